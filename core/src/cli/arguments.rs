@@ -1,0 +1,165 @@
+//! The command line. Flags that `wasmtime run` has, have the same names here.
+
+use crate::guest::Directory;
+use crate::recording::Clock;
+use crate::sampler::{SamplerKind, SamplerOptions};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Runs a WebAssembly program and shows which lines of its own language the time went to.
+#[derive(Debug, Parser)]
+#[command(
+    name = "wlprof",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Exit codes: the guest's own (134 if it trapped); 125 wlprof failed, 126 the guest cannot be run, \
+                  127 no such guest."
+)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+    #[command(flatten)]
+    pub(super) record: Record,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Render a recording (x.wlprof) in other formats
+    Render(Render),
+}
+
+/// Options of a run.
+#[derive(Debug, Args)]
+pub(super) struct Record {
+    #[command(flatten)]
+    pub(super) output: Output,
+    /// Samples a second
+    #[arg(long, value_name = "HZ", default_value_t = 1000.0, value_parser = parse_rate)]
+    rate: f64,
+    /// The most that sampling may cost, in percent of the guest's CPU time; the rate is lowered to keep it
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_overhead)]
+    max_overhead: f64,
+    /// What time samples stand for
+    #[arg(long, value_enum, default_value_t = ClockChoice::Cpu)]
+    clock: ClockChoice,
+    /// How samples are taken
+    #[arg(long, value_enum, default_value_t = SamplerChoice::Auto)]
+    sampler: SamplerChoice,
+    /// File with the guest's debug sections, if they are not in the guest
+    #[arg(long, value_name = "FILE")]
+    pub(super) debug_file: Option<PathBuf>,
+    /// Compile the guest afresh instead of taking it from Wasmtime's cache
+    #[arg(long)]
+    pub(super) no_cache: bool,
+    /// Give the guest a folder; may repeat
+    #[arg(long = "dir", value_name = "HOST[::GUEST]")]
+    pub(super) directories: Vec<Directory>,
+    /// Give the guest an environment variable, or pass on one of this process; may repeat
+    #[arg(long = "env", value_name = "K[=V]")]
+    pub(super) environment: Vec<String>,
+    /// Call this exported function instead of `_start`; ARGS are its parameters
+    #[arg(long, value_name = "NAME")]
+    pub(super) invoke: Option<String>,
+    /// The program to run (.wasm or .wat) and its arguments
+    #[arg(value_name = "GUEST [ARGS]", required = true, trailing_var_arg = true)]
+    pub(super) guest_and_arguments: Vec<OsString>,
+}
+
+/// Options of `wlprof render`.
+#[derive(Debug, Args)]
+pub(super) struct Render {
+    #[command(flatten)]
+    pub(super) output: Output,
+    /// The recording
+    #[arg(value_name = "FILE")]
+    pub(super) recording: PathBuf,
+}
+
+/// Where profiles go.
+#[derive(Debug, Args)]
+pub(super) struct Output {
+    /// Write the profile here; may repeat. The ending tells the format: .json (Firefox Profiler), .folded, .wlprof
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+    /// Format of files whose ending tells none: firefox, folded or wlprof
+    #[arg(long, value_name = "FORMAT", value_parser = parse_format)]
+    pub(super) format: Option<&'static str>,
+    /// Print no table
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ClockChoice {
+    /// Time in which the guest runs or wants to run
+    Cpu,
+    /// All time, blocked host calls included
+    Wall,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SamplerChoice {
+    /// signal where it works, else epoch
+    Auto,
+    /// Interrupt the guest's thread: exact, nothing added to the guest's code
+    Signal,
+    /// Checks compiled into the guest: works everywhere, slower, blind to straight-line code and host calls
+    Epoch,
+    /// Do not sample: run the guest as `wasmtime run` does
+    Off,
+}
+
+impl Record {
+    /// How to sample; `None` for not at all.
+    pub(super) fn sampler_options(&self) -> Option<SamplerOptions> {
+        let kind = match self.sampler {
+            SamplerChoice::Auto => SamplerKind::Auto,
+            SamplerChoice::Signal => SamplerKind::Signal,
+            SamplerChoice::Epoch => SamplerKind::Epoch,
+            SamplerChoice::Off => return None,
+        };
+        let clock = match self.clock {
+            ClockChoice::Cpu => Clock::Cpu,
+            ClockChoice::Wall => Clock::Wall,
+        };
+        Some(SamplerOptions { kind, rate_hz: self.rate, max_overhead: self.max_overhead / 100.0, clock })
+    }
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let range = 1.0..=100_000.0;
+    text.parse().ok().filter(|rate| range.contains(rate)).ok_or_else(|| "expected 1 to 100000".into())
+}
+
+fn parse_overhead(text: &str) -> Result<f64, String> {
+    let range = 0.01..=100.0;
+    text.parse().ok().filter(|percent| range.contains(percent)).ok_or_else(|| "expected 0.01 to 100".into())
+}
+
+fn parse_format(text: &str) -> Result<&'static str, String> {
+    crate::export::by_name(text).map(|exporter| exporter.name()).ok_or_else(|| {
+        let names: Vec<_> = crate::export::EXPORTERS.iter().map(|exporter| exporter.name()).collect();
+        format!("unknown format (known: {})", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_guest_is_the_guests() {
+        let arguments = Arguments::parse_from(["wlprof", "--rate=250", "g.wasm", "--rate", "x", "-o", "y"]);
+        assert_eq!(arguments.record.rate, 250.0);
+        assert_eq!(arguments.record.guest_and_arguments, ["g.wasm", "--rate", "x", "-o", "y"]);
+        assert!(arguments.record.output.files.is_empty());
+    }
+}

@@ -1,0 +1,60 @@
+//! The `wlprof` command: arguments in, profile files and a table out.
+//!
+//! The guest's exit code is wlprof's. wlprof's own failures have codes of their own, as `env` and `docker run` have
+//! them: 125 wlprof itself failed, 126 the guest cannot be run, 127 there is no such guest.
+
+mod arguments;
+mod escape;
+mod interrupt;
+mod output;
+mod progress;
+mod record;
+mod render;
+mod summary;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use std::fmt;
+use std::process::ExitCode;
+
+/// wlprof itself failed: bad arguments, an output that cannot be written.
+const FAILED: u8 = 125;
+/// The guest cannot be run.
+const CANNOT_RUN: u8 = 126;
+/// There is no such guest.
+const NO_GUEST: u8 = 127;
+
+/// Why the command failed, and with which exit code.
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    fn new(code: u8, message: impl fmt::Display) -> Self {
+        Self { code, message: message.to_string() }
+    }
+}
+
+/// Runs the command with the process's arguments.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version go to standard output and are no failure.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { FAILED } else { 0 });
+        }
+    };
+    let result = match arguments.command {
+        Some(Command::Render(render)) => render::run(&render).map(|()| 0),
+        None => record::run(&arguments.record),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("wlprof: {}", escape::multi_line(&failure.message));
+            ExitCode::from(failure.code)
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Writes profiles to the files that the user named.
+
+use super::arguments::Output;
+use super::{FAILED, Failure};
+use crate::export::{self, Exporter};
+use crate::recording::Recording;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Where the profile goes when the user names no file.
+const DEFAULT: &str = "profile.json";
+
+/// A file to write and its format.
+pub(super) struct Target {
+    pub(super) path: PathBuf,
+    pub(super) exporter: &'static dyn Exporter,
+}
+
+/// The files to write. Checked before the guest runs, so that a misspelt ending does not cost a run.
+pub(super) fn targets(output: &Output) -> Result<Vec<Target>, Failure> {
+    let named = output.format.and_then(export::by_name);
+    if output.files.is_empty() {
+        let exporter = named.unwrap_or(export::EXPORTERS[0]);
+        let path = match named {
+            Some(exporter) => PathBuf::from(format!("profile.{}", exporter.extensions()[0])),
+            None => PathBuf::from(DEFAULT),
+        };
+        return Ok(vec![Target { path, exporter }]);
+    }
+    output
+        .files
+        .iter()
+        .map(|path| {
+            // With several files the format fills in for the endings that tell nothing; a single one is as it says.
+            let exporter = match (named, export::by_path(path)) {
+                (Some(named), _) if output.files.len() == 1 => Some(named),
+                (named, by_path) => by_path.or(named),
+            };
+            let exporter = exporter.ok_or_else(|| Failure::new(FAILED, unknown_ending(path)))?;
+            Ok(Target { path: path.clone(), exporter })
+        })
+        .collect()
+}
+
+fn unknown_ending(path: &Path) -> String {
+    let endings: Vec<String> = export::EXPORTERS
+        .iter()
+        .map(|exporter| format!(".{} ({})", exporter.extensions()[0], exporter.name()))
+        .collect();
+    format!("{}: its ending tells no format (known: {}); name one with --format", path.display(), endings.join(", "))
+}
+
+/// Writes `recording` to `target`, which is whole or untouched afterwards.
+pub(super) fn write(recording: &Recording, target: &Target) -> Result<(), Failure> {
+    let fail = |error: std::io::Error| Failure::new(FAILED, format!("cannot write {}: {error}", target.path.display()));
+    let is_special = std::fs::metadata(&target.path).is_ok_and(|metadata| !metadata.is_file());
+    if is_special {
+        // A pipe or a device such as /dev/stdout: written in place.
+        let file = File::options().write(true).open(&target.path).map_err(fail)?;
+        return export(recording, target, file).map_err(fail);
+    }
+    let mut temporary = target.path.clone().into_os_string();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let written = File::create(&temporary)
+        .and_then(|file| export(recording, target, file))
+        .and_then(|()| std::fs::rename(&temporary, &target.path));
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&temporary);
+        fail(error)
+    })
+}
+
+fn export(recording: &Recording, target: &Target, file: File) -> std::io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 16, file);
+    target.exporter.export(recording, &mut out)?;
+    out.flush()
+}

@@ -1,0 +1,185 @@
+//! The table printed after a run, on standard error: standard output is the guest's.
+
+use super::escape::single_line;
+use super::output::Target;
+use crate::recording::{Clock, FunctionTotal, Recording, Totals, Truncation};
+use std::fmt::Write;
+
+/// Rows of each table.
+const ROWS: usize = 10;
+/// Widest name shown, in characters.
+const NAME_WIDTH: usize = 56;
+/// Cells of a bar at 100 %.
+const BAR_WIDTH: f64 = 20.0;
+
+/// Prints the summary of `recording`, and how to open the files it was written to.
+pub(super) fn print(recording: &Recording, targets: &[Target]) {
+    let mut text = summary(recording);
+    for target in targets {
+        let path = target.path.display();
+        let _ = writeln!(text, "wrote {path}: {}", target.exporter.how_to_open(&target.path));
+    }
+    eprint!("{text}");
+}
+
+fn summary(recording: &Recording) -> String {
+    let totals = Totals::of(recording);
+    let mut text = String::from("\n");
+    // Writing to a string cannot fail.
+    let _ = head(recording, &totals, &mut text);
+    if totals.functions.is_empty() {
+        text.push_str(
+            "no samples: the guest ran for less than a sampling interval, or only waited (see --rate, --clock=wall)\n",
+        );
+        return text;
+    }
+    let _ = tables(recording, &totals, &mut text);
+    for note in &recording.meta.notes {
+        let _ = writeln!(text, "note: {}", single_line(note));
+    }
+    text
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}
+
+fn head(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::Result {
+    let meta = &recording.meta;
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let base_ns = match meta.clock {
+        Clock::Cpu => meta.cpu_ns,
+        Clock::Wall => meta.duration_ns,
+    };
+    let clock = format!("{:?}", meta.clock).to_lowercase();
+    let reached = recording.ticks.sampled as f64 / seconds(base_ns).max(1e-9);
+    writeln!(
+        text,
+        "{}: {} samples in {:.2} s ({:.2} s CPU), {reached:.0} a second of {clock} time ({} sampler, {:.0} Hz asked for)",
+        single_line(&meta.guest),
+        recording.ticks.sampled,
+        seconds(meta.duration_ns),
+        seconds(meta.cpu_ns),
+        meta.sampler,
+        meta.requested_hz,
+    )?;
+    write!(text, "host {:.1} %", percent(totals.host_ns, totals.all_ns))?;
+    if totals.blocked_ns > 0 {
+        write!(text, " ({:.1} % waiting)", percent(totals.blocked_ns, totals.all_ns))?;
+    }
+    let ticks = &recording.ticks;
+    write!(text, ", {} ticks lost", ticks.lost())?;
+    let reasons = [
+        (ticks.coalesced, "the tick before had not been handled"),
+        (ticks.ring_full, "buffer full"),
+        (ticks.woke, "woke while being read"),
+    ];
+    list(text, reasons.iter().filter(|(count, _)| *count > 0).map(|(count, reason)| format!("{count} {reason}")))?;
+    let truncated: u64 = recording.truncated.iter().map(|(_, count)| count).sum();
+    write!(text, ", {truncated} stacks truncated")?;
+    list(text, recording.truncated.iter().map(|(reason, count)| format!("{count} {}", describe(*reason))))?;
+    if meta.pause.handler_p50_ns > 0 {
+        let micros = |ns: u64| ns as f64 / 1e3;
+        let pause = meta.pause;
+        write!(text, ", pause p50 {:.1} µs p99 {:.1} µs", micros(pause.handler_p50_ns), micros(pause.handler_p99_ns))?;
+    }
+    text.push('\n');
+    Ok(())
+}
+
+fn list(text: &mut String, items: impl Iterator<Item = String>) -> std::fmt::Result {
+    let items: Vec<String> = items.collect();
+    if items.is_empty() { Ok(()) } else { write!(text, " ({})", items.join(", ")) }
+}
+
+fn describe(reason: Truncation) -> String {
+    match reason {
+        Truncation::TooDeep => "deeper than a sample holds".into(),
+        Truncation::BrokenChain => "with a broken chain of frames".into(),
+        Truncation::Language(reason) => format!("language: {reason:?}"),
+    }
+}
+
+fn tables(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::Result {
+    writeln!(text, "\n{:>7} {:>7}  {:<20}  where the time itself went", "self", "total", "")?;
+    for total in totals.functions.iter().filter(|total| total.self_ns > 0).take(ROWS) {
+        row(recording, totals, total, total.self_ns, total.hottest_line, text)?;
+    }
+    let mut by_total: Vec<&FunctionTotal> = totals.functions.iter().collect();
+    by_total.sort_by_key(|total| (std::cmp::Reverse(total.total_ns), total.function));
+    writeln!(text, "\n{:>7} {:>7}  {:<20}  with all that was called from there", "self", "total", "")?;
+    for total in by_total.into_iter().take(ROWS) {
+        let line = recording.functions[total.function as usize].line;
+        row(recording, totals, total, total.total_ns, line, text)?;
+    }
+    text.push('\n');
+    Ok(())
+}
+
+fn row(
+    recording: &Recording,
+    totals: &Totals,
+    total: &FunctionTotal,
+    bar_ns: u64,
+    line: Option<u32>,
+    text: &mut String,
+) -> std::fmt::Result {
+    let function = &recording.functions[total.function as usize];
+    let share = percent(bar_ns, totals.all_ns);
+    let cells = (share / 100.0 * BAR_WIDTH).round() as usize;
+    let name = shorten(&single_line(&function.name));
+    let place = match (&function.file, line) {
+        (Some(file), Some(line)) => format!("  {}:{line}", short_path(file)),
+        (Some(file), None) => format!("  {}", short_path(file)),
+        (None, _) => String::new(),
+    };
+    writeln!(
+        text,
+        "{:>6.1}% {:>6.1}%  {:<20}  {name}{place}",
+        percent(total.self_ns, totals.all_ns),
+        percent(total.total_ns, totals.all_ns),
+        "█".repeat(cells),
+    )
+}
+
+/// Keeps the beginning and the end of a long name: generics grow in the middle.
+fn shorten(name: &str) -> String {
+    let length = name.chars().count();
+    if length <= NAME_WIDTH {
+        return name.to_owned();
+    }
+    let (head, tail) = (NAME_WIDTH * 2 / 3, NAME_WIDTH / 3 - 1);
+    let begin: String = name.chars().take(head).collect();
+    let end: String = name.chars().skip(length - tail).collect();
+    format!("{begin}…{end}")
+}
+
+/// The last two parts of a path.
+fn short_path(path: &str) -> String {
+    let path = single_line(path);
+    let mut parts = path.rsplit(['/', '\\']);
+    match (parts.next(), parts.next()) {
+        (Some(file), Some(folder)) if !folder.is_empty() => format!("{folder}/{file}"),
+        _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_keep_both_ends() {
+        let name = format!("begin{}end", "x".repeat(200));
+        let short = shorten(&name);
+        assert_eq!(short.chars().count(), NAME_WIDTH);
+        assert!(short.starts_with("begin") && short.ends_with("end"));
+    }
+
+    #[test]
+    fn paths_keep_two_parts() {
+        assert_eq!(short_path("/home/me/src/main.c"), "src/main.c");
+        assert_eq!(short_path("/main.c"), "/main.c");
+        assert_eq!(short_path("main.c"), "main.c");
+    }
+}

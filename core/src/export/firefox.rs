@@ -1,0 +1,370 @@
+//! The Firefox Profiler's processed profile format, version 64.
+//!
+//! Why 64: from there on a profile has its tables in `shared` and may carry source text, and the public front end has
+//! read it since June 2026. Newer files are refused by older front ends, older files are upgraded by newer ones.
+//!
+//! The front end validates nothing: a missing column or an index out of range crashes a panel or lies quietly. So every
+//! column is written, empty or not, and null and -1 are not interchangeable (`address` and `resource` take -1).
+//!
+//! A call-tree row is a *function*, shown with the line the function is declared at; the lines that ran are in
+//! `frameTable.line` and show in the source view. One frame is written for each distinct line of a function, so that
+//! they do. Inlined frames share the address and the native symbol of the function they are inlined into, with
+//! `inlineDepth` counting from 0 at the outermost.
+
+use super::Exporter;
+use crate::recording::{Category, Frame, Function, Line, Origin, Recording, Sample, Thread};
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::Path;
+
+const VERSION: u32 = 64;
+
+/// `firefox`: for profiler.firefox.com.
+pub(super) struct Firefox;
+
+impl Exporter for Firefox {
+    fn name(&self) -> &'static str {
+        "firefox"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["json"]
+    }
+
+    fn how_to_open(&self, path: &Path) -> String {
+        format!("load {} at https://profiler.firefox.com", path.display())
+    }
+
+    fn export(&self, recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
+        let tables = Tables::new(recording);
+        let profile = json!({
+            "meta": meta(recording),
+            "libs": recording.modules.iter().map(library).collect::<Vec<_>>(),
+            "threads": recording.threads.iter().enumerate().map(|(i, t)| tables.thread(recording, i, t)).collect::<Vec<_>>(),
+            "shared": tables.shared(),
+        });
+        serde_json::to_writer(out, &profile)?;
+        Ok(())
+    }
+}
+
+/// Categories in the front end's terms. At least one must be `grey`, or the call tree crashes.
+const CATEGORIES: [(Category, &str, &str); 6] = [
+    (Category::User, "User", "blue"),
+    (Category::Library, "Library", "green"),
+    (Category::Runtime, "Runtime", "grey"),
+    (Category::GarbageCollector, "GC", "orange"),
+    (Category::Interpreter, "Interpreter", "purple"),
+    (Category::Host, "Host", "yellow"),
+];
+
+fn category_index(category: Category) -> usize {
+    CATEGORIES.iter().position(|(own, ..)| *own == category).unwrap_or(0)
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+fn meta(recording: &Recording) -> Value {
+    let meta = &recording.meta;
+    let facts = [
+        ("Sampler", meta.sampler.clone()),
+        ("Clock", format!("{:?}", meta.clock).to_lowercase()),
+        ("Requested rate", format!("{} Hz", meta.requested_hz)),
+        ("Allowed rate", format!("{:.0} Hz", meta.allowed_hz)),
+        ("Samples", recording.ticks.sampled.to_string()),
+        ("Ticks lost", recording.ticks.lost().to_string()),
+        ("Truncated stacks", recording.truncated.iter().map(|(_, count)| count).sum::<u64>().to_string()),
+    ];
+    let notes = meta.notes.iter().map(|note| ("Note", note.clone()));
+    let entries: Vec<Value> = facts
+        .into_iter()
+        .chain(notes)
+        .map(|(label, value)| json!({"label": label, "format": "string", "value": value}))
+        .collect();
+    json!({
+        "interval": 1e3 / meta.allowed_hz.max(1e-3),
+        "startTime": meta.start_unix_ms,
+        "profilingStartTime": 0,
+        "profilingEndTime": ms(meta.duration_ns),
+        "processType": 0,
+        "product": meta.guest,
+        "importedFrom": "wlprof",
+        "arguments": meta.arguments.join(" "),
+        "stackwalk": 1,
+        "version": 30,
+        "preprocessedProfileVersion": VERSION,
+        "symbolicated": true,
+        "symbolicationNotSupported": true,
+        "usesOnlyOneStackType": true,
+        "sourceCodeIsNotOnSearchfox": true,
+        "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
+        "categories": CATEGORIES.iter().map(|(_, name, color)| {
+            json!({"name": name, "color": color, "subcategories": ["Other"]})
+        }).collect::<Vec<_>>(),
+        "markerSchema": [{
+            "name": HOST_CALL_MARKER,
+            "display": ["marker-chart", "marker-table", "timeline-overview"],
+            "chartLabel": "{marker.data.call}",
+            "tableLabel": "{marker.data.call}",
+            "tooltipLabel": "{marker.data.call}",
+            "description": "A host call that lasted from one tick to another. Its ends are the first and the last tick in it.",
+            "fields": [
+                {"key": "call", "label": "Call", "format": "string"},
+                {"key": "waiting", "label": "Thread", "format": "string"},
+            ],
+        }],
+        "extra": [{"label": "wlprof", "entries": entries}],
+    })
+}
+
+const HOST_CALL_MARKER: &str = "Host call";
+
+fn library(module: &crate::recording::Module) -> Value {
+    json!({
+        "arch": "wasm32", "name": module.name, "path": module.name, "debugName": module.name,
+        "debugPath": module.name, "breakpadId": "", "codeId": module.build_id,
+    })
+}
+
+/// A line of a frame that is itself perhaps inlined into others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct FrameRow {
+    line: Line,
+    /// The physical function that holds it, as a row of the native symbol table.
+    native_symbol: Option<usize>,
+    /// Code offset of the frame, -1 where it has none.
+    address: i64,
+    inline_depth: usize,
+}
+
+/// The tables that all threads share.
+#[derive(Default)]
+struct Tables {
+    strings: Vec<String>,
+    string_ids: FxHashMap<String, usize>,
+    sources: Vec<usize>,
+    source_ids: FxHashMap<String, usize>,
+    resources: Vec<(Option<u32>, usize)>,
+    functions: Vec<FunctionRow>,
+    native_symbols: Vec<(u32, u32, usize)>,
+    native_symbol_ids: FxHashMap<(u32, u32), usize>,
+    frames: Vec<(FrameRow, usize)>,
+    frame_ids: FxHashMap<FrameRow, usize>,
+    stacks: Vec<(usize, Option<usize>)>,
+    stack_ids: FxHashMap<(usize, Option<usize>), usize>,
+    /// For each stack of the recording, its row here.
+    stack_rows: Vec<usize>,
+    /// For each frame of the recording, the name of its leaf line.
+    host_call_names: Vec<String>,
+}
+
+struct FunctionRow {
+    name: usize,
+    resource: usize,
+    source: Option<usize>,
+    line: Option<u32>,
+}
+
+impl Tables {
+    fn new(recording: &Recording) -> Self {
+        let mut tables = Self::default();
+        tables.string(HOST_CALL_MARKER);
+        let resources = recording.modules.iter().map(|module| module.name.as_str()).chain(["host"]);
+        for (index, name) in resources.enumerate() {
+            let name = tables.string(name);
+            let library = (index < recording.modules.len()).then_some(index as u32);
+            tables.resources.push((library, name));
+        }
+        for function in &recording.functions {
+            tables.function(function, recording.modules.len());
+        }
+        for stack in &recording.stacks {
+            let parent = stack.parent.map(|id| tables.stack_rows[id as usize]);
+            let row = tables.stack(recording, &recording.frames[stack.frame as usize], parent);
+            tables.stack_rows.push(row);
+        }
+        tables.host_call_names = recording
+            .frames
+            .iter()
+            .map(|frame| recording.functions[frame.lines[0].function as usize].name.clone())
+            .collect();
+        tables
+    }
+
+    fn string(&mut self, text: &str) -> usize {
+        if let Some(&id) = self.string_ids.get(text) {
+            return id;
+        }
+        self.strings.push(text.to_owned());
+        self.string_ids.insert(text.to_owned(), self.strings.len() - 1);
+        self.strings.len() - 1
+    }
+
+    fn function(&mut self, function: &Function, host_resource: usize) {
+        let name = self.string(&function.name);
+        let source = function.file.as_ref().map(|file| {
+            let text = self.string(file);
+            *self.source_ids.entry(file.clone()).or_insert_with(|| {
+                self.sources.push(text);
+                self.sources.len() - 1
+            })
+        });
+        let resource = function.module.map_or(host_resource, |module| module as usize);
+        self.functions.push(FunctionRow { name, resource, source, line: function.line });
+    }
+
+    /// The row of `frame`, with all that is inlined there, on top of row `parent`.
+    fn stack(&mut self, recording: &Recording, frame: &Frame, mut parent: Option<usize>) -> usize {
+        let (native_symbol, address) = match frame.origin {
+            Origin::Wasm { module, function, code_offset } => {
+                let physical = frame.lines[frame.lines.len() - 1];
+                (Some(self.native_symbol(recording, module, function, physical)), i64::from(code_offset))
+            }
+            _ => (None, -1),
+        };
+        for (inline_depth, &line) in frame.lines.iter().rev().enumerate() {
+            let category = recording.functions[line.function as usize].category;
+            let row = FrameRow { line, native_symbol, address, inline_depth };
+            let frame = *self.frame_ids.entry(row).or_insert_with(|| {
+                self.frames.push((row, category_index(category)));
+                self.frames.len() - 1
+            });
+            parent = Some(*self.stack_ids.entry((frame, parent)).or_insert_with(|| {
+                self.stacks.push((frame, parent));
+                self.stacks.len() - 1
+            }));
+        }
+        parent.expect("a frame has at least one line")
+    }
+
+    fn native_symbol(&mut self, recording: &Recording, module: u32, function: u32, physical: Line) -> usize {
+        let name = self.string(&recording.functions[physical.function as usize].name);
+        *self.native_symbol_ids.entry((module, function)).or_insert_with(|| {
+            self.native_symbols.push((module, function, name));
+            self.native_symbols.len() - 1
+        })
+    }
+
+    fn shared(&self) -> Value {
+        fn column<T, V: Into<Value>>(rows: &[T], value: impl Fn(&T) -> V) -> Value {
+            rows.iter().map(|row| value(row).into()).collect::<Vec<Value>>().into()
+        }
+        let nulls = |length: usize| vec![Value::Null; length];
+        let Self { strings, sources, resources, functions, native_symbols, frames, stacks, .. } = self;
+        json!({
+            "stringArray": strings,
+            "sources": {
+                "length": sources.len(),
+                "id": nulls(sources.len()),
+                "filename": sources,
+                "startLine": vec![1; sources.len()],
+                "startColumn": vec![1; sources.len()],
+                "sourceMapURL": nulls(sources.len()),
+                "content": nulls(sources.len()),
+            },
+            "sourceLocationTable": {"length": 0, "source": [], "line": [], "column": []},
+            "resourceTable": {
+                "length": resources.len(),
+                "lib": column(resources, |row| row.0),
+                "name": column(resources, |row| row.1),
+                "host": nulls(resources.len()),
+                "type": vec![1; resources.len()],
+            },
+            "nativeSymbols": {
+                "length": native_symbols.len(),
+                "libIndex": column(native_symbols, |row| row.0),
+                "address": column(native_symbols, |row| row.1),
+                "name": column(native_symbols, |row| row.2),
+                "functionSize": nulls(native_symbols.len()),
+            },
+            "funcTable": {
+                "length": functions.len(),
+                "name": column(functions, |row| row.name),
+                "isJS": vec![false; functions.len()],
+                "relevantForJS": vec![false; functions.len()],
+                "resource": column(functions, |row| row.resource),
+                "source": column(functions, |row| row.source),
+                "lineNumber": column(functions, |row| row.line),
+                "columnNumber": nulls(functions.len()),
+                "originalLocation": nulls(functions.len()),
+            },
+            "frameTable": {
+                "length": frames.len(),
+                "address": column(frames, |row| row.0.address),
+                "inlineDepth": column(frames, |row| row.0.inline_depth),
+                "category": column(frames, |row| row.1),
+                "subcategory": vec![0; frames.len()],
+                "func": column(frames, |row| row.0.line.function),
+                "nativeSymbol": column(frames, |row| row.0.native_symbol),
+                "innerWindowID": nulls(frames.len()),
+                "line": column(frames, |row| row.0.line.line),
+                "column": column(frames, |row| row.0.line.column),
+                "originalLocation": nulls(frames.len()),
+            },
+            "stackTable": {
+                "length": stacks.len(),
+                "frame": column(stacks, |row| row.0),
+                "prefix": column(stacks, |row| row.1),
+            },
+        })
+    }
+
+    fn thread(&self, recording: &Recording, index: usize, thread: &Thread) -> Value {
+        let samples = &thread.samples;
+        let column = |value: &dyn Fn(&Sample) -> Value| samples.iter().map(value).collect::<Vec<_>>();
+        let periods_differ = samples.windows(2).any(|pair| pair[0].period_ns != pair[1].period_ns);
+        // Plain counts read best; where the governor changed the rate only time is a true weight.
+        let (weight, weight_type) = if periods_differ {
+            (Value::from(column(&|sample| ms(sample.period_ns).into())), "tracing-ms")
+        } else {
+            (Value::Null, "samples")
+        };
+        json!({
+            "name": thread.name,
+            "processName": recording.meta.guest,
+            "processType": "default",
+            "isMainThread": index == 0,
+            "showMarkersInTimeline": true,
+            "pid": "0",
+            "tid": thread.tid,
+            "registerTime": 0,
+            "unregisterTime": ms(recording.meta.duration_ns),
+            "processStartupTime": 0,
+            "processShutdownTime": ms(recording.meta.duration_ns),
+            "pausedRanges": [],
+            "samples": {
+                "length": samples.len(),
+                "stack": column(&|sample| self.stack_rows[sample.stack as usize].into()),
+                "time": column(&|sample| ms(sample.time_ns).into()),
+                "weight": weight,
+                "weightType": weight_type,
+                "threadCPUDelta": column(&|sample| sample.cpu_delta_ns.into()),
+            },
+            "markers": self.markers(thread),
+        })
+    }
+
+    fn markers(&self, thread: &Thread) -> Value {
+        let calls = &thread.host_calls;
+        let name = self.string_ids.get(HOST_CALL_MARKER).copied().unwrap_or(0);
+        let data: Vec<Value> = calls
+            .iter()
+            .map(|call| {
+                let waiting = if call.blocked { "waiting" } else { "running" };
+                json!({"type": HOST_CALL_MARKER, "call": self.host_call_names[call.frame as usize], "waiting": waiting})
+            })
+            .collect();
+        json!({
+            "length": calls.len(),
+            "name": vec![name; calls.len()],
+            "startTime": calls.iter().map(|call| ms(call.start_ns)).collect::<Vec<_>>(),
+            "endTime": calls.iter().map(|call| ms(call.end_ns)).collect::<Vec<_>>(),
+            "phase": vec![1; calls.len()],
+            "category": vec![category_index(Category::Host); calls.len()],
+            "data": data,
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! Output formats. One file each, one trait; only these files know formats.
+//!
+//! To add one, write a file with an [`Exporter`] and add it to [`EXPORTERS`]. Exporters are pure: equal recordings give
+//! equal bytes.
+
+mod firefox;
+mod folded;
+mod raw;
+
+use crate::recording::Recording;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Writes recordings in one format.
+pub trait Exporter: Sync {
+    /// The name that `--format` takes.
+    fn name(&self) -> &'static str;
+
+    /// File name endings that mean this format, without the leading dot.
+    fn extensions(&self) -> &'static [&'static str];
+
+    /// What to do with the file, for the user.
+    fn how_to_open(&self, path: &Path) -> String;
+
+    /// Writes `recording` in this format.
+    ///
+    /// # Errors
+    /// Whatever `out` fails with.
+    fn export(&self, recording: &Recording, out: &mut dyn Write) -> io::Result<()>;
+}
+
+/// All formats.
+pub static EXPORTERS: &[&dyn Exporter] = &[&firefox::Firefox, &folded::Folded, &raw::Raw];
+
+/// The format of that name.
+pub fn by_name(name: &str) -> Option<&'static dyn Exporter> {
+    EXPORTERS.iter().copied().find(|exporter| exporter.name() == name)
+}
+
+/// The format that a file's name means.
+pub fn by_path(path: &Path) -> Option<&'static dyn Exporter> {
+    let name = path.file_name()?.to_str()?;
+    let ends_with = |extension: &str| {
+        name.len() > extension.len() + 1
+            && name.ends_with(extension)
+            && name[..name.len() - extension.len()].ends_with('.')
+    };
+    EXPORTERS.iter().copied().find(|exporter| exporter.extensions().iter().any(|extension| ends_with(extension)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_found_by_ending() {
+        let name = |path: &str| by_path(Path::new(path)).map(|exporter| exporter.name());
+        assert_eq!(name("a/profile.json"), Some("firefox"));
+        assert_eq!(name("x.folded"), Some("folded"));
+        assert_eq!(name("x.wlprof"), Some("wlprof"));
+        assert_eq!(name("json"), None);
+        assert_eq!(name(".json"), None);
+        assert_eq!(name("x.unknown"), None);
+    }
+}

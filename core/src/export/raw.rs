@@ -1,0 +1,27 @@
+//! wlprof's own recording, to be rendered later.
+
+use super::Exporter;
+use crate::recording::{Recording, file};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// `wlprof`: the recording itself.
+pub(super) struct Raw;
+
+impl Exporter for Raw {
+    fn name(&self) -> &'static str {
+        "wlprof"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["wlprof"]
+    }
+
+    fn how_to_open(&self, path: &Path) -> String {
+        format!("wlprof render {} -o profile.json", path.display())
+    }
+
+    fn export(&self, recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
+        file::write(recording, out)
+    }
+}

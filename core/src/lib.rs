@@ -1,0 +1,19 @@
+//! You give wlprof a WebAssembly program; it runs it on Wasmtime and tells which lines of the program's own language
+//! the time went to.
+//!
+//! ```text
+//! guest ──► sampler ──► recording ──► symbols ──► export
+//! ```
+//!
+//! [`guest`] loads a program, [`profile`] runs it under a [`sampler`], [`symbols`] names what was seen, and [`export`]
+//! writes the [`recording`] in the formats that people's tools read. Each part knows only those before it.
+
+pub mod export;
+pub mod guest;
+pub mod profile;
+pub mod recording;
+pub mod sampler;
+pub mod symbols;
+
+#[cfg(feature = "cli")]
+pub mod cli;

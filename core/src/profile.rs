@@ -1,0 +1,133 @@
+//! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
+
+use crate::guest::{Exit, Guest, WasiOptions, call, linker};
+use crate::sampler::{Finished, SamplerOptions, Session};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use wasmtime::Store;
+
+/// Stack of the guest's thread, as large as a main thread's usually is. Wasmtime limits wasm to 512 KiB of it, so a
+/// guest overflows at the same depth as under `wasmtime run`.
+const STACK_SIZE: usize = 8 << 20;
+
+/// What to run.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// The guest's world.
+    pub wasi: WasiOptions,
+    /// Function to call instead of `_start`; the arguments after the first are its parameters then.
+    pub invoke: Option<String>,
+    /// How to sample; `None` runs the guest as `wasmtime run` would.
+    pub sampler: Option<SamplerOptions>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// The guest ended.
+    Exit(Exit),
+    /// Something else ended it; the number is what was given to [`Interrupter::interrupt`].
+    Interrupted(i32),
+}
+
+/// A guest that is running.
+pub struct Run {
+    session: Option<Arc<Session>>,
+    events: Receiver<Ended>,
+    interrupter: Interrupter,
+}
+
+/// Ends the wait for a run from elsewhere.
+#[derive(Clone)]
+pub struct Interrupter(Sender<Ended>);
+
+impl Interrupter {
+    /// Makes [`Run::wait`] return [`Ended::Interrupted`]. Does nothing if the guest has ended.
+    pub fn interrupt(&self, reason: i32) {
+        // The receiver is gone when the run is: nothing is left to interrupt.
+        let _ = self.0.send(Ended::Interrupted(reason));
+    }
+}
+
+impl Run {
+    /// Starts `guest` on a thread of its own.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn start(guest: &Guest, options: RunOptions) -> io::Result<Self> {
+        let session = options.sampler.clone().map(|sampler| Arc::new(Session::new(&guest.modules, sampler)));
+        if let Some(session) = &session {
+            guest.notes.iter().for_each(|note| session.note(note.clone()));
+        }
+        let (sender, events) = channel();
+        let interrupter = Interrupter(sender.clone());
+        let (guest, shared) = (guest.clone(), session.clone());
+        std::thread::Builder::new().name("guest".into()).stack_size(STACK_SIZE).spawn(move || {
+            let exit = run(&guest, &options, shared.as_deref());
+            // Nobody waits any more if the run was interrupted.
+            let _ = sender.send(Ended::Exit(exit));
+        })?;
+        Ok(Self { session, events, interrupter })
+    }
+
+    /// Something to end the wait with.
+    pub fn interrupter(&self) -> Interrupter {
+        self.interrupter.clone()
+    }
+
+    /// Waits until the guest ends or the run is interrupted. An interrupted guest is halted where it stands: it runs
+    /// no further and writes no more, and its thread ends with the process.
+    pub fn wait(&self) -> Ended {
+        let ended = self
+            .events
+            .recv()
+            .unwrap_or(Ended::Exit(Exit::NotCallable(wasmtime::format_err!("the guest's thread panicked"))));
+        if let (Ended::Interrupted(_), Some(session)) = (&ended, &self.session) {
+            session.halt_guest();
+        }
+        ended
+    }
+
+    /// Stops sampling and gives what was recorded; `None` if nothing was to be sampled.
+    pub fn finish(&self) -> Option<Finished> {
+        self.session.as_ref().map(|session| session.finish())
+    }
+}
+
+fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {
+    let started = options.wasi.build().and_then(|state| {
+        let mut store = Store::new(&guest.engine, state);
+        let linker = linker(&guest.engine)?;
+        Ok((store_for(&mut store, guest, session)?, store, linker))
+    });
+    let (attached, mut store, linker) = match started {
+        Ok(started) => started,
+        Err(error) => return Exit::NotCallable(error),
+    };
+    let (module, _) = &guest.modules[0];
+    let exit = match linker.instantiate(&mut store, module) {
+        Ok(instance) => {
+            let parameters = options.wasi.arguments.get(1..).unwrap_or_default();
+            call(&mut store, &instance, options.invoke.as_deref(), parameters)
+        }
+        // A start function runs while the module is instantiated, and may trap or exit.
+        Err(error) if error.is::<wasmtime::Trap>() || error.is::<wasmtime_wasi::I32Exit>() => Exit::from_error(error),
+        Err(error) => Exit::NotCallable(error),
+    };
+    drop(attached);
+    exit
+}
+
+/// Readies `store` and begins to sample.
+fn store_for(
+    store: &mut Store<crate::guest::GuestState>,
+    guest: &Guest,
+    session: Option<&Session>,
+) -> wasmtime::Result<Option<crate::sampler::Attached>> {
+    if guest.epoch_interruption {
+        // Without a callback the first check would trap. The sampler sets a nearer one.
+        store.set_epoch_deadline(u64::MAX / 2);
+    }
+    session.map(|session| session.attach(store)).transpose()
+}

@@ -1,0 +1,331 @@
+//! A finished recording: what was sampled, with every frame symbolized. Exporters read it, [`file`] keeps it on disk.
+//!
+//! All tables refer to each other by index. Frames are shared by stacks, stacks by samples, and a stack names only its
+//! leaf frame and its parent, so a recording grows with the number of *distinct* stacks plus one [`Sample`] a sample.
+
+mod build;
+pub mod file;
+mod markers;
+mod totals;
+
+pub use build::Recorder;
+pub use markers::HostCallSpan;
+pub use totals::{FunctionTotal, Totals};
+
+use serde::{Deserialize, Serialize};
+
+/// Index into [`Recording::frames`].
+pub type FrameId = u32;
+/// Index into [`Recording::functions`].
+pub type FunctionId = u32;
+/// Index into [`Recording::stacks`].
+pub type StackId = u32;
+/// Index into [`Recording::modules`].
+pub type ModuleId = u32;
+
+/// Everything that one run left behind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// How and when it was made.
+    pub meta: Meta,
+    /// The wasm modules that frames refer to.
+    pub modules: Vec<Module>,
+    /// Distinct functions.
+    pub functions: Vec<Function>,
+    /// Distinct frames.
+    pub frames: Vec<Frame>,
+    /// Distinct stacks. A parent always stands before its children.
+    pub stacks: Vec<Stack>,
+    /// The guest's threads.
+    pub threads: Vec<Thread>,
+    /// What became of every tick.
+    pub ticks: TickCounts,
+    /// Samples whose stack is incomplete, by reason.
+    pub truncated: Vec<(Truncation, u64)>,
+}
+
+/// How and when a recording was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Meta {
+    /// Version of the wlprof that sampled.
+    pub wlprof_version: String,
+    /// The guest, as the user named it.
+    pub guest: String,
+    /// The guest's arguments, without its name.
+    pub arguments: Vec<String>,
+    /// When sampling began, in milliseconds since the Unix epoch.
+    pub start_unix_ms: u64,
+    /// How long the guest ran, in nanoseconds of wall time.
+    pub duration_ns: u64,
+    /// CPU time of the guest's threads, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Which sampler took the samples (`signal` or `epoch`).
+    pub sampler: String,
+    /// What time the samples stand for.
+    pub clock: Clock,
+    /// Samples a second that were asked for.
+    pub requested_hz: f64,
+    /// Samples a second that the governor allowed, averaged over the run.
+    pub allowed_hz: f64,
+    /// How long the guest stood still for a sample.
+    pub pause: PauseStats,
+    /// What the user should know when reading the profile: degraded symbols, a fallback sampler, a lowered rate.
+    pub notes: Vec<String>,
+}
+
+/// What time samples stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Clock {
+    /// Time in which the guest's thread runs or wants to run.
+    #[default]
+    Cpu,
+    /// All time, blocked host calls included.
+    Wall,
+}
+
+/// Time for which a sample stops the guest's thread, in nanoseconds; all zero if it was not measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseStats {
+    /// Median of the time inside wlprof's signal handler.
+    pub handler_p50_ns: u64,
+    /// 99th percentile of the time inside wlprof's signal handler.
+    pub handler_p99_ns: u64,
+    /// What one tick costs the guest altogether, interrupt and signal delivery included, measured before the run.
+    pub tick_ns: u64,
+}
+
+/// A wasm module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    /// File name, or the name the module carries.
+    pub name: String,
+    /// The `build_id` custom section in hex, else a hash of the module.
+    pub build_id: String,
+}
+
+/// A function as the profile shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Function {
+    /// Demangled name. Untrusted text.
+    pub name: String,
+    /// The linker's name where it differs.
+    pub linkage_name: Option<String>,
+    /// Source file as the compiler recorded it.
+    pub file: Option<String>,
+    /// Line at which it is declared, from 1.
+    pub line: Option<u32>,
+    /// What kind of code it is.
+    pub category: Category,
+    /// The module that holds it; `None` for the host's functions.
+    pub module: Option<ModuleId>,
+}
+
+/// What kind of code a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Category {
+    /// The user's own code.
+    User,
+    /// Standard library and packages.
+    Library,
+    /// The language's runtime.
+    Runtime,
+    /// Garbage collection.
+    GarbageCollector,
+    /// An interpreter's own code.
+    Interpreter,
+    /// Outside the guest: a call to the embedder or to a Wasmtime builtin.
+    Host,
+}
+
+impl From<wlprof_plugin::Category> for Category {
+    fn from(category: wlprof_plugin::Category) -> Self {
+        match category {
+            wlprof_plugin::Category::User => Self::User,
+            wlprof_plugin::Category::Library => Self::Library,
+            wlprof_plugin::Category::Runtime => Self::Runtime,
+            wlprof_plugin::Category::GarbageCollector => Self::GarbageCollector,
+            wlprof_plugin::Category::Interpreter => Self::Interpreter,
+        }
+    }
+}
+
+/// What a frame was before it was symbolized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Origin {
+    /// A wasm frame. `code_offset` is the interrupted instruction (leaf) or the call instruction (callers), counted
+    /// from the start of the code section's payload.
+    Wasm {
+        /// The module.
+        module: ModuleId,
+        /// Function index, imports first.
+        function: u32,
+        /// Offset from the start of the code section's payload.
+        code_offset: u32,
+    },
+    /// A frame that a language plugin emitted under a key of its own.
+    Language {
+        /// The module whose plugin it was.
+        module: ModuleId,
+        /// The plugin's key.
+        key: u64,
+    },
+    /// Host code, called by the wasm instruction at that place.
+    HostCall {
+        /// The module that called.
+        module: ModuleId,
+        /// The function that called.
+        function: u32,
+        /// Offset of the calling instruction from the start of the code section's payload.
+        code_offset: u32,
+    },
+    /// Host code with no wasm below it: instantiation, start-up, tear-down.
+    Host,
+    /// Stands at the root of a stack whose root end is missing.
+    Truncated,
+}
+
+/// One place that a stack can go through, with what was inlined there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// What it was before symbolization.
+    pub origin: Origin,
+    /// Innermost inlined function first, the physical function last. Never empty.
+    pub lines: Vec<Line>,
+}
+
+/// A function and where in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Line {
+    /// The function.
+    pub function: FunctionId,
+    /// Line in the function's file, from 1.
+    pub line: Option<u32>,
+    /// Column, from 1.
+    pub column: Option<u32>,
+}
+
+/// A stack: a leaf frame on top of another stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stack {
+    /// The callers; `None` at the root.
+    pub parent: Option<StackId>,
+    /// The leaf frame.
+    pub frame: FrameId,
+}
+
+/// A thread of the guest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Name shown in profiles.
+    pub name: String,
+    /// The operating system's id of the thread that ran it.
+    pub tid: u64,
+    /// In order of time.
+    pub samples: Vec<Sample>,
+    /// Host calls long enough to be seen by two ticks, in order of their start.
+    pub host_calls: Vec<HostCallSpan>,
+}
+
+/// One sample. Each stands for one tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Nanoseconds since sampling began.
+    pub time_ns: u64,
+    /// CPU time the thread used since its sample before, in nanoseconds.
+    pub cpu_delta_ns: u64,
+    /// Time that the sample stands for, in nanoseconds: the interval between ticks when it was taken. The governor may
+    /// change it during a run, so shares are sums of this, not counts.
+    pub period_ns: u64,
+    /// What was on the stack.
+    pub stack: StackId,
+    /// Where the thread was.
+    pub state: State,
+}
+
+/// Where a thread was at a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum State {
+    /// In wasm code.
+    Guest,
+    /// In host code, running.
+    Host,
+    /// In host code, waiting. Sampled with [`Clock::Wall`] alone.
+    Blocked,
+}
+
+/// Why a stack is incomplete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Truncation {
+    /// More frames than a sample holds.
+    TooDeep,
+    /// The frame pointers do not lead to the entry frame.
+    BrokenChain,
+    /// The language's own stack could not be read; wasm frames are shown. The text is the plugin's reason.
+    Language(LanguageTruncation),
+}
+
+/// Why a language's stack could not be read whole. Mirrors [`wlprof_plugin::WalkEnd`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum LanguageTruncation {
+    /// More frames than a sample holds.
+    TooDeep,
+    /// A pointer led outside the guest's memory.
+    BadPointer,
+    /// The stack led back into itself.
+    Cycle,
+    /// The memory did not look as the runtime's layout promises.
+    Inconsistent,
+    /// The runtime had no stack.
+    NoStack,
+    /// The plugin panicked.
+    Panicked,
+}
+
+/// What became of every tick. The fields other than `fired` add up to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TickCounts {
+    /// Ticks in all.
+    pub fired: u64,
+    /// Became a sample.
+    pub sampled: u64,
+    /// The thread was blocked and the clock is [`Clock::Cpu`].
+    pub idle: u64,
+    /// The signal of an earlier tick had not been handled yet.
+    pub coalesced: u64,
+    /// The ring between the thread and the recorder was full.
+    pub ring_full: u64,
+    /// The thread was blocked and woke while its stack was being read from outside (wall clock only).
+    pub woke: u64,
+    /// Sampling ended before the signal was handled.
+    pub at_end: u64,
+}
+
+impl TickCounts {
+    /// Ticks that should have been samples and are not.
+    pub fn lost(&self) -> u64 {
+        self.coalesced + self.ring_full + self.woke
+    }
+
+    /// Whether every tick is accounted for.
+    pub fn balanced(&self) -> bool {
+        self.fired == self.sampled + self.idle + self.at_end + self.lost()
+    }
+}
+
+impl Recording {
+    /// The frames of `stack`, leaf first.
+    pub fn frames_of(&self, stack: StackId) -> impl Iterator<Item = &Frame> {
+        std::iter::successors(Some(stack), |&id| self.stacks[id as usize].parent)
+            .map(|id| &self.frames[self.stacks[id as usize].frame as usize])
+    }
+
+    /// The lines of `stack` with inlined functions spread out, leaf first.
+    pub fn lines_of(&self, stack: StackId) -> impl Iterator<Item = Line> {
+        self.frames_of(stack).flat_map(|frame| frame.lines.iter().copied())
+    }
+
+    /// All samples of all threads.
+    pub fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.threads.iter().flat_map(|thread| &thread.samples)
+    }
+}

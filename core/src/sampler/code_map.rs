@@ -1,0 +1,167 @@
+//! From a native pc to the wasm function and instruction that it stands for.
+
+use crate::guest::ModuleImage;
+use crate::recording::{ModuleId, Origin};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use wasmtime::Module;
+use wasmtime_environ::object::{File, Object, ObjectSection, ObjectSymbol};
+use wlprof_plugin::ModuleView;
+
+/// An address of machine code in this process, and which instruction it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum NativePc {
+    /// The instruction at this address was about to run.
+    Exact(usize),
+    /// The instruction before this address, a call, has not returned.
+    Return(usize),
+}
+
+impl NativePc {
+    /// An address inside the instruction that is meant.
+    fn lookup_address(self) -> usize {
+        match self {
+            Self::Exact(pc) => pc,
+            Self::Return(pc) => pc - 1,
+        }
+    }
+}
+
+/// What a piece of compiled code is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CodeKind {
+    /// A wasm function, by its index in the module.
+    Function(u32),
+    /// Where the host enters wasm: no wasm frame of this activation is below it.
+    Entry,
+    /// Where wasm leaves for the host, and Wasmtime's own stubs.
+    Stub,
+}
+
+/// A piece of compiled code.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Code {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) kind: CodeKind,
+}
+
+/// All compiled code of a guest. Immutable, so a signal handler may read it.
+pub(super) struct CodeMap {
+    modules: Vec<ModuleCode>,
+}
+
+struct ModuleCode {
+    id: ModuleId,
+    text: Range<usize>,
+    code: Vec<Code>,
+    module: Module,
+    image: Arc<ModuleImage>,
+    /// (offset in the text, file offset in the module) in order; made on first use, since only the drain needs it.
+    offsets: OnceLock<Vec<(u32, Option<u32>)>>,
+}
+
+impl CodeMap {
+    /// Maps the code of `modules`; their places in the slice are their ids.
+    pub(super) fn new(modules: &[(Module, Arc<ModuleImage>)]) -> Self {
+        let mut modules: Vec<ModuleCode> = modules
+            .iter()
+            .enumerate()
+            .map(|(id, (module, image))| ModuleCode::new(id as ModuleId, module, image))
+            .collect();
+        modules.sort_by_key(|module| module.text.start);
+        Self { modules }
+    }
+
+    fn module(&self, address: usize) -> Option<&ModuleCode> {
+        self.modules.iter().find(|module| module.text.contains(&address))
+    }
+
+    /// Whether `address` lies in compiled code of the guest.
+    pub(super) fn contains(&self, address: usize) -> bool {
+        self.module(address).is_some()
+    }
+
+    /// The piece of code around `address`.
+    pub(super) fn code(&self, address: usize) -> Option<Code> {
+        self.module(address)?.code(address)
+    }
+
+    /// What frame a native pc is; `None` for stubs and outside the guest.
+    pub(super) fn origin(&self, pc: NativePc) -> Option<Origin> {
+        let address = pc.lookup_address();
+        let module = self.module(address)?;
+        let code = module.code(address)?;
+        let CodeKind::Function(function) = code.kind else { return None };
+        Some(Origin::Wasm { module: module.id, function, code_offset: module.code_offset(address, &code, function) })
+    }
+}
+
+impl ModuleCode {
+    fn new(id: ModuleId, module: &Module, image: &Arc<ModuleImage>) -> Self {
+        let text_bytes = module.text();
+        let text = text_bytes.as_ptr() as usize..text_bytes.as_ptr() as usize + text_bytes.len();
+        let mut code: Vec<Code> = module
+            .functions()
+            .map(|function| {
+                let start = text.start + function.offset;
+                Code { start, end: start + function.len, kind: CodeKind::Function(function.index.as_u32()) }
+            })
+            .collect();
+        code.extend(stubs(module, text.start));
+        code.sort_by_key(|code| code.start);
+        Self { id, text, code, module: module.clone(), image: image.clone(), offsets: OnceLock::new() }
+    }
+
+    fn code(&self, address: usize) -> Option<Code> {
+        let next = self.code.partition_point(|code| code.start <= address);
+        let code = self.code[next.checked_sub(1)?];
+        (address < code.end).then_some(code)
+    }
+
+    /// Code offset of the wasm instruction at `address`.
+    ///
+    /// Cranelift keeps no source location for pure operations once it has optimized them (half of the code's bytes).
+    /// For those the nearest instruction before them in the same function that has one stands in, else the nearest
+    /// after, else the function's start. Calls always have theirs.
+    fn code_offset(&self, address: usize, code: &Code, function: u32) -> u32 {
+        let offsets = self.offsets.get_or_init(|| match self.module.address_map() {
+            Some(map) => map.map(|(text, file)| (text as u32, file)).collect(),
+            None => Vec::new(),
+        });
+        let text_offset = |address: usize| (address - self.text.start) as u32;
+        let first = offsets.partition_point(|entry| entry.0 < text_offset(code.start));
+        let next = offsets.partition_point(|entry| entry.0 <= text_offset(address));
+        let end = offsets.partition_point(|entry| entry.0 < text_offset(code.end));
+        let before = offsets[first.min(next)..next].iter().rev().find_map(|entry| entry.1);
+        let file_offset = before.or_else(|| offsets[next..end.max(next)].iter().find_map(|entry| entry.1));
+        match file_offset {
+            Some(file_offset) => file_offset - self.image.code_start(),
+            None => self.image.function_body(function).map_or(0, |body| body.start),
+        }
+    }
+}
+
+/// The trampolines of a module and Wasmtime's stubs, from the symbols of the compiled image.
+fn stubs(module: &Module, text_start: usize) -> Vec<Code> {
+    let image = module.image_range();
+    // SAFETY: the range is the module's mapped image, which lives as long as `module` and is never written.
+    let bytes = unsafe { std::slice::from_raw_parts(image.start, image.end as usize - image.start as usize) };
+    let Ok(file) = File::parse(bytes) else { return Vec::new() };
+    let text = file.section_by_name(".text").map(|section| section.index());
+    file.symbols()
+        .filter(|symbol| symbol.section_index() == text && symbol.size() > 0)
+        .filter_map(|symbol| {
+            let name = symbol.name().ok()?;
+            let kind = if name.contains("array_to_wasm_trampoline") || name.contains("module_start") {
+                CodeKind::Entry
+            } else if name.contains("::function[") {
+                return None;
+            } else {
+                CodeKind::Stub
+            };
+            let start = text_start + symbol.address() as usize;
+            Some(Code { start, end: start + symbol.size() as usize, kind })
+        })
+        .collect()
+}

@@ -1,0 +1,158 @@
+//! The epoch sampler: the guest calls back at checks compiled into it, and Wasmtime's own backtrace is taken there.
+//!
+//! # Accuracy
+//! Checks stand at function entries and loop heads only, so time in straight-line code is charged to whatever check
+//! comes next, often in another function: a function without loops may show 0 % of the 75 % it uses. Host calls are not
+//! seen; a tick during one is taken at the next check after it.
+//!
+//! # Overhead
+//! The checks slow call-heavy guests by 15 to 18 % before any sample is taken.
+//!
+//! # Security
+//! Public API alone.
+
+use super::clock::{monotonic_ns, own_cpu_ns};
+use super::session::Shared;
+use super::{Report, Sampler};
+use crate::recording::{ModuleId, Origin, PauseStats, State, TickCounts};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use wasmtime::{Module, Store, StoreContextMut, UpdateDeadline, WasmBacktrace};
+
+/// What the callback and the ticker share.
+struct EpochThread {
+    shared: Arc<Shared>,
+    started_ns: u64,
+    started_cpu_ns: u64,
+    cpu_ns: AtomicU64,
+    sampled: AtomicU64,
+    pauses_ns: Mutex<Vec<u32>>,
+    stop: AtomicBool,
+    halted: AtomicBool,
+}
+
+struct EpochSampler {
+    thread: Arc<EpochThread>,
+    ticker: Mutex<Option<JoinHandle<u64>>>,
+    report: Mutex<Option<Report>>,
+}
+
+/// Begins to sample the calling thread, which is about to run a guest in `store`.
+///
+/// # Errors
+/// If no thread can be started.
+pub(super) fn attach<T: 'static>(shared: &Arc<Shared>, store: &mut Store<T>) -> wasmtime::Result<Arc<dyn Sampler>> {
+    let thread = Arc::new(EpochThread {
+        shared: shared.clone(),
+        started_ns: monotonic_ns(),
+        started_cpu_ns: own_cpu_ns(),
+        cpu_ns: AtomicU64::new(0),
+        sampled: AtomicU64::new(0),
+        pauses_ns: Mutex::new(Vec::new()),
+        stop: AtomicBool::new(false),
+        halted: AtomicBool::new(false),
+    });
+    let name = std::thread::current().name().unwrap_or("guest").to_owned();
+    shared.recorder().set_thread(&name, u64::from(std::process::id()));
+    store.set_epoch_deadline(1);
+    let called_back = thread.clone();
+    store.epoch_deadline_callback(move |context| {
+        called_back.sample(&context);
+        while called_back.halted.load(Ordering::Relaxed) {
+            std::thread::park();
+        }
+        Ok(UpdateDeadline::Continue(1))
+    });
+    let engine = store.engine().clone();
+    let period = Duration::from_secs_f64(1.0 / shared.options.rate_hz);
+    let ticking = thread.clone();
+    let ticker = std::thread::Builder::new().name("wlprof ticker".into()).spawn(move || {
+        let mut ticks = 0;
+        while !ticking.stop.load(Ordering::Relaxed) {
+            std::thread::sleep(period);
+            engine.increment_epoch();
+            ticks += 1;
+        }
+        ticks
+    })?;
+    Ok(Arc::new(EpochSampler { thread, ticker: Mutex::new(Some(ticker)), report: Mutex::new(None) }))
+}
+
+impl EpochThread {
+    fn sample<T: 'static>(&self, context: &StoreContextMut<'_, T>) {
+        if self.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let began = monotonic_ns();
+        let cpu_ns = own_cpu_ns();
+        self.cpu_ns.store(cpu_ns, Ordering::Relaxed);
+        let backtrace = WasmBacktrace::force_capture(context);
+        let mut recorder = self.shared.recorder();
+        let mut frames = Vec::with_capacity(backtrace.frames().len());
+        for frame in backtrace.frames().iter().rev() {
+            let Some((id, code_start)) = self.module(frame.module()) else { continue };
+            let code_offset = frame.module_offset().map_or(0, |offset| offset as u32 - code_start);
+            frames.push(recorder.frame(Origin::Wasm { module: id, function: frame.func_index(), code_offset }));
+        }
+        let Some(stack) = recorder.stack(frames) else { return };
+        let period_ns = (1e9 / self.shared.options.rate_hz) as u64;
+        recorder.sample(began - self.started_ns, cpu_ns, period_ns, stack, State::Guest);
+        drop(recorder);
+        self.sampled.fetch_add(1, Ordering::Relaxed);
+        let pause = u32::try_from(monotonic_ns() - began).unwrap_or(u32::MAX);
+        self.pauses_ns.lock().unwrap_or_else(PoisonError::into_inner).push(pause);
+    }
+
+    fn module(&self, module: &Module) -> Option<(ModuleId, u32)> {
+        let index = self.shared.modules.iter().position(|(own, _)| Module::same(own, module))?;
+        Some((index as ModuleId, self.shared.modules[index].1.code_start()))
+    }
+}
+
+impl Sampler for EpochSampler {
+    fn name(&self) -> &'static str {
+        "epoch"
+    }
+
+    fn halt_guest(&self) {
+        self.thread.halted.store(true, Ordering::Relaxed);
+    }
+
+    fn stop(&self) -> Report {
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(report) = &*report {
+            return report.clone();
+        }
+        let thread = &self.thread;
+        thread.stop.store(true, Ordering::Relaxed);
+        let ticker = self.ticker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let fired = ticker.and_then(|ticker| ticker.join().ok()).unwrap_or(0);
+        let sampled = thread.sampled.load(Ordering::Relaxed);
+        let mut pauses = thread.pauses_ns.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        pauses.sort_unstable();
+        let percentile = |percent| pauses.get(pauses.len() * percent / 100).copied().unwrap_or(0).into();
+        let finished = Report {
+            // A tick without a callback found no check to stop at: the guest was in a host call or in straight-line
+            // code until the next tick.
+            ticks: TickCounts {
+                fired: fired.max(sampled),
+                sampled,
+                coalesced: fired.saturating_sub(sampled),
+                ..TickCounts::default()
+            },
+            pause: PauseStats { handler_p50_ns: percentile(50), handler_p99_ns: percentile(99), tick_ns: 0 },
+            allowed_hz: thread.shared.options.rate_hz,
+            duration_ns: monotonic_ns() - thread.started_ns,
+            cpu_ns: thread.cpu_ns.load(Ordering::Relaxed).saturating_sub(thread.started_cpu_ns),
+            notes: vec![
+                "taken with the epoch sampler: time in straight-line code is charged to the next loop head or \
+                 function entry, and host calls are not seen"
+                    .to_owned(),
+            ],
+        };
+        *report = Some(finished.clone());
+        finished
+    }
+}

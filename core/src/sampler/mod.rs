@@ -1,0 +1,51 @@
+//! Takes samples of a running guest.
+//!
+//! [`Session`] is what the rest of the program sees: made for a guest's modules, attached to the thread and the store
+//! that run it, finished from anywhere. Behind it stands one of two samplers:
+//!
+//! * [`signal`](self::signal): a ticker thread interrupts the guest's thread and a signal handler reads the stopped
+//!   guest in place. Linux on x86-64.
+//! * [`epoch`]: the guest calls back at checks compiled into it. Everywhere Wasmtime runs, at a price.
+//!
+//! This folder and the plugin loader are the only places with `unsafe`.
+
+mod clock;
+mod code_map;
+mod epoch;
+mod session;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod signal;
+
+/// Whether the signal sampler is built for this system. It may still refuse when attached.
+pub fn signal_works_here() -> bool {
+    cfg!(all(target_os = "linux", target_arch = "x86_64"))
+}
+
+pub use session::{Attached, Finished, SamplerKind, SamplerOptions, Session};
+
+use crate::recording::{PauseStats, TickCounts};
+
+/// A sampler at work.
+trait Sampler: Send + Sync {
+    /// Its name in profiles.
+    fn name(&self) -> &'static str;
+
+    /// Stops the guest for good, wherever it is: in wasm at the next tick, in host code when that returns. Gives up
+    /// waiting for it soon, since a blocked host call may last.
+    fn halt_guest(&self);
+
+    /// Stops sampling. When it returns, every sample is in the recorder. May be called from any thread, and again.
+    fn stop(&self) -> Report;
+}
+
+/// What a sampler says of its work.
+#[derive(Clone, Debug, Default)]
+struct Report {
+    ticks: TickCounts,
+    pause: PauseStats,
+    /// Ticks a second that the governor allowed, averaged over the run.
+    allowed_hz: f64,
+    duration_ns: u64,
+    cpu_ns: u64,
+    notes: Vec<String>,
+}

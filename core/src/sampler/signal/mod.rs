@@ -1,0 +1,188 @@
+//! The signal sampler: a ticker thread signals the guest's thread, and the handler reads the stopped guest in place.
+//!
+//! ```text
+//! ticker ──tgkill──► handler on the guest's thread ──ring──► drain ──► recorder
+//! ```
+//!
+//! # Accuracy
+//! Unbiased: a tick hits whatever instruction is running. Every stack is walked from the registers or from where wasm
+//! called the host, and a chain that does not hold is labelled, not guessed.
+//!
+//! # Overhead
+//! Nothing in the guest's code. See [`calibrate`] and [`governor`] for what a tick costs and how that is bounded.
+//!
+//! # Security
+//! The handler follows frame pointers only between the interrupted stack pointer and the entry frame.
+
+mod calibrate;
+mod drain;
+mod governor;
+mod record;
+mod ring;
+mod self_check;
+mod thread;
+mod ticker;
+mod vm_context;
+mod walk;
+mod x86_64;
+
+use super::clock::ThreadWatch;
+use super::session::Shared;
+use super::{Report, Sampler};
+use crate::recording::PauseStats;
+use drain::{Drain, Drained};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thread::GuestThread;
+use ticker::Ticked;
+use wasmtime::{CallHook, Engine, Store, error::Context as _};
+
+/// How long to wait for the last signal to be handled when sampling ends while the guest runs on.
+const LAST_SIGNAL: Duration = Duration::from_millis(100);
+
+/// Keeps the calling thread sampled.
+pub(super) struct Attached(Arc<GuestThread>);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// Begins to sample the calling thread, which is about to run a guest in `store`.
+///
+/// # Errors
+/// If this process may not do what that takes, or if Wasmtime's internals are not as expected.
+pub(super) fn attach<T: 'static>(
+    shared: &Arc<Shared>,
+    store: &mut Store<T>,
+) -> wasmtime::Result<(Arc<dyn Sampler>, Attached)> {
+    // Gives this thread Wasmtime's large alternate signal stack now: a sample taken before the first wasm call would
+    // run on Rust's, and overflow it.
+    Engine::tls_eager_initialize();
+    let context = self_check::run(store).context("the self-check of Wasmtime's internals failed")?;
+    let thread = Arc::new(GuestThread::new(shared.clone(), context)?);
+    let name = std::thread::current().name().unwrap_or("guest").to_owned();
+    shared.recorder().set_thread(&name, thread.tid as u64);
+    let hooked = thread.clone();
+    store.call_hook(move |_, hook| {
+        match hook {
+            CallHook::CallingHost => {
+                hooked.calling_host();
+                hooked.stay_if_halted();
+            }
+            CallHook::ReturningFromHost => hooked.stay_if_halted(),
+            CallHook::CallingWasm => hooked.calling_wasm(),
+            CallHook::ReturningFromWasm => hooked.returning_from_wasm(),
+        }
+        Ok(())
+    });
+    thread.enter()?;
+    let attached = Attached(thread.clone());
+    let tick_ns = calibrate::tick_cost_ns(&thread);
+    thread.calibrating.store(false, Ordering::SeqCst);
+    Ok((Arc::new(SignalSampler::start(thread, tick_ns)?), attached))
+}
+
+/// A running signal sampler.
+struct SignalSampler {
+    thread: Arc<GuestThread>,
+    tick_ns: u64,
+    stop_ticker: Arc<AtomicBool>,
+    stop_drain: Arc<AtomicBool>,
+    running: Mutex<Running>,
+}
+
+enum Running {
+    Yes { ticker: JoinHandle<Ticked>, drain: JoinHandle<Drained> },
+    No(Report),
+}
+
+impl SignalSampler {
+    fn start(thread: Arc<GuestThread>, tick_ns: u64) -> std::io::Result<Self> {
+        let (stop_ticker, stop_drain) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let drain = std::thread::Builder::new().name("wlprof drain".into()).spawn({
+            let (thread, stop) = (thread.clone(), stop_drain.clone());
+            move || Drain::run(thread, &stop)
+        })?;
+        let watch = ThreadWatch::new(thread.tid)?;
+        let wake = drain.thread().clone();
+        let ticker = ticker::spawn(thread.clone(), watch, tick_ns, stop_ticker.clone(), move || wake.unpark())?;
+        Ok(Self { thread, tick_ns, stop_ticker, stop_drain, running: Mutex::new(Running::Yes { ticker, drain }) })
+    }
+
+    fn report(&self, ticked: Ticked, handled: u64, drained: Drained) -> Report {
+        let thread = &self.thread;
+        let mut ticks = ticked.ticks;
+        ticks.sampled = drained.sampled;
+        ticks.ring_full += thread.ring_full.load(Ordering::Relaxed);
+        ticks.at_end = ticked.sent - handled;
+        let detached = thread.detached.load(Ordering::Acquire);
+        let (ended_ns, ended_cpu_ns) = if detached {
+            (thread.ended_ns.load(Ordering::Relaxed), thread.ended_cpu_ns.load(Ordering::Relaxed))
+        } else {
+            (super::clock::monotonic_ns(), ticked.cpu_ns)
+        };
+        let mut pauses = drained.pauses_ns;
+        pauses.sort_unstable();
+        let percentile = |percent| pauses.get(pauses.len() * percent / 100).copied().unwrap_or(0).into();
+        Report {
+            ticks,
+            pause: PauseStats { handler_p50_ns: percentile(50), handler_p99_ns: percentile(99), tick_ns: self.tick_ns },
+            allowed_hz: if ticks.fired == 0 {
+                thread.shared.options.rate_hz
+            } else {
+                1e9 * ticks.fired as f64 / ticked.intervals_ns as f64
+            },
+            duration_ns: ended_ns - thread.started_ns,
+            cpu_ns: ended_cpu_ns.saturating_sub(thread.started_cpu_ns),
+            notes: ticked.notes,
+        }
+    }
+
+    /// Signals handled since the ticker began, after giving the last one time to arrive.
+    fn wait_for_last_signal(&self, calibration: u64, sent: u64) -> u64 {
+        let patience = Instant::now() + LAST_SIGNAL;
+        loop {
+            let handled = self.thread.handled.load(Ordering::Acquire) - calibration;
+            let none_to_come = self.thread.detached.load(Ordering::Acquire) || Instant::now() > patience;
+            if handled >= sent || none_to_come {
+                return handled.min(sent);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Sampler for SignalSampler {
+    fn name(&self) -> &'static str {
+        "signal"
+    }
+
+    fn halt_guest(&self) {
+        self.thread.halt();
+        // The next tick or the next host call stops it; a moment for that to happen, so that it does not write into
+        // what is said after it.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    fn stop(&self) -> Report {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = match std::mem::replace(&mut *running, Running::No(Report::default())) {
+            Running::No(report) => report,
+            Running::Yes { ticker, drain } => {
+                self.stop_ticker.store(true, Ordering::Relaxed);
+                let ticked = ticker.join().unwrap_or_default();
+                let handled = self.wait_for_last_signal(ticked.handled_before, ticked.sent);
+                self.stop_drain.store(true, Ordering::Release);
+                drain.thread().unpark();
+                let drained = drain.join().unwrap_or_default();
+                self.report(ticked, handled, drained)
+            }
+        };
+        *running = Running::No(report.clone());
+        report
+    }
+}

@@ -1,0 +1,134 @@
+//! The ring that carries samples out of the signal handler: one producer, one consumer, no lock, no allocation.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Words that one record may have.
+pub(super) const MAX_RECORD: usize = 2048 + 64;
+/// Words that the ring holds: 4 MiB, or half a second of 30-frame samples at 20 kHz.
+const CAPACITY: usize = 1 << 19;
+
+/// A ring of records, each some 64-bit words, the first of which is the record's length.
+pub(super) struct Ring {
+    /// Longer than the capacity by one record: a record that begins before the end is written on past it in one piece,
+    /// and the next one begins as far after the start.
+    words: Box<[UnsafeCell<u64>]>,
+    /// Words ever written; owned by the producer.
+    head: AtomicUsize,
+    /// Words ever read; owned by the consumer.
+    tail: AtomicUsize,
+}
+
+// SAFETY: the producer writes only words between head and tail + CAPACITY, the consumer reads only words between tail
+// and head, and each publishes its counter with Release after it is done with the words. That there is at most one
+// producer and one consumer at a time is the contract of `push` and `pop`.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    pub(super) fn new() -> Self {
+        Self {
+            words: (0..CAPACITY + MAX_RECORD).map(|_| UnsafeCell::new(0)).collect(),
+            head: AtomicUsize::new(0),
+            tail: AtomicUsize::new(0),
+        }
+    }
+
+    /// Lets `write` fill a record and says whether there was room for one. `write` returns the record's length, which
+    /// this puts into the record's first word.
+    ///
+    /// # Safety
+    /// No other `push` may be going on, on any thread, and the last one must have happened before.
+    pub(super) unsafe fn push(&self, write: impl FnOnce(&mut [u64]) -> usize) -> bool {
+        let head = self.head.load(Ordering::Relaxed);
+        if head - self.tail.load(Ordering::Acquire) > CAPACITY - MAX_RECORD {
+            return false;
+        }
+        let first = self.words[head % CAPACITY..][..MAX_RECORD].as_ptr();
+        // SAFETY: the words are inside the box (the slicing checked), free for the producer (checked against tail), and
+        // no one else writes (the caller's promise). UnsafeCell<u64> has the layout of u64.
+        let record = unsafe { std::slice::from_raw_parts_mut(first.cast::<u64>().cast_mut(), MAX_RECORD) };
+        let length = write(record);
+        debug_assert!((1..=MAX_RECORD).contains(&length));
+        record[0] = length as u64;
+        self.head.store(head + length, Ordering::Release);
+        true
+    }
+
+    /// Lets `read` see the oldest record and frees it. `false` if there is none.
+    ///
+    /// # Safety
+    /// No other `pop` may be going on, on any thread.
+    pub(super) unsafe fn pop(&self, read: impl FnOnce(&[u64])) -> bool {
+        let tail = self.tail.load(Ordering::Relaxed);
+        if tail == self.head.load(Ordering::Acquire) {
+            return false;
+        }
+        let first = self.words[tail % CAPACITY..][..MAX_RECORD].as_ptr();
+        // SAFETY: the record between tail and head is complete and the producer leaves it alone until tail moves.
+        let length = unsafe { *first.cast::<u64>() } as usize;
+        // SAFETY: as above, for all of its words.
+        read(unsafe { std::slice::from_raw_parts(first.cast::<u64>(), length) });
+        self.tail.store(tail + length, Ordering::Release);
+        true
+    }
+
+    /// Whether so much is waiting that the consumer should not sleep on.
+    pub(super) fn is_filling(&self) -> bool {
+        self.head.load(Ordering::Relaxed) - self.tail.load(Ordering::Relaxed) > CAPACITY / 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pushes a record of `length` words that all hold `value`.
+    fn push(ring: &Ring, length: usize, value: u64) -> bool {
+        // SAFETY: each test has one producer thread.
+        unsafe {
+            ring.push(|words| {
+                words[1..length].fill(value);
+                length
+            })
+        }
+    }
+
+    #[test]
+    fn records_come_out_whole_and_in_order_across_the_wrap() {
+        let ring = Ring::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for value in 0..5000_u64 {
+                    let length = 2 + (value as usize * 37) % (MAX_RECORD - 2);
+                    while !push(&ring, length, value) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let mut expected = 0;
+            while expected < 5000 {
+                // SAFETY: this is the only consumer.
+                unsafe {
+                    ring.pop(|words| {
+                        assert_eq!(words.len(), 2 + (expected as usize * 37) % (MAX_RECORD - 2));
+                        assert!(words[1..].iter().all(|&word| word == expected));
+                        expected += 1;
+                    });
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_full_ring_refuses() {
+        let ring = Ring::new();
+        let mut pushed = 0;
+        while push(&ring, MAX_RECORD, 1) {
+            pushed += 1;
+        }
+        assert!((CAPACITY / MAX_RECORD - 1..=CAPACITY / MAX_RECORD).contains(&pushed), "{pushed}");
+        // SAFETY: this is the only consumer.
+        assert!(unsafe { ring.pop(|_| ()) });
+        assert!(push(&ring, 2, 1));
+    }
+}

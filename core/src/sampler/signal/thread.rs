@@ -1,0 +1,317 @@
+//! The guest's thread as the signal handler sees it, and the handler itself.
+
+use super::super::clock::{monotonic_ns, own_cpu_ns, own_tid};
+use super::super::session::Shared;
+use super::record::Header;
+use super::ring::Ring;
+use super::vm_context::{Activation, StoreContext};
+use super::walk::Stack;
+use super::x86_64::Registers;
+use crate::recording::State;
+use std::cell::{Cell, UnsafeCell};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use std::sync::{Arc, Once};
+
+/// The signal that interrupts the guest. `SIGPROF` is what profilers use, and nothing else in wlprof does.
+pub(super) const SIGNAL: libc::c_int = libc::SIGPROF;
+
+/// Entries into wasm that may be nested in each other; deeper ones hide the outermost.
+const MAX_NESTED: usize = 64;
+
+/// A thread that runs a guest.
+pub(super) struct GuestThread {
+    pub(super) shared: Arc<Shared>,
+    pub(super) tid: libc::pid_t,
+    pub(super) ring: Ring,
+    store: StoreContext,
+    /// Lowest address of the thread's stack.
+    stack_low: usize,
+    outer: OuterActivations,
+    /// Counts host calls: equal numbers are one call.
+    host_calls: AtomicU64,
+    /// What the ticker knew when it sent the signal.
+    pub(super) tick_cpu_ns: AtomicU64,
+    pub(super) tick_period_ns: AtomicU64,
+    /// Signals handled.
+    pub(super) handled: AtomicU64,
+    /// Time spent in the handler altogether.
+    pub(super) handler_ns: AtomicU64,
+    /// Records that the ring had no room for.
+    pub(super) ring_full: AtomicU64,
+    /// Signals are answered but nothing is recorded.
+    pub(super) calibrating: AtomicBool,
+    /// The thread is to go no further.
+    halted: AtomicBool,
+    /// The thread has left the store.
+    pub(super) detached: AtomicBool,
+    pub(super) started_ns: u64,
+    pub(super) started_cpu_ns: u64,
+    pub(super) ended_ns: AtomicU64,
+    pub(super) ended_cpu_ns: AtomicU64,
+}
+
+/// The activations that a host call has nested another one in, innermost first.
+///
+/// Written by the call hook and read by the signal handler, both on the guest's thread.
+struct OuterActivations {
+    depth: AtomicUsize,
+    stack: UnsafeCell<[Activation; MAX_NESTED]>,
+}
+
+// SAFETY: `stack` is touched on the guest's thread alone, by the hook and by the handler that may interrupt it; the
+// ticker reads it only while that thread is blocked (`capture_blocked`).
+unsafe impl Sync for OuterActivations {}
+// SAFETY: as above.
+unsafe impl Send for OuterActivations {}
+
+impl OuterActivations {
+    fn push(&self, activation: Activation) {
+        let depth = self.depth.load(Ordering::Relaxed);
+        // The innermost stands first, so the others move up. Nesting is shallow.
+        // SAFETY: this runs on the guest's thread, outside the handler; a handler that interrupts it reads a stack that
+        // is well-formed at every moment, at worst with one activation twice.
+        let stack = unsafe { &mut *self.stack.get() };
+        stack.copy_within(0..depth.min(MAX_NESTED - 1), 1);
+        stack[0] = activation;
+        compiler_fence(Ordering::SeqCst);
+        self.depth.store(depth + 1, Ordering::Release);
+    }
+
+    fn pop(&self) {
+        let depth = self.depth.load(Ordering::Relaxed).saturating_sub(1);
+        self.depth.store(depth, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: as in `push`.
+        let stack = unsafe { &mut *self.stack.get() };
+        stack.copy_within(1.., 0);
+    }
+
+    /// # Safety
+    /// The guest's thread must be this one, or blocked.
+    unsafe fn innermost_first(&self) -> &[Activation] {
+        let depth = self.depth.load(Ordering::Acquire);
+        // SAFETY: passed on to the caller.
+        unsafe { &(&*self.stack.get())[..depth.min(MAX_NESTED)] }
+    }
+}
+
+thread_local! {
+    /// What the handler records into on this thread. A plain constant-initialized cell: reading it in a signal handler
+    /// runs no initializer.
+    static CURRENT: Cell<*const GuestThread> = const { Cell::new(std::ptr::null()) };
+}
+
+impl GuestThread {
+    /// Makes the calling thread a guest's thread. It is not sampled before [`GuestThread::enter`].
+    pub(super) fn new(shared: Arc<Shared>, store: StoreContext) -> io::Result<Self> {
+        Ok(Self {
+            shared,
+            tid: own_tid(),
+            ring: Ring::new(),
+            store,
+            stack_low: own_stack_low()?,
+            outer: OuterActivations {
+                depth: AtomicUsize::new(0),
+                stack: UnsafeCell::new([Activation::default(); MAX_NESTED]),
+            },
+            host_calls: AtomicU64::new(0),
+            tick_cpu_ns: AtomicU64::new(0),
+            tick_period_ns: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
+            handler_ns: AtomicU64::new(0),
+            ring_full: AtomicU64::new(0),
+            calibrating: AtomicBool::new(true),
+            halted: AtomicBool::new(false),
+            detached: AtomicBool::new(false),
+            started_ns: monotonic_ns(),
+            started_cpu_ns: own_cpu_ns(),
+            ended_ns: AtomicU64::new(0),
+            ended_cpu_ns: AtomicU64::new(0),
+        })
+    }
+
+    /// Lets the handler record into `self` on this thread, until [`GuestThread::leave`].
+    pub(super) fn enter(&self) -> io::Result<()> {
+        install_handler()?;
+        CURRENT.set(self);
+        let mut set = std::mem::MaybeUninit::uninit();
+        // SAFETY: sigemptyset initializes the set that sigaddset and pthread_sigmask then use.
+        let failed = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            libc::sigaddset(set.as_mut_ptr(), SIGNAL);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut())
+        };
+        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed)) }
+    }
+
+    /// Ends recording on this thread, which must be the one that entered.
+    pub(super) fn leave(&self) {
+        CURRENT.set(std::ptr::null());
+        self.ended_ns.store(monotonic_ns(), Ordering::Relaxed);
+        self.ended_cpu_ns.store(own_cpu_ns(), Ordering::Relaxed);
+        self.detached.store(true, Ordering::Release);
+    }
+
+    /// To be called when the host enters wasm: what the store says is about to be replaced.
+    pub(super) fn calling_wasm(&self) {
+        // SAFETY: the hook runs within the store.
+        self.outer.push(unsafe { self.store.activation() });
+    }
+
+    /// To be called when wasm has returned to the host.
+    pub(super) fn returning_from_wasm(&self) {
+        self.outer.pop();
+    }
+
+    /// To be called when wasm calls the host.
+    pub(super) fn calling_host(&self) {
+        // One thread writes it, so no read-modify-write is needed.
+        self.host_calls.store(self.host_calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Halts the guest: see [`Sampler::halt_guest`](super::super::Sampler::halt_guest).
+    pub(super) fn halt(&self) {
+        self.halted.store(true, Ordering::SeqCst);
+    }
+
+    /// Stays here for good if the guest has been halted. To be called where the thread holds no lock.
+    pub(super) fn stay_if_halted(&self) {
+        while self.halted.load(Ordering::Relaxed) {
+            // SAFETY: waits for a signal; async-signal-safe.
+            unsafe { libc::pause() };
+        }
+    }
+
+    /// Takes a sample of this thread, interrupted with these registers. Async-signal-safe.
+    ///
+    /// # Safety
+    /// To be called in the handler alone.
+    unsafe fn sample(&self, registers: Registers) {
+        let began = monotonic_ns();
+        if !self.calibrating.load(Ordering::Relaxed) {
+            let in_guest = self.shared.code.contains(registers.pc);
+            let header = Header {
+                time_ns: began,
+                cpu_ns: self.tick_cpu_ns.load(Ordering::Relaxed),
+                period_ns: self.tick_period_ns.load(Ordering::Relaxed),
+                host_call: self.host_calls.load(Ordering::Relaxed),
+                pause_ns: 0,
+                state: if in_guest { State::Guest } else { State::Host },
+                is_sample: true,
+            };
+            // SAFETY: this is the guest's thread.
+            let outer = unsafe { self.outer.innermost_first() };
+            let stack = Stack { code: &self.shared.code, store: self.store, outer };
+            // SAFETY: the ticker sends no second signal and pushes nothing itself before `handled` is raised, so there
+            // is one producer; and the registers are those of this thread, which stands still.
+            let pushed = unsafe {
+                self.ring.push(|words| {
+                    header.write(
+                        words,
+                        |frames| stack.walk(registers, frames),
+                        |header| header.pause_ns = monotonic_ns().saturating_sub(began),
+                    )
+                })
+            };
+            if !pushed {
+                self.ring_full.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let pause = monotonic_ns().saturating_sub(began);
+        self.handler_ns.store(self.handler_ns.load(Ordering::Relaxed) + pause, Ordering::Relaxed);
+        self.handled.store(self.handled.load(Ordering::Relaxed) + 1, Ordering::Release);
+        if self.shared.code.contains(registers.pc) {
+            // In compiled code the thread holds no lock of the host's.
+            self.stay_if_halted();
+        }
+    }
+
+    /// Records where the thread waits, from the ticker's thread. `false`: the ring is full.
+    ///
+    /// # Safety
+    /// The thread must have been seen blocked, with no signal on its way. If it wakes meanwhile the frames are
+    /// meaningless: `still_blocked` is asked after the walk, and the record dropped if it says no (`None`).
+    pub(super) unsafe fn capture_blocked(
+        &self,
+        cpu_ns: u64,
+        is_sample: bool,
+        still_blocked: impl FnOnce() -> bool,
+    ) -> Option<bool> {
+        let header = Header {
+            time_ns: monotonic_ns(),
+            cpu_ns,
+            period_ns: self.tick_period_ns.load(Ordering::Relaxed),
+            host_call: self.host_calls.load(Ordering::Relaxed),
+            pause_ns: 0,
+            state: State::Blocked,
+            is_sample,
+        };
+        let mut words = vec![0; super::ring::MAX_RECORD];
+        // SAFETY: the thread is blocked; if it wakes, the activations are still well-formed plain words.
+        let outer = unsafe { self.outer.innermost_first() };
+        let stack = Stack { code: &self.shared.code, store: self.store, outer };
+        // SAFETY: the thread's stack stays mapped while it is attached, and the ticker is joined before it ends.
+        let length = header.write(&mut words, |frames| unsafe { stack.walk_blocked(self.stack_low, frames) }, |_| ());
+        if !still_blocked() {
+            return None;
+        }
+        // SAFETY: no signal is on its way, so the handler cannot be pushing.
+        Some(unsafe {
+            self.ring.push(|record| {
+                record[..length].copy_from_slice(&words[..length]);
+                length
+            })
+        })
+    }
+}
+
+/// Lowest address of the calling thread's stack.
+fn own_stack_low() -> io::Result<usize> {
+    let mut attributes = std::mem::MaybeUninit::uninit();
+    let (mut low, mut size) = (std::ptr::null_mut(), 0);
+    // SAFETY: pthread_getattr_np initializes the attributes, which are read and then destroyed.
+    let failed = unsafe {
+        match libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) {
+            0 => {
+                let failed = libc::pthread_attr_getstack(attributes.as_ptr(), &mut low, &mut size);
+                libc::pthread_attr_destroy(attributes.as_mut_ptr());
+                failed
+            }
+            failed => failed,
+        }
+    };
+    if failed == 0 { Ok(low as usize) } else { Err(io::Error::from_raw_os_error(failed)) }
+}
+
+/// Installs the handler, once in the life of the process. It does nothing on threads that run no guest.
+fn install_handler() -> io::Result<()> {
+    static INSTALLED: Once = Once::new();
+    let mut result = Ok(());
+    INSTALLED.call_once(|| {
+        // SAFETY: an all-zero sigaction is a valid one with an empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = handler as *const () as usize;
+        // ONSTACK: the guest's own stack may be almost used up. Wasmtime gives its threads an alternate stack of
+        // 256 KiB, but only when told so early (`Engine::tls_eager_initialize`): Rust's own is too small.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+        // SAFETY: the action is complete, and the handler is async-signal-safe.
+        if unsafe { libc::sigaction(SIGNAL, &action, std::ptr::null_mut()) } != 0 {
+            result = Err(io::Error::last_os_error());
+        }
+    });
+    result
+}
+
+extern "C" fn handler(_signal: libc::c_int, _info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let current = CURRENT.get();
+    if current.is_null() {
+        return;
+    }
+    // SAFETY: errno is this thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: a thread leaves before its `GuestThread` goes, and the context is that of a SA_SIGINFO handler.
+    unsafe { (*current).sample(Registers::interrupted(context)) };
+    // SAFETY: as above; interrupted code must not see a changed errno.
+    unsafe { *libc::__errno_location() = errno };
+}

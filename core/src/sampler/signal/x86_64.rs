@@ -1,0 +1,243 @@
+//! What the walk must know of x86-64: the registers of an interrupted thread, and the few places in Cranelift's code
+//! where the frame pointer is not yet, or no longer, the interrupted function's own.
+
+/// The registers that a walk begins with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Registers {
+    /// Address of the instruction about to run.
+    pub(super) pc: usize,
+    /// Stack pointer.
+    pub(super) sp: usize,
+    /// Frame pointer.
+    pub(super) fp: usize,
+}
+
+impl Registers {
+    /// The registers that a signal interrupted.
+    ///
+    /// # Safety
+    /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
+    pub(super) unsafe fn interrupted(context: *const libc::c_void) -> Self {
+        // SAFETY: the caller's promise.
+        let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+        let register = |index: libc::c_int| registers[index as usize] as usize;
+        Self { pc: register(libc::REG_RIP), sp: register(libc::REG_RSP), fp: register(libc::REG_RBP) }
+    }
+}
+
+/// Return address and frame pointer of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Caller {
+    /// The address that the callee returns to.
+    pub(super) return_pc: usize,
+    /// The caller's frame pointer.
+    pub(super) fp: usize,
+}
+
+/// Where the return address stands, relative to the registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    /// `[sp]` is the return address, `fp` the caller's still or again.
+    AtStackPointer,
+    /// The caller's frame pointer has been pushed, `fp` is the caller's.
+    AbovePushedFramePointer,
+    /// `[fp]` and `[fp + 8]`: the frame is set up.
+    InFrame,
+    /// As `InFrame`, but higher by this many bytes: the frame is being moved to make room for a tail call.
+    InMovedFrame(usize),
+}
+
+/// Finds the caller of the function that was interrupted.
+///
+/// # Safety
+/// The registers must be those of a thread standing still in the function whose code is `code` (with `code_start` its
+/// address), compiled by Cranelift with frame pointers.
+pub(super) unsafe fn caller_of_interrupted(registers: Registers, code_start: usize, code: &[u8]) -> Caller {
+    let Registers { pc, sp, fp } = registers;
+    // SAFETY: by the caller's promise the words that `link` names are on the thread's stack at this instruction.
+    let word = |address: usize| unsafe { (address as *const usize).read_volatile() };
+    match link(code, pc - code_start) {
+        Link::AtStackPointer => Caller { return_pc: word(sp), fp },
+        Link::AbovePushedFramePointer => Caller { return_pc: word(sp + 8), fp },
+        Link::InFrame => Caller { return_pc: word(fp + 8), fp: word(fp) },
+        Link::InMovedFrame(by) => Caller { return_pc: word(fp + by + 8), fp: word(fp + by) },
+    }
+}
+
+const PUSH_RBP: u8 = 0x55;
+const POP_RBP: u8 = 0x5d;
+const RET: u8 = 0xc3;
+const RET_POPPING: u8 = 0xc2;
+const JMP_REL32: u8 = 0xe9;
+const MOV_RBP_RSP: [u8; 3] = [0x48, 0x89, 0xe5];
+
+/// Tells from the code around `at` where the return address stands when the instruction at `at` is about to run.
+fn link(code: &[u8], at: usize) -> Link {
+    let rest = &code[at..];
+    match rest[0] {
+        PUSH_RBP if at == 0 => Link::AtStackPointer,
+        RET | RET_POPPING => Link::AtStackPointer,
+        _ if at == 1 && code[0] == PUSH_RBP => Link::AbovePushedFramePointer,
+        _ if in_tail_call(code, at) => Link::AtStackPointer,
+        _ => frame_being_moved(code, at).map_or(Link::InFrame, Link::InMovedFrame),
+    }
+}
+
+/// Whether `at` lies between the `pop rbp` of a tail call and the jump that makes it.
+///
+/// Cranelift takes the frame down first (`mov rsp, rbp; pop rbp`), then moves the return address to where the callee's
+/// arguments end (`mov r, [rsp]; mov [rsp + n], r; add rsp, n`, absent if they need the same room), then jumps. In all
+/// of this `[rsp]` is the return address.
+fn in_tail_call(code: &[u8], at: usize) -> bool {
+    // From here forward: whatever is left of the moves, then the jump.
+    let mut next = at;
+    let mut moved = false;
+    loop {
+        let rest = &code[next..];
+        if next == at && is_load_from_stack_pointer(rest) {
+            next += 4;
+        } else if let Some(length) = store_to_stack_length(rest).filter(|_| !moved) {
+            next += length;
+        } else if let Some((length, _)) = add_to_stack_pointer(rest) {
+            moved = true;
+            next += length;
+        } else {
+            break;
+        }
+    }
+    // Back: the move of the stack pointer or the pop must stand right before the jump.
+    let before = &code[..next];
+    let frame_is_down = next > 0 && (before.ends_with(&[POP_RBP]) || ends_with_add_to_stack_pointer(before));
+    frame_is_down && is_jump(&code[next..])
+}
+
+/// `jmp rel32`, or `jmp` to a register.
+fn is_jump(code: &[u8]) -> bool {
+    matches!(code, [JMP_REL32, ..] | [0xff, 0xe0..=0xe7, ..] | [0x41, 0xff, 0xe0..=0xe7, ..])
+}
+
+/// `mov r64, [rsp]`.
+fn is_load_from_stack_pointer(code: &[u8]) -> bool {
+    matches!(code, [0x48 | 0x4c, 0x8b, modrm, 0x24, ..] if modrm & 0xc7 == 0x04)
+}
+
+/// Length of `mov [rsp + n], r64`.
+fn store_to_stack_length(code: &[u8]) -> Option<usize> {
+    match code {
+        [0x48 | 0x4c, 0x89, modrm, 0x24, ..] => match modrm & 0xc7 {
+            0x44 => Some(5),
+            0x84 => Some(8),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Length and amount of `add rsp, n`.
+fn add_to_stack_pointer(code: &[u8]) -> Option<(usize, usize)> {
+    match *code {
+        [0x48, 0x83, 0xc4, amount, ..] => Some((4, amount.into())),
+        [0x48, 0x81, 0xc4, a, b, c, d, ..] => Some((7, u32::from_le_bytes([a, b, c, d]) as usize)),
+        _ => None,
+    }
+}
+
+fn ends_with_add_to_stack_pointer(code: &[u8]) -> bool {
+    matches!(code, [.., 0x48, 0x83, 0xc4, _] | [.., 0x48, 0x81, 0xc4, _, _, _, _])
+}
+
+/// How far above `fp` the frame still stands while a prologue moves it down.
+///
+/// A function that tail-calls one with more stack arguments than its own makes room for them right after it has set up
+/// its frame: `sub rsp, n; mov rbp, rsp;` then it copies the old frame pointer and the return address down through r11.
+/// Until both are copied the originals hold.
+fn frame_being_moved(code: &[u8], at: usize) -> Option<usize> {
+    /// The stack-limit check stands before this, so it begins within the first bytes but not at a fixed place.
+    const PROLOGUE: usize = 128;
+    const COPY_DOWN: [u8; 4] = [0x4c, 0x89, 0x1c, 0x24];
+    if at >= PROLOGUE {
+        return None;
+    }
+    let prologue = &code[..code.len().min(PROLOGUE + 64)];
+    let begin = prologue.windows(5).position(|window| window[..3] == MOV_RBP_RSP && window[3..] == [0x4c, 0x8b])?;
+    let after_mov = begin + MOV_RBP_RSP.len();
+    // mov r11, [rsp + n]; mov [rsp], r11; mov r11, [rsp + n + 8]; mov [rsp + 8], r11
+    let (by, first) = load_r11(&prologue[after_mov..])?;
+    let copied_fp = after_mov + first;
+    prologue[copied_fp..].starts_with(&COPY_DOWN).then_some(())?;
+    let (_, second) = load_r11(&prologue[copied_fp + COPY_DOWN.len()..])?;
+    let end = copied_fp + COPY_DOWN.len() + second + 5;
+    (after_mov..end).contains(&at).then_some(by)
+}
+
+/// Displacement and length of `mov r11, [rsp + n]`.
+fn load_r11(code: &[u8]) -> Option<(usize, usize)> {
+    match *code {
+        [0x4c, 0x8b, 0x5c, 0x24, n, ..] => Some((n.into(), 5)),
+        [0x4c, 0x8b, 0x9c, 0x24, a, b, c, d, ..] => Some((u32::from_le_bytes([a, b, c, d]) as usize, 8)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prologue_and_epilogue() {
+        // push rbp; mov rbp, rsp; nop; mov rsp, rbp; pop rbp; ret
+        let code = [0x55, 0x48, 0x89, 0xe5, 0x90, 0x48, 0x89, 0xec, 0x5d, 0xc3];
+        assert_eq!(link(&code, 0), Link::AtStackPointer);
+        assert_eq!(link(&code, 1), Link::AbovePushedFramePointer);
+        assert_eq!(link(&code, 4), Link::InFrame);
+        assert_eq!(link(&code, 8), Link::InFrame, "before `pop rbp`, sp is fp");
+        assert_eq!(link(&code, 9), Link::AtStackPointer);
+    }
+
+    #[test]
+    fn every_instruction_of_a_tail_call_that_moves_the_return_address() {
+        let code = [
+            0x48, 0x89, 0xec, // 0: mov rsp, rbp
+            0x5d, // 3: pop rbp
+            0x4c, 0x8b, 0x1c, 0x24, // 4: mov r11, [rsp]
+            0x4c, 0x89, 0x5c, 0x24, 0x10, // 8: mov [rsp + 16], r11
+            0x48, 0x83, 0xc4, 0x10, // 13: add rsp, 16
+            0xe9, 0, 0, 0, 0, // 17: jmp
+        ];
+        for at in [4, 8, 13, 17] {
+            assert_eq!(link(&code, at), Link::AtStackPointer, "at {at}");
+        }
+        for at in [0, 3] {
+            assert_eq!(link(&code, at), Link::InFrame, "at {at}");
+        }
+    }
+
+    #[test]
+    fn a_jump_within_the_function_is_no_tail_call() {
+        // add rax, rcx; jmp rax (a jump table), and mov [rsp + 8], rax; jmp (a spill before a branch)
+        assert_eq!(link(&[0x48, 0x01, 0xc8, 0xff, 0xe0], 3), Link::InFrame);
+        let spill = [0x48, 0x89, 0x44, 0x24, 0x08, 0xe9, 0, 0, 0, 0];
+        assert_eq!(link(&spill, 0), Link::InFrame);
+        assert_eq!(link(&spill, 5), Link::InFrame);
+    }
+
+    #[test]
+    fn a_frame_on_the_move_is_read_where_it_was() {
+        let code = [
+            0x55, 0x48, 0x89, 0xe5, // 0: push rbp; mov rbp, rsp
+            0x48, 0x83, 0xec, 0x20, // 4: sub rsp, 32
+            0x48, 0x89, 0xe5, // 8: mov rbp, rsp
+            0x4c, 0x8b, 0x5c, 0x24, 0x20, // 11: mov r11, [rsp + 32]
+            0x4c, 0x89, 0x1c, 0x24, // 16: mov [rsp], r11
+            0x4c, 0x8b, 0x5c, 0x24, 0x28, // 20: mov r11, [rsp + 40]
+            0x4c, 0x89, 0x5c, 0x24, 0x08, // 25: mov [rsp + 8], r11
+            0x90, 0x90, // 30
+        ];
+        for at in [4, 8, 30] {
+            assert_eq!(link(&code, at), Link::InFrame, "at {at}");
+        }
+        for at in [11, 16, 20, 25] {
+            assert_eq!(link(&code, at), Link::InMovedFrame(32), "at {at}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The three levels of a language plugin: detect, attach, walk.
+
+use crate::{FrameKey, FrameSink, GuestMemory, ModuleView, SourceFrame, WalkEnd, WasmFrame};
+use std::fmt;
+
+/// Whether a module is a plugin's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Detection {
+    /// Not this language.
+    No,
+    /// This language; the text says what was found, as in `CPython 3.13.5`.
+    Yes(String),
+    /// This language, in a form the plugin cannot walk.
+    Unsupported {
+        /// What was found, as in `CPython 3.10`.
+        found: String,
+        /// What would do, as in `3.11–3.14`.
+        supported: String,
+    },
+}
+
+/// Why a plugin cannot walk a module that it detected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachError(
+    /// What was found, what is supported and what the user can do.
+    pub String,
+);
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for AttachError {}
+
+/// A language that wlprof can show.
+pub trait Language: Send + Sync {
+    /// The name that `--lang` takes, lower case.
+    fn name(&self) -> &str;
+
+    /// Looks at the module without parsing much of it.
+    fn detect(&self, module: &dyn ModuleView) -> Detection;
+
+    /// Parses the module's static tables.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the tables needed are missing or broken; the guest then runs with wasm frames alone.
+    fn attach(&self, module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError>;
+}
+
+/// Reads the stacks of one module's instance. Calls never overlap.
+pub trait Walker: Send {
+    /// Whether stacks must be read from the stopped guest. `false` for languages whose stack is the wasm stack itself:
+    /// [`Walker::walk`] is then never called.
+    fn reads_guest(&self) -> bool {
+        false
+    }
+
+    /// Indices of the wasm globals that [`Walker::walk`] reads.
+    fn wanted_globals(&self) -> &[u32] {
+        &[]
+    }
+
+    /// Reads the stack of a stopped guest into `out`, leaf first. `wasm` is its wasm stack, leaf first.
+    ///
+    /// Runs in a signal handler on the guest's thread, interrupted in wasm code: no input or output, no lock that the
+    /// embedding program may hold, bounded reads and time, at most 200 KiB of stack. It may allocate. A panic is
+    /// caught and costs the sample its language frames.
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+        let _ = guest;
+        for index in 0..wasm.len() {
+            if !out.push_wasm(index) {
+                return WalkEnd::TooDeep;
+            }
+        }
+        WalkEnd::Complete
+    }
+
+    /// Appends what `frame` is in source terms: innermost inlined function first, the physical function last. Appends
+    /// nothing if it does not know the frame. Called once per distinct frame, after the samples.
+    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>);
+}

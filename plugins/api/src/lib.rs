@@ -1,0 +1,28 @@
+//! You give a language plugin a WebAssembly module and, at each sample, the stopped guest's wasm stack and memory;
+//! it gives back the stack in the terms of the guest's own language.
+//!
+//! The contract has three levels, each with its own lifetime:
+//!
+//! 1. [`Language::detect`]: is this module mine? Cheap, once per module.
+//! 2. [`Language::attach`]: parse what never changes (symbol tables, offsets of the runtime's structures), once per
+//!    module.
+//! 3. [`Walker::walk`]: read one stack, at every sample, on the guest's own thread while it stands still in the
+//!    middle of an instruction. [`Walker::symbolize`] names a frame later, once per distinct frame, guest running.
+//!
+//! Everything a walker reads from the guest is hostile until checked: lengths lie, pointers form cycles, and what was
+//! a string a moment ago is now something else. [`GuestMemory`] bounds every read and [`FrameSink`] bounds the output.
+//!
+//! This crate knows nothing of Wasmtime, of how the guest is stopped, or of any output format.
+#![forbid(unsafe_code)]
+
+mod frame;
+mod language;
+mod memory;
+mod module;
+mod symbol;
+
+pub use frame::{FrameKey, FrameSink, WalkEnd, WasmFrame};
+pub use language::{AttachError, Detection, Language, Walker};
+pub use memory::{GuestMemory, OutOfBounds};
+pub use module::{FunctionImport, ModuleView};
+pub use symbol::{Category, SourceFrame};

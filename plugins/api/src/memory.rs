@@ -1,0 +1,64 @@
+//! Bounded reads of the stopped guest's memory and globals.
+
+use std::fmt;
+
+/// A read went past the end of the guest's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfBounds;
+
+impl fmt::Display for OutOfBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the address is outside the guest's memory")
+    }
+}
+
+impl std::error::Error for OutOfBounds {}
+
+/// The memory and globals of the module instance being walked, frozen for the length of one walk.
+///
+/// Addresses are guest addresses, offsets into linear memory. Every read is checked; none can fault.
+pub trait GuestMemory {
+    /// Size of the memory in bytes.
+    fn size(&self) -> u64;
+
+    /// Fills `buffer` from `address`.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] if any byte of the range lies outside; `buffer` is then unspecified.
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds>;
+
+    /// The value of global `index` of the module's global index space, as raw bits (an i32 is zero-extended), or
+    /// `None` if there is no such global or the walker did not ask for it in
+    /// [`Walker::wanted_globals`](crate::Walker::wanted_globals).
+    fn global(&self, index: u32) -> Option<u64>;
+
+    /// Reads a byte.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] as for [`GuestMemory::read`].
+    fn read_u8(&self, address: u64) -> Result<u8, OutOfBounds> {
+        let mut bytes = [0; 1];
+        self.read(address, &mut bytes)?;
+        Ok(bytes[0])
+    }
+
+    /// Reads a little-endian 32-bit word.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] as for [`GuestMemory::read`].
+    fn read_u32(&self, address: u64) -> Result<u32, OutOfBounds> {
+        let mut bytes = [0; 4];
+        self.read(address, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// Reads a little-endian 64-bit word.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] as for [`GuestMemory::read`].
+    fn read_u64(&self, address: u64) -> Result<u64, OutOfBounds> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+}

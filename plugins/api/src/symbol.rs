@@ -1,0 +1,36 @@
+//! What a symbolized frame says.
+
+/// What kind of code a frame is, for colours and for filtering.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Category {
+    /// The user's own code, and everything that nothing better is known of.
+    #[default]
+    User,
+    /// The language's standard library and third-party packages.
+    Library,
+    /// The language's runtime: start-up code, allocator, scheduler, compiler support routines.
+    Runtime,
+    /// The garbage collector.
+    GarbageCollector,
+    /// An interpreter's own code.
+    Interpreter,
+}
+
+/// One frame in the terms of the source language.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SourceFrame {
+    /// The function's name, demangled. Untrusted text: whoever prints it escapes it.
+    pub function: String,
+    /// The name the linker knows, where it differs.
+    pub linkage_name: Option<String>,
+    /// Source file as the compiler recorded it.
+    pub file: Option<String>,
+    /// Line at which the function is declared, from 1.
+    pub function_line: Option<u32>,
+    /// Line that the frame stands at, from 1.
+    pub line: Option<u32>,
+    /// Column, from 1.
+    pub column: Option<u32>,
+    /// What kind of code it is.
+    pub category: Category,
+}

@@ -1,0 +1,267 @@
+//! The DWARF of a module: which functions, inlined calls and lines stand behind a code offset.
+
+use crate::{
+    bodies::Bodies,
+    budget::Budget,
+    category::categorize,
+    function::{self, Function, Inlined},
+    line::{self, Row, Sequence},
+    names::{self, Names},
+    sections::Reader,
+    unit::{FunctionName, Units},
+};
+use gimli::UnitOffset;
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
+use wlprof_plugin::{SourceFrame, WasmFrame};
+
+/// What is shown for an inlined function that has no name.
+const NAMELESS: &str = "<inlined function>";
+
+/// The index of a module's DWARF. Units are read when a frame first falls into one.
+pub(crate) struct DebugInfo {
+    units: Units,
+    /// Bodies and the units that say they cover them, ascending.
+    by_body: Vec<(usize, usize)>,
+    /// Units that do not say what they cover.
+    anywhere: Vec<usize>,
+    read: Vec<bool>,
+    headers: HashMap<usize, gimli::LineProgramHeader<Reader>>,
+    functions: HashMap<usize, Vec<Function>>,
+    sequences: HashMap<usize, Vec<Sequence>>,
+    inlined: HashMap<(usize, UnitOffset), Arc<[Inlined]>>,
+    names: HashMap<(usize, UnitOffset), FunctionName>,
+    budget: Budget,
+    damage: Damage,
+}
+
+/// What could not be read or was not believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Damage {
+    pub(crate) units: usize,
+    pub(crate) line_programs: usize,
+    pub(crate) misplaced: usize,
+    pub(crate) placed: usize,
+    pub(crate) split: usize,
+    pub(crate) budget: bool,
+}
+
+/// A place in a source file.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    file: Option<u64>,
+    line: Option<u32>,
+    column: Option<u32>,
+}
+
+impl From<Row> for Place {
+    fn from(row: Row) -> Self {
+        let known = |number| (number > 0).then_some(number);
+        let line = known(row.line);
+        Self { file: Some(u64::from(row.file)), line, column: line.and(known(row.column)) }
+    }
+}
+
+impl DebugInfo {
+    pub(crate) fn new(dwarf: gimli::Dwarf<Reader>, size: usize, bodies: &Bodies) -> Self {
+        let mut budget = Budget::for_sections(size);
+        let units = Units::parse(dwarf, &mut budget);
+        let mut by_body = Vec::new();
+        let mut anywhere = Vec::new();
+        for (index, unit) in units.all.iter().enumerate() {
+            let Some(ranges) = &unit.ranges else {
+                anywhere.push(index);
+                continue;
+            };
+            for range in ranges {
+                let touched = bodies.touching(range.begin, range.end);
+                if budget.spend(touched.len()).is_ok() {
+                    by_body.extend(touched.map(|body| (body, index)));
+                }
+            }
+        }
+        by_body.sort_unstable();
+        by_body.dedup();
+        let read = vec![false; units.all.len()];
+        let damage = Damage { units: units.broken, split: units.split, ..Damage::default() };
+        Self {
+            units,
+            by_body,
+            anywhere,
+            read,
+            headers: HashMap::new(),
+            functions: HashMap::new(),
+            sequences: HashMap::new(),
+            inlined: HashMap::new(),
+            names: HashMap::new(),
+            budget,
+            damage,
+        }
+    }
+
+    pub(crate) fn damage(&self) -> Damage {
+        Damage { budget: self.budget.is_spent(), ..self.damage }
+    }
+
+    /// Appends the frames at `frame`, innermost inlined function first. Nothing, if the DWARF does not know it.
+    pub(crate) fn frames(&mut self, frame: WasmFrame, bodies: &Bodies, names: &Names, out: &mut Vec<SourceFrame>) {
+        let Some(body) = bodies.of_function(frame.function, frame.code_offset) else { return };
+        self.read_units_of(body, bodies);
+        let linker_name = names.linkage(frame.function);
+        let function = self.function_at(body, frame.code_offset, linker_name, bodies);
+        let Some((unit, row)) = self.row_at(body, frame.code_offset, function.as_ref().map(|function| function.unit))
+        else {
+            let Some(function) = function else { return };
+            return self.push_chain(&function, frame, None, names, out);
+        };
+        match function {
+            Some(function) if function.unit == unit => {
+                self.push_chain(&function, frame, Some(row.into()), names, out);
+            }
+            Some(function) => self.push_chain(&function, frame, None, names, out),
+            None => {
+                let frame = names.frame(frame.function);
+                out.push(self.placed(frame, unit, Some(row.into()), None));
+            }
+        }
+    }
+
+    /// Reads the units that may know a body, once.
+    fn read_units_of(&mut self, body: usize, bodies: &Bodies) {
+        let first = self.by_body.partition_point(|&(other, _)| other < body);
+        let covering = self.by_body[first..].iter().take_while(|&&(other, _)| other == body).map(|&(_, unit)| unit);
+        let wanted: Vec<_> = covering.chain(self.anywhere.drain(..)).collect();
+        for unit in wanted {
+            if !std::mem::replace(&mut self.read[unit], true) {
+                self.read_unit(unit, bodies);
+            }
+        }
+    }
+
+    fn read_unit(&mut self, unit: usize, bodies: &Bodies) {
+        let mut found = function::Found::default();
+        let read = function::functions(&self.units, unit, bodies, &mut self.budget, &mut found);
+        self.damage.units += usize::from(read.is_err());
+        self.damage.misplaced += found.misplaced;
+        self.damage.placed += found.functions.len();
+        for (body, function) in found.functions {
+            self.functions.entry(body).or_default().push(function);
+        }
+        let mut lines = line::Lines::default();
+        let read = line::lines(&self.units, unit, bodies, &mut self.budget, &mut lines);
+        self.damage.line_programs += usize::from(read.is_err());
+        for (body, sequence) in lines.sequences {
+            self.sequences.entry(body).or_default().push(sequence);
+        }
+        self.headers.extend(lines.header.map(|header| (unit, header)));
+    }
+
+    /// The function whose code at `offset` is. A body has one; where the DWARF has several, all but one are dead
+    /// functions whose stale addresses happen to fall inside: the one that is the whole body is preferred, then the
+    /// one that the linker calls so, then the larger.
+    fn function_at(
+        &mut self,
+        body: usize,
+        offset: u32,
+        linker_name: Option<&str>,
+        bodies: &Bodies,
+    ) -> Option<Function> {
+        let whole = bodies.range(body);
+        let mut fitting: Vec<_> =
+            self.functions.get(&body)?.iter().filter(|function| function.range.contains(&offset)).cloned().collect();
+        if fitting.len() > 1 {
+            fitting.sort_by_cached_key(|function| {
+                let name = self.name(function.unit, function.die);
+                let named = linker_name.is_some_and(|linker_name| name.is_called(linker_name));
+                (function.range != whole, !named, Reverse(function.range.len()))
+            });
+        }
+        fitting.into_iter().next()
+    }
+
+    /// The line row for `offset` from the sequence that fits the body best, of the function's unit if possible.
+    fn row_at(&self, body: usize, offset: u32, unit: Option<usize>) -> Option<(usize, Row)> {
+        let sequences = self.sequences.get(&body)?;
+        let rows = sequences.iter().filter_map(|sequence| Some((sequence, sequence.row(offset)?)));
+        let (sequence, row) = rows.min_by_key(|(sequence, _)| (Some(sequence.unit) != unit, sequence.fit))?;
+        Some((sequence.unit, row))
+    }
+
+    fn push_chain(
+        &mut self,
+        function: &Function,
+        frame: WasmFrame,
+        mut place: Option<Place>,
+        names: &Names,
+        out: &mut Vec<SourceFrame>,
+    ) {
+        let key = (function.unit, function.die);
+        let calls = match self.inlined.get(&key) {
+            Some(calls) => Arc::clone(calls),
+            None => {
+                let calls: Arc<[_]> = function::inlined(&self.units, function, &mut self.budget).into();
+                self.inlined.insert(key, Arc::clone(&calls));
+                calls
+            }
+        };
+        for call in function::chain(&calls, frame.code_offset).into_iter().rev() {
+            let name = self.name(function.unit, call.die);
+            let named = source_frame(&name).unwrap_or_else(|| names::named(NAMELESS));
+            out.push(self.placed(named, function.unit, place, name.file));
+            place = Some(Place { file: call.call_file, line: call.call_line, column: call.call_column });
+        }
+        let name = self.name(function.unit, function.die);
+        let mut named = source_frame(&name).unwrap_or_else(|| names.frame(frame.function));
+        let linker_name = names.linkage(frame.function).filter(|name| *name != named.function);
+        named.linkage_name = named.linkage_name.or_else(|| linker_name.map(|name| names::shorten(name.to_owned())));
+        out.push(self.placed(named, function.unit, place, name.file));
+    }
+
+    fn name(&mut self, unit: usize, die: UnitOffset) -> FunctionName {
+        if let Some(name) = self.names.get(&(unit, die)) {
+            return name.clone();
+        }
+        let name = self.units.function_name(unit, die, &mut self.budget);
+        self.names.insert((unit, die), name.clone());
+        name
+    }
+
+    /// Code without a line is the compiler's, and the file of its row that of whatever code stood there before. The file
+    /// that the function was declared in says more.
+    fn placed(
+        &mut self,
+        mut frame: SourceFrame,
+        unit: usize,
+        place: Option<Place>,
+        declared: Option<(usize, u64)>,
+    ) -> SourceFrame {
+        let row_file = place.and_then(|place| Some((unit, place.file?)));
+        let line = place.and_then(|place| place.line);
+        let files = if line.is_some() { [row_file, declared] } else { [declared, row_file] };
+        frame.file = files.into_iter().flatten().find_map(|(unit, file)| self.path(unit, file));
+        frame.line = line;
+        frame.column = place.and_then(|place| place.column);
+        frame.category = categorize(&frame.function, frame.file.as_deref());
+        frame
+    }
+
+    fn path(&mut self, unit: usize, file: u64) -> Option<String> {
+        let header = self.headers.get(&unit)?;
+        line::path(&self.units, unit, header, file, &mut self.budget).map(names::shorten)
+    }
+}
+
+/// The linker's name is preferred where it says more than the plain one: `shapes::Square::area()` for `area`, Zig's
+/// `main.parse` for `parse`. `main` itself it knows as `__main_argc_argv`.
+fn source_frame(name: &FunctionName) -> Option<SourceFrame> {
+    let linkage = name.linkage.as_ref().or(name.plain.as_ref())?;
+    let mut frame = names::named(linkage);
+    if let Some(plain) = &name.plain
+        && frame.linkage_name.is_none()
+        && plain != linkage
+        && !linkage.strip_suffix(plain.as_str()).is_some_and(|scope| scope.ends_with('.'))
+    {
+        frame.linkage_name = Some(frame.function);
+        frame.function = names::shorten(plain.clone());
+    }
+    Some(frame)
+}

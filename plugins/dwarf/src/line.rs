@@ -1,0 +1,164 @@
+//! Line tables, cut to the function bodies they speak of.
+
+use crate::{
+    bodies::Bodies,
+    budget::{Budget, Fault},
+    sections::Reader,
+    unit::Units,
+};
+use gimli::ColumnType;
+use std::sync::Arc;
+
+/// A file, line and column, from one address on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) address: u32,
+    pub(crate) file: u32,
+    /// 0: code that the compiler made up.
+    pub(crate) line: u32,
+    /// 0: the whole line.
+    pub(crate) column: u32,
+}
+
+/// How well a sequence of rows fits a body. A dead function's sequence fits none: its addresses start at 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fit {
+    /// From the body's first byte to its last.
+    Exact,
+    /// Inside the body.
+    Inside,
+    /// From the first byte of one body to the last of another, this one between them.
+    Whole,
+}
+
+/// The rows of one sequence.
+#[derive(Clone, Debug)]
+pub(crate) struct Sequence {
+    pub(crate) unit: usize,
+    pub(crate) fit: Fit,
+    rows: Arc<[Row]>,
+    end: u32,
+}
+
+impl Sequence {
+    /// The row that `offset` belongs to.
+    pub(crate) fn row(&self, offset: u32) -> Option<Row> {
+        let after = self.rows.partition_point(|row| row.address <= offset);
+        (offset < self.end).then(|| self.rows.get(after.checked_sub(1)?).copied()).flatten()
+    }
+}
+
+/// What a unit's line program came to.
+#[derive(Default)]
+pub(crate) struct Lines {
+    pub(crate) sequences: Vec<(usize, Sequence)>,
+    /// The file table.
+    pub(crate) header: Option<gimli::LineProgramHeader<Reader>>,
+}
+
+/// Runs the line program of `unit`. Sequences before a broken instruction are kept.
+pub(crate) fn lines(
+    units: &Units,
+    unit: usize,
+    bodies: &Bodies,
+    budget: &mut Budget,
+    out: &mut Lines,
+) -> Result<(), Fault> {
+    let dies = &units.all[unit].dies;
+    let Some(offset) = units.all[unit].lines else { return Ok(()) };
+    budget.spend(1)?;
+    let program = units.dwarf.debug_line.program(offset, dies.address_size(), None, None)?;
+    budget.spend(program.header().unit_length())?;
+    let mut rows = program.rows();
+    let mut sequence = Vec::new();
+    let result = loop {
+        match rows.next_row() {
+            Ok(Some((_, row))) if row.end_sequence() => {
+                let rows = std::mem::take(&mut sequence);
+                if let Err(fault) = keep(unit, rows, row.address(), bodies, budget, out) {
+                    break Err(fault);
+                }
+            }
+            Ok(Some((_, row))) => push(&mut sequence, row),
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error.into()),
+        }
+    };
+    out.header = Some(rows.header().clone());
+    result
+}
+
+/// Adds a row; of several at one address the last is valid.
+fn push(sequence: &mut Vec<Row>, row: &gimli::LineRow) {
+    let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let row = Row {
+        // Out of range is in no body, like everything that `keep` drops.
+        address: narrow(row.address()),
+        file: narrow(row.file_index()),
+        line: row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0)),
+        column: match row.column() {
+            ColumnType::LeftEdge => 0,
+            ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(0),
+        },
+    };
+    match sequence.last_mut() {
+        Some(last) if last.address == row.address => *last = row,
+        _ => sequence.push(row),
+    }
+}
+
+/// Gives a sequence to the bodies it fits.
+fn keep(
+    unit: usize,
+    rows: Vec<Row>,
+    end: u64,
+    bodies: &Bodies,
+    budget: &mut Budget,
+    out: &mut Lines,
+) -> Result<(), Fault> {
+    let (Some(start), Ok(narrow_end)) = (rows.first().map(|row| u64::from(row.address)), u32::try_from(end)) else {
+        return Ok(());
+    };
+    let sequence = |fit, rows: &Arc<[Row]>| Sequence { unit, fit, rows: Arc::clone(rows), end: narrow_end };
+    if let Some((body, range)) = bodies.enclosing(start, end) {
+        let fit = if range == bodies.range(body) { Fit::Exact } else { Fit::Inside };
+        out.sequences.push((body, sequence(fit, &rows.into())));
+    } else if let Some(covered) = bodies.exactly_covered(start, end) {
+        budget.spend(covered.len())?;
+        let rows: Arc<[Row]> = rows.into();
+        out.sequences.extend(covered.map(|body| (body, sequence(Fit::Whole, &rows))));
+    }
+    Ok(())
+}
+
+/// The path of file `index` of `unit`, joined with its directory and the unit's.
+pub(crate) fn path(
+    units: &Units,
+    unit: usize,
+    header: &gimli::LineProgramHeader<Reader>,
+    index: u64,
+    budget: &mut Budget,
+) -> Option<String> {
+    let dies = &units.all.get(unit)?.dies;
+    let file = header.file(index)?;
+    let mut path = dies.comp_dir.as_ref().map(|directory| String::from_utf8_lossy(directory.bytes()).into_owned());
+    // Directory 0 is the unit's own, which DWARF 5 writes out again.
+    let directory = if file.directory_index() == 0 { None } else { file.directory(header) };
+    for piece in [directory, Some(file.path_name())].into_iter().flatten() {
+        if let Some(piece) = units.string(dies, piece, budget).ok().flatten() {
+            join(path.get_or_insert_default(), &piece);
+        }
+    }
+    path.filter(|path| !path.is_empty())
+}
+
+fn join(path: &mut String, piece: &str) {
+    let absolute =
+        |path: &str| path.starts_with(['/', '\\']) || path.get(1..3).is_some_and(|root| root == ":\\" || root == ":/");
+    if absolute(piece) {
+        path.clear();
+    } else if !path.is_empty() && !path.ends_with(['/', '\\']) {
+        path.push(if absolute(path) && path.contains('\\') { '\\' } else { '/' });
+    }
+    path.push_str(piece);
+}

@@ -1,0 +1,110 @@
+//! The plugin: detection, and the walker that only symbolizes.
+
+use crate::{
+    bodies::Bodies,
+    debug_info::{Damage, DebugInfo},
+    names::Names,
+    sections::{self, Reader},
+};
+use wlprof_plugin::{AttachError, Detection, FrameKey, Language, ModuleView, SourceFrame, Walker};
+
+/// The most units that detection looks at.
+const DETECTED_UNITS: usize = 4096;
+
+/// The languages that describe themselves in DWARF, whose stack is the wasm stack.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dwarf;
+
+impl Language for Dwarf {
+    fn name(&self) -> &str {
+        "dwarf"
+    }
+
+    fn detect(&self, module: &dyn ModuleView) -> Detection {
+        let Some(info) = module.custom_section(".debug_info") else { return Detection::No };
+        let versions = || sections::unit_starts(info).take(DETECTED_UNITS).map(|unit| unit.version);
+        match (versions().min(), versions().max()) {
+            (Some(oldest), Some(newest)) if oldest < newest => Detection::Yes(format!("DWARF {oldest} to {newest}")),
+            (_, Some(version)) => Detection::Yes(format!("DWARF {version}")),
+            _ => Detection::No,
+        }
+    }
+
+    /// Never fails: without DWARF, frames have names alone.
+    fn attach(&self, module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
+        Ok(Box::new(Symbolizer::new(module)))
+    }
+}
+
+/// Names the wasm frames of one module: by its DWARF, else by its name section, exports and imports, else by number.
+/// Every frame gets at least one [`SourceFrame`].
+pub struct Symbolizer {
+    bodies: Bodies,
+    names: Names,
+    debug_info: Source,
+}
+
+/// DWARF, indexed when the first frame asks for it: many programs are recorded and few have all their frames shown.
+enum Source {
+    None,
+    Unread(Box<gimli::Dwarf<Reader>>, usize),
+    Read(Box<DebugInfo>),
+}
+
+impl Symbolizer {
+    /// Copies what it needs out of `module` and reads nothing of the DWARF yet.
+    pub fn new(module: &dyn ModuleView) -> Self {
+        let bodies = Bodies::new(module);
+        let names = Names::new(module, bodies.len());
+        let debug_info = match sections::load(module) {
+            Some((dwarf, size)) => Source::Unread(Box::new(dwarf), size),
+            None => Source::None,
+        };
+        Self { bodies, names, debug_info }
+    }
+
+    /// What could not be read of the DWARF so far, in sentences for the user. Frames it concerns have names alone.
+    pub fn warnings(&self) -> Vec<String> {
+        let Source::Read(debug_info) = &self.debug_info else { return Vec::new() };
+        let Damage { units, line_programs, misplaced, placed, split, budget } = debug_info.damage();
+        let mut warnings = Vec::new();
+        if budget {
+            warnings.push("the DWARF refers to itself so much that reading it was given up".to_owned());
+        }
+        if units > 0 {
+            warnings.push(format!("{units} units of the DWARF are broken and were read only in part"));
+        }
+        if line_programs > 0 {
+            warnings.push(format!("{line_programs} line tables of the DWARF are broken and were read only in part"));
+        }
+        if misplaced > placed {
+            warnings.push(format!(
+                "{misplaced} of {} functions in the DWARF lie outside the module's functions: a tool may have rewritten \
+                 the module without its DWARF",
+                misplaced + placed
+            ));
+        }
+        if split > 0 {
+            warnings.push(format!("{split} units of the DWARF keep their functions in .dwo files, which are not read"));
+        }
+        warnings
+    }
+}
+
+impl Walker for Symbolizer {
+    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+        let FrameKey::Wasm(frame) = frame else { return };
+        if let Source::Unread(..) = self.debug_info
+            && let Source::Unread(dwarf, size) = std::mem::replace(&mut self.debug_info, Source::None)
+        {
+            self.debug_info = Source::Read(Box::new(DebugInfo::new(*dwarf, size, &self.bodies)));
+        }
+        let before = out.len();
+        if let Source::Read(debug_info) = &mut self.debug_info {
+            debug_info.frames(frame, &self.bodies, &self.names, out);
+        }
+        if out.len() == before {
+            out.push(self.names.frame(frame.function));
+        }
+    }
+}

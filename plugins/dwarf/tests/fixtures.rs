@@ -1,0 +1,143 @@
+//! What is said of guests whose sources are known: chains of inlined calls, names, categories, detection.
+
+#[allow(dead_code)]
+mod module;
+
+use module::{TestModule, symbolize};
+use std::collections::BTreeSet;
+use wlprof_dwarf::{Dwarf, Symbolizer};
+use wlprof_plugin::{Category, Detection, FrameKey, Language, SourceFrame};
+
+/// The line of a source that ends in a comment, from 1.
+fn marked(source: &str, mark: &str) -> u32 {
+    let path = format!("{}/../../testdata/{source}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().position(|line| line.ends_with(&format!("// {mark}"))).unwrap();
+    u32::try_from(line + 1).unwrap()
+}
+
+/// Every distinct chain of function names at the instructions of a line, innermost first.
+fn chains(module: &TestModule, source: &str, line: u32) -> BTreeSet<Vec<String>> {
+    let file = format!("/testdata/{source}");
+    let mut symbolizer = Symbolizer::new(module);
+    let mut chains = BTreeSet::new();
+    for (body, offsets) in module.instructions.iter().enumerate() {
+        for &offset in offsets {
+            let frames = symbolize(&mut symbolizer, module.frame(body, offset));
+            if frames[0].file.as_ref() == Some(&file) && frames[0].line == Some(line) {
+                assert!(frames.iter().all(|f| f.category == Category::User || f.file.as_ref() != Some(&file)));
+                chains.insert(frames.into_iter().map(|frame| frame.function).collect());
+            }
+        }
+    }
+    chains
+}
+
+fn assert_chain(fixture: &str, source: &str, expected: &[&str]) {
+    let module = TestModule::fixture(fixture);
+    let chains = chains(&module, source, marked(source, "HOT"));
+    assert!(chains.iter().any(|chain| chain == expected), "{fixture}: {chains:#?}");
+}
+
+#[test]
+fn the_hot_line_is_found_through_inlined_calls() {
+    assert_chain("c-inlined", "c/inlined.c", &["mix_cell", "mix_row", "mix_table"]);
+    assert_chain("c-inlined-dwarf5", "c/inlined.c", &["mix_cell", "mix_row", "mix_table"]);
+    assert_chain("c-inlined-O0", "c/inlined.c", &["mix_cell", "mix_row", "mix_table"]);
+    assert_chain(
+        "cpp-inlined",
+        "cpp/inlined.cpp",
+        &[
+            "lab::Table<unsigned int>::mix_cell(unsigned int, unsigned int)",
+            "void lab::mix_row<unsigned int>(lab::Table<unsigned int>&, unsigned int, unsigned int)",
+            "lab::Table<unsigned int>::mix(unsigned int)",
+        ],
+    );
+    assert_chain(
+        "rust-inlined",
+        "rust/inlined.rs",
+        &[
+            "inlined::lab::Table::mix_cell",
+            "inlined::lab::mix::{{closure}}",
+            "inlined::lab::mix_row",
+            "inlined::lab::mix",
+        ],
+    );
+}
+
+#[test]
+fn main_is_called_main() {
+    for (fixture, name) in [("c-inlined", "main"), ("cpp-inlined", "main"), ("rust-mix", "mix::main")] {
+        let module = TestModule::fixture(fixture);
+        let mut symbolizer = Symbolizer::new(&module);
+        let mut found = (0..module.bodies.len()).filter_map(|body| {
+            let frame = module.frame(body, module.bodies[body].start);
+            symbolize(&mut symbolizer, frame).pop().filter(|frame| frame.function == name)
+        });
+        let main = found.next().unwrap_or_else(|| panic!("{fixture} has no {name}"));
+        assert!(main.linkage_name.is_some() && main.file.unwrap().starts_with("/testdata/"));
+        assert_eq!(main.category, Category::User);
+    }
+}
+
+#[test]
+fn categories_of_a_whole_module() {
+    let category = |fixture: &str, name: &str| {
+        let module = TestModule::fixture(fixture);
+        let frame = module.frame(module.body_named(name), module.bodies[module.body_named(name)].start);
+        symbolize(&mut Symbolizer::new(&module), frame).pop().unwrap().category
+    };
+    let cases = [
+        ("_start", Category::Runtime),
+        ("__wasm_call_ctors", Category::Runtime),
+        ("emmalloc_memalign", Category::Runtime),
+        ("printf_core", Category::Library),
+        ("printf", Category::Library),
+        ("mix_table", Category::User),
+        ("cold_table", Category::User),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(category("c-inlined", name), expected, "{name}");
+    }
+}
+
+#[test]
+fn detects_the_versions() {
+    assert_eq!(Dwarf.detect(&TestModule::fixture("c-inlined")), Detection::Yes("DWARF 4".to_owned()));
+    assert_eq!(Dwarf.detect(&TestModule::fixture("c-inlined-dwarf5")), Detection::Yes("DWARF 4 to 5".to_owned()));
+    assert_eq!(Dwarf.detect(&TestModule::default()), Detection::No);
+}
+
+/// Without DWARF there are names, and a plugin all the same.
+#[test]
+fn names_alone() {
+    let mut module = TestModule::fixture("rust-mix-v0");
+    module.sections.clear();
+    assert_eq!(Dwarf.detect(&module), Detection::No);
+    let mut walker = Dwarf.attach(&module).unwrap();
+    assert!(!walker.reads_guest());
+    let mut name = |frame| -> SourceFrame {
+        let mut out = Vec::new();
+        walker.symbolize(FrameKey::Wasm(frame), &mut out);
+        assert_eq!(out.len(), 1);
+        out.remove(0)
+    };
+    let mangled = |module: &TestModule| {
+        let mut names = module.names.iter();
+        names.find(|(_, name)| name.starts_with("_R") && name.contains("4main")).map(|(index, _)| *index)
+    };
+    if let Some(index) = mangled(&module) {
+        let body = index as usize - module.imports.len();
+        let frame = name(module.frame(body, module.bodies[body].start));
+        assert!(frame.function.contains("main") && !frame.function.starts_with("_R"), "{}", frame.function);
+        assert!(frame.linkage_name.unwrap().starts_with("_R") && frame.file.is_none() && frame.line.is_none());
+    }
+    // An import, and what no name is known of.
+    let import = name(wlprof_plugin::WasmFrame { function: 0, code_offset: 0 });
+    assert_eq!(import.function, format!("{}.{}", module.imports[0].module, module.imports[0].name));
+    let nothing = name(wlprof_plugin::WasmFrame { function: u32::MAX, code_offset: u32::MAX });
+    assert_eq!(nothing.function, "wasm-function[4294967295]");
+    let mut out = Vec::new();
+    walker.symbolize(FrameKey::Own(7), &mut out);
+    assert_eq!(out, []);
+}

@@ -1,0 +1,54 @@
+//! `cargo xtask`: wlprof's build automation. One file a task; this one only chooses which to run.
+
+mod cache;
+mod checkout;
+mod demo;
+mod fixtures;
+mod process;
+mod progress;
+mod recipes;
+mod rust_target;
+mod source_text;
+mod tests_and_lints;
+mod tidy;
+mod wheels;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask TASK
+
+  test-fixtures [NAME…]  build the test guests (all, or those named) into target/fixtures
+  test [ARGS]            everything CI checks: fixtures, demo, fmt, clippy, tests, tidy;
+                         ARGS go to `cargo test`
+  tidy                   check the house rules that rustc and clippy do not know
+  demo [--bless]         rebuild the demo guest and compare it with the committed file,
+                         or replace that file
+";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let task = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    let outcome = match task.as_str() {
+        "test-fixtures" => fixtures::build(&rest),
+        "test" => tests_and_lints::run(&rest),
+        "tidy" => tidy::run(),
+        "demo" => demo::run(&rest),
+        "" | "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        other => {
+            eprintln!("xtask: there is no task `{other}`\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {task}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

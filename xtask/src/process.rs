@@ -1,0 +1,43 @@
+//! Running other programs: quiet when they succeed, everything they said when they fail.
+
+use std::io::ErrorKind;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Runs `command` and returns its standard output. `remedy` is what the user can do when the
+/// program does not exist.
+pub(crate) fn output(command: &mut Command, remedy: &str) -> Result<Vec<u8>> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!("`{program}` is missing: {remedy}")
+        }
+        Err(error) => return Err(error).context(format!("cannot run `{program}`")),
+    };
+    if !output.status.success() {
+        bail!(
+            "`{command:?}` failed ({}):\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+    }
+    Ok(output.stdout)
+}
+
+/// Like [`output`], for a program that prints text.
+pub(crate) fn text(command: &mut Command, remedy: &str) -> Result<String> {
+    let output = output(command, remedy)?;
+    String::from_utf8(output).with_context(|| format!("`{command:?}` printed something that is not UTF-8"))
+}
+
+/// Runs `command` with this program's own terminal.
+pub(crate) fn visibly(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot run `{command:?}`"))?;
+    if !status.success() {
+        bail!("`{command:?}` failed ({status})");
+    }
+    Ok(())
+}

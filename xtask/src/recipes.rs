@@ -1,0 +1,103 @@
+//! The list of test guests: what each is built from and how.
+
+/// Change this when the way of building changes in a manner that no flag or source shows.
+pub(crate) const RECIPE_VERSION: &str = "1";
+
+/// How a guest is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    /// `zig cc`.
+    C,
+    /// `zig c++`.
+    Cpp,
+    /// `go build` in the source's folder.
+    Go,
+    /// `rustc`.
+    Rust,
+    /// WebAssembly text, used as it is.
+    Wat,
+}
+
+/// One guest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recipe {
+    /// Its name; tests find it as `target/fixtures/NAME.wasm` (`.wat` for text).
+    pub(crate) name: &'static str,
+    /// How to build it.
+    pub(crate) language: Language,
+    /// Its source, in `testdata`.
+    pub(crate) source: &'static str,
+    /// All that goes on the compiler's command line besides paths.
+    pub(crate) flags: &'static [&'static str],
+}
+
+impl Recipe {
+    /// The name of the built file.
+    pub(crate) fn file_name(&self) -> String {
+        let extension = if self.language == Language::Wat { "wat" } else { "wasm" };
+        format!("{}.{extension}", self.name)
+    }
+}
+
+const C: &[&str] = &["-g", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-infinite-recursion"];
+const C_DWARF_5: &[&str] = &["-g", "-O2", "-gdwarf-5"];
+// Zig adds its sanitizer to unoptimised code unless told not to.
+const C_UNOPTIMISED: &[&str] = &["-g", "-O0", "-fno-sanitize=undefined"];
+// `frame_top` is what the tests' own language walker looks for.
+const C_FRAMES: &[&str] = &["-g", "-O2", "-Wall", "-Wextra", "-Werror", "-Wl,--export=frame_top"];
+const CPP: &[&str] = &["-g", "-O2", "-std=c++17", "-fno-exceptions", "-Wall", "-Wextra", "-Werror"];
+const GO: &[&str] = &["-trimpath", "-buildvcs=false"];
+const RUST_LEGACY: &[&str] = &["-O", "-g", "-Csymbol-mangling-version=legacy"];
+const RUST_V0: &[&str] = &["-O", "-g", "-Csymbol-mangling-version=v0", "-Cdwarf-version=5"];
+
+const fn recipe(
+    name: &'static str,
+    language: Language,
+    source: &'static str,
+    flags: &'static [&'static str],
+) -> Recipe {
+    Recipe { name, language, source, flags }
+}
+
+/// Every guest.
+pub(crate) const RECIPES: &[Recipe] = &[
+    recipe("c-calls", Language::C, "c/calls.c", C),
+    recipe("c-deep", Language::C, "c/deep.c", C),
+    recipe("c-frames", Language::C, "c/frames.c", C_FRAMES),
+    recipe("c-hosty", Language::C, "c/hosty.c", C),
+    recipe("c-inlined", Language::C, "c/inlined.c", C),
+    recipe("c-inlined-O0", Language::C, "c/inlined.c", C_UNOPTIMISED),
+    recipe("c-inlined-dwarf5", Language::C, "c/inlined.c", C_DWARF_5),
+    recipe("c-interp", Language::C, "c/interp.c", C),
+    recipe("c-shares", Language::C, "c/shares.c", C),
+    recipe("c-spin", Language::C, "c/spin.c", C),
+    recipe("c-straight", Language::C, "c/straight.c", C),
+    recipe("c-traps", Language::C, "c/traps.c", C),
+    recipe("cpp-inlined", Language::Cpp, "cpp/inlined.cpp", CPP),
+    recipe("cpp-shapes", Language::Cpp, "cpp/shapes.cpp", CPP),
+    recipe("go-bench", Language::Go, "go/bench.go", GO),
+    recipe("rust-inlined", Language::Rust, "rust/inlined.rs", RUST_LEGACY),
+    recipe("rust-mix", Language::Rust, "rust/mix.rs", RUST_LEGACY),
+    recipe("rust-mix-v0", Language::Rust, "rust/mix.rs", RUST_V0),
+    recipe("wat-call-ref", Language::Wat, "wat/call-ref.wat", &[]),
+    recipe("wat-no-names", Language::Wat, "wat/no-names.wat", &[]),
+    recipe("wat-start-function", Language::Wat, "wat/start-function.wat", &[]),
+    recipe("wat-tail-calls", Language::Wat, "wat/tail-calls.wat", &[]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkout;
+
+    #[test]
+    fn names_are_unique_and_sources_exist() {
+        let mut names: Vec<_> = RECIPES.iter().map(|recipe| recipe.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), RECIPES.len());
+        for recipe in RECIPES {
+            assert!(checkout::testdata().join(recipe.source).is_file(), "{}", recipe.source);
+        }
+    }
+}

