@@ -81,7 +81,7 @@ pub(super) struct Render {
 #[derive(Debug, Args)]
 pub(super) struct Output {
     /// Write the profile here; may repeat. The ending tells the format: .json (Firefox Profiler), .folded, .wlprof
-    #[arg(short, long = "output", value_name = "FILE")]
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
     /// Format of files whose ending tells none: firefox, folded or wlprof
     #[arg(long, value_name = "FORMAT", value_parser = parse_format)]

@@ -56,6 +56,15 @@ const RUNTIME_NAMES: &[&str] = &[
     "__funcs_on_exit",
     "__stdio_exit",
     "_start.command_export",
+    // Compiler support that is often an alias, which DWARF does not know.
+    "__multi3",
+    "__netf2",
+    "__eqtf2",
+    "__lttf2",
+    "__letf2",
+    "__gttf2",
+    "__getf2",
+    "__unordtf2",
     // Panics and exceptions.
     "rust_begin_unwind",
     "rust_panic",
@@ -131,7 +140,6 @@ const LIBRARY_NAMES: &[&str] = &[
     "fread",
     "fflush",
     "qsort",
-    "__multi3",
 ];
 
 /// A rule for paths: every piece must occur.

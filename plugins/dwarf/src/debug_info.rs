@@ -12,7 +12,7 @@ use crate::{
 };
 use gimli::UnitOffset;
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
-use wlprof_plugin::{SourceFrame, WasmFrame};
+use wlprof_plugin::{Category, SourceFrame, WasmFrame};
 
 /// What is shown for an inlined function that has no name.
 const NAMELESS: &str = "<inlined function>";
@@ -210,8 +210,14 @@ impl DebugInfo {
             place = Some(Place { file: call.call_file, line: call.call_line, column: call.call_column });
         }
         let name = self.name(function.unit, function.die);
-        let mut named = source_frame(&name).unwrap_or_else(|| names.frame(frame.function));
-        let linker_name = names.linkage(frame.function).filter(|name| *name != named.function);
+        let linker_name = names.linkage(frame.function);
+        // DWARF cut down to line tables has plain names alone: `fmt`, hundreds of times.
+        let qualified = linker_name.filter(|linker| name.linkage.is_none() && names::is_qualified(linker));
+        let mut named = match qualified {
+            Some(linker_name) => names::named(linker_name),
+            None => source_frame(&name).unwrap_or_else(|| names.frame(frame.function)),
+        };
+        let linker_name = linker_name.filter(|name| *name != named.function);
         named.linkage_name = named.linkage_name.or_else(|| linker_name.map(|name| names::shorten(name.to_owned())));
         out.push(self.placed(named, function.unit, place, name.file));
     }
@@ -240,8 +246,21 @@ impl DebugInfo {
         frame.file = files.into_iter().flatten().find_map(|(unit, file)| self.path(unit, file));
         frame.line = line;
         frame.column = place.and_then(|place| place.column);
-        frame.category = categorize(&frame.function, frame.file.as_deref());
+        frame.category = match &frame.file {
+            Some(file) => categorize(&frame.function, Some(file)),
+            None => self.category_of_unit(&frame.function, unit),
+        };
         frame
+    }
+
+    /// Without a file the unit's name, which is its main file, is the next best.
+    fn category_of_unit(&self, function: &str, unit: usize) -> Category {
+        let unit = self.units.all.get(unit).and_then(|unit| unit.dies.name.as_ref());
+        let unit = unit.map(|name| String::from_utf8_lossy(name.bytes()));
+        match unit.map(|unit| categorize(function, Some(&unit))) {
+            None | Some(Category::User) => categorize(function, None),
+            Some(category) => category,
+        }
     }
 
     fn path(&mut self, unit: usize, file: u64) -> Option<String> {

@@ -55,6 +55,11 @@ pub(crate) fn named(linkage: &str) -> SourceFrame {
     }
 }
 
+/// Whether a linker's name says which namespace, module or type a function belongs to.
+pub(crate) fn is_qualified(linkage: &str) -> bool {
+    linkage.contains("::") || demangle(linkage).is_some()
+}
+
 /// `name` in the terms of its language (Rust, without the hash, or C++), if it is mangled.
 pub(crate) fn demangle(name: &str) -> Option<String> {
     if name.len() > LONGEST {

@@ -106,6 +106,7 @@ impl Units {
         budget.spend(root.attributes().len())?;
         let mut lines = None;
         let mut comp_dir = None;
+        let mut unit_name = None;
         let mut span = Span::default();
         // Bases first: the other attributes need them, and may stand before them.
         let mut rest = Vec::new();
@@ -118,11 +119,13 @@ impl Units {
                 (gimli::DW_AT_GNU_dwo_id, AttributeValue::DwoId(id)) => dies.dwo_id = Some(id),
                 (gimli::DW_AT_stmt_list, AttributeValue::DebugLineRef(offset)) => lines = Some(offset),
                 (gimli::DW_AT_comp_dir, value) => comp_dir = Some(value),
+                (gimli::DW_AT_name, value) => unit_name = Some(value),
                 (name, value) => rest.push((name, value)),
             }
         }
         drop(entries);
         dies.comp_dir = comp_dir.and_then(|value| self.dwarf.attr_string(&dies, value).ok());
+        dies.name = unit_name.and_then(|value| self.dwarf.attr_string(&dies, value).ok());
         for (name, value) in rest {
             // A broken address costs the unit its ranges, not its entries.
             let _ = span.note(&self.dwarf, &dies, name, value);

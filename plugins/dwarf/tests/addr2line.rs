@@ -4,7 +4,7 @@
 mod module;
 
 use addr2line::{Context, LookupResult, gimli};
-use module::{TestModule, symbolize};
+use module::{TestModule, qualifies, symbolize};
 use wlprof_dwarf::Symbolizer;
 
 /// How many instructions of a fixture may differ: those of functions that the linker dropped in favour of a shorter
@@ -29,6 +29,7 @@ fn says_what_addr2line_says() {
             for &offset in offsets.iter().step_by(STEP) {
                 let theirs = chain(&context, offset);
                 let frames = symbolize(&mut symbolizer, module.frame(body, offset));
+                let count = frames.len();
                 let ours: Vec<_> = frames
                     .into_iter()
                     .enumerate()
@@ -36,9 +37,10 @@ fn says_what_addr2line_says() {
                         let file = frame.file.filter(|_| frame.line.is_some());
                         // Names that cannot be demangled we show plain, and `main` as such.
                         let linkage = frame.linkage_name.filter(|name| theirs.get(index).is_some_and(|f| f.0 == *name));
-                        // Of units that have lines alone we know names all the same.
-                        let nameless = theirs.len() == 1 && theirs[0].0.is_empty();
-                        let name = if nameless { String::new() } else { linkage.unwrap_or(frame.function) };
+                        // Of units that have line tables alone we know whole names all the same.
+                        let name = linkage.unwrap_or(frame.function);
+                        let plain = theirs.last().filter(|theirs| index + 1 == count && qualifies(&name, &theirs.0));
+                        let name = plain.map_or(name, |plain| plain.0.clone());
                         (name, file, frame.line, frame.column)
                     })
                     .collect();

@@ -141,3 +141,20 @@ fn names_alone() {
     walker.symbolize(FrameKey::Own(7), &mut out);
     assert_eq!(out, []);
 }
+
+/// The standard library that comes with Rust has line tables and plain names; its linker's names are whole.
+#[test]
+fn rust_functions_have_paths_and_are_not_the_users() {
+    for fixture in ["rust-mix", "rust-mix-v0", "rust-inlined"] {
+        let module = TestModule::fixture(fixture);
+        let mut symbolizer = Symbolizer::new(&module);
+        for (body, offsets) in module.instructions.iter().enumerate() {
+            let frame = symbolize(&mut symbolizer, module.frame(body, offsets[offsets.len() / 2])).pop().unwrap();
+            let name = &frame.function;
+            assert!(!name.starts_with("_ZN") && !name.starts_with("_R") && !name.contains("17h"), "{fixture}: {name}");
+            let standard = ["core::", "std::", "alloc::"].iter().any(|path| name.starts_with(path));
+            assert!(!standard || frame.category != Category::User, "{fixture}: {frame:?}");
+            assert_ne!(name, "fmt", "{fixture}");
+        }
+    }
+}

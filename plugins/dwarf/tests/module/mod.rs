@@ -134,3 +134,11 @@ pub(crate) fn show(frame: &SourceFrame) -> String {
     let file = frame.file.as_deref().unwrap_or("?");
     format!("{} {file}:{}:{}", frame.function, frame.line.unwrap_or(0), frame.column.unwrap_or(0))
 }
+
+/// Whether `ours` is `plain` with the module, type or namespace it belongs to: `<core::fmt::Formatter>::pad`, `pad`.
+#[allow(dead_code)]
+pub(crate) fn qualifies(ours: &str, plain: &str) -> bool {
+    let identifier: String = plain.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+    let mangled = ["_Z", "_R"].iter().any(|start| plain.starts_with(start));
+    !mangled && (ours.contains("::") || ours.starts_with("_R") || ours.starts_with("_Z")) && ours.contains(&identifier)
+}
