@@ -290,6 +290,8 @@ pub struct TickCounts {
     pub sampled: u64,
     /// The thread was blocked and the clock is [`Clock::Cpu`].
     pub idle: u64,
+    /// The thread had been waiting for a processor since the tick before: no time of its own had passed.
+    pub preempted: u64,
     /// The signal of an earlier tick had not been handled yet.
     pub coalesced: u64,
     /// The ring between the thread and the recorder was full.
@@ -308,7 +310,7 @@ impl TickCounts {
 
     /// Whether every tick is accounted for.
     pub fn balanced(&self) -> bool {
-        self.fired == self.sampled + self.idle + self.at_end + self.lost()
+        self.fired == self.sampled + self.idle + self.preempted + self.at_end + self.lost()
     }
 }
 
