@@ -20,6 +20,8 @@ mod governor;
 mod record;
 mod ring;
 mod self_check;
+#[cfg(test)]
+mod step_tests;
 mod thread;
 mod ticker;
 mod vm_context;
