@@ -14,6 +14,8 @@
 //! # Security
 //! The handler follows frame pointers only between the interrupted stack pointer and the entry frame.
 
+#[cfg(test)]
+mod backtrace_tests;
 mod calibrate;
 mod drain;
 mod governor;

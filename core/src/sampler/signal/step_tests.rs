@@ -64,9 +64,7 @@ impl Stepper {
             _ => false,
         };
         let is_return = matches!(instruction, [0xc3 | 0xc2, ..]);
-        let is_wasm = |address: usize| {
-            matches!(self.code.code(address), Some(code) if matches!(code.kind, CodeKind::Function(_)))
-        };
+        let is_wasm = |address: usize| matches!(self.code.code(address), Some(code) if matches!(code.kind, CodeKind::Function(_)));
         // Trampolines and the host are not in the walk, so calls by them are not in the shadow.
         if is_call && now.sp == before.sp - 8 && is_wasm(before.pc) && self.code.contains(now.pc) {
             // SAFETY: the call has just pushed the return address.
