@@ -1,4 +1,4 @@
-//! A finished recording: what was sampled, with every frame symbolized. Exporters read it, [`file`] keeps it on disk.
+//! A finished recording: what was sampled, with every frame symbolized. Exporters read it, [`mod@file`] keeps it on disk.
 //!
 //! All tables refer to each other by index. Frames are shared by stacks, stacks by samples, and a stack names only its
 //! leaf frame and its parent, so a recording grows with the number of *distinct* stacks plus one [`Sample`] a sample.
