@@ -10,6 +10,7 @@
 
 pub mod export;
 pub mod guest;
+pub mod languages;
 pub mod profile;
 pub mod recording;
 pub mod sampler;

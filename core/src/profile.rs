@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use wasmtime::Store;
+use wlprof_plugin::Walker;
 
 /// Stack of the guest's thread, as large as a main thread's usually is. Wasmtime limits wasm to 512 KiB of it, so a
 /// guest overflows at the same depth as under `wasmtime run`.
@@ -51,12 +52,14 @@ impl Interrupter {
 }
 
 impl Run {
-    /// Starts `guest` on a thread of its own.
+    /// Starts `guest` on a thread of its own. `walkers` are its languages', one or none a module: see [`languages`].
+    ///
+    /// [`languages`]: crate::languages
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn start(guest: &Guest, options: RunOptions) -> io::Result<Self> {
-        let session = options.sampler.clone().map(|sampler| Arc::new(Session::new(&guest.modules, sampler)));
+    pub fn start(guest: &Guest, walkers: Vec<Option<Box<dyn Walker>>>, options: RunOptions) -> io::Result<Self> {
+        let session = options.sampler.clone().map(|sampler| Arc::new(Session::new(&guest.modules, walkers, sampler)));
         if let Some(session) = &session {
             guest.notes.iter().for_each(|note| session.note(note.clone()));
         }
@@ -108,6 +111,9 @@ fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {
     let (module, _) = &guest.modules[0];
     let exit = match linker.instantiate(&mut store, module) {
         Ok(instance) => {
+            if let (Some(session), Some(attached)) = (session, &attached) {
+                session.instantiated(attached, &mut store, &instance, 0);
+            }
             let parameters = options.wasi.arguments.get(1..).unwrap_or_default();
             call(&mut store, &instance, options.invoke.as_deref(), parameters)
         }

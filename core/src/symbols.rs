@@ -1,7 +1,7 @@
 //! Names every distinct frame of a finished session, once.
 
 use crate::guest::ModuleImage;
-use crate::recording::{Meta, Origin, Recording};
+use crate::recording::{Meta, ModuleId, Names, Origin, Recording};
 use crate::sampler::Finished;
 use std::sync::Arc;
 use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
@@ -15,26 +15,50 @@ pub fn symbolize(
     finished: Finished,
     modules: &[Arc<ModuleImage>],
     complete_meta: impl FnOnce(&mut Meta),
-    mut progress: impl FnMut(usize),
+    progress: impl FnMut(usize),
 ) -> Recording {
-    let Finished { recorder, mut meta, ticks } = finished;
+    let Finished { recorder, mut meta, ticks, walkers } = finished;
     complete_meta(&mut meta);
-    let mut symbolizers: Vec<Symbolizer> = modules.iter().map(|image| Symbolizer::new(image.clone())).collect();
-    let mut done = 0;
-    let mut recording = recorder.finish(meta, ticks, |origin, out| {
-        name(origin, &mut symbolizers, out);
-        for frame in out {
-            shorten(&mut frame.function);
-            frame.linkage_name.iter_mut().chain(&mut frame.file).for_each(shorten);
-        }
-        done += 1;
-        progress(done);
-    });
-    for symbolizer in &symbolizers {
+    let walkers = walkers.into_iter().chain(std::iter::repeat_with(|| None));
+    let symbolizers =
+        modules.iter().zip(walkers).map(|(image, walker)| Symbolizer::new(image.clone(), walker)).collect();
+    let mut naming = Naming { symbolizers, done: 0, progress };
+    let mut recording = recorder.finish(meta, ticks, &mut naming);
+    for symbolizer in &naming.symbolizers {
         let notes: Vec<String> = symbolizer.notes(&recording).collect();
         recording.meta.notes.extend(notes);
     }
     recording
+}
+
+struct Naming<P> {
+    symbolizers: Vec<Symbolizer>,
+    done: usize,
+    progress: P,
+}
+
+impl<P: FnMut(usize)> Names for Naming<P> {
+    fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>) {
+        name(origin, &mut self.symbolizers, out);
+        for frame in out {
+            shorten(&mut frame.function);
+            frame.linkage_name.iter_mut().chain(&mut frame.file).for_each(shorten);
+        }
+        self.done += 1;
+        (self.progress)(self.done);
+    }
+
+    fn labels(&mut self, module: ModuleId, key: u64) -> Vec<(String, String)> {
+        let mut labels = Vec::new();
+        if let Some(language) = self.symbolizers.get_mut(module as usize).and_then(|s| s.language.as_mut()) {
+            language.labels(key, &mut labels);
+        }
+        let shortened = |mut text: String| {
+            shorten(&mut text);
+            text
+        };
+        labels.into_iter().map(|label| (shortened(label.name), shortened(label.value))).collect()
+    }
 }
 
 fn shorten(name: &mut String) {
@@ -48,14 +72,13 @@ fn name(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<SourceFra
     let named = |function: &str| SourceFrame { function: function.to_owned(), ..SourceFrame::default() };
     match *origin {
         Origin::Wasm { module, function, code_offset } => {
-            let frame = WasmFrame { function, code_offset };
-            symbolizers[module as usize].walker.symbolize(FrameKey::Wasm(frame), out);
+            symbolizers[module as usize].symbolize(FrameKey::Wasm(WasmFrame { function, code_offset }), out);
             if out.is_empty() {
                 out.push(named(&format!("wasm-function[{function}]")));
             }
         }
         Origin::Language { module, key } => {
-            symbolizers[module as usize].walker.symbolize(FrameKey::Own(key), out);
+            symbolizers[module as usize].symbolize(FrameKey::Own(key), out);
             if out.is_empty() {
                 out.push(named(&format!("(unknown frame {key:#x})")));
             }
@@ -71,13 +94,25 @@ fn name(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<SourceFra
 /// Names the frames of one module.
 struct Symbolizer {
     image: Arc<ModuleImage>,
-    walker: wlprof_dwarf::Symbolizer,
+    /// Who read the language's stacks.
+    language: Option<Box<dyn Walker>>,
+    dwarf: wlprof_dwarf::Symbolizer,
 }
 
 impl Symbolizer {
-    fn new(image: Arc<ModuleImage>) -> Self {
-        let walker = wlprof_dwarf::Symbolizer::new(&*image);
-        Self { image, walker }
+    fn new(image: Arc<ModuleImage>, language: Option<Box<dyn Walker>>) -> Self {
+        let dwarf = wlprof_dwarf::Symbolizer::new(&*image);
+        Self { image, language, dwarf }
+    }
+
+    /// Asks the language first: it may know better names for wasm functions than DWARF or the name section does.
+    fn symbolize(&mut self, key: FrameKey, out: &mut Vec<SourceFrame>) {
+        if let Some(language) = &mut self.language {
+            language.symbolize(key, out);
+        }
+        if out.is_empty() {
+            self.dwarf.symbolize(key, out);
+        }
     }
 
     /// What the host does for the instruction at `code_offset`: the import that it calls, or the operation that
@@ -118,7 +153,9 @@ impl Symbolizer {
                  --debug-file)"
             )),
         };
-        let warnings = self.walker.warnings().into_iter().map(move |warning| format!("{name}: {warning}"));
+        let language = self.language.as_ref().map(|language| language.warnings()).unwrap_or_default();
+        let warnings =
+            self.dwarf.warnings().into_iter().chain(language).map(move |warning| format!("{name}: {warning}"));
         without_lines.into_iter().chain(warnings)
     }
 }

@@ -47,6 +47,9 @@ pub(super) struct Record {
     /// How samples are taken
     #[arg(long, value_enum, default_value_t = SamplerChoice::Auto)]
     sampler: SamplerChoice,
+    /// The guest's language, whose own stacks to show; auto finds out, native shows wasm frames alone
+    #[arg(long = "lang", value_name = "NAME", default_value = "auto")]
+    pub(super) language: String,
     /// File with the guest's debug sections, if they are not in the guest
     #[arg(long, value_name = "FILE")]
     pub(super) debug_file: Option<PathBuf>,

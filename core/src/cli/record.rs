@@ -4,6 +4,7 @@ use super::arguments::Record;
 use super::progress::{Bar, Spinner};
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, interrupt, output, summary};
 use crate::guest::{Exit, Guest, LoadOptions, WasiOptions};
+use crate::languages;
 use crate::profile::{Ended, Run, RunOptions};
 use crate::recording::Recording;
 use crate::sampler::{Finished, SamplerKind};
@@ -26,13 +27,20 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         no_cache: record.no_cache,
     };
     let spinner = Spinner::new(format!("compiling {}", escape::single_line(&path.to_string_lossy())));
-    let guest = Guest::load(path, &load)
+    let mut guest = Guest::load(path, &load)
         .map_err(|error| Failure::new(if error.is_not_found() { NO_GUEST } else { CANNOT_RUN }, error))?;
     drop(spinner);
 
+    let mut walkers = Vec::new();
+    for (_, image) in &guest.modules {
+        let chosen = languages::choose(&record.language.as_str().into(), languages::BUILT_IN, &**image)
+            .map_err(|error| Failure::new(CANNOT_RUN, error))?;
+        walkers.push(chosen.walker);
+        guest.notes.extend(chosen.notes);
+    }
     let options = RunOptions { wasi: wasi(record, &guest), invoke: record.invoke.clone(), sampler };
     let fail = |error: std::io::Error| Failure::new(FAILED, error);
-    let run = Run::start(&guest, options).map_err(fail)?;
+    let run = Run::start(&guest, walkers, options).map_err(fail)?;
     if record.sampler_options().is_some() {
         interrupt::watch(run.interrupter()).map_err(fail)?;
     }

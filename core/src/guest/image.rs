@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use wasmtime_environ::wasmparser::{
-    BinaryReaderError, ExternalKind, KnownCustom, Name, NameSectionReader, Parser, Payload, TypeRef,
+    BinaryReaderError, ExternalKind, KnownCustom, Name, NameSectionReader, Parser, Payload, TypeRef, ValType,
 };
 use wlprof_plugin::{FunctionImport, ModuleView};
 
@@ -68,6 +68,8 @@ pub struct ModuleImage {
     names: HashMap<u32, String>,
     custom: Vec<(String, Range<usize>)>,
     index_spaces: IndexSpaces,
+    /// Width in bytes of each global's value, imports first.
+    global_widths: Vec<u8>,
     debug: Option<Box<ModuleImage>>,
 }
 
@@ -86,6 +88,7 @@ impl ModuleImage {
             names: HashMap::new(),
             custom: Vec::new(),
             index_spaces: IndexSpaces::default(),
+            global_widths: Vec::new(),
             debug: None,
         };
         let mut exported = Vec::new();
@@ -116,7 +119,10 @@ impl ModuleImage {
                     }
                     TypeRef::Table(_) => spaces.imported_tables += 1,
                     TypeRef::Memory(_) => spaces.imported_memories += 1,
-                    TypeRef::Global(_) => spaces.imported_globals += 1,
+                    TypeRef::Global(ty) => {
+                        spaces.imported_globals += 1;
+                        self.global_widths.push(width(ty.content_type));
+                    }
                     TypeRef::Tag(_) => spaces.imported_tags += 1,
                 }
                 Ok(())
@@ -130,10 +136,11 @@ impl ModuleImage {
                 spaces.shared_memories += u32::from(memory?.shared);
                 Ok(())
             }),
-            Payload::GlobalSection(section) => {
-                spaces.globals = section.count();
+            Payload::GlobalSection(section) => section.into_iter().try_for_each(|global| {
+                spaces.globals += 1;
+                self.global_widths.push(width(global?.ty.content_type));
                 Ok(())
-            }
+            }),
             Payload::TagSection(section) => {
                 spaces.tags = section.count();
                 Ok(())
@@ -207,6 +214,11 @@ impl ModuleImage {
         &self.index_spaces
     }
 
+    /// Width in bytes of the value of global `index`; `None` past the end.
+    pub fn global_width(&self, index: u32) -> Option<u8> {
+        self.global_widths.get(index as usize).copied()
+    }
+
     /// File offset of the code section's payload.
     pub fn code_start(&self) -> u32 {
         self.code_start
@@ -250,6 +262,16 @@ impl ModuleImage {
     fn own_section(&self, name: &str) -> Option<&[u8]> {
         let (_, range) = self.custom.iter().find(|(section, _)| section == name)?;
         self.bytes.get(range.clone())
+    }
+}
+
+/// Width of a value in bytes. References are not read.
+fn width(ty: ValType) -> u8 {
+    match ty {
+        ValType::I32 | ValType::F32 => 4,
+        ValType::I64 | ValType::F64 => 8,
+        ValType::V128 => 16,
+        ValType::Ref(_) => 0,
     }
 }
 

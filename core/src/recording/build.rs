@@ -2,8 +2,8 @@
 
 use super::markers::HostCallTracker;
 use super::{
-    Category, Frame, FrameId, Function, FunctionId, Line, Meta, Module, Origin, Recording, Sample, Stack, StackId,
-    State, Thread, TickCounts, Truncation,
+    Category, Frame, FrameId, Function, FunctionId, LabelSetId, Line, Meta, Module, ModuleId, Origin, Recording,
+    Sample, Stack, StackId, Thread, TickCounts, Truncation,
 };
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub struct Recorder {
     thread: Thread,
     last_cpu_ns: Option<u64>,
     host_calls: HostCallTracker,
+    label_keys: Vec<(ModuleId, u64)>,
+    label_ids: FxHashMap<(ModuleId, u64), LabelSetId>,
     truncated: BTreeMap<Truncation, u64>,
 }
 
@@ -56,11 +58,20 @@ impl Recorder {
         parent
     }
 
-    /// Appends a sample. `cpu_ns` is the thread's CPU clock at the sample, from any fixed start.
-    pub fn sample(&mut self, time_ns: u64, cpu_ns: u64, period_ns: u64, stack: StackId, state: State) {
+    /// The id of the labels that the plugin of `module` calls by `key`.
+    pub fn labels(&mut self, module: ModuleId, key: u64) -> LabelSetId {
+        *self.label_ids.entry((module, key)).or_insert_with(|| {
+            self.label_keys.push((module, key));
+            (self.label_keys.len() - 1) as LabelSetId
+        })
+    }
+
+    /// Appends a sample. `cpu_ns` is the thread's CPU clock at the sample, from any fixed start; the sample's own
+    /// `cpu_delta_ns` follows from it.
+    pub fn sample(&mut self, cpu_ns: u64, sample: Sample) {
         let cpu_delta_ns = cpu_ns.saturating_sub(self.last_cpu_ns.unwrap_or(cpu_ns));
         self.last_cpu_ns = Some(cpu_ns);
-        self.thread.samples.push(Sample { time_ns, cpu_delta_ns, period_ns, stack, state });
+        self.thread.samples.push(Sample { cpu_delta_ns, ..sample });
     }
 
     /// Notes that host call number `call` was going on at `time_ns`.
@@ -84,15 +95,8 @@ impl Recorder {
         self.frames.len()
     }
 
-    /// Symbolizes every distinct frame once and closes the recording.
-    ///
-    /// `symbolize` gives the source frames of an origin, innermost inlined first, and must give at least one.
-    pub fn finish(
-        mut self,
-        meta: Meta,
-        ticks: TickCounts,
-        mut symbolize: impl FnMut(&Origin, &mut Vec<SourceFrame>),
-    ) -> Recording {
+    /// Names every distinct frame and set of labels once and closes the recording.
+    pub fn finish(mut self, meta: Meta, ticks: TickCounts, names: &mut dyn Names) -> Recording {
         self.thread.host_calls.extend(self.host_calls.finish());
         let mut functions = FunctionTable::default();
         let mut source = Vec::new();
@@ -101,7 +105,7 @@ impl Recorder {
             .iter()
             .map(|&origin| {
                 source.clear();
-                symbolize(&origin, &mut source);
+                names.frames(&origin, &mut source);
                 debug_assert!(!source.is_empty(), "no name for {origin:?}");
                 Frame { origin, lines: source.drain(..).map(|frame| functions.line(&origin, frame)).collect() }
             })
@@ -112,10 +116,32 @@ impl Recorder {
             functions: functions.functions,
             frames,
             stacks: self.stacks,
+            label_sets: self.label_keys.iter().map(|&(module, key)| names.labels(module, key)).collect(),
             threads: vec![self.thread],
             ticks,
             truncated: self.truncated.into_iter().collect(),
         }
+    }
+}
+
+/// Who knows what frames and labels are called.
+pub trait Names {
+    /// Appends the source frames of `origin`, innermost inlined first; at least one.
+    fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>);
+
+    /// The names and values of the labels that the plugin of `module` calls by `key`.
+    fn labels(&mut self, module: ModuleId, key: u64) -> Vec<(String, String)>;
+}
+
+/// Names for tests, from a function.
+#[cfg(test)]
+impl<F: FnMut(&Origin, &mut Vec<SourceFrame>)> Names for F {
+    fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>) {
+        self(origin, out);
+    }
+
+    fn labels(&mut self, _module: ModuleId, key: u64) -> Vec<(String, String)> {
+        vec![("key".into(), key.to_string())]
     }
 }
 
@@ -174,10 +200,14 @@ mod tests {
         let mut recorder = Recorder::default();
         let (a, b) = (recorder.frame(wasm(1)), recorder.frame(wasm(2)));
         recorder.stack([a, b]).unwrap();
-        let recording = recorder.finish(Meta::default(), TickCounts::default(), |origin, out| {
-            let file = if *origin == wasm(1) { "a.c" } else { "b.c" };
-            out.push(SourceFrame { function: "init".into(), file: Some(file.into()), ..SourceFrame::default() });
-        });
+        let recording = recorder.finish(
+            Meta::default(),
+            TickCounts::default(),
+            &mut |origin: &Origin, out: &mut Vec<SourceFrame>| {
+                let file = if *origin == wasm(1) { "a.c" } else { "b.c" };
+                out.push(SourceFrame { function: "init".into(), file: Some(file.into()), ..SourceFrame::default() });
+            },
+        );
         assert_eq!(recording.functions.len(), 2);
     }
 }

@@ -4,7 +4,7 @@
 //! format (varints, no field names). Any change to the shape of `Recording` or what it holds raises the version; older
 //! versions are refused with both numbers rather than misread.
 
-use super::Recording;
+use super::{Recording, Sample};
 use std::fmt;
 use std::io::{self, Write};
 
@@ -72,7 +72,7 @@ pub fn read(bytes: &[u8]) -> Result<Recording, ReadError> {
 fn check(recording: &Recording) -> Result<(), &'static str> {
     let within = |index: u32, len: usize| (index as usize) < len;
     let all = |ok: bool, table| if ok { Ok(()) } else { Err(table) };
-    let Recording { modules, functions, frames, stacks, threads, .. } = recording;
+    let Recording { modules, functions, frames, stacks, label_sets, threads, .. } = recording;
     all(functions.iter().all(|f| f.module.is_none_or(|id| within(id, modules.len()))), "functions")?;
     all(
         frames.iter().all(|frame| {
@@ -87,22 +87,38 @@ fn check(recording: &Recording) -> Result<(), &'static str> {
             .all(|(own, stack)| within(stack.frame, frames.len()) && stack.parent.is_none_or(|id| within(id, own))),
         "stacks",
     )?;
-    all(threads.iter().all(|t| t.samples.iter().all(|s| within(s.stack, stacks.len()))), "samples")?;
+    let sample_holds = |sample: &Sample| {
+        within(sample.stack, stacks.len()) && sample.labels.is_none_or(|id| within(id, label_sets.len()))
+    };
+    all(threads.iter().all(|t| t.samples.iter().all(sample_holds)), "samples")?;
     all(threads.iter().all(|t| t.host_calls.iter().all(|h| within(h.frame, frames.len()))), "host calls")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Meta, Origin, Recorder, State, TickCounts};
+    use crate::recording::{Meta, Origin, Recorder, Sample, State, TickCounts};
     use wlprof_plugin::SourceFrame;
 
     fn small() -> Recording {
         let mut recorder = Recorder::default();
         let frame = recorder.frame(Origin::Host);
         let stack = recorder.stack([frame, frame]).unwrap();
-        recorder.sample(5, 7, 1_000_000, stack, State::Host);
-        recorder.finish(Meta::default(), TickCounts::default(), |_, out| out.push(SourceFrame::default()))
+        let labels = recorder.labels(0, 3);
+        recorder.sample(
+            7,
+            Sample {
+                time_ns: 5,
+                cpu_delta_ns: 0,
+                period_ns: 1_000_000,
+                stack,
+                state: State::Host,
+                labels: Some(labels),
+            },
+        );
+        recorder.finish(Meta::default(), TickCounts::default(), &mut |_: &Origin, out: &mut Vec<SourceFrame>| {
+            out.push(SourceFrame::default());
+        })
     }
 
     fn bytes(recording: &Recording) -> Vec<u8> {

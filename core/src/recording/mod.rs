@@ -8,7 +8,7 @@ pub mod file;
 mod markers;
 mod totals;
 
-pub use build::Recorder;
+pub use build::{Names, Recorder};
 pub use markers::HostCallSpan;
 pub use totals::{FunctionTotal, Totals};
 
@@ -22,6 +22,8 @@ pub type FunctionId = u32;
 pub type StackId = u32;
 /// Index into [`Recording::modules`].
 pub type ModuleId = u32;
+/// Index into [`Recording::label_sets`].
+pub type LabelSetId = u32;
 
 /// Everything that one run left behind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +38,8 @@ pub struct Recording {
     pub frames: Vec<Frame>,
     /// Distinct stacks. A parent always stands before its children.
     pub stacks: Vec<Stack>,
+    /// Distinct sets of labels that samples carry, each a list of names and values.
+    pub label_sets: Vec<Vec<(String, String)>>,
     /// The guest's threads.
     pub threads: Vec<Thread>,
     /// What became of every tick.
@@ -240,6 +244,8 @@ pub struct Sample {
     pub stack: StackId,
     /// Where the thread was.
     pub state: State,
+    /// What the sample belongs to, as the language's plugin says.
+    pub labels: Option<LabelSetId>,
 }
 
 /// Where a thread was at a sample.
@@ -260,7 +266,7 @@ pub enum Truncation {
     TooDeep,
     /// The frame pointers do not lead to the entry frame.
     BrokenChain,
-    /// The language's own stack could not be read; wasm frames are shown. The text is the plugin's reason.
+    /// The language's own stack could not be read whole; what is missing is shown as wasm frames, or not at all.
     Language(LanguageTruncation),
 }
 
@@ -279,6 +285,8 @@ pub enum LanguageTruncation {
     NoStack,
     /// The plugin panicked.
     Panicked,
+    /// The thread was in host code, and the guest's own stack could not be read before it went on.
+    InHostCode,
 }
 
 /// What became of every tick. The fields other than `fired` add up to it.

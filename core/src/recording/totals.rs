@@ -84,7 +84,7 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Meta, Origin, Recorder, TickCounts};
+    use crate::recording::{Meta, Origin, Recorder, Sample, TickCounts};
     use wlprof_plugin::SourceFrame;
 
     #[test]
@@ -97,16 +97,20 @@ mod tests {
         let deep = recorder.stack([a, b, b, b]).unwrap();
         let flat = recorder.stack([a]).unwrap();
         for (stack, state) in [(deep, State::Guest), (deep, State::Host), (flat, State::Blocked)] {
-            recorder.sample(0, 0, 10, stack, state);
+            recorder.sample(0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 10, stack, state, labels: None });
         }
-        let recording = recorder.finish(Meta::default(), TickCounts::default(), |origin, out| {
-            let Origin::Wasm { function, .. } = *origin else { unreachable!("only wasm frames") };
-            out.push(SourceFrame {
-                function: function.to_string(),
-                line: Some(function + 1),
-                ..SourceFrame::default()
-            });
-        });
+        let recording = recorder.finish(
+            Meta::default(),
+            TickCounts::default(),
+            &mut |origin: &Origin, out: &mut Vec<SourceFrame>| {
+                let Origin::Wasm { function, .. } = *origin else { unreachable!("only wasm frames") };
+                out.push(SourceFrame {
+                    function: function.to_string(),
+                    line: Some(function + 1),
+                    ..SourceFrame::default()
+                });
+            },
+        );
         let totals = Totals::of(&recording);
         assert_eq!((totals.all_ns, totals.host_ns, totals.blocked_ns), (30, 20, 10));
         let rows: Vec<_> =

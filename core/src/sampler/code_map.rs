@@ -87,6 +87,14 @@ impl CodeMap {
         self.module(address)?.code(address)
     }
 
+    /// Builds what [`CodeMap::origin`] needs and would else build on its first call: some ten milliseconds for a large
+    /// module, and no work for a signal handler.
+    pub(super) fn prepare_origins(&self) {
+        for module in &self.modules {
+            module.offsets();
+        }
+    }
+
     /// What frame a native pc is; `None` for stubs and outside the guest.
     pub(super) fn origin(&self, pc: NativePc) -> Option<Origin> {
         let address = pc.lookup_address();
@@ -119,16 +127,20 @@ impl ModuleCode {
         (address < code.end).then_some(code)
     }
 
+    fn offsets(&self) -> &[(u32, Option<u32>)] {
+        self.offsets.get_or_init(|| match self.module.address_map() {
+            Some(map) => map.map(|(text, file)| (text as u32, file)).collect(),
+            None => Vec::new(),
+        })
+    }
+
     /// Code offset of the wasm instruction at `address`.
     ///
     /// Cranelift keeps no source location for pure operations once it has optimized them (half of the code's bytes).
     /// For those the nearest instruction before them in the same function that has one stands in, else the nearest
     /// after, else the function's start. Calls always have theirs.
     fn code_offset(&self, address: usize, code: &Code, function: u32) -> u32 {
-        let offsets = self.offsets.get_or_init(|| match self.module.address_map() {
-            Some(map) => map.map(|(text, file)| (text as u32, file)).collect(),
-            None => Vec::new(),
-        });
+        let offsets = self.offsets();
         let text_offset = |address: usize| (address - self.text.start) as u32;
         let first = offsets.partition_point(|entry| entry.0 < text_offset(code.start));
         let next = offsets.partition_point(|entry| entry.0 <= text_offset(address));

@@ -14,7 +14,7 @@
 use super::clock::{monotonic_ns, own_cpu_ns};
 use super::session::Shared;
 use super::{Report, Sampler};
-use crate::recording::{ModuleId, Origin, PauseStats, State, TickCounts};
+use crate::recording::{ModuleId, Origin, PauseStats, Sample, State, TickCounts};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -98,7 +98,15 @@ impl EpochThread {
         }
         let Some(stack) = recorder.stack(frames) else { return };
         let period_ns = (1e9 / self.shared.options.rate_hz) as u64;
-        recorder.sample(began - self.started_ns, cpu_ns, period_ns, stack, State::Guest);
+        let sample = Sample {
+            time_ns: began - self.started_ns,
+            cpu_delta_ns: 0,
+            period_ns,
+            stack,
+            state: State::Guest,
+            labels: None,
+        };
+        recorder.sample(cpu_ns, sample);
         drop(recorder);
         self.sampled.fetch_add(1, Ordering::Relaxed);
         let pause = u32::try_from(monotonic_ns() - began).unwrap_or(u32::MAX);

@@ -3,11 +3,11 @@
 use super::code_map::CodeMap;
 use super::{Report, Sampler, epoch};
 use crate::guest::ModuleImage;
-use crate::recording::{Clock, Meta, Module, Recorder, TickCounts};
+use crate::recording::{Clock, Meta, Module, ModuleId, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
-use wasmtime::Store;
-use wlprof_plugin::ModuleView;
+use wasmtime::{Instance, Store};
+use wlprof_plugin::{ModuleView, Walker};
 
 /// Which sampler to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,9 +68,25 @@ pub(super) struct Shared {
     pub(super) code: CodeMap,
     pub(super) modules: Vec<(wasmtime::Module, Arc<ModuleImage>)>,
     recorder: Mutex<Recorder>,
+    /// The walker of each module that has one, when it is not with the guest's thread.
+    walkers: Mutex<Vec<Option<Box<dyn Walker>>>>,
 }
 
 impl Shared {
+    /// The module whose language is walked.
+    pub(super) fn language_module(&self) -> ModuleId {
+        // One module a guest has a language so far; components will have several.
+        0
+    }
+
+    pub(super) fn set_walker(&self, module: ModuleId, walker: Box<dyn Walker>) {
+        self.walkers()[module as usize] = Some(walker);
+    }
+
+    fn walkers(&self) -> MutexGuard<'_, Vec<Option<Box<dyn Walker>>>> {
+        self.walkers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The recorder. A panic of another thread while it held it has lost at most one sample.
     pub(super) fn recorder(&self) -> MutexGuard<'_, Recorder> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
@@ -89,7 +105,7 @@ pub struct Session {
 #[must_use = "sampling ends when it is dropped"]
 pub struct Attached {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    _signal: Option<super::signal::Attached>,
+    signal: Option<super::signal::Attached>,
 }
 
 /// What a session leaves: a recording without symbols.
@@ -100,11 +116,17 @@ pub struct Finished {
     pub meta: Meta,
     /// What became of every tick.
     pub ticks: TickCounts,
+    /// The walker of each module that has one: who names what it found.
+    pub walkers: Vec<Option<Box<dyn Walker>>>,
 }
 
 impl Session {
-    /// Prepares to sample guests made of `modules`.
-    pub fn new(modules: &[(wasmtime::Module, Arc<ModuleImage>)], options: SamplerOptions) -> Self {
+    /// Prepares to sample guests made of `modules`. `walkers` are their languages', as many as there are modules.
+    pub fn new(
+        modules: &[(wasmtime::Module, Arc<ModuleImage>)],
+        walkers: Vec<Option<Box<dyn Walker>>>,
+        options: SamplerOptions,
+    ) -> Self {
         let descriptions = modules
             .iter()
             .map(|(_, image)| Module { name: image.name().to_owned(), build_id: image.build_id() })
@@ -114,6 +136,7 @@ impl Session {
             code: CodeMap::new(modules),
             modules: modules.to_vec(),
             recorder: Mutex::new(Recorder::new(descriptions)),
+            walkers: Mutex::new(walkers),
         };
         Self {
             shared: Arc::new(shared),
@@ -135,7 +158,7 @@ impl Session {
             match super::signal::attach(&self.shared, store) {
                 Ok((sampler, attached)) => {
                     self.set_sampler(sampler);
-                    return Ok(Attached { _signal: Some(attached) });
+                    return Ok(Attached { signal: Some(attached) });
                 }
                 Err(error) if kind == SamplerKind::Signal => return Err(error),
                 Err(error) => self.note(format!("the signal sampler does not work here ({error:#})")),
@@ -148,8 +171,36 @@ impl Session {
         self.set_sampler(epoch::attach(&self.shared, store)?);
         Ok(Attached {
             #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-            _signal: None,
+            signal: None,
         })
+    }
+
+    /// Lets the walker of `module` read the stacks of `instance`, its instance. Call it between instantiating and
+    /// calling the guest. A walker that cannot is left out, with a note; the profile has wasm frames then.
+    pub fn instantiated<T: 'static>(
+        &self,
+        attached: &Attached,
+        store: &mut Store<T>,
+        instance: &Instance,
+        module: ModuleId,
+    ) {
+        let walker = self.shared.walkers().get_mut(module as usize).and_then(Option::take);
+        let Some(walker) = walker else { return };
+        if !walker.reads_guest() {
+            self.shared.set_walker(module, walker);
+            return;
+        }
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        if let Some(signal) = &attached.signal {
+            if let Err((walker, error)) = signal.walk_language(store, instance, module, walker) {
+                self.shared.set_walker(module, walker);
+                self.note(format!("the language's own stacks cannot be read ({error:#}); frames are wasm's"));
+            }
+            return;
+        }
+        let _ = (attached, store, instance);
+        self.shared.set_walker(module, walker);
+        self.note("only the signal sampler reads the language's own stacks; frames are wasm's".to_owned());
     }
 
     fn set_sampler(&self, sampler: Arc<dyn Sampler>) {
@@ -193,6 +244,11 @@ impl Session {
             notes,
             ..Meta::default()
         };
-        Finished { recorder: std::mem::take(&mut *self.shared.recorder()), meta, ticks: report.ticks }
+        Finished {
+            recorder: std::mem::take(&mut *self.shared.recorder()),
+            meta,
+            ticks: report.ticks,
+            walkers: std::mem::take(&mut *self.shared.walkers()),
+        }
     }
 }

@@ -26,14 +26,17 @@ pub enum FrameKey {
 /// endless stack ends.
 #[derive(Debug, Default)]
 pub struct FrameSink {
-    frames: Vec<SinkFrame>,
+    frames: Vec<SinkEntry>,
     labels: Option<u64>,
 }
 
-/// One entry of a [`FrameSink`], leaf first.
+/// One entry of a [`FrameSink`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SinkFrame {
+pub enum SinkEntry {
+    /// A frame of the plugin's own, by its key.
     Own(u64),
+    /// The wasm frame at this index of the slice given to [`Walker::walk`](crate::Walker::walk), which may be past its
+    /// end if the walker is wrong.
     Wasm(usize),
 }
 
@@ -50,17 +53,17 @@ impl FrameSink {
     /// [`WalkEnd::TooDeep`].
     #[must_use]
     pub fn push(&mut self, key: u64) -> bool {
-        self.push_frame(SinkFrame::Own(key))
+        self.push_frame(SinkEntry::Own(key))
     }
 
     /// Says that wasm frame `index` (of the slice given to [`Walker::walk`](crate::Walker::walk)) stands here.
     /// `false`: the sink is full.
     #[must_use]
     pub fn push_wasm(&mut self, index: usize) -> bool {
-        self.push_frame(SinkFrame::Wasm(index))
+        self.push_frame(SinkEntry::Wasm(index))
     }
 
-    fn push_frame(&mut self, frame: SinkFrame) -> bool {
+    fn push_frame(&mut self, frame: SinkEntry) -> bool {
         let room = self.frames.len() < Self::CAPACITY;
         if room {
             self.frames.push(frame);
@@ -95,13 +98,9 @@ impl FrameSink {
         self.labels = None;
     }
 
-    /// The stack, leaf first, with the walker's references to `wasm` replaced by the frames themselves. References
-    /// past the end of `wasm` are dropped.
-    pub fn keys<'a>(&'a self, wasm: &'a [WasmFrame]) -> impl DoubleEndedIterator<Item = FrameKey> + 'a {
-        self.frames.iter().filter_map(move |frame| match *frame {
-            SinkFrame::Own(key) => Some(FrameKey::Own(key)),
-            SinkFrame::Wasm(index) => wasm.get(index).copied().map(FrameKey::Wasm),
-        })
+    /// What was pushed, leaf first.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = SinkEntry> + '_ {
+        self.frames.iter().copied()
     }
 }
 
@@ -135,13 +134,5 @@ mod tests {
         assert!(!sink.push(0));
         assert!(!sink.push_wasm(0));
         assert_eq!(sink.len(), FrameSink::CAPACITY);
-    }
-
-    #[test]
-    fn references_past_the_wasm_stack_are_dropped() {
-        let mut sink = FrameSink::new();
-        let frame = WasmFrame { function: 1, code_offset: 2 };
-        assert!(sink.push(7) && sink.push_wasm(0) && sink.push_wasm(1));
-        assert_eq!(sink.keys(&[frame]).collect::<Vec<_>>(), [FrameKey::Own(7), FrameKey::Wasm(frame)]);
     }
 }

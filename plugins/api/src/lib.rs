@@ -21,7 +21,7 @@ mod memory;
 mod module;
 mod symbol;
 
-pub use frame::{FrameKey, FrameSink, WalkEnd, WasmFrame};
+pub use frame::{FrameKey, FrameSink, SinkEntry, WalkEnd, WasmFrame};
 pub use language::{AttachError, Detection, Language, Walker};
 pub use memory::{GuestMemory, OutOfBounds};
 pub use module::{FunctionImport, ModuleView};

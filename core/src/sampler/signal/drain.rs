@@ -2,10 +2,11 @@
 
 use super::super::code_map::NativePc;
 use super::super::session::Shared;
-use super::record::Header;
+use super::language::Entry;
+use super::record::{Header, Kind, Record};
 use super::thread::GuestThread;
 use super::walk::{FrameWord, WalkEnd};
-use crate::recording::{FrameId, Origin, Recorder, Truncation};
+use crate::recording::{FrameId, LabelSetId, LanguageTruncation, Origin, Recorder, Sample, StackId, State, Truncation};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,23 +29,35 @@ pub(super) struct Drain {
     thread: Arc<GuestThread>,
     /// Frames of each word seen, leaf first; empty for stubs.
     frames: FxHashMap<FrameWord, Vec<FrameId>>,
-    root_first: Vec<FrameId>,
+    awaiting: Vec<Awaiting>,
+    leaf_first: Vec<FrameId>,
     drained: Drained,
 }
 
 impl Drain {
     /// Drains until `stop` is set, and then once more.
     pub(super) fn run(thread: Arc<GuestThread>, stop: &AtomicBool) -> Drained {
-        let mut drain =
-            Self { thread, frames: FxHashMap::default(), root_first: Vec::new(), drained: Drained::default() };
+        let mut drain = Self {
+            thread,
+            frames: FxHashMap::default(),
+            awaiting: Vec::new(),
+            leaf_first: Vec::new(),
+            drained: Drained::default(),
+        };
         loop {
             let last = stop.load(Ordering::Acquire);
             drain.empty_ring();
             if last {
+                drain.finish();
                 return drain.drained;
             }
             std::thread::park_timeout(INTERVAL);
         }
+    }
+
+    fn finish(&mut self) {
+        let thread = self.thread.clone();
+        self.give_up_awaiting(&mut thread.shared.recorder());
     }
 
     fn empty_ring(&mut self) {
@@ -56,41 +69,146 @@ impl Drain {
     }
 
     fn record(&mut self, words: &[u64], shared: &Shared, recorder: &mut Recorder) {
-        let (header, end, leaf_first) = Header::read(words);
-        let time_ns = header.time_ns.saturating_sub(self.thread.started_ns);
-        let truncation = match end {
+        let record = Header::read(words);
+        let header = record.header;
+        if header.kind == Kind::Language {
+            self.complete(&record, shared, recorder);
+            return;
+        }
+        if self.awaiting.first().is_some_and(|first| first.header.host_call != header.host_call) {
+            self.give_up_awaiting(recorder);
+        }
+        let found = self.stack(&record, shared, recorder);
+        if header.state != State::Guest {
+            let time_ns = header.time_ns.saturating_sub(self.thread.started_ns);
+            recorder.host_call(header.host_call, found.leaf, time_ns, header.state == State::Blocked);
+        }
+        match header.kind {
+            Kind::Sample => self.sample(header, found, recorder),
+            Kind::AwaitsLanguage => self.awaiting.push(Awaiting { header, found }),
+            Kind::Sighting | Kind::Language => {}
+        }
+    }
+
+    /// Gives the samples that await it the language's stack of the host call that has returned.
+    fn complete(&mut self, record: &Record<'_>, shared: &Shared, recorder: &mut Recorder) {
+        if self.awaiting.first().is_some_and(|first| first.header.host_call == record.header.host_call) {
+            let found = self.stack(record, shared, recorder);
+            for awaiting in std::mem::take(&mut self.awaiting) {
+                self.sample(awaiting.header, found, recorder);
+            }
+        }
+    }
+
+    /// Records the samples that await a language's stack which is not to come.
+    fn give_up_awaiting(&mut self, recorder: &mut Recorder) {
+        for Awaiting { header, mut found } in std::mem::take(&mut self.awaiting) {
+            found.truncation.get_or_insert(Truncation::Language(LanguageTruncation::InHostCode));
+            self.sample(header, found, recorder);
+        }
+    }
+
+    /// Interns the stack of a record: the language's where it has one, with the wasm frames that it refers to.
+    fn stack(&mut self, record: &Record<'_>, shared: &Shared, recorder: &mut Recorder) -> Found {
+        let mut truncation = match record.end {
             WalkEnd::Complete => None,
             WalkEnd::TooDeep => Some(Truncation::TooDeep),
             WalkEnd::BrokenChain => Some(Truncation::BrokenChain),
         };
-        self.root_first.clear();
-        if truncation.is_some() {
-            self.root_first.push(recorder.frame(Origin::Truncated));
+        let mut leaf_first = std::mem::take(&mut self.leaf_first);
+        leaf_first.clear();
+        let mut labels = None;
+        match &record.language {
+            Some(language) if !language.entries.is_empty() => {
+                let module = shared.language_module();
+                truncation = language.truncation.map(Truncation::Language);
+                labels = language.labels.map(|key| recorder.labels(module, key));
+                let host_call = record.frame(0).filter(|leaf| leaf.is_host_call());
+                if let Some(leaf) = host_call {
+                    leaf_first.push(self.frames_of(leaf, shared, recorder)[0]);
+                }
+                for entry in &language.entries {
+                    match *entry {
+                        Entry::Key(key) => leaf_first.push(recorder.frame(Origin::Language { module, key })),
+                        Entry::Native(index) => {
+                            let Some(word) = record.frame(index) else { continue };
+                            // Of a frame that calls the host only the frame itself: the call has its place already.
+                            let frames = self.frames_of(word, shared, recorder);
+                            leaf_first.extend(&frames[usize::from(word.is_host_call() && index == 0)..]);
+                        }
+                    }
+                }
+            }
+            language => {
+                for index in 0..record.frames.len() {
+                    let word = record.frame(index).expect("the index is within the frames");
+                    leaf_first.extend(self.frames_of(word, shared, recorder));
+                }
+                let reason = language.as_ref().and_then(|language| language.truncation);
+                truncation = truncation.or(reason.map(Truncation::Language));
+            }
         }
-        for word in leaf_first.rev() {
-            let frames = self.frames.entry(word).or_insert_with(|| frames_of(word, shared, recorder));
-            self.root_first.extend(frames.iter().rev());
+        if truncation.is_some_and(loses_root) {
+            leaf_first.push(recorder.frame(Origin::Truncated));
         }
-        if self.root_first.is_empty() {
-            self.root_first.push(recorder.frame(Origin::Host));
+        if leaf_first.is_empty() {
+            leaf_first.push(recorder.frame(Origin::Host));
         }
-        let leaf = self.root_first[self.root_first.len() - 1];
-        if header.state != crate::recording::State::Guest {
-            let blocked = header.state == crate::recording::State::Blocked;
-            recorder.host_call(header.host_call, leaf, time_ns, blocked);
-        }
-        if !header.is_sample {
-            return;
-        }
-        if let Some(reason) = truncation {
+        let stack = recorder.stack(leaf_first.iter().rev().copied()).expect("the stack has at least one frame");
+        let leaf = leaf_first[0];
+        self.leaf_first = leaf_first;
+        Found { leaf, stack, labels, truncation }
+    }
+
+    fn sample(&mut self, header: Header, found: Found, recorder: &mut Recorder) {
+        if let Some(reason) = found.truncation {
             recorder.truncated(reason);
         }
-        let stack = recorder.stack(self.root_first.iter().copied()).expect("the stack has at least one frame");
-        recorder.sample(time_ns, header.cpu_ns, header.period_ns, stack, header.state);
+        let sample = Sample {
+            time_ns: header.time_ns.saturating_sub(self.thread.started_ns),
+            cpu_delta_ns: 0,
+            period_ns: header.period_ns,
+            stack: found.stack,
+            state: header.state,
+            labels: found.labels,
+        };
+        recorder.sample(header.cpu_ns, sample);
         self.drained.sampled += 1;
         if header.pause_ns > 0 {
             self.drained.pauses_ns.push(u32::try_from(header.pause_ns).unwrap_or(u32::MAX));
         }
+    }
+
+    fn frames_of(&mut self, word: FrameWord, shared: &Shared, recorder: &mut Recorder) -> &[FrameId] {
+        self.frames.entry(word).or_insert_with(|| frames_of(word, shared, recorder))
+    }
+}
+
+/// A stack in the recorder.
+#[derive(Clone, Copy)]
+struct Found {
+    leaf: FrameId,
+    stack: StackId,
+    labels: Option<LabelSetId>,
+    truncation: Option<Truncation>,
+}
+
+/// A sample taken in a host call, whose language stack follows when that returns.
+struct Awaiting {
+    header: Header,
+    /// What it is without.
+    found: Found,
+}
+
+/// Whether the missing frames are at the root end.
+fn loses_root(truncation: Truncation) -> bool {
+    match truncation {
+        Truncation::TooDeep | Truncation::BrokenChain => true,
+        // Without any frame of the language the wasm stack stands in, and that is whole.
+        Truncation::Language(reason) => !matches!(
+            reason,
+            LanguageTruncation::NoStack | LanguageTruncation::InHostCode | LanguageTruncation::Panicked
+        ),
     }
 }
 

@@ -19,6 +19,7 @@ mod backtrace_tests;
 mod calibrate;
 mod drain;
 mod governor;
+mod language;
 mod record;
 mod ring;
 mod self_check;
@@ -33,21 +34,72 @@ mod x86_64;
 use super::clock::ThreadWatch;
 use super::session::Shared;
 use super::{Report, Sampler};
-use crate::recording::PauseStats;
+use crate::guest::ModuleImage;
+use crate::recording::{ModuleId, PauseStats};
 use drain::{Drain, Drained};
+use language::LanguageWalk;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thread::GuestThread;
 use ticker::Ticked;
-use wasmtime::{CallHook, Engine, Store, error::Context as _};
+use vm_context::InstanceContext;
+use wasmtime::{CallHook, Engine, Func, Instance, Store, error::Context as _};
+use wlprof_plugin::Walker;
 
 /// How long to wait for the last signal to be handled when sampling ends while the guest runs on.
 const LAST_SIGNAL: Duration = Duration::from_millis(100);
 
 /// Keeps the calling thread sampled.
 pub(super) struct Attached(Arc<GuestThread>);
+
+impl Attached {
+    /// Lets `walker` read the language's stacks of `instance`, an instance of module `module`.
+    ///
+    /// # Errors
+    /// If the instance cannot be found or looks otherwise than Wasmtime's API says; the walker comes back.
+    pub(super) fn walk_language<T: 'static>(
+        &self,
+        store: &mut Store<T>,
+        instance: &Instance,
+        module: ModuleId,
+        walker: Box<dyn Walker>,
+    ) -> Result<(), (Box<dyn Walker>, wasmtime::Error)> {
+        let image = &self.0.shared.modules[module as usize].1;
+        match find_instance(store, instance, image) {
+            Ok(context) => {
+                self.0.shared.code.prepare_origins();
+                self.0.set_language(LanguageWalk::new(module, walker, context, image));
+                Ok(())
+            }
+            Err(error) => Err((walker, error)),
+        }
+    }
+}
+
+/// Finds an instance through one of its functions, and checks that its memory is where Wasmtime says.
+fn find_instance<T: 'static>(
+    store: &mut Store<T>,
+    instance: &Instance,
+    image: &ModuleImage,
+) -> wasmtime::Result<InstanceContext> {
+    let functions: Vec<Func> = instance.exports(&mut *store).filter_map(|export| export.into_func()).collect();
+    let memory = instance.exports(&mut *store).find_map(|export| export.into_memory());
+    let context = functions
+        .iter()
+        .find_map(|function| InstanceContext::of(&mut *store, function))
+        .ok_or_else(|| wasmtime::format_err!("the module exports no function of its own"))?;
+    if let (Some(memory), Some(definition)) = (memory, context.memory(image.index_spaces(), 0)) {
+        // SAFETY: the store is alive, and this thread runs it.
+        let read = unsafe { definition.read() };
+        let said = (memory.data_ptr(&*store) as usize, memory.data_size(&*store));
+        if read != said && image.index_spaces().memories + image.index_spaces().imported_memories == 1 {
+            wasmtime::bail!("memory is {read:x?} by Wasmtime's internals and {said:x?} by its API");
+        }
+    }
+    Ok(context)
+}
 
 impl Drop for Attached {
     fn drop(&mut self) {
@@ -77,7 +129,10 @@ pub(super) fn attach<T: 'static>(
                 hooked.calling_host();
                 hooked.stay_if_halted();
             }
-            CallHook::ReturningFromHost => hooked.stay_if_halted(),
+            CallHook::ReturningFromHost => {
+                hooked.returning_from_host();
+                hooked.stay_if_halted();
+            }
             CallHook::CallingWasm => hooked.calling_wasm(),
             CallHook::ReturningFromWasm => hooked.returning_from_wasm(),
         }
@@ -183,6 +238,13 @@ impl Sampler for SignalSampler {
                 self.stop_drain.store(true, Ordering::Release);
                 drain.thread().unpark();
                 let drained = drain.join().unwrap_or_default();
+                if handled >= ticked.sent || self.thread.detached.load(Ordering::Acquire) {
+                    // SAFETY: the ticker has ended and its last signal has been handled or never will be; the call hook
+                    // finds no sample that awaits the language.
+                    if let Some(language) = unsafe { self.thread.take_language() } {
+                        self.thread.shared.set_walker(language.module, language.walker);
+                    }
+                }
                 self.report(ticked, handled, drained)
             }
         };

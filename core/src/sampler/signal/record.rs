@@ -1,6 +1,7 @@
 //! What a record in the ring says: a header of some words, then the frames.
 
-use super::walk::{FrameWord, Frames, WalkEnd};
+use super::language::{self, LanguageStack};
+use super::walk::{FrameWord, Frames, MAX_FRAMES, WalkEnd};
 use crate::recording::State;
 
 const TIME: usize = 1;
@@ -10,6 +11,8 @@ const HOST_CALL: usize = 4;
 const PAUSE: usize = 5;
 const KIND: usize = 6;
 const FRAMES: usize = 7;
+/// Most words that a record may have.
+pub(super) const MAX_WORDS: usize = FRAMES + MAX_FRAMES + language::MAX_WORDS;
 
 /// What is known of a tick beside its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,21 +28,58 @@ pub(super) struct Header {
     /// Time spent in the handler; 0 if the thread was not stopped.
     pub(super) pause_ns: u64,
     pub(super) state: State,
-    /// `false`: the tick is no sample, only a sighting of a host call.
-    pub(super) is_sample: bool,
+    pub(super) kind: Kind,
+}
+
+/// What a record is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A sample.
+    Sample,
+    /// A sample in a host call whose language stack follows when the call returns.
+    AwaitsLanguage,
+    /// The language stack of the samples that await it, all of the host call that is returning.
+    Language,
+    /// No sample, only a sighting of a host call.
+    Sighting,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Sample, Self::AwaitsLanguage, Self::Language, Self::Sighting];
+}
+
+/// What a record says.
+pub(super) struct Record<'a> {
+    pub(super) header: Header,
+    pub(super) end: WalkEnd,
+    /// Leaf first.
+    pub(super) frames: &'a [u64],
+    pub(super) language: Option<LanguageStack>,
+}
+
+impl Record<'_> {
+    /// The frame at `index`, counted from the leaf.
+    pub(super) fn frame(&self, index: usize) -> Option<FrameWord> {
+        self.frames.get(index).map(|&word| FrameWord(word))
+    }
 }
 
 impl Header {
-    /// Writes a record: `walk` fills the frames, `finish` may correct the header. Returns the record's length.
+    /// Writes a record: `walk` fills the frames, `collect` is given them and adds the language's stack, the number of
+    /// whose words it returns (0 for none), and `finish` may correct the header. Returns the record's length.
     pub(super) fn write(
         mut self,
         words: &mut [u64],
         walk: impl FnOnce(&mut Frames<'_>) -> WalkEnd,
+        collect: impl FnOnce(&[u64], &mut [u64]) -> usize,
         finish: impl FnOnce(&mut Self),
     ) -> usize {
         let (header, rest) = words.split_at_mut(FRAMES);
         let mut frames = Frames::new(rest);
         let end = walk(&mut frames);
+        let length = frames.len();
+        let (frames, rest) = rest.split_at_mut(length);
+        let language = collect(frames, rest);
         finish(&mut self);
         let state = match self.state {
             State::Guest => 0,
@@ -51,12 +91,14 @@ impl Header {
         header[PERIOD] = self.period_ns;
         header[HOST_CALL] = self.host_call;
         header[PAUSE] = self.pause_ns;
-        header[KIND] = state | (end as u64) << 8 | u64::from(self.is_sample) << 16;
-        FRAMES + frames.len()
+        header[KIND] = state | (end as u64) << 8 | (self.kind as u64) << 16 | (length as u64) << 32;
+        FRAMES + length + language
     }
 
     /// Reads a record.
-    pub(super) fn read(words: &[u64]) -> (Self, WalkEnd, impl DoubleEndedIterator<Item = FrameWord>) {
+    pub(super) fn read(words: &[u64]) -> Record<'_> {
+        let length = (words[KIND] >> 32) as usize;
+        let (frames, language) = words[FRAMES..].split_at(length);
         let header = Self {
             time_ns: words[TIME],
             cpu_ns: words[CPU],
@@ -68,10 +110,11 @@ impl Header {
                 1 => State::Host,
                 _ => State::Blocked,
             },
-            is_sample: words[KIND] >> 16 & 1 == 1,
+            kind: Kind::ALL[(words[KIND] >> 16 & 3) as usize],
         };
         let end = WalkEnd::from_u8((words[KIND] >> 8) as u8);
-        (header, end, words[FRAMES..].iter().map(|&word| FrameWord(word)))
+        let language = (!language.is_empty()).then(|| LanguageStack::read(language));
+        Record { header, end, frames, language }
     }
 }
 
@@ -88,12 +131,13 @@ mod tests {
             host_call: 4,
             pause_ns: 0,
             state: State::Blocked,
-            is_sample: true,
+            kind: Kind::AwaitsLanguage,
         };
         let mut words = [0; 32];
-        let length = header.write(&mut words, |_| WalkEnd::BrokenChain, |header| header.pause_ns = 5);
-        let (read, end, frames) = Header::read(&words[..length]);
-        assert_eq!(read, Header { pause_ns: 5, ..header });
-        assert_eq!((end, frames.count()), (WalkEnd::BrokenChain, 0));
+        let length = header.write(&mut words, |_| WalkEnd::BrokenChain, |_, _| 0, |header| header.pause_ns = 5);
+        let read = Header::read(&words[..length]);
+        assert_eq!(read.header, Header { pause_ns: 5, ..header });
+        assert_eq!((read.end, read.frames.len()), (WalkEnd::BrokenChain, 0));
+        assert!(read.language.is_none());
     }
 }

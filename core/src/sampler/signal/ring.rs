@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Words that one record may have.
-pub(super) const MAX_RECORD: usize = 2048 + 64;
+pub(super) const MAX_RECORD: usize = super::record::MAX_WORDS;
 /// Words that the ring holds: 4 MiB, or half a second of 30-frame samples at 20 kHz.
 const CAPACITY: usize = 1 << 19;
 

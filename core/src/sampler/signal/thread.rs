@@ -2,7 +2,8 @@
 
 use super::super::clock::{monotonic_ns, own_cpu_ns, own_tid};
 use super::super::session::Shared;
-use super::record::Header;
+use super::language::LanguageWalk;
+use super::record::{Header, Kind};
 use super::ring::Ring;
 use super::vm_context::{Activation, StoreContext};
 use super::walk::Stack;
@@ -28,6 +29,13 @@ pub(super) struct GuestThread {
     /// Lowest address of the thread's stack.
     stack_low: usize,
     outer: OuterActivations,
+    /// The walker of the guest's language. Touched on the guest's thread alone, until that is stopped for good.
+    language: UnsafeCell<Option<LanguageWalk>>,
+    has_language: AtomicBool,
+    /// Samples of the host call that is going on await the language's stack.
+    awaits_language: AtomicBool,
+    /// The ticker or the call hook is pushing into the ring.
+    pushing: AtomicBool,
     /// Counts host calls: equal numbers are one call.
     host_calls: AtomicU64,
     /// What the ticker knew when it sent the signal.
@@ -96,6 +104,47 @@ impl OuterActivations {
     }
 }
 
+// SAFETY: beside `language` everything is atomic or synchronized by itself; `language` is touched on the guest's thread
+// (handler and hook exclude each other by blocking the signal) and, when sampling has ended, by whoever takes it.
+unsafe impl Sync for GuestThread {}
+
+struct Unlock<'a>(&'a AtomicBool);
+
+impl Drop for Unlock<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Keeps the sampling signal from this thread; what arrives meanwhile is handled at the end.
+struct SignalBlocked;
+
+impl SignalBlocked {
+    fn new() -> Self {
+        // It fails for an invalid request only.
+        let _ = mask(libc::SIG_BLOCK);
+        Self
+    }
+}
+
+impl Drop for SignalBlocked {
+    fn drop(&mut self) {
+        let _ = mask(libc::SIG_UNBLOCK);
+    }
+}
+
+/// Blocks or unblocks the sampling signal on this thread.
+fn mask(how: libc::c_int) -> io::Result<()> {
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigemptyset initializes the set that sigaddset and pthread_sigmask then use.
+    let failed = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), SIGNAL);
+        libc::pthread_sigmask(how, set.as_ptr(), std::ptr::null_mut())
+    };
+    if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed)) }
+}
+
 thread_local! {
     /// What the handler records into on this thread. A plain constant-initialized cell: reading it in a signal handler
     /// runs no initializer.
@@ -115,6 +164,10 @@ impl GuestThread {
                 depth: AtomicUsize::new(0),
                 stack: UnsafeCell::new([Activation::default(); MAX_NESTED]),
             },
+            language: UnsafeCell::new(None),
+            has_language: AtomicBool::new(false),
+            awaits_language: AtomicBool::new(false),
+            pushing: AtomicBool::new(false),
             host_calls: AtomicU64::new(0),
             tick_cpu_ns: AtomicU64::new(0),
             tick_period_ns: AtomicU64::new(0),
@@ -135,14 +188,7 @@ impl GuestThread {
     pub(super) fn enter(&self) -> io::Result<()> {
         install_handler()?;
         CURRENT.set(self);
-        let mut set = std::mem::MaybeUninit::uninit();
-        // SAFETY: sigemptyset initializes the set that sigaddset and pthread_sigmask then use.
-        let failed = unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            libc::sigaddset(set.as_mut_ptr(), SIGNAL);
-            libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut())
-        };
-        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed)) }
+        mask(libc::SIG_UNBLOCK)
     }
 
     /// Ends recording on this thread, which must be the one that entered.
@@ -198,7 +244,7 @@ impl GuestThread {
                 host_call: self.host_calls.load(Ordering::Relaxed),
                 pause_ns: 0,
                 state: if in_guest { State::Guest } else { State::Host },
-                is_sample: true,
+                kind: if in_guest { Kind::Sample } else { self.kind_of_host_sample() },
             };
             // SAFETY: this is the guest's thread.
             let outer = unsafe { self.outer.innermost_first() };
@@ -210,6 +256,7 @@ impl GuestThread {
                     header.write(
                         words,
                         |frames| stack.walk(registers, frames),
+                        |frames, words| if in_guest { self.collect_language(frames, words) } else { 0 },
                         |header| header.pause_ns = monotonic_ns().saturating_sub(began),
                     )
                 })
@@ -245,24 +292,112 @@ impl GuestThread {
             host_call: self.host_calls.load(Ordering::Relaxed),
             pause_ns: 0,
             state: State::Blocked,
-            is_sample,
+            kind: if is_sample { self.kind_of_host_sample() } else { Kind::Sighting },
         };
-        let mut words = vec![0; super::ring::MAX_RECORD];
+        let mut words = vec![0; super::record::MAX_WORDS];
         // SAFETY: the thread is blocked; if it wakes, the activations are still well-formed plain words.
         let outer = unsafe { self.outer.innermost_first() };
         let stack = Stack { code: &self.shared.code, store: self.store, low: self.stack_low, outer };
         // SAFETY: the thread's stack stays mapped while it is attached, and the ticker is joined before it ends.
-        let length = header.write(&mut words, |frames| unsafe { stack.walk_blocked(frames) }, |_| ());
+        let length = header.write(&mut words, |frames| unsafe { stack.walk_blocked(frames) }, |_, _| 0, |_| ());
         if !still_blocked() {
             return None;
         }
-        // SAFETY: no signal is on its way, so the handler cannot be pushing.
+        let _pushing = self.lock_ring();
+        // SAFETY: no signal is on its way, so the handler cannot be pushing, and the call hook is locked out.
         Some(unsafe {
             self.ring.push(|record| {
                 record[..length].copy_from_slice(&words[..length]);
                 length
             })
         })
+    }
+
+    /// Keeps the ticker and the call hook from pushing at the same time. Both hold it for about a microsecond.
+    fn lock_ring(&self) -> impl Drop {
+        while self.pushing.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        Unlock(&self.pushing)
+    }
+
+    /// Whether a sample in host code is whole, or waits for the language's stack.
+    fn kind_of_host_sample(&self) -> Kind {
+        if !self.has_language.load(Ordering::Relaxed) {
+            return Kind::Sample;
+        }
+        self.awaits_language.store(true, Ordering::Relaxed);
+        Kind::AwaitsLanguage
+    }
+
+    /// Adds the language's stack to a record.
+    ///
+    /// # Safety
+    /// To be called on the guest's thread where it stands still in wasm code or returns to it, and not while it is
+    /// being called already.
+    unsafe fn collect_language(&self, frames: &[u64], words: &mut [u64]) -> usize {
+        // SAFETY: the caller's promise: nobody else has it.
+        match unsafe { &mut *self.language.get() } {
+            // SAFETY: passed on to the caller.
+            Some(language) => unsafe { language.collect(&self.shared.code, frames, words) },
+            None => 0,
+        }
+    }
+
+    /// To be called on the guest's thread when a host call returns to wasm: reads the language's stack for the samples
+    /// taken during the call, at a moment when host code holds no lock.
+    pub(super) fn returning_from_host(&self) {
+        if !self.awaits_language.load(Ordering::Relaxed) {
+            return;
+        }
+        self.awaits_language.store(false, Ordering::Relaxed);
+        let header = Header {
+            time_ns: monotonic_ns(),
+            cpu_ns: 0,
+            period_ns: 0,
+            host_call: self.host_calls.load(Ordering::Relaxed),
+            pause_ns: 0,
+            state: State::Host,
+            kind: Kind::Language,
+        };
+        let here = 0_u8;
+        // SAFETY: this is the guest's thread.
+        let outer = unsafe { self.outer.innermost_first() };
+        let stack = Stack { code: &self.shared.code, store: self.store, low: &raw const here as usize, outer };
+        let _no_signal = SignalBlocked::new();
+        let _pushing = self.lock_ring();
+        // SAFETY: the signal is blocked on this thread and the ticker is locked out, so nobody else is pushing or
+        // walking; the thread is in the host call whose stack is walked.
+        let pushed = unsafe {
+            self.ring.push(|words| {
+                header.write(
+                    words,
+                    |frames| stack.walk_blocked(frames),
+                    |frames, words| self.collect_language(frames, words),
+                    |_| (),
+                )
+            })
+        };
+        // Without it the samples keep their wasm frames, and say so.
+        let _ = pushed;
+    }
+
+    /// Sets the language's walker. To be called on the guest's thread, outside wasm.
+    pub(super) fn set_language(&self, language: LanguageWalk) {
+        let _no_signal = SignalBlocked::new();
+        // SAFETY: the handler is the only other user, and the signal is blocked.
+        unsafe { *self.language.get() = Some(language) };
+        self.has_language.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the walker back.
+    ///
+    /// # Safety
+    /// No sample may be taken any more: the ticker has ended and its last signal has been handled, or the thread has
+    /// left.
+    pub(super) unsafe fn take_language(&self) -> Option<LanguageWalk> {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.language.get()).take() }
     }
 }
 

@@ -1,0 +1,233 @@
+//! The language's walker on the guest's thread: gives it the stopped guest's memory and wasm stack, and puts what it
+//! finds into the record.
+
+use super::super::code_map::{CodeMap, NativePc};
+use super::vm_context::{InstanceContext, MemoryDefinition};
+use super::walk::FrameWord;
+use crate::guest::ModuleImage;
+use crate::recording::{LanguageTruncation, ModuleId, Origin};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use wlprof_plugin::{FrameSink, GuestMemory, OutOfBounds, SinkEntry, WalkEnd, Walker, WasmFrame};
+
+/// Panics of a walker after which it is not called any more.
+const MOST_PANICS: u32 = 3;
+
+/// Places of the cache of native pcs, which recur: a power of two.
+const CACHED_PCS: usize = 1024;
+
+/// Words that a language's stack may take in a record.
+pub(super) const MAX_WORDS: usize = HEADER + FLAGS + FrameSink::CAPACITY;
+/// Words before the flags: how the walk ended and the number of entries, then the labels.
+const HEADER: usize = 3;
+/// A bit for each entry: whether it is the index of a native frame instead of a key.
+const FLAGS: usize = FrameSink::CAPACITY / 64;
+
+/// A walker and what it reads.
+pub(super) struct LanguageWalk {
+    pub(super) module: ModuleId,
+    pub(super) walker: Box<dyn Walker>,
+    memory: Option<MemoryDefinition>,
+    globals: Vec<Global>,
+    sink: FrameSink,
+    wasm: Vec<WasmFrame>,
+    /// For each frame in `wasm`, its index among the record's native frames.
+    native: Vec<u16>,
+    cache: Vec<(FrameWord, Option<WasmFrame>)>,
+    panics: u32,
+}
+
+/// A global that the walker wants.
+struct Global {
+    index: u32,
+    address: *const u8,
+    width: u8,
+}
+
+// SAFETY: the address is that of a global of an instance whose store outlives the walk; it is read on the thread that
+// runs the store.
+unsafe impl Send for Global {}
+
+/// One entry of a language's stack in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// A frame of the plugin's own.
+    Key(u64),
+    /// The native frame at this index of the record stands here.
+    Native(usize),
+}
+
+/// A language's stack in a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LanguageStack {
+    pub(super) truncation: Option<LanguageTruncation>,
+    pub(super) labels: Option<u64>,
+    /// Leaf first.
+    pub(super) entries: Vec<Entry>,
+}
+
+impl LanguageWalk {
+    /// Prepares `walker` to read `instance`, of the module `image`.
+    pub(super) fn new(
+        module: ModuleId,
+        walker: Box<dyn Walker>,
+        instance: InstanceContext,
+        image: &ModuleImage,
+    ) -> Self {
+        let spaces = image.index_spaces();
+        let globals = walker
+            .wanted_globals()
+            .iter()
+            .filter_map(|&index| {
+                let width = image.global_width(index)?;
+                Some(Global { index, address: instance.global(spaces, index)?, width })
+            })
+            .collect();
+        Self {
+            module,
+            memory: instance.memory(spaces, 0),
+            globals,
+            walker,
+            sink: FrameSink::new(),
+            wasm: Vec::with_capacity(FrameSink::CAPACITY),
+            native: Vec::with_capacity(FrameSink::CAPACITY),
+            cache: vec![(FrameWord(0), None); CACHED_PCS],
+            panics: 0,
+        }
+    }
+
+    /// Walks the language's stack and writes it into `words`. `frames` are the native frames found before, leaf first.
+    /// Gives the number of words written.
+    ///
+    /// # Safety
+    /// The thread must stand still in its store, in wasm code or on the way back to it from a host call.
+    pub(super) unsafe fn collect(&mut self, code: &CodeMap, frames: &[u64], words: &mut [u64]) -> usize {
+        self.find_wasm_frames(code, frames);
+        self.sink.clear();
+        // SAFETY: the guest stands still, so base and length belong together and stay what they are.
+        let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
+        let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals };
+        let walked = if self.panics >= MOST_PANICS {
+            None
+        } else {
+            let (walker, wasm, sink) = (&mut self.walker, &self.wasm, &mut self.sink);
+            catch_unwind(AssertUnwindSafe(|| walker.walk(&guest, wasm, sink))).ok()
+        };
+        self.panics += u32::from(walked.is_none());
+        let end = match walked {
+            None => 7,
+            Some(WalkEnd::Complete) => 0,
+            Some(WalkEnd::TooDeep) => 1,
+            Some(WalkEnd::BadPointer) => 2,
+            Some(WalkEnd::Cycle) => 3,
+            Some(WalkEnd::Inconsistent) => 4,
+            Some(WalkEnd::NoStack) => 5,
+        };
+        self.write(end, words)
+    }
+
+    fn find_wasm_frames(&mut self, code: &CodeMap, frames: &[u64]) {
+        self.wasm.clear();
+        self.native.clear();
+        for (index, &word) in frames.iter().enumerate().take(FrameSink::CAPACITY) {
+            let word = FrameWord(word);
+            let cached = &mut self.cache[(word.pc() >> 2) % CACHED_PCS];
+            if cached.0 != word {
+                *cached = (word, wasm_frame(code, word, self.module));
+            }
+            if let Some(frame) = cached.1 {
+                self.wasm.push(frame);
+                self.native.push(index as u16);
+            }
+        }
+    }
+
+    fn write(&self, end: u64, words: &mut [u64]) -> usize {
+        let labels = self.sink.labels();
+        words[0] = end | (self.sink.len() as u64) << 8;
+        words[1] = u64::from(labels.is_some());
+        words[2] = labels.unwrap_or(0);
+        let (flags, entries) = words[HEADER..].split_at_mut(FLAGS);
+        flags.fill(0);
+        for (index, entry) in self.sink.entries().enumerate() {
+            entries[index] = match entry {
+                SinkEntry::Own(key) => key,
+                SinkEntry::Wasm(frame) => {
+                    flags[index / 64] |= 1 << (index % 64);
+                    self.native.get(frame).map_or(u64::MAX, |&native| native.into())
+                }
+            };
+        }
+        HEADER + FLAGS + self.sink.len()
+    }
+}
+
+/// The frame of `module` that a native frame is.
+fn wasm_frame(code: &CodeMap, word: FrameWord, of: ModuleId) -> Option<WasmFrame> {
+    let pc = if word.is_exact() { NativePc::Exact(word.pc()) } else { NativePc::Return(word.pc()) };
+    match code.origin(pc)? {
+        Origin::Wasm { module, function, code_offset } if module == of => Some(WasmFrame { function, code_offset }),
+        _ => None,
+    }
+}
+
+impl LanguageStack {
+    /// Reads what [`LanguageWalk::collect`] wrote.
+    pub(super) fn read(words: &[u64]) -> Self {
+        let length = (words[0] >> 8) as usize;
+        let (flags, entries) = words[HEADER..].split_at(FLAGS);
+        let truncation = match words[0] & 0xff {
+            0 => None,
+            1 => Some(LanguageTruncation::TooDeep),
+            2 => Some(LanguageTruncation::BadPointer),
+            3 => Some(LanguageTruncation::Cycle),
+            4 => Some(LanguageTruncation::Inconsistent),
+            5 => Some(LanguageTruncation::NoStack),
+            _ => Some(LanguageTruncation::Panicked),
+        };
+        let entries = entries[..length]
+            .iter()
+            .enumerate()
+            .map(|(index, &word)| match flags[index / 64] >> (index % 64) & 1 {
+                0 => Entry::Key(word),
+                _ => Entry::Native(word as usize),
+            })
+            .collect();
+        Self { truncation, labels: (words[1] != 0).then_some(words[2]), entries }
+    }
+}
+
+/// The guest, standing still.
+struct StoppedGuest<'a> {
+    base: *const u8,
+    length: usize,
+    globals: &'a [Global],
+}
+
+impl GuestMemory for StoppedGuest<'_> {
+    fn size(&self) -> u64 {
+        self.length as u64
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
+        let start = usize::try_from(address).map_err(|_| OutOfBounds)?;
+        let end = start.checked_add(buffer.len()).ok_or(OutOfBounds)?;
+        if end > self.length {
+            return Err(OutOfBounds);
+        }
+        // SAFETY: the range lies in the memory, of which `length` bytes from `base` are mapped while the guest stands
+        // still; the buffer is elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(self.base.add(start), buffer.as_mut_ptr(), buffer.len()) };
+        Ok(())
+    }
+
+    fn global(&self, index: u32) -> Option<u64> {
+        let global = self.globals.iter().find(|global| global.index == index)?;
+        // SAFETY: the address is that of a live global of that width.
+        Some(match global.width {
+            4 => unsafe { global.address.cast::<u32>().read_volatile() }.into(),
+            // SAFETY: as above.
+            8 => unsafe { global.address.cast::<u64>().read_volatile() },
+            _ => return None,
+        })
+    }
+}
