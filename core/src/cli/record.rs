@@ -66,6 +66,7 @@ fn wasi(record: &Record, guest: &Guest) -> WasiOptions {
         arguments: own.chain(rest).collect(),
         environment: environment.collect(),
         directories: record.directories.clone(),
+        ..WasiOptions::default()
     }
 }
 
