@@ -31,7 +31,8 @@ pub fn symbolize(
         progress(done);
     });
     for symbolizer in &symbolizers {
-        recording.meta.notes.extend(symbolizer.note(&recording));
+        let notes: Vec<String> = symbolizer.notes(&recording).collect();
+        recording.meta.notes.extend(notes);
     }
     recording
 }
@@ -70,12 +71,12 @@ fn name(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<SourceFra
 /// Names the frames of one module.
 struct Symbolizer {
     image: Arc<ModuleImage>,
-    walker: Box<dyn Walker>,
+    walker: wlprof_dwarf::Symbolizer,
 }
 
 impl Symbolizer {
     fn new(image: Arc<ModuleImage>) -> Self {
-        let walker = Box::new(wlprof_dwarf::Symbolizer::new(&*image));
+        let walker = wlprof_dwarf::Symbolizer::new(&*image);
         Self { image, walker }
     }
 
@@ -102,11 +103,11 @@ impl Symbolizer {
     }
 
     /// What the user should know of the module's symbols.
-    fn note(&self, recording: &Recording) -> Option<String> {
+    fn notes(&self, recording: &Recording) -> impl Iterator<Item = String> {
         let any_wasm = recording.frames.iter().any(|frame| matches!(frame.origin, Origin::Wasm { .. }));
         let any_line = recording.frames.iter().flat_map(|frame| &frame.lines).any(|line| line.line.is_some());
         let name = self.image.name();
-        match (any_wasm && !any_line, self.image.has_dwarf()) {
+        let without_lines = match (any_wasm && !any_line, self.image.has_dwarf()) {
             (false, _) => None,
             (true, true) => Some(format!(
                 "the debug information of {name} does not fit its code (stale or corrupt DWARF); functions have names \
@@ -116,7 +117,9 @@ impl Symbolizer {
                 "{name} has no debug information; functions have names but no lines (compile with -g, or give \
                  --debug-file)"
             )),
-        }
+        };
+        let warnings = self.walker.warnings().into_iter().map(move |warning| format!("{name}: {warning}"));
+        without_lines.into_iter().chain(warnings)
     }
 }
 

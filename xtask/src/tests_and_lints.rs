@@ -7,6 +7,7 @@ use crate::{checkout, demo, fixtures, process, tidy};
 
 const FORMAT: &[&str] = &["fmt", "--all", "--check"];
 const LINT: &[&str] = &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
+const DOCUMENT: &[&str] = &["doc", "--release", "--workspace", "--no-deps"];
 const TEST: &[&str] = &["test", "--release", "--workspace"];
 
 /// Runs everything, up to the first failure. `arguments` go to `cargo test`.
@@ -15,13 +16,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     demo::run(&[])?;
     cargo(FORMAT, &[]).context("the code is not formatted: run `cargo fmt --all`")?;
     cargo(LINT, &[]).context("clippy has complaints")?;
+    cargo(DOCUMENT, &[]).context("the documentation has warnings")?;
     cargo(TEST, arguments).context("tests fail")?;
     tidy::run()
 }
 
 fn cargo(task: &[&str], arguments: &[String]) -> Result<()> {
     let step = Step::announced(format!("cargo {}", task.join(" ")));
-    process::visibly(checkout::cargo().args(task).args(arguments))?;
+    process::visibly(checkout::cargo().args(task).args(arguments).env("RUSTDOCFLAGS", "-D warnings"))?;
     step.done();
     Ok(())
 }

@@ -153,7 +153,8 @@ fn shorten(name: &str) -> String {
     if length <= NAME_WIDTH {
         return name.to_owned();
     }
-    let (head, tail) = (NAME_WIDTH * 2 / 3, NAME_WIDTH / 3 - 1);
+    let head = NAME_WIDTH * 2 / 3;
+    let tail = NAME_WIDTH - head - 1;
     let begin: String = name.chars().take(head).collect();
     let end: String = name.chars().skip(length - tail).collect();
     format!("{begin}…{end}")

@@ -1,5 +1,6 @@
 //! The Wasmtime engine that guests run on.
 
+use std::num::NonZeroUsize;
 use wasmtime::{Cache, Config, Engine, OptLevel, WasmBacktraceDetails};
 
 /// What the engine must be able to do.
@@ -11,11 +12,19 @@ pub struct EngineOptions {
     pub cache: bool,
 }
 
+/// Frames that Wasmtime's own backtraces have where the epoch sampler takes them. Its default is 20.
+const EPOCH_BACKTRACE_FRAMES: NonZeroUsize = NonZeroUsize::new(2048).unwrap();
+
 /// Makes an engine. Apart from epochs it compiles a guest to the very code that `wasmtime run` would run.
 ///
 /// # Errors
 /// Whatever Wasmtime says of this machine.
 pub fn engine(options: EngineOptions) -> wasmtime::Result<Engine> {
+    Engine::new(&config(options))
+}
+
+/// The configuration of [`engine`].
+pub(crate) fn config(options: EngineOptions) -> Config {
     let mut config = Config::new();
     config
         .cranelift_opt_level(OptLevel::Speed)
@@ -28,9 +37,12 @@ pub fn engine(options: EngineOptions) -> wasmtime::Result<Engine> {
         .wasm_function_references(true)
         .wasm_gc(true)
         .wasm_exceptions(true);
+    if options.epoch_interruption {
+        config.wasm_backtrace_max_frames(Some(EPOCH_BACKTRACE_FRAMES));
+    }
     if options.cache {
         // Without a home directory there is no place for it; that costs time, not the profile.
         config.cache(Cache::from_file(None).ok());
     }
-    Engine::new(&config)
+    config
 }

@@ -9,6 +9,8 @@ mod invoke;
 mod load;
 mod wasi;
 
+#[cfg(test)]
+pub(crate) use engine::config;
 pub use engine::{EngineOptions, engine};
 pub use image::{ImageError, IndexSpaces, ModuleImage};
 pub use invoke::{Exit, call};

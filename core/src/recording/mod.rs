@@ -1,4 +1,4 @@
-//! A finished recording: what was sampled, with every frame symbolized. Exporters read it, [`file`] keeps it on disk.
+//! A finished recording: what was sampled, with every frame symbolized. Exporters read it, [`mod@file`] keeps it on disk.
 //!
 //! All tables refer to each other by index. Frames are shared by stacks, stacks by samples, and a stack names only its
 //! leaf frame and its parent, so a recording grows with the number of *distinct* stacks plus one [`Sample`] a sample.
@@ -290,6 +290,8 @@ pub struct TickCounts {
     pub sampled: u64,
     /// The thread was blocked and the clock is [`Clock::Cpu`].
     pub idle: u64,
+    /// The thread had been waiting for a processor since the tick before: no time of its own had passed.
+    pub preempted: u64,
     /// The signal of an earlier tick had not been handled yet.
     pub coalesced: u64,
     /// The ring between the thread and the recorder was full.
@@ -313,7 +315,7 @@ impl TickCounts {
 
     /// Ticks whose end is known.
     pub fn accounted(&self) -> u64 {
-        self.sampled + self.idle + self.at_end + self.lost()
+        self.sampled + self.idle + self.preempted + self.at_end + self.lost()
     }
 }
 

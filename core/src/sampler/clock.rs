@@ -112,7 +112,8 @@ mod tests {
         let spin = AtomicBool::new(true);
         let (send, receive) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let (tid, spin) = (&tid, &spin);
+            scope.spawn(move || {
                 tid.store(own_tid(), Ordering::SeqCst);
                 while spin.load(Ordering::SeqCst) {}
                 let _ = receive.recv();

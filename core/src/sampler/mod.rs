@@ -3,9 +3,9 @@
 //! [`Session`] is what the rest of the program sees: made for a guest's modules, attached to the thread and the store
 //! that run it, finished from anywhere. Behind it stands one of two samplers:
 //!
-//! * [`signal`](self::signal): a ticker thread interrupts the guest's thread and a signal handler reads the stopped
+//! * `signal`: a ticker thread interrupts the guest's thread and a signal handler reads the stopped
 //!   guest in place. Linux on x86-64.
-//! * [`epoch`]: the guest calls back at checks compiled into it. Everywhere Wasmtime runs, at a price.
+//! * `epoch`: the guest calls back at checks compiled into it. Everywhere Wasmtime runs, at a price.
 //!
 //! This folder and the plugin loader are the only places with `unsafe`.
 

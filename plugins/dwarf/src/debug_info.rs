@@ -120,7 +120,7 @@ impl DebugInfo {
             Some(function) => self.push_chain(&function, frame, None, names, out),
             None => {
                 let frame = names.frame(frame.function);
-                out.push(self.placed(frame, unit, Some(row.into()), None));
+                out.push(self.placed(frame, unit, Some(row.into()), &FunctionName::default()));
             }
         }
     }
@@ -206,7 +206,7 @@ impl DebugInfo {
         for call in function::chain(&calls, frame.code_offset).into_iter().rev() {
             let name = self.name(function.unit, call.die);
             let named = source_frame(&name).unwrap_or_else(|| names::named(NAMELESS));
-            out.push(self.placed(named, function.unit, place, name.file));
+            out.push(self.placed(named, function.unit, place, &name));
             place = Some(Place { file: call.call_file, line: call.call_line, column: call.call_column });
         }
         let name = self.name(function.unit, function.die);
@@ -219,7 +219,7 @@ impl DebugInfo {
         };
         let linker_name = linker_name.filter(|name| *name != named.function);
         named.linkage_name = named.linkage_name.or_else(|| linker_name.map(|name| names::shorten(name.to_owned())));
-        out.push(self.placed(named, function.unit, place, name.file));
+        out.push(self.placed(named, function.unit, place, &name));
     }
 
     fn name(&mut self, unit: usize, die: UnitOffset) -> FunctionName {
@@ -238,12 +238,15 @@ impl DebugInfo {
         mut frame: SourceFrame,
         unit: usize,
         place: Option<Place>,
-        declared: Option<(usize, u64)>,
+        declared: &FunctionName,
     ) -> SourceFrame {
         let row_file = place.and_then(|place| Some((unit, place.file?)));
         let line = place.and_then(|place| place.line);
-        let files = if line.is_some() { [row_file, declared] } else { [declared, row_file] };
+        let files = if line.is_some() { [row_file, declared.file] } else { [declared.file, row_file] };
         frame.file = files.into_iter().flatten().find_map(|(unit, file)| self.path(unit, file));
+        // A line goes with its file: code included from elsewhere has another.
+        let is_declared_here = declared.file.and_then(|(unit, file)| self.path(unit, file)) == frame.file;
+        frame.function_line = declared.line.filter(|_| is_declared_here);
         frame.line = line;
         frame.column = place.and_then(|place| place.column);
         frame.category = match &frame.file {

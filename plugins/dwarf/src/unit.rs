@@ -30,6 +30,8 @@ pub(crate) struct FunctionName {
     pub(crate) plain: Option<String>,
     /// The unit and the number of the file it was declared in.
     pub(crate) file: Option<(usize, u64)>,
+    /// The line it was declared at.
+    pub(crate) line: Option<u32>,
 }
 
 impl FunctionName {
@@ -178,6 +180,10 @@ impl Units {
                     if let AttributeValue::FileIndex(file) = attribute.value() {
                         found.file = Some((unit, file));
                     }
+                }
+                gimli::DW_AT_decl_line if found.line.is_none() => {
+                    found.line =
+                        attribute.udata_value().and_then(|line| u32::try_from(line).ok()).filter(|&line| line > 0);
                 }
                 gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
                     next = match attribute.value() {

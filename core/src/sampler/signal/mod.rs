@@ -14,12 +14,16 @@
 //! # Security
 //! The handler follows frame pointers only between the interrupted stack pointer and the entry frame.
 
+#[cfg(test)]
+mod backtrace_tests;
 mod calibrate;
 mod drain;
 mod governor;
 mod record;
 mod ring;
 mod self_check;
+#[cfg(test)]
+mod step_tests;
 mod thread;
 mod ticker;
 mod vm_context;

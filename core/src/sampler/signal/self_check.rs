@@ -100,9 +100,9 @@ fn compare_stacks<T: 'static>(
     let here = 0_u8;
     let mut words = [0; 64];
     let mut frames = Frames::new(&mut words);
-    let stack = Stack { code, store, outer: &[] };
+    let stack = Stack { code, store, low: &raw const here as usize, outer: &[] };
     // SAFETY: this thread runs the store, is in a host call of it, and `here` lies below all of its frames.
-    let end = unsafe { stack.walk_blocked(&raw const here as usize, &mut frames) };
+    let end = unsafe { stack.walk_blocked(&mut frames) };
     let length = frames.len();
     let walked: Vec<(u32, u32)> = words[..length]
         .iter()

@@ -202,7 +202,7 @@ impl GuestThread {
             };
             // SAFETY: this is the guest's thread.
             let outer = unsafe { self.outer.innermost_first() };
-            let stack = Stack { code: &self.shared.code, store: self.store, outer };
+            let stack = Stack { code: &self.shared.code, store: self.store, low: self.stack_low, outer };
             // SAFETY: the ticker sends no second signal and pushes nothing itself before `handled` is raised, so there
             // is one producer; and the registers are those of this thread, which stands still.
             let pushed = unsafe {
@@ -250,9 +250,9 @@ impl GuestThread {
         let mut words = vec![0; super::ring::MAX_RECORD];
         // SAFETY: the thread is blocked; if it wakes, the activations are still well-formed plain words.
         let outer = unsafe { self.outer.innermost_first() };
-        let stack = Stack { code: &self.shared.code, store: self.store, outer };
+        let stack = Stack { code: &self.shared.code, store: self.store, low: self.stack_low, outer };
         // SAFETY: the thread's stack stays mapped while it is attached, and the ticker is joined before it ends.
-        let length = header.write(&mut words, |frames| unsafe { stack.walk_blocked(self.stack_low, frames) }, |_| ());
+        let length = header.write(&mut words, |frames| unsafe { stack.walk_blocked(frames) }, |_| ());
         if !still_blocked() {
             return None;
         }

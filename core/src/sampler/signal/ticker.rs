@@ -71,12 +71,17 @@ pub(super) fn run(
 }
 
 fn tick(thread: &GuestThread, watch: &ThreadWatch, options: &SamplerOptions, pending: bool, ticked: &mut Ticked) {
+    let (activity, cpu_ns) = watch.look();
+    let has_run = cpu_ns > ticked.cpu_ns;
+    ticked.cpu_ns = ticked.cpu_ns.max(cpu_ns);
     if pending {
-        ticked.ticks.coalesced += 1;
+        if has_run {
+            ticked.ticks.coalesced += 1;
+        } else {
+            ticked.ticks.preempted += 1;
+        }
         return;
     }
-    let (activity, cpu_ns) = watch.look();
-    ticked.cpu_ns = ticked.cpu_ns.max(cpu_ns);
     match activity {
         Activity::Runnable => {
             thread.tick_cpu_ns.store(cpu_ns, Ordering::Relaxed);

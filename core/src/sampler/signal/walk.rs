@@ -99,6 +99,8 @@ impl<'a> Frames<'a> {
 pub(super) struct Stack<'a> {
     pub(super) code: &'a CodeMap,
     pub(super) store: StoreContext,
+    /// Lowest address of the stack that wasm runs on.
+    pub(super) low: usize,
     /// Activations that are not the innermost, innermost first.
     pub(super) outer: &'a [Activation],
 }
@@ -114,6 +116,9 @@ impl Stack<'_> {
         let innermost = match self.code.code(registers.pc) {
             // SAFETY: passed on to the caller.
             Some(code) => unsafe { self.walk_interrupted(registers, code, activation, frames) },
+            // On another stack than wasm's: in Wasmtime's own signal handler, which turns a fault into a trap. What the
+            // store says of the last exit is stale then.
+            None if registers.sp < self.low || registers.sp > activation.entry_fp => Ok(()),
             // SAFETY: passed on to the caller.
             None => unsafe { self.walk_exit(activation, registers.sp, frames) },
         };
@@ -124,13 +129,13 @@ impl Stack<'_> {
     /// Walks the stack of a thread that waits in a host call, from another thread.
     ///
     /// # Safety
-    /// `stack_low` must be the lowest address of that thread's stack, and the stack must stay mapped. If the thread
-    /// runs meanwhile the result is meaningless, but nothing is read outside the stack.
-    pub(super) unsafe fn walk_blocked(&self, stack_low: usize, frames: &mut Frames<'_>) -> WalkEnd {
+    /// That thread's stack must stay mapped. If the thread runs meanwhile the result is meaningless, but nothing is read
+    /// outside the stack.
+    pub(super) unsafe fn walk_blocked(&self, frames: &mut Frames<'_>) -> WalkEnd {
         // SAFETY: the store is alive while its thread runs in it.
         let activation = unsafe { self.store.activation() };
         // SAFETY: passed on to the caller.
-        let innermost = unsafe { self.walk_exit(activation, stack_low, frames) };
+        let innermost = unsafe { self.walk_exit(activation, self.low, frames) };
         // SAFETY: passed on to the caller.
         innermost.and_then(|()| unsafe { self.walk_outer(activation, frames) }).err().unwrap_or(WalkEnd::Complete)
     }

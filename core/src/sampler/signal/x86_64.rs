@@ -159,7 +159,9 @@ fn frame_being_moved(code: &[u8], at: usize) -> Option<usize> {
         return None;
     }
     let prologue = &code[..code.len().min(PROLOGUE + 64)];
-    let begin = prologue.windows(5).position(|window| window[..3] == MOV_RBP_RSP && window[3..] == [0x4c, 0x8b])?;
+    // The limit check begins with a load as well, but not through the stack pointer.
+    let begin = (0..prologue.len())
+        .find(|&at| prologue[at..].strip_prefix(&MOV_RBP_RSP).is_some_and(|after| load_r11(after).is_some()))?;
     let after_mov = begin + MOV_RBP_RSP.len();
     // mov r11, [rsp + n]; mov [rsp], r11; mov r11, [rsp + n + 8]; mov [rsp + 8], r11
     let (by, first) = load_r11(&prologue[after_mov..])?;

@@ -139,6 +139,8 @@ pub(crate) fn show(frame: &SourceFrame) -> String {
 #[allow(dead_code)]
 pub(crate) fn qualifies(ours: &str, plain: &str) -> bool {
     let identifier: String = plain.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+    // `#[panic_handler]` renames.
+    let identifier = if identifier == "panic_handler" { "rust_begin_unwind" } else { &identifier };
     let mangled = ["_Z", "_R"].iter().any(|start| plain.starts_with(start));
-    !mangled && (ours.contains("::") || ours.starts_with("_R") || ours.starts_with("_Z")) && ours.contains(&identifier)
+    !mangled && (ours.contains("::") || ours.starts_with("_R") || ours.starts_with("_Z")) && ours.contains(identifier)
 }

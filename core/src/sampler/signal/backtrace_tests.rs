@@ -1,0 +1,182 @@
+//! Proves the walk against Wasmtime's own backtrace: at every host call of every fixture, frame for frame.
+
+use super::super::code_map::{CodeMap, NativePc};
+use super::self_check;
+use super::vm_context::{Activation, StoreContext};
+use super::walk::{FrameWord, Frames, MAX_FRAMES, Stack, WalkEnd};
+use crate::guest::{EngineOptions, ModuleImage, config, read_module};
+use crate::recording::Origin;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use wasmtime::{AsContext, CallHook, Caller, Engine, Func, Instance, Linker, Module, Store, WasmBacktrace};
+use wasmtime_wasi::WasiCtxBuilder;
+use wasmtime_wasi::p1::{WasiP1Ctx, add_to_linker_sync};
+
+/// Host calls compared in one guest. Some make millions.
+const MOST_CALLS: usize = 5000;
+
+/// What the comparisons of one guest came to.
+#[derive(Default)]
+struct Compared {
+    calls: usize,
+    frames: usize,
+    deepest: usize,
+}
+
+struct Comparison {
+    code: CodeMap,
+    image: Arc<ModuleImage>,
+    store: StoreContext,
+    /// Innermost first.
+    outer: Vec<Activation>,
+    compared: Compared,
+}
+
+impl Comparison {
+    /// Compares the two stacks of a thread that is in a host call.
+    fn compare(&mut self, context: impl AsContext) {
+        let here = 0_u8;
+        let mut words = vec![0; MAX_FRAMES];
+        let mut frames = Frames::new(&mut words);
+        let stack = Stack { code: &self.code, store: self.store, low: &raw const here as usize, outer: &self.outer };
+        // SAFETY: this thread runs the store and is in a host call; `here` lies below all of its frames.
+        let end = unsafe { stack.walk_blocked(&mut frames) };
+        let length = frames.len();
+        let walked: Vec<(u32, u32)> = words[..length]
+            .iter()
+            .filter_map(|&word| match self.code.origin(NativePc::Return(FrameWord(word).pc()))? {
+                Origin::Wasm { function, code_offset, .. } => Some((function, code_offset)),
+                _ => None,
+            })
+            .collect();
+        let said: Vec<(u32, u32)> = WasmBacktrace::force_capture(context)
+            .frames()
+            .iter()
+            .map(|frame| (frame.func_index(), frame.module_offset().unwrap() as u32 - self.image.code_start()))
+            .collect();
+        if said.len() >= MAX_FRAMES {
+            assert_eq!(end, WalkEnd::TooDeep);
+            assert_eq!(walked, said[..MAX_FRAMES]);
+        } else {
+            assert_eq!(end, WalkEnd::Complete);
+            assert_eq!(walked, said);
+        }
+        self.compared.calls += 1;
+        self.compared.frames += walked.len();
+        self.compared.deepest = self.compared.deepest.max(walked.len());
+    }
+}
+
+fn fixtures() -> Vec<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/fixtures");
+    let entries = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}; run `cargo xtask test-fixtures`", folder.display()));
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    // It never ends.
+    paths.retain(|path| path.file_stem().is_some_and(|stem| stem != "c-spin"));
+    paths.sort();
+    assert!(paths.len() > 10, "{} fixtures only; run `cargo xtask test-fixtures`", paths.len());
+    paths
+}
+
+/// An engine like the guests', whose backtraces are as deep as ours instead of 20 frames.
+fn engine() -> Engine {
+    let mut config = config(EngineOptions { epoch_interruption: false, cache: false });
+    config.wasm_backtrace_max_frames(NonZeroUsize::new(MAX_FRAMES));
+    Engine::new(&config).unwrap()
+}
+
+fn compare_in(path: &Path) -> Compared {
+    let engine = engine();
+    let bytes = read_module(path).unwrap();
+    let module = Module::from_binary(&engine, &bytes).unwrap();
+    let image = Arc::new(ModuleImage::parse(bytes, "fixture").unwrap());
+    let wasi = WasiCtxBuilder::new().args(&["guest"]).build_p1();
+    let mut store: Store<WasiP1Ctx> = Store::new(&engine, wasi);
+    let context = self_check::run(&mut store).unwrap();
+    let comparison = Arc::new(Mutex::new(Comparison {
+        code: CodeMap::new(&[(module.clone(), image.clone())]),
+        image,
+        store: context,
+        outer: Vec::new(),
+        compared: Compared::default(),
+    }));
+    let hooked = comparison.clone();
+    store.call_hook(move |context, hook| {
+        let mut comparison = hooked.lock().unwrap();
+        if matches!(hook, CallHook::CallingHost) && comparison.compared.calls < MOST_CALLS {
+            comparison.compare(&context);
+        }
+        Ok(())
+    });
+    let mut linker = Linker::new(&engine);
+    add_to_linker_sync(&mut linker, |wasi| wasi).unwrap();
+    let instance = linker.instantiate(&mut store, &module).unwrap();
+    if let Some(start) = instance.get_func(&mut store, "_start") {
+        // Some guests end in a trap or an exit code; what counts is the calls before that.
+        let _ = start.call(&mut store, &[], &mut []);
+    }
+    drop(store);
+    Arc::into_inner(comparison).unwrap().into_inner().unwrap().compared
+}
+
+#[test]
+fn at_every_host_call_of_every_fixture_the_stacks_are_equal() {
+    let mut calls = 0;
+    for path in fixtures() {
+        let compared = compare_in(&path);
+        let name = path.file_name().unwrap().display();
+        println!("{name}: {} calls, {} frames, deepest {}", compared.calls, compared.frames, compared.deepest);
+        calls += compared.calls;
+    }
+    assert!(calls > 1000, "the fixtures made {calls} host calls only");
+}
+
+/// wasm calls the host, which calls wasm, five times over; at the innermost the whole stack is compared.
+#[test]
+fn nested_entries_into_wasm_are_walked_through() {
+    let text = r#"(module
+        (import "" "down" (func $down (param i32)))
+        (func $step (param i32) (call $down (local.get 0)))
+        (func (export "up") (param i32) (call $step (i32.sub (local.get 0) (i32.const 1)))))"#;
+    let engine = engine();
+    let bytes = wat::parse_str(text).unwrap();
+    let module = Module::from_binary(&engine, &bytes).unwrap();
+    let image = Arc::new(ModuleImage::parse(bytes, "nested").unwrap());
+    let mut store = Store::new(&engine, ());
+    let context = self_check::run(&mut store).unwrap();
+    let comparison = Arc::new(Mutex::new(Comparison {
+        code: CodeMap::new(&[(module.clone(), image.clone())]),
+        image,
+        store: context,
+        outer: Vec::new(),
+        compared: Compared::default(),
+    }));
+    let hooked = comparison.clone();
+    store.call_hook(move |_, hook| {
+        let mut comparison = hooked.lock().unwrap();
+        match hook {
+            // SAFETY: the hook runs within the store.
+            CallHook::CallingWasm => comparison.outer.insert(0, unsafe { context.activation() }),
+            CallHook::ReturningFromWasm => {
+                comparison.outer.remove(0);
+            }
+            CallHook::CallingHost | CallHook::ReturningFromHost => {}
+        }
+        Ok(())
+    });
+    let comparing = comparison.clone();
+    let down = Func::wrap(&mut store, move |mut caller: Caller<'_, ()>, depth: i32| {
+        comparing.lock().unwrap().compare(&caller);
+        if depth > 0 {
+            let up = caller.get_export("up").and_then(|export| export.into_func()).unwrap();
+            up.typed::<i32, ()>(&caller).unwrap().call(&mut caller, depth).unwrap();
+        }
+    });
+    let instance = Instance::new(&mut store, &module, &[down.into()]).unwrap();
+    let up = instance.get_typed_func::<i32, ()>(&mut store, "up").unwrap();
+    up.call(&mut store, 5).unwrap();
+    let compared = &comparison.lock().unwrap().compared;
+    assert_eq!((compared.calls, compared.deepest), (5, 10));
+}

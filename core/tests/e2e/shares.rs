@@ -1,0 +1,70 @@
+//! Known costs must come out as known shares.
+
+use crate::sampled::profile_fast;
+use wlprof::recording::{Recording, Totals};
+
+/// Samples from which a share is taken: its standard error is below half a percentage point then.
+const SAMPLES: u64 = 10_000;
+
+/// Shares of self time in percent, of the functions whose names begin with `prefix`, in order of their names.
+fn shares(recording: &Recording, prefix: &str) -> Vec<(String, f64)> {
+    let totals = Totals::of(recording);
+    let mut shares: Vec<(String, f64)> = totals
+        .functions
+        .iter()
+        .map(|total| (&recording.functions[total.function as usize].name, total.self_ns))
+        .filter(|(name, _)| name.starts_with(prefix))
+        .map(|(name, self_ns)| (name.clone(), 100.0 * self_ns as f64 / totals.all_ns as f64))
+        .collect();
+    shares.sort_by(|a, b| a.0.cmp(&b.0));
+    shares
+}
+
+/// Profiles with so large a multiplier that there are enough samples, however fast the machine.
+fn profile_enough(name: &str, sampler: &str) -> Recording {
+    let mut multiplier = 2;
+    loop {
+        let recording = profile_fast(name, sampler, &[&multiplier.to_string()]);
+        if recording.ticks.sampled >= SAMPLES {
+            return recording;
+        }
+        multiplier *= 2;
+    }
+}
+
+fn assert_near(name: &str, share: f64, truth: f64) {
+    assert!((share - truth).abs() <= 1.5, "{name}: {share:.2} % instead of {truth:.2} %");
+}
+
+#[test]
+fn three_to_one_is_75_to_25() {
+    let recording = profile_enough("c-shares.wasm", "signal");
+    let heavy = shares(&recording, "heavy");
+    let light = shares(&recording, "light");
+    println!("{} samples: {heavy:?} {light:?}", recording.ticks.sampled);
+    assert_near("heavy", heavy[0].1, 75.0);
+    assert_near("light", light[0].1, 25.0);
+}
+
+#[test]
+fn ten_straight_line_functions_have_a_tenth_each() {
+    let recording = profile_enough("c-straight.wasm", "signal");
+    let found = shares(&recording, "straight_");
+    println!("{} samples: {found:?}", recording.ticks.sampled);
+    assert_eq!(found.len(), 10);
+    for (name, share) in found {
+        assert_near(&name, share, 10.0);
+    }
+}
+
+/// The epoch sampler has its place, but not its rival's accuracy: it sees the functions, without loops of their own,
+/// only when they are entered.
+#[test]
+fn the_epoch_sampler_finds_the_same_functions() {
+    let recording = profile_enough("c-shares.wasm", "epoch");
+    let (heavy, light) = (shares(&recording, "heavy"), shares(&recording, "light"));
+    println!("{} samples: {heavy:?} {light:?}", recording.ticks.sampled);
+    assert!(heavy[0].1 > 50.0 && light[0].1 > 10.0);
+    assert_eq!(recording.meta.sampler, "epoch");
+    assert!(recording.meta.notes.iter().any(|note| note.contains("epoch sampler")), "{:?}", recording.meta.notes);
+}
