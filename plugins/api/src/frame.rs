@@ -27,6 +27,7 @@ pub enum FrameKey {
 #[derive(Debug, Default)]
 pub struct FrameSink {
     frames: Vec<SinkFrame>,
+    labels: Option<u64>,
 }
 
 /// One entry of a [`FrameSink`], leaf first.
@@ -42,7 +43,7 @@ impl FrameSink {
 
     /// An empty sink with room for [`FrameSink::CAPACITY`] frames, so that pushing never allocates.
     pub fn new() -> Self {
-        Self { frames: Vec::with_capacity(Self::CAPACITY) }
+        Self { frames: Vec::with_capacity(Self::CAPACITY), labels: None }
     }
 
     /// Appends a frame of the plugin's own. `false`: the sink is full and the walk should end with
@@ -77,9 +78,21 @@ impl FrameSink {
         self.frames.is_empty()
     }
 
-    /// Forgets all frames and keeps the room.
+    /// Says what the stack belongs to besides its frames (a goroutine, a thread state) by a key of the plugin's own,
+    /// which [`Walker::labels`](crate::Walker::labels) spells out later.
+    pub fn set_labels(&mut self, key: u64) {
+        self.labels = Some(key);
+    }
+
+    /// The key given to [`FrameSink::set_labels`].
+    pub fn labels(&self) -> Option<u64> {
+        self.labels
+    }
+
+    /// Forgets all frames and labels and keeps the room.
     pub fn clear(&mut self) {
         self.frames.clear();
+        self.labels = None;
     }
 
     /// The stack, leaf first, with the walker's references to `wasm` replaced by the frames themselves. References

@@ -1,6 +1,6 @@
 //! The three levels of a language plugin: detect, attach, walk.
 
-use crate::{FrameKey, FrameSink, GuestMemory, ModuleView, SourceFrame, WalkEnd, WasmFrame};
+use crate::{FrameKey, FrameSink, GuestMemory, Label, ModuleView, SourceFrame, WalkEnd, WasmFrame};
 use std::fmt;
 
 /// Whether a module is a plugin's.
@@ -62,7 +62,11 @@ pub trait Walker: Send {
         &[]
     }
 
-    /// Reads the stack of a stopped guest into `out`, leaf first. `wasm` is its wasm stack, leaf first.
+    /// Reads the stack of a stopped guest into `out`, leaf first. `wasm` is its wasm stack, leaf first, cut at
+    /// [`FrameSink::CAPACITY`] frames. It may be empty.
+    ///
+    /// What it pushed stands even if it ends with something else than [`WalkEnd::Complete`]; if it pushed nothing, the
+    /// wasm stack stands in.
     ///
     /// Runs in a signal handler on the guest's thread, interrupted in wasm code: no input or output, no lock that the
     /// embedding program may hold, bounded reads and time, at most 200 KiB of stack. It may allocate. A panic is
@@ -80,4 +84,15 @@ pub trait Walker: Send {
     /// Appends what `frame` is in source terms: innermost inlined function first, the physical function last. Appends
     /// nothing if it does not know the frame. Called once per distinct frame, after the samples.
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>);
+
+    /// Appends what the labels of that key say, in the order to show them. Called once per distinct key, after the
+    /// samples.
+    fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
+        let _ = (key, out);
+    }
+
+    /// What could not be read so far, in sentences for the user. Asked last.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 }

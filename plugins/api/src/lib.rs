@@ -25,4 +25,4 @@ pub use frame::{FrameKey, FrameSink, WalkEnd, WasmFrame};
 pub use language::{AttachError, Detection, Language, Walker};
 pub use memory::{GuestMemory, OutOfBounds};
 pub use module::{FunctionImport, ModuleView};
-pub use symbol::{Category, SourceFrame};
+pub use symbol::{Category, Label, SourceFrame};

@@ -34,3 +34,12 @@ pub struct SourceFrame {
     /// What kind of code it is.
     pub category: Category,
 }
+
+/// Something that a sample belongs to: a goroutine, a state, a label that the program set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Label {
+    /// What it says: `goroutine`, `state`, or the program's own key. Untrusted text.
+    pub name: String,
+    /// Which one. Untrusted text.
+    pub value: String,
+}

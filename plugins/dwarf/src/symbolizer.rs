@@ -62,9 +62,27 @@ impl Symbolizer {
         };
         Self { bodies, names, debug_info }
     }
+}
+
+impl Walker for Symbolizer {
+    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+        let FrameKey::Wasm(frame) = frame else { return };
+        if let Source::Unread(..) = self.debug_info
+            && let Source::Unread(dwarf, size) = std::mem::replace(&mut self.debug_info, Source::None)
+        {
+            self.debug_info = Source::Read(Box::new(DebugInfo::new(*dwarf, size, &self.bodies)));
+        }
+        let before = out.len();
+        if let Source::Read(debug_info) = &mut self.debug_info {
+            debug_info.frames(frame, &self.bodies, &self.names, out);
+        }
+        if out.len() == before {
+            out.push(self.names.frame(frame.function));
+        }
+    }
 
     /// What could not be read of the DWARF so far, in sentences for the user. Frames it concerns have names alone.
-    pub fn warnings(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         let Source::Read(debug_info) = &self.debug_info else { return Vec::new() };
         let Damage { units, line_programs, misplaced, placed, split, budget } = debug_info.damage();
         let mut warnings = Vec::new();
@@ -88,23 +106,5 @@ impl Symbolizer {
             warnings.push(format!("{split} units of the DWARF keep their functions in .dwo files, which are not read"));
         }
         warnings
-    }
-}
-
-impl Walker for Symbolizer {
-    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
-        let FrameKey::Wasm(frame) = frame else { return };
-        if let Source::Unread(..) = self.debug_info
-            && let Source::Unread(dwarf, size) = std::mem::replace(&mut self.debug_info, Source::None)
-        {
-            self.debug_info = Source::Read(Box::new(DebugInfo::new(*dwarf, size, &self.bodies)));
-        }
-        let before = out.len();
-        if let Source::Read(debug_info) = &mut self.debug_info {
-            debug_info.frames(frame, &self.bodies, &self.names, out);
-        }
-        if out.len() == before {
-            out.push(self.names.frame(frame.function));
-        }
     }
 }
