@@ -10,6 +10,7 @@ mod progress;
 mod recipes;
 mod rust_target;
 mod source_text;
+mod stress;
 mod tests_and_lints;
 mod tidy;
 mod wheels;
@@ -24,6 +25,8 @@ cargo xtask TASK
                          ARGS go to `cargo test`
   bench [ARGS]           run guests with and without sampling and print the ratios;
                          --help says more
+  stress [RUNS]          run every guest in turn, 200 runs unless told, sampled as hard as can be, and
+                         compare with runs without a profiler
   tidy                   check the house rules that rustc and clippy do not know
   demo [--bless]         rebuild the demo guest and compare it with the committed file,
                          or replace that file
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         "test-fixtures" => fixtures::build(&rest),
         "test" => tests_and_lints::run(&rest),
         "bench" => bench::run(&rest),
+        "stress" => stress::run(&rest),
         "tidy" => tidy::run(),
         "demo" => demo::run(&rest),
         "" | "help" | "--help" | "-h" => {

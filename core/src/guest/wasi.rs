@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use wasmtime::{Engine, Linker};
+use wasmtime::{Engine, Linker, Module, Store};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
@@ -88,6 +88,18 @@ pub fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p1::add_to_linker_sync(&mut linker, |state: &mut GuestState| &mut state.wasi)?;
     Ok(linker)
+}
+
+/// The module's imports that `linker` does not have, as `module.name`, without repetition.
+pub fn missing_imports(store: &mut Store<GuestState>, linker: &Linker<GuestState>, module: &Module) -> Vec<String> {
+    let mut missing = Vec::new();
+    for import in module.imports() {
+        let name = format!("{}.{}", import.module(), import.name());
+        if linker.get_by_import(&mut *store, &import).is_none() && !missing.contains(&name) {
+            missing.push(name);
+        }
+    }
+    missing
 }
 
 #[cfg(test)]
