@@ -1,6 +1,6 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
-use crate::guest::{Exit, Guest, WasiOptions, call, linker};
+use crate::guest::{Exit, Guest, WasiOptions, call, linker, missing_imports};
 use crate::sampler::{Finished, SamplerOptions, Session};
 use std::io;
 use std::sync::Arc;
@@ -102,6 +102,14 @@ fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {
     let started = options.wasi.build().and_then(|state| {
         let mut store = Store::new(&guest.engine, state);
         let linker = linker(&guest.engine)?;
+        let missing = missing_imports(&mut store, &linker, &guest.modules[0].0);
+        if !missing.is_empty() {
+            wasmtime::bail!(
+                "it imports what wlprof does not provide: {} (provided: WASI preview 1); link that into the module, or \
+                 build it for wasm32-wasip1",
+                shown(&missing),
+            );
+        }
         Ok((store_for(&mut store, guest, session)?, store, linker))
     });
     let (attached, mut store, linker) = match started {
@@ -117,12 +125,25 @@ fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {
             let parameters = options.wasi.arguments.get(1..).unwrap_or_default();
             call(&mut store, &instance, options.invoke.as_deref(), parameters)
         }
-        // A start function runs while the module is instantiated, and may trap or exit.
-        Err(error) if error.is::<wasmtime::Trap>() || error.is::<wasmtime_wasi::I32Exit>() => Exit::from_error(error),
+        // A start function runs while the module is instantiated. Errors that come out of wasm bring its backtrace.
+        Err(error) if ran(&error) => Exit::from_error(error),
         Err(error) => Exit::NotCallable(error),
     };
     drop(attached);
     exit
+}
+
+/// Whether an error of instantiation comes from the guest's own doing: a trap, an exit, a failed host call.
+fn ran(error: &wasmtime::Error) -> bool {
+    error.is::<wasmtime::Trap>() || error.is::<wasmtime_wasi::I32Exit>() || error.is::<wasmtime::WasmBacktrace>()
+}
+
+/// The first few of `names`: a module for another host misses hundreds.
+fn shown(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let more = names.len().saturating_sub(SHOWN);
+    let first = names[..names.len().min(SHOWN)].join(", ");
+    if more == 0 { first } else { format!("{first} and {more} more") }
 }
 
 /// Readies `store` and begins to sample.

@@ -1,5 +1,6 @@
 //! `cargo xtask`: wlprof's build automation. One file a task; this one only chooses which to run.
 
+mod bench;
 mod cache;
 mod checkout;
 mod demo;
@@ -9,6 +10,7 @@ mod progress;
 mod recipes;
 mod rust_target;
 mod source_text;
+mod stress;
 mod tests_and_lints;
 mod tidy;
 mod wheels;
@@ -21,6 +23,10 @@ cargo xtask TASK
   test-fixtures [NAME…]  build the test guests (all, or those named) into target/fixtures
   test [ARGS]            everything CI checks: fixtures, demo, fmt, clippy, tests, tidy;
                          ARGS go to `cargo test`
+  bench [ARGS]           run guests with and without sampling and print the ratios;
+                         --help says more
+  stress [RUNS]          run every guest in turn, 200 runs unless told, sampled as hard as can be, and
+                         compare with runs without a profiler
   tidy                   check the house rules that rustc and clippy do not know
   demo [--bless]         rebuild the demo guest and compare it with the committed file,
                          or replace that file
@@ -33,6 +39,8 @@ fn main() -> ExitCode {
     let outcome = match task.as_str() {
         "test-fixtures" => fixtures::build(&rest),
         "test" => tests_and_lints::run(&rest),
+        "bench" => bench::run(&rest),
+        "stress" => stress::run(&rest),
         "tidy" => tidy::run(),
         "demo" => demo::run(&rest),
         "" | "help" | "--help" | "-h" => {

@@ -83,7 +83,8 @@ pub(super) struct Render {
 /// Where profiles go.
 #[derive(Debug, Args)]
 pub(super) struct Output {
-    /// Write the profile here; may repeat. The ending tells the format: .json (Firefox Profiler), .folded, .wlprof
+    /// Write the profile here; may repeat. The ending tells the format: .json (Firefox Profiler), .folded, .wlprof. A
+    /// run without it writes profile.json
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
     /// Format of files whose ending tells none: firefox, folded or wlprof

@@ -10,6 +10,7 @@ mod output;
 mod progress;
 mod record;
 mod render;
+mod say;
 mod summary;
 
 use arguments::{Arguments, Command};
@@ -34,6 +35,10 @@ impl Failure {
     fn new(code: u8, message: impl fmt::Display) -> Self {
         Self { code, message: message.to_string() }
     }
+
+    fn print(&self) {
+        say::line(format_args!("wlprof: {}", escape::multi_line(&self.message)));
+    }
 }
 
 /// Runs the command with the process's arguments.
@@ -53,7 +58,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("wlprof: {}", escape::multi_line(&failure.message));
+            failure.print();
             ExitCode::from(failure.code)
         }
     }

@@ -1,7 +1,7 @@
 //! Writes profiles to the files that the user named.
 
 use super::arguments::Output;
-use super::{FAILED, Failure};
+use super::{FAILED, Failure, summary};
 use crate::export::{self, Exporter};
 use crate::recording::Recording;
 use std::fs::File;
@@ -51,8 +51,25 @@ fn unknown_ending(path: &Path) -> String {
     format!("{}: its ending tells no format (known: {}); name one with --format", path.display(), endings.join(", "))
 }
 
+/// Writes `recording` to all `targets` and prints the summary. A target that cannot be written costs none of the
+/// others: the guest's run is not to be had again.
+pub(super) fn write_all(recording: &Recording, targets: Vec<Target>, quiet: bool) -> Result<(), Failure> {
+    let mut failures = Vec::new();
+    let mut written = Vec::new();
+    for target in targets {
+        match write(recording, &target) {
+            Ok(()) => written.push(target),
+            Err(failure) => failures.push(failure.message),
+        }
+    }
+    if !quiet {
+        summary::print(recording, &written);
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Failure::new(FAILED, failures.join("\nwlprof: "))) }
+}
+
 /// Writes `recording` to `target`, which is whole or untouched afterwards.
-pub(super) fn write(recording: &Recording, target: &Target) -> Result<(), Failure> {
+fn write(recording: &Recording, target: &Target) -> Result<(), Failure> {
     let fail = |error: std::io::Error| Failure::new(FAILED, format!("cannot write {}: {error}", target.path.display()));
     let is_special = std::fs::metadata(&target.path).is_ok_and(|metadata| !metadata.is_file());
     if is_special {
@@ -60,11 +77,13 @@ pub(super) fn write(recording: &Recording, target: &Target) -> Result<(), Failur
         let file = File::options().write(true).open(&target.path).map_err(fail)?;
         return export(recording, target, file).map_err(fail);
     }
-    let mut temporary = target.path.clone().into_os_string();
+    // What a link points to is replaced, not the link.
+    let path = std::fs::canonicalize(&target.path).unwrap_or_else(|_| target.path.clone());
+    let mut temporary = path.clone().into_os_string();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let written = File::create(&temporary)
         .and_then(|file| export(recording, target, file))
-        .and_then(|()| std::fs::rename(&temporary, &target.path));
+        .and_then(|()| std::fs::rename(&temporary, &path));
     written.map_err(|error| {
         let _ = std::fs::remove_file(&temporary);
         fail(error)

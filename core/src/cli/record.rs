@@ -2,8 +2,8 @@
 
 use super::arguments::Record;
 use super::progress::{Bar, Spinner};
-use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, interrupt, output, summary};
-use crate::guest::{Exit, Guest, LoadOptions, WasiOptions};
+use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, interrupt, output, say};
+use crate::guest::{Exit, Guest, LoadError, LoadOptions, WasiOptions};
 use crate::languages;
 use crate::profile::{Ended, Run, RunOptions};
 use crate::recording::Recording;
@@ -27,8 +27,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         no_cache: record.no_cache,
     };
     let spinner = Spinner::new(format!("compiling {}", escape::single_line(&path.to_string_lossy())));
-    let mut guest = Guest::load(path, &load)
-        .map_err(|error| Failure::new(if error.is_not_found() { NO_GUEST } else { CANNOT_RUN }, error))?;
+    let mut guest = Guest::load(path, &load).map_err(|error| cannot_load(path, &error))?;
     drop(spinner);
 
     let mut walkers = Vec::new();
@@ -39,6 +38,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         guest.notes.extend(chosen.notes);
     }
     let options = RunOptions { wasi: wasi(record, &guest), invoke: record.invoke.clone(), sampler };
+    // Said here, a folder that cannot be opened is a wrong option and not a guest that cannot run.
+    options.wasi.build().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
     let fail = |error: std::io::Error| Failure::new(FAILED, error);
     let run = Run::start(&guest, walkers, options).map_err(fail)?;
     if record.sampler_options().is_some() {
@@ -48,19 +49,34 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     if let Ended::Exit(exit) = &ended {
         report_exit(exit, &guest, record)?;
     }
+    let mut written = Ok(());
     if let Some(finished) = run.finish() {
         let recording = close(finished, &guest, record);
-        for target in &targets {
-            output::write(&recording, target)?;
-        }
-        if !record.output.quiet {
-            summary::print(&recording, &targets);
-        }
+        written = output::write_all(&recording, targets, record.output.quiet);
     }
     match ended {
-        Ended::Exit(exit) => Ok(exit.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(CANNOT_RUN)),
-        Ended::Interrupted(signal) => interrupt::die_of(signal),
+        Ended::Exit(exit) => {
+            written.map(|()| exit.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(CANNOT_RUN))
+        }
+        Ended::Interrupted(signal) => {
+            // Whoever sent the signal waits for a process that died of it, whatever else went wrong.
+            written.unwrap_or_else(|failure| failure.print());
+            interrupt::die_of(signal)
+        }
     }
+}
+
+fn cannot_load(path: &Path, error: &LoadError) -> Failure {
+    if !error.is_not_found() {
+        let is_option = matches!(error, LoadError::DebugFile(_));
+        return Failure::new(if is_option { FAILED } else { CANNOT_RUN }, error);
+    }
+    let hint = match path.to_str() {
+        // What perf, samply and wasmtime call it.
+        Some("run" | "record") => "; to run a guest give its path alone: wlprof [OPTIONS] GUEST [ARGS]",
+        _ => "; give the path of a .wasm or .wat file",
+    };
+    Failure::new(NO_GUEST, format!("{error}{hint}"))
 }
 
 fn wasi(record: &Record, guest: &Guest) -> WasiOptions {
@@ -74,6 +90,7 @@ fn wasi(record: &Record, guest: &Guest) -> WasiOptions {
         arguments: own.chain(rest).collect(),
         environment: environment.collect(),
         directories: record.directories.clone(),
+        ..WasiOptions::default()
     }
 }
 
@@ -89,14 +106,24 @@ fn report_exit(exit: &Exit, guest: &Guest, record: &Record) -> Result<(), Failur
         }
         Exit::Code(_) => Ok(()),
         Exit::Trapped(error) => {
-            let text = format!("{error:?}");
-            eprintln!("wlprof: {} trapped: {}", guest.name, escape::multi_line(&text));
+            let text = format!("wlprof: {} {}", guest.name, how_it_failed(error));
+            say::line(format_args!("{}", escape::multi_line(&text)));
             Ok(())
         }
         Exit::NotCallable(error) => {
             Err(Failure::new(CANNOT_RUN, format!("{}: {error:#}", Path::new(&record.guest_and_arguments[0]).display())))
         }
     }
+}
+
+/// The reason first, then where. Not the error's own rendering: with `RUST_BACKTRACE` that shows Wasmtime's stack.
+fn how_it_failed(error: &wasmtime::Error) -> String {
+    let what = if error.is::<wasmtime::Trap>() { "trapped" } else { "failed" };
+    let mut reasons: Vec<String> = error.chain().map(ToString::to_string).collect();
+    // The outermost context of a trap is the wasm backtrace, of several lines.
+    let place = if reasons.len() > 1 && reasons[0].contains('\n') { reasons.remove(0) } else { String::new() };
+    let text = format!("{what}: {}\n{place}", reasons.join(": "));
+    text.trim_end().to_owned()
 }
 
 /// Symbolizes what was sampled.

@@ -1,7 +1,7 @@
 //! `wlprof render`: a recording in other formats.
 
 use super::arguments::Render;
-use super::{FAILED, Failure, output, summary};
+use super::{FAILED, Failure, output};
 use crate::recording::file;
 
 /// Renders a recording.
@@ -15,11 +15,5 @@ pub(super) fn run(render: &Render) -> Result<(), Failure> {
     let fail = |error: &dyn std::fmt::Display| Failure::new(FAILED, format!("{}: {error}", path.display()));
     let bytes = std::fs::read(path).map_err(|error| fail(&error))?;
     let recording = file::read(&bytes).map_err(|error| fail(&error))?;
-    for target in &targets {
-        output::write(&recording, target)?;
-    }
-    if !render.output.quiet {
-        summary::print(&recording, &targets);
-    }
-    Ok(())
+    output::write_all(&recording, targets, render.output.quiet)
 }

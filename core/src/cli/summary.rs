@@ -2,6 +2,7 @@
 
 use super::escape::single_line;
 use super::output::Target;
+use super::say;
 use crate::recording::{Clock, FunctionTotal, Recording, Totals, Truncation};
 use std::fmt::Write;
 
@@ -16,10 +17,10 @@ const BAR_WIDTH: f64 = 20.0;
 pub(super) fn print(recording: &Recording, targets: &[Target]) {
     let mut text = summary(recording);
     for target in targets {
-        let path = target.path.display();
-        let _ = writeln!(text, "wrote {path}: {}", target.exporter.how_to_open(&target.path));
+        let how = target.exporter.how_to_open(&target.path);
+        let _ = writeln!(text, "wrote {}: {}", single_line(&target.path.to_string_lossy()), single_line(&how));
     }
-    eprint!("{text}");
+    say::text(&text);
 }
 
 fn summary(recording: &Recording) -> String {
@@ -31,9 +32,9 @@ fn summary(recording: &Recording) -> String {
         text.push_str(
             "no samples: the guest ran for less than a sampling interval, or only waited (see --rate, --clock=wall)\n",
         );
-        return text;
+    } else {
+        let _ = tables(recording, &totals, &mut text);
     }
-    let _ = tables(recording, &totals, &mut text);
     for note in &recording.meta.notes {
         let _ = writeln!(text, "note: {}", single_line(note));
     }
@@ -75,6 +76,10 @@ fn head(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::
         (ticks.woke, "woke while being read"),
     ];
     list(text, reasons.iter().filter(|(count, _)| *count > 0).map(|(count, reason)| format!("{count} {reason}")))?;
+    if !ticks.balanced() {
+        // A defect of wlprof's; better seen than hidden.
+        write!(text, ", {} ticks not accounted for", ticks.fired.abs_diff(ticks.accounted()))?;
+    }
     let truncated: u64 = recording.truncated.iter().map(|(_, count)| count).sum();
     write!(text, ", {truncated} stacks truncated")?;
     list(text, recording.truncated.iter().map(|(reason, count)| format!("{count} {}", describe(*reason))))?;

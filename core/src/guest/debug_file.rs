@@ -1,6 +1,7 @@
 //! Finds the separate file that holds a module's debug sections.
 
 use super::image::ModuleImage;
+use super::load::read_module;
 use std::path::{Path, PathBuf};
 
 /// Reads the debug file of `image`: the one the user named, else the one the module's `external_debug_info` section
@@ -22,11 +23,14 @@ pub(super) fn find(
             })?,
         },
     };
-    let bytes = std::fs::read(&path).map_err(|error| format!("debug file {}: {error}", path.display()))?;
+    let bytes = read_module(&path).map_err(|error| format!("debug file {error}"))?;
     let debug =
         ModuleImage::parse(bytes, "debug file").map_err(|error| format!("debug file {}: {error}", path.display()))?;
     if !debug.has_dwarf() {
-        return Err(format!("debug file {} has no .debug_info section", path.display()));
+        return Err(format!(
+            "debug file {} has no .debug_info section (supported: DWARF in custom sections); build it with -g",
+            path.display()
+        ));
     }
     Ok(Some(debug))
 }

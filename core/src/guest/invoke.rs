@@ -51,8 +51,9 @@ pub fn call<T: 'static>(
             .ok_or_else(|| no_such_function(store, instance, "_start")),
     };
     let prepared = found.and_then(|func| {
-        let parameters =
-            if function.is_some() { parse_arguments(store.as_context_mut(), &func, arguments)? } else { Vec::new() };
+        // A main function's arguments come through WASI.
+        let own = if function.is_some() { arguments } else { &[] };
+        let parameters = parse_arguments(store.as_context_mut(), &func, own)?;
         Ok((func, parameters))
     });
     let (func, parameters) = match prepared {
@@ -83,7 +84,13 @@ fn no_such_function<T: 'static>(store: &mut Store<T>, instance: &Instance, name:
 fn parse_arguments(store: impl wasmtime::AsContext, func: &Func, arguments: &[String]) -> wasmtime::Result<Vec<Val>> {
     let ty = func.ty(&store);
     if ty.params().len() != arguments.len() {
-        wasmtime::bail!("the function takes {} arguments, {} were given", ty.params().len(), arguments.len());
+        let types: Vec<String> = ty.params().map(|ty| ty.to_string()).collect();
+        wasmtime::bail!(
+            "the function takes {} arguments ({}), {} were given; use --invoke NAME GUEST ARGS",
+            types.len(),
+            types.join(" "),
+            arguments.len()
+        );
     }
     ty.params()
         .zip(arguments)

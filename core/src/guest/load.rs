@@ -17,6 +17,8 @@ pub enum LoadError {
     NotWasm(PathBuf, &'static str),
     /// Its text form does not parse. The message shows where.
     Text(String),
+    /// The debug file that the user named is of no use. The message shows why.
+    DebugFile(String),
     /// It is WebAssembly that wlprof cannot run.
     Image(PathBuf, ImageError),
     /// The engine refuses it.
@@ -34,7 +36,7 @@ impl fmt::Display for LoadError {
                 "{}: not WebAssembly but {found} (supported: core modules in binary or text form)",
                 path.display()
             ),
-            Self::Text(message) => f.write_str(message),
+            Self::Text(message) | Self::DebugFile(message) => f.write_str(message),
             Self::Image(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Compile(path, error) => write!(f, "{}: Wasmtime cannot compile it: {error:#}", path.display()),
             Self::Engine(error) => write!(f, "Wasmtime cannot start on this machine: {error:#}"),
@@ -90,6 +92,8 @@ impl Guest {
         match debug_file::find(&image, path, options.debug_file.as_deref()) {
             Ok(Some(debug)) => image.set_debug_file(debug),
             Ok(None) => {}
+            // Better no run than a long one without the lines that were asked for.
+            Err(message) if options.debug_file.is_some() => return Err(LoadError::DebugFile(message)),
             Err(note) => notes.push(note),
         }
         let engine = engine(EngineOptions { epoch_interruption: options.epoch_interruption, cache: !options.no_cache })
@@ -141,8 +145,9 @@ fn what_else(bytes: &[u8]) -> &'static str {
         [b'#', b'!', ..] => "a script",
         [0x50, 0x4b, 3, 4, ..] => "a zip archive",
         [0x1f, 0x8b, ..] => "a gzip file; decompress it first",
+        _ if b"\0asm".starts_with(bytes) => "the beginning of it; the file is cut short",
         _ if bytes.starts_with(&crate::recording::file::MAGIC) => "a recording; show it with `wlprof render`",
-        _ if std::str::from_utf8(bytes).is_ok() => "a text file",
+        _ if std::str::from_utf8(bytes).is_ok() && !bytes.contains(&0) => "a text file",
         _ => "data of some other kind",
     }
 }
@@ -157,5 +162,7 @@ mod tests {
         assert!(looks_like_text(b";; a comment"));
         assert!(!looks_like_text(b"print('hello')"));
         assert_eq!(what_else(b"\x7fELF\x02"), "a native program (ELF)");
+        assert_eq!(what_else(b"\0as"), "the beginning of it; the file is cut short");
+        assert_eq!(what_else(b"\0\x01\x02"), "data of some other kind");
     }
 }

@@ -15,4 +15,8 @@ pub use engine::{EngineOptions, engine};
 pub use image::{ImageError, IndexSpaces, ModuleImage};
 pub use invoke::{Exit, call};
 pub use load::{Guest, LoadError, LoadOptions, read_module};
-pub use wasi::{Directory, GuestState, WasiOptions, linker};
+<<<<<<< HEAD
+pub use wasi::{Directory, GuestState, Stdio, WasiOptions, linker};
+=======
+pub use wasi::{Directory, GuestState, WasiOptions, linker, missing_imports};
+>>>>>>> behave

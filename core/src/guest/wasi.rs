@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use wasmtime::{Engine, Linker};
+use wasmtime::{Engine, Linker, Module, Store};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
@@ -28,6 +28,16 @@ impl FromStr for Directory {
     }
 }
 
+/// Where the guest's standard streams lead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stdio {
+    /// To those of this process.
+    #[default]
+    Inherit,
+    /// Nowhere: input is at its end, output is dropped.
+    Null,
+}
+
 /// What the guest is given.
 #[derive(Clone, Debug, Default)]
 pub struct WasiOptions {
@@ -37,6 +47,8 @@ pub struct WasiOptions {
     pub environment: Vec<(String, String)>,
     /// Folders.
     pub directories: Vec<Directory>,
+    /// Standard streams.
+    pub stdio: Stdio,
 }
 
 impl WasiOptions {
@@ -46,7 +58,12 @@ impl WasiOptions {
     /// If a folder cannot be opened; the message names it.
     pub fn build(&self) -> wasmtime::Result<GuestState> {
         let mut builder = WasiCtxBuilder::new();
-        builder.inherit_stdio().args(&self.arguments).envs(&self.environment);
+        builder.args(&self.arguments).envs(&self.environment);
+        match self.stdio {
+            Stdio::Inherit => _ = builder.inherit_stdio(),
+            // What a new builder has.
+            Stdio::Null => {}
+        }
         // As `wasmtime run`: a blocking call blocks this thread, so its time is seen where it is spent.
         builder.allow_blocking_current_thread(true);
         for directory in &self.directories {
@@ -71,6 +88,18 @@ pub fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p1::add_to_linker_sync(&mut linker, |state: &mut GuestState| &mut state.wasi)?;
     Ok(linker)
+}
+
+/// The module's imports that `linker` does not have, as `module.name`, without repetition.
+pub fn missing_imports(store: &mut Store<GuestState>, linker: &Linker<GuestState>, module: &Module) -> Vec<String> {
+    let mut missing = Vec::new();
+    for import in module.imports() {
+        let name = format!("{}.{}", import.module(), import.name());
+        if linker.get_by_import(&mut *store, &import).is_none() && !missing.contains(&name) {
+            missing.push(name);
+        }
+    }
+    missing
 }
 
 #[cfg(test)]

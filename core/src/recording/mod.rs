@@ -318,7 +318,12 @@ impl TickCounts {
 
     /// Whether every tick is accounted for.
     pub fn balanced(&self) -> bool {
-        self.fired == self.sampled + self.idle + self.preempted + self.at_end + self.lost()
+        self.fired == self.accounted()
+    }
+
+    /// Ticks whose end is known.
+    pub fn accounted(&self) -> u64 {
+        self.sampled + self.idle + self.preempted + self.at_end + self.lost()
     }
 }
 

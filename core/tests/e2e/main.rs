@@ -1,7 +1,19 @@
-//! End-to-end tests: the real binary on real guests. One test binary, because linking Wasmtime takes a while.
+//! Runs the `wlprof` command on real guests and looks at what it leaves: exit code, output, profile.
+//!
+//! One binary for all of it, because linking Wasmtime takes longer than most of the tests.
 
+mod bad_input;
+mod bad_modules;
+mod behaviour;
+mod cli;
+mod guest;
+mod host_calls;
+mod interruption;
 mod languages;
 mod lines;
+mod output;
 mod sampled;
+mod sections;
 mod shares;
 mod stacks;
+mod world;

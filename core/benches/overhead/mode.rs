@@ -1,0 +1,79 @@
+//! The ways of running a guest that are compared.
+
+use wlprof::sampler::{SamplerKind, SamplerOptions, signal_works_here};
+
+/// A way of running a guest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mode {
+    /// As `wasmtime run` does. What all others are compared with.
+    Plain,
+    /// Plain once more: how far two equal runs differ.
+    PlainAgain,
+    /// The signal sampler at this rate.
+    Signal {
+        /// Samples a second.
+        hz: f64,
+        /// What the governor is told to allow.
+        max_overhead: f64,
+    },
+    /// The epoch sampler at this rate.
+    Epoch {
+        /// Samples a second.
+        hz: f64,
+    },
+    /// Compiled for epochs; nothing ticks.
+    EpochChecks,
+    /// [`wasmtime::GuestProfiler`] as its documentation has it, at this rate.
+    GuestProfiler {
+        /// Samples a second.
+        hz: f64,
+    },
+}
+
+/// Allows any rate, so that modes are compared at the rate they are named after.
+const NO_LIMIT: f64 = 1.0;
+
+impl Mode {
+    /// The modes that work on this machine; the plain one first.
+    pub(crate) fn all() -> Vec<Self> {
+        let governed = SamplerOptions::default();
+        let mut modes = vec![Self::Plain, Self::PlainAgain];
+        if signal_works_here() {
+            modes.extend([
+                Self::Signal { hz: 250.0, max_overhead: NO_LIMIT },
+                Self::Signal { hz: 1000.0, max_overhead: NO_LIMIT },
+                Self::Signal { hz: governed.rate_hz, max_overhead: governed.max_overhead },
+            ]);
+        }
+        modes.extend([Self::Epoch { hz: 1000.0 }, Self::EpochChecks, Self::GuestProfiler { hz: 1000.0 }]);
+        modes
+    }
+
+    /// What the table calls it.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Plain => "plain".into(),
+            Self::PlainAgain => "plain again".into(),
+            Self::Signal { hz, max_overhead: NO_LIMIT } => format!("wlprof {hz} Hz"),
+            Self::Signal { hz, max_overhead } => format!("wlprof {hz} Hz, at most {} %", 100.0 * max_overhead),
+            Self::Epoch { hz } => format!("wlprof {hz} Hz epoch"),
+            Self::EpochChecks => "epoch checks only".into(),
+            Self::GuestProfiler { hz } => format!("GuestProfiler {hz} Hz"),
+        }
+    }
+
+    /// Whether the guest has to be compiled with epoch checks.
+    pub(crate) fn needs_epochs(self) -> bool {
+        matches!(self, Self::Epoch { .. } | Self::EpochChecks | Self::GuestProfiler { .. })
+    }
+
+    /// How wlprof samples in this mode, if it does.
+    pub(crate) fn sampler(self) -> Option<SamplerOptions> {
+        let (kind, rate_hz, max_overhead) = match self {
+            Self::Signal { hz, max_overhead } => (SamplerKind::Signal, hz, max_overhead),
+            Self::Epoch { hz } => (SamplerKind::Epoch, hz, NO_LIMIT),
+            Self::Plain | Self::PlainAgain | Self::EpochChecks | Self::GuestProfiler { .. } => return None,
+        };
+        Some(SamplerOptions { kind, rate_hz, max_overhead, ..SamplerOptions::default() })
+    }
+}

@@ -1,0 +1,143 @@
+//! Runs a guest once and measures it.
+//!
+//! The same steps as [`wlprof::profile::Run`], taken here one by one so that every mode, those without wlprof included,
+//! is measured between the same two points: before the guest is instantiated and after its call has returned. What
+//! wlprof does before and after is no part of it; see [`startup`](super::startup) for the former.
+
+use super::clocks::Stopwatch;
+use super::mode::Mode;
+use anyhow::{Context, Result, anyhow, bail};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use wasmtime::{Engine, GuestProfiler, Store, UpdateDeadline};
+use wlprof::guest::{Exit, Guest, GuestState, Stdio, WasiOptions, call, linker};
+use wlprof::recording::PauseStats;
+use wlprof::sampler::{Attached, Session};
+
+/// The stack that `wlprof` gives its guests.
+const STACK_SIZE: usize = 8 << 20;
+
+/// What a run took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    /// CPU time of the guest's thread.
+    pub(crate) guest_cpu: Duration,
+    /// CPU time of the process until sampling had ended.
+    pub(crate) process_cpu: Duration,
+    /// Time.
+    pub(crate) wall: Duration,
+    /// Samples taken.
+    pub(crate) samples: u64,
+    /// Ticks that should have been samples and were not.
+    pub(crate) lost: u64,
+    /// How long the guest stood still for them; zero if not measured.
+    pub(crate) pause: PauseStats,
+}
+
+/// Runs `guest` in `mode`, on a thread of its own.
+pub(crate) fn run(guest: &Guest, mode: Mode) -> Result<Measured> {
+    let guest = guest.clone();
+    let thread = std::thread::Builder::new().name("guest".into()).stack_size(STACK_SIZE);
+    let running = thread.spawn(move || run_here(&guest, mode)).context("cannot start a thread")?;
+    running.join().map_err(|_| anyhow!("the guest's thread panicked"))?
+}
+
+fn run_here(guest: &Guest, mode: Mode) -> Result<Measured> {
+    let wasi = WasiOptions { arguments: vec![guest.name.clone()], stdio: Stdio::Null, ..WasiOptions::default() };
+    let mut store = Store::new(&guest.engine, wasi.build()?);
+    let linker = linker(&guest.engine)?;
+    if guest.epoch_interruption {
+        // Without a callback the first check would trap. The samplers set a nearer one.
+        store.set_epoch_deadline(u64::MAX / 2);
+    }
+    let profiler = Profiler::attach(guest, mode, &mut store)?;
+    let (module, _) = &guest.modules[0];
+
+    let watch = Stopwatch::start();
+    let exit = match linker.instantiate(&mut store, module) {
+        Ok(instance) => call(&mut store, &instance, None, &[]),
+        Err(error) => Exit::from_error(error),
+    };
+    let times = watch.elapsed();
+
+    let (samples, lost, pause) = profiler.stop();
+    let process_cpu = if samples > 0 { watch.process_cpu_elapsed() } else { times.process_cpu };
+    match exit {
+        Exit::Returned(_) | Exit::Code(0) => {}
+        other => bail!("{}: the guest failed: {other:?}", guest.name),
+    }
+    Ok(Measured { guest_cpu: times.thread_cpu, process_cpu, wall: times.wall, samples, lost, pause })
+}
+
+/// What watches the guest.
+enum Profiler {
+    None,
+    Wlprof { session: Session, attached: Attached },
+    Wasmtime { samples: Arc<AtomicU64>, ticker: Ticker },
+}
+
+impl Profiler {
+    fn attach(guest: &Guest, mode: Mode, store: &mut Store<GuestState>) -> Result<Self> {
+        if let Some(options) = mode.sampler() {
+            let session = Session::new(&guest.modules, options);
+            let attached = session.attach(store)?;
+            return Ok(Self::Wlprof { session, attached });
+        }
+        let Mode::GuestProfiler { hz } = mode else { return Ok(Self::None) };
+        let interval = Duration::from_secs_f64(1.0 / hz);
+        let modules = guest.modules.iter().map(|(module, _)| (guest.name.clone(), module.clone()));
+        let mut profiler = GuestProfiler::new(&guest.engine, &guest.name, interval, modules)?;
+        let samples = Arc::new(AtomicU64::new(0));
+        let count = samples.clone();
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(move |context| {
+            profiler.sample(&context, Duration::ZERO);
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(UpdateDeadline::Continue(1))
+        });
+        Ok(Self::Wasmtime { samples, ticker: Ticker::start(&guest.engine, interval)? })
+    }
+
+    /// Stops it. Gives the samples taken, those lost, and how long they took.
+    fn stop(self) -> (u64, u64, PauseStats) {
+        match self {
+            Self::None => (0, 0, PauseStats::default()),
+            Self::Wlprof { session, attached } => {
+                drop(attached);
+                let finished = session.finish();
+                (finished.ticks.sampled, finished.ticks.lost(), finished.meta.pause)
+            }
+            Self::Wasmtime { samples, ticker } => {
+                ticker.stop();
+                (samples.load(Ordering::Relaxed), 0, PauseStats::default())
+            }
+        }
+    }
+}
+
+/// Moves an engine's epoch on.
+struct Ticker {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Ticker {
+    fn start(engine: &Engine, interval: Duration) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (engine, stopped) = (engine.clone(), stop.clone());
+        let thread = std::thread::Builder::new().name("ticker".into()).spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                std::thread::sleep(interval);
+                engine.increment_epoch();
+            }
+        })?;
+        Ok(Self { stop, thread })
+    }
+
+    fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // It does nothing that could panic.
+        let _ = self.thread.join();
+    }
+}

@@ -1,0 +1,201 @@
+//! What is not a guest, not a recording, not a place to write to: a message that says what was found, what would do,
+//! and an exit code of wlprof's own.
+
+use crate::guest::{Place, Ran, fixture, fixture_bytes};
+use crate::sections;
+use std::io::sink;
+use wlprof::export::EXPORTERS;
+use wlprof::recording::{Totals, file};
+
+/// The guest did not run, `code` says whose fault it is, and the message holds all of `parts`.
+fn assert_refused(ran: &Ran, code: i32, parts: &[&str]) {
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(code), ""), "{ran:?}");
+    assert!(ran.stderr.starts_with("wlprof: ") || ran.stderr.starts_with("error: "), "{ran:?}");
+    for part in parts {
+        assert!(ran.stderr.contains(part), "no {part:?} in {}", ran.stderr);
+    }
+}
+
+#[test]
+fn files_of_other_kinds_are_told_apart() {
+    let kinds: [(&[u8], &str); 10] = [
+        (b"", "an empty file"),
+        (b"\x7fELF\x02\x01\x01\0", "a native program (ELF)"),
+        (b"#!/bin/sh\n", "a script"),
+        (b"PK\x03\x04\x14\0", "a zip archive"),
+        (b"\x1f\x8b\x08\0", "a gzip file; decompress it first"),
+        (b"!<arch>\n", "a static library; link it first"),
+        (b"fn main() {}\n", "a text file"),
+        (b"\xff\xfe\0\x01", "data of some other kind"),
+        (b"\0as", "cut short"),
+        (b"wlprof\r\n\x01\0\0\0", "a recording; show it with `wlprof render`"),
+    ];
+    for (bytes, found) in kinds {
+        let place = Place::new();
+        place.file("guest.wasm", bytes);
+        let ran = place.run(["guest.wasm"]);
+        assert_refused(&ran, 126, &["guest.wasm: not WebAssembly but ", found, "(supported: core modules"]);
+        assert_eq!(place.files(), ["guest.wasm"], "a profile of nothing");
+    }
+}
+
+#[test]
+fn paths_that_cannot_be_read() {
+    let place = Place::new();
+    assert_refused(&place.run(["nothing.wasm"]), 127, &["nothing.wasm: No such file", "give the path of a .wasm"]);
+    assert_refused(&place.run(["."]), 126, &[".: Is a directory"]);
+    std::os::unix::fs::symlink("loop.wasm", place.path("loop.wasm")).unwrap();
+    assert_refused(&place.run(["loop.wasm"]), 126, &["loop.wasm: ", "symbolic links"]);
+}
+
+#[test]
+fn components_are_recognized() {
+    let place = Place::new();
+    place.file("component.wasm", b"\0asm\x0d\0\x01\0");
+    place.file("component.wat", "(component)");
+    for name in ["component.wasm", "component.wat"] {
+        assert_refused(&place.run([name]), 126, &[name, "component", "supported: core modules", "wasm32-wasip1"]);
+    }
+}
+
+#[test]
+fn text_that_does_not_parse_shows_where() {
+    let place = Place::new();
+    place.file("bad.wat", "(module\n  (fnuc))");
+    assert_refused(&place.run(["bad.wat"]), 126, &["bad.wat:2:4", "(fnuc)"]);
+}
+
+#[test]
+fn a_module_that_does_not_validate_is_refused_by_the_engine() {
+    let place = Place::new();
+    place.file("invalid.wat", r#"(module (func (export "_start") i32.const 1))"#);
+    assert_refused(&place.run(["invalid.wat"]), 126, &["invalid.wat: Wasmtime cannot compile it", "at offset"]);
+}
+
+#[test]
+fn a_module_cut_anywhere_is_refused() {
+    let whole = fixture_bytes("c-traps.wasm");
+    // Where a section ends, a shorter module may be a good one.
+    let mut ends = vec![8];
+    for section in sections::split(&whole) {
+        ends.push(ends[ends.len() - 1] + 1 + sections::unsigned(section.payload.len()).len() + section.payload.len());
+    }
+    let place = Place::new();
+    for part in 1..64 {
+        let end = whole.len() * part / 64;
+        assert!(!ends.contains(&end), "choose other parts");
+        place.file("cut.wasm", &whole[..end]);
+        let ran = place.run(["--no-cache", "cut.wasm"]);
+        assert_refused(&ran, 126, &["cut.wasm: malformed or truncated WebAssembly", "at offset"]);
+    }
+}
+
+#[test]
+fn missing_imports_are_listed_with_what_is_there() {
+    let place = Place::new();
+    place.file(
+        "imports.wat",
+        r#"(module (import "env" "log" (func)) (import "env" "table" (table 1 funcref)) (import "env" "log" (func (param i32)))
+            (import "wasi_snapshot_preview1" "proc_exit" (func (param i32))) (func (export "_start")))"#,
+    );
+    let ran = place.run(["imports.wat"]);
+    assert_refused(&ran, 126, &["imports.wat: ", "env.log, env.table (provided: WASI preview 1)", "wasm32-wasip1"]);
+    let many: String = (0..100).map(|index| format!(r#"(import "env" "f{index}" (func))"#)).collect();
+    place.file("many.wat", format!(r#"(module {many} (func (export "_start")))"#));
+    assert_refused(&place.run(["many.wat"]), 126, &["env.f7 and 92 more"]);
+}
+
+#[test]
+fn functions_that_cannot_be_called() {
+    let place = Place::new();
+    place.file(
+        "f.wat",
+        r#"(module (func (export "f") (param i32 v128)) (func (export "g") (param i32))
+            (func (export "_start") (param i64)))"#,
+    );
+    place.file("none.wat", "(module)");
+    let invoke = |name: &str, arguments: &[&str]| place.run([&["--invoke", name, "f.wat"], arguments].concat());
+    assert_refused(&invoke("h", &[]), 126, &["no function `h`", "f, g, _start", "--invoke NAME"]);
+    assert_refused(&invoke("g", &[]), 126, &["takes 1 arguments (i32), 0 were given"]);
+    assert_refused(&invoke("g", &["x"]), 126, &[r#"argument "x" is no i32"#]);
+    assert_refused(&invoke("g", &["99999999999"]), 126, &[r#"argument "99999999999" is no i32"#]);
+    assert_refused(&invoke("f", &["1", "2"]), 126, &["arguments of type v128"]);
+    assert_refused(&place.run(["f.wat"]), 126, &["takes 1 arguments (i64), 0 were given"]);
+    assert_refused(&place.run(["none.wat"]), 126, &["no function `_start`", "none"]);
+}
+
+#[test]
+fn folders_and_debug_files_are_checked_before_the_guest_runs() {
+    let place = Place::new();
+    let traps = fixture("c-traps.wasm");
+    let traps = traps.to_str().unwrap();
+    place.file("file", "text");
+    assert_refused(&place.run(["--dir", "nothing", traps]), 125, &["--dir nothing: cannot open it", "No such file"]);
+    assert_refused(&place.run(["--dir", "file", traps]), 125, &["--dir file: cannot open it"]);
+    assert_refused(&place.run(["--dir", "::/x", traps]), 125, &["expected HOST or HOST::GUEST"]);
+    assert_refused(&place.run(["--debug-file", "nothing", traps]), 125, &["debug file nothing: No such file"]);
+    assert_refused(&place.run(["--debug-file", "file", traps]), 125, &["debug file file: not WebAssembly but a text"]);
+    place.file("empty.wat", "(module)");
+    assert_refused(&place.run(["--debug-file", "empty.wat", traps]), 125, &["no .debug_info", "build it with -g"]);
+}
+
+#[test]
+fn outputs_that_cannot_be_written_cost_nothing_else() {
+    let place = Place::new();
+    let traps = fixture("c-traps.wasm");
+    let ran = place.run(["-o", "no/folder.json", "-o", "p.wlprof", traps.to_str().unwrap(), "exit", "3"]);
+    assert_eq!(ran.code, Some(125), "the guest's code would hide that there is no profile");
+    assert!(ran.stdout.starts_with("traps "), "the guest did not run");
+    assert!(ran.stderr.contains("wlprof: cannot write no/folder.json: No such file"), "{ran:?}");
+    assert!(ran.stderr.contains("where the time itself went"), "{ran:?}");
+    place.recording("p.wlprof");
+    assert_eq!(place.files(), ["p.wlprof"]);
+}
+
+#[test]
+fn what_is_no_recording_is_not_rendered() {
+    let place = Place::new();
+    let traps = fixture("c-traps.wasm");
+    let cases = [
+        (traps.to_str().unwrap(), "not a wlprof recording (make one with `wlprof -o x.wlprof GUEST`)"),
+        ("nothing.wlprof", "No such file"),
+        (".", "Is a directory"),
+        ("newer.wlprof", "format version 4294967295 (supported: "),
+        ("short.wlprof", "corrupt recording: it ends within its header"),
+    ];
+    place.file("newer.wlprof", b"wlprof\r\n\xff\xff\xff\xff");
+    place.file("short.wlprof", b"wlprof\r\n\x01");
+    for (path, message) in cases {
+        assert_refused(&place.run(["render", path]), 125, &[path, message]);
+    }
+}
+
+#[test]
+fn a_damaged_recording_is_refused_or_rendered_and_never_a_panic() {
+    let place = Place::new();
+    let traps = fixture("c-traps.wasm");
+    assert_eq!(place.run(["-q", "-o", "p.wlprof", traps.to_str().unwrap()]).code, Some(0));
+    let whole = std::fs::read(place.path("p.wlprof")).unwrap();
+    for end in 0..whole.len() {
+        assert!(file::read(&whole[..end]).is_err(), "cut at {end}");
+    }
+    for part in 0..8 {
+        place.file("cut.wlprof", &whole[..whole.len() * part / 8]);
+        assert_refused(&place.run(["render", "cut.wlprof", "-o", "cut.json"]), 125, &["cut.wlprof: "]);
+        assert!(!place.path("cut.json").exists());
+    }
+    let mut rendered = 0;
+    for at in 0..whole.len() {
+        for flip in [0x01, 0x80, 0xff] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= flip;
+            let Ok(recording) = file::read(&damaged) else { continue };
+            rendered += 1;
+            Totals::of(&recording);
+            for exporter in EXPORTERS {
+                exporter.export(&recording, &mut sink()).unwrap();
+            }
+        }
+    }
+    assert!(rendered > 0, "every damage was refused: nothing was tried");
+}

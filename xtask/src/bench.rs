@@ -1,0 +1,13 @@
+//! `cargo xtask bench`: what sampling costs, measured by `core/benches/overhead`.
+
+use anyhow::Result;
+
+use crate::{checkout, fixtures, process};
+
+const BENCH: &[&str] = &["bench", "--quiet", "--package", "wlprof", "--bench", "overhead", "--"];
+
+/// Runs the bench. `arguments` are its own.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    fixtures::build(&[])?;
+    process::visibly(checkout::cargo().args(BENCH).args(arguments))
+}

@@ -1,0 +1,163 @@
+//! `cargo xtask stress`: runs every test guest over and over under the hardest sampling there is, and counts what goes
+//! wrong: crashes, hangs, output that is not the guest's, profiles that cannot be read.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::progress::{self, Step};
+use crate::recipes::RECIPES;
+use crate::{checkout, fixtures, process};
+
+const DEFAULT_RUNS: usize = 200;
+
+/// The longest that any guest takes, many times over.
+const HUNG: Duration = Duration::from_secs(120);
+
+const HARD: [&str; 4] = ["--sampler=signal", "--rate=10000", "--max-overhead=100", "--clock=wall"];
+
+/// Never ends; the tests interrupt it.
+const ENDLESS: &str = "c-spin";
+
+/// What may go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wrong {
+    Crash,
+    Hang,
+    ExitCode,
+    Output,
+    Profile,
+}
+
+impl Wrong {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Crash, "crashes"),
+        (Self::Hang, "hangs"),
+        (Self::ExitCode, "wrong exit codes"),
+        (Self::Output, "wrong outputs"),
+        (Self::Profile, "bad profiles"),
+    ];
+}
+
+/// One way to run a guest, and how that ends without a profiler.
+struct Case {
+    name: String,
+    guest: PathBuf,
+    arguments: Vec<&'static str>,
+    code: Option<i32>,
+    stdout: Vec<u8>,
+}
+
+/// Runs all guests in turn until there have been as many runs as `arguments` say.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let runs = match arguments {
+        [] => DEFAULT_RUNS,
+        [runs] => runs.parse().with_context(|| format!("{runs:?} is not a number of runs"))?,
+        _ => bail!("too many arguments"),
+    };
+    fixtures::build(&[])?;
+    process::visibly(checkout::cargo().args(["build", "--release", "--package", "wlprof"]))?;
+    let wlprof = checkout::root().join("target/release/wlprof");
+    let cases = cases(&wlprof)?;
+    let step = Step::announced(format!("{runs} runs of {} guests", cases.len()));
+    let folder = checkout::root().join("target/stress");
+    std::fs::create_dir_all(&folder)?;
+    let mut counts = BTreeMap::<Wrong, usize>::new();
+    for (number, case) in cases.iter().cycle().take(runs).enumerate() {
+        // Both clocks: blocked threads are read by another thread, running ones in the handler.
+        let options = if number / cases.len() % 2 == 0 { &HARD[..3] } else { &HARD[..] };
+        for (wrong, what) in try_once(&wlprof, case, options, &folder)? {
+            *counts.entry(wrong).or_default() += 1;
+            progress::say(format_args!("run {number}, {}: {wrong:?}: {what}", case.name));
+        }
+    }
+    let summary: Vec<String> = Wrong::ALL
+        .iter()
+        .map(|(wrong, name)| format!("{} {name}", counts.get(wrong).copied().unwrap_or_default()))
+        .collect();
+    progress::say(format_args!("{runs} runs: {}", summary.join(", ")));
+    step.done();
+    if !counts.is_empty() {
+        bail!("sampling disturbed the guests, see above");
+    }
+    Ok(())
+}
+
+/// Every guest, and every end of the one that ends in many ways.
+fn cases(wlprof: &Path) -> Result<Vec<Case>> {
+    let step = Step::announced("runs without a profiler");
+    let ends: [&[&'static str]; 6] = [&["unreachable"], &["oob"], &["div0"], &["overflow"], &["exit", "3"], &["abort"]];
+    let mut ways: Vec<(&str, Vec<&'static str>)> = Vec::new();
+    for recipe in RECIPES.iter().filter(|recipe| recipe.name != ENDLESS) {
+        ways.push((recipe.name, Vec::new()));
+        if recipe.name == "c-traps" {
+            ways.extend(ends.iter().map(|end| (recipe.name, end.to_vec())));
+        }
+    }
+    let mut cases = Vec::new();
+    for (name, arguments) in ways {
+        let recipe = RECIPES.iter().find(|recipe| recipe.name == name).context("a recipe of that name")?;
+        let guest = checkout::root().join("target/fixtures").join(recipe.file_name());
+        let mut command = Command::new(wlprof);
+        command.arg("--sampler=off").arg(&guest).args(&arguments);
+        let output = finish(&mut command)?.with_context(|| format!("{name} does not end"))?;
+        let name = [&[name], &arguments[..]].concat().join(" ");
+        cases.push(Case { name, guest, arguments, code: output.status.code(), stdout: output.stdout });
+    }
+    step.done();
+    Ok(cases)
+}
+
+/// Runs a case once under the profiler and tells what was wrong.
+fn try_once(wlprof: &Path, case: &Case, options: &[&str], folder: &Path) -> Result<Vec<(Wrong, String)>> {
+    let recording = folder.join("x.wlprof");
+    let _ = std::fs::remove_file(&recording);
+    let mut command = Command::new(wlprof);
+    command.args(options).arg("-o").arg(&recording).arg(&case.guest).args(&case.arguments);
+    let Some(output) = finish(&mut command)? else {
+        return Ok(vec![(Wrong::Hang, format!("no end after {HUNG:?}"))]);
+    };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let mut wrong = Vec::new();
+    if output.status.code().is_none() || errors.contains("panicked") {
+        return Ok(vec![(Wrong::Crash, format!("{}: {errors}", output.status))]);
+    }
+    if output.status.code() != case.code {
+        wrong.push((Wrong::ExitCode, format!("{} instead of {:?}: {errors}", output.status, case.code)));
+    }
+    if output.stdout != case.stdout {
+        wrong.push((Wrong::Output, format!("{} bytes, {} expected", output.stdout.len(), case.stdout.len())));
+    }
+    // Reading a recording checks all its indices; the summary says if ticks are missing.
+    let rendered = finish(Command::new(wlprof).arg("render").arg(&recording).arg("-o").arg(folder.join("x.json")))?;
+    let rendered = rendered.context("rendering does not end")?;
+    let summary = String::from_utf8_lossy(&rendered.stderr);
+    if !rendered.status.success() || summary.contains("not accounted for") || summary.contains("no samples") {
+        wrong.push((Wrong::Profile, summary.into_owned()));
+    }
+    Ok(wrong)
+}
+
+/// Runs `command` to its end, `None` if it has none.
+fn finish(command: &mut Command) -> Result<Option<Output>> {
+    let shown = format!("{command:?}");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().with_context(|| format!("cannot run {shown}"))?;
+    let pid = child.id();
+    let (send, receive) = channel();
+    thread::spawn(move || send.send(Child::wait_with_output(child)));
+    match receive.recv_timeout(HUNG) {
+        Ok(output) => Ok(Some(output?)),
+        Err(RecvTimeoutError::Timeout) => {
+            // The thread has the child, so it goes by its number; it has not been waited for, so that is its own.
+            process::output(Command::new("kill").args(["-KILL", &pid.to_string()]), "install procps")?;
+            Ok(None)
+        }
+        Err(RecvTimeoutError::Disconnected) => bail!("the thread that waited for {shown} is gone"),
+    }
+}
