@@ -77,7 +77,10 @@ pub(super) fn attach<T: 'static>(
                 hooked.calling_host();
                 hooked.stay_if_halted();
             }
-            CallHook::ReturningFromHost => hooked.stay_if_halted(),
+            CallHook::ReturningFromHost => {
+                hooked.returning_from_host();
+                hooked.stay_if_halted();
+            }
             CallHook::CallingWasm => hooked.calling_wasm(),
             CallHook::ReturningFromWasm => hooked.returning_from_wasm(),
         }
