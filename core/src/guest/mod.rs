@@ -15,8 +15,4 @@ pub use engine::{EngineOptions, engine};
 pub use image::{ImageError, IndexSpaces, ModuleImage};
 pub use invoke::{Exit, call};
 pub use load::{Guest, LoadError, LoadOptions, read_module};
-<<<<<<< HEAD
-pub use wasi::{Directory, GuestState, Stdio, WasiOptions, linker};
-=======
-pub use wasi::{Directory, GuestState, WasiOptions, linker, missing_imports};
->>>>>>> behave
+pub use wasi::{Directory, GuestState, Stdio, WasiOptions, linker, missing_imports};

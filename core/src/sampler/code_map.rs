@@ -34,7 +34,9 @@ pub(super) enum CodeKind {
     Function(u32),
     /// Where the host enters wasm: no wasm frame of this activation is below it.
     Entry,
-    /// Where wasm leaves for the host, and Wasmtime's own stubs.
+    /// Where wasm leaves for an operation that Wasmtime carries out in host code: `memory.grow` and its kin.
+    Builtin,
+    /// Where wasm leaves for an imported function, and Wasmtime's other stubs.
     Stub,
 }
 
@@ -167,6 +169,8 @@ fn stubs(module: &Module, text_start: usize) -> Vec<Code> {
             let name = symbol.name().ok()?;
             let kind = if name.contains("array_to_wasm_trampoline") || name.contains("module_start") {
                 CodeKind::Entry
+            } else if name.contains("wasmtime_builtin") {
+                CodeKind::Builtin
             } else if name.contains("::function[") {
                 return None;
             } else {

@@ -36,7 +36,7 @@ pub enum SamplerKind {
     /// function. Host calls are not seen.
     ///
     /// # Overhead
-    /// 15 to 18 % in call-heavy guests before the first sample is taken, then about 3 to 11 µs a sample.
+    /// 15 to 50 % in call-heavy guests before the first sample is taken, then about 3 to 11 µs a sample.
     ///
     /// # Security
     /// Uses Wasmtime's public API alone.

@@ -30,6 +30,8 @@ pub(crate) struct DebugInfo {
     sequences: HashMap<usize, Vec<Sequence>>,
     inlined: HashMap<(usize, UnitOffset), Arc<[Inlined]>>,
     names: HashMap<(usize, UnitOffset), FunctionName>,
+    /// Paths of files by unit and number. The same few are asked for with every frame.
+    paths: HashMap<(usize, u64), Option<String>>,
     budget: Budget,
     damage: Damage,
 }
@@ -93,6 +95,7 @@ impl DebugInfo {
             sequences: HashMap::new(),
             inlined: HashMap::new(),
             names: HashMap::new(),
+            paths: HashMap::new(),
             budget,
             damage,
         }
@@ -268,7 +271,11 @@ impl DebugInfo {
 
     fn path(&mut self, unit: usize, file: u64) -> Option<String> {
         let header = self.headers.get(&unit)?;
-        line::path(&self.units, unit, header, file, &mut self.budget).map(names::shorten)
+        let path = self
+            .paths
+            .entry((unit, file))
+            .or_insert_with(|| line::path(&self.units, unit, header, file, &mut self.budget).map(names::shorten));
+        path.clone()
     }
 }
 

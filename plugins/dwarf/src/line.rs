@@ -145,7 +145,8 @@ pub(crate) fn path(
     // Directory 0 is the unit's own, which DWARF 5 writes out again.
     let directory = if file.directory_index() == 0 { None } else { file.directory(header) };
     for piece in [directory, Some(file.path_name())].into_iter().flatten() {
-        if let Some(piece) = units.string(dies, piece, budget).ok().flatten() {
+        // Half a path would be a wrong one.
+        if let Some(piece) = units.string(dies, piece, budget).ok()? {
             join(path.get_or_insert_default(), &piece);
         }
     }

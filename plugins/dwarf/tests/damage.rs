@@ -6,7 +6,7 @@ mod module;
 use module::{TestModule, symbolize};
 use std::time::{Duration, Instant};
 use wlprof_dwarf::{Dwarf, Symbolizer};
-use wlprof_plugin::Language;
+use wlprof_plugin::{Language, Walker};
 
 const FIXTURES: [&str; 4] = ["c-inlined-dwarf5", "c-inlined", "cpp-inlined", "rust-mix-v0"];
 const SECTIONS: [&str; 9] = [

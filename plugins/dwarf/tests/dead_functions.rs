@@ -12,7 +12,7 @@ use gimli::{
 };
 use module::{TestModule, show, symbolize};
 use wlprof_dwarf::Symbolizer;
-use wlprof_plugin::FunctionImport;
+use wlprof_plugin::{FunctionImport, Walker};
 
 /// A function to write: name, range, and whether another is inlined into its second half.
 struct Written {

@@ -39,7 +39,13 @@ impl Comparison {
         let here = 0_u8;
         let mut words = vec![0; MAX_FRAMES];
         let mut frames = Frames::new(&mut words);
-        let stack = Stack { code: &self.code, store: self.store, low: &raw const here as usize, outer: &self.outer };
+        let stack = Stack {
+            code: &self.code,
+            store: self.store,
+            low: &raw const here as usize,
+            in_host_call: true,
+            outer: &self.outer,
+        };
         // SAFETY: this thread runs the store and is in a host call; `here` lies below all of its frames.
         let end = unsafe { stack.walk_blocked(&mut frames) };
         let length = frames.len();

@@ -100,7 +100,7 @@ fn compare_stacks<T: 'static>(
     let here = 0_u8;
     let mut words = [0; 64];
     let mut frames = Frames::new(&mut words);
-    let stack = Stack { code, store, low: &raw const here as usize, outer: &[] };
+    let stack = Stack { code, store, low: &raw const here as usize, in_host_call: true, outer: &[] };
     // SAFETY: this thread runs the store, is in a host call of it, and `here` lies below all of its frames.
     let end = unsafe { stack.walk_blocked(&mut frames) };
     let length = frames.len();

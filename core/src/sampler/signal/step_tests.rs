@@ -38,7 +38,7 @@ impl Stepper {
         let CodeKind::Function(_) = code.kind else { return };
         self.stepped += 1;
         let mut frames = Frames::new(&mut self.words);
-        let stack = Stack { code: &self.code, store: self.store, low: 0, outer: &[] };
+        let stack = Stack { code: &self.code, store: self.store, low: 0, in_host_call: true, outer: &[] };
         // SAFETY: this thread stands still in the signal handler.
         let end = unsafe { stack.walk(registers, &mut frames) };
         let length = frames.len();

@@ -38,6 +38,8 @@ pub(super) struct GuestThread {
     pushing: AtomicBool,
     /// Counts host calls: equal numbers are one call.
     host_calls: AtomicU64,
+    /// An imported function has been called by the innermost wasm and has not returned.
+    in_host_call: AtomicBool,
     /// What the ticker knew when it sent the signal.
     pub(super) tick_cpu_ns: AtomicU64,
     pub(super) tick_period_ns: AtomicU64,
@@ -169,6 +171,7 @@ impl GuestThread {
             awaits_language: AtomicBool::new(false),
             pushing: AtomicBool::new(false),
             host_calls: AtomicU64::new(0),
+            in_host_call: AtomicBool::new(false),
             tick_cpu_ns: AtomicU64::new(0),
             tick_period_ns: AtomicU64::new(0),
             handled: AtomicU64::new(0),
@@ -203,17 +206,41 @@ impl GuestThread {
     pub(super) fn calling_wasm(&self) {
         // SAFETY: the hook runs within the store.
         self.outer.push(unsafe { self.store.activation() });
+        self.in_host_call.store(false, Ordering::Relaxed);
     }
 
     /// To be called when wasm has returned to the host.
     pub(super) fn returning_from_wasm(&self) {
         self.outer.pop();
+        // Whoever called wasm from within a host call is in that again; the outermost caller is in none.
+        self.in_host_call.store(self.outer.depth.load(Ordering::Relaxed) > 0, Ordering::Relaxed);
     }
 
     /// To be called when wasm calls the host.
     pub(super) fn calling_host(&self) {
         // One thread writes it, so no read-modify-write is needed.
         self.host_calls.store(self.host_calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.in_host_call.store(true, Ordering::Relaxed);
+    }
+
+    /// To be called when the host returns to wasm.
+    pub(super) fn returning_from_host(&self) {
+        self.in_host_call.store(false, Ordering::Relaxed);
+    }
+
+    /// What a walk of this thread reads.
+    ///
+    /// # Safety
+    /// This must be the guest's thread, or that must be blocked.
+    unsafe fn stack(&self) -> Stack<'_> {
+        Stack {
+            code: &self.shared.code,
+            store: self.store,
+            low: self.stack_low,
+            in_host_call: self.in_host_call.load(Ordering::Relaxed),
+            // SAFETY: passed on to the caller.
+            outer: unsafe { self.outer.innermost_first() },
+        }
     }
 
     /// Halts the guest: see [`Sampler::halt_guest`](super::super::Sampler::halt_guest).
@@ -247,8 +274,7 @@ impl GuestThread {
                 kind: if in_guest { Kind::Sample } else { self.kind_of_host_sample() },
             };
             // SAFETY: this is the guest's thread.
-            let outer = unsafe { self.outer.innermost_first() };
-            let stack = Stack { code: &self.shared.code, store: self.store, low: self.stack_low, outer };
+            let stack = unsafe { self.stack() };
             // SAFETY: the ticker sends no second signal and pushes nothing itself before `handled` is raised, so there
             // is one producer; and the registers are those of this thread, which stands still.
             let pushed = unsafe {
@@ -296,8 +322,7 @@ impl GuestThread {
         };
         let mut words = vec![0; super::record::MAX_WORDS];
         // SAFETY: the thread is blocked; if it wakes, the activations are still well-formed plain words.
-        let outer = unsafe { self.outer.innermost_first() };
-        let stack = Stack { code: &self.shared.code, store: self.store, low: self.stack_low, outer };
+        let stack = unsafe { self.stack() };
         // SAFETY: the thread's stack stays mapped while it is attached, and the ticker is joined before it ends.
         let length = header.write(&mut words, |frames| unsafe { stack.walk_blocked(frames) }, |_, _| 0, |_| ());
         if !still_blocked() {

@@ -101,6 +101,8 @@ pub(super) struct Stack<'a> {
     pub(super) store: StoreContext,
     /// Lowest address of the stack that wasm runs on.
     pub(super) low: usize,
+    /// Whether an imported function has been called and has not returned.
+    pub(super) in_host_call: bool,
     /// Activations that are not the innermost, innermost first.
     pub(super) outer: &'a [Activation],
 }
@@ -120,7 +122,7 @@ impl Stack<'_> {
             // store says of the last exit is stale then.
             None if registers.sp < self.low || registers.sp > activation.entry_fp => Ok(()),
             // SAFETY: passed on to the caller.
-            None => unsafe { self.walk_exit(activation, registers.sp, frames) },
+            None => unsafe { self.walk_innermost_exit(activation, registers.sp, frames) },
         };
         // SAFETY: passed on to the caller.
         innermost.and_then(|()| unsafe { self.walk_outer(activation, frames) }).err().unwrap_or(WalkEnd::Complete)
@@ -135,7 +137,7 @@ impl Stack<'_> {
         // SAFETY: the store is alive while its thread runs in it.
         let activation = unsafe { self.store.activation() };
         // SAFETY: passed on to the caller.
-        let innermost = unsafe { self.walk_exit(activation, self.low, frames) };
+        let innermost = unsafe { self.walk_innermost_exit(activation, self.low, frames) };
         // SAFETY: passed on to the caller.
         innermost.and_then(|()| unsafe { self.walk_outer(activation, frames) }).err().unwrap_or(WalkEnd::Complete)
     }
@@ -151,7 +153,7 @@ impl Stack<'_> {
             // The host has just entered wasm or is about to leave it: this activation has no frames.
             CodeKind::Entry => return Ok(()),
             CodeKind::Function(_) => frames.push(FrameWord::exact(registers.pc))?,
-            CodeKind::Stub => {}
+            CodeKind::Builtin | CodeKind::Stub => {}
         }
         // SAFETY: compiled code stays mapped and unchanged while the code map holds its module.
         let bytes = unsafe { std::slice::from_raw_parts(code.start as *const u8, code.end - code.start) };
@@ -159,6 +161,37 @@ impl Stack<'_> {
         let caller = unsafe { caller_of_interrupted(registers, code.start, bytes) };
         // SAFETY: passed on to the caller.
         unsafe { self.walk_callers(caller.return_pc, caller.fp, registers.sp, activation.entry_fp, frames) }
+    }
+
+    /// Walks from where wasm left for the host, if that is where it still is.
+    ///
+    /// The store says only where wasm last left. Inside an imported function that is the call of it. Else host code may
+    /// be one of Wasmtime's builtins, which wasm calls directly, or no wasm is left: Wasmtime turns a trap into an error
+    /// after it has taken the guest's frames down, and what the store says of them is stale.
+    unsafe fn walk_innermost_exit(
+        &self,
+        activation: Activation,
+        above: usize,
+        frames: &mut Frames<'_>,
+    ) -> Result<(), WalkEnd> {
+        if !self.in_host_call && !self.returns_from_builtin(activation.exit_pc) {
+            return Ok(());
+        }
+        // SAFETY: passed on to the caller.
+        let walked = unsafe { self.walk_exit(activation, above, frames) };
+        if self.in_host_call || frames.len() > 0 { walked } else { Ok(()) }
+    }
+
+    /// Whether the instruction before `exit_pc` calls a builtin.
+    fn returns_from_builtin(&self, exit_pc: usize) -> bool {
+        /// Length of `call rel32`.
+        const CALL: usize = 5;
+        let Some(call) = exit_pc.checked_sub(CALL).filter(|call| self.code.contains(*call)) else { return false };
+        // SAFETY: the instruction lies in compiled code, which stays mapped and is never written.
+        let bytes = unsafe { (call as *const [u8; CALL]).read_unaligned() };
+        let [0xe8, a, b, c, d] = bytes else { return false };
+        let callee = exit_pc.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]) as isize);
+        self.code.code(callee).is_some_and(|code| code.kind == CodeKind::Builtin)
     }
 
     /// Walks from where wasm left for the host. `above` is an address that every frame of it lies above.
