@@ -80,7 +80,7 @@ enum Profiler {
 impl Profiler {
     fn attach(guest: &Guest, mode: Mode, store: &mut Store<GuestState>) -> Result<Self> {
         if let Some(options) = mode.sampler() {
-            let session = Session::new(&guest.modules, options);
+            let session = Session::new(&guest.modules, Vec::new(), options);
             let attached = session.attach(store)?;
             return Ok(Self::Wlprof { session, attached });
         }

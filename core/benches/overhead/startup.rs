@@ -65,7 +65,7 @@ fn start(bytes: &[u8], name: &str) -> Result<Start> {
     let engine = engine(EngineOptions { epoch_interruption: false, cache: false })?;
     let (module, compile) = timed(|| Module::from_binary(&engine, bytes));
     let modules = [(module?, image)];
-    let (session, making) = timed(|| Session::new(&modules, SamplerOptions::default()));
+    let (session, making) = timed(|| Session::new(&modules, Vec::new(), SamplerOptions::default()));
     let attach = std::thread::scope(|scope| {
         let attaching = scope.spawn(|| attach(&session, &engine));
         attaching.join().map_err(|_| anyhow!("attaching panicked"))?

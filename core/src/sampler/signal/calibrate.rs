@@ -1,7 +1,8 @@
 //! Measures what a tick costs this machine, before the guest runs.
 
 use super::super::clock::{monotonic_ns, own_cpu_ns, sleep_until};
-use super::thread::{GuestThread, SIGNAL};
+use super::own_thread::SIGNAL;
+use super::thread::GuestThread;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Signals that are sent.

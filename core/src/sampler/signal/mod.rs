@@ -14,12 +14,14 @@
 //! # Security
 //! The handler follows frame pointers only between the interrupted stack pointer and the entry frame.
 
+mod activations;
 #[cfg(test)]
 mod backtrace_tests;
 mod calibrate;
 mod drain;
 mod governor;
 mod language;
+mod own_thread;
 mod record;
 mod ring;
 mod self_check;

@@ -2,23 +2,19 @@
 
 use super::super::clock::{monotonic_ns, own_cpu_ns, own_tid};
 use super::super::session::Shared;
+use super::activations::OuterActivations;
 use super::language::LanguageWalk;
+use super::own_thread::{SIGNAL, SignalBlocked, mask, own_stack_low};
 use super::record::{Header, Kind};
 use super::ring::Ring;
-use super::vm_context::{Activation, StoreContext};
+use super::vm_context::StoreContext;
 use super::walk::Stack;
 use super::x86_64::Registers;
 use crate::recording::State;
 use std::cell::{Cell, UnsafeCell};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Once};
-
-/// The signal that interrupts the guest. `SIGPROF` is what profilers use, and nothing else in wlprof does.
-pub(super) const SIGNAL: libc::c_int = libc::SIGPROF;
-
-/// Entries into wasm that may be nested in each other; deeper ones hide the outermost.
-const MAX_NESTED: usize = 64;
 
 /// A thread that runs a guest.
 pub(super) struct GuestThread {
@@ -34,8 +30,8 @@ pub(super) struct GuestThread {
     has_language: AtomicBool,
     /// Samples of the host call that is going on await the language's stack.
     awaits_language: AtomicBool,
-    /// The ticker or the call hook is pushing into the ring.
-    pushing: AtomicBool,
+    /// The ticker is reading this thread or the call hook is pushing into the ring.
+    locked: AtomicBool,
     /// Counts host calls: equal numbers are one call.
     host_calls: AtomicU64,
     /// An imported function has been called by the innermost wasm and has not returned.
@@ -61,51 +57,6 @@ pub(super) struct GuestThread {
     pub(super) ended_cpu_ns: AtomicU64,
 }
 
-/// The activations that a host call has nested another one in, innermost first.
-///
-/// Written by the call hook and read by the signal handler, both on the guest's thread.
-struct OuterActivations {
-    depth: AtomicUsize,
-    stack: UnsafeCell<[Activation; MAX_NESTED]>,
-}
-
-// SAFETY: `stack` is touched on the guest's thread alone, by the hook and by the handler that may interrupt it; the
-// ticker reads it only while that thread is blocked (`capture_blocked`).
-unsafe impl Sync for OuterActivations {}
-// SAFETY: as above.
-unsafe impl Send for OuterActivations {}
-
-impl OuterActivations {
-    fn push(&self, activation: Activation) {
-        let depth = self.depth.load(Ordering::Relaxed);
-        // The innermost stands first, so the others move up. Nesting is shallow.
-        // SAFETY: this runs on the guest's thread, outside the handler; a handler that interrupts it reads a stack that
-        // is well-formed at every moment, at worst with one activation twice.
-        let stack = unsafe { &mut *self.stack.get() };
-        stack.copy_within(0..depth.min(MAX_NESTED - 1), 1);
-        stack[0] = activation;
-        compiler_fence(Ordering::SeqCst);
-        self.depth.store(depth + 1, Ordering::Release);
-    }
-
-    fn pop(&self) {
-        let depth = self.depth.load(Ordering::Relaxed).saturating_sub(1);
-        self.depth.store(depth, Ordering::Release);
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: as in `push`.
-        let stack = unsafe { &mut *self.stack.get() };
-        stack.copy_within(1.., 0);
-    }
-
-    /// # Safety
-    /// The guest's thread must be this one, or blocked.
-    unsafe fn innermost_first(&self) -> &[Activation] {
-        let depth = self.depth.load(Ordering::Acquire);
-        // SAFETY: passed on to the caller.
-        unsafe { &(&*self.stack.get())[..depth.min(MAX_NESTED)] }
-    }
-}
-
 // SAFETY: beside `language` everything is atomic or synchronized by itself; `language` is touched on the guest's thread
 // (handler and hook exclude each other by blocking the signal) and, when sampling has ended, by whoever takes it.
 unsafe impl Sync for GuestThread {}
@@ -116,35 +67,6 @@ impl Drop for Unlock<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
-}
-
-/// Keeps the sampling signal from this thread; what arrives meanwhile is handled at the end.
-struct SignalBlocked;
-
-impl SignalBlocked {
-    fn new() -> Self {
-        // It fails for an invalid request only.
-        let _ = mask(libc::SIG_BLOCK);
-        Self
-    }
-}
-
-impl Drop for SignalBlocked {
-    fn drop(&mut self) {
-        let _ = mask(libc::SIG_UNBLOCK);
-    }
-}
-
-/// Blocks or unblocks the sampling signal on this thread.
-fn mask(how: libc::c_int) -> io::Result<()> {
-    let mut set = std::mem::MaybeUninit::uninit();
-    // SAFETY: sigemptyset initializes the set that sigaddset and pthread_sigmask then use.
-    let failed = unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), SIGNAL);
-        libc::pthread_sigmask(how, set.as_ptr(), std::ptr::null_mut())
-    };
-    if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed)) }
 }
 
 thread_local! {
@@ -162,14 +84,11 @@ impl GuestThread {
             ring: Ring::new(),
             store,
             stack_low: own_stack_low()?,
-            outer: OuterActivations {
-                depth: AtomicUsize::new(0),
-                stack: UnsafeCell::new([Activation::default(); MAX_NESTED]),
-            },
+            outer: OuterActivations::new(),
             language: UnsafeCell::new(None),
             has_language: AtomicBool::new(false),
             awaits_language: AtomicBool::new(false),
-            pushing: AtomicBool::new(false),
+            locked: AtomicBool::new(false),
             host_calls: AtomicU64::new(0),
             in_host_call: AtomicBool::new(false),
             tick_cpu_ns: AtomicU64::new(0),
@@ -197,6 +116,8 @@ impl GuestThread {
     /// Ends recording on this thread, which must be the one that entered.
     pub(super) fn leave(&self) {
         CURRENT.set(std::ptr::null());
+        // The ticker may be reading this thread's stack and store, which end after this.
+        let _locked = self.lock();
         self.ended_ns.store(monotonic_ns(), Ordering::Relaxed);
         self.ended_cpu_ns.store(own_cpu_ns(), Ordering::Relaxed);
         self.detached.store(true, Ordering::Release);
@@ -213,7 +134,7 @@ impl GuestThread {
     pub(super) fn returning_from_wasm(&self) {
         self.outer.pop();
         // Whoever called wasm from within a host call is in that again; the outermost caller is in none.
-        self.in_host_call.store(self.outer.depth.load(Ordering::Relaxed) > 0, Ordering::Relaxed);
+        self.in_host_call.store(self.outer.any(), Ordering::Relaxed);
     }
 
     /// To be called when wasm calls the host.
@@ -221,11 +142,6 @@ impl GuestThread {
         // One thread writes it, so no read-modify-write is needed.
         self.host_calls.store(self.host_calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.in_host_call.store(true, Ordering::Relaxed);
-    }
-
-    /// To be called when the host returns to wasm.
-    pub(super) fn returning_from_host(&self) {
-        self.in_host_call.store(false, Ordering::Relaxed);
     }
 
     /// What a walk of this thread reads.
@@ -321,14 +237,17 @@ impl GuestThread {
             kind: if is_sample { self.kind_of_host_sample() } else { Kind::Sighting },
         };
         let mut words = vec![0; super::record::MAX_WORDS];
+        let _locked = self.lock();
+        if self.detached.load(Ordering::Acquire) {
+            return None;
+        }
         // SAFETY: the thread is blocked; if it wakes, the activations are still well-formed plain words.
         let stack = unsafe { self.stack() };
-        // SAFETY: the thread's stack stays mapped while it is attached, and the ticker is joined before it ends.
+        // SAFETY: the thread has not left, and cannot while this is locked: its store lives and its stack is mapped.
         let length = header.write(&mut words, |frames| unsafe { stack.walk_blocked(frames) }, |_, _| 0, |_| ());
         if !still_blocked() {
             return None;
         }
-        let _pushing = self.lock_ring();
         // SAFETY: no signal is on its way, so the handler cannot be pushing, and the call hook is locked out.
         Some(unsafe {
             self.ring.push(|record| {
@@ -338,12 +257,12 @@ impl GuestThread {
         })
     }
 
-    /// Keeps the ticker and the call hook from pushing at the same time. Both hold it for about a microsecond.
-    fn lock_ring(&self) -> impl Drop {
-        while self.pushing.swap(true, Ordering::Acquire) {
+    /// Keeps the ticker, the call hook and the end of the thread apart. Each holds it for a few microseconds.
+    fn lock(&self) -> impl Drop {
+        while self.locked.swap(true, Ordering::Acquire) {
             std::thread::yield_now();
         }
-        Unlock(&self.pushing)
+        Unlock(&self.locked)
     }
 
     /// Whether a sample in host code is whole, or waits for the language's stack.
@@ -369,13 +288,18 @@ impl GuestThread {
         }
     }
 
-    /// To be called on the guest's thread when a host call returns to wasm: reads the language's stack for the samples
-    /// taken during the call, at a moment when host code holds no lock.
+    /// To be called when a host call returns to wasm.
     pub(super) fn returning_from_host(&self) {
-        if !self.awaits_language.load(Ordering::Relaxed) {
-            return;
+        if self.awaits_language.load(Ordering::Relaxed) {
+            self.awaits_language.store(false, Ordering::Relaxed);
+            self.collect_awaited_language();
         }
-        self.awaits_language.store(false, Ordering::Relaxed);
+        self.in_host_call.store(false, Ordering::Relaxed);
+    }
+
+    /// Reads the language's stack for the samples taken during a host call that is returning: a moment when host code
+    /// holds no lock and the guest stands still.
+    fn collect_awaited_language(&self) {
         let header = Header {
             time_ns: monotonic_ns(),
             cpu_ns: 0,
@@ -385,12 +309,10 @@ impl GuestThread {
             state: State::Host,
             kind: Kind::Language,
         };
-        let here = 0_u8;
         // SAFETY: this is the guest's thread.
-        let outer = unsafe { self.outer.innermost_first() };
-        let stack = Stack { code: &self.shared.code, store: self.store, low: &raw const here as usize, outer };
+        let stack = unsafe { self.stack() };
         let _no_signal = SignalBlocked::new();
-        let _pushing = self.lock_ring();
+        let _locked = self.lock();
         // SAFETY: the signal is blocked on this thread and the ticker is locked out, so nobody else is pushing or
         // walking; the thread is in the host call whose stack is walked.
         let pushed = unsafe {
@@ -424,24 +346,6 @@ impl GuestThread {
         // SAFETY: the caller's promise.
         unsafe { (*self.language.get()).take() }
     }
-}
-
-/// Lowest address of the calling thread's stack.
-fn own_stack_low() -> io::Result<usize> {
-    let mut attributes = std::mem::MaybeUninit::uninit();
-    let (mut low, mut size) = (std::ptr::null_mut(), 0);
-    // SAFETY: pthread_getattr_np initializes the attributes, which are read and then destroyed.
-    let failed = unsafe {
-        match libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) {
-            0 => {
-                let failed = libc::pthread_attr_getstack(attributes.as_ptr(), &mut low, &mut size);
-                libc::pthread_attr_destroy(attributes.as_mut_ptr());
-                failed
-            }
-            failed => failed,
-        }
-    };
-    if failed == 0 { Ok(low as usize) } else { Err(io::Error::from_raw_os_error(failed)) }
 }
 
 /// Installs the handler, once in the life of the process. It does nothing on threads that run no guest.

@@ -3,7 +3,8 @@
 use super::super::clock::{Activity, ThreadWatch, monotonic_ns, sleep_until};
 use super::super::session::SamplerOptions;
 use super::governor::Governor;
-use super::thread::{GuestThread, SIGNAL};
+use super::own_thread::SIGNAL;
+use super::thread::GuestThread;
 use crate::recording::{Clock, TickCounts};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
