@@ -1,7 +1,7 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
-use crate::guest::{Exit, Guest, WasiOptions, call, linker, missing_imports};
-use crate::sampler::{Finished, SamplerOptions, Session};
+use crate::guest::{Exit, Guest, GuestState, WasiOptions, call, linker, missing_imports};
+use crate::sampler::{Finished, SampledStore, SamplerOptions, Session};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -110,17 +110,17 @@ fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {
                 shown(&missing),
             );
         }
-        Ok((store_for(&mut store, guest, session)?, store, linker))
+        Ok((sampled(store, guest, session)?, linker))
     });
-    let (attached, mut store, linker) = match started {
+    let (mut store, linker) = match started {
         Ok(started) => started,
         Err(error) => return Exit::NotCallable(error),
     };
     let (module, _) = &guest.modules[0];
-    let exit = match linker.instantiate(&mut store, module) {
+    match linker.instantiate(&mut store, module) {
         Ok(instance) => {
-            if let (Some(session), Some(attached)) = (session, &attached) {
-                session.instantiated(attached, &mut store, &instance, 0);
+            if let Some(session) = session {
+                store.instantiated(session, &instance, 0);
             }
             let parameters = options.wasi.arguments.get(1..).unwrap_or_default();
             call(&mut store, &instance, options.invoke.as_deref(), parameters)
@@ -128,9 +128,7 @@ fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {
         // A start function runs while the module is instantiated. Errors that come out of wasm bring its backtrace.
         Err(error) if ran(&error) => Exit::from_error(error),
         Err(error) => Exit::NotCallable(error),
-    };
-    drop(attached);
-    exit
+    }
 }
 
 /// Whether an error of instantiation comes from the guest's own doing: a trap, an exit, a failed host call.
@@ -147,14 +145,17 @@ fn shown(names: &[String]) -> String {
 }
 
 /// Readies `store` and begins to sample.
-fn store_for(
-    store: &mut Store<crate::guest::GuestState>,
+fn sampled(
+    mut store: Store<GuestState>,
     guest: &Guest,
     session: Option<&Session>,
-) -> wasmtime::Result<Option<crate::sampler::Attached>> {
+) -> wasmtime::Result<SampledStore<GuestState>> {
     if guest.epoch_interruption {
         // Without a callback the first check would trap. The sampler sets a nearer one.
         store.set_epoch_deadline(u64::MAX / 2);
     }
-    session.map(|session| session.attach(store)).transpose()
+    match session {
+        Some(session) => session.attach(store),
+        None => Ok(SampledStore::unsampled(store)),
+    }
 }

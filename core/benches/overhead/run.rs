@@ -13,7 +13,7 @@ use std::time::Duration;
 use wasmtime::{Engine, GuestProfiler, Store, UpdateDeadline};
 use wlprof::guest::{Exit, Guest, GuestState, Stdio, WasiOptions, call, linker};
 use wlprof::recording::PauseStats;
-use wlprof::sampler::{Attached, Session};
+use wlprof::sampler::{SampledStore, Session};
 
 /// The stack that `wlprof` gives its guests.
 const STACK_SIZE: usize = 8 << 20;
@@ -51,7 +51,7 @@ fn run_here(guest: &Guest, mode: Mode) -> Result<Measured> {
         // Without a callback the first check would trap. The samplers set a nearer one.
         store.set_epoch_deadline(u64::MAX / 2);
     }
-    let profiler = Profiler::attach(guest, mode, &mut store)?;
+    let (mut store, profiler) = Profiler::attach(guest, mode, store)?;
     let (module, _) = &guest.modules[0];
 
     let watch = Stopwatch::start();
@@ -61,6 +61,7 @@ fn run_here(guest: &Guest, mode: Mode) -> Result<Measured> {
     };
     let times = watch.elapsed();
 
+    drop(store);
     let (samples, lost, pause) = profiler.stop();
     let process_cpu = if samples > 0 { watch.process_cpu_elapsed() } else { times.process_cpu };
     match exit {
@@ -73,18 +74,20 @@ fn run_here(guest: &Guest, mode: Mode) -> Result<Measured> {
 /// What watches the guest.
 enum Profiler {
     None,
-    Wlprof { session: Session, attached: Attached },
+    Wlprof(Session),
     Wasmtime { samples: Arc<AtomicU64>, ticker: Ticker },
 }
 
 impl Profiler {
-    fn attach(guest: &Guest, mode: Mode, store: &mut Store<GuestState>) -> Result<Self> {
+    fn attach(guest: &Guest, mode: Mode, mut store: Store<GuestState>) -> Result<(SampledStore<GuestState>, Self)> {
         if let Some(options) = mode.sampler() {
             let session = Session::new(&guest.modules, Vec::new(), options);
-            let attached = session.attach(store)?;
-            return Ok(Self::Wlprof { session, attached });
+            let store = session.attach(store)?;
+            return Ok((store, Self::Wlprof(session)));
         }
-        let Mode::GuestProfiler { hz } = mode else { return Ok(Self::None) };
+        let Mode::GuestProfiler { hz } = mode else {
+            return Ok((SampledStore::unsampled(store), Self::None));
+        };
         let interval = Duration::from_secs_f64(1.0 / hz);
         let modules = guest.modules.iter().map(|(module, _)| (guest.name.clone(), module.clone()));
         let mut profiler = GuestProfiler::new(&guest.engine, &guest.name, interval, modules)?;
@@ -96,15 +99,15 @@ impl Profiler {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(UpdateDeadline::Continue(1))
         });
-        Ok(Self::Wasmtime { samples, ticker: Ticker::start(&guest.engine, interval)? })
+        let ticker = Ticker::start(&guest.engine, interval)?;
+        Ok((SampledStore::unsampled(store), Self::Wasmtime { samples, ticker }))
     }
 
     /// Stops it. Gives the samples taken, those lost, and how long they took.
     fn stop(self) -> (u64, u64, PauseStats) {
         match self {
             Self::None => (0, 0, PauseStats::default()),
-            Self::Wlprof { session, attached } => {
-                drop(attached);
+            Self::Wlprof(session) => {
                 let finished = session.finish();
                 (finished.ticks.sampled, finished.ticks.lost(), finished.meta.pause)
             }

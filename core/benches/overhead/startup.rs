@@ -77,8 +77,8 @@ fn start(bytes: &[u8], name: &str) -> Result<Start> {
 /// Attaches on the calling thread, and leaves again.
 fn attach(session: &Session, engine: &Engine) -> Result<Duration> {
     let wasi = WasiOptions { stdio: Stdio::Null, ..WasiOptions::default() };
-    let mut store = Store::new(engine, wasi.build()?);
-    let (attached, time) = timed(|| session.attach(&mut store));
+    let store = Store::new(engine, wasi.build()?);
+    let (attached, time) = timed(|| session.attach(store));
     drop(attached?);
     Ok(time)
 }

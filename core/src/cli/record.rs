@@ -17,19 +17,22 @@ use std::sync::Arc;
 pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let targets = output::targets(&record.output)?;
     let path = Path::new(&record.guest_and_arguments[0]);
-    let sampler = record.sampler_options();
+    let mut sampler = record.sampler_options();
+    let mut fallback = None;
+    if let Some(options) = &mut sampler {
+        (options.kind, fallback) =
+            options.kind.resolve().map_err(|error| Failure::new(FAILED, format!("{error:#}; try --sampler=epoch")))?;
+    }
     let load = LoadOptions {
         debug_file: record.debug_file.clone(),
-        epoch_interruption: sampler.as_ref().is_some_and(|sampler| {
-            sampler.kind == SamplerKind::Epoch
-                || !crate::sampler::signal_works_here() && sampler.kind == SamplerKind::Auto
-        }),
+        epoch_interruption: sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch),
         no_cache: record.no_cache,
     };
     let spinner = Spinner::new(format!("compiling {}", escape::single_line(&path.to_string_lossy())));
     let mut guest = Guest::load(path, &load).map_err(|error| cannot_load(path, &error))?;
     drop(spinner);
 
+    guest.notes.extend(fallback);
     let mut walkers = Vec::new();
     for (_, image) in &guest.modules {
         let chosen = languages::choose(&record.language.as_str().into(), languages::BUILT_IN, &**image)

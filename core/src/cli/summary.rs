@@ -71,11 +71,22 @@ fn head(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::
     let ticks = &recording.ticks;
     write!(text, ", {} ticks lost", ticks.lost())?;
     let reasons = [
-        (ticks.coalesced, "the tick before had not been handled"),
+        (ticks.coalesced, "the signal was delayed"),
         (ticks.ring_full, "buffer full"),
-        (ticks.woke, "woke while being read"),
+        (ticks.woke, "the guest woke while being read"),
     ];
-    list(text, reasons.iter().filter(|(count, _)| *count > 0).map(|(count, reason)| format!("{count} {reason}")))?;
+    list(text, counted(&reasons))?;
+    let without_sample = [
+        (ticks.idle, "waiting"),
+        (ticks.preempted, "without a processor"),
+        (ticks.short, "with too little CPU time"),
+        (ticks.at_end, "at the end"),
+        (ticks.late, "that came too late to fire"),
+    ];
+    let without_sample: Vec<String> = counted(&without_sample).collect();
+    if !without_sample.is_empty() {
+        write!(text, ", ticks without a sample: {}", without_sample.join(", "))?;
+    }
     if !ticks.balanced() {
         // A defect of wlprof's; better seen than hidden.
         write!(text, ", {} ticks not accounted for", ticks.fired.abs_diff(ticks.accounted()))?;
@@ -90,6 +101,10 @@ fn head(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::
     }
     text.push('\n');
     Ok(())
+}
+
+fn counted<'a>(reasons: &'a [(u64, &str)]) -> impl Iterator<Item = String> + 'a {
+    reasons.iter().filter(|(count, _)| *count > 0).map(|(count, reason)| format!("{count} {reason}"))
 }
 
 fn list(text: &mut String, items: impl Iterator<Item = String>) -> std::fmt::Result {

@@ -76,6 +76,10 @@ fn meta(recording: &Recording) -> Value {
         ("Allowed rate", format!("{:.0} Hz", meta.allowed_hz)),
         ("Samples", recording.ticks.sampled.to_string()),
         ("Ticks lost", recording.ticks.lost().to_string()),
+        ("Ticks while waiting", recording.ticks.idle.to_string()),
+        ("Ticks without a processor", recording.ticks.preempted.to_string()),
+        ("Ticks with too little CPU time", recording.ticks.short.to_string()),
+        ("Ticks too late to fire", recording.ticks.late.to_string()),
         ("Truncated stacks", recording.truncated.iter().map(|(_, count)| count).sum::<u64>().to_string()),
     ];
     let notes = meta.notes.iter().map(|note| ("Note", note.clone()));

@@ -1,6 +1,6 @@
 //! Calls the guest and tells how it ended.
 
-use wasmtime::{AsContextMut, Func, Instance, Store, Trap, Val, ValType};
+use wasmtime::{AsContextMut, Func, Instance, Trap, Val, ValType};
 use wasmtime_wasi::I32Exit;
 
 /// How a guest ended.
@@ -37,18 +37,13 @@ impl Exit {
 }
 
 /// Calls `function`, or `_start`, or the default export, with `arguments` parsed as the parameters' types.
-pub fn call<T: 'static>(
-    store: &mut Store<T>,
-    instance: &Instance,
-    function: Option<&str>,
-    arguments: &[String],
-) -> Exit {
+pub fn call(mut store: impl AsContextMut, instance: &Instance, function: Option<&str>, arguments: &[String]) -> Exit {
     let found = match function {
-        Some(name) => instance.get_func(&mut *store, name).ok_or_else(|| no_such_function(store, instance, name)),
+        Some(name) => instance.get_func(&mut store, name).ok_or_else(|| no_such_function(&mut store, instance, name)),
         None => instance
-            .get_func(&mut *store, "_start")
-            .or_else(|| instance.get_func(&mut *store, ""))
-            .ok_or_else(|| no_such_function(store, instance, "_start")),
+            .get_func(&mut store, "_start")
+            .or_else(|| instance.get_func(&mut store, ""))
+            .ok_or_else(|| no_such_function(&mut store, instance, "_start")),
     };
     let prepared = found.and_then(|func| {
         // A main function's arguments come through WASI.
@@ -60,16 +55,16 @@ pub fn call<T: 'static>(
         Ok(prepared) => prepared,
         Err(error) => return Exit::NotCallable(error),
     };
-    let mut results = vec![Val::I32(0); func.ty(&*store).results().len()];
-    match func.call(&mut *store, &parameters, &mut results) {
+    let mut results = vec![Val::I32(0); func.ty(&store).results().len()];
+    match func.call(&mut store, &parameters, &mut results) {
         Ok(()) => Exit::Returned(results.iter().map(show).collect()),
         Err(error) => Exit::from_error(error),
     }
 }
 
-fn no_such_function<T: 'static>(store: &mut Store<T>, instance: &Instance, name: &str) -> wasmtime::Error {
+fn no_such_function(mut store: impl AsContextMut, instance: &Instance, name: &str) -> wasmtime::Error {
     let exports: Vec<String> = instance
-        .exports(store)
+        .exports(&mut store)
         .filter_map(|e| {
             let name = e.name().to_owned();
             e.into_func().map(|_| name)

@@ -80,6 +80,12 @@ impl Recorder {
         self.thread.host_calls.extend(ended);
     }
 
+    /// Notes that no host call was going on.
+    pub fn no_host_call(&mut self) {
+        let ended = self.host_calls.finish();
+        self.thread.host_calls.extend(ended);
+    }
+
     /// Counts an incomplete stack.
     pub fn truncated(&mut self, reason: Truncation) {
         *self.truncated.entry(reason).or_default() += 1;

@@ -4,7 +4,7 @@
 //! format (varints, no field names). Any change to the shape of `Recording` or what it holds raises the version; older
 //! versions are refused with both numbers rather than misread.
 
-use super::{Recording, Sample};
+use super::{Origin, Recording, Sample};
 use std::fmt;
 use std::io::{self, Write};
 
@@ -63,7 +63,11 @@ pub fn read(bytes: &[u8]) -> Result<Recording, ReadError> {
     if version != VERSION {
         return Err(ReadError::Version(version));
     }
-    let recording: Recording = postcard::from_bytes(body).map_err(|error| ReadError::Corrupt(error.to_string()))?;
+    let (recording, rest): (Recording, &[u8]) =
+        postcard::take_from_bytes(body).map_err(|error| ReadError::Corrupt(error.to_string()))?;
+    if !rest.is_empty() {
+        return Err(ReadError::Corrupt("something follows its end".into()));
+    }
     check(&recording).map_err(|table| ReadError::Corrupt(format!("an index in its {table} leads nowhere")))?;
     Ok(recording)
 }
@@ -73,10 +77,18 @@ fn check(recording: &Recording) -> Result<(), &'static str> {
     let within = |index: u32, len: usize| (index as usize) < len;
     let all = |ok: bool, table| if ok { Ok(()) } else { Err(table) };
     let Recording { modules, functions, frames, stacks, label_sets, threads, .. } = recording;
+    let origin_holds = |origin: Origin| match origin {
+        Origin::Wasm { module, .. } | Origin::Language { module, .. } | Origin::HostCall { module, .. } => {
+            within(module, modules.len())
+        }
+        Origin::Host | Origin::Truncated => true,
+    };
     all(functions.iter().all(|f| f.module.is_none_or(|id| within(id, modules.len()))), "functions")?;
     all(
         frames.iter().all(|frame| {
-            !frame.lines.is_empty() && frame.lines.iter().all(|line| within(line.function, functions.len()))
+            origin_holds(frame.origin)
+                && !frame.lines.is_empty()
+                && frame.lines.iter().all(|line| within(line.function, functions.len()))
         }),
         "frames",
     )?;

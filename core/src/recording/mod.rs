@@ -289,17 +289,20 @@ pub enum LanguageTruncation {
     InHostCode,
 }
 
-/// What became of every tick. The fields other than `fired` add up to it.
+/// What became of every tick. The fields other than `fired` and `late` add up to `fired`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TickCounts {
     /// Ticks in all.
     pub fired: u64,
     /// Became a sample.
     pub sampled: u64,
-    /// The thread was blocked and the clock is [`Clock::Cpu`].
+    /// The thread was waiting in a system call or for memory, and the sampler or the clock does not sample that.
     pub idle: u64,
-    /// The thread had been waiting for a processor since the tick before: no time of its own had passed.
+    /// The thread was waiting for a processor: no time of its own passed. With [`Clock::Wall`] the sample that follows
+    /// stands for this time.
     pub preempted: u64,
+    /// The thread had used less CPU time since its last sample than one stands for.
+    pub short: u64,
     /// The signal of an earlier tick had not been handled yet.
     pub coalesced: u64,
     /// The ring between the thread and the recorder was full.
@@ -308,6 +311,8 @@ pub struct TickCounts {
     pub woke: u64,
     /// Sampling ended before the signal was handled.
     pub at_end: u64,
+    /// Ticks that never fired, because the ticker itself was kept from running. Not among those fired.
+    pub late: u64,
 }
 
 impl TickCounts {
@@ -323,7 +328,7 @@ impl TickCounts {
 
     /// Ticks whose end is known.
     pub fn accounted(&self) -> u64 {
-        self.sampled + self.idle + self.preempted + self.at_end + self.lost()
+        self.sampled + self.idle + self.preempted + self.short + self.at_end + self.lost()
     }
 }
 

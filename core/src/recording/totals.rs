@@ -45,7 +45,7 @@ impl Totals {
         // Stacks repeat: add up their samples first, and walk each stack once.
         let mut stack_ns: FxHashMap<u32, u64> = FxHashMap::default();
         for sample in recording.samples() {
-            totals.all_ns += sample.period_ns;
+            totals.all_ns = totals.all_ns.saturating_add(sample.period_ns);
             totals.host_ns += if sample.state == State::Guest { 0 } else { sample.period_ns };
             totals.blocked_ns += if sample.state == State::Blocked { sample.period_ns } else { 0 };
             *stack_ns.entry(sample.stack).or_default() += sample.period_ns;

@@ -44,14 +44,48 @@ pub(super) fn own_tid() -> libc::pid_t {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg(target_os = "linux")]
 pub(super) enum Activity {
-    /// On a processor, or waiting for one.
-    Runnable,
+    /// On a processor.
+    Running,
+    /// Waiting for a processor.
+    Queued {
+        /// The one it ran on last.
+        processor: usize,
+        /// Whether the caller runs on that one now.
+        is_ours: bool,
+    },
     /// Asleep in a system call that a signal would interrupt.
     Blocked,
     /// Stopped, or asleep in a page fault or an uninterruptible system call.
     Stuck,
     /// Gone.
     Dead,
+}
+
+/// The processor that the calling thread runs on at this moment.
+#[cfg(target_os = "linux")]
+fn own_processor() -> Option<usize> {
+    // SAFETY: no arguments.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Keeps the calling thread off `processor`, if it may run on another.
+#[cfg(target_os = "linux")]
+pub(super) fn avoid_processor(processor: usize) {
+    let size = std::mem::size_of::<libc::cpu_set_t>();
+    // SAFETY: an all-zero set is a valid, empty one.
+    let mut allowed: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // What the process may use is what its main thread may: this thread's own set has gaps already.
+    // SAFETY: the set has the size given.
+    if unsafe { libc::sched_getaffinity(libc::getpid(), size, &mut allowed) } != 0 || processor >= 8 * size {
+        return;
+    }
+    // SAFETY: the set is initialized and the index within it.
+    unsafe { libc::CPU_CLR(processor, &mut allowed) };
+    // SAFETY: the set is initialized.
+    if unsafe { libc::CPU_COUNT(&allowed) } > 0 {
+        // SAFETY: as above. If it fails the thread stays where it may be now.
+        unsafe { libc::sched_setaffinity(0, size, &allowed) };
+    }
 }
 
 /// Watches another thread of this process.
@@ -78,22 +112,27 @@ impl ThreadWatch {
     /// What the thread is doing, and its CPU time.
     ///
     /// A thread whose CPU clock moves between two readings 150 ns apart is running: that is the usual case and the
-    /// cheap one. Else the kernel is asked, because a thread that the ticker itself has pushed off its processor is
-    /// not idle: without this second half, samples were lost in proportion to how busy the machine was.
+    /// cheap one. Else the kernel is asked, because a thread that the ticker itself has just pushed off its processor
+    /// is not idle.
     pub(super) fn look(&self) -> (Activity, u64) {
         let (Some(first), Some(second)) = (self.cpu_ns(), self.cpu_ns()) else { return (Activity::Dead, 0) };
         if first != second {
-            return (Activity::Runnable, second);
+            return (Activity::Running, second);
         }
-        let mut line = [0; 128];
+        let mut line = [0; 1024];
         let length = self.stat.read_at(&mut line, 0).unwrap_or(0);
-        // "TID (NAME) S ...": the name may hold parentheses and spaces, so the last ')' counts. It is at most 16
-        // bytes long, so it fits.
-        let state = line[..length].iter().rposition(|&byte| byte == b')').and_then(|end| line[..length].get(end + 2));
-        let activity = match state {
-            Some(b'R') => Activity::Runnable,
-            Some(b'S') => Activity::Blocked,
-            Some(b'D' | b'T' | b't' | b'I' | b'P') => Activity::Stuck,
+        // "TID (NAME) S ...": the name may hold parentheses and spaces, so the last ')' counts.
+        let end = line[..length].iter().rposition(|&byte| byte == b')').unwrap_or(length);
+        let fields = std::str::from_utf8(line[..length].get(end + 1..).unwrap_or_default()).unwrap_or_default();
+        let mut fields = fields.split_ascii_whitespace();
+        let activity = match fields.next() {
+            Some("R") => {
+                // Field 39 of the line; the state is field 3.
+                let processor = fields.nth(35).and_then(|field| field.parse().ok()).unwrap_or(usize::MAX);
+                Activity::Queued { processor, is_ours: own_processor() == Some(processor) }
+            }
+            Some("S") => Activity::Blocked,
+            Some("D" | "T" | "t" | "I" | "P") => Activity::Stuck,
             _ => Activity::Dead,
         };
         (activity, second)
@@ -107,7 +146,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn a_spinning_thread_is_runnable_and_a_waiting_one_blocked() {
+    fn a_spinning_thread_runs_and_a_waiting_one_is_blocked() {
         let tid = AtomicI32::new(0);
         let spin = AtomicBool::new(true);
         let (send, receive) = mpsc::channel::<()>();
@@ -122,7 +161,7 @@ mod tests {
                 std::thread::yield_now();
             }
             let watch = ThreadWatch::new(tid.load(Ordering::SeqCst)).unwrap();
-            assert_eq!(watch.look().0, Activity::Runnable);
+            assert!(matches!(watch.look().0, Activity::Running | Activity::Queued { .. }));
             spin.store(false, Ordering::SeqCst);
             // It blocks soon; how soon is the scheduler's business.
             while watch.look().0 != Activity::Blocked {

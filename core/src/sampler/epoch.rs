@@ -56,7 +56,7 @@ pub(super) fn attach<T: 'static>(shared: &Arc<Shared>, store: &mut Store<T>) -> 
         halted: AtomicBool::new(false),
     });
     let name = std::thread::current().name().unwrap_or("guest").to_owned();
-    shared.recorder().set_thread(&name, u64::from(std::process::id()));
+    shared.recorder().set_thread(&name, own_thread_id());
     store.set_epoch_deadline(1);
     let called_back = thread.clone();
     store.epoch_deadline_callback(move |context| {
@@ -85,6 +85,14 @@ pub(super) fn attach<T: 'static>(shared: &Arc<Shared>, store: &mut Store<T>) -> 
         (ticks, idle)
     })?;
     Ok(Arc::new(EpochSampler { thread, ticker: Mutex::new(Some(ticker)), report: Mutex::new(None) }))
+}
+
+/// The operating system's id of the calling thread, or 0 where it has none that we know of.
+fn own_thread_id() -> u64 {
+    #[cfg(target_os = "linux")]
+    return super::clock::own_tid() as u64;
+    #[cfg(not(target_os = "linux"))]
+    0
 }
 
 /// Asks whether the calling thread waits, from another one. Where that cannot be told it never does.

@@ -15,13 +15,10 @@ mod epoch;
 mod session;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod signal;
+mod store;
 
-/// Whether the signal sampler is built for this system. It may still refuse when attached.
-pub fn signal_works_here() -> bool {
-    cfg!(all(target_os = "linux", target_arch = "x86_64"))
-}
-
-pub use session::{Attached, Finished, SamplerKind, SamplerOptions, Session};
+pub use session::{Finished, SamplerKind, SamplerOptions, Session};
+pub use store::SampledStore;
 
 use crate::recording::{PauseStats, TickCounts};
 

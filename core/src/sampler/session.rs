@@ -1,6 +1,7 @@
 //! One profiling session: options in, an unsymbolized recording out.
 
 use super::code_map::CodeMap;
+use super::store::SampledStore;
 use super::{Report, Sampler, epoch};
 use crate::guest::ModuleImage;
 use crate::recording::{Clock, Meta, Module, ModuleId, Recorder, TickCounts};
@@ -41,6 +42,39 @@ pub enum SamplerKind {
     /// # Security
     /// Uses Wasmtime's public API alone.
     Epoch,
+}
+
+impl SamplerKind {
+    /// Which sampler [`SamplerKind::Auto`] is on this machine: signal, or epoch and the reason. To be asked before the
+    /// guest is compiled, since the epoch sampler needs its checks.
+    ///
+    /// # Errors
+    /// If the signal sampler is asked for by name and does not work here.
+    pub fn resolve(self) -> wasmtime::Result<(Self, Option<String>)> {
+        self.resolve_with(signal_works)
+    }
+
+    fn resolve_with(
+        self,
+        signal_works: impl FnOnce() -> wasmtime::Result<()>,
+    ) -> wasmtime::Result<(Self, Option<String>)> {
+        match self {
+            Self::Epoch => Ok((Self::Epoch, None)),
+            Self::Signal => signal_works().map(|()| (Self::Signal, None)),
+            Self::Auto => Ok(match signal_works() {
+                Ok(()) => (Self::Signal, None),
+                Err(error) => (Self::Epoch, Some(format!("the signal sampler does not work here: {error:#}"))),
+            }),
+        }
+    }
+}
+
+/// Whether the signal sampler works here, by trying what it relies on.
+fn signal_works() -> wasmtime::Result<()> {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    return super::signal::check();
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    wasmtime::bail!("it needs Linux on x86-64")
 }
 
 /// How to sample.
@@ -101,9 +135,9 @@ pub struct Session {
     started: SystemTime,
 }
 
-/// Keeps a session attached to the calling thread. Drop it before the store.
-#[must_use = "sampling ends when it is dropped"]
-pub struct Attached {
+/// Keeps a session attached to the calling thread.
+#[derive(Default)]
+pub(super) struct Attached {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     signal: Option<super::signal::Attached>,
 }
@@ -146,38 +180,32 @@ impl Session {
         }
     }
 
-    /// Begins to sample the calling thread, which is about to run a guest in `store`. Installs the store's call hook
-    /// or its epoch callback, so the embedder must not.
+    /// Begins to sample the calling thread, which is about to run a guest in `store`. Takes the store's call hook or its
+    /// epoch callback. [`SamplerKind::Auto`] stands for the signal sampler here: see [`SamplerKind::resolve`].
     ///
     /// # Errors
-    /// If the sampler that was asked for does not work here.
-    pub fn attach<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<Attached> {
-        let kind = self.shared.options.kind;
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        if kind != SamplerKind::Epoch {
-            match super::signal::attach(&self.shared, store) {
-                Ok((sampler, attached)) => {
-                    self.set_sampler(sampler);
-                    return Ok(Attached { signal: Some(attached) });
-                }
-                Err(error) if kind == SamplerKind::Signal => return Err(error),
-                Err(error) => self.note(format!("the signal sampler does not work here ({error:#})")),
+    /// If the sampler does not work here, or the thread it needs cannot be started.
+    pub fn attach<T: 'static>(&self, mut store: Store<T>) -> wasmtime::Result<SampledStore<T>> {
+        let attached = match self.shared.options.kind {
+            SamplerKind::Epoch => {
+                self.set_sampler(epoch::attach(&self.shared, &mut store)?);
+                Attached::default()
             }
-        }
-        #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-        if kind == SamplerKind::Signal {
-            wasmtime::bail!("the signal sampler needs Linux on x86-64; use --sampler=epoch here");
-        }
-        self.set_sampler(epoch::attach(&self.shared, store)?);
-        Ok(Attached {
             #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-            signal: None,
-        })
+            SamplerKind::Auto | SamplerKind::Signal => {
+                let (sampler, signal) = super::signal::attach(&self.shared, &mut store)?;
+                self.set_sampler(sampler);
+                Attached { signal: Some(signal) }
+            }
+            #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+            SamplerKind::Auto | SamplerKind::Signal => wasmtime::bail!("{}", signal_works().unwrap_err()),
+        };
+        Ok(SampledStore::new(attached, store))
     }
 
     /// Lets the walker of `module` read the stacks of `instance`, its instance. Call it between instantiating and
     /// calling the guest. A walker that cannot is left out, with a note; the profile has wasm frames then.
-    pub fn instantiated<T: 'static>(
+    pub(super) fn instantiated<T: 'static>(
         &self,
         attached: &Attached,
         store: &mut Store<T>,
@@ -250,5 +278,20 @@ impl Session {
             ticks: report.ticks,
             walkers: std::mem::take(&mut *self.shared.walkers()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_falls_back_with_the_reason_and_a_named_sampler_fails_with_it() {
+        let broken = || Err(wasmtime::format_err!("memory is elsewhere"));
+        let (kind, note) = SamplerKind::Auto.resolve_with(broken).unwrap();
+        assert_eq!(kind, SamplerKind::Epoch);
+        assert!(note.unwrap().contains("memory is elsewhere"));
+        assert!(SamplerKind::Signal.resolve_with(broken).is_err());
+        assert_eq!(SamplerKind::Auto.resolve_with(|| Ok(())).unwrap(), (SamplerKind::Signal, None));
     }
 }

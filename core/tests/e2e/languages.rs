@@ -192,8 +192,10 @@ fn a_plugins_frames_take_the_place_of_its_interpreters() {
 fn a_panicking_plugin_costs_its_frames_and_nothing_else() {
     let recording = profile("c-frames.wasm", Behaviour::Panics);
     assert!(recording.ticks.sampled > 100);
-    let panicked = (Truncation::Language(LanguageTruncation::Panicked), recording.ticks.sampled);
-    assert_eq!(recording.truncated, [panicked]);
+    // Samples in builtins have no moment at which the plugin could be asked.
+    let reasons = [LanguageTruncation::Panicked, LanguageTruncation::InHostCode].map(Truncation::Language);
+    assert!(recording.truncated.iter().all(|(reason, _)| reasons.contains(reason)), "{:?}", recording.truncated);
+    assert_eq!(recording.truncated.iter().map(|(_, count)| count).sum::<u64>(), recording.ticks.sampled);
     assert!(recording.frames.iter().all(|frame| !matches!(frame.origin, Origin::Language { .. })));
 }
 

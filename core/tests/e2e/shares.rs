@@ -1,6 +1,9 @@
 //! Known costs must come out as known shares.
 
-use crate::sampled::profile_fast;
+use crate::sampled::{profile, profile_fast};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use wlprof::recording::{Recording, Totals};
 
 /// Samples from which a share is taken: its standard error is below half a percentage point then.
@@ -54,6 +57,40 @@ fn ten_straight_line_functions_have_a_tenth_each() {
     assert_eq!(found.len(), 10);
     for (name, share) in found {
         assert_near(&name, share, 10.0);
+    }
+}
+
+/// Samples stand for the CPU time that the guest used, whole, however often it waits for the host or for a processor.
+#[test]
+fn samples_add_up_to_the_cpu_time() {
+    let load = (0..2).map(|_| BusyThread::spinning()).collect::<Vec<_>>();
+    for guest in ["c-hosty.wasm", "c-shares.wasm"] {
+        let recording = profile(guest, &["--sampler", "signal", "--max-overhead", "100"], &["2"]);
+        let stood_for: u64 = recording.samples().map(|sample| sample.period_ns).sum();
+        let used = recording.meta.cpu_ns;
+        println!("{guest}: samples for {stood_for} ns of {used} ns, {:?}", recording.ticks);
+        // The last stretch, after the last tick, is nobody's.
+        assert!(stood_for.abs_diff(used) < used / 20 + 5_000_000, "{guest}: {stood_for} ns of {used} ns");
+    }
+    drop(load);
+}
+
+/// A thread that keeps a processor busy until it is dropped.
+struct BusyThread(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl BusyThread {
+    fn spinning() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || while !stopped.load(Ordering::Relaxed) {});
+        Self(stop, Some(thread))
+    }
+}
+
+impl Drop for BusyThread {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        let _ = self.1.take().map(JoinHandle::join);
     }
 }
 

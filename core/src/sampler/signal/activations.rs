@@ -1,29 +1,31 @@
 //! The entries into wasm that nested host calls have left open.
 
 use super::vm_context::Activation;
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Entries into wasm that may be nested in each other; deeper ones hide the outermost.
+/// Entries into wasm that may be nested in each other.
 const MAX_NESTED: usize = 64;
 
-/// The activations that a host call has nested another one in, innermost first.
+/// The activations that a host call has nested another one in.
 ///
-/// Written by the call hook and read by the signal handler, both on the guest's thread.
+/// Written by the call hook, and read by the signal handler that may interrupt it at any instruction, or by the ticker
+/// while the thread is blocked: so a place is filled before the depth counts it.
 pub(super) struct OuterActivations {
     depth: AtomicUsize,
-    stack: UnsafeCell<[Activation; MAX_NESTED]>,
+    /// Outermost first.
+    places: [Place; MAX_NESTED],
 }
 
-// SAFETY: `stack` is touched on the guest's thread alone, by the hook and by the handler that may interrupt it; the
-// ticker reads it only while that thread is blocked (`capture_blocked`).
-unsafe impl Sync for OuterActivations {}
-// SAFETY: as above.
-unsafe impl Send for OuterActivations {}
+#[derive(Default)]
+struct Place {
+    exit_pc: AtomicUsize,
+    exit_trampoline_fp: AtomicUsize,
+    entry_fp: AtomicUsize,
+}
 
 impl OuterActivations {
     pub(super) fn new() -> Self {
-        Self { depth: AtomicUsize::new(0), stack: UnsafeCell::new([Activation::default(); MAX_NESTED]) }
+        Self { depth: AtomicUsize::new(0), places: std::array::from_fn(|_| Place::default()) }
     }
 
     /// Whether wasm runs within a host call of other wasm.
@@ -31,32 +33,31 @@ impl OuterActivations {
         self.depth.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether more are open than are kept; the innermost are missing then.
+    pub(super) fn overflow(&self) -> bool {
+        self.depth.load(Ordering::Relaxed) > MAX_NESTED
+    }
+
     pub(super) fn push(&self, activation: Activation) {
         let depth = self.depth.load(Ordering::Relaxed);
-        // The innermost stands first, so the others move up. Nesting is shallow.
-        // SAFETY: this runs on the guest's thread, outside the handler; a handler that interrupts it reads a stack that
-        // is well-formed at every moment, at worst with one activation twice.
-        let stack = unsafe { &mut *self.stack.get() };
-        stack.copy_within(0..depth.min(MAX_NESTED - 1), 1);
-        stack[0] = activation;
-        compiler_fence(Ordering::SeqCst);
+        if let Some(place) = self.places.get(depth) {
+            place.exit_pc.store(activation.exit_pc, Ordering::Relaxed);
+            place.exit_trampoline_fp.store(activation.exit_trampoline_fp, Ordering::Relaxed);
+            place.entry_fp.store(activation.entry_fp, Ordering::Relaxed);
+        }
         self.depth.store(depth + 1, Ordering::Release);
     }
 
     pub(super) fn pop(&self) {
-        let depth = self.depth.load(Ordering::Relaxed).saturating_sub(1);
-        self.depth.store(depth, Ordering::Release);
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: as in `push`.
-        let stack = unsafe { &mut *self.stack.get() };
-        stack.copy_within(1.., 0);
+        self.depth.store(self.depth.load(Ordering::Relaxed).saturating_sub(1), Ordering::Release);
     }
 
-    /// # Safety
-    /// The guest's thread must be this one, or blocked.
-    pub(super) unsafe fn innermost_first(&self) -> &[Activation] {
-        let depth = self.depth.load(Ordering::Acquire);
-        // SAFETY: passed on to the caller.
-        unsafe { &(&*self.stack.get())[..depth.min(MAX_NESTED)] }
+    pub(super) fn innermost_first(&self) -> impl Iterator<Item = Activation> + '_ {
+        let depth = self.depth.load(Ordering::Acquire).min(MAX_NESTED);
+        self.places[..depth].iter().rev().map(|place| Activation {
+            exit_pc: place.exit_pc.load(Ordering::Relaxed),
+            exit_trampoline_fp: place.exit_trampoline_fp.load(Ordering::Relaxed),
+            entry_fp: place.entry_fp.load(Ordering::Relaxed),
+        })
     }
 }

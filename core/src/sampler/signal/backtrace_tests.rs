@@ -1,8 +1,9 @@
 //! Proves the walk against Wasmtime's own backtrace: at every host call of every fixture, frame for frame.
 
 use super::super::code_map::{CodeMap, NativePc};
+use super::activations::OuterActivations;
 use super::self_check;
-use super::vm_context::{Activation, StoreContext};
+use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Stack, WalkEnd};
 use crate::guest::{EngineOptions, ModuleImage, config, read_module};
 use crate::recording::Origin;
@@ -28,8 +29,7 @@ struct Comparison {
     code: CodeMap,
     image: Arc<ModuleImage>,
     store: StoreContext,
-    /// Innermost first.
-    outer: Vec<Activation>,
+    outer: OuterActivations,
     compared: Compared,
 }
 
@@ -105,7 +105,7 @@ fn compare_in(path: &Path) -> Compared {
         code: CodeMap::new(&[(module.clone(), image.clone())]),
         image,
         store: context,
-        outer: Vec::new(),
+        outer: OuterActivations::new(),
         compared: Compared::default(),
     }));
     let hooked = comparison.clone();
@@ -156,18 +156,16 @@ fn nested_entries_into_wasm_are_walked_through() {
         code: CodeMap::new(&[(module.clone(), image.clone())]),
         image,
         store: context,
-        outer: Vec::new(),
+        outer: OuterActivations::new(),
         compared: Compared::default(),
     }));
     let hooked = comparison.clone();
     store.call_hook(move |_, hook| {
-        let mut comparison = hooked.lock().unwrap();
+        let comparison = hooked.lock().unwrap();
         match hook {
             // SAFETY: the hook runs within the store.
-            CallHook::CallingWasm => comparison.outer.insert(0, unsafe { context.activation() }),
-            CallHook::ReturningFromWasm => {
-                comparison.outer.remove(0);
-            }
+            CallHook::CallingWasm => comparison.outer.push(unsafe { context.activation() }),
+            CallHook::ReturningFromWasm => comparison.outer.pop(),
             CallHook::CallingHost | CallHook::ReturningFromHost => {}
         }
         Ok(())

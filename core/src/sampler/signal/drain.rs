@@ -79,8 +79,10 @@ impl Drain {
             self.give_up_awaiting(recorder);
         }
         let found = self.stack(&record, shared, recorder);
-        if header.state != State::Guest {
-            let time_ns = header.time_ns.saturating_sub(self.thread.started_ns);
+        if header.state == State::Guest || header.host_call == 0 {
+            recorder.no_host_call();
+        } else {
+            let time_ns = header.time_ns.saturating_sub(self.thread.started_ns.load(Ordering::Relaxed));
             recorder.host_call(header.host_call, found.leaf, time_ns, header.state == State::Blocked);
         }
         match header.kind {
@@ -165,7 +167,7 @@ impl Drain {
             recorder.truncated(reason);
         }
         let sample = Sample {
-            time_ns: header.time_ns.saturating_sub(self.thread.started_ns),
+            time_ns: header.time_ns.saturating_sub(self.thread.started_ns.load(Ordering::Relaxed)),
             cpu_delta_ns: 0,
             period_ns: header.period_ns,
             stack: found.stack,

@@ -36,7 +36,7 @@ mod x86_64;
 use super::clock::ThreadWatch;
 use super::session::Shared;
 use super::{Report, Sampler};
-use crate::guest::ModuleImage;
+use crate::guest::{EngineOptions, ModuleImage};
 use crate::recording::{ModuleId, PauseStats};
 use drain::{Drain, Drained};
 use language::LanguageWalk;
@@ -109,6 +109,17 @@ impl Drop for Attached {
     }
 }
 
+/// Tries what the sampler relies on: Wasmtime's internals, and looking at a thread from outside.
+///
+/// # Errors
+/// What does not work.
+pub(super) fn check() -> wasmtime::Result<()> {
+    let engine = crate::guest::engine(EngineOptions { epoch_interruption: false, cache: false })?;
+    self_check::run(&mut Store::new(&engine, ())).context("the self-check of Wasmtime's internals failed")?;
+    ThreadWatch::new(super::clock::own_tid()).context("a thread cannot be watched through /proc")?;
+    Ok(())
+}
+
 /// Begins to sample the calling thread, which is about to run a guest in `store`.
 ///
 /// # Errors
@@ -143,7 +154,7 @@ pub(super) fn attach<T: 'static>(
     thread.enter()?;
     let attached = Attached(thread.clone());
     let tick_ns = calibrate::tick_cost_ns(&thread);
-    thread.calibrating.store(false, Ordering::SeqCst);
+    thread.start();
     Ok((Arc::new(SignalSampler::start(thread, tick_ns)?), attached))
 }
 
@@ -163,12 +174,12 @@ enum Running {
 
 impl SignalSampler {
     fn start(thread: Arc<GuestThread>, tick_ns: u64) -> std::io::Result<Self> {
+        let watch = ThreadWatch::new(thread.tid)?;
         let (stop_ticker, stop_drain) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let drain = std::thread::Builder::new().name("wlprof drain".into()).spawn({
             let (thread, stop) = (thread.clone(), stop_drain.clone());
             move || Drain::run(thread, &stop)
         })?;
-        let watch = ThreadWatch::new(thread.tid)?;
         let wake = drain.thread().clone();
         let ticker = ticker::spawn(thread.clone(), watch, tick_ns, stop_ticker.clone(), move || wake.unpark())?;
         Ok(Self { thread, tick_ns, stop_ticker, stop_drain, running: Mutex::new(Running::Yes { ticker, drain }) })
@@ -197,8 +208,8 @@ impl SignalSampler {
             } else {
                 1e9 * ticks.fired as f64 / ticked.intervals_ns as f64
             },
-            duration_ns: ended_ns - thread.started_ns,
-            cpu_ns: ended_cpu_ns.saturating_sub(thread.started_cpu_ns),
+            duration_ns: ended_ns.saturating_sub(thread.started_ns.load(Ordering::Relaxed)),
+            cpu_ns: ended_cpu_ns.saturating_sub(thread.started_cpu_ns.load(Ordering::Relaxed)),
             notes: ticked.notes,
         }
     }

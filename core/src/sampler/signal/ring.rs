@@ -65,7 +65,7 @@ impl Ring {
         }
         let first = self.words[tail % CAPACITY..][..MAX_RECORD].as_ptr();
         // SAFETY: the record between tail and head is complete and the producer leaves it alone until tail moves.
-        let length = unsafe { *first.cast::<u64>() } as usize;
+        let length = (unsafe { *first.cast::<u64>() } as usize).clamp(1, MAX_RECORD);
         // SAFETY: as above, for all of its words.
         read(unsafe { std::slice::from_raw_parts(first.cast::<u64>(), length) });
         self.tail.store(tail + length, Ordering::Release);
@@ -74,7 +74,9 @@ impl Ring {
 
     /// Whether so much is waiting that the consumer should not sleep on.
     pub(super) fn is_filling(&self) -> bool {
-        self.head.load(Ordering::Relaxed) - self.tail.load(Ordering::Relaxed) > CAPACITY / 4
+        // The tail first: it may move on meanwhile, but not past a head that is read later.
+        let tail = self.tail.load(Ordering::Acquire);
+        self.head.load(Ordering::Relaxed).saturating_sub(tail) > CAPACITY / 4
     }
 }
 

@@ -4,6 +4,7 @@
 //! its globals and its stack are read both ways.
 
 use super::super::code_map::{CodeMap, NativePc};
+use super::activations::OuterActivations;
 use super::vm_context::{InstanceContext, StoreContext};
 use super::walk::{FrameWord, Frames, Stack, WalkEnd};
 use crate::guest::ModuleImage;
@@ -100,7 +101,8 @@ fn compare_stacks<T: 'static>(
     let here = 0_u8;
     let mut words = [0; 64];
     let mut frames = Frames::new(&mut words);
-    let stack = Stack { code, store, low: &raw const here as usize, in_host_call: true, outer: &[] };
+    let stack =
+        Stack { code, store, low: &raw const here as usize, in_host_call: true, outer: &OuterActivations::new() };
     // SAFETY: this thread runs the store, is in a host call of it, and `here` lies below all of its frames.
     let end = unsafe { stack.walk_blocked(&mut frames) };
     let length = frames.len();

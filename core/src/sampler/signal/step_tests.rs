@@ -2,6 +2,7 @@
 //! with a shadow stack kept from the call and return instructions that went by.
 
 use super::super::code_map::{CodeKind, CodeMap};
+use super::activations::OuterActivations;
 use super::vm_context::{InstanceContext, StoreContext};
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Stack, WalkEnd};
 use super::x86_64::Registers;
@@ -38,7 +39,8 @@ impl Stepper {
         let CodeKind::Function(_) = code.kind else { return };
         self.stepped += 1;
         let mut frames = Frames::new(&mut self.words);
-        let stack = Stack { code: &self.code, store: self.store, low: 0, in_host_call: true, outer: &[] };
+        let stack =
+            Stack { code: &self.code, store: self.store, low: 0, in_host_call: true, outer: &OuterActivations::new() };
         // SAFETY: this thread stands still in the signal handler.
         let end = unsafe { stack.walk(registers, &mut frames) };
         let length = frames.len();

@@ -14,7 +14,7 @@ use crate::recording::State;
 use std::cell::{Cell, UnsafeCell};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, OnceLock};
 
 /// A thread that runs a guest.
 pub(super) struct GuestThread {
@@ -39,6 +39,8 @@ pub(super) struct GuestThread {
     /// What the ticker knew when it sent the signal.
     pub(super) tick_cpu_ns: AtomicU64,
     pub(super) tick_period_ns: AtomicU64,
+    /// The ticker has sent a signal that has not been handled: what else sends this signal is not answered.
+    expected: AtomicBool,
     /// Signals handled.
     pub(super) handled: AtomicU64,
     /// Time spent in the handler altogether.
@@ -46,13 +48,16 @@ pub(super) struct GuestThread {
     /// Records that the ring had no room for.
     pub(super) ring_full: AtomicU64,
     /// Signals are answered but nothing is recorded.
-    pub(super) calibrating: AtomicBool,
+    calibrating: AtomicBool,
     /// The thread is to go no further.
     halted: AtomicBool,
+    /// It goes no further.
+    halted_in_place: AtomicBool,
     /// The thread has left the store.
     pub(super) detached: AtomicBool,
-    pub(super) started_ns: u64,
-    pub(super) started_cpu_ns: u64,
+    /// When the guest could begin, calibration done.
+    pub(super) started_ns: AtomicU64,
+    pub(super) started_cpu_ns: AtomicU64,
     pub(super) ended_ns: AtomicU64,
     pub(super) ended_cpu_ns: AtomicU64,
 }
@@ -93,14 +98,16 @@ impl GuestThread {
             in_host_call: AtomicBool::new(false),
             tick_cpu_ns: AtomicU64::new(0),
             tick_period_ns: AtomicU64::new(0),
+            expected: AtomicBool::new(false),
             handled: AtomicU64::new(0),
             handler_ns: AtomicU64::new(0),
             ring_full: AtomicU64::new(0),
             calibrating: AtomicBool::new(true),
             halted: AtomicBool::new(false),
+            halted_in_place: AtomicBool::new(false),
             detached: AtomicBool::new(false),
-            started_ns: monotonic_ns(),
-            started_cpu_ns: own_cpu_ns(),
+            started_ns: AtomicU64::new(0),
+            started_cpu_ns: AtomicU64::new(0),
             ended_ns: AtomicU64::new(0),
             ended_cpu_ns: AtomicU64::new(0),
         })
@@ -111,6 +118,13 @@ impl GuestThread {
         install_handler()?;
         CURRENT.set(self);
         mask(libc::SIG_UNBLOCK)
+    }
+
+    /// Ends the calibration: from here on signals are samples. To be called on the guest's thread.
+    pub(super) fn start(&self) {
+        self.started_ns.store(monotonic_ns(), Ordering::Relaxed);
+        self.started_cpu_ns.store(own_cpu_ns(), Ordering::Relaxed);
+        self.calibrating.store(false, Ordering::SeqCst);
     }
 
     /// Ends recording on this thread, which must be the one that entered.
@@ -145,18 +159,29 @@ impl GuestThread {
     }
 
     /// What a walk of this thread reads.
-    ///
-    /// # Safety
-    /// This must be the guest's thread, or that must be blocked.
-    unsafe fn stack(&self) -> Stack<'_> {
+    fn stack(&self) -> Stack<'_> {
         Stack {
             code: &self.shared.code,
             store: self.store,
             low: self.stack_low,
             in_host_call: self.in_host_call.load(Ordering::Relaxed),
-            // SAFETY: passed on to the caller.
-            outer: unsafe { self.outer.innermost_first() },
+            outer: &self.outer,
         }
+    }
+
+    /// Number of the imported function's call that is going on; 0 if none is.
+    fn host_call(&self) -> u64 {
+        if self.in_host_call.load(Ordering::Relaxed) { self.host_calls.load(Ordering::Relaxed) } else { 0 }
+    }
+
+    /// To be called before a signal is sent.
+    pub(super) fn expect_signal(&self) {
+        self.expected.store(true, Ordering::Release);
+    }
+
+    /// Whether the thread needs no more ticks: it has left, or stays where it is.
+    pub(super) fn is_over(&self) -> bool {
+        self.detached.load(Ordering::Acquire) || self.halted_in_place.load(Ordering::Acquire)
     }
 
     /// Halts the guest: see [`Sampler::halt_guest`](super::super::Sampler::halt_guest).
@@ -167,6 +192,7 @@ impl GuestThread {
     /// Stays here for good if the guest has been halted. To be called where the thread holds no lock.
     pub(super) fn stay_if_halted(&self) {
         while self.halted.load(Ordering::Relaxed) {
+            self.halted_in_place.store(true, Ordering::Release);
             // SAFETY: waits for a signal; async-signal-safe.
             unsafe { libc::pause() };
         }
@@ -177,6 +203,10 @@ impl GuestThread {
     /// # Safety
     /// To be called in the handler alone.
     unsafe fn sample(&self, registers: Registers) {
+        // Anyone may send this signal. Only the ticker's is answered, so that there is one producer for the ring.
+        if !self.expected.swap(false, Ordering::Acquire) {
+            return;
+        }
         let began = monotonic_ns();
         if !self.calibrating.load(Ordering::Relaxed) {
             let in_guest = self.shared.code.contains(registers.pc);
@@ -184,13 +214,12 @@ impl GuestThread {
                 time_ns: began,
                 cpu_ns: self.tick_cpu_ns.load(Ordering::Relaxed),
                 period_ns: self.tick_period_ns.load(Ordering::Relaxed),
-                host_call: self.host_calls.load(Ordering::Relaxed),
+                host_call: self.host_call(),
                 pause_ns: 0,
                 state: if in_guest { State::Guest } else { State::Host },
                 kind: if in_guest { Kind::Sample } else { self.kind_of_host_sample() },
             };
-            // SAFETY: this is the guest's thread.
-            let stack = unsafe { self.stack() };
+            let stack = self.stack();
             // SAFETY: the ticker sends no second signal and pushes nothing itself before `handled` is raised, so there
             // is one producer; and the registers are those of this thread, which stands still.
             let pushed = unsafe {
@@ -231,7 +260,7 @@ impl GuestThread {
             time_ns: monotonic_ns(),
             cpu_ns,
             period_ns: self.tick_period_ns.load(Ordering::Relaxed),
-            host_call: self.host_calls.load(Ordering::Relaxed),
+            host_call: self.host_call(),
             pause_ns: 0,
             state: State::Blocked,
             kind: if is_sample { self.kind_of_host_sample() } else { Kind::Sighting },
@@ -241,8 +270,7 @@ impl GuestThread {
         if self.detached.load(Ordering::Acquire) {
             return None;
         }
-        // SAFETY: the thread is blocked; if it wakes, the activations are still well-formed plain words.
-        let stack = unsafe { self.stack() };
+        let stack = self.stack();
         // SAFETY: the thread has not left, and cannot while this is locked: its store lives and its stack is mapped.
         let length = header.write(&mut words, |frames| unsafe { stack.walk_blocked(frames) }, |_, _| 0, |_| ());
         if !still_blocked() {
@@ -304,13 +332,12 @@ impl GuestThread {
             time_ns: monotonic_ns(),
             cpu_ns: 0,
             period_ns: 0,
-            host_call: self.host_calls.load(Ordering::Relaxed),
+            host_call: self.host_call(),
             pause_ns: 0,
             state: State::Host,
             kind: Kind::Language,
         };
-        // SAFETY: this is the guest's thread.
-        let stack = unsafe { self.stack() };
+        let stack = self.stack();
         let _no_signal = SignalBlocked::new();
         let _locked = self.lock();
         // SAFETY: the signal is blocked on this thread and the ticker is locked out, so nobody else is pushing or
@@ -350,21 +377,31 @@ impl GuestThread {
 
 /// Installs the handler, once in the life of the process. It does nothing on threads that run no guest.
 fn install_handler() -> io::Result<()> {
-    static INSTALLED: Once = Once::new();
-    let mut result = Ok(());
-    INSTALLED.call_once(|| {
-        // SAFETY: an all-zero sigaction is a valid one with an empty mask.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = handler as *const () as usize;
-        // ONSTACK: the guest's own stack may be almost used up. Wasmtime gives its threads an alternate stack of
-        // 256 KiB, but only when told so early (`Engine::tls_eager_initialize`): Rust's own is too small.
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        // SAFETY: the action is complete, and the handler is async-signal-safe.
-        if unsafe { libc::sigaction(SIGNAL, &action, std::ptr::null_mut()) } != 0 {
-            result = Err(io::Error::last_os_error());
-        }
-    });
-    result
+    static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
+    INSTALLED.get_or_init(|| try_install_handler().map_err(|error| error.to_string())).clone().map_err(io::Error::other)
+}
+
+fn try_install_handler() -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is a valid one with an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: only asks for the action that is installed.
+    if unsafe { libc::sigaction(SIGNAL, std::ptr::null(), &mut action) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction) {
+        return Err(io::Error::other("another profiler in this process handles SIGPROF"));
+    }
+    // SAFETY: as above.
+    action = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as *const () as usize;
+    // ONSTACK: the guest's own stack may be almost used up. Wasmtime gives its threads an alternate stack of 256 KiB, but
+    // only when told so early (`Engine::tls_eager_initialize`): Rust's own is too small.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    // SAFETY: the action is complete, and the handler is async-signal-safe.
+    if unsafe { libc::sigaction(SIGNAL, &action, std::ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 extern "C" fn handler(_signal: libc::c_int, _info: *mut libc::siginfo_t, context: *mut libc::c_void) {

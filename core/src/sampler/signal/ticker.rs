@@ -1,6 +1,6 @@
 //! The thread that decides when to sample.
 
-use super::super::clock::{Activity, ThreadWatch, monotonic_ns, sleep_until};
+use super::super::clock::{Activity, ThreadWatch, avoid_processor, monotonic_ns, sleep_until};
 use super::super::session::SamplerOptions;
 use super::governor::Governor;
 use super::own_thread::SIGNAL;
@@ -28,6 +28,16 @@ pub(super) struct Ticked {
     pub(super) notes: Vec<String>,
 }
 
+/// The ticker's state between ticks.
+struct Ticker<'a> {
+    thread: &'a GuestThread,
+    watch: &'a ThreadWatch,
+    options: &'a SamplerOptions,
+    /// CPU time that the thread has used and no sample stands for yet; negative when one stands for some in advance.
+    unsampled_ns: i64,
+    ticked: Ticked,
+}
+
 /// Ticks until `stop` is set or the thread has left its guest.
 pub(super) fn run(
     thread: &GuestThread,
@@ -39,9 +49,14 @@ pub(super) fn run(
     let options = &thread.shared.options;
     let mut governor = Governor::new(options, tick_cost_ns);
     let mut jitter = Jitter(monotonic_ns() | 1);
-    let mut ticked = Ticked { handled_before: thread.handled.load(Ordering::Acquire), ..Ticked::default() };
+    let ticked = Ticked {
+        handled_before: thread.handled.load(Ordering::Acquire),
+        cpu_ns: watch.cpu_ns().unwrap_or(0),
+        ..Ticked::default()
+    };
+    let mut ticker = Ticker { thread, watch, options, unsampled_ns: 0, ticked };
     let mut next = monotonic_ns();
-    while !stop.load(Ordering::Relaxed) && !thread.detached.load(Ordering::Acquire) {
+    while !stop.load(Ordering::Relaxed) && !thread.is_over() {
         let period = governor.period_ns();
         // Evenly spread around the period: a guest that does something at a steady rate must not meet the ticks in step.
         next += jitter.around(period);
@@ -50,65 +65,110 @@ pub(super) fn run(
             sleep_until(next);
         } else {
             // The ticker was kept from running. Ticks that never fired are not made up for: they would all see one place.
+            ticker.ticked.ticks.late += (now - next) / period;
             next = now;
         }
-        if stop.load(Ordering::Relaxed) || thread.detached.load(Ordering::Acquire) {
+        if stop.load(Ordering::Relaxed) || thread.is_over() {
             break;
         }
-        thread.tick_period_ns.store(period, Ordering::Relaxed);
-        ticked.ticks.fired += 1;
-        ticked.intervals_ns += period;
-        let pending = thread.handled.load(Ordering::Acquire) - ticked.handled_before < ticked.sent;
-        tick(thread, watch, options, pending, &mut ticked);
+        ticker.tick(period);
         if thread.ring.is_filling() {
             wake_drain();
         }
-        if ticked.ticks.fired.is_multiple_of(GOVERN_EVERY) {
+        if ticker.ticked.ticks.fired.is_multiple_of(GOVERN_EVERY) {
             governor.adjust(thread.handled.load(Ordering::Relaxed), thread.handler_ns.load(Ordering::Relaxed));
         }
     }
-    ticked.notes.extend(governor.note());
-    ticked
+    ticker.ticked.notes.extend(governor.note());
+    ticker.ticked
 }
 
-fn tick(thread: &GuestThread, watch: &ThreadWatch, options: &SamplerOptions, pending: bool, ticked: &mut Ticked) {
-    let (activity, cpu_ns) = watch.look();
-    let has_run = cpu_ns > ticked.cpu_ns;
-    ticked.cpu_ns = ticked.cpu_ns.max(cpu_ns);
-    if pending {
-        if has_run {
-            ticked.ticks.coalesced += 1;
-        } else {
-            ticked.ticks.preempted += 1;
+impl Ticker<'_> {
+    fn tick(&mut self, period: u64) {
+        self.ticked.ticks.fired += 1;
+        self.ticked.intervals_ns += period;
+        let (activity, cpu_ns) = self.watch.look();
+        let used_ns = cpu_ns.saturating_sub(self.ticked.cpu_ns);
+        self.ticked.cpu_ns = self.ticked.cpu_ns.max(cpu_ns);
+        self.unsampled_ns += used_ns as i64;
+        let handled = self.thread.handled.load(Ordering::Acquire) - self.ticked.handled_before;
+        if handled < self.ticked.sent {
+            self.tick_while_pending(used_ns, period);
+            return;
         }
-        return;
+        match activity {
+            Activity::Running => self.interrupt(cpu_ns, period),
+            Activity::Queued { processor, is_ours: true } => {
+                // This thread has pushed the guest off its processor. The moment is as good as any, but it must not
+                // become a habit: the guest would pay for it.
+                avoid_processor(processor);
+                self.interrupt(cpu_ns, period);
+            }
+            // A sample here would charge whatever the guest did last with the CPU time of what it did before. With the
+            // wall clock the wait itself counts, wherever it is.
+            Activity::Queued { .. } if self.options.clock == Clock::Cpu => self.ticked.ticks.preempted += 1,
+            Activity::Queued { .. } => self.interrupt(cpu_ns, period),
+            Activity::Blocked | Activity::Stuck => self.look_from_outside(cpu_ns, activity, period),
+            Activity::Dead => self.ticked.ticks.idle += 1,
+        }
     }
-    match activity {
-        Activity::Runnable => {
-            thread.tick_cpu_ns.store(cpu_ns, Ordering::Relaxed);
-            // SAFETY: plain system call. The thread is one of ours: it has not left (checked just now), and before its
-            // end the ticker is joined.
-            let failed = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread.tid, SIGNAL) } != 0;
-            if failed {
-                ticked.ticks.coalesced += 1;
-            } else {
-                ticked.sent += 1;
-            }
+
+    /// A signal is on its way and has not been handled: the thread waits for a processor, or is in a system call that
+    /// nothing interrupts.
+    fn tick_while_pending(&mut self, used_ns: u64, period: u64) {
+        if self.options.clock == Clock::Wall {
+            // What this tick saw is what the pending sample will see.
+            self.thread.tick_period_ns.fetch_add(period, Ordering::Relaxed);
         }
-        Activity::Blocked => {
-            let is_sample = options.clock == Clock::Wall;
-            let still_blocked = || watch.look() == (Activity::Blocked, cpu_ns);
-            // SAFETY: the thread is blocked and no signal is on its way (`pending`).
-            let captured = unsafe { thread.capture_blocked(cpu_ns, is_sample, still_blocked) };
-            match captured {
-                _ if !is_sample => ticked.ticks.idle += 1,
-                Some(true) => {}
-                Some(false) => ticked.ticks.ring_full += 1,
-                None => ticked.ticks.woke += 1,
-            }
+        if used_ns == 0 {
+            self.ticked.ticks.preempted += 1;
+        } else {
+            self.ticked.ticks.coalesced += 1;
         }
-        // A page fault or an uninterruptible system call: the signal would only be handled after it, elsewhere.
-        Activity::Stuck | Activity::Dead => ticked.ticks.idle += 1,
+    }
+
+    /// Sends the signal that samples the thread.
+    fn interrupt(&mut self, cpu_ns: u64, period: u64) {
+        let weight_ns = match self.options.clock {
+            Clock::Wall => period,
+            // As many periods as CPU time has gone by, so that samples stand for it whole: none while a guest that
+            // mostly waits has used little, and more than one after ticks that were lost.
+            Clock::Cpu => {
+                let periods = (self.unsampled_ns as f64 / period as f64).round();
+                if periods < 1.0 {
+                    self.ticked.ticks.short += 1;
+                    return;
+                }
+                periods as u64 * period
+            }
+        };
+        self.thread.tick_cpu_ns.store(cpu_ns, Ordering::Relaxed);
+        self.thread.tick_period_ns.store(weight_ns, Ordering::Relaxed);
+        self.thread.expect_signal();
+        // SAFETY: plain system call. The thread is one of ours: it has not left (checked just now); if it ends meanwhile,
+        // there is no such thread, or a new one of this process, whose handler does nothing.
+        let failed = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.thread.tid, SIGNAL) } != 0;
+        if failed {
+            self.ticked.ticks.coalesced += 1;
+        } else {
+            self.ticked.sent += 1;
+            self.unsampled_ns -= weight_ns as i64;
+        }
+    }
+
+    /// Reads the stack of a thread that waits, without waking it.
+    fn look_from_outside(&mut self, cpu_ns: u64, activity: Activity, period: u64) {
+        let is_sample = self.options.clock == Clock::Wall;
+        self.thread.tick_period_ns.store(period, Ordering::Relaxed);
+        let still_waits = || self.watch.look() == (activity, cpu_ns);
+        // SAFETY: the thread waits and no signal is on its way (`tick`).
+        let captured = unsafe { self.thread.capture_blocked(cpu_ns, is_sample, still_waits) };
+        match captured {
+            _ if !is_sample => self.ticked.ticks.idle += 1,
+            Some(true) => {}
+            Some(false) => self.ticked.ticks.ring_full += 1,
+            None => self.ticked.ticks.woke += 1,
+        }
     }
 }
 

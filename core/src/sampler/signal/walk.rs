@@ -5,6 +5,7 @@
 //! the place where wasm last left for the host, and ends at the frame through which the host entered wasm.
 
 use super::super::code_map::{CodeKind, CodeMap};
+use super::activations::OuterActivations;
 use super::vm_context::{Activation, StoreContext};
 use super::x86_64::{Registers, caller_of_interrupted};
 
@@ -103,8 +104,8 @@ pub(super) struct Stack<'a> {
     pub(super) low: usize,
     /// Whether an imported function has been called and has not returned.
     pub(super) in_host_call: bool,
-    /// Activations that are not the innermost, innermost first.
-    pub(super) outer: &'a [Activation],
+    /// Activations that are not the innermost.
+    pub(super) outer: &'a OuterActivations,
 }
 
 impl Stack<'_> {
@@ -158,7 +159,8 @@ impl Stack<'_> {
         // SAFETY: compiled code stays mapped and unchanged while the code map holds its module.
         let bytes = unsafe { std::slice::from_raw_parts(code.start as *const u8, code.end - code.start) };
         // SAFETY: the thread stands still at `registers.pc`, inside this code.
-        let caller = unsafe { caller_of_interrupted(registers, code.start, bytes) };
+        let caller = unsafe { caller_of_interrupted(registers, code.start, bytes, activation.entry_fp) };
+        let caller = caller.ok_or(WalkEnd::BrokenChain)?;
         // SAFETY: passed on to the caller.
         unsafe { self.walk_callers(caller.return_pc, caller.fp, registers.sp, activation.entry_fp, frames) }
     }
@@ -166,15 +168,20 @@ impl Stack<'_> {
     /// Walks from where wasm left for the host, if that is where it still is.
     ///
     /// The store says only where wasm last left. Inside an imported function that is the call of it. Else host code may
-    /// be one of Wasmtime's builtins, which wasm calls directly, or no wasm is left: Wasmtime turns a trap into an error
-    /// after it has taken the guest's frames down, and what the store says of them is stale.
+    /// be one of Wasmtime's builtins, which wasm calls directly, or the few instructions around the call of an import in
+    /// which the call hook has not been told yet, or not any more. Or no wasm is left: Wasmtime turns a trap into an error
+    /// after it has taken the guest's frames down, and what the store says of them is stale. So there the frames must be
+    /// whole, and near.
     unsafe fn walk_innermost_exit(
         &self,
         activation: Activation,
         above: usize,
         frames: &mut Frames<'_>,
     ) -> Result<(), WalkEnd> {
-        if !self.in_host_call && !self.returns_from_builtin(activation.exit_pc) {
+        /// What Wasmtime's frames between wasm and the call hook take at most; some 1 KiB was seen.
+        const NEAR: usize = 4096;
+        let is_near = activation.exit_trampoline_fp.wrapping_sub(above) < NEAR;
+        if !self.in_host_call && !is_near && !self.returns_from_builtin(activation.exit_pc) {
             return Ok(());
         }
         // SAFETY: passed on to the caller.
@@ -243,7 +250,10 @@ impl Stack<'_> {
 
     unsafe fn walk_outer(&self, innermost: Activation, frames: &mut Frames<'_>) -> Result<(), WalkEnd> {
         let mut inner = innermost;
-        for &activation in self.outer {
+        if self.outer.overflow() {
+            return Err(WalkEnd::TooDeep);
+        }
+        for activation in self.outer.innermost_first() {
             // Between the hook and the entry itself the outer activation is the store's current one, too.
             if activation.exit_trampoline_fp != inner.exit_trampoline_fp || activation.entry_fp != inner.entry_fp {
                 // SAFETY: passed on to the caller. An outer activation lies above the inner one.

@@ -49,18 +49,30 @@ enum Link {
 
 /// Finds the caller of the function that was interrupted.
 ///
+/// `None` if that would mean to read outside the frames of this activation, which lie between the stack pointer and
+/// `entry_fp`: what stands where is read off the code, and code may be made to look like something else.
+///
 /// # Safety
 /// The registers must be those of a thread standing still in the function whose code is `code` (with `code_start` its
-/// address), compiled by Cranelift with frame pointers.
-pub(super) unsafe fn caller_of_interrupted(registers: Registers, code_start: usize, code: &[u8]) -> Caller {
+/// address), and the memory from the stack pointer to `entry_fp` its stack.
+pub(super) unsafe fn caller_of_interrupted(
+    registers: Registers,
+    code_start: usize,
+    code: &[u8],
+    entry_fp: usize,
+) -> Option<Caller> {
     let Registers { pc, sp, fp } = registers;
-    // SAFETY: by the caller's promise the words that `link` names are on the thread's stack at this instruction.
-    let word = |address: usize| unsafe { (address as *const usize).read_volatile() };
+    let word = |address: Option<usize>| {
+        let address = address.filter(|address| address.is_multiple_of(8) && (sp..entry_fp).contains(address))?;
+        // SAFETY: the word lies on the thread's stack.
+        Some(unsafe { (address as *const usize).read_volatile() })
+    };
+    let frame = |fp: Option<usize>| Some(Caller { return_pc: word(fp?.checked_add(8))?, fp: word(fp)? });
     match link(code, pc - code_start) {
-        Link::AtStackPointer => Caller { return_pc: word(sp), fp },
-        Link::AbovePushedFramePointer => Caller { return_pc: word(sp + 8), fp },
-        Link::InFrame => Caller { return_pc: word(fp + 8), fp: word(fp) },
-        Link::InMovedFrame(by) => Caller { return_pc: word(fp + by + 8), fp: word(fp + by) },
+        Link::AtStackPointer => Some(Caller { return_pc: word(Some(sp))?, fp }),
+        Link::AbovePushedFramePointer => Some(Caller { return_pc: word(sp.checked_add(8))?, fp }),
+        Link::InFrame => frame(Some(fp)),
+        Link::InMovedFrame(by) => frame(fp.checked_add(by)),
     }
 }
 
@@ -142,6 +154,11 @@ fn add_to_stack_pointer(code: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
+/// `sub rsp, n`.
+fn ends_with_sub_from_stack_pointer(code: &[u8]) -> bool {
+    matches!(code, [.., 0x48, 0x83, 0xec, _] | [.., 0x48, 0x81, 0xec, _, _, _, _])
+}
+
 fn ends_with_add_to_stack_pointer(code: &[u8]) -> bool {
     matches!(code, [.., 0x48, 0x83, 0xc4, _] | [.., 0x48, 0x81, 0xc4, _, _, _, _])
 }
@@ -160,8 +177,10 @@ fn frame_being_moved(code: &[u8], at: usize) -> Option<usize> {
     }
     let prologue = &code[..code.len().min(PROLOGUE + 64)];
     // The limit check begins with a load as well, but not through the stack pointer.
-    let begin = (0..prologue.len())
-        .find(|&at| prologue[at..].strip_prefix(&MOV_RBP_RSP).is_some_and(|after| load_r11(after).is_some()))?;
+    let begin = (0..prologue.len()).find(|&at| {
+        ends_with_sub_from_stack_pointer(&prologue[..at])
+            && prologue[at..].strip_prefix(&MOV_RBP_RSP).is_some_and(|after| load_r11(after).is_some())
+    })?;
     let after_mov = begin + MOV_RBP_RSP.len();
     // mov r11, [rsp + n]; mov [rsp], r11; mov r11, [rsp + n + 8]; mov [rsp + 8], r11
     let (by, first) = load_r11(&prologue[after_mov..])?;
@@ -221,6 +240,34 @@ mod tests {
         let spill = [0x48, 0x89, 0x44, 0x24, 0x08, 0xe9, 0, 0, 0, 0];
         assert_eq!(link(&spill, 0), Link::InFrame);
         assert_eq!(link(&spill, 5), Link::InFrame);
+    }
+
+    #[test]
+    fn a_constant_that_looks_like_a_prologue_is_none() {
+        let code = [
+            0x55, 0x48, 0x89, 0xe5, // push rbp; mov rbp, rsp
+            0x49, 0xbb, 0x90, 0x48, 0x89, 0xe5, 0x4c, 0x8b, 0x9c, 0x24, // movabs r11, 0x249c8b4ce5894890
+            0x49, 0x83, 0xc3, 0x01, // add r11, 1
+            0x4c, 0x89, 0x1c, 0x24, // mov [rsp], r11
+            0x4c, 0x8b, 0x5c, 0x24, 0x08, // mov r11, [rsp + 8]
+            0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
+        ];
+        for at in [4, 14, 18, 22] {
+            assert_eq!(link(&code, at), Link::InFrame, "at {at}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_outside_the_stack() {
+        let stack = [0usize; 8];
+        let low = stack.as_ptr() as usize;
+        let code = [0x55, 0x48, 0x89, 0xe5, 0x90];
+        for fp in [0, 8, low - 64, low + 8 * 64, usize::MAX - 7] {
+            let registers = Registers { pc: 4, sp: low, fp };
+            // SAFETY: `stack` is the stack.
+            let caller = unsafe { caller_of_interrupted(registers, 0, &code, low + 64) };
+            assert_eq!(caller, None, "{fp:#x}");
+        }
     }
 
     #[test]
