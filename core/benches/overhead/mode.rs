@@ -1,6 +1,6 @@
 //! The ways of running a guest that are compared.
 
-use wlprof::sampler::{SamplerKind, SamplerOptions, signal_works_here};
+use wlprof::sampler::{SamplerKind, SamplerOptions};
 
 /// A way of running a guest.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,7 +38,7 @@ impl Mode {
     pub(crate) fn all() -> Vec<Self> {
         let governed = SamplerOptions::default();
         let mut modes = vec![Self::Plain, Self::PlainAgain];
-        if signal_works_here() {
+        if SamplerKind::Signal.resolve().is_ok() {
             modes.extend([
                 Self::Signal { hz: 250.0, max_overhead: NO_LIMIT },
                 Self::Signal { hz: 1000.0, max_overhead: NO_LIMIT },

@@ -222,8 +222,8 @@ impl GuestMemory for StoppedGuest<'_> {
 
     fn global(&self, index: u32) -> Option<u64> {
         let global = self.globals.iter().find(|global| global.index == index)?;
-        // SAFETY: the address is that of a live global of that width.
         Some(match global.width {
+            // SAFETY: the address is that of a live global of that width.
             4 => unsafe { global.address.cast::<u32>().read_volatile() }.into(),
             // SAFETY: as above.
             8 => unsafe { global.address.cast::<u64>().read_volatile() },
