@@ -27,28 +27,28 @@ impl Chunk {
 }
 
 impl Image {
-    /// Adds a segment. Go's linker writes them ascending; one that goes back is ignored, and `false` returned.
-    pub(crate) fn add(&mut self, address: u32, bytes: &[u8]) -> bool {
-        let address = u64::from(address);
-        let end = address + bytes.len() as u64;
-        let padded_end = end.next_multiple_of(8);
-        match self.chunks.last_mut() {
-            Some(last) if address < last.end().saturating_sub(7) => return bytes.is_empty(),
-            Some(last) if address < last.end() + GAP => {
-                last.bytes.resize((padded_end.max(last.end()) - last.start) as usize, 0);
-                let at = (address - last.start) as usize;
-                last.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-            }
-            _ => {
-                let start = address & !7;
-                let mut padded = Vec::with_capacity((padded_end - start) as usize);
-                padded.resize((address - start) as usize, 0);
-                padded.extend_from_slice(bytes);
-                padded.resize((padded_end - start) as usize, 0);
-                self.chunks.push(Chunk { start, bytes: padded });
-            }
+    /// Puts segments together. They come in any order: since Go 1.26 the function table is last and not at the end.
+    pub(crate) fn new(mut segments: Vec<(u32, &[u8])>) -> Self {
+        segments.retain(|(_, bytes)| !bytes.is_empty());
+        segments.sort_by_key(|(address, _)| *address);
+        let mut image = Self::default();
+        for (address, bytes) in segments {
+            image.add(u64::from(address), bytes);
         }
-        true
+        image
+    }
+
+    /// Adds a segment that does not start before the last.
+    fn add(&mut self, address: u64, bytes: &[u8]) {
+        let end = (address + bytes.len() as u64).next_multiple_of(8);
+        if self.chunks.last().is_none_or(|last| address >= last.end() + GAP) {
+            self.chunks.push(Chunk { start: address & !7, bytes: Vec::new() });
+        }
+        if let Some(last) = self.chunks.last_mut() {
+            last.bytes.resize((end.max(last.end()) - last.start) as usize, 0);
+            let at = (address - last.start) as usize;
+            last.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        }
     }
 
     fn end(&self) -> u64 {
@@ -166,11 +166,7 @@ mod tests {
     use super::*;
 
     fn image(segments: &[(u32, &[u8])]) -> Image {
-        let mut image = Image::default();
-        for (address, bytes) in segments {
-            image.add(*address, bytes);
-        }
-        image
+        Image::new(segments.to_vec())
     }
 
     #[test]
@@ -194,12 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn segments_that_go_back_are_refused() {
-        let mut image = image(&[(100, &[1; 8])]);
-        assert!(!image.add(50, &[2; 8]));
-        assert!(!image.add(96, &[2; 8]));
-        assert!(image.add(u32::MAX, &[2; 8]));
+    fn segments_come_in_any_order_and_overlap() {
+        let image = image(&[(u32::MAX, &[2; 8]), (100, &[1; 8]), (8, &[5]), (96, &[2; 8]), (50, &[])]);
         assert_eq!(image.u8(u64::from(u32::MAX)), Some(2));
+        assert_eq!(image.u64(96), Some(0x0101_0101_0202_0202));
+        assert_eq!(image.u64(104), Some(0x0101_0101));
+        assert_eq!(image.u8(8), Some(5));
     }
 
     #[test]

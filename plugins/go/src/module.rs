@@ -62,14 +62,16 @@ impl Module {
                     parser.skip_section();
                 }
                 Payload::DataSection(section) => {
+                    let mut segments = Vec::new();
                     for data in section {
                         let data = data?;
                         if let DataKind::Active { memory_index: 0, offset_expr } = data.kind
                             && let Operator::I32Const { value } = offset_expr.get_operators_reader().read()?
                         {
-                            self.image.add(value.cast_unsigned(), data.data);
+                            segments.push((value.cast_unsigned(), data.data));
                         }
                     }
+                    self.image = Image::new(segments);
                 }
                 Payload::End(_) => return Ok(()),
                 _ => {}

@@ -51,6 +51,8 @@ pub(crate) struct Function {
     pcdata: u32,
     unit: u32,
     start_line: u32,
+    /// What the runtime knows it by. The numbers change between releases.
+    pub(crate) id: u8,
     flags: u8,
     funcdata: u8,
 }
@@ -125,6 +127,7 @@ impl Pclntab {
             pcdata: field(28)?,
             unit: field(32)?,
             start_line: field(36)?,
+            id: self.image.u8(address + 40)?,
             flags: self.image.u8(address + 41)?,
             funcdata: self.image.u8(address + 43)?,
         })
@@ -193,6 +196,7 @@ impl Pclntab {
         let index = u32::try_from(self.value(table, block)?).ok()?;
         let call = tree.checked_add(16 * u64::from(index))?;
         Some(Inlined {
+            id: self.image.u8(call)?,
             name: self.name_at(self.image.u32(call + 4)?)?,
             parent_block: self.image.u32(call + 8)?,
             start_line: line_number(self.image.u32(call + 12)?),
@@ -207,6 +211,7 @@ fn line_number(line: u32) -> Option<u32> {
 /// A function that was inlined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inlined {
+    pub(crate) id: u8,
     pub(crate) name: String,
     /// The block of the call that was inlined.
     pub(crate) parent_block: u32,

@@ -23,6 +23,7 @@ pub(crate) struct Special {
     pub(crate) systemstack: Option<u32>,
     pub(crate) gogo: Option<u32>,
     pub(crate) write_barrier: Option<u32>,
+    deferreturn: Option<u32>,
     loops: [Option<u32>; 2],
 }
 
@@ -38,6 +39,7 @@ impl Special {
                 "runtime.morestack" => &mut special.morestack,
                 "runtime.systemstack" => &mut special.systemstack,
                 "runtime.gogo" => &mut special.gogo,
+                "runtime.deferreturn" => &mut special.deferreturn,
                 "gcWriteBarrier" => &mut special.write_barrier,
                 "wasm_pc_f_loop" => &mut special.loops[0],
                 "wasm_pc_f_loop_export" => &mut special.loops[1],
@@ -112,6 +114,12 @@ impl Program {
             read: HashMap::new(),
             read_size: 0,
         })
+    }
+
+    /// What the runtime knows wrappers by: what the compiler makes for method values, `defer f(x)` and `go f(x)`.
+    pub(crate) fn wrapper_id(&self) -> Option<u8> {
+        // It is told to treat this one as if it were a wrapper.
+        Some(self.table.function(self.special.deferreturn?)?.id)
     }
 
     /// Number, among the module's own functions, of wasm function `function`.

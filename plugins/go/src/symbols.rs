@@ -2,10 +2,10 @@
 
 use crate::{
     category::categorize,
-    pclntab::{self, Function, Pclntab},
+    pclntab::{self, Function},
     program::Program,
 };
-use wlprof_plugin::SourceFrame;
+use wlprof_plugin::{Category, SourceFrame};
 
 /// Go's inliner has a budget that ends long before this.
 const MOST_INLINED: usize = 64;
@@ -21,21 +21,30 @@ pub(crate) fn frames(program: &Program, pc: u64, out: &mut Vec<SourceFrame>) {
     let tree = program.moduledata.gofunc.and_then(|gofunc| table.inline_tree(&function, gofunc));
     for _ in 0..MOST_INLINED {
         let Some(call) = tree.and_then(|tree| table.inlined(&function, tree, block)) else { break };
-        out.push(frame(table, &function, block, &call.name, call.start_line));
+        out.push(frame(program, &function, block, &call.name, call.start_line, call.id));
         if block == call.parent_block {
             break;
         }
         block = call.parent_block;
     }
     let name = table.name(&function).unwrap_or_default();
-    out.push(frame(table, &function, block, &name, table.start_line(&function)));
+    out.push(frame(program, &function, block, &name, table.start_line(&function), function.id));
 }
 
-fn frame(table: &Pclntab, function: &Function, block: u32, name: &str, start_line: Option<u32>) -> SourceFrame {
+fn frame(
+    program: &Program,
+    function: &Function,
+    block: u32,
+    name: &str,
+    start_line: Option<u32>,
+    id: u8,
+) -> SourceFrame {
+    let table = &program.table;
     let file = table.file(function, block);
     let short = without_type_arguments(name);
     SourceFrame {
-        category: categorize(name, file.as_deref()),
+        // Go leaves wrappers out of its own tracebacks.
+        category: if Some(id) == program.wrapper_id() { Category::Runtime } else { categorize(name, file.as_deref()) },
         linkage_name: short.is_some().then(|| name.to_owned()),
         function: short.unwrap_or_else(|| name.to_owned()),
         file,
