@@ -1,0 +1,171 @@
+//! All that is known of a module before it runs, and the bodies read so far.
+
+use crate::{
+    body::{Body, Convention},
+    layout::Layout,
+    module::Module,
+    moduledata::Moduledata,
+    pclntab::{self, Pclntab},
+};
+use std::{collections::HashMap, ops::Range, sync::Arc};
+use wlprof_plugin::{AttachError, ModuleView, WasmFrame};
+
+/// Bodies are forgotten when they take more than this.
+const BODIES_KEPT: usize = 64 << 20;
+
+/// Functions that treat stacks in a way of their own. By name: Go's numbers for them change between releases.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Special {
+    pub(crate) goexit: Option<u32>,
+    pub(crate) mstart: Option<u32>,
+    pub(crate) mcall: Option<u32>,
+    pub(crate) morestack: Option<u32>,
+    pub(crate) systemstack: Option<u32>,
+    pub(crate) gogo: Option<u32>,
+    pub(crate) write_barrier: Option<u32>,
+    deferreturn: Option<u32>,
+    loops: [Option<u32>; 2],
+}
+
+impl Special {
+    fn find(table: &Pclntab) -> Self {
+        let mut special = Self::default();
+        for index in 0..table.len() {
+            let name = table.function(index).and_then(|function| table.name(&function)).unwrap_or_default();
+            let slot = match name.as_str() {
+                "runtime.goexit" => &mut special.goexit,
+                "runtime.mstart" => &mut special.mstart,
+                "runtime.mcall" => &mut special.mcall,
+                "runtime.morestack" => &mut special.morestack,
+                "runtime.systemstack" => &mut special.systemstack,
+                "runtime.gogo" => &mut special.gogo,
+                "runtime.deferreturn" => &mut special.deferreturn,
+                "gcWriteBarrier" => &mut special.write_barrier,
+                "wasm_pc_f_loop" => &mut special.loops[0],
+                "wasm_pc_f_loop_export" => &mut special.loops[1],
+                _ => continue,
+            };
+            slot.get_or_insert(index);
+        }
+        special
+    }
+}
+
+/// What a wasm frame is to Go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A host function, or nothing that the module has.
+    Host,
+    /// A Go function, with a return address on Go's stack.
+    Go(u32),
+    /// The entry of a `//go:wasmexport` function.
+    Export(u32),
+    /// Assembly with nothing on Go's stack.
+    Bare(u32),
+    /// `wasm_pc_f_loop`, which calls whatever is to be resumed. Go's stack goes on below it, wasm's does not.
+    Loop,
+}
+
+/// The static side of a walker.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) table: Pclntab,
+    pub(crate) moduledata: Moduledata,
+    pub(crate) special: Special,
+    /// Number of imported functions, which come first in wasm's function indices.
+    imports: u32,
+    code: Vec<u8>,
+    bodies: Vec<Range<u32>>,
+    go_signature: Vec<bool>,
+    read: HashMap<u32, Arc<Body>>,
+    read_size: usize,
+}
+
+impl Program {
+    pub(crate) fn new(view: &dyn ModuleView, layout: &Layout) -> Result<Self, AttachError> {
+        let module = Module::read(view.bytes());
+        let imports = u32::try_from(view.function_imports().len()).unwrap_or(u32::MAX);
+        let bodies: Vec<_> = (imports..u32::MAX).map_while(|function| view.function_body(function)).collect();
+        let count = u32::try_from(bodies.len()).unwrap_or(u32::MAX);
+        let table = Pclntab::find(module.image, count).map_err(|_| {
+            AttachError(format!(
+                "{} is Go's, but has no table of its {count} functions as Go 1.21 to 1.27 write it (a tool may have \
+                 changed the module after the linker); frames will be wasm functions only",
+                view.name()
+            ))
+        })?;
+        let moduledata = Moduledata::find(&table, layout).ok_or_else(|| {
+            AttachError(format!(
+                "{} is Go's, but its moduledata cannot be found; frames will be wasm functions only",
+                view.name()
+            ))
+        })?;
+        if module.go_signature.len() != imports as usize + bodies.len() {
+            return Err(AttachError(format!("the functions of {} do not add up", view.name())));
+        }
+        Ok(Self {
+            special: Special::find(&table),
+            table,
+            moduledata,
+            imports,
+            code: module.code,
+            bodies,
+            go_signature: module.go_signature,
+            read: HashMap::new(),
+            read_size: 0,
+        })
+    }
+
+    /// What the runtime knows wrappers by: what the compiler makes for method values, `defer f(x)` and `go f(x)`.
+    pub(crate) fn wrapper_id(&self) -> Option<u8> {
+        // It is told to treat this one as if it were a wrapper.
+        Some(self.table.function(self.special.deferreturn?)?.id)
+    }
+
+    /// Number, among the module's own functions, of wasm function `function`.
+    pub(crate) fn own(&self, function: u32) -> Option<u32> {
+        function.checked_sub(self.imports).filter(|index| *index < self.table.len())
+    }
+
+    /// Whether `target`, in wasm's function indices, is function `index` of the module's own.
+    pub(crate) fn is_own(&self, target: u32, index: u32) -> bool {
+        self.own(target) == Some(index)
+    }
+
+    /// What is known of a function's body, read when first asked for.
+    pub(crate) fn body(&mut self, index: u32) -> Option<Arc<Body>> {
+        if let Some(body) = self.read.get(&index) {
+            return Some(Arc::clone(body));
+        }
+        let range = self.bodies.get(index as usize)?;
+        let bytes = self.code.get(range.start as usize..range.end as usize)?;
+        let function = self.table.function(index)?;
+        let body = Arc::new(Body::read(bytes, range.start, &self.table, &function, &self.go_signature));
+        self.read_size += body.size();
+        if self.read_size > BODIES_KEPT {
+            self.read.clear();
+            self.read_size = body.size();
+        }
+        self.read.insert(index, Arc::clone(&body));
+        Some(body)
+    }
+
+    pub(crate) fn role(&mut self, frame: WasmFrame) -> Role {
+        let Some(index) = self.own(frame.function) else { return Role::Host };
+        if self.special.loops.contains(&Some(index)) {
+            return Role::Loop;
+        }
+        match self.body(index).map_or(Convention::Bare, |body| body.convention) {
+            Convention::Go => Role::Go(index),
+            Convention::Export => Role::Export(index),
+            Convention::Bare => Role::Bare(index),
+        }
+    }
+
+    /// The pc of a wasm frame, if it is one of the module's own functions.
+    pub(crate) fn pc(&mut self, frame: WasmFrame) -> Option<u64> {
+        let index = self.own(frame.function)?;
+        let block = self.body(index)?.block(frame.code_offset);
+        Some(pclntab::pc(index, block))
+    }
+}

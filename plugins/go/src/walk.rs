@@ -1,0 +1,246 @@
+//! One walk: from the wasm stack, SP and g of a stopped guest to the frames of its goroutine.
+//!
+//! The goroutine's stack in linear memory is the truth. Wasm's own stack is only as deep as the last goroutine switch:
+//! below `wasm_pc_f_loop`, which resumes functions by their return addresses, it says nothing. It says where the leaf
+//! is and, as far as it goes, which return addresses are right ([`crate::leaf`]).
+
+use crate::{
+    body::Place,
+    layout::{self, G, Layout},
+    leaf::{self, Expected},
+    pclntab,
+    program::{Program, Role},
+};
+use std::collections::HashMap;
+use wlprof_plugin::{FrameSink, GuestMemory, OutOfBounds, WalkEnd, WasmFrame};
+
+/// A goroutine's stack, the scheduler's, and back: more switches on one stack are a cycle.
+const MOST_SWITCHES: usize = 8;
+
+/// How the walks of a recording went, for tests and for warnings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// All walks.
+    pub walks: u64,
+    /// Those that reached a function which Go marks as the root of stacks.
+    pub rooted: u64,
+    /// Those that met a guest about to run another goroutine than the one on the wasm stack.
+    pub switching: u64,
+    /// Those whose leaf could not be placed on Go's stack; they show the part that is on the wasm stack.
+    pub unplaced: u64,
+}
+
+/// Everything one walk works with.
+pub(crate) struct Walk<'a> {
+    pub(crate) program: &'a mut Program,
+    pub(crate) layout: &'a Layout,
+    /// The block in which each function was last seen, for samples that are between two blocks.
+    pub(crate) last_blocks: &'a mut HashMap<u32, u32>,
+    pub(crate) statistics: &'a mut Statistics,
+    pub(crate) guest: &'a dyn GuestMemory,
+    pub(crate) wasm: &'a [WasmFrame],
+    pub(crate) out: &'a mut FrameSink,
+}
+
+impl From<Stop> for WalkEnd {
+    fn from(stop: Stop) -> Self {
+        stop.0
+    }
+}
+
+/// A reason to stop, so that `?` can be used on reads and pushes.
+pub(crate) struct Stop(WalkEnd);
+
+impl From<OutOfBounds> for Stop {
+    fn from(_: OutOfBounds) -> Self {
+        Self(WalkEnd::BadPointer)
+    }
+}
+
+impl Walk<'_> {
+    /// Walks the stack that `sp` and `g` belong to.
+    pub(crate) fn run(&mut self, sp: u64, g: G) -> WalkEnd {
+        self.statistics.walks += 1;
+        let end = self.from_wasm(sp, g).unwrap_or_else(WalkEnd::from);
+        self.statistics.rooted += u64::from(end == WalkEnd::Complete);
+        end
+    }
+
+    fn push(&mut self, pc: u64) -> Result<(), Stop> {
+        if self.out.push(pc) { Ok(()) } else { Err(Stop(WalkEnd::TooDeep)) }
+    }
+
+    fn from_wasm(&mut self, sp: u64, g: G) -> Result<WalkEnd, Stop> {
+        for (at, &frame) in self.wasm.iter().enumerate() {
+            match self.program.role(frame) {
+                Role::Host => {
+                    if !self.out.push_wasm(at) {
+                        return Ok(WalkEnd::TooDeep);
+                    }
+                }
+                Role::Bare(index) => self.push(pclntab::pc(index, 0))?,
+                Role::Export(index) => {
+                    self.push(pclntab::pc(index, 0))?;
+                    return Ok(WalkEnd::Complete);
+                }
+                Role::Loop => return self.resume(sp, g),
+                Role::Go(index) => return self.from_leaf(at, index, sp, g),
+            }
+        }
+        Ok(WalkEnd::NoStack)
+    }
+
+    fn from_leaf(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<WalkEnd, Stop> {
+        let frame = self.wasm[at];
+        let Some(body) = self.program.body(index) else { return Ok(WalkEnd::Inconsistent) };
+        let expected = leaf::expected(self.program, &self.wasm[at + 1..]);
+        let mut found = leaf::find(self.program, self.guest, index, &body, frame, sp, expected);
+        let mut base = sp;
+        if found.is_none()
+            && self.program.special.systemstack == Some(index)
+            && let Some(curg) = self.user_goroutine(g)
+        {
+            // It has switched, or not yet switched back: it returns on the goroutine's stack.
+            base = layout::scheduled(self.guest, curg)?.0;
+            let return_pc = self.guest.read_u64(base)?;
+            if expected == Expected::Exactly(return_pc) || expected == Expected::AnyCall {
+                found = Some((0, return_pc));
+            }
+        }
+        let Some((depth, return_pc)) = found else { return self.without_depth(at, index, sp, g) };
+        let block = if body.state(frame.code_offset).place == Place::Dispatch {
+            self.last_blocks.get(&index).copied().unwrap_or(0)
+        } else {
+            let block = body.block(frame.code_offset);
+            self.last_blocks.insert(index, block);
+            block
+        };
+        self.push(pclntab::pc(index, block))?;
+        if self.program.table.function(index).is_some_and(|function| function.is_top_frame()) {
+            return Ok(WalkEnd::Complete);
+        }
+        let above = base.wrapping_add_signed(i64::from(depth)).wrapping_add(8);
+        self.unwind(return_pc, above, g)
+    }
+
+    /// The leaf has no return address at any depth it may have: the stack is just being switched, or is broken.
+    fn without_depth(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<WalkEnd, Stop> {
+        let special = self.program.special;
+        if special.mcall == Some(index) {
+            self.push(pclntab::pc(index, 0))?;
+            return Ok(WalkEnd::Complete);
+        }
+        if special.morestack == Some(index) {
+            return match self.user_goroutine(g) {
+                Some(curg) => self.scheduled(curg),
+                None => Ok(WalkEnd::NoStack),
+            };
+        }
+        let is_switch = special.gogo == Some(index)
+            || self.program.body(index).is_some_and(|body| {
+                let state = body.state(self.wasm[at].code_offset);
+                matches!(state.place, Place::AfterCall | Place::Unwinding) || state.depth.is_none()
+            });
+        if is_switch && leaf::resumed(self.program, self.guest, sp).is_some() {
+            return self.resume(sp, g);
+        }
+        self.statistics.unplaced += 1;
+        for &frame in &self.wasm[at..] {
+            if self.program.role(frame) == Role::Loop {
+                break;
+            }
+            if let Some(pc) = self.program.pc(frame) {
+                self.push(pc)?;
+            }
+        }
+        Ok(WalkEnd::Inconsistent)
+    }
+
+    /// Walks the stack of a goroutine that is about to be resumed, by the pc that was left below its stack pointer.
+    fn resume(&mut self, sp: u64, g: G) -> Result<WalkEnd, Stop> {
+        self.statistics.switching += 1;
+        match leaf::resumed(self.program, self.guest, sp) {
+            Some(pc) => self.unwind(pc, sp, g),
+            None => Ok(WalkEnd::NoStack),
+        }
+    }
+
+    /// Walks the stack of a goroutine that is not running.
+    pub(crate) fn scheduled(&mut self, g: G) -> Result<WalkEnd, Stop> {
+        let (sp, pc) = layout::scheduled(self.guest, g)?;
+        self.unwind(pc, sp, g)
+    }
+
+    /// The goroutine on whose behalf the scheduler's stack is in use.
+    fn user_goroutine(&self, g: G) -> Option<G> {
+        let is_g0 = layout::is_g0(self.guest, g).ok()?;
+        if is_g0 { self.layout.curg(self.guest, g).ok()? } else { None }
+    }
+
+    /// Walks from a pc at which a function goes on with stack pointer `sp`.
+    fn unwind(&mut self, mut pc: u64, mut sp: u64, mut g: G) -> Result<WalkEnd, Stop> {
+        let special = self.program.special;
+        let mut switches = 0;
+        loop {
+            // The call is one block before the one it returns to. Blocks 0 are entries that nothing returned to yet.
+            let block = pclntab::block(pc).saturating_sub(1);
+            let table = &self.program.table;
+            let Some(function) = table.index(pc).and_then(|index| table.function(index)) else {
+                return Ok(WalkEnd::Inconsistent);
+            };
+            let index = function.index;
+            let user = self.user_goroutine(g);
+            if special.morestack == Some(index) && switches < MOST_SWITCHES {
+                // Does not return: the function that needed more stack will start again. Go hides it, too.
+                let Some(curg) = user else { return Ok(WalkEnd::Complete) };
+                (sp, pc) = layout::scheduled(self.guest, curg)?;
+                g = curg;
+                switches += 1;
+                continue;
+            }
+            self.push(pclntab::pc(index, block))?;
+            if function.is_top_frame() || special.mcall == Some(index) {
+                // `mcall` has left its goroutine for good.
+                return Ok(WalkEnd::Complete);
+            }
+            let Some(size) = self.program.table.frame_size(&function, block) else {
+                return Ok(WalkEnd::Inconsistent);
+            };
+            let mut slot = sp.checked_add(u64::from(size)).ok_or(Stop(WalkEnd::BadPointer))?;
+            if special.systemstack == Some(index)
+                && switches < MOST_SWITCHES
+                && let Some(curg) = user
+            {
+                slot = layout::scheduled(self.guest, curg)?.0;
+                g = curg;
+                switches += 1;
+            } else if special.write_barrier == Some(index) {
+                slot = self.below_write_barrier(index, sp)?;
+            } else if slot < sp {
+                return Ok(WalkEnd::Cycle);
+            }
+            pc = self.guest.read_u64(slot)?;
+            sp = slot.checked_add(8).ok_or(Stop(WalkEnd::BadPointer))?;
+        }
+    }
+
+    /// The write barrier calls Go code, but was itself called without a return address. Its caller is on the wasm
+    /// stack, and so is everything between. Returns where the caller has its return address.
+    fn below_write_barrier(&mut self, barrier: u32, sp: u64) -> Result<u64, Stop> {
+        let at = self.wasm.iter().position(|frame| self.program.own(frame.function) == Some(barrier));
+        for &frame in self.wasm.get(at.map_or(usize::MAX, |at| at + 1)..).unwrap_or_default() {
+            match self.program.role(frame) {
+                Role::Bare(index) => self.push(pclntab::pc(index, 0))?,
+                Role::Go(index) => {
+                    let body = self.program.body(index).ok_or(Stop(WalkEnd::Inconsistent))?;
+                    self.push(pclntab::pc(index, body.block(frame.code_offset)))?;
+                    let depth = body.state(frame.code_offset).depth.ok_or(Stop(WalkEnd::Inconsistent))?;
+                    return Ok(sp.wrapping_add_signed(i64::from(depth)));
+                }
+                _ => break,
+            }
+        }
+        Err(Stop(WalkEnd::Inconsistent))
+    }
+}

@@ -1,0 +1,155 @@
+//! The walker of one module: keeps what walks have in common.
+
+use crate::{
+    goroutines::{self, Goroutine},
+    labels::LabelSets,
+    layout::{self, G, LAYOUTS, Layout},
+    program::Program,
+    symbols,
+    walk::{Statistics, Walk},
+};
+use std::collections::HashMap;
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Label, SourceFrame, WalkEnd, Walker, WasmFrame};
+
+/// `SP`, an i32, and `g`, an i64; the compiler gives them these numbers and no name.
+const GLOBALS: [u32; 2] = [0, 2];
+
+/// Reads the stacks of a Go program.
+///
+/// # Accuracy
+/// Functions and callers' lines are exact. Go's tables have no line for most instructions, only for the points where a
+/// function can be resumed, about one for each basic block and each call; so the line of the innermost frame is the
+/// last of its block. Samples taken while a function jumps from one block to another have the line at which that
+/// function was last sampled, or its first.
+#[derive(Debug)]
+pub struct GoWalker {
+    program: Program,
+    layout: Layout,
+    /// Whether [`Layout::fits`] held; until then labels are not read.
+    layout_fits: bool,
+    last_blocks: HashMap<u32, u32>,
+    labels: LabelSets,
+    statistics: Statistics,
+}
+
+impl GoWalker {
+    pub(crate) fn new(program: Program, layout: Layout) -> Self {
+        Self {
+            program,
+            layout,
+            layout_fits: false,
+            last_blocks: HashMap::new(),
+            labels: LabelSets::default(),
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// How the walks went so far.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// All goroutines of a stopped guest, the running one with the stack that `wasm` belongs to. Empty before the
+    /// runtime has started.
+    ///
+    /// Not for signal handlers: it searches the guest's memory for the runtime's list of goroutines.
+    pub fn goroutines(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame]) -> Vec<Goroutine> {
+        let Some((sp, g)) = registers(guest) else { return Vec::new() };
+        self.check_layout(guest, g);
+        goroutines::all(self.walk_of(guest, wasm, &mut FrameSink::new()), sp, g)
+    }
+
+    /// Tries the rows until one fits.
+    fn check_layout(&mut self, guest: &dyn GuestMemory, g: G) {
+        if !self.layout_fits && layout::is_g0(guest, g) == Ok(false) {
+            let rows = std::iter::once(self.layout).chain(LAYOUTS);
+            if let Some(row) = rows.into_iter().find(|row| row.fits(guest, g)) {
+                self.layout = row;
+                self.layout_fits = true;
+            }
+        }
+    }
+
+    fn walk_of<'a>(
+        &'a mut self,
+        guest: &'a dyn GuestMemory,
+        wasm: &'a [WasmFrame],
+        out: &'a mut FrameSink,
+    ) -> Walk<'a> {
+        Walk {
+            program: &mut self.program,
+            layout: &self.layout,
+            last_blocks: &mut self.last_blocks,
+            statistics: &mut self.statistics,
+            guest,
+            wasm,
+            out,
+        }
+    }
+}
+
+/// SP and g; `None` before the program has set them.
+fn registers(guest: &dyn GuestMemory) -> Option<(u64, G)> {
+    match (guest.global(GLOBALS[0])?, guest.global(GLOBALS[1])?) {
+        (0, _) | (_, 0) => None,
+        (sp, g) => Some((sp & u64::from(u32::MAX), G(g))),
+    }
+}
+
+impl Walker for GoWalker {
+    fn reads_guest(&self) -> bool {
+        true
+    }
+
+    fn wanted_globals(&self) -> &[u32] {
+        &GLOBALS
+    }
+
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+        let Some((sp, g)) = registers(guest) else { return WalkEnd::NoStack };
+        self.check_layout(guest, g);
+        if self.layout_fits
+            && let Some(key) = self.labels.key(guest, &self.layout, g)
+        {
+            out.set_labels(key);
+        }
+        self.walk_of(guest, wasm, out).run(sp, g)
+    }
+
+    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+        let pc = match frame {
+            FrameKey::Own(pc) => Some(pc),
+            FrameKey::Wasm(frame) => self.program.pc(frame),
+        };
+        if let Some(pc) = pc {
+            symbols::frames(&self.program, pc, out);
+        }
+    }
+
+    fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
+        self.labels.spell(key, out);
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let Statistics { walks, unplaced, .. } = self.statistics;
+        if unplaced > 0 {
+            warnings.push(format!(
+                "{unplaced} of {walks} Go stacks could not be followed in the guest's memory and show only what was on \
+                 the wasm stack"
+            ));
+        }
+        if walks > 0 && !self.layout_fits {
+            warnings.push(
+                "the Go runtime's structures are not laid out as in any release from 1.21 to 1.27: samples have no \
+                 goroutine"
+                    .to_owned(),
+            );
+        }
+        if self.program.moduledata.gofunc.is_none() {
+            warnings
+                .push("Go's tree of inlined calls was not found: lines of inlined code lack their function".to_owned());
+        }
+        warnings
+    }
+}
