@@ -4,7 +4,7 @@ use std::fmt;
 use wlprof_plugin::{Detection, Language, ModuleView, Walker};
 
 /// The built-in languages that have stacks of their own. What has none is named by the DWARF plugin in any case.
-pub static BUILT_IN: &[&dyn Language] = &[];
+pub static BUILT_IN: &[&dyn Language] = &[&wlprof_go::Go];
 
 /// What the user wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -59,9 +59,9 @@ fn read(walk: &mut Walk<'_>, goroutine: G, is_running: bool, sp: u64, g: G) -> O
         out: &mut stack,
     };
     let end = if is_running { of_this.run(sp, g) } else { of_this.scheduled(goroutine).unwrap_or_else(WalkEnd::from) };
-    let keys = stack.keys(walk.wasm).filter_map(|key| match key {
-        wlprof_plugin::FrameKey::Own(pc) => Some(pc),
-        wlprof_plugin::FrameKey::Wasm(frame) => walk.program.pc(frame),
+    let keys = stack.entries().filter_map(|entry| match entry {
+        wlprof_plugin::SinkEntry::Own(pc) => Some(pc),
+        wlprof_plugin::SinkEntry::Wasm(index) => walk.program.pc(*walk.wasm.get(index)?),
     });
     let stack = keys.collect();
     let start = layout.startpc(guest, goroutine).ok()?;
