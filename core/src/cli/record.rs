@@ -17,6 +17,7 @@ use std::sync::Arc;
 pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let targets = output::targets(&record.output)?;
     let path = Path::new(&record.guest_and_arguments[0]);
+    let arguments = guest_arguments(record)?;
     let mut sampler = record.sampler_options();
     let mut fallback = None;
     if let Some(options) = &mut sampler {
@@ -40,7 +41,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         walkers.push(chosen.walker);
         guest.notes.extend(chosen.notes);
     }
-    let options = RunOptions { wasi: wasi(record, &guest), invoke: record.invoke.clone(), sampler };
+    let options = RunOptions { wasi: wasi(record, &guest, &arguments), invoke: record.invoke.clone(), sampler };
     // Said here, a folder that cannot be opened is a wrong option and not a guest that cannot run.
     options.wasi.build().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
     let fail = |error: std::io::Error| Failure::new(FAILED, error);
@@ -54,7 +55,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     }
     let mut written = Ok(());
     if let Some(finished) = run.finish() {
-        let recording = close(finished, &guest, record);
+        let recording = close(finished, &guest, arguments);
         written = output::write_all(&recording, targets, record.output.quiet);
     }
     match ended {
@@ -82,9 +83,19 @@ fn cannot_load(path: &Path, error: &LoadError) -> Failure {
     Failure::new(NO_GUEST, format!("{error}{hint}"))
 }
 
-fn wasi(record: &Record, guest: &Guest) -> WasiOptions {
+/// The guest's arguments, without its name.
+fn guest_arguments(record: &Record) -> Result<Vec<String>, Failure> {
+    let text = |argument: &std::ffi::OsString| {
+        argument.to_str().map(str::to_owned).ok_or_else(|| {
+            Failure::new(FAILED, format!("the argument {argument:?} is not UTF-8, and WASI passes nothing else"))
+        })
+    };
+    record.guest_and_arguments[1..].iter().map(text).collect()
+}
+
+fn wasi(record: &Record, guest: &Guest, arguments: &[String]) -> WasiOptions {
     let own = std::iter::once(guest.name.clone());
-    let rest = record.guest_and_arguments[1..].iter().map(|argument| argument.to_string_lossy().into_owned());
+    let rest = arguments.iter().cloned();
     let environment = record.environment.iter().filter_map(|variable| match variable.split_once('=') {
         Some((name, value)) => Some((name.to_owned(), value.to_owned())),
         None => std::env::var(variable).ok().map(|value| (variable.clone(), value)),
@@ -130,13 +141,12 @@ fn how_it_failed(error: &wasmtime::Error) -> String {
 }
 
 /// Symbolizes what was sampled.
-fn close(finished: Finished, guest: &Guest, record: &Record) -> Recording {
+fn close(finished: Finished, guest: &Guest, arguments: Vec<String>) -> Recording {
     let bar = Bar::new("symbolizing", finished.recorder.frame_count());
     let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
     let complete_meta = |meta: &mut crate::recording::Meta| {
         meta.guest = guest.name.clone();
-        meta.arguments =
-            record.guest_and_arguments[1..].iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        meta.arguments = arguments;
     };
     symbolize(finished, &images, complete_meta, |done| bar.set(done))
 }

@@ -225,7 +225,11 @@ impl Tables {
         let (native_symbol, address) = match frame.origin {
             Origin::Wasm { module, function, code_offset } => {
                 let physical = frame.lines[frame.lines.len() - 1];
-                (Some(self.native_symbol(recording, module, function, physical)), i64::from(code_offset))
+                let symbol = self.native_symbol(recording, module, function, physical);
+                // Where the function begins is not in the recording; the first place seen in it stands in.
+                let first = &mut self.native_symbols[symbol].1;
+                *first = code_offset.min(*first);
+                (Some(symbol), i64::from(code_offset))
             }
             _ => (None, -1),
         };
@@ -247,7 +251,7 @@ impl Tables {
     fn native_symbol(&mut self, recording: &Recording, module: u32, function: u32, physical: Line) -> usize {
         let name = self.string(&recording.functions[physical.function as usize].name);
         *self.native_symbol_ids.entry((module, function)).or_insert_with(|| {
-            self.native_symbols.push((module, function, name));
+            self.native_symbols.push((module, u32::MAX, name));
             self.native_symbols.len() - 1
         })
     }
