@@ -6,6 +6,7 @@ mod bad_input;
 mod bad_modules;
 mod behaviour;
 mod cli;
+mod go;
 mod guest;
 mod host_calls;
 mod interruption;
