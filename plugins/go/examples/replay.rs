@@ -8,7 +8,7 @@ mod module;
 use module::{Frozen, TestModule};
 use std::{collections::HashMap, fs};
 use wlprof_go::{Go, GoWalker};
-use wlprof_plugin::{FrameKey, FrameSink, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, Walker, WasmFrame};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -36,7 +36,11 @@ fn main() {
         let labels: Vec<String> = labels.iter().map(|label| format!("{}={}", label.name, label.value)).collect();
         let switching = after.switching - before.switching;
         println!("@ {} {end:?} switching={switching} {} {took:?}", words[0], labels.join(" "));
-        for key in out.keys(&wasm) {
+        for entry in out.entries() {
+            let key = match entry {
+                SinkEntry::Own(key) => FrameKey::Own(key),
+                SinkEntry::Wasm(index) => FrameKey::Wasm(wasm[index]),
+            };
             print_frames(&mut walker, key, "");
         }
         if arguments.get(2).is_some_and(|argument| argument == "--goroutines") {

@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn gaps_read_as_zeros() {
         let image = image(&[(3, &[1, 2]), (9, &[3]), (500, &[4, 5, 6, 7])]);
-        assert_eq!(image.u64(0), Some(0x0201_0000_00));
+        assert_eq!(image.u64(0), Some(0x0002_0100_0000));
         assert_eq!(image.u64(8), Some(0x0300));
         assert_eq!(image.u32(498), Some(0x0504_0000));
         assert_eq!(image.u64(300), Some(0));
