@@ -177,7 +177,8 @@ mod tests {
         assert_eq!(image.u32(498), Some(0x0504_0000));
         assert_eq!(image.u64(300), Some(0));
         assert_eq!(image.u8(499), Some(0));
-        assert_eq!(image.u32(501), Some(0x0007_0605));
+        assert_eq!(image.u32(500), Some(0x0706_0504));
+        assert_eq!(image.u32(501), None, "nothing is known behind the last segment");
         assert_eq!(image.u32(504), None);
         assert_eq!(image.u64(u64::MAX), None);
     }
