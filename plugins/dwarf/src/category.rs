@@ -180,7 +180,7 @@ const PATHS: &[PathRule] = &[
     (&["/rust/deps/"], Category::Library),
     (&["/.cargo/registry/"], Category::Library),
     (&["/.cargo/git/"], Category::Library),
-    (&["/registry/src/mirror-"], Category::Library),
+    (&["/registry/src/"], Category::Library),
     // C++.
     (&["/libcxx"], Category::Library),
     (&["/libc++"], Category::Library),
