@@ -184,8 +184,12 @@ fn a_plugins_frames_take_the_place_of_its_interpreters() {
     assert!((72..=77).contains(&left) && (23..=28).contains(&right), "{left} % {right} %: {stacks:#?}");
     assert!(stacks.keys().any(|stack| stack.starts_with("module:41 outer:31 left:11 evaluate")), "{stacks:#?}");
     assert_eq!(recording.label_sets, [[("answer".to_owned(), "7".to_owned())]]);
-    // Before `main` and after it the toy has no stack; everything else was read whole.
-    assert!(recording.truncated.iter().all(|(reason, _)| *reason == Truncation::Language(LanguageTruncation::NoStack)));
+    // Before `main` and after it the toy has no stack, and in host code beside host calls it cannot be asked. Everything
+    // else was read whole.
+    for (reason, count) in &recording.truncated {
+        let allowed = [LanguageTruncation::NoStack, LanguageTruncation::InHostCode].map(Truncation::Language);
+        assert!(allowed.contains(reason) && *count <= all / 100 + 2, "{reason:?} {count} of {all}");
+    }
 }
 
 #[test]
