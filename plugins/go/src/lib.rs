@@ -19,6 +19,9 @@ mod module;
 mod moduledata;
 mod pclntab;
 mod program;
+mod scan;
+#[cfg(test)]
+mod self_check;
 mod symbols;
 mod version;
 mod walk;

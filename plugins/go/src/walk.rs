@@ -62,7 +62,7 @@ impl Walk<'_> {
     /// Walks the stack that `sp` and `g` belong to.
     pub(crate) fn run(&mut self, sp: u64, g: G) -> WalkEnd {
         self.statistics.walks += 1;
-        let end = self.run_from_wasm(sp, g).unwrap_or_else(WalkEnd::from);
+        let end = self.walk_wasm(sp, g).unwrap_or_else(WalkEnd::from);
         self.statistics.rooted += u64::from(end == WalkEnd::Complete);
         end
     }
@@ -71,7 +71,7 @@ impl Walk<'_> {
         if self.out.push(pc) { Ok(()) } else { Err(Stop(WalkEnd::TooDeep)) }
     }
 
-    fn run_from_wasm(&mut self, sp: u64, g: G) -> Result<WalkEnd, Stop> {
+    fn walk_wasm(&mut self, sp: u64, g: G) -> Result<WalkEnd, Stop> {
         for (at, &frame) in self.wasm.iter().enumerate() {
             match self.program.role(frame) {
                 Role::Host => {
@@ -85,13 +85,13 @@ impl Walk<'_> {
                     return Ok(WalkEnd::Complete);
                 }
                 Role::Loop => return self.resume(sp, g),
-                Role::Go(index) => return self.run_from_leaf(at, index, sp, g),
+                Role::Go(index) => return self.walk_leaf(at, index, sp, g),
             }
         }
         Ok(WalkEnd::NoStack)
     }
 
-    fn run_from_leaf(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<WalkEnd, Stop> {
+    fn walk_leaf(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<WalkEnd, Stop> {
         let frame = self.wasm[at];
         let Some(body) = self.program.body(index) else { return Ok(WalkEnd::Inconsistent) };
         if self.program.table.function(index).is_some_and(|function| function.is_top_frame()) {

@@ -44,6 +44,11 @@ impl GoWalker {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn program(&mut self) -> &mut Program {
+        &mut self.program
+    }
+
     /// How the walks went so far.
     pub fn statistics(&self) -> Statistics {
         self.statistics

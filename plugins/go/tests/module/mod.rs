@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::{collections::HashMap, ops::Range, path::PathBuf};
-use wasmparser::{Parser, Payload, TypeRef};
+use wasmparser::{KnownCustom, Name, Parser, Payload, TypeRef};
 use wlprof_plugin::{FunctionImport, GuestMemory, ModuleView, OutOfBounds};
 
 /// A module's functions and custom sections.
@@ -43,6 +43,20 @@ impl TestModule {
         }
         module.bytes = bytes;
         module
+    }
+
+    /// The name section's names of functions.
+    pub(crate) fn names(&self) -> HashMap<u32, String> {
+        let mut found = HashMap::new();
+        for payload in Parser::new(0).parse_all(&self.bytes) {
+            let Payload::CustomSection(section) = payload.unwrap() else { continue };
+            let KnownCustom::Name(names) = section.as_known() else { continue };
+            for names in names {
+                let Name::Function(map) = names.unwrap() else { continue };
+                found.extend(map.into_iter().map(|naming| naming.map(|n| (n.index, n.name.to_owned())).unwrap()));
+            }
+        }
+        found
     }
 }
 

@@ -1,0 +1,72 @@
+//! Proves what is read from function bodies against the function table, for every call of every fixture.
+
+#[path = "../tests/module/mod.rs"]
+mod module;
+
+use crate::{body::Convention, language::Go, pclntab};
+use module::{TestModule, fixtures};
+
+/// The fixtures that `cargo xtask test-fixtures` builds, one of each release and stripping.
+fn modules() -> impl Iterator<Item = (String, TestModule)> {
+    let names = (21..28).flat_map(|minor| [format!("go-stacks-1.{minor}"), format!("go-stacks-1.{minor}-stripped")]);
+    names.map(|name| {
+        let bytes = std::fs::read(fixtures().join(format!("{name}.wasm"))).unwrap();
+        (name, TestModule::parse(bytes))
+    })
+}
+
+#[test]
+fn bodies_and_the_function_table_agree() {
+    for (name, module) in modules() {
+        let mut walker = Go.attach_walker(&module).unwrap();
+        let program = walker.program();
+        let (mut calls, mut known, mut go) = (0, 0, 0);
+        for index in 0..program.table.len() {
+            let function = program.table.function(index).unwrap();
+            let what = format!("{name}: {}", program.table.name(&function).unwrap());
+            let body = program.body(index).unwrap();
+            if body.convention != Convention::Go {
+                continue;
+            }
+            go += 1;
+            for call in &body.calls {
+                let Some(return_pc) = call.return_pc else { continue };
+                calls += 1;
+                let (after, at) = (pclntab::block(return_pc), body.block(call.offset));
+                // A call is in the block before the one it returns to, but `morestack` starts the function again.
+                assert_eq!(at + u32::from(after != 0), after, "{what} at {}", call.offset);
+                // What switches stacks sets SP to what nothing here can know.
+                let Some(depth) = body.state(call.offset).depth else { continue };
+                let size = program.table.frame_size(&function, at).unwrap();
+                // The tables say what is below the return address; the call has pushed one more.
+                assert_eq!(depth, i32::try_from(size).unwrap() + 8, "{what} at {}", call.offset);
+                known += 1;
+            }
+        }
+        assert!(go > 1000 && calls > 8000 && known + 8 > calls, "{name}: {go} functions, {known} of {calls} calls");
+        assert!(program.moduledata.gofunc.is_some(), "{name} has inlined calls");
+    }
+}
+
+#[test]
+fn every_function_has_the_name_the_linker_gave_it() {
+    for (name, module) in modules() {
+        let mut walker = Go.attach_walker(&module).unwrap();
+        let program = walker.program();
+        let names = module.names();
+        assert_eq!(names.is_empty(), name.ends_with("-stripped"), "{name}");
+        for index in 0..program.table.len() {
+            let function = program.table.function(index).unwrap();
+            let found = program.table.name(&function).unwrap();
+            assert!(!found.is_empty());
+            let Some(linker) = names.get(&(index + module.imports.len() as u32)) else { continue };
+            // The name section has `_` for every run of characters that are not of a word.
+            let mangled: String = found
+                .chars()
+                .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '.' { c } else { '_' })
+                .collect();
+            let squeeze = |text: &str| text.split('_').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_");
+            assert_eq!(squeeze(&mangled), squeeze(linker), "{name}");
+        }
+    }
+}
