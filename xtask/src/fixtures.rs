@@ -8,6 +8,7 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::cache::{self, Cache, Key};
+use crate::cpython::{self, Release};
 use crate::progress::{self, Step};
 use crate::recipes::{Language, RECIPE_VERSION, RECIPES, Recipe};
 use crate::rust_target::RustTarget;
@@ -139,6 +140,7 @@ fn build_one(recipe: &Recipe, toolchains: &Toolchains<'_>) -> Result<()> {
             rustc.arg(format!("--remap-path-prefix={}=/testdata", testdata.display()));
             run(rustc.arg("-o").arg(&output).arg(&source))?;
         }
+        Language::Python(minor) => cpython::build(&Release::find(minor)?, cache, wheels, &output)?,
         Language::Wat => fs::copy(&source, &output).map(drop)?,
     }
     let path = place(recipe, cache, pins, rust)?;
@@ -173,13 +175,14 @@ fn finished(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarge
 /// Where in the cache the built guest belongs.
 fn place(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarget>) -> Result<PathBuf> {
     let toolchain = match recipe.language {
-        Language::C | Language::Cpp => pins.line("ziglang")?,
-        Language::Go(release) => pins.go(release)?,
-        Language::Rust => rust.context("the Rust target was not set up")?.identity(),
-        Language::Wat => "",
+        Language::C | Language::Cpp => pins.line("ziglang")?.to_owned(),
+        Language::Go(release) => pins.go(release)?.to_owned(),
+        Language::Python(minor) => format!("{} {}", Release::find(minor)?.identity(), pins.line("ziglang")?),
+        Language::Rust => rust.context("the Rust target was not set up")?.identity().to_owned(),
+        Language::Wat => String::new(),
     };
     let sources = read_sources(recipe)?;
-    Ok(cache.fixture(&key(recipe, toolchain, &sources), &recipe.file_name()))
+    Ok(cache.fixture(&key(recipe, &toolchain, &sources), &recipe.file_name()))
 }
 
 fn key(recipe: &Recipe, toolchain: &str, sources: &[Vec<u8>]) -> Key {
@@ -224,16 +227,19 @@ fn go_package(folder: &Path) -> Result<Vec<PathBuf>> {
 fn show(recipe: &Recipe, built: &Path) -> Result<()> {
     // Not CARGO_TARGET_DIR: tests look in the checkout, wherever cargo puts its own files.
     let folder = checkout::root().join("target/fixtures");
-    let link = folder.join(recipe.file_name());
-    if fs::read_link(&link).is_ok_and(|target| target == built) {
-        return Ok(());
+    for (name, target) in recipe.shown(built) {
+        let link = folder.join(&name);
+        if fs::read_link(&link).is_ok_and(|found| found == target) {
+            continue;
+        }
+        fs::create_dir_all(&folder)?;
+        let unfinished = folder.join(format!(".{name}-{}", std::process::id()));
+        let _ = fs::remove_file(&unfinished);
+        std::os::unix::fs::symlink(&target, &unfinished)
+            .and_then(|()| fs::rename(&unfinished, &link))
+            .with_context(|| format!("cannot write {}", link.display()))?;
     }
-    fs::create_dir_all(&folder)?;
-    let unfinished = folder.join(format!(".{}-{}", recipe.file_name(), std::process::id()));
-    let _ = fs::remove_file(&unfinished);
-    std::os::unix::fs::symlink(built, &unfinished)
-        .and_then(|()| fs::rename(&unfinished, &link))
-        .with_context(|| format!("cannot write {}", link.display()))
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod bench;
 mod cache;
 mod checkout;
+mod cpython;
 mod demo;
 mod fixtures;
 mod process;

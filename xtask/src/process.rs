@@ -1,6 +1,9 @@
-//! Running other programs: quiet when they succeed, everything they said when they fail.
+//! Writing small programs and running others: quiet when they succeed, everything they said when they fail.
 
+use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -39,5 +42,12 @@ pub(crate) fn visibly(command: &mut Command) -> Result<()> {
     if !status.success() {
         bail!("`{command:?}` failed ({status})");
     }
+    Ok(())
+}
+
+/// Writes a program that can be run.
+pub(crate) fn write_program(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
     Ok(())
 }

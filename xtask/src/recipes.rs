@@ -1,5 +1,9 @@
 //! The list of test guests: what each is built from and how.
 
+use std::path::{Path, PathBuf};
+
+use crate::cpython;
+
 /// Change this when the way of building changes in a manner that no flag or source shows.
 pub(crate) const RECIPE_VERSION: &str = "1";
 
@@ -14,6 +18,8 @@ pub(crate) enum Language {
     Go(&'static str),
     /// `rustc`.
     Rust,
+    /// The interpreter itself, of this minor release; what it runs are scripts.
+    Python(&'static str),
     /// WebAssembly text, used as it is.
     Wat,
 }
@@ -21,7 +27,8 @@ pub(crate) enum Language {
 /// One guest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recipe {
-    /// Its name; tests find it as `target/fixtures/NAME.wasm` (`.wat` for text).
+    /// Its name; tests find it as `target/fixtures/NAME.wasm` (`.wat` for text), an interpreter's library as
+    /// `NAME-lib` and the interpreter without its custom sections as `NAME-stripped.wasm`.
     pub(crate) name: &'static str,
     /// How to build it.
     pub(crate) language: Language,
@@ -32,10 +39,23 @@ pub(crate) struct Recipe {
 }
 
 impl Recipe {
-    /// The name of the built file.
+    /// The name of the built file; a folder for interpreters, which need their library beside them.
     pub(crate) fn file_name(&self) -> String {
-        let extension = if self.language == Language::Wat { "wat" } else { "wasm" };
-        format!("{}.{extension}", self.name)
+        match self.language {
+            Language::Python(_) => self.name.to_owned(),
+            Language::Wat => format!("{}.wat", self.name),
+            _ => format!("{}.wasm", self.name),
+        }
+    }
+
+    /// What tests find in `target/fixtures`, and where it is, given what was built.
+    pub(crate) fn shown(&self, built: &Path) -> Vec<(String, PathBuf)> {
+        match self.language {
+            Language::Python(_) => {
+                cpython::PARTS.map(|(part, suffix)| (format!("{}{suffix}", self.name), built.join(part))).to_vec()
+            }
+            _ => vec![(self.file_name(), built.to_owned())],
+        }
     }
 }
 
@@ -107,6 +127,8 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("go-stacks-1.26-stripped", GO_1_26, "go/stacks/stacks.go", GO_STRIPPED),
     recipe("go-stacks-1.27", GO_1_27, "go/stacks/stacks.go", GO),
     recipe("go-stacks-1.27-stripped", GO_1_27, "go/stacks/stacks.go", GO_STRIPPED),
+    recipe("python-3.11", Language::Python("3.11"), cpython::PACKER, &[]),
+    recipe("python-3.13", Language::Python("3.13"), cpython::PACKER, &[]),
     recipe("rust-inlined", Language::Rust, "rust/inlined.rs", RUST_LEGACY),
     recipe("rust-mix", Language::Rust, "rust/mix.rs", RUST_LEGACY),
     recipe("rust-mix-v0", Language::Rust, "rust/mix.rs", RUST_V0),

@@ -5,7 +5,6 @@
 //! standard library is built once for our target, with Zig as linker and libc.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -113,14 +112,14 @@ fn unpack(cache: &Cache) -> Result<()> {
         let mut dpkg = Command::new("dpkg-deb");
         process::output(dpkg.arg("-x").arg(package).arg(&root), NO_DEBIAN)?;
     }
-    write_program(
+    process::write_program(
         &folder.join("rustc"),
         "#!/bin/sh\n\
          root=$(dirname \"$0\")/root/usr\n\
          LD_LIBRARY_PATH=$(echo \"$root\"/lib/*-linux-gnu) exec \"$root/bin/rustc\" \"$@\"\n",
     )?;
     // Zig already does what it is not told here, and does not know these spellings of it.
-    write_program(
+    process::write_program(
         &folder.join("linker"),
         "#!/bin/sh\n\
          for argument do\n\
@@ -261,12 +260,6 @@ fn build_library(workplace: &Path, folder: &Path, identity: &str) -> Result<()> 
             fs::copy(&path, library.join(name))?;
         }
     }
-    Ok(())
-}
-
-fn write_program(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
     Ok(())
 }
 
