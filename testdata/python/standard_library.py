@@ -1,7 +1,7 @@
 """Packs CPython's standard library for a guest: `standard_library.py SOURCE/Lib FOLDER`.
 
 FOLDER is then what a guest needs at /usr/local/lib: the library as a zip (stored, as the guest has no zlib, and without
-tests) and the empty folder that tells the interpreter where extension modules would be.
+tests), and the two places by which the interpreter recognises its library, of which it uses neither.
 """
 import pathlib
 import sys
@@ -19,6 +19,7 @@ def main(library, folder):
     extensions.mkdir(parents=True)
     # A folder without a file would be lost where only files are kept.
     (extensions / "README").write_text("Extension modules of the guest would be here.\n")
+    (extensions.parent / "os.py").write_bytes((library / "os.py").read_bytes())
     with zipfile.ZipFile(folder / f"python3{minor}.zip", "w", zipfile.ZIP_STORED) as archive:
         for path in sorted(library.rglob("*.py")):
             name = path.relative_to(library)

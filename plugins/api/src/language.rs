@@ -1,6 +1,6 @@
 //! The three levels of a language plugin: detect, attach, walk.
 
-use crate::{FrameKey, FrameSink, GuestMemory, Label, ModuleView, SourceFrame, WalkEnd, WasmFrame};
+use crate::{Category, FrameKey, FrameSink, GuestMemory, Label, ModuleView, SourceFrame, WalkEnd, WasmFrame};
 use std::fmt;
 
 /// Whether a module is a plugin's.
@@ -84,6 +84,13 @@ pub trait Walker: Send {
     /// Appends what `frame` is in source terms: innermost inlined function first, the physical function last. Appends
     /// nothing if it does not know the frame. Called once per distinct frame, after the samples.
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>);
+
+    /// What kind of code a wasm frame is that something else has named, by DWARF or the name section, if the language
+    /// knows it better: whether a function is the interpreter's own or one that the program called.
+    fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
+        let _ = frame;
+        None
+    }
 
     /// Appends what the labels of that key say, in the order to show them. Called once per distinct key, after the
     /// samples.

@@ -1,0 +1,190 @@
+//! The chain of Python frames of one thread, from the innermost function outwards.
+//!
+//! A sample may fall between any two instructions of the interpreter: a function may be on its way in or out. So no
+//! frame is believed whose code is not a code object or whose instruction is not one of that code.
+
+use crate::{
+    code::{Codes, Found},
+    layout::{Entry, Layout, Top},
+    stop::{INCONSISTENT, Stop},
+    threads::Thread,
+};
+use wlprof_plugin::{FrameSink, GuestMemory, WalkEnd};
+
+/// `FRAME_OWNED_BY_FRAME_OBJECT`: the last of the owners of frames that belong to Python functions.
+const LAST_PYTHON_OWNER: u8 = 2;
+/// The first bytes of a frame: more than what is read of any release's.
+const WINDOW: usize = 64;
+
+/// A key of a frame: the code object's number, and one more than the code unit; 0 before the first.
+pub(crate) fn key(id: u32, unit: u32) -> u64 {
+    u64::from(id) << 32 | u64::from(unit)
+}
+
+/// What a walk read of the chain.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    /// Keys of frames, innermost first.
+    pub(crate) frames: Vec<u64>,
+    /// For each activation of the interpreter's loop, innermost first, where its frames end in `frames`.
+    pub(crate) activations: Vec<usize>,
+    /// Whether a frame of the import system is among them.
+    pub(crate) is_importing: bool,
+}
+
+/// A frame as it lies in memory.
+struct RawFrame {
+    code: u32,
+    previous: u32,
+    instruction: u32,
+    owner: u8,
+    is_entry: u8,
+}
+
+/// What reading the chain works with.
+pub(crate) struct Reader<'a> {
+    pub(crate) guest: &'a dyn GuestMemory,
+    pub(crate) layout: &'a Layout,
+    pub(crate) codes: &'a mut Codes,
+    pub(crate) chain: &'a mut Chain,
+}
+
+impl Chain {
+    fn clear(&mut self) {
+        self.frames.clear();
+        self.activations.clear();
+        self.is_importing = false;
+    }
+
+    /// The frames of each activation, innermost first, and those after the last whose activation is not known.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &[u64]> {
+        let starts = std::iter::once(0).chain(self.activations.iter().copied());
+        let ends = self.activations.iter().copied().chain([self.frames.len()]);
+        starts.zip(ends).map(|(start, end)| self.frames.get(start..end).unwrap_or_default())
+    }
+}
+
+impl Reader<'_> {
+    /// Reads the chain of `thread`.
+    pub(crate) fn read(&mut self, thread: Thread) -> WalkEnd {
+        self.read_from_top(thread).map_or_else(|stop| stop.0, |()| WalkEnd::Complete)
+    }
+
+    fn word(&self, base: u32, offset: u32) -> Result<u32, Stop> {
+        Ok(self.guest.read_u32(u64::from(base) + u64::from(offset))?)
+    }
+
+    fn read_from_top(&mut self, thread: Thread) -> Result<(), Stop> {
+        self.chain.clear();
+        match self.layout.thread.top {
+            Top::Frame { at } => {
+                let frame = self.word(thread.address, at)?;
+                self.follow(frame, None)
+            }
+            Top::CFrame { at, current, previous } => {
+                let cframe = self.word(thread.address, at)?;
+                let frame = self.word(cframe, current)?;
+                let outcome = self.follow(frame, Some(cframe));
+                if outcome.is_ok() || !self.chain.activations.is_empty() {
+                    return outcome;
+                }
+                // The loop has made its `_PyCFrame` the top one but has not yet put a frame into it.
+                self.chain.clear();
+                let cframe = self.word(cframe, previous)?;
+                let frame = self.word(cframe, current)?;
+                self.follow(frame, Some(cframe))
+            }
+        }
+    }
+
+    fn follow(&mut self, mut address: u32, mut cframe: Option<u32>) -> Result<(), Stop> {
+        let mut anchor = 0;
+        let mut is_closed = true;
+        let mut may_skip = true;
+        for step in 0_usize.. {
+            if address == 0 {
+                return if is_closed { Ok(()) } else { Err(INCONSISTENT) };
+            }
+            // Brent's way to find cycles: the frame at each power of two must not come again.
+            if address == anchor {
+                return Err(Stop(WalkEnd::Cycle));
+            }
+            if step.is_power_of_two() {
+                anchor = address;
+            }
+            if step > 2 * FrameSink::CAPACITY || self.chain.frames.len() >= FrameSink::CAPACITY {
+                return Err(Stop(WalkEnd::TooDeep));
+            }
+            let frame = self.frame(address)?;
+            let ends = match self.layout.frame.entry {
+                Entry::Shim { owner } if frame.owner >= owner => frame.owner == owner,
+                Entry::Marked { .. } if frame.is_entry > 1 => return Err(INCONSISTENT),
+                entry => {
+                    match self.python_frame(&frame) {
+                        Ok((found, unit)) => {
+                            self.chain.frames.push(key(found.id.0, unit));
+                            self.chain.is_importing |= found.is_importer;
+                        }
+                        // The innermost function has returned and is being torn down, its code perhaps gone.
+                        Err(_) if may_skip && frame.owner <= LAST_PYTHON_OWNER => {}
+                        Err(stop) => return Err(stop),
+                    }
+                    may_skip = false;
+                    matches!(entry, Entry::Marked { .. }) && frame.is_entry == 1
+                }
+            };
+            is_closed = ends;
+            if ends {
+                if let (Some(at), Top::CFrame { current, previous, .. }) = (cframe, self.layout.thread.top) {
+                    // The next activation must agree on where its frames begin.
+                    let outer = self.word(at, previous)?;
+                    if self.word(outer, current)? != frame.previous {
+                        return Err(INCONSISTENT);
+                    }
+                    cframe = Some(outer);
+                }
+                self.chain.activations.push(self.chain.frames.len());
+            }
+            address = frame.previous;
+        }
+        Ok(())
+    }
+
+    fn frame(&self, address: u32) -> Result<RawFrame, Stop> {
+        let layout = &self.layout.frame;
+        let entry = if let Entry::Marked { at } = layout.entry { at } else { layout.owner };
+        let mut window = [0; WINDOW];
+        let last = layout.code.max(layout.previous).max(layout.instruction).max(layout.owner).max(entry);
+        let wanted = (last as usize + 4).min(WINDOW);
+        self.guest.read(address.into(), &mut window[..wanted])?;
+        let word = |at: u32| -> Result<u32, Stop> {
+            let bytes = window.get(at as usize..at as usize + 4).ok_or(INCONSISTENT)?;
+            Ok(u32::from_le_bytes(bytes.try_into().map_err(|_| INCONSISTENT)?))
+        };
+        let byte = |at: u32| window.get(at as usize).copied().ok_or(INCONSISTENT);
+        Ok(RawFrame {
+            code: word(layout.code)? & !layout.code_tags,
+            previous: word(layout.previous)?,
+            instruction: word(layout.instruction)?,
+            owner: byte(layout.owner)?,
+            is_entry: byte(entry)?,
+        })
+    }
+
+    /// The code of a frame, and one more than the code unit that it is at.
+    fn python_frame(&mut self, frame: &RawFrame) -> Result<(Found, u32), Stop> {
+        if frame.owner > LAST_PYTHON_OWNER {
+            return Err(INCONSISTENT);
+        }
+        let found = self.codes.find(self.guest, self.layout, frame.code)?;
+        // Before its first instruction, a frame's previous one is that before the first.
+        let base = found.instructions.wrapping_sub(2);
+        let distance = frame.instruction.wrapping_sub(base);
+        let first = if self.layout.frame.instruction_is_previous { 0 } else { 1 };
+        let unit = distance / 2;
+        if distance % 2 != 0 || unit < first || unit > found.units {
+            return Err(INCONSISTENT);
+        }
+        Ok((found, unit))
+    }
+}

@@ -1,0 +1,238 @@
+//! Code objects: known by their address as long as what lies there is what lay there before, and copied when first
+//! seen, so that frames can be named when the guest has long freed them.
+
+use crate::{
+    layout::{Layout, OBJECT_SIZE, OBJECT_TYPE, TYPE_NAME},
+    stop::{INCONSISTENT, Stop},
+    text::Text,
+};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::{hash::BuildHasher, sync::Arc};
+use wlprof_plugin::GuestMemory;
+
+/// Longest texts that are kept, in characters.
+const LONGEST_FILE: u32 = 2048;
+const LONGEST_NAME: u32 = 1024;
+/// Largest location table that is kept, in bytes: that of a function of a hundred thousand lines.
+const LARGEST_TABLE: u32 = 1 << 20;
+/// Code objects that are kept, and bytes of them all; frames of any others have no name.
+const MOST_CODES: usize = 1 << 20;
+const MOST_BYTES: usize = 256 << 20;
+/// Addresses that are remembered.
+const MOST_ADDRESSES: usize = 1 << 16;
+/// How much of a code object is compared: more than any release has before its instructions.
+const WINDOW: usize = 128;
+/// How much of the location table and of the file name.
+const TABLE_SAMPLE: usize = 40;
+const FILE_SAMPLE: usize = 16;
+
+/// A code object's number, the same for equal ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CodeId(pub(crate) u32);
+
+impl CodeId {
+    /// What does not fit any more.
+    const UNKEPT: Self = Self(u32::MAX >> 1);
+}
+
+/// What is kept of a code object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Code {
+    pub(crate) file: Arc<str>,
+    pub(crate) qualified_name: String,
+    pub(crate) first_line: u32,
+    /// Empty if it was too large.
+    pub(crate) location_table: Box<[u8]>,
+}
+
+/// A code object as a frame has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) id: CodeId,
+    /// Where its instructions begin, and how many code units of two bytes there are.
+    pub(crate) instructions: u32,
+    pub(crate) units: u32,
+    /// Whether it is part of the import system.
+    pub(crate) is_importer: bool,
+}
+
+/// All code objects seen.
+#[derive(Debug, Default)]
+pub(crate) struct Codes {
+    by_address: FxHashMap<u32, Seen>,
+    by_content: FxHashMap<u64, Vec<u32>>,
+    files: FxHashMap<Arc<str>, ()>,
+    codes: Vec<Code>,
+    bytes: usize,
+    /// The address of `PyCode_Type`, once it is known.
+    code_type: Option<u32>,
+    walk: u64,
+}
+
+/// What lay at an address.
+#[derive(Clone, Debug)]
+struct Seen {
+    found: Found,
+    identity: Identity,
+    /// The walk in which it was last compared.
+    walk: u64,
+}
+
+/// What must be the same for a code object to be the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    /// Type, size, constants, names, exception table, first line, file name, name, qualified name, location table:
+    /// addresses of other objects for the most part. Counters and caches, which change, are left out.
+    words: [u32; 10],
+    /// Those objects may have been freed and others put in their places, so some of their contents too.
+    table: [u8; TABLE_SAMPLE],
+    file: [u8; FILE_SAMPLE],
+}
+
+impl Codes {
+    /// Begins a walk, during which memory does not change.
+    pub(crate) fn begin(&mut self) {
+        self.walk += 1;
+    }
+
+    /// The kept code object of that number.
+    pub(crate) fn get(&self, id: CodeId) -> Option<&Code> {
+        self.codes.get(id.0 as usize)
+    }
+
+    /// The code object at `address`.
+    pub(crate) fn find(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<Found, Stop> {
+        if let Some(seen) = self.by_address.get_mut(&address) {
+            if seen.walk == self.walk {
+                return Ok(seen.found);
+            }
+            if seen.identity.holds(guest, layout, address)? {
+                seen.walk = self.walk;
+                return Ok(seen.found);
+            }
+        }
+        self.read(guest, layout, address)
+    }
+
+    #[cold]
+    fn read(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<Found, Stop> {
+        let words = words(guest, layout, address)?;
+        let [code_type, units, ..] = words;
+        self.check_type(guest, code_type)?;
+        let [.., first_line, file_name, name, qualified_name, location_table] = words;
+        let instructions = address.checked_add(layout.code.instructions).ok_or(INCONSISTENT)?;
+        let length = u64::from(units) * 2;
+        if units == 0 || u64::from(instructions) + length > guest.size() || address % 4 != 0 {
+            return Err(INCONSISTENT);
+        }
+        let text = |object: u32, most: u32| Text::find(guest, &layout.text, object)?.read(guest, most);
+        let file = text(file_name, LONGEST_FILE)?;
+        // Unless something makes code objects on its own, both are there.
+        let qualified_name = text(qualified_name, LONGEST_NAME).or_else(|_| text(name, LONGEST_NAME))?;
+        let table_length = guest.read_u32(u64::from(location_table) + u64::from(OBJECT_SIZE))?;
+        let mut table = vec![0; if table_length > LARGEST_TABLE { 0 } else { table_length as usize }];
+        guest.read(u64::from(location_table) + u64::from(layout.code.bytes_data), &mut table)?;
+        let is_importer = file.starts_with("<frozen importlib") || file == "<frozen zipimport>";
+        let id = self.keep(file, qualified_name, first_line, table);
+        let found = Found { id, instructions, units, is_importer };
+        if self.by_address.len() >= MOST_ADDRESSES {
+            self.by_address.clear();
+        }
+        let identity = Identity::read(guest, layout, words)?;
+        self.by_address.insert(address, Seen { found, identity, walk: self.walk });
+        Ok(found)
+    }
+
+    /// Whether `candidate` is the type `code`. It is the same object in all code objects.
+    fn check_type(&mut self, guest: &dyn GuestMemory, candidate: u32) -> Result<(), Stop> {
+        if self.code_type == Some(candidate) {
+            return Ok(());
+        }
+        let mut name = [0; 5];
+        let address = guest.read_u32(u64::from(candidate) + u64::from(TYPE_NAME))?;
+        guest.read(address.into(), &mut name)?;
+        if self.code_type.is_some() || &name != b"code\0" {
+            return Err(INCONSISTENT);
+        }
+        self.code_type = Some(candidate);
+        Ok(())
+    }
+
+    fn keep(&mut self, file: String, qualified_name: String, first_line: u32, table: Vec<u8>) -> CodeId {
+        let file = match self.files.get_key_value(file.as_str()) {
+            Some((file, ())) => file.clone(),
+            None => Arc::from(file),
+        };
+        let code = Code { file, qualified_name, first_line, location_table: table.into_boxed_slice() };
+        let same = self.by_content.entry(FxBuildHasher.hash_one(&code)).or_default();
+        if let Some(&id) = same.iter().find(|&&id| self.codes.get(id as usize) == Some(&code)) {
+            return CodeId(id);
+        }
+        let size = code.location_table.len() + code.qualified_name.len() + size_of::<Code>();
+        if self.codes.len() >= MOST_CODES || self.bytes + size > MOST_BYTES {
+            return CodeId::UNKEPT;
+        }
+        self.bytes += size;
+        if self.files.insert(code.file.clone(), ()).is_none() {
+            self.bytes += code.file.len();
+        }
+        let id = self.codes.len() as u32;
+        same.push(id);
+        self.codes.push(code);
+        CodeId(id)
+    }
+}
+
+/// The words of [`Identity`] of the code object at `address`.
+fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32; 10], Stop> {
+    let code = &layout.code;
+    // Constants, names and the exception table follow the size in every release.
+    let offsets = [
+        OBJECT_TYPE,
+        OBJECT_SIZE,
+        OBJECT_SIZE + 4,
+        OBJECT_SIZE + 8,
+        OBJECT_SIZE + 12,
+        code.first_line,
+        code.file_name,
+        code.name,
+        code.qualified_name,
+        code.line_table,
+    ];
+    let mut window = [0; WINDOW];
+    let wanted = (code.line_table as usize + 4).min(WINDOW);
+    guest.read(address.into(), &mut window[..wanted])?;
+    let mut words = [0; 10];
+    for (word, offset) in words.iter_mut().zip(offsets) {
+        let bytes = window.get(offset as usize..offset as usize + 4).ok_or(INCONSISTENT)?;
+        *word = u32::from_le_bytes(bytes.try_into().map_err(|_| INCONSISTENT)?);
+    }
+    Ok(words)
+}
+
+impl Identity {
+    fn read(guest: &dyn GuestMemory, layout: &Layout, words: [u32; 10]) -> Result<Self, Stop> {
+        let [.., file_name, _, _, location_table] = words;
+        let (mut table, mut file) = ([0; TABLE_SAMPLE], [0; FILE_SAMPLE]);
+        // Size, hash and the first bytes. A table so short that this reads past it has something after it.
+        let hash = OBJECT_SIZE as usize + 4;
+        guest.read(u64::from(location_table) + u64::from(OBJECT_SIZE), &mut table)?;
+        // The hash is computed when first asked for.
+        table[hash - OBJECT_SIZE as usize..][..4].fill(0);
+        let length = u32::from_le_bytes([table[0], table[1], table[2], table[3]]);
+        let header = layout.code.bytes_data.saturating_sub(OBJECT_SIZE);
+        let used = u64::from(length).saturating_add(header.into()).min(TABLE_SAMPLE as u64);
+        table[used as usize..].fill(0);
+        let text = Text::find(guest, &layout.text, file_name)?;
+        // Names of files differ at their ends.
+        let size = u64::from(text.length) * u64::from(text.width);
+        let sampled = size.min(FILE_SAMPLE as u64);
+        guest.read(text.address + size - sampled, &mut file[..sampled as usize])?;
+        Ok(Self { words, table, file })
+    }
+
+    fn holds(&self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<bool, Stop> {
+        let words = words(guest, layout, address)?;
+        Ok(words == self.words && Self::read(guest, layout, words)? == *self)
+    }
+}

@@ -1,0 +1,78 @@
+//! Detection and attachment.
+
+use crate::{
+    debug_info, debug_offsets,
+    functions::Functions,
+    layout::SUPPORTED,
+    module::Module,
+    runtime::Runtime,
+    state::HostCalls,
+    version::{self, Evidence, Version},
+    walker::PythonWalker,
+};
+use memchr::memmem;
+use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Walker};
+
+/// Python, on CPython 3.11 to 3.14.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Python;
+
+impl Python {
+    /// Attaches as [`Language::attach`] does, to a walker whose further abilities can be used.
+    ///
+    /// # Errors
+    /// As for [`Language::attach`].
+    pub fn attach_walker(&self, view: &dyn ModuleView) -> Result<PythonWalker, AttachError> {
+        let module = Module::read(view.bytes());
+        let not_python = || AttachError("this is not CPython".to_owned());
+        let evidence = version::detect(view, &module).ok_or_else(not_python)?;
+        let variables = debug_info::variables(view);
+        let version = evidence.version.or_else(|| version::from_debug_info(&module, &variables));
+        let unknown = || AttachError("this CPython does not say which release it is".to_owned());
+        let version = version.ok_or_else(unknown)?;
+        if !is_supported(version) || evidence.free_threaded {
+            return Err(AttachError(format!("unsupported (supported: {})", supported())));
+        }
+        let cookies = module.segments.iter().flat_map(|&(start, data)| {
+            let found = memmem::find_iter(data, debug_offsets::COOKIE);
+            found.filter_map(move |at| start.checked_add(u32::try_from(at).ok()?))
+        });
+        let candidates = variables.runtime.into_iter().chain(module.address("_PyRuntime")).chain(cookies);
+        let runtime = Runtime::new(version.minor, candidates.take(16).collect(), module.static_data());
+        let functions = Functions::new(view, variables.eval);
+        Ok(PythonWalker::new(runtime, functions, HostCalls::new(module.code, module.function_imports)))
+    }
+}
+
+fn is_supported(version: Version) -> bool {
+    (SUPPORTED.0..=SUPPORTED.1).contains(&version.minor)
+}
+
+fn supported() -> String {
+    format!("3.{}–3.{}", SUPPORTED.0, SUPPORTED.1)
+}
+
+impl Language for Python {
+    fn name(&self) -> &str {
+        "python"
+    }
+
+    fn detect(&self, view: &dyn ModuleView) -> Detection {
+        match version::detect(view, &Module::read(view.bytes())) {
+            None => Detection::No,
+            Some(Evidence { version: None, .. }) => Detection::Yes("CPython".to_owned()),
+            Some(Evidence { version: Some(version), free_threaded }) => {
+                let found = if free_threaded { format!("free-threaded {version}") } else { version.to_string() };
+                if is_supported(version) && !free_threaded {
+                    Detection::Yes(found)
+                } else {
+                    Detection::Unsupported { found, supported: supported() }
+                }
+            }
+        }
+    }
+
+    fn attach(&self, view: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
+        Ok(Box::new(self.attach_walker(view)?))
+    }
+}

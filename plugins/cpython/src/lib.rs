@@ -1,0 +1,34 @@
+//! Reads the stacks of Python programs that run on CPython compiled to wasm, releases 3.11 to 3.14, and names their
+//! functions, files, lines and columns.
+//!
+//! On the wasm stack of such a guest is the interpreter; which Python functions it runs is in linear memory, as a chain
+//! of frames that starts at `_PyRuntime`. [`Python`] finds that variable, in stripped modules too, reads the chain and
+//! puts the Python frames in the place of the wasm frames of the interpreter's loop that ran them. The other wasm
+//! frames stay: [`categorize`] tells those that are the interpreter's own from the C code that Python called.
+#![forbid(unsafe_code)]
+
+mod category;
+mod chain;
+mod code;
+mod debug_info;
+mod debug_offsets;
+mod functions;
+mod language;
+mod layout;
+mod locations;
+mod merge;
+mod module;
+mod runtime;
+mod scan;
+mod state;
+mod stop;
+mod symbols;
+mod text;
+mod threads;
+mod version;
+mod walker;
+
+pub use category::categorize;
+pub use language::Python;
+pub use locations::{Position, locate};
+pub use walker::PythonWalker;

@@ -1,0 +1,121 @@
+//! Whether a module is a CPython, and which.
+
+use crate::{debug_info::Variables, debug_offsets, functions::EVAL, module::Module};
+use memchr::memmem;
+use std::fmt;
+use wlprof_plugin::ModuleView;
+
+/// In `sysmodule.c`: the tag of cached bytecode, `cpython-311`, which every build has, stripped or not.
+const TAG: &[u8] = b"cpython-3";
+/// In `pylifecycle.c`. Programs that only know of tags (package managers) do not have it.
+const FATAL: &[u8] = b"Fatal Python error: ";
+
+/// A release of CPython 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) minor: u8,
+    pub(crate) micro: Option<u8>,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CPython 3.{}", self.minor)?;
+        self.micro.map_or(Ok(()), |micro| write!(f, ".{micro}"))
+    }
+}
+
+impl Version {
+    /// What `PY_VERSION_HEX` says, if it is one of CPython 3.
+    pub(crate) fn from_hex(hex: u32) -> Option<Self> {
+        let [major, minor, micro, _] = hex.to_be_bytes();
+        (major == 3 && minor < 100).then_some(Self { minor, micro: Some(micro) })
+    }
+}
+
+/// What detection tells of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Evidence {
+    /// `None`: a CPython that does not say which.
+    pub(crate) version: Option<Version>,
+    pub(crate) free_threaded: bool,
+}
+
+/// Looks for the interpreter in `module`.
+pub(crate) fn detect(view: &dyn ModuleView, module: &Module<'_>) -> Option<Evidence> {
+    let has_eval = || function_names(view).any(|(_, name)| name == EVAL);
+    let has_text = || module.data.iter().any(|data| memmem::find(data, FATAL).is_some());
+    let tag = module.data.iter().find_map(|data| tag(data));
+    if !(tag.is_some() && has_text() || has_eval()) {
+        return None;
+    }
+    let described = module.data.iter().find_map(|data| {
+        let at = memmem::find(data, debug_offsets::COOKIE)?;
+        debug_offsets::head(&data[at..])
+    });
+    let version = described
+        .and_then(|description| Version::from_hex(description.version))
+        .or_else(|| Version::from_hex(module.word(module.address("Py_Version")?)?))
+        .or_else(|| {
+            let minor = tag?;
+            let micro = module.data.iter().find_map(|data| micro(data, minor));
+            Some(Version { minor, micro })
+        });
+    Some(Evidence { version, free_threaded: described.is_some_and(|description| description.free_threaded) })
+}
+
+/// The version, where detection could not tell it but the debug information can.
+pub(crate) fn from_debug_info(module: &Module<'_>, variables: &Variables) -> Option<Version> {
+    Version::from_hex(module.word(variables.version?)?)
+}
+
+/// All functions that have a name, by index.
+pub(crate) fn function_names(view: &dyn ModuleView) -> impl Iterator<Item = (u32, &str)> {
+    let imports = view.function_imports().len() as u32;
+    let defined = (imports..).take_while(|&index| view.function_body(index).is_some());
+    (0..imports).chain(defined).filter_map(|index| Some((index, view.function_name(index)?)))
+}
+
+/// The minor release in a `cpython-3NN` that stands alone.
+fn tag(data: &[u8]) -> Option<u8> {
+    memmem::find_iter(data, TAG).find_map(|at| {
+        let rest = &data[at + TAG.len()..];
+        let end = rest.iter().take(3).position(|byte| *byte == 0)?;
+        std::str::from_utf8(&rest[..end]).ok()?.parse().ok()
+    })
+}
+
+/// The last number in a `3.NN.MM`, which `sys.version` begins with.
+fn micro(data: &[u8], minor: u8) -> Option<u8> {
+    let start = format!("3.{minor}.");
+    memmem::find_iter(data, start.as_bytes()).find_map(|at| {
+        let before = at.checked_sub(1).map_or(0, |before| data[before]);
+        let rest = &data[at + start.len()..];
+        let end = rest.iter().take(3).position(|byte| !byte.is_ascii_digit())?;
+        let ends_well = matches!(rest[end], 0 | b'+' | b'a' | b'b' | b'r');
+        (ends_well && !before.is_ascii_alphanumeric() && before != b'.').then_some(())?;
+        std::str::from_utf8(&rest[..end]).ok()?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_stand_alone() {
+        assert_eq!(tag(b"\0cpython-311\0"), Some(11));
+        assert_eq!(tag(b"\0cpython-39\0"), Some(9));
+        assert_eq!(tag(b"cpython-311-wasm32-wasi\0cpython-313\0"), Some(13));
+        assert_eq!(tag(b"cpython-3"), None);
+        assert_eq!(tag(b"cpython-31100\0"), None);
+    }
+
+    #[test]
+    fn micro_releases_are_not_parts_of_other_numbers() {
+        assert_eq!(micro(b"x\x0013.11.5\0\x003.11.2\0", 11), Some(2));
+        assert_eq!(micro(b"3.11.14+\0", 11), Some(14));
+        assert_eq!(micro(b"3.13.0rc1\0", 13), Some(0));
+        assert_eq!(micro(b"3.11.2", 11), None);
+        assert_eq!(micro(b"3.11.2.1\0", 11), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! The walker of one module: keeps what walks have in common.
+
+use crate::{
+    category,
+    chain::{Chain, Reader},
+    code::Codes,
+    functions::Functions,
+    merge,
+    runtime::Runtime,
+    state::{HostCalls, State},
+    symbols, threads,
+};
+use wlprof_plugin::{Category, FrameKey, FrameSink, GuestMemory, Label, SourceFrame, WalkEnd, Walker, WasmFrame};
+
+/// Reads the stacks of a Python program.
+///
+/// # Accuracy
+/// Functions, lines and columns are those that Python itself would say in a traceback. A function that is just being
+/// called or returning may be missing as the innermost one.
+#[derive(Debug)]
+pub struct PythonWalker {
+    runtime: Runtime,
+    functions: Functions,
+    calls: HostCalls,
+    codes: Codes,
+    chain: Chain,
+}
+
+impl PythonWalker {
+    pub(crate) fn new(runtime: Runtime, functions: Functions, calls: HostCalls) -> Self {
+        Self { runtime, functions, calls, codes: Codes::default(), chain: Chain::default() }
+    }
+
+    /// The minor release and where `_PyRuntime` is, once a walk has found it.
+    pub fn runtime(&self) -> Option<(u8, u32)> {
+        self.runtime.found()
+    }
+
+    /// Whether the module says which function is the interpreter's loop. If not, stacks have Python frames alone.
+    pub fn merges(&self) -> bool {
+        self.functions.has_eval()
+    }
+}
+
+impl Walker for PythonWalker {
+    fn reads_guest(&self) -> bool {
+        true
+    }
+
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+        let Some((address, layout)) = self.runtime.find(guest) else { return WalkEnd::NoStack };
+        let thread = match threads::current(guest, &layout, address) {
+            Ok(Some(thread)) => thread,
+            Ok(None) => return WalkEnd::NoStack,
+            Err(stop) => return stop.0,
+        };
+        self.codes.begin();
+        let mut reader = Reader { guest, layout: &layout, codes: &mut self.codes, chain: &mut self.chain };
+        let end = reader.read(thread);
+        let collecting = u64::from(thread.interpreter) + u64::from(layout.interpreter.collecting);
+        let is_collecting = guest.read_u32(collecting).is_ok_and(|collecting| collecting != 0);
+        let state = State::tell(wasm, &self.calls, &self.functions, is_collecting, self.chain.is_importing);
+        out.set_labels(state.key());
+        merge::merge(&self.chain, end, &self.functions, wasm, out)
+    }
+
+    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+        if let FrameKey::Own(key) = frame {
+            out.extend(symbols::frame(&self.codes, key));
+        }
+    }
+
+    fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
+        category::categorize(frame)
+    }
+
+    fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
+        out.extend(State::label(key));
+    }
+}
