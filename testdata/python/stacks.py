@@ -226,6 +226,14 @@ def compiled():
         exec(compile("\n" * number + f"checkpoint('exec {number}')", f"<exec {number}>", "exec"))
 
 
+def chain(length):
+    """As many different functions."""
+    source = "".join(f"def link{k}(n):\n    return link{k + 1}(n) + {k}\n" for k in range(length))
+    scope = {f"link{length}": checkpoint}
+    exec(compile(source, "<chain>", "exec"), scope)
+    scope["link0"]("chain")
+
+
 def été(n):
     return checkpoint("latin-1") + n
 
@@ -423,6 +431,7 @@ def main():
     objects()
     exceptions()
     compiled()
+    chain(27)
     𐐷𐐷(1)
     positions(1, 2)
     tracing()

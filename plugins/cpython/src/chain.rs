@@ -85,12 +85,21 @@ impl Reader<'_> {
                 let cframe = self.word(thread.address, at)?;
                 let frame = self.word(cframe, current)?;
                 let outcome = self.follow(frame, Some(cframe));
-                if outcome.is_ok() || !self.chain.activations.is_empty() {
+                let outer = self.word(cframe, previous)?;
+                let is_junk = match outcome {
+                    // Only the first one, which is no activation's, has no frame.
+                    Ok(()) => frame == 0 && outer != 0,
+                    Err(stop) => {
+                        let may_be = matches!(stop.0, WalkEnd::Inconsistent | WalkEnd::BadPointer);
+                        may_be && self.chain.activations.is_empty()
+                    }
+                };
+                if !is_junk {
                     return outcome;
                 }
                 // The loop has made its `_PyCFrame` the top one but has not yet put a frame into it.
                 self.chain.clear();
-                let cframe = self.word(cframe, previous)?;
+                let cframe = outer;
                 let frame = self.word(cframe, current)?;
                 self.follow(frame, Some(cframe))
             }

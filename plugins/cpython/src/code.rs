@@ -18,6 +18,8 @@ const LARGEST_TABLE: u32 = 1 << 20;
 /// Code objects that are kept, and bytes of them all; frames of any others have no name.
 const MOST_CODES: usize = 1 << 20;
 const MOST_BYTES: usize = 256 << 20;
+/// Bytes that one walk copies; code objects that it meets after that are left for later walks.
+const MOST_A_WALK: usize = 4 << 20;
 /// Addresses that are remembered.
 const MOST_ADDRESSES: usize = 1 << 16;
 /// How much of a code object is compared: more than any release has before its instructions.
@@ -67,6 +69,8 @@ pub(crate) struct Codes {
     /// The address of `PyCode_Type`, once it is known.
     code_type: Option<u32>,
     walk: u64,
+    /// Bytes that this walk has copied.
+    copied: usize,
 }
 
 /// What lay at an address.
@@ -93,6 +97,7 @@ impl Codes {
     /// Begins a walk, during which memory does not change.
     pub(crate) fn begin(&mut self) {
         self.walk += 1;
+        self.copied = 0;
     }
 
     /// The kept code object of that number.
@@ -122,8 +127,11 @@ impl Codes {
         let [.., first_line, file_name, name, qualified_name, location_table] = words;
         let instructions = address.checked_add(layout.code.instructions).ok_or(INCONSISTENT)?;
         let length = u64::from(units) * 2;
-        if units == 0 || u64::from(instructions) + length > guest.size() || address % 4 != 0 {
+        if units == 0 || u64::from(instructions) + length > guest.size() || !address.is_multiple_of(4) {
             return Err(INCONSISTENT);
+        }
+        if self.copied > MOST_A_WALK {
+            return Ok(Found { id: CodeId::UNKEPT, instructions, units, is_importer: false });
         }
         let text = |object: u32, most: u32| Text::find(guest, &layout.text, object)?.read(guest, most);
         let file = text(file_name, LONGEST_FILE)?;
@@ -132,6 +140,7 @@ impl Codes {
         let table_length = guest.read_u32(u64::from(location_table) + u64::from(OBJECT_SIZE))?;
         let mut table = vec![0; if table_length > LARGEST_TABLE { 0 } else { table_length as usize }];
         guest.read(u64::from(location_table) + u64::from(layout.code.bytes_data), &mut table)?;
+        self.copied += table.len() + qualified_name.len() + file.len();
         let is_importer = file.starts_with("<frozen importlib") || file == "<frozen zipimport>";
         let id = self.keep(file, qualified_name, first_line, table);
         let found = Found { id, instructions, units, is_importer };

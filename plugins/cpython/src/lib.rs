@@ -23,10 +23,14 @@ mod scan;
 mod state;
 mod stop;
 mod symbols;
+#[cfg(test)]
+mod synthetic;
 mod text;
 mod threads;
 mod version;
 mod walker;
+#[cfg(test)]
+mod walker_tests;
 
 pub use category::categorize;
 pub use language::Python;

@@ -28,7 +28,7 @@ pub(crate) fn merge(
     let loops = wasm.iter().filter(|frame| is_eval(frame)).count();
     let activations = chain.activations.len();
     // An activation that has just begun or is about to end has no Python frame.
-    let is_bare = loops == activations + 1 && wasm.first().is_some_and(is_eval);
+    let is_bare = end == WalkEnd::Complete && loops == activations + 1 && wasm.first().is_some_and(is_eval);
     let is_cut = wasm.len() >= FrameSink::CAPACITY && loops < activations;
     if end == WalkEnd::Complete && loops != activations && !is_bare && !is_cut {
         return side_by_side(chain, &is_eval, wasm, out);

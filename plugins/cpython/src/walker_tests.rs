@@ -1,0 +1,357 @@
+//! Walks of guests made up, of every release: what comes out, and that nothing a guest may hold makes a walk fail,
+//! lie or take long.
+
+use crate::{
+    functions::Functions,
+    layout::{Layout, Top},
+    runtime::Runtime,
+    state::HostCalls,
+    synthetic::{Guest, NewFrame, RUNTIME, layouts},
+    walker::PythonWalker,
+};
+use std::ops::Range;
+use wlprof_plugin::{
+    FrameKey, FrameSink, FunctionImport, GuestMemory, ModuleView, OutOfBounds, SinkEntry, WalkEnd, Walker, WasmFrame,
+};
+
+const EVAL: WasmFrame = WasmFrame { function: 0, code_offset: 100 };
+const SORT: WasmFrame = WasmFrame { function: 1, code_offset: 200 };
+const CALL: WasmFrame = WasmFrame { function: 2, code_offset: 300 };
+
+/// Three functions and nothing else.
+struct Names;
+
+impl ModuleView for Names {
+    fn name(&self) -> &str {
+        "names"
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &[]
+    }
+
+    fn custom_section(&self, _: &str) -> Option<&[u8]> {
+        None
+    }
+
+    fn function_imports(&self) -> &[FunctionImport] {
+        &[]
+    }
+
+    fn function_body(&self, index: u32) -> Option<Range<u32>> {
+        (index < 3).then(|| 100 * (index + 1)..100 * (index + 1) + 50)
+    }
+
+    fn function_name(&self, index: u32) -> Option<&str> {
+        ["_PyEval_EvalFrameDefault", "list_sort_impl", "_PyFunction_Vectorcall"].get(index as usize).copied()
+    }
+}
+
+fn walker(layout: &Layout, candidates: &[u32]) -> PythonWalker {
+    let runtime = Runtime::new(layout.minor, candidates.to_vec(), None);
+    PythonWalker::new(runtime, Functions::new(&Names, None), HostCalls::default())
+}
+
+/// A stack in words, leaf first: Python frames as `name:line`, wasm frames as `#index`.
+fn stack(walker: &mut PythonWalker, guest: &dyn GuestMemory, wasm: &[WasmFrame]) -> (Vec<String>, WalkEnd) {
+    let mut out = FrameSink::new();
+    let end = walker.walk(guest, wasm, &mut out);
+    let mut named = |entry| match entry {
+        SinkEntry::Wasm(index) => format!("#{index}"),
+        SinkEntry::Own(key) => {
+            let mut frames = Vec::new();
+            walker.symbolize(FrameKey::Own(key), &mut frames);
+            let frame = frames.pop().unwrap_or_default();
+            format!("{}:{}", frame.function, frame.line.unwrap_or(0))
+        }
+    };
+    (out.entries().map(&mut named).collect(), end)
+}
+
+fn at(code: u32, unit: u32) -> NewFrame {
+    NewFrame { code, unit: Some(unit) }
+}
+
+/// `main` calls `outer`, which sorts with `key`, which calls `inner`.
+fn sorting(layout: Layout) -> Guest {
+    let mut guest = Guest::new(layout);
+    let [main, outer, key, inner] = [("<module>", 1), ("outer", 10), ("Ключ.key", 20), ("𐐷.inner", 30)]
+        .map(|(name, line)| guest.code("/a/é.py", name, line));
+    guest.activate(&[at(main, 3), at(outer, 0)]);
+    guest.activate(&[at(key, 1), NewFrame { code: inner, unit: None }]);
+    guest
+}
+
+const WASM: [WasmFrame; 6] = [EVAL, CALL, SORT, EVAL, CALL, CALL];
+const SORTING: [&str; 8] = ["𐐷.inner:30", "Ключ.key:22", "#1", "#2", "outer:11", "<module>:5", "#4", "#5"];
+
+#[test]
+fn frames_stand_where_the_loops_stood() {
+    for layout in layouts() {
+        let guest = sorting(layout);
+        let mut walker = walker(&layout, &[RUNTIME]);
+        let mut expected: Vec<&str> = SORTING.to_vec();
+        if !layout.frame.instruction_is_previous {
+            // There, a function that has not begun is at its first instruction.
+            expected[0] = "𐐷.inner:31";
+        }
+        assert_eq!(stack(&mut walker, &guest, &WASM).0, expected, "3.{}", layout.minor);
+        assert_eq!(
+            stack(&mut walker, &guest, &WASM),
+            (expected.iter().map(|s| (*s).to_owned()).collect(), WalkEnd::Complete)
+        );
+        // C code that the innermost function calls.
+        let called = [&[SORT, CALL], &WASM[..]].concat();
+        assert_eq!(stack(&mut walker, &guest, &called).0[..3], ["#0", "#1", expected[0]]);
+    }
+}
+
+#[test]
+fn steady_walks_are_short() {
+    for layout in layouts() {
+        let guest = sorting(layout);
+        let mut walker = walker(&layout, &[RUNTIME]);
+        stack(&mut walker, &guest, &WASM);
+        let before = guest.reads.get();
+        stack(&mut walker, &guest, &WASM);
+        let after = guest.reads.get();
+        assert!(after.0 - before.0 < 50 && after.1 - before.1 < 2000, "{before:?} {after:?}");
+    }
+}
+
+#[test]
+fn a_loop_that_begins_or_ends_has_no_frame() {
+    for layout in layouts() {
+        let guest = sorting(layout);
+        let mut walker = walker(&layout, &[RUNTIME]);
+        let (frames, end) = stack(&mut walker, &guest, &[&[EVAL, CALL], &WASM[..]].concat());
+        assert_eq!((&frames[0], &frames[1], end), (&"#0".to_owned(), &"#1".to_owned(), WalkEnd::Complete));
+        assert_eq!(frames.len(), 10);
+    }
+}
+
+#[test]
+fn stacks_that_do_not_fit_are_shown_side_by_side() {
+    for layout in layouts() {
+        let guest = sorting(layout);
+        let mut walker = walker(&layout, &[RUNTIME]);
+        for wasm in [&[SORT, EVAL, CALL][..], &[SORT, EVAL, EVAL, EVAL, EVAL]] {
+            let (frames, end) = stack(&mut walker, &guest, wasm);
+            assert_eq!(end, WalkEnd::Inconsistent);
+            assert_eq!((frames.len(), &frames[0]), (5, &"#0".to_owned()));
+        }
+        let (frames, end) = stack(&mut walker, &guest, &[]);
+        assert_eq!((frames.len(), end), (4, WalkEnd::Complete), "nothing is known of the wasm stack");
+    }
+}
+
+#[test]
+fn a_cframe_without_its_frame_is_passed_over() {
+    for layout in layouts() {
+        let Top::CFrame { at: _, current, previous } = layout.thread.top else { continue };
+        for junk in [0, 4, RUNTIME, u32::MAX - 3, 0x11_0000] {
+            let mut guest = sorting(layout);
+            let cframe = guest.allocate(12);
+            guest.set(cframe + current, junk);
+            let slot = guest.top_slot();
+            guest.set(cframe + previous, guest.word(slot));
+            guest.set(slot, cframe);
+            let mut walker = walker(&layout, &[RUNTIME]);
+            let wasm = [&[EVAL, CALL], &WASM[..]].concat();
+            let (frames, end) = stack(&mut walker, &guest, &wasm);
+            assert_eq!((frames.len(), end), (10, WalkEnd::Complete), "3.{} {junk:#x}", layout.minor);
+            // What is left there of an earlier call.
+            guest.set(cframe + current, guest.word(guest.word(cframe + previous) + current));
+            assert_eq!(stack(&mut walker, &guest, &wasm), (frames, end));
+        }
+    }
+}
+
+#[test]
+fn a_frame_without_code_is_left_out_only_if_innermost() {
+    for layout in layouts() {
+        let mut guest = sorting(layout);
+        let top = guest.top();
+        guest.set(top + layout.frame.code, 64);
+        let mut walker = walker(&layout, &[RUNTIME]);
+        assert_eq!(
+            stack(&mut walker, &guest, &WASM),
+            (SORTING[1..].iter().map(|s| (*s).to_owned()).collect(), WalkEnd::Complete)
+        );
+        let next = guest.word(top + layout.frame.previous);
+        guest.set(next + layout.frame.code, 64);
+        let called = [&[SORT, CALL], &WASM[..]].concat();
+        assert_eq!(stack(&mut walker, &guest, &called).1, WalkEnd::Inconsistent);
+    }
+}
+
+#[test]
+fn cycles_and_endless_stacks_end() {
+    for layout in layouts() {
+        let mut guest = Guest::new(layout);
+        let code = guest.code("a.py", "f", 1);
+        guest.activate(&vec![at(code, 1); 3000]);
+        let mut walker = walker(&layout, &[RUNTIME]);
+        let (frames, end) = stack(&mut walker, &guest, &[EVAL]);
+        assert_eq!((frames.len(), end), (FrameSink::CAPACITY, WalkEnd::TooDeep));
+
+        let mut guest = Guest::new(layout);
+        let code = guest.code("a.py", "f", 1);
+        let top = guest.activate(&[at(code, 1); 5]);
+        let fourth = guest
+            .word(guest.word(guest.word(top + layout.frame.previous) + layout.frame.previous) + layout.frame.previous);
+        guest.set(fourth + layout.frame.previous, top);
+        assert_eq!(stack(&mut walker, &guest, &[EVAL]).1, WalkEnd::Cycle);
+    }
+}
+
+#[test]
+fn another_function_at_the_same_address_is_another_function() {
+    for layout in layouts() {
+        let mut guest = Guest::new(layout);
+        let code = guest.code("<made 1>", "f", 1);
+        guest.activate(&[at(code, 1)]);
+        let mut walker = walker(&layout, &[RUNTIME]);
+        let mut out = FrameSink::new();
+        assert_eq!(walker.walk(&guest, &[EVAL], &mut out), WalkEnd::Complete);
+        let first = out.entries().next().unwrap();
+        // The name of the file, of equal length at the same address, is all that changes.
+        let file = guest.word(code + layout.code.file_name) + layout.text.ascii;
+        guest.memory[file as usize + 6] = b'2';
+        out.clear();
+        assert_eq!(walker.walk(&guest, &[EVAL], &mut out), WalkEnd::Complete);
+        let second = out.entries().next().unwrap();
+        assert_ne!(first, second);
+        // And the instructions' lines.
+        let table = guest.word(code + layout.code.line_table);
+        guest.memory[table as usize + 19] = 4;
+        out.clear();
+        assert_eq!(walker.walk(&guest, &[EVAL], &mut out), WalkEnd::Complete);
+        let third = out.entries().next().unwrap();
+        // The first is named when memory has long been used for something else.
+        guest.memory.fill(0xaa);
+        let mut files = Vec::new();
+        for entry in [first, second, third] {
+            let SinkEntry::Own(key) = entry else { panic!("a wasm frame") };
+            let mut frames = Vec::new();
+            walker.symbolize(FrameKey::Own(key), &mut frames);
+            files.push((frames[0].file.clone().unwrap(), frames[0].line.unwrap()));
+        }
+        let file = |number: u32| format!("<made {number}>");
+        assert_eq!(files, [(file(1), 3), (file(2), 3), (file(2), 4)]);
+    }
+}
+
+#[test]
+fn the_runtime_is_found_without_being_told() {
+    for layout in layouts() {
+        let guest = sorting(layout);
+        let mut walker = walker(&layout, &[]);
+        let mut most = 0;
+        let found = (0..200).find(|_| {
+            let before = guest.reads.get();
+            let end = stack(&mut walker, &guest, &WASM).1;
+            let after = guest.reads.get();
+            most = most.max(after.1 - before.1);
+            end == WalkEnd::Complete
+        });
+        assert!(found.is_some(), "3.{}", layout.minor);
+        assert!(most < 300 << 10, "a single walk read {most} bytes");
+        assert_eq!(walker.runtime(), Some((layout.minor, RUNTIME)));
+    }
+}
+
+#[test]
+fn scans_that_find_nothing_become_rare() {
+    let layout = layouts()[0];
+    let mut guest = Guest::new(layout);
+    guest.memory = vec![0; 1 << 20];
+    let mut walker = walker(&layout, &[]);
+    for _ in 0..10_000 {
+        assert_eq!(stack(&mut walker, &guest, &WASM).1, WalkEnd::NoStack);
+    }
+    let (reads, bytes) = guest.reads.get();
+    assert!(reads < 200 && bytes < 16 << 20, "{reads} {bytes}");
+}
+
+/// A generator of numbers that are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+#[test]
+fn damaged_guests_cost_no_more_than_whole_ones() {
+    let mut numbers = Numbers(88_172_645_463_325_252);
+    for layout in layouts() {
+        let whole = sorting(layout);
+        // What is not zero is what walks read.
+        let used: Vec<usize> = (0..whole.memory.len()).filter(|&at| whole.memory[at] != 0).collect();
+        let mut ends = std::collections::HashSet::new();
+        let mut guest = whole.clone();
+        for _ in 0..4000 {
+            let mut walker = walker(&layout, &[RUNTIME]);
+            let mut changed = Vec::new();
+            for _ in 0..1 + numbers.next() % 4 {
+                let at = used[numbers.next() as usize % used.len()];
+                changed.push(at);
+                guest.memory[at] = match numbers.next() % 4 {
+                    0 => 0,
+                    1 => 0xff,
+                    2 => whole.memory[used[numbers.next() as usize % used.len()]],
+                    _ => numbers.next() as u8,
+                };
+            }
+            guest.reads.set((0, 0));
+            let (frames, end) = stack(&mut walker, &guest, &WASM);
+            ends.insert(end);
+            let (reads, bytes) = guest.reads.get();
+            assert!(reads < 40_000 && bytes < 8 << 20, "{reads} reads, {bytes} bytes, {end:?}");
+            // No frame is made up: those of Python are of the functions that there are, or damaged ones.
+            assert!(frames.iter().filter(|frame| !frame.starts_with('#')).count() <= 4);
+            for at in changed {
+                guest.memory[at] = whole.memory[at];
+            }
+        }
+        assert!(ends.len() >= 4, "3.{}: {ends:?}", layout.minor);
+    }
+}
+
+/// Memory that is different at each read and has everything at every address.
+struct Noise(std::cell::Cell<u64>);
+
+impl GuestMemory for Noise {
+    fn size(&self) -> u64 {
+        1 << 32
+    }
+
+    fn read(&self, _: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
+        let mut numbers = Numbers(self.0.get());
+        for byte in buffer {
+            *byte = (numbers.next() >> 20) as u8;
+        }
+        self.0.set(numbers.0);
+        Ok(())
+    }
+
+    fn global(&self, _: u32) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn noise_is_no_stack() {
+    for layout in layouts() {
+        let mut walker = walker(&layout, &[RUNTIME]);
+        for seed in 1..300 {
+            let (frames, _) = stack(&mut walker, &Noise(seed.into()), &WASM);
+            assert!(frames.iter().all(|frame| frame.starts_with('#')), "{frames:?}");
+        }
+    }
+}
