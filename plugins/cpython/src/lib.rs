@@ -15,6 +15,8 @@ mod debug_offsets;
 mod functions;
 mod language;
 mod layout;
+#[cfg(test)]
+mod layout_tests;
 mod locations;
 mod merge;
 mod module;

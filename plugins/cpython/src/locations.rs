@@ -3,7 +3,8 @@
 //! The format is that of 3.11 to 3.14, described in CPython's `InternalDocs/code_objects.md`. An entry says how many
 //! code units it covers and how its position differs from the one before.
 
-/// Where an instruction comes from, as `co_positions()` says it: lines from 1, columns in bytes from 0.
+/// Where an instruction comes from, as `co_positions()` says it: lines from 1, columns in bytes from 0. What a module
+/// does before its first line is in line 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The first line.
@@ -102,7 +103,7 @@ impl Reader<'_> {
     }
 }
 
-/// Lines before the first are none: compilers of other languages than Python may make them up.
+/// Negative lines are none: compilers of other languages than Python may make them up.
 fn line_number(line: i64) -> Option<Option<u32>> {
-    if line <= 0 { Some(None) } else { u32::try_from(line).ok().map(Some) }
+    if line < 0 { Some(None) } else { u32::try_from(line).ok().map(Some) }
 }

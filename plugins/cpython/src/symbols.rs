@@ -20,7 +20,10 @@ pub(crate) fn frame(codes: &Codes, key: u64) -> Option<SourceFrame> {
         function_line: first_line,
         line: match (unit, position) {
             (None, _) => first_line,
-            (_, position) => position.and_then(|position| position.line),
+            (_, position) => match position.and_then(|position| position.line) {
+                Some(0) => first_line,
+                line => line,
+            },
         },
         column: position.and_then(|position| position.column).map(|column| column.saturating_add(1)),
         category: category(code),

@@ -39,10 +39,11 @@ impl<'a> Structures<'a> {
             let mut entries = unit.entries();
             while let Ok(Some(entry)) = entries.next_dfs() {
                 let is_type = matches!(entry.tag(), gimli::DW_TAG_structure_type | gimli::DW_TAG_typedef);
-                if is_type && entry.attr(gimli::DW_AT_declaration).is_none() {
-                    if let Some(name) = structures.name(&unit, entry) {
-                        structures.named.entry(name).or_insert((at, entry.offset()));
-                    }
+                if is_type
+                    && entry.attr(gimli::DW_AT_declaration).is_none()
+                    && let Some(name) = structures.name(&unit, entry)
+                {
+                    structures.named.entry(name).or_insert((at, entry.offset()));
                 }
             }
             structures.units.push(unit);

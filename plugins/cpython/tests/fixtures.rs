@@ -1,0 +1,60 @@
+//! Detection and attaching, on the interpreters that `cargo xtask test-fixtures` builds.
+
+mod module;
+
+use module::TestModule;
+use wlprof_cpython::Python;
+use wlprof_plugin::{Detection, Language};
+
+#[test]
+fn releases_are_recognised_stripped_or_not() {
+    for (release, version) in [("3.11", "CPython 3.11.2"), ("3.13", "CPython 3.13.5")] {
+        for (suffix, merges) in [("", true), ("-stripped", false)] {
+            let module = TestModule::fixture(&format!("python-{release}{suffix}.wasm"));
+            assert_eq!(Python.detect(&module), Detection::Yes(version.to_owned()), "{release}{suffix}");
+            assert_eq!(Python.attach_walker(&module).unwrap().merges(), merges, "{release}{suffix}");
+        }
+    }
+}
+
+/// Replaces every occurrence in a module's data.
+fn replace(module: &mut TestModule, from: &[u8], to: &[u8]) {
+    assert_eq!(from.len(), to.len());
+    let mut at = 0;
+    while let Some(found) = module.bytes[at..].windows(from.len()).position(|window| window == from) {
+        module.bytes[at + found..][..from.len()].copy_from_slice(to);
+        at += found + from.len();
+    }
+}
+
+#[test]
+fn other_releases_are_refused_by_name() {
+    for (fixture, tag, hexadecimal, version) in
+        [("3.11", "cpython-310", 0x030a_0df0_u32, "3.10.13"), ("3.13", "cpython-315", 0x030f_00f0, "3.15.0")]
+    {
+        let mut module = TestModule::fixture(&format!("python-{fixture}-stripped.wasm"));
+        replace(
+            &mut module,
+            format!("cpython-{}\0", fixture.replace('.', "")).as_bytes(),
+            format!("{tag}\0").as_bytes(),
+        );
+        let own: u32 = if fixture == "3.11" { 0x030b_02f0 } else { 0x030d_05f0 };
+        replace(&mut module, &own.to_le_bytes(), &hexadecimal.to_le_bytes());
+        let refused =
+            Detection::Unsupported { found: format!("CPython {version}"), supported: "3.11–3.14".to_owned() };
+        assert_eq!(Python.detect(&module), refused);
+        assert!(Python.attach(&module).is_err());
+    }
+}
+
+#[test]
+fn other_programs_are_not_python() {
+    for fixture in ["c-shares.wasm", "rust-mix.wasm", "go-bench.wasm"] {
+        let module = TestModule::fixture(fixture);
+        assert_eq!(Python.detect(&module), Detection::No, "{fixture}");
+        assert!(Python.attach(&module).is_err(), "{fixture}");
+    }
+    let bytes = b"\0asm\x01\0\0\0cpython-311\0Fatal Python error: ".to_vec();
+    let garbage = TestModule { bytes, ..TestModule::default() };
+    assert_eq!(Python.detect(&garbage), Detection::No);
+}
