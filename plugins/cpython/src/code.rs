@@ -71,7 +71,12 @@ pub(crate) struct Codes {
     walk: u64,
     /// Bytes that this walk has copied.
     copied: usize,
+    files_seen: FileSamples,
 }
+
+/// Parts of names of files that this walk has read, by the addresses of the strings: most frames have the same few.
+#[derive(Debug, Default)]
+struct FileSamples([(u64, u32, [u8; FILE_SAMPLE]); 8]);
 
 /// What lay at an address.
 #[derive(Clone, Debug)]
@@ -111,7 +116,7 @@ impl Codes {
             if seen.walk == self.walk {
                 return Ok(seen.found);
             }
-            if seen.identity.holds(guest, layout, address)? {
+            if seen.identity.holds(guest, layout, address, &mut self.files_seen, self.walk)? {
                 seen.walk = self.walk;
                 return Ok(seen.found);
             }
@@ -147,7 +152,11 @@ impl Codes {
         if self.by_address.len() >= MOST_ADDRESSES {
             self.by_address.clear();
         }
-        let identity = Identity::read(guest, layout, words)?;
+        let identity = Identity {
+            words,
+            table: table_sample(guest, layout, location_table)?,
+            file: self.files_seen.get(guest, layout, file_name, self.walk)?,
+        };
         self.by_address.insert(address, Seen { found, identity, walk: self.walk });
         Ok(found)
     }
@@ -220,28 +229,57 @@ fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32;
 }
 
 impl Identity {
-    fn read(guest: &dyn GuestMemory, layout: &Layout, words: [u32; 10]) -> Result<Self, Stop> {
-        let [.., file_name, _, _, location_table] = words;
-        let (mut table, mut file) = ([0; TABLE_SAMPLE], [0; FILE_SAMPLE]);
-        // Size, hash and the first bytes. A table so short that this reads past it has something after it.
-        let hash = OBJECT_SIZE as usize + 4;
-        guest.read(u64::from(location_table) + u64::from(OBJECT_SIZE), &mut table)?;
-        // The hash is computed when first asked for.
-        table[hash - OBJECT_SIZE as usize..][..4].fill(0);
-        let length = u32::from_le_bytes([table[0], table[1], table[2], table[3]]);
-        let header = layout.code.bytes_data.saturating_sub(OBJECT_SIZE);
-        let used = u64::from(length).saturating_add(header.into()).min(TABLE_SAMPLE as u64);
-        table[used as usize..].fill(0);
-        let text = Text::find(guest, &layout.text, file_name)?;
-        // Names of files differ at their ends.
-        let size = u64::from(text.length) * u64::from(text.width);
-        let sampled = size.min(FILE_SAMPLE as u64);
-        guest.read(text.address + size - sampled, &mut file[..sampled as usize])?;
-        Ok(Self { words, table, file })
-    }
-
-    fn holds(&self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<bool, Stop> {
+    fn holds(
+        &self,
+        guest: &dyn GuestMemory,
+        layout: &Layout,
+        address: u32,
+        files: &mut FileSamples,
+        walk: u64,
+    ) -> Result<bool, Stop> {
         let words = words(guest, layout, address)?;
-        Ok(words == self.words && Self::read(guest, layout, words)? == *self)
+        let [.., file_name, _, _, location_table] = words;
+        Ok(words == self.words
+            && table_sample(guest, layout, location_table)? == self.table
+            && files.get(guest, layout, file_name, walk)? == self.file)
+    }
+}
+
+/// The size and the first bytes of the location table.
+fn table_sample(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u8; TABLE_SAMPLE], Stop> {
+    let mut table = [0; TABLE_SAMPLE];
+    guest.read(u64::from(address) + u64::from(OBJECT_SIZE), &mut table)?;
+    // After the size comes the hash, which is computed when first asked for.
+    table[4..8].fill(0);
+    // And after a table so short that this reads past it, something else.
+    let length = u32::from_le_bytes([table[0], table[1], table[2], table[3]]);
+    let header = layout.code.bytes_data.saturating_sub(OBJECT_SIZE);
+    let used = u64::from(length).saturating_add(header.into());
+    if used < TABLE_SAMPLE as u64 {
+        table[used as usize..].fill(0);
+    }
+    Ok(table)
+}
+
+impl FileSamples {
+    /// The last bytes of the name, at which names of files differ.
+    fn get(
+        &mut self,
+        guest: &dyn GuestMemory,
+        layout: &Layout,
+        address: u32,
+        walk: u64,
+    ) -> Result<[u8; FILE_SAMPLE], Stop> {
+        let (sampled, of, sample) = &mut self.0[(address >> 4) as usize % 8];
+        if (*sampled, *of) == (walk, address) {
+            return Ok(*sample);
+        }
+        let text = Text::find(guest, &layout.text, address)?;
+        let size = u64::from(text.length) * u64::from(text.width);
+        let length = size.min(FILE_SAMPLE as u64);
+        let mut read = [0; FILE_SAMPLE];
+        guest.read(text.address + size - length, &mut read[..length as usize])?;
+        (*sampled, *of, *sample) = (walk, address, read);
+        Ok(read)
     }
 }
