@@ -7,7 +7,7 @@ mod module;
 use module::{Frozen, TestModule};
 use std::{collections::BTreeMap, fs, path::Path};
 use wlprof_cpython::Python;
-use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, WalkEnd, Walker, WasmFrame};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,7 +25,14 @@ fn main() {
         let wasm: Vec<WasmFrame> = text.lines().filter_map(frame).collect();
         let mut walker = Python.attach_walker(&module).unwrap_or_else(|error| panic!("{error}"));
         let mut out = FrameSink::new();
-        let end = walker.walk(&Frozen::new(memory), &wasm, &mut out);
+        let guest = Frozen::new(memory);
+        let mut end = walker.walk(&guest, &wasm, &mut out);
+        let mut walks = 1;
+        // Where the runtime has to be looked for, each walk looks at a part of memory.
+        while end == WalkEnd::NoStack && walks < 1000 {
+            end = walker.walk(&guest, &wasm, &mut out);
+            walks += 1;
+        }
         let mut labels = Vec::new();
         out.labels().into_iter().for_each(|key| walker.labels(key, &mut labels));
         let state = labels.first().map_or("", |label| &label.value);
@@ -33,7 +40,7 @@ fn main() {
         if quiet && format!("{end:?}") == "Complete" {
             continue;
         }
-        println!("@ {number} {end:?} {state}");
+        println!("@ {number} {end:?} {state} after {walks} walks");
         for entry in out.entries() {
             match entry {
                 SinkEntry::Own(key) => {

@@ -17,6 +17,15 @@ fn releases_are_recognised_stripped_or_not() {
     }
 }
 
+#[test]
+fn debug_information_says_where_the_loop_is() {
+    for release in ["3.11", "3.13"] {
+        let mut module = TestModule::fixture(&format!("python-{release}.wasm"));
+        module.names.clear();
+        assert!(Python.attach_walker(&module).unwrap().merges(), "{release}");
+    }
+}
+
 /// Replaces every occurrence in a module's data.
 fn replace(module: &mut TestModule, from: &[u8], to: &[u8]) {
     assert_eq!(from.len(), to.len());
