@@ -12,6 +12,7 @@ mod chain;
 mod code;
 mod debug_info;
 mod debug_offsets;
+mod function_names;
 mod functions;
 mod language;
 mod layout;
