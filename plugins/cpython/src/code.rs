@@ -72,6 +72,7 @@ pub(crate) struct Codes {
     /// Bytes that this walk has copied.
     copied: usize,
     files_seen: FileSamples,
+    is_full: bool,
 }
 
 /// Parts of names of files that this walk has read, by the addresses of the strings: most frames have the same few.
@@ -103,6 +104,11 @@ impl Codes {
     pub(crate) fn begin(&mut self) {
         self.walk += 1;
         self.copied = 0;
+    }
+
+    /// Whether code objects were not kept for want of room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// The kept code object of that number.
@@ -188,6 +194,7 @@ impl Codes {
         }
         let size = code.location_table.len() + code.qualified_name.len() + size_of::<Code>();
         if self.codes.len() >= MOST_CODES || self.bytes + size > MOST_BYTES {
+            self.is_full = true;
             return CodeId::UNKEPT;
         }
         self.bytes += size;

@@ -24,11 +24,12 @@ pub struct PythonWalker {
     calls: HostCalls,
     codes: Codes,
     chain: Chain,
+    walks: u64,
 }
 
 impl PythonWalker {
     pub(crate) fn new(runtime: Runtime, functions: Functions, calls: HostCalls) -> Self {
-        Self { runtime, functions, calls, codes: Codes::default(), chain: Chain::default() }
+        Self { runtime, functions, calls, codes: Codes::default(), chain: Chain::default(), walks: 0 }
     }
 
     /// The minor release and where `_PyRuntime` is, once a walk has found it.
@@ -48,6 +49,7 @@ impl Walker for PythonWalker {
     }
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+        self.walks += 1;
         let Some((address, layout)) = self.runtime.find(guest) else { return WalkEnd::NoStack };
         let thread = match threads::current(guest, &layout, address) {
             Ok(Some(thread)) => thread,
@@ -76,5 +78,19 @@ impl Walker for PythonWalker {
 
     fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
         out.extend(State::label(key));
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.walks > 0 && self.runtime.found().is_none() {
+            warnings.push("no running Python interpreter was found in memory".to_owned());
+        } else if !self.merges() {
+            let text = "without function names, Python frames do not show the C code that they call";
+            warnings.push(text.to_owned());
+        }
+        if self.codes.is_full() {
+            warnings.push("there are too many different functions; those met last have no names".to_owned());
+        }
+        warnings
     }
 }

@@ -272,6 +272,7 @@ fn scans_that_find_nothing_become_rare() {
     }
     let (reads, bytes) = guest.reads.get();
     assert!(reads < 200 && bytes < 16 << 20, "{reads} {bytes}");
+    assert_eq!(walker.warnings(), ["no running Python interpreter was found in memory"]);
 }
 
 /// A generator of numbers that are the same in every run.

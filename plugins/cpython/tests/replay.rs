@@ -65,6 +65,7 @@ fn stacks_are_those_that_python_printed() {
         for capture in replay.captures.iter().chain(replay.captures.iter().rev()) {
             check(&mut walker, &replay, capture);
         }
+        assert_eq!(walker.warnings(), [""; 0]);
     }
 }
 
@@ -124,5 +125,6 @@ fn without_names_python_frames_are_all_there_is() {
         for capture in &replay.captures {
             check(&mut walker, &replay, capture);
         }
+        assert!(walker.warnings()[0].contains("without function names"));
     }
 }
