@@ -56,6 +56,12 @@ impl Chain {
         self.is_importing = false;
     }
 
+    /// Forgets all but the innermost frame.
+    pub(crate) fn keep_innermost(&mut self) {
+        self.frames.truncate(1);
+        self.activations.clear();
+    }
+
     /// The frames of each activation, innermost first, and those after the last whose activation is not known.
     pub(crate) fn groups(&self) -> impl Iterator<Item = &[u64]> {
         let starts = std::iter::once(0).chain(self.activations.iter().copied());

@@ -59,6 +59,11 @@ impl Functions {
         self.has_eval |= role == Role::Eval;
     }
 
+    /// The index of the interpreter's loop.
+    pub(crate) fn eval(&self) -> Option<u32> {
+        self.roles.iter().position(|role| *role == Role::Eval).map(|index| index as u32)
+    }
+
     /// Whether the interpreter's loop is known. If not, Python frames cannot be put among wasm frames.
     pub(crate) fn has_eval(&self) -> bool {
         self.has_eval

@@ -5,6 +5,7 @@ use crate::{
     functions::Functions,
     layout::SUPPORTED,
     module::Module,
+    prologue::Prologue,
     runtime::Runtime,
     state::HostCalls,
     version::{self, Evidence, Version},
@@ -40,7 +41,10 @@ impl Python {
         let candidates = variables.runtime.into_iter().chain(module.address("_PyRuntime")).chain(cookies);
         let runtime = Runtime::new(version.minor, candidates.take(16).collect(), module.static_data());
         let functions = Functions::new(view, variables.eval);
-        Ok(PythonWalker::new(runtime, functions, HostCalls::new(module.code, module.function_imports)))
+        let body = functions.eval().and_then(|eval| view.function_body(eval)).unwrap_or_default();
+        let prologue = Prologue::new(module.code, body);
+        let calls = HostCalls::new(module.code, module.function_imports);
+        Ok(PythonWalker::new(runtime, functions, calls, prologue))
     }
 }
 

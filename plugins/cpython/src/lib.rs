@@ -21,6 +21,7 @@ mod layout_tests;
 mod locations;
 mod merge;
 mod module;
+mod prologue;
 mod runtime;
 mod scan;
 mod state;

@@ -4,12 +4,14 @@ use crate::{
     category,
     chain::{Chain, Reader},
     code::Codes,
-    functions::Functions,
+    functions::{Functions, Role},
     merge,
+    prologue::Prologue,
     runtime::Runtime,
     state::{HostCalls, State},
     symbols, threads,
 };
+use std::ops::Range;
 use wlprof_plugin::{Category, FrameKey, FrameSink, GuestMemory, Label, SourceFrame, WalkEnd, Walker, WasmFrame};
 
 /// Reads the stacks of a Python program.
@@ -22,14 +24,26 @@ pub struct PythonWalker {
     runtime: Runtime,
     functions: Functions,
     calls: HostCalls,
+    prologue: Prologue,
+    /// What the prologue is in the layout that was found.
+    half_linked: Option<Range<u32>>,
     codes: Codes,
     chain: Chain,
     walks: u64,
 }
 
 impl PythonWalker {
-    pub(crate) fn new(runtime: Runtime, functions: Functions, calls: HostCalls) -> Self {
-        Self { runtime, functions, calls, codes: Codes::default(), chain: Chain::default(), walks: 0 }
+    pub(crate) fn new(runtime: Runtime, functions: Functions, calls: HostCalls, prologue: Prologue) -> Self {
+        Self {
+            runtime,
+            functions,
+            calls,
+            prologue,
+            half_linked: None,
+            codes: Codes::default(),
+            chain: Chain::default(),
+            walks: 0,
+        }
     }
 
     /// The minor release and where `_PyRuntime` is, once a walk has found it.
@@ -58,7 +72,15 @@ impl Walker for PythonWalker {
         };
         self.codes.begin();
         let mut reader = Reader { guest, layout: &layout, codes: &mut self.codes, chain: &mut self.chain };
-        let end = reader.read(thread);
+        let mut end = reader.read(thread);
+        let half_linked = self.half_linked.get_or_insert_with(|| self.prologue.half_linked(&layout));
+        let is_linking = wasm.first().is_some_and(|leaf| {
+            half_linked.contains(&leaf.code_offset) && self.functions.role(leaf.function) == Role::Eval
+        });
+        if is_linking {
+            self.chain.keep_innermost();
+            end = WalkEnd::Inconsistent;
+        }
         let collecting = u64::from(thread.interpreter) + u64::from(layout.interpreter.collecting);
         let is_collecting = guest.read_u32(collecting).is_ok_and(|collecting| collecting != 0);
         let state = State::tell(wasm, &self.calls, &self.functions, is_collecting, self.chain.is_importing);

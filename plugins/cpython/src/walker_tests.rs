@@ -4,6 +4,7 @@
 use crate::{
     functions::Functions,
     layout::{Layout, Top},
+    prologue::Prologue,
     runtime::Runtime,
     state::HostCalls,
     synthetic::{Guest, NewFrame, RUNTIME, layouts},
@@ -49,7 +50,7 @@ impl ModuleView for Names {
 
 fn walker(layout: &Layout, candidates: &[u32]) -> PythonWalker {
     let runtime = Runtime::new(layout.minor, candidates.to_vec(), None);
-    PythonWalker::new(runtime, Functions::new(&Names, None), HostCalls::default())
+    PythonWalker::new(runtime, Functions::new(&Names, None), HostCalls::default(), Prologue::default())
 }
 
 /// A stack in words, leaf first: Python frames as `name:line`, wasm frames as `#index`.
@@ -127,6 +128,27 @@ fn a_loop_that_begins_or_ends_has_no_frame() {
         let (frames, end) = stack(&mut walker, &guest, &[&[EVAL, CALL], &WASM[..]].concat());
         assert_eq!((&frames[0], &frames[1], end), (&"#0".to_owned(), &"#1".to_owned(), WalkEnd::Complete));
         assert_eq!(frames.len(), 10);
+    }
+}
+
+#[test]
+fn a_frame_that_is_being_linked_stands_alone() {
+    // Stores with the offsets of `current_frame` and, the last of a run, of anything else.
+    let code = [&[0; 100][..], &[0, 0x41, 0, 0x41, 0, 0x36, 2, 52, 0x41, 0, 0x41, 0, 0x36, 2, 4, 3, 0x40]].concat();
+    for layout in layouts() {
+        let guest = sorting(layout);
+        let runtime = Runtime::new(layout.minor, vec![RUNTIME], None);
+        let prologue = Prologue::new(&code, 100..code.len() as u32);
+        let functions = Functions::new(&Names, None);
+        let mut walker = PythonWalker::new(runtime, functions, HostCalls::default(), prologue);
+        for (code_offset, is_linking) in [(105, false), (108, true), (112, true), (113, false)] {
+            let wasm = [&[WasmFrame { code_offset, ..EVAL }], &WASM[1..]].concat();
+            let (frames, end) = stack(&mut walker, &guest, &wasm);
+            let python = frames.iter().filter(|frame| !frame.starts_with('#')).count();
+            let expected =
+                if is_linking && layout.minor >= 13 { (1, WalkEnd::Inconsistent) } else { (4, WalkEnd::Complete) };
+            assert_eq!((python, end), expected, "3.{} {code_offset}", layout.minor);
+        }
     }
 }
 
