@@ -30,6 +30,8 @@ pub(crate) struct Chain {
     pub(crate) activations: Vec<usize>,
     /// Whether a frame of the import system is among them.
     pub(crate) is_importing: bool,
+    /// The two innermost frames: where they are, their code, and their owners.
+    innermost: [(u32, u32, u8); 2],
 }
 
 /// A frame as it lies in memory.
@@ -71,6 +73,16 @@ impl Chain {
 }
 
 impl Reader<'_> {
+    /// Whether the innermost frame, the first of its activation, lies directly above the next one, as it does on the
+    /// thread's stack of frames if that one called it.
+    pub(crate) fn is_called_by_next(&self) -> bool {
+        let [(callee, _, callee_owner), (caller, code, owner)] = self.chain.innermost;
+        let on_stack = self.chain.activations.first() == Some(&1) && self.chain.frames.len() > 1;
+        let Some(at) = self.layout.code.frame_size else { return false };
+        let words = self.word(code, at).unwrap_or(0);
+        on_stack && (callee_owner, owner) == (0, 0) && u64::from(caller) + 4 * u64::from(words) == u64::from(callee)
+    }
+
     /// Reads the chain of `thread`.
     pub(crate) fn read(&mut self, thread: Thread) -> WalkEnd {
         self.read_from_top(thread).map_or_else(|stop| stop.0, |()| WalkEnd::Complete)
@@ -137,6 +149,9 @@ impl Reader<'_> {
                 entry => {
                     match self.python_frame(&frame) {
                         Ok((found, unit)) => {
+                            if let Some(place) = self.chain.innermost.get_mut(self.chain.frames.len()) {
+                                *place = (address, frame.code, frame.owner);
+                            }
                             self.chain.frames.push(key(found.id.0, unit));
                             self.chain.is_importing |= found.is_importer;
                         }

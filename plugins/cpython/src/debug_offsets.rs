@@ -129,6 +129,8 @@ pub(crate) fn read(guest: &dyn GuestMemory, address: u64, minor: u8) -> Option<L
         },
         code: CodeLayout {
             first_line: fields.offset("code", "firstlineno", 4)?,
+            // Not described; two words on in all releases that describe themselves.
+            frame_size: Some(fields.offset("code", "firstlineno", 4)? + 8),
             file_name: fields.offset("code", "filename", 4)?,
             name: fields.offset("code", "name", 4)?,
             qualified_name: fields.offset("code", "qualname", 4)?,

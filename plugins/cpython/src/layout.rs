@@ -102,6 +102,8 @@ pub(crate) enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CodeLayout {
     pub(crate) first_line: u32,
+    /// `co_framesize`, in words; only where frames are linked through the thread alone.
+    pub(crate) frame_size: Option<u32>,
     pub(crate) file_name: u32,
     pub(crate) name: u32,
     pub(crate) qualified_name: u32,
@@ -152,6 +154,7 @@ pub(crate) const TABLE: [Layout; 2] = [
         },
         code: CodeLayout {
             first_line: 48,
+            frame_size: None,
             file_name: 80,
             name: 84,
             qualified_name: 88,
@@ -178,6 +181,7 @@ pub(crate) const TABLE: [Layout; 2] = [
         },
         code: CodeLayout {
             first_line: 44,
+            frame_size: None,
             file_name: 80,
             name: 84,
             qualified_name: 88,

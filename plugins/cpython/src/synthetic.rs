@@ -45,6 +45,7 @@ fn described(minor: u8) -> Layout {
         },
         code: CodeLayout {
             first_line: 44,
+            frame_size: Some(52),
             file_name: 80,
             name: 84,
             qualified_name: 88,
@@ -255,6 +256,10 @@ impl Guest {
             (layout.line_table, bytes),
         ] {
             self.set(code + at, value);
+        }
+        if let Some(at) = layout.frame_size {
+            // As large as frames are made here.
+            self.set(code + at, 12);
         }
         code
     }

@@ -77,7 +77,8 @@ impl Walker for PythonWalker {
         let is_linking = wasm.first().is_some_and(|leaf| {
             half_linked.contains(&leaf.code_offset) && self.functions.role(leaf.function) == Role::Eval
         });
-        if is_linking {
+        // What an earlier call has left there is right if it was called from the same place.
+        if is_linking && !(end == WalkEnd::Complete && reader.is_called_by_next()) {
             self.chain.keep_innermost();
             end = WalkEnd::Inconsistent;
         }

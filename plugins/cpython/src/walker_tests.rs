@@ -136,18 +136,29 @@ fn a_frame_that_is_being_linked_stands_alone() {
     // Stores with the offsets of `current_frame` and, the last of a run, of anything else.
     let code = [&[0; 100][..], &[0, 0x41, 0, 0x41, 0, 0x36, 2, 52, 0x41, 0, 0x41, 0, 0x36, 2, 4, 3, 0x40]].concat();
     for layout in layouts() {
-        let guest = sorting(layout);
+        let mut guest = sorting(layout);
+        // One that has called nothing yet.
+        let last = guest.code("a.py", "last", 50);
+        let top = guest.activate(&[at(last, 2)]);
         let runtime = Runtime::new(layout.minor, vec![RUNTIME], None);
         let prologue = Prologue::new(&code, 100..code.len() as u32);
         let functions = Functions::new(&Names, None);
         let mut walker = PythonWalker::new(runtime, functions, HostCalls::default(), prologue);
         for (code_offset, is_linking) in [(105, false), (108, true), (112, true), (113, false)] {
-            let wasm = [&[WasmFrame { code_offset, ..EVAL }], &WASM[1..]].concat();
+            let wasm = [&[WasmFrame { code_offset, ..EVAL }], &WASM[..]].concat();
             let (frames, end) = stack(&mut walker, &guest, &wasm);
             let python = frames.iter().filter(|frame| !frame.starts_with('#')).count();
             let expected =
-                if is_linking && layout.minor >= 13 { (1, WalkEnd::Inconsistent) } else { (4, WalkEnd::Complete) };
+                if is_linking && layout.minor >= 13 { (1, WalkEnd::Inconsistent) } else { (5, WalkEnd::Complete) };
             assert_eq!((python, end), expected, "3.{} {code_offset}", layout.minor);
+            // Its caller's frame ends where it begins.
+            let Some(frame_size) = layout.code.frame_size else { continue };
+            let caller = guest.word(guest.word(top + layout.frame.previous) + layout.frame.previous);
+            let size_at = (guest.word(caller + layout.frame.code) & !layout.frame.code_tags) + frame_size;
+            let words = guest.word(size_at);
+            guest.set(size_at, (top - caller) / 4);
+            assert_eq!(stack(&mut walker, &guest, &wasm).1, WalkEnd::Complete);
+            guest.set(size_at, words);
         }
     }
 }
