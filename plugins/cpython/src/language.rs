@@ -6,7 +6,7 @@ use crate::{
     layout::SUPPORTED,
     module::Module,
     prologue::Prologue,
-    runtime::Runtime,
+    runtime::{MOST_CANDIDATES, Runtime},
     state::HostCalls,
     version::{self, Evidence, Version},
     walker::PythonWalker,
@@ -39,7 +39,7 @@ impl Python {
             found.filter_map(move |at| start.checked_add(u32::try_from(at).ok()?))
         });
         let candidates = variables.runtime.into_iter().chain(module.address("_PyRuntime")).chain(cookies);
-        let runtime = Runtime::new(version.minor, candidates.take(16).collect(), module.static_data());
+        let runtime = Runtime::new(version.minor, candidates.take(MOST_CANDIDATES / 2).collect(), module.static_data());
         let functions = Functions::new(view, variables.eval);
         let body = functions.eval().and_then(|eval| view.function_body(eval)).unwrap_or_default();
         let prologue = Prologue::new(module.code, body);

@@ -10,6 +10,8 @@
 mod category;
 mod chain;
 mod code;
+#[cfg(test)]
+mod damage_tests;
 mod debug_info;
 mod debug_offsets;
 mod function_names;

@@ -17,12 +17,20 @@ pub(crate) struct Runtime {
     candidates: Vec<u32>,
     scan: Scan,
     found: Option<(u32, Layout)>,
+    searches: u32,
 }
+
+/// Places that are tried at every walk until something is found.
+pub(crate) const MOST_CANDIDATES: usize = 32;
+
+/// As long as nothing has started at the candidates, only so many searches apart is memory scanned as well: they may be
+/// wrong, as addresses in the debug information of position-independent code are.
+const PATIENCE: u32 = 8;
 
 impl Runtime {
     /// A runtime of that minor release.
     pub(crate) fn new(minor: u8, candidates: Vec<u32>, statics: Option<Range<u64>>) -> Self {
-        Self { minor, candidates, scan: Scan::new(statics), found: None }
+        Self { minor, candidates, scan: Scan::new(statics), found: None, searches: 0 }
     }
 
     /// The minor release and the address, if they were found before.
@@ -45,7 +53,9 @@ impl Runtime {
             let layout = row.or_else(|| debug_offsets::read(guest, address.into(), self.minor))?;
             threads::is_runtime(guest, &layout, address).then_some((address, layout))
         });
-        if known.is_some() || !self.candidates.is_empty() && !self.has_started(guest) {
+        self.searches = self.searches.wrapping_add(1);
+        let may_start = !self.candidates.is_empty() && !self.has_started(guest);
+        if known.is_some() || may_start && !self.searches.is_multiple_of(PATIENCE) {
             return known;
         }
         let address = self.scan.step(guest, row.as_ref())?;
@@ -54,11 +64,13 @@ impl Runtime {
             return Some((address, layout));
         }
         // A description, of an interpreter that has not yet started: no need to look further.
-        self.candidates.push(address);
+        if !self.candidates.contains(&address) && self.candidates.len() < MOST_CANDIDATES {
+            self.candidates.push(address);
+        }
         None
     }
 
-    /// Whether some candidate has an interpreter, of whatever layout: then the candidates are of no use.
+    /// Whether every candidate has what is not an interpreter where one would be: then they are of no use.
     fn has_started(&self, guest: &dyn GuestMemory) -> bool {
         let row = layout::of_release(self.minor);
         self.candidates.iter().all(|&address| {
