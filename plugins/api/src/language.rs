@@ -1,6 +1,6 @@
 //! The three levels of a language plugin: detect, attach, walk.
 
-use crate::{FrameKey, FrameSink, GuestMemory, Label, ModuleView, SourceFrame, WalkEnd, WasmFrame};
+use crate::{FrameKey, FrameSink, GuestMemory, Label, ModuleView, SourceFrame, ThreadStack, WalkEnd, WasmFrame};
 use std::fmt;
 
 /// Whether a module is a plugin's.
@@ -79,6 +79,15 @@ pub trait Walker: Send {
             }
         }
         WalkEnd::Complete
+    }
+
+    /// Appends the stacks of all threads that the language has in a stopped guest, the running one with the stack that
+    /// `wasm` belongs to. Nothing if it has no threads of its own.
+    ///
+    /// Called when the user asks for a dump, on the guest's thread in a signal handler or beside a guest that waits in
+    /// a host call. It may take milliseconds; all else is as for [`Walker::walk`].
+    fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
+        let _ = (guest, wasm, out);
     }
 
     /// Appends what `frame` is in source terms: innermost inlined function first, the physical function last. Appends

@@ -5,44 +5,49 @@ use std::collections::HashMap;
 use wlprof_plugin::{GuestMemory, Label, OutOfBounds};
 
 const MOST_LABELS: u64 = 32;
-const LONGEST: u64 = 256;
+const LONGEST: usize = 256;
 /// Label sets kept; programs that make up more (a label for each request) lose those of later samples.
 const MOST_SETS: usize = 1 << 16;
 
 /// Hands out a key for each distinct set of labels.
 #[derive(Debug, Default)]
 pub(crate) struct LabelSets {
-    keys: HashMap<LabelSet, u64>,
+    keys: HashMap<Box<[u8]>, u64>,
     sets: Vec<LabelSet>,
+    /// The set being looked up, written out. Kept, so that a sample allocates nothing.
+    written: Vec<u8>,
 }
 
 /// The goroutine, `None` for the scheduler, and its labels sorted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct LabelSet {
     goroutine: Option<u64>,
-    labels: Vec<(String, String)>,
+    labels: Labels,
 }
 
 impl LabelSets {
     /// The key of the labels that the code running on `g` has.
     pub(crate) fn key(&mut self, guest: &dyn GuestMemory, layout: &Layout, g: G) -> Option<u64> {
         let user = if layout::is_g0(guest, g).ok()? { layout.curg(guest, g).ok()? } else { Some(g) };
-        let set = match user {
-            Some(user) => LabelSet {
-                goroutine: Some(layout.goid(guest, user).ok()?),
-                labels: program_labels(guest, layout, user),
-            },
-            None => LabelSet::default(),
-        };
-        if let Some(&key) = self.keys.get(&set) {
+        let goroutine = user.map(|user| layout.goid(guest, user)).transpose().ok()?;
+        self.written.clear();
+        if let (Some(user), Some(goroutine)) = (user, goroutine) {
+            self.written.extend(goroutine.to_le_bytes());
+            visit(guest, layout, user, &mut |text| {
+                self.written.extend((text.len() as u32).to_le_bytes());
+                self.written.extend(text);
+            });
+        }
+        if let Some(&key) = self.keys.get(self.written.as_slice()) {
             return Some(key);
         }
         if self.sets.len() >= MOST_SETS {
             return None;
         }
+        let labels = user.map(|user| program_labels(guest, layout, user)).unwrap_or_default();
         let key = self.sets.len() as u64;
-        self.sets.push(set.clone());
-        self.keys.insert(set, key);
+        self.sets.push(LabelSet { goroutine, labels });
+        self.keys.insert(self.written.clone().into_boxed_slice(), key);
         Some(key)
     }
 
@@ -55,50 +60,65 @@ impl LabelSets {
     }
 }
 
+type Labels = Vec<(String, String)>;
+
 /// The labels that the program gave goroutine `g`; those that cannot be read are left out.
-pub(crate) fn program_labels(guest: &dyn GuestMemory, layout: &Layout, g: G) -> Vec<(String, String)> {
-    let mut labels = Vec::new();
-    if let Ok(address) = layout.labels(guest, g)
-        && address != 0
-    {
-        let read = if layout.labels_are_a_map { read_map } else { read_list };
-        // What was read before something broke stands.
-        let _ = read(guest, address, &mut labels);
-    }
+pub(crate) fn program_labels(guest: &dyn GuestMemory, layout: &Layout, g: G) -> Labels {
+    let mut texts = Vec::new();
+    visit(guest, layout, g, &mut |text| texts.push(String::from_utf8_lossy(text).into_owned()));
+    let (pairs, _) = texts.as_chunks::<2>();
+    let mut labels: Labels = pairs.iter().map(|[name, value]| (name.clone(), value.clone())).collect();
     labels.sort_unstable();
     labels
 }
 
-type Labels = Vec<(String, String)>;
+/// Gives the names and values of goroutine `g`'s labels in turn, in the order in which they lie there.
+fn visit(guest: &dyn GuestMemory, layout: &Layout, g: G, see: &mut dyn FnMut(&[u8])) {
+    if let Ok(address) = layout.labels(guest, g)
+        && address != 0
+    {
+        let read = if layout.labels_are_a_map { visit_map } else { visit_list };
+        // What was read before something broke stands.
+        let _ = read(guest, address, see);
+    }
+}
 
 /// A list of pairs of strings, since Go 1.24.
-fn read_list(guest: &dyn GuestMemory, address: u64, labels: &mut Labels) -> Result<(), OutOfBounds> {
+fn visit_list(guest: &dyn GuestMemory, address: u64, see: &mut dyn FnMut(&[u8])) -> Result<(), OutOfBounds> {
     let (items, count) = (guest.read_u64(address)?, guest.read_u64(address.wrapping_add(8))?);
     for index in 0..count.min(MOST_LABELS) {
         let item = items.wrapping_add(32 * index);
-        labels.push((read_string(guest, item)?, read_string(guest, item.wrapping_add(16))?));
+        visit_string(guest, item, see)?;
+        visit_string(guest, item.wrapping_add(16), see)?;
     }
     Ok(())
 }
 
 /// A `map[string]string`, until Go 1.23: buckets of eight, and while it grows the old buckets too.
-fn read_map(guest: &dyn GuestMemory, address: u64, labels: &mut Labels) -> Result<(), OutOfBounds> {
+fn visit_map(guest: &dyn GuestMemory, address: u64, see: &mut dyn FnMut(&[u8])) -> Result<(), OutOfBounds> {
     /// What marks a used slot is at least this; less says it is empty or has moved.
     const FIRST_USED: u8 = 5;
     let map = guest.read_u64(address)?;
     let size_log = guest.read_u8(map.wrapping_add(9))?;
     let (buckets, old) = (guest.read_u64(map.wrapping_add(16))?, guest.read_u64(map.wrapping_add(24))?);
+    let mut seen = 0;
     for (buckets, size_log) in [(buckets, size_log), (old, size_log.saturating_sub(1))] {
         if buckets == 0 {
             continue;
         }
         for index in 0..1_u64 << size_log.min(5) {
             let mut bucket = buckets.wrapping_add(272 * index);
+            // Buckets that overflow go on in others.
             for _ in 0..MOST_LABELS {
                 for slot in 0..8 {
-                    if guest.read_u8(bucket.wrapping_add(slot))? >= FIRST_USED && (labels.len() as u64) < MOST_LABELS {
+                    if guest.read_u8(bucket.wrapping_add(slot))? >= FIRST_USED {
                         let key = bucket.wrapping_add(8 + 16 * slot);
-                        labels.push((read_string(guest, key)?, read_string(guest, key.wrapping_add(128))?));
+                        visit_string(guest, key, see)?;
+                        visit_string(guest, key.wrapping_add(128), see)?;
+                        seen += 1;
+                        if seen == MOST_LABELS {
+                            return Ok(());
+                        }
                     }
                 }
                 bucket = guest.read_u64(bucket.wrapping_add(264))?;
@@ -111,9 +131,11 @@ fn read_map(guest: &dyn GuestMemory, address: u64, labels: &mut Labels) -> Resul
     Ok(())
 }
 
-fn read_string(guest: &dyn GuestMemory, header: u64) -> Result<String, OutOfBounds> {
+fn visit_string(guest: &dyn GuestMemory, header: u64, see: &mut dyn FnMut(&[u8])) -> Result<(), OutOfBounds> {
     let (address, length) = (guest.read_u64(header)?, guest.read_u64(header.wrapping_add(8))?);
-    let mut bytes = vec![0; length.min(LONGEST) as usize];
-    guest.read(address, &mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let mut buffer = [0; LONGEST];
+    let bytes = &mut buffer[..length.min(LONGEST as u64) as usize];
+    guest.read(address, bytes)?;
+    see(bytes);
+    Ok(())
 }

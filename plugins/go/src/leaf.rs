@@ -63,8 +63,8 @@ fn fit(program: &mut Program, callee: u32, expected: Expected, return_pc: u64) -
         return Fit::ThisCall;
     }
     let Some(body) = program.body(caller) else { return Fit::No };
-    match body.calls.iter().find(|call| call.return_pc == Some(return_pc)) {
-        Some(call) if call.target.is_none_or(|target| program.is_own(target, callee)) => Fit::ThisCall,
+    match body.target_of_return(return_pc) {
+        Some(target) if target.is_none_or(|target| program.is_own(target, callee)) => Fit::ThisCall,
         Some(_) => Fit::AnyCall,
         None => Fit::No,
     }
@@ -84,7 +84,7 @@ pub(crate) fn find(
     if state.place == Place::Unwinding {
         return None;
     }
-    let depths = state.depth.into_iter().chain(body.depths());
+    let depths = state.depth.into_iter().chain(body.depths.iter().copied());
     let mut best = (Fit::No, None);
     for depth in depths {
         let Ok(return_pc) = guest.read_u64(sp.wrapping_add_signed(i64::from(depth))) else { continue };

@@ -2,12 +2,14 @@
 
 use crate::{
     body::{Body, Convention},
+    call_sites::{CallSite, CallSites},
     layout::Layout,
     module::Module,
     moduledata::Moduledata,
     pclntab::{self, Pclntab},
+    wait_reason::WaitReasons,
 };
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 use wlprof_plugin::{AttachError, ModuleView, WasmFrame};
 
 /// Bodies are forgotten when they take more than this.
@@ -77,8 +79,13 @@ pub(crate) struct Program {
     code: Vec<u8>,
     bodies: Vec<Range<u32>>,
     go_signature: Vec<bool>,
-    read: HashMap<u32, Arc<Body>>,
+    /// The bodies read so far, each at its function's number.
+    read: Vec<Option<Arc<Body>>>,
     read_size: usize,
+    /// The block in which each function was last seen, for samples that are between two blocks.
+    last_blocks: Vec<u16>,
+    call_sites: CallSites,
+    wait_reasons: Option<WaitReasons>,
 }
 
 impl Program {
@@ -111,8 +118,11 @@ impl Program {
             code: module.code,
             bodies,
             go_signature: module.go_signature,
-            read: HashMap::new(),
+            read: vec![None; count as usize],
             read_size: 0,
+            last_blocks: vec![0; count as usize],
+            call_sites: CallSites::default(),
+            wait_reasons: None,
         })
     }
 
@@ -127,6 +137,28 @@ impl Program {
         function.checked_sub(self.imports).filter(|index| *index < self.table.len())
     }
 
+    /// What is known of the return address `pc`.
+    pub(crate) fn call_site(&mut self, pc: u64) -> Option<CallSite> {
+        self.call_sites.get(pc, &self.table, &self.special)
+    }
+
+    /// The text of what a goroutine waits for.
+    pub(crate) fn wait_reason(&mut self, reason: u8) -> Option<String> {
+        let image = &self.table.image;
+        self.wait_reasons.get_or_insert_with(|| WaitReasons::find(image)).text(image, reason)
+    }
+
+    /// The block in which function `index` was last seen.
+    pub(crate) fn last_block(&self, index: u32) -> u32 {
+        self.last_blocks.get(index as usize).copied().unwrap_or(0).into()
+    }
+
+    pub(crate) fn set_last_block(&mut self, index: u32, block: u32) {
+        if let Some(last) = self.last_blocks.get_mut(index as usize) {
+            *last = block as u16;
+        }
+    }
+
     /// Whether `target`, in wasm's function indices, is function `index` of the module's own.
     pub(crate) fn is_own(&self, target: u32, index: u32) -> bool {
         self.own(target) == Some(index)
@@ -134,7 +166,7 @@ impl Program {
 
     /// What is known of a function's body, read when first asked for.
     pub(crate) fn body(&mut self, index: u32) -> Option<Arc<Body>> {
-        if let Some(body) = self.read.get(&index) {
+        if let Some(body) = self.read.get(index as usize)? {
             return Some(Arc::clone(body));
         }
         let range = self.bodies.get(index as usize)?;
@@ -143,10 +175,10 @@ impl Program {
         let body = Arc::new(Body::read(bytes, range.start, &self.table, &function, &self.go_signature));
         self.read_size += body.size();
         if self.read_size > BODIES_KEPT {
-            self.read.clear();
+            self.read.fill(None);
             self.read_size = body.size();
         }
-        self.read.insert(index, Arc::clone(&body));
+        self.read[index as usize] = Some(Arc::clone(&body));
         Some(body)
     }
 

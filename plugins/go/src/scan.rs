@@ -59,7 +59,7 @@ pub(crate) struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     pub(crate) fn new(table: &'a Pclntab, function: &'a Function, is_go: &'a [bool], is_own_go: bool) -> Self {
-        let body = Body { convention: Convention::Bare, states: Vec::new(), blocks: Vec::new(), calls: Vec::new() };
+        let body = Body::default();
         let last = table.blocks(function).saturating_sub(1);
         Self {
             table,
@@ -323,7 +323,7 @@ impl<'a> Scan<'a> {
         if let Some((_, last)) = self.regions.get(self.region) {
             self.give_blocks(end, *last, 0);
         }
-        self.body
+        self.body.index()
     }
 }
 

@@ -6,12 +6,12 @@
 
 use crate::{
     body::Place,
+    call_sites::Step,
     layout::{self, G, Layout},
     leaf::{self, Expected},
     pclntab,
     program::{Program, Role},
 };
-use std::collections::HashMap;
 use wlprof_plugin::{FrameSink, GuestMemory, OutOfBounds, WalkEnd, WasmFrame};
 
 /// A goroutine's stack, the scheduler's, and back: more switches on one stack are a cycle.
@@ -35,8 +35,6 @@ pub struct Statistics {
 pub(crate) struct Walk<'a> {
     pub(crate) program: &'a mut Program,
     pub(crate) layout: &'a Layout,
-    /// The block in which each function was last seen, for samples that are between two blocks.
-    pub(crate) last_blocks: &'a mut HashMap<u32, u32>,
     pub(crate) statistics: &'a mut Statistics,
     pub(crate) guest: &'a dyn GuestMemory,
     pub(crate) wasm: &'a [WasmFrame],
@@ -114,10 +112,10 @@ impl Walk<'_> {
         }
         let Some((depth, return_pc)) = found else { return self.without_depth(at, index, sp, g) };
         let block = if body.state(frame.code_offset).place == Place::Dispatch {
-            self.last_blocks.get(&index).copied().unwrap_or(0)
+            self.program.last_block(index)
         } else {
             let block = body.block(frame.code_offset);
-            self.last_blocks.insert(index, block);
+            self.program.set_last_block(index, block);
             block
         };
         self.push(pclntab::pc(index, block))?;
@@ -181,45 +179,39 @@ impl Walk<'_> {
 
     /// Walks from a pc at which a function goes on with stack pointer `sp`.
     fn unwind(&mut self, mut pc: u64, mut sp: u64, mut g: G) -> Result<WalkEnd, Stop> {
-        let special = self.program.special;
         let mut switches = 0;
         loop {
-            // The call is one block before the one it returns to. Blocks 0 are entries that nothing returned to yet.
-            let block = pclntab::block(pc).saturating_sub(1);
-            let table = &self.program.table;
-            let Some(function) = table.index(pc).and_then(|index| table.function(index)) else {
-                return Ok(WalkEnd::Inconsistent);
+            let Some(site) = self.program.call_site(pc) else { return Ok(WalkEnd::Inconsistent) };
+            let above = |size: u32| sp.checked_add(u64::from(size)).ok_or(Stop(WalkEnd::BadPointer));
+            let mut slot = match site.step {
+                Step::Up(size) | Step::Systemstack(size) => above(size)?,
+                Step::WriteBarrier | Step::Morestack | Step::Root | Step::Unknown => sp,
             };
-            let index = function.index;
-            let user = self.user_goroutine(g);
-            if special.morestack == Some(index) && switches < MOST_SWITCHES {
-                // Does not return: the function that needed more stack will start again. Go hides it, too.
-                let Some(curg) = user else { return Ok(WalkEnd::Complete) };
-                (sp, pc) = layout::scheduled(self.guest, curg)?;
-                g = curg;
+            if let Step::Morestack | Step::Systemstack(_) = site.step
+                && let Some(user) = self.user_goroutine(g)
+            {
                 switches += 1;
-                continue;
+                if switches > MOST_SWITCHES {
+                    return Ok(WalkEnd::Cycle);
+                }
+                g = user;
+                let scheduled = layout::scheduled(self.guest, user)?;
+                if site.step == Step::Morestack {
+                    // It does not return: the function that needed more stack starts again. Go hides it, too.
+                    (sp, pc) = scheduled;
+                    continue;
+                }
+                slot = scheduled.0;
             }
-            self.push(pclntab::pc(index, block))?;
-            if function.is_top_frame() || special.mcall == Some(index) {
-                // `mcall` has left its goroutine for good.
+            if site.step == Step::Morestack {
                 return Ok(WalkEnd::Complete);
             }
-            let Some(size) = self.program.table.frame_size(&function, block) else {
-                return Ok(WalkEnd::Inconsistent);
-            };
-            let mut slot = sp.checked_add(u64::from(size)).ok_or(Stop(WalkEnd::BadPointer))?;
-            if special.systemstack == Some(index)
-                && switches < MOST_SWITCHES
-                && let Some(curg) = user
-            {
-                slot = layout::scheduled(self.guest, curg)?.0;
-                g = curg;
-                switches += 1;
-            } else if special.write_barrier == Some(index) {
-                slot = self.below_write_barrier(index, sp)?;
-            } else if slot < sp {
-                return Ok(WalkEnd::Cycle);
+            self.push(site.frame)?;
+            match site.step {
+                Step::Root => return Ok(WalkEnd::Complete),
+                Step::Unknown => return Ok(WalkEnd::Inconsistent),
+                Step::WriteBarrier => slot = self.below_write_barrier(site.function, sp)?,
+                Step::Up(_) | Step::Systemstack(_) | Step::Morestack => {}
             }
             pc = self.guest.read_u64(slot)?;
             sp = slot.checked_add(8).ok_or(Stop(WalkEnd::BadPointer))?;

@@ -125,6 +125,16 @@ impl LanguageWalk {
         self.write(end, words)
     }
 
+    /// Whether one of these addresses of the host's lies in the guest's memory.
+    ///
+    /// # Safety
+    /// The store must be alive.
+    pub(super) unsafe fn memory_contains(&self, addresses: [usize; 2]) -> bool {
+        // SAFETY: the caller's promise.
+        let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
+        addresses.iter().any(|address| address.wrapping_sub(base) < length)
+    }
+
     fn find_wasm_frames(&mut self, code: &CodeMap, frames: &[u64]) {
         self.wasm.clear();
         self.native.clear();

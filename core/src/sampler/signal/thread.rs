@@ -210,6 +210,8 @@ impl GuestThread {
         let began = monotonic_ns();
         if !self.calibrating.load(Ordering::Relaxed) {
             let in_guest = self.shared.code.contains(registers.pc);
+            // SAFETY: the handler runs on the guest's thread.
+            let stands_still = in_guest || unsafe { self.copies_guest_memory(registers) };
             let header = Header {
                 time_ns: began,
                 cpu_ns: self.tick_cpu_ns.load(Ordering::Relaxed),
@@ -217,7 +219,7 @@ impl GuestThread {
                 host_call: self.host_call(),
                 pause_ns: 0,
                 state: if in_guest { State::Guest } else { State::Host },
-                kind: if in_guest { Kind::Sample } else { self.kind_of_host_sample() },
+                kind: if stands_still { Kind::Sample } else { self.kind_of_host_sample() },
             };
             let stack = self.stack();
             // SAFETY: the ticker sends no second signal and pushes nothing itself before `handled` is raised, so there
@@ -227,7 +229,7 @@ impl GuestThread {
                     header.write(
                         words,
                         |frames| stack.walk(registers, frames),
-                        |frames, words| if in_guest { self.collect_language(frames, words) } else { 0 },
+                        |frames, words| if stands_still { self.collect_language(frames, words) } else { 0 },
                         |header| header.pause_ns = monotonic_ns().saturating_sub(began),
                     )
                 })
@@ -300,6 +302,25 @@ impl GuestThread {
         }
         self.awaits_language.store(true, Ordering::Relaxed);
         Kind::AwaitsLanguage
+    }
+
+    /// Whether the thread is in the middle of a `memory.copy`, `memory.fill` or the like, which wasm calls without
+    /// telling the call hook. The guest stands still then, and the language can be walked.
+    ///
+    /// A walker may allocate, so the interrupted code must not be the allocator. It is not if a register that every
+    /// function may change, and the allocator does, points into the guest's memory: the allocator never sees that
+    /// memory, and neither does anything that it calls. `realloc` copies too, but not to there.
+    ///
+    /// # Safety
+    /// As for [`Self::collect_language`], but that the thread may be in host code.
+    unsafe fn copies_guest_memory(&self, registers: Registers) -> bool {
+        if self.in_host_call.load(Ordering::Relaxed) {
+            return false;
+        }
+        // SAFETY: the caller's promise.
+        let language = unsafe { &*self.language.get() };
+        // SAFETY: the store is alive while its thread runs in it.
+        language.as_ref().is_some_and(|language| unsafe { language.memory_contains(registers.destination) })
     }
 
     /// Adds the language's stack to a record.

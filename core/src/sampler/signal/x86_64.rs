@@ -10,6 +10,8 @@ pub(super) struct Registers {
     pub(super) sp: usize,
     /// Frame pointer.
     pub(super) fp: usize,
+    /// Where `memmove` and `memset` keep the destination: `rax`, which they return, and `rdi`, which moves along.
+    pub(super) destination: [usize; 2],
 }
 
 impl Registers {
@@ -21,7 +23,12 @@ impl Registers {
         // SAFETY: the caller's promise.
         let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
         let register = |index: libc::c_int| registers[index as usize] as usize;
-        Self { pc: register(libc::REG_RIP), sp: register(libc::REG_RSP), fp: register(libc::REG_RBP) }
+        Self {
+            pc: register(libc::REG_RIP),
+            sp: register(libc::REG_RSP),
+            fp: register(libc::REG_RBP),
+            destination: [libc::REG_RAX, libc::REG_RDI].map(register),
+        }
     }
 }
 
@@ -61,7 +68,7 @@ pub(super) unsafe fn caller_of_interrupted(
     code: &[u8],
     entry_fp: usize,
 ) -> Option<Caller> {
-    let Registers { pc, sp, fp } = registers;
+    let Registers { pc, sp, fp, .. } = registers;
     let word = |address: Option<usize>| {
         let address = address.filter(|address| address.is_multiple_of(8) && (sp..entry_fp).contains(address))?;
         // SAFETY: the word lies on the thread's stack.
