@@ -1,12 +1,13 @@
 //! One profiling session: options in, an unsymbolized recording out.
 
 use super::code_map::CodeMap;
+use super::dump::DumpedThread;
 use super::store::SampledStore;
 use super::{Report, Sampler, epoch};
 use crate::guest::ModuleImage;
 use crate::recording::{Clock, Meta, Module, ModuleId, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::{Instance, Store};
 use wlprof_plugin::{ModuleView, Walker};
 
@@ -246,6 +247,24 @@ impl Session {
         let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(sampler) = sampler {
             sampler.halt_guest();
+        }
+    }
+
+    /// Reads all stacks of the running guest: those of its language's threads, or wasm's. The guest stops for it, some
+    /// milliseconds if it has many.
+    ///
+    /// # Errors
+    /// Why it cannot be done, in words for the user.
+    pub fn dump(&self) -> Result<Vec<DumpedThread>, String> {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let since = Instant::now();
+        loop {
+            let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match sampler {
+                Some(sampler) => return sampler.dump(),
+                None if since.elapsed() > PATIENCE => return Err("the guest has not started".to_owned()),
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::{
     pclntab,
     walk::Walk,
 };
-use wlprof_plugin::{Creator, FrameKey, FrameSink, GuestMemory, Label, SinkEntry, ThreadStack, WalkEnd};
+use wlprof_plugin::{Creator, FrameKey, FrameSink, Label, SinkEntry, ThreadStack, WalkEnd};
 
 /// Bounds the search and the answer.
 const MOST_GOROUTINES: u64 = 1 << 20;
@@ -42,7 +42,7 @@ fn read(walk: &mut Walk<'_>, goroutine: G, running: Option<(u64, G)>, sink: &mut
         return None;
     }
     let mut of_this =
-        Walk { program: walk.program, layout: walk.layout, statistics: walk.statistics, guest, wasm, out: &mut sink };
+        Walk { program: walk.program, layout: walk.layout, statistics: walk.statistics, guest, wasm, out: sink };
     let end = match running {
         Some((sp, g)) => of_this.run(sp, g),
         None => of_this.scheduled(goroutine).unwrap_or_else(WalkEnd::from),
@@ -116,7 +116,7 @@ fn goroutines_at(walk: &Walk<'_>, address: u64, length: u64, left: &mut u64) -> 
         *left = left.checked_sub(1)?;
         let g = G(guest.read_u64(address.checked_add(8 * index)?).ok()?);
         let is_goroutine = g.0 != 0
-            && g.0 % 8 == 0
+            && g.0.is_multiple_of(8)
             && layout.status(guest, g).is_ok_and(|status| status <= 10)
             && layout.goid(guest, g).is_ok_and(|id| id < 1 << 40);
         if !is_goroutine {

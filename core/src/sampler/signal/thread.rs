@@ -1,8 +1,10 @@
 //! The guest's thread as the signal handler sees it, and the handler itself.
 
 use super::super::clock::{monotonic_ns, own_cpu_ns, own_tid};
+use super::super::dump::DumpedThread;
 use super::super::session::Shared;
 use super::activations::OuterActivations;
+use super::dump::DumpRequest;
 use super::language::LanguageWalk;
 use super::own_thread::{SIGNAL, SignalBlocked, mask, own_stack_low};
 use super::record::{Header, Kind};
@@ -28,6 +30,7 @@ pub(super) struct GuestThread {
     /// The walker of the guest's language. Touched on the guest's thread alone, until that is stopped for good.
     language: UnsafeCell<Option<LanguageWalk>>,
     has_language: AtomicBool,
+    pub(super) dump: DumpRequest,
     /// Samples of the host call that is going on await the language's stack.
     awaits_language: AtomicBool,
     /// The ticker is reading this thread or the call hook is pushing into the ring.
@@ -92,6 +95,7 @@ impl GuestThread {
             outer: OuterActivations::new(),
             language: UnsafeCell::new(None),
             has_language: AtomicBool::new(false),
+            dump: DumpRequest::default(),
             awaits_language: AtomicBool::new(false),
             locked: AtomicBool::new(false),
             host_calls: AtomicU64::new(0),
@@ -130,6 +134,7 @@ impl GuestThread {
     /// Ends recording on this thread, which must be the one that entered.
     pub(super) fn leave(&self) {
         CURRENT.set(std::ptr::null());
+        self.dump.guest_goes_on();
         // The ticker may be reading this thread's stack and store, which end after this.
         let _locked = self.lock();
         self.ended_ns.store(monotonic_ns(), Ordering::Relaxed);
@@ -139,6 +144,7 @@ impl GuestThread {
 
     /// To be called when the host enters wasm: what the store says is about to be replaced.
     pub(super) fn calling_wasm(&self) {
+        self.dump.guest_goes_on();
         // SAFETY: the hook runs within the store.
         self.outer.push(unsafe { self.store.activation() });
         self.in_host_call.store(false, Ordering::Relaxed);
@@ -156,10 +162,12 @@ impl GuestThread {
         // One thread writes it, so no read-modify-write is needed.
         self.host_calls.store(self.host_calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.in_host_call.store(true, Ordering::Relaxed);
+        self.dump_at_host_call();
+        self.dump.guest_waits();
     }
 
     /// What a walk of this thread reads.
-    fn stack(&self) -> Stack<'_> {
+    pub(super) fn stack(&self) -> Stack<'_> {
         Stack {
             code: &self.shared.code,
             store: self.store,
@@ -208,10 +216,10 @@ impl GuestThread {
             return;
         }
         let began = monotonic_ns();
+        let in_guest = self.shared.code.contains(registers.pc);
+        // SAFETY: the handler runs on the guest's thread.
+        let stands_still = in_guest || unsafe { self.copies_guest_memory(registers) };
         if !self.calibrating.load(Ordering::Relaxed) {
-            let in_guest = self.shared.code.contains(registers.pc);
-            // SAFETY: the handler runs on the guest's thread.
-            let stands_still = in_guest || unsafe { self.copies_guest_memory(registers) };
             let header = Header {
                 time_ns: began,
                 cpu_ns: self.tick_cpu_ns.load(Ordering::Relaxed),
@@ -241,7 +249,11 @@ impl GuestThread {
         let pause = monotonic_ns().saturating_sub(began);
         self.handler_ns.store(self.handler_ns.load(Ordering::Relaxed) + pause, Ordering::Relaxed);
         self.handled.store(self.handled.load(Ordering::Relaxed) + 1, Ordering::Release);
-        if self.shared.code.contains(registers.pc) {
+        if stands_still {
+            // SAFETY: as for the sample.
+            unsafe { self.dump_interrupted(registers) };
+        }
+        if in_guest {
             // In compiled code the thread holds no lock of the host's.
             self.stay_if_halted();
         }
@@ -337,8 +349,22 @@ impl GuestThread {
         }
     }
 
+    /// Reads all stacks of the language; none if it has no threads.
+    ///
+    /// # Safety
+    /// As for [`Self::collect_language`], but on any thread while the guest's cannot go on.
+    pub(super) unsafe fn language_threads(&self, frames: &[u64]) -> Vec<DumpedThread> {
+        // SAFETY: the caller's promise.
+        match unsafe { &mut *self.language.get() } {
+            // SAFETY: passed on to the caller.
+            Some(language) => unsafe { language.threads(&self.shared.code, frames) },
+            None => Vec::new(),
+        }
+    }
+
     /// To be called when a host call returns to wasm.
     pub(super) fn returning_from_host(&self) {
+        self.dump.guest_goes_on();
         if self.awaits_language.load(Ordering::Relaxed) {
             self.awaits_language.store(false, Ordering::Relaxed);
             self.collect_awaited_language();

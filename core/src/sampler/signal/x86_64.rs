@@ -270,7 +270,7 @@ mod tests {
         let low = stack.as_ptr() as usize;
         let code = [0x55, 0x48, 0x89, 0xe5, 0x90];
         for fp in [0, 8, low - 64, low + 8 * 64, usize::MAX - 7] {
-            let registers = Registers { pc: 4, sp: low, fp };
+            let registers = Registers { pc: 4, sp: low, fp, destination: [0; 2] };
             // SAFETY: `stack` is the stack.
             let caller = unsafe { caller_of_interrupted(registers, 0, &code, low + 64) };
             assert_eq!(caller, None, "{fp:#x}");
