@@ -1,11 +1,11 @@
 //! One profiling session: options in, an unsymbolized recording out.
 
-use super::code_map::CodeMap;
+use super::code_map::{CodeMap, NativePc};
 use super::dump::DumpedThread;
 use super::store::SampledStore;
 use super::{Report, Sampler, epoch};
 use crate::guest::ModuleImage;
-use crate::recording::{Clock, Meta, Module, ModuleId, Recorder, TickCounts};
+use crate::recording::{Clock, Meta, Module, ModuleId, Origin, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::{Instance, Store};
@@ -112,6 +112,13 @@ impl Shared {
     pub(super) fn language_module(&self) -> ModuleId {
         // One module a guest has a language so far; components will have several.
         0
+    }
+
+    /// The first byte of the wasm instruction at `pc`.
+    pub(super) fn opcode_at(&self, pc: NativePc) -> Option<u8> {
+        let Origin::Wasm { module, function, code_offset } = self.code.origin(pc)? else { return None };
+        let (_, image) = self.modules.get(module as usize)?;
+        image.code_at(function, code_offset)?.first().copied()
     }
 
     pub(super) fn set_walker(&self, module: ModuleId, walker: Box<dyn Walker>) {

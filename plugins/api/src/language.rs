@@ -57,6 +57,15 @@ pub trait Walker: Send {
         false
     }
 
+    /// Whether [`Walker::walk`] keeps to [`FrameSink::may_allocate`]: if that is false, it allocates and frees no memory,
+    /// and gives up with [`WalkEnd::WouldAllocate`] where it would have to (to fill a cache, say).
+    ///
+    /// It is then called for samples in host code as well that wasm calls too often and too shortly to wait for:
+    /// `memory.copy` and its like. They may have been interrupted in the allocator.
+    fn walks_without_allocating(&self) -> bool {
+        false
+    }
+
     /// Indices of the wasm globals that [`Walker::walk`] reads.
     fn wanted_globals(&self) -> &[u32] {
         &[]
@@ -69,8 +78,8 @@ pub trait Walker: Send {
     /// wasm stack stands in.
     ///
     /// Runs in a signal handler on the guest's thread, interrupted in wasm code: no input or output, no lock that the
-    /// embedding program may hold, bounded reads and time, at most 200 KiB of stack. It may allocate. A panic is
-    /// caught and costs the sample its language frames.
+    /// embedding program may hold, bounded reads and time, at most 200 KiB of stack. It may allocate, unless
+    /// [`FrameSink::may_allocate`] says otherwise. A panic is caught and costs the sample its language frames.
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         let _ = guest;
         for index in 0..wasm.len() {

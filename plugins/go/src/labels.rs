@@ -9,8 +9,11 @@ const LONGEST: usize = 256;
 /// Label sets kept; programs that make up more (a label for each request) lose those of later samples.
 const MOST_SETS: usize = 1 << 16;
 
+/// A set of labels was seen for the first time, and there must be no allocating to keep it.
+pub(crate) struct WouldAllocate;
+
 /// Hands out a key for each distinct set of labels.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LabelSets {
     keys: HashMap<Box<[u8]>, u64>,
     sets: Vec<LabelSet>,
@@ -25,11 +28,23 @@ struct LabelSet {
     labels: Labels,
 }
 
+impl Default for LabelSets {
+    fn default() -> Self {
+        let most = 8 + 2 * MOST_LABELS as usize * (4 + LONGEST);
+        Self { keys: HashMap::new(), sets: Vec::new(), written: Vec::with_capacity(most) }
+    }
+}
+
 impl LabelSets {
     /// The key of the labels that the code running on `g` has.
-    pub(crate) fn key(&mut self, guest: &dyn GuestMemory, layout: &Layout, g: G) -> Option<u64> {
-        let user = if layout::is_g0(guest, g).ok()? { layout.curg(guest, g).ok()? } else { Some(g) };
-        let goroutine = user.map(|user| layout.goid(guest, user)).transpose().ok()?;
+    pub(crate) fn key(
+        &mut self,
+        guest: &dyn GuestMemory,
+        layout: &Layout,
+        g: G,
+        may_allocate: bool,
+    ) -> Result<Option<u64>, WouldAllocate> {
+        let Ok((user, goroutine)) = goroutine(guest, layout, g) else { return Ok(None) };
         self.written.clear();
         if let (Some(user), Some(goroutine)) = (user, goroutine) {
             self.written.extend(goroutine.to_le_bytes());
@@ -39,16 +54,19 @@ impl LabelSets {
             });
         }
         if let Some(&key) = self.keys.get(self.written.as_slice()) {
-            return Some(key);
+            return Ok(Some(key));
         }
         if self.sets.len() >= MOST_SETS {
-            return None;
+            return Ok(None);
+        }
+        if !may_allocate {
+            return Err(WouldAllocate);
         }
         let labels = user.map(|user| program_labels(guest, layout, user)).unwrap_or_default();
         let key = self.sets.len() as u64;
         self.sets.push(LabelSet { goroutine, labels });
         self.keys.insert(self.written.clone().into_boxed_slice(), key);
-        Some(key)
+        Ok(Some(key))
     }
 
     /// Spells out a key.
@@ -58,6 +76,12 @@ impl LabelSets {
         out.push(Label { name: "goroutine".to_owned(), value: goroutine });
         out.extend(set.labels.iter().map(|(name, value)| Label { name: name.clone(), value: value.clone() }));
     }
+}
+
+/// The goroutine that runs on `g`, and its number.
+fn goroutine(guest: &dyn GuestMemory, layout: &Layout, g: G) -> Result<(Option<G>, Option<u64>), OutOfBounds> {
+    let user = if layout::is_g0(guest, g)? { layout.curg(guest, g)? } else { Some(g) };
+    Ok((user, user.map(|user| layout.goid(guest, user)).transpose()?))
 }
 
 type Labels = Vec<(String, String)>;

@@ -86,6 +86,10 @@ pub(crate) struct Program {
     last_blocks: Vec<u16>,
     call_sites: CallSites,
     wait_reasons: Option<WaitReasons>,
+    may_allocate: bool,
+    /// The body that was asked for while it must not be read.
+    wanted: Option<u32>,
+    was_refused: bool,
 }
 
 impl Program {
@@ -123,6 +127,9 @@ impl Program {
             last_blocks: vec![0; count as usize],
             call_sites: CallSites::default(),
             wait_reasons: None,
+            may_allocate: true,
+            wanted: None,
+            was_refused: false,
         })
     }
 
@@ -164,10 +171,29 @@ impl Program {
         self.own(target) == Some(index)
     }
 
+    /// Says whether bodies may be read from here on. If so, it reads what was wanted before.
+    pub(crate) fn set_may_allocate(&mut self, may_allocate: bool) {
+        self.may_allocate = may_allocate;
+        self.was_refused = false;
+        if may_allocate && let Some(index) = self.wanted.take() {
+            self.body(index);
+        }
+    }
+
+    /// Whether a body was asked for since then that must not be read.
+    pub(crate) fn was_refused(&self) -> bool {
+        self.was_refused
+    }
+
     /// What is known of a function's body, read when first asked for.
     pub(crate) fn body(&mut self, index: u32) -> Option<Arc<Body>> {
         if let Some(body) = self.read.get(index as usize)? {
             return Some(Arc::clone(body));
+        }
+        if !self.may_allocate {
+            self.wanted = Some(index);
+            self.was_refused = true;
+            return None;
         }
         let range = self.bodies.get(index as usize)?;
         let bytes = self.code.get(range.start as usize..range.end as usize)?;

@@ -83,7 +83,15 @@ impl Walk<'_> {
                     return Ok(WalkEnd::Complete);
                 }
                 Role::Loop => return self.resume(sp, g),
-                Role::Go(index) => return self.walk_leaf(at, index, sp, g),
+                Role::Go(index) => {
+                    let before = self.out.len();
+                    let end = self.walk_leaf(at, index, sp, g).unwrap_or_else(WalkEnd::from);
+                    if end == WalkEnd::Complete || !self.may_be_unwinding(index, frame, sp) {
+                        return Ok(end);
+                    }
+                    self.out.truncate(before);
+                    return self.resume(sp, g);
+                }
             }
         }
         Ok(WalkEnd::NoStack)
@@ -99,11 +107,9 @@ impl Walk<'_> {
         let expected = leaf::expected(self.program, &self.wasm[at + 1..]);
         let mut found = leaf::find(self.program, self.guest, index, &body, frame, sp, expected);
         let mut base = sp;
-        if found.is_none()
-            && self.program.special.systemstack == Some(index)
-            && let Some(curg) = self.user_goroutine(g)
-        {
-            // It has switched, or not yet switched back: it returns on the goroutine's stack.
+        if found.is_none() && self.program.special.systemstack == Some(index) {
+            // SP is the scheduler's already or still, g is either's: it returns on the goroutine's stack.
+            let curg = self.user_goroutine(g).unwrap_or(g);
             base = layout::scheduled(self.guest, curg)?.0;
             let return_pc = self.guest.read_u64(base)?;
             if expected == Expected::Exactly(return_pc) || expected == Expected::AnyCall {
@@ -121,6 +127,20 @@ impl Walk<'_> {
         self.push(pclntab::pc(index, block))?;
         let above = base.wrapping_add_signed(i64::from(depth)).wrapping_add(8);
         self.unwind(return_pc, above, g)
+    }
+
+    /// Whether the innermost frame, to which a call has just returned, may be being taken down because the goroutine was
+    /// switched.
+    ///
+    /// SP is that of the goroutine to be resumed then, and the pc to resume it at is below it. After a call that returned
+    /// as others do, its own return address is still there. This is asked only of stacks that do not hold otherwise:
+    /// code after a call that was jumped over looks the same.
+    fn may_be_unwinding(&mut self, index: u32, frame: WasmFrame, sp: u64) -> bool {
+        let Some(body) = self.program.body(index) else { return false };
+        let returned = body.call_before(frame.code_offset).and_then(|call| call.return_pc);
+        body.state(frame.code_offset).place == Place::AfterCall
+            && returned.is_some_and(|pc| self.guest.read_u64(sp.wrapping_sub(8)) != Ok(pc))
+            && leaf::resumed(self.program, self.guest, sp).is_some()
     }
 
     /// The leaf has no return address at any depth it may have: the stack is just being switched, or is broken.

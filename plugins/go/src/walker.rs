@@ -2,7 +2,7 @@
 
 use crate::{
     goroutines,
-    labels::LabelSets,
+    labels::{LabelSets, WouldAllocate},
     layout::{self, G, LAYOUTS, Layout},
     program::Program,
     symbols,
@@ -79,6 +79,10 @@ impl Walker for GoWalker {
         true
     }
 
+    fn walks_without_allocating(&self) -> bool {
+        true
+    }
+
     fn wanted_globals(&self) -> &[u32] {
         &GLOBALS
     }
@@ -86,17 +90,22 @@ impl Walker for GoWalker {
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         let Some((sp, g)) = registers(guest) else { return WalkEnd::NoStack };
         self.check_layout(guest, g);
-        if self.layout_fits
-            && let Some(key) = self.labels.key(guest, &self.layout, g)
-        {
-            out.set_labels(key);
+        self.program.set_may_allocate(out.may_allocate());
+        if self.layout_fits {
+            match self.labels.key(guest, &self.layout, g, out.may_allocate()) {
+                Ok(Some(key)) => out.set_labels(key),
+                Ok(None) => {}
+                Err(WouldAllocate) => return WalkEnd::WouldAllocate,
+            }
         }
-        self.walk_of(guest, wasm, out).run(sp, g)
+        let end = self.walk_of(guest, wasm, out).run(sp, g);
+        if self.program.was_refused() { WalkEnd::WouldAllocate } else { end }
     }
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
         if let Some((sp, g)) = registers(guest) {
             self.check_layout(guest, g);
+            self.program.set_may_allocate(true);
             goroutines::all(self.walk_of(guest, wasm, &mut FrameSink::new()), sp, g, out);
         }
     }

@@ -53,7 +53,7 @@ impl Reader {
         let language = self.language.as_mut()?;
         let mut record = vec![0; MAX_WORDS];
         // SAFETY: the thread is in a host call.
-        let written = unsafe { language.collect(&self.code, &words[..length], &mut record) };
+        let written = unsafe { language.collect(&self.code, &words[..length], true, &mut record) };
         let read = LanguageStack::read(&record[..written]);
         assert_eq!(read.truncation, None);
         let key = |entry: &Entry| match *entry {

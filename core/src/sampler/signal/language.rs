@@ -26,7 +26,8 @@ const HEADER: usize = 3;
 const FLAGS: usize = FrameSink::CAPACITY / 64;
 
 /// All reasons that a record can have.
-const REASONS: [LanguageTruncation; 6] = [
+const REASONS: [LanguageTruncation; 7] = [
+    LanguageTruncation::InHostCode,
     LanguageTruncation::TooDeep,
     LanguageTruncation::BadPointer,
     LanguageTruncation::Cycle,
@@ -43,6 +44,7 @@ fn truncation(end: WalkEnd) -> Option<LanguageTruncation> {
         WalkEnd::Cycle => LanguageTruncation::Cycle,
         WalkEnd::Inconsistent => LanguageTruncation::Inconsistent,
         WalkEnd::NoStack => LanguageTruncation::NoStack,
+        WalkEnd::WouldAllocate => LanguageTruncation::InHostCode,
     })
 }
 
@@ -123,10 +125,18 @@ impl LanguageWalk {
     /// Gives the number of words written.
     ///
     /// # Safety
-    /// The thread must stand still in its store, in wasm code or on the way back to it from a host call.
-    pub(super) unsafe fn collect(&mut self, code: &CodeMap, frames: &[u64], words: &mut [u64]) -> usize {
+    /// The thread must stand still in its store: in wasm code, or on the way between wasm and a host call. Host code
+    /// that was interrupted may hold the allocator's lock: then `may_allocate` must be false.
+    pub(super) unsafe fn collect(
+        &mut self,
+        code: &CodeMap,
+        frames: &[u64],
+        may_allocate: bool,
+        words: &mut [u64],
+    ) -> usize {
         self.find_wasm_frames(code, frames);
         self.sink.clear();
+        self.sink.set_may_allocate(may_allocate);
         // SAFETY: the guest stands still, so base and length belong together and stay what they are.
         let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
         let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals };
@@ -137,6 +147,9 @@ impl LanguageWalk {
             catch_unwind(AssertUnwindSafe(|| walker.walk(&guest, wasm, sink))).ok()
         };
         self.panics += u32::from(walked.is_none());
+        if walked == Some(WalkEnd::WouldAllocate) {
+            self.sink.clear();
+        }
         self.write(walked.map_or(Some(LanguageTruncation::Panicked), truncation), words)
     }
 
@@ -177,14 +190,9 @@ impl LanguageWalk {
         named.unwrap_or_default()
     }
 
-    /// Whether one of these addresses of the host's lies in the guest's memory.
-    ///
-    /// # Safety
-    /// The store must be alive.
-    pub(super) unsafe fn memory_contains(&self, addresses: [usize; 2]) -> bool {
-        // SAFETY: the caller's promise.
-        let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
-        addresses.iter().any(|address| address.wrapping_sub(base) < length)
+    /// Whether it can walk where host code was interrupted, which may hold the allocator's lock.
+    pub(super) fn walks_without_allocating(&self) -> bool {
+        self.walker.walks_without_allocating()
     }
 
     fn find_wasm_frames(&mut self, code: &CodeMap, frames: &[u64]) {

@@ -10,7 +10,7 @@ use super::own_thread::{SIGNAL, SignalBlocked, mask, own_stack_low};
 use super::record::{Header, Kind};
 use super::ring::Ring;
 use super::vm_context::StoreContext;
-use super::walk::Stack;
+use super::walk::{FrameWord, Stack};
 use super::x86_64::Registers;
 use crate::recording::State;
 use std::cell::{Cell, UnsafeCell};
@@ -217,8 +217,6 @@ impl GuestThread {
         }
         let began = monotonic_ns();
         let in_guest = self.shared.code.contains(registers.pc);
-        // SAFETY: the handler runs on the guest's thread.
-        let stands_still = in_guest || unsafe { self.copies_guest_memory(registers) };
         if !self.calibrating.load(Ordering::Relaxed) {
             let header = Header {
                 time_ns: began,
@@ -227,8 +225,9 @@ impl GuestThread {
                 host_call: self.host_call(),
                 pause_ns: 0,
                 state: if in_guest { State::Guest } else { State::Host },
-                kind: if stands_still { Kind::Sample } else { self.kind_of_host_sample() },
+                kind: Kind::Sample,
             };
+            let kind = Cell::new(Kind::Sample);
             let stack = self.stack();
             // SAFETY: the ticker sends no second signal and pushes nothing itself before `handled` is raised, so there
             // is one producer; and the registers are those of this thread, which stands still.
@@ -237,8 +236,20 @@ impl GuestThread {
                     header.write(
                         words,
                         |frames| stack.walk(registers, frames),
-                        |frames, words| if stands_still { self.collect_language(frames, words) } else { 0 },
-                        |header| header.pause_ns = monotonic_ns().saturating_sub(began),
+                        |frames, words| {
+                            if in_guest {
+                                return self.collect_language(frames, true, words);
+                            }
+                            if self.is_between_wasm_and_host_call(frames) {
+                                return self.collect_language(frames, false, words);
+                            }
+                            kind.set(self.kind_of_host_sample());
+                            0
+                        },
+                        |header| {
+                            header.kind = kind.get();
+                            header.pause_ns = monotonic_ns().saturating_sub(began);
+                        },
                     )
                 })
             };
@@ -249,7 +260,7 @@ impl GuestThread {
         let pause = monotonic_ns().saturating_sub(began);
         self.handler_ns.store(self.handler_ns.load(Ordering::Relaxed) + pause, Ordering::Relaxed);
         self.handled.store(self.handled.load(Ordering::Relaxed) + 1, Ordering::Release);
-        if stands_still {
+        if in_guest {
             // SAFETY: as for the sample.
             unsafe { self.dump_interrupted(registers) };
         }
@@ -316,35 +327,33 @@ impl GuestThread {
         Kind::AwaitsLanguage
     }
 
-    /// Whether the thread is in the middle of a `memory.copy`, `memory.fill` or the like, which wasm calls without
-    /// telling the call hook. The guest stands still then, and the language can be walked.
+    /// Whether the thread, in host code with these frames of wasm below, is on the way from wasm to an imported function
+    /// or back, or in a builtin such as `memory.copy`, which wasm calls without telling the call hook. The guest stands
+    /// still there and can be read, but the interrupted code may be the allocator's.
     ///
-    /// A walker may allocate, so the interrupted code must not be the allocator. It is not if a register that every
-    /// function may change, and the allocator does, points into the guest's memory: the allocator never sees that
-    /// memory, and neither does anything that it calls. `realloc` copies too, but not to there.
+    /// `memory.grow` is left out, in which the memory may be moving.
     ///
     /// # Safety
-    /// As for [`Self::collect_language`], but that the thread may be in host code.
-    unsafe fn copies_guest_memory(&self, registers: Registers) -> bool {
-        if self.in_host_call.load(Ordering::Relaxed) {
-            return false;
-        }
-        // SAFETY: the caller's promise.
+    /// To be called in the handler alone.
+    unsafe fn is_between_wasm_and_host_call(&self, frames: &[u64]) -> bool {
+        const MEMORY_GROW: u8 = 0x40;
+        let Some(&leaf) = frames.first() else { return false };
+        // SAFETY: the handler runs on the guest's thread.
         let language = unsafe { &*self.language.get() };
-        // SAFETY: the store is alive while its thread runs in it.
-        language.as_ref().is_some_and(|language| unsafe { language.memory_contains(registers.destination) })
+        !self.in_host_call.load(Ordering::Relaxed)
+            && language.as_ref().is_some_and(LanguageWalk::walks_without_allocating)
+            && self.shared.opcode_at(FrameWord(leaf).native_pc()).is_some_and(|opcode| opcode != MEMORY_GROW)
     }
 
     /// Adds the language's stack to a record.
     ///
     /// # Safety
-    /// To be called on the guest's thread where it stands still in wasm code or returns to it, and not while it is
-    /// being called already.
-    unsafe fn collect_language(&self, frames: &[u64], words: &mut [u64]) -> usize {
+    /// As for [`LanguageWalk::collect`], on the guest's thread, and not while it is being called already.
+    unsafe fn collect_language(&self, frames: &[u64], may_allocate: bool, words: &mut [u64]) -> usize {
         // SAFETY: the caller's promise: nobody else has it.
         match unsafe { &mut *self.language.get() } {
             // SAFETY: passed on to the caller.
-            Some(language) => unsafe { language.collect(&self.shared.code, frames, words) },
+            Some(language) => unsafe { language.collect(&self.shared.code, frames, may_allocate, words) },
             None => 0,
         }
     }
@@ -394,7 +403,7 @@ impl GuestThread {
                 header.write(
                     words,
                     |frames| stack.walk_blocked(frames),
-                    |frames, words| self.collect_language(frames, words),
+                    |frames, words| self.collect_language(frames, true, words),
                     |_| (),
                 )
             })

@@ -10,8 +10,6 @@ pub(super) struct Registers {
     pub(super) sp: usize,
     /// Frame pointer.
     pub(super) fp: usize,
-    /// Where `memmove` and `memset` keep the destination: `rax`, which they return, and `rdi`, which moves along.
-    pub(super) destination: [usize; 2],
 }
 
 impl Registers {
@@ -23,12 +21,7 @@ impl Registers {
         // SAFETY: the caller's promise.
         let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
         let register = |index: libc::c_int| registers[index as usize] as usize;
-        Self {
-            pc: register(libc::REG_RIP),
-            sp: register(libc::REG_RSP),
-            fp: register(libc::REG_RBP),
-            destination: [libc::REG_RAX, libc::REG_RDI].map(register),
-        }
+        Self { pc: register(libc::REG_RIP), sp: register(libc::REG_RSP), fp: register(libc::REG_RBP) }
     }
 }
 
@@ -68,7 +61,7 @@ pub(super) unsafe fn caller_of_interrupted(
     code: &[u8],
     entry_fp: usize,
 ) -> Option<Caller> {
-    let Registers { pc, sp, fp, .. } = registers;
+    let Registers { pc, sp, fp } = registers;
     let word = |address: Option<usize>| {
         let address = address.filter(|address| address.is_multiple_of(8) && (sp..entry_fp).contains(address))?;
         // SAFETY: the word lies on the thread's stack.
@@ -270,7 +263,7 @@ mod tests {
         let low = stack.as_ptr() as usize;
         let code = [0x55, 0x48, 0x89, 0xe5, 0x90];
         for fp in [0, 8, low - 64, low + 8 * 64, usize::MAX - 7] {
-            let registers = Registers { pc: 4, sp: low, fp, destination: [0; 2] };
+            let registers = Registers { pc: 4, sp: low, fp };
             // SAFETY: `stack` is the stack.
             let caller = unsafe { caller_of_interrupted(registers, 0, &code, low + 64) };
             assert_eq!(caller, None, "{fp:#x}");
