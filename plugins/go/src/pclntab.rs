@@ -13,6 +13,8 @@ const FIRST_FUNCTION: u64 = 0x1000;
 const LONGEST_NAME: usize = 4096;
 /// Functions have at most 2^16 blocks.
 const MOST_STEPS: usize = 1 << 16;
+/// Headers with the right number of functions that are looked at; more are there to waste time.
+const MOST_HEADERS: usize = 16;
 
 /// A pc of function `index` (among the module's own functions).
 pub(crate) fn pc(index: u32, block: u32) -> u64 {
@@ -72,7 +74,10 @@ const FUNCTION_SIZE: u64 = 44;
 impl Pclntab {
     /// Finds the table in `image`, for a module with `functions` functions of its own.
     pub(crate) fn find(image: Image, functions: u32) -> Result<Self, Image> {
-        let found = image.find_text(&HEADER).filter(|address| address % 8 == 0).find_map(|address| {
+        let is_right_size =
+            |address: &u64| address.is_multiple_of(8) && image.u64(address + 8) == Some(u64::from(functions));
+        let headers = image.find_text(&HEADER).filter(is_right_size);
+        let found = headers.take(MOST_HEADERS).find_map(|address| {
             let word = |index: u64| image.u64(address + 8 * index);
             // Tables hold 32-bit offsets from here and memory ends at 4 GiB, so sums of such do not overflow.
             let part = |index: u64| Some(address + u64::from(u32::try_from(word(index)?).ok()?));
@@ -83,8 +88,7 @@ impl Pclntab {
                 // A pc up to Go 1.24, a function's number since.
                 entry == Some(index) || entry == Some(index << 16)
             });
-            (word(1) == Some(u64::from(functions)) && in_order)
-                .then_some((address, names, units, files, pctab, functab))
+            in_order.then_some((address, names, units, files, pctab, functab))
         });
         match found {
             Some((address, names, units, files, pctab, functab)) => {
@@ -157,6 +161,12 @@ impl Pclntab {
         u32::try_from(self.value(function.pcsp, block)?).ok()
     }
 
+    /// Frame sizes of the whole function, for whoever asks more than once: a lookup decodes up to the block.
+    pub(crate) fn frame_sizes(&self, function: &Function) -> FrameSizes {
+        let steps = if function.pcsp == 0 { Vec::new() } else { self.steps(function.pcsp).collect() };
+        FrameSizes { steps }
+    }
+
     /// One more than the function's last block.
     pub(crate) fn blocks(&self, function: &Function) -> u32 {
         self.steps(function.pcsp).last().map_or(1, |step| step.1)
@@ -216,6 +226,26 @@ pub(crate) struct Inlined {
     /// The block of the call that was inlined.
     pub(crate) parent_block: u32,
     pub(crate) start_line: Option<u32>,
+}
+
+/// What [`Pclntab::frame_size`] says, decoded.
+#[derive(Clone, Debug)]
+pub(crate) struct FrameSizes {
+    /// Values, and the blocks at which they end, ascending.
+    steps: Vec<(i32, u32)>,
+}
+
+impl FrameSizes {
+    /// How far the stack pointer is below the return address at a block.
+    pub(crate) fn at(&self, block: u32) -> Option<u32> {
+        let at = self.steps.partition_point(|(_, end)| *end <= block);
+        u32::try_from(self.steps.get(at)?.0).ok()
+    }
+
+    /// One more than the last block.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.steps.last().map_or(1, |step| step.1)
+    }
 }
 
 /// Decodes a table from blocks to values: pairs of a value and the block at which it ends.
