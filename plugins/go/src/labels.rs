@@ -8,6 +8,11 @@ const MOST_LABELS: u64 = 32;
 const LONGEST: usize = 256;
 /// Label sets kept; programs that make up more (a label for each request) lose those of later samples.
 const MOST_SETS: usize = 1 << 16;
+/// Bytes of text in them, all told: 65,536 times 32 labels of 256 bytes would be a gigabyte.
+const MOST_TEXT: usize = 16 << 20;
+/// Buckets of a map looked at, so that overflow buckets that lead back to themselves end: 32 labels have six of them,
+/// and as many overflow buckets at the most.
+const MOST_BUCKETS: usize = 128;
 
 /// Hands out a key for each distinct set of labels.
 #[derive(Debug, Default)]
@@ -16,6 +21,8 @@ pub(crate) struct LabelSets {
     sets: Vec<LabelSet>,
     /// The set being looked up, written out. Kept, so that a sample allocates nothing.
     written: Vec<u8>,
+    /// Bytes in all sets.
+    text: usize,
 }
 
 /// The goroutine, `None` for the scheduler, and its labels sorted.
@@ -41,9 +48,10 @@ impl LabelSets {
         if let Some(&key) = self.keys.get(self.written.as_slice()) {
             return Some(key);
         }
-        if self.sets.len() >= MOST_SETS {
+        if self.sets.len() >= MOST_SETS || self.text + self.written.len() > MOST_TEXT {
             return None;
         }
+        self.text += self.written.len();
         let labels = user.map(|user| program_labels(guest, layout, user)).unwrap_or_default();
         let key = self.sets.len() as u64;
         self.sets.push(LabelSet { goroutine, labels });
@@ -102,6 +110,7 @@ fn visit_map(guest: &dyn GuestMemory, address: u64, see: &mut dyn FnMut(&[u8])) 
     let size_log = guest.read_u8(map.wrapping_add(9))?;
     let (buckets, old) = (guest.read_u64(map.wrapping_add(16))?, guest.read_u64(map.wrapping_add(24))?);
     let mut seen = 0;
+    let mut left = MOST_BUCKETS;
     for (buckets, size_log) in [(buckets, size_log), (old, size_log.saturating_sub(1))] {
         if buckets == 0 {
             continue;
@@ -109,7 +118,11 @@ fn visit_map(guest: &dyn GuestMemory, address: u64, see: &mut dyn FnMut(&[u8])) 
         for index in 0..1_u64 << size_log.min(5) {
             let mut bucket = buckets.wrapping_add(272 * index);
             // Buckets that overflow go on in others.
-            for _ in 0..MOST_LABELS {
+            loop {
+                if left == 0 {
+                    return Ok(());
+                }
+                left -= 1;
                 for slot in 0..8 {
                     if guest.read_u8(bucket.wrapping_add(slot))? >= FIRST_USED {
                         let key = bucket.wrapping_add(8 + 16 * slot);
