@@ -13,6 +13,9 @@ const FIRST_FUNCTION: u64 = 0x1000;
 const LONGEST_NAME: usize = 4096;
 /// Functions have at most 2^16 blocks.
 const MOST_STEPS: usize = 1 << 16;
+/// Frame sizes of one function. In all releases the compiler's have two: before and after the prologue. Walks decode them
+/// while the guest stands still, thousands if it lies.
+const MOST_SIZES: usize = 64;
 /// Headers with the right number of functions that are looked at; more are there to waste time.
 const MOST_HEADERS: usize = 16;
 
@@ -146,7 +149,13 @@ impl Pclntab {
     }
 
     fn steps(&self, table: u32) -> Steps<'_> {
-        Steps { bytes: self.image.bytes(self.pctab + u64::from(table)), value: -1, block: 0, left: MOST_STEPS }
+        let bytes = self.image.bytes(self.pctab + u64::from(table));
+        Steps { bytes, value: -1, block: 0, is_first: true, left: MOST_STEPS }
+    }
+
+    fn sizes(&self, function: &Function) -> impl Iterator<Item = (i32, u32)> + '_ {
+        let most = if function.pcsp == 0 { 0 } else { MOST_SIZES };
+        self.steps(function.pcsp).take(most)
     }
 
     fn value(&self, table: u32, block: u32) -> Option<i32> {
@@ -158,18 +167,18 @@ impl Pclntab {
 
     /// How far the stack pointer is below the return address at a block.
     pub(crate) fn frame_size(&self, function: &Function, block: u32) -> Option<u32> {
-        u32::try_from(self.value(function.pcsp, block)?).ok()
+        let size = self.sizes(function).find(|step| block < step.1)?.0;
+        u32::try_from(size).ok()
     }
 
     /// Frame sizes of the whole function, for whoever asks more than once: a lookup decodes up to the block.
     pub(crate) fn frame_sizes(&self, function: &Function) -> FrameSizes {
-        let steps = if function.pcsp == 0 { Vec::new() } else { self.steps(function.pcsp).collect() };
-        FrameSizes { steps }
+        FrameSizes { steps: self.sizes(function).collect() }
     }
 
     /// One more than the function's last block.
     pub(crate) fn blocks(&self, function: &Function) -> u32 {
-        self.steps(function.pcsp).last().map_or(1, |step| step.1)
+        self.sizes(function).last().map_or(1, |step| step.1)
     }
 
     pub(crate) fn line(&self, function: &Function, block: u32) -> Option<u32> {
@@ -253,6 +262,7 @@ struct Steps<'a> {
     bytes: Bytes<'a>,
     value: i32,
     block: u32,
+    is_first: bool,
     left: usize,
 }
 
@@ -260,10 +270,10 @@ impl Iterator for Steps<'_> {
     type Item = (i32, u32);
 
     fn next(&mut self) -> Option<(i32, u32)> {
-        let first = self.left == MOST_STEPS;
+        let is_first = std::mem::replace(&mut self.is_first, false);
         self.left = self.left.checked_sub(1)?;
         let delta = self.bytes.varint()?;
-        if delta == 0 && !first {
+        if delta == 0 && !is_first {
             self.left = 0;
             return None;
         }
