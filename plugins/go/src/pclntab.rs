@@ -77,9 +77,8 @@ const FUNCTION_SIZE: u64 = 44;
 impl Pclntab {
     /// Finds the table in `image`, for a module with `functions` functions of its own.
     pub(crate) fn find(image: Image, functions: u32) -> Result<Self, Image> {
-        let is_right_size =
-            |address: &u64| address.is_multiple_of(8) && image.u64(address + 8) == Some(u64::from(functions));
-        let headers = image.find_text(&HEADER).filter(is_right_size);
+        let is_right_size = |address: &u64| image.u64(address + 8) == Some(u64::from(functions));
+        let headers = image.find_word(u64::from_le_bytes(HEADER)).filter(is_right_size);
         let found = headers.take(MOST_HEADERS).find_map(|address| {
             let word = |index: u64| image.u64(address + 8 * index);
             // Tables hold 32-bit offsets from here and memory ends at 4 GiB, so sums of such do not overflow.
