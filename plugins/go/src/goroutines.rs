@@ -16,6 +16,8 @@ const MOST_GOROUTINES: u64 = 1 << 20;
 const MOST_VARIABLES: u64 = 16 << 20;
 /// A list of the most goroutines, and as much again for what only looks like one.
 const MOST_READS: u64 = 2 * MOST_GOROUTINES;
+/// Frames of all stacks together; goroutines past it have none.
+const MOST_FRAMES: usize = 4 << 20;
 const IDLE: u32 = 0;
 const DEAD: u32 = 6;
 
@@ -24,9 +26,18 @@ pub(crate) fn all(mut walk: Walk<'_>, sp: u64, g: G, out: &mut Vec<ThreadStack>)
     let running = if layout::is_g0(walk.guest, g) == Ok(true) { curg(&walk, g) } else { Some(g) };
     let goroutines = list(&walk, running);
     let mut sink = FrameSink::new();
+    let mut frames_left = MOST_FRAMES;
     out.extend(goroutines.into_iter().filter_map(|goroutine| {
         sink.clear();
-        read(&mut walk, goroutine, (Some(goroutine) == running).then_some((sp, g)), &mut sink)
+        let mut thread = describe(&mut walk, goroutine)?;
+        if frames_left > 0 {
+            let registers = (Some(goroutine) == running).then_some((sp, g));
+            read_stack(&mut walk, goroutine, registers, &mut sink, &mut thread);
+            // A label takes about as much as some frames do.
+            let size = thread.frames.len() + 32 * thread.labels.len();
+            frames_left = frames_left.saturating_sub(size.max(1));
+        }
+        Some(thread)
     }));
 }
 
@@ -34,16 +45,31 @@ fn curg(walk: &Walk<'_>, g: G) -> Option<G> {
     walk.layout.curg(walk.guest, g).ok().flatten()
 }
 
-/// Reads a goroutine; `running` are SP and g if it is the one that runs.
-fn read(walk: &mut Walk<'_>, goroutine: G, running: Option<(u64, G)>, sink: &mut FrameSink) -> Option<ThreadStack> {
-    let (layout, guest, wasm) = (*walk.layout, walk.guest, walk.wasm);
-    let status = layout.status(guest, goroutine).ok()?;
-    if status == IDLE || status == DEAD {
-        return None;
-    }
-    let mut of_this =
-        Walk { program: walk.program, layout: walk.layout, statistics: walk.statistics, guest, wasm, out: sink };
-    let end = match running {
+/// A goroutine without its stack; `None` if this place of the list has none.
+fn describe(walk: &mut Walk<'_>, goroutine: G) -> Option<ThreadStack> {
+    let (layout, guest) = (*walk.layout, walk.guest);
+    let status = layout.status(guest, goroutine).ok().filter(|status| ![IDLE, DEAD].contains(status))?;
+    Some(ThreadStack {
+        name: format!("goroutine {}", layout.goid(guest, goroutine).ok()?),
+        state: state(walk, status, layout.waitreason(guest, goroutine).ok()?),
+        frames: Vec::new(),
+        end: WalkEnd::TooDeep,
+        creator: creator(walk, goroutine),
+        labels: Vec::new(),
+    })
+}
+
+/// Reads a goroutine's stack and labels; `running` are SP and g if it is the one that runs.
+fn read_stack(
+    walk: &mut Walk<'_>,
+    goroutine: G,
+    running: Option<(u64, G)>,
+    sink: &mut FrameSink,
+    out: &mut ThreadStack,
+) {
+    let (layout, guest, wasm) = (walk.layout, walk.guest, walk.wasm);
+    let mut of_this = Walk { program: walk.program, layout, statistics: walk.statistics, guest, wasm, out: sink };
+    out.end = match running {
         Some((sp, g)) => of_this.run(sp, g),
         None => of_this.scheduled(goroutine).unwrap_or_else(WalkEnd::from),
     };
@@ -51,15 +77,9 @@ fn read(walk: &mut Walk<'_>, goroutine: G, running: Option<(u64, G)>, sink: &mut
         SinkEntry::Own(pc) => Some(FrameKey::Own(pc)),
         SinkEntry::Wasm(index) => wasm.get(index).map(|frame| FrameKey::Wasm(*frame)),
     });
-    let labels = labels::program_labels(guest, &layout, goroutine);
-    Some(ThreadStack {
-        name: format!("goroutine {}", layout.goid(guest, goroutine).ok()?),
-        state: state(walk, status, layout.waitreason(guest, goroutine).ok()?),
-        frames: frames.collect(),
-        end,
-        creator: creator(walk, goroutine),
-        labels: labels.into_iter().map(|(name, value)| Label { name, value }).collect(),
-    })
+    out.frames = frames.collect();
+    let labels = labels::program_labels(guest, layout, goroutine);
+    out.labels = labels.into_iter().map(|(name, value)| Label { name, value }).collect();
 }
 
 /// The `go` statement that started a goroutine; `None` for the first.
@@ -108,7 +128,7 @@ fn list(walk: &Walk<'_>, running: Option<G>) -> Vec<G> {
     longest
 }
 
-/// The array of goroutines at `address`; `None` if it holds anything else, or if no reads are `left` to find out.
+/// The array of goroutines at `address`, no two of them the same; `None` if it holds anything else, or if no reads are `left` to find out.
 fn goroutines_at(walk: &Walk<'_>, address: u64, length: u64, left: &mut u64) -> Option<Vec<G>> {
     let (guest, layout) = (walk.guest, walk.layout);
     let mut found = Vec::new();
@@ -124,5 +144,8 @@ fn goroutines_at(walk: &Walk<'_>, address: u64, length: u64, left: &mut u64) -> 
         }
         found.push(g);
     }
-    Some(found)
+    // One goroutine a million times would have its stack read as often.
+    let mut distinct: Vec<u64> = found.iter().map(|g| g.0).collect();
+    distinct.sort_unstable();
+    distinct.array_windows().all(|[one, other]| one != other).then_some(found)
 }

@@ -8,9 +8,18 @@ const MOST_LABELS: u64 = 32;
 const LONGEST: usize = 256;
 /// Label sets kept; programs that make up more (a label for each request) lose those of later samples.
 const MOST_SETS: usize = 1 << 16;
+/// Bytes of text in them, all told: 65,536 times 32 labels of 256 bytes would be a gigabyte.
+const MOST_TEXT: usize = 16 << 20;
+/// Buckets of a map looked at, so that overflow buckets that lead back to themselves end: 32 labels have six of them,
+/// and as many overflow buckets at the most.
+const MOST_BUCKETS: usize = 128;
 
 /// A set of labels was seen for the first time, and there must be no allocating to keep it.
 pub(crate) struct WouldAllocate;
+
+/// A key with this bit is the index of a set of labels. Without, it is the number of a goroutine that has none, or 0 for
+/// the scheduler: most samples, which need not be kept then.
+const IS_SET: u64 = 1 << 63;
 
 /// Hands out a key for each distinct set of labels.
 #[derive(Debug)]
@@ -19,24 +28,26 @@ pub(crate) struct LabelSets {
     sets: Vec<LabelSet>,
     /// The set being looked up, written out. Kept, so that a sample allocates nothing.
     written: Vec<u8>,
+    /// Bytes in all sets.
+    text: usize,
 }
 
-/// The goroutine, `None` for the scheduler, and its labels sorted.
+/// A goroutine and its labels sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct LabelSet {
-    goroutine: Option<u64>,
+    goroutine: u64,
     labels: Labels,
 }
 
 impl Default for LabelSets {
     fn default() -> Self {
         let most = 8 + 2 * MOST_LABELS as usize * (4 + LONGEST);
-        Self { keys: HashMap::new(), sets: Vec::new(), written: Vec::with_capacity(most) }
+        Self { keys: HashMap::new(), sets: Vec::new(), written: Vec::with_capacity(most), text: 0 }
     }
 }
 
 impl LabelSets {
-    /// The key of the labels that the code running on `g` has.
+    /// The key of the labels that the code running on `g` has; `None` if they cannot be read or there are too many.
     pub(crate) fn key(
         &mut self,
         guest: &dyn GuestMemory,
@@ -44,44 +55,51 @@ impl LabelSets {
         g: G,
         may_allocate: bool,
     ) -> Result<Option<u64>, WouldAllocate> {
-        let Ok((user, goroutine)) = goroutine(guest, layout, g) else { return Ok(None) };
+        let (user, goroutine) = match goroutine(guest, layout, g) {
+            Ok(Some((user, goroutine))) => (user, goroutine & !IS_SET),
+            Ok(None) => return Ok(Some(0)),
+            Err(OutOfBounds) => return Ok(None),
+        };
         self.written.clear();
-        if let (Some(user), Some(goroutine)) = (user, goroutine) {
-            self.written.extend(goroutine.to_le_bytes());
-            visit(guest, layout, user, &mut |text| {
-                self.written.extend((text.len() as u32).to_le_bytes());
-                self.written.extend(text);
-            });
+        self.written.extend(goroutine.to_le_bytes());
+        let unlabelled = self.written.len();
+        visit(guest, layout, user, &mut |text| {
+            self.written.extend((text.len() as u32).to_le_bytes());
+            self.written.extend(text);
+        });
+        if self.written.len() == unlabelled {
+            return Ok(Some(goroutine));
         }
         if let Some(&key) = self.keys.get(self.written.as_slice()) {
             return Ok(Some(key));
         }
-        if self.sets.len() >= MOST_SETS {
+        if self.sets.len() >= MOST_SETS || self.text + self.written.len() > MOST_TEXT {
             return Ok(None);
         }
         if !may_allocate {
             return Err(WouldAllocate);
         }
-        let labels = user.map(|user| program_labels(guest, layout, user)).unwrap_or_default();
-        let key = self.sets.len() as u64;
-        self.sets.push(LabelSet { goroutine, labels });
+        self.text += self.written.len();
+        let key = IS_SET | self.sets.len() as u64;
+        self.sets.push(LabelSet { goroutine, labels: program_labels(guest, layout, user) });
         self.keys.insert(self.written.clone().into_boxed_slice(), key);
         Ok(Some(key))
     }
 
     /// Spells out a key.
     pub(crate) fn spell(&self, key: u64, out: &mut Vec<Label>) {
-        let Some(set) = usize::try_from(key).ok().and_then(|key| self.sets.get(key)) else { return };
-        let goroutine = set.goroutine.map_or_else(|| "scheduler".to_owned(), |id| id.to_string());
-        out.push(Label { name: "goroutine".to_owned(), value: goroutine });
-        out.extend(set.labels.iter().map(|(name, value)| Label { name: name.clone(), value: value.clone() }));
+        let set = (key & IS_SET != 0).then(|| self.sets.get((key & !IS_SET) as usize)).flatten();
+        let (goroutine, labels) = set.map_or((key, [].as_slice()), |set| (set.goroutine, &set.labels));
+        let value = if goroutine == 0 { "scheduler".to_owned() } else { goroutine.to_string() };
+        out.push(Label { name: "goroutine".to_owned(), value });
+        out.extend(labels.iter().map(|(name, value)| Label { name: name.clone(), value: value.clone() }));
     }
 }
 
-/// The goroutine that runs on `g`, and its number.
-fn goroutine(guest: &dyn GuestMemory, layout: &Layout, g: G) -> Result<(Option<G>, Option<u64>), OutOfBounds> {
+/// The goroutine that runs on `g`, and its number; `None` while the scheduler looks for one.
+fn goroutine(guest: &dyn GuestMemory, layout: &Layout, g: G) -> Result<Option<(G, u64)>, OutOfBounds> {
     let user = if layout::is_g0(guest, g)? { layout.curg(guest, g)? } else { Some(g) };
-    Ok((user, user.map(|user| layout.goid(guest, user)).transpose()?))
+    user.map(|user| Ok((user, layout.goid(guest, user)?))).transpose()
 }
 
 type Labels = Vec<(String, String)>;
@@ -126,6 +144,7 @@ fn visit_map(guest: &dyn GuestMemory, address: u64, see: &mut dyn FnMut(&[u8])) 
     let size_log = guest.read_u8(map.wrapping_add(9))?;
     let (buckets, old) = (guest.read_u64(map.wrapping_add(16))?, guest.read_u64(map.wrapping_add(24))?);
     let mut seen = 0;
+    let mut left = MOST_BUCKETS;
     for (buckets, size_log) in [(buckets, size_log), (old, size_log.saturating_sub(1))] {
         if buckets == 0 {
             continue;
@@ -133,7 +152,11 @@ fn visit_map(guest: &dyn GuestMemory, address: u64, see: &mut dyn FnMut(&[u8])) 
         for index in 0..1_u64 << size_log.min(5) {
             let mut bucket = buckets.wrapping_add(272 * index);
             // Buckets that overflow go on in others.
-            for _ in 0..MOST_LABELS {
+            loop {
+                if left == 0 {
+                    return Ok(());
+                }
+                left -= 1;
                 for slot in 0..8 {
                     if guest.read_u8(bucket.wrapping_add(slot))? >= FIRST_USED {
                         let key = bucket.wrapping_add(8 + 16 * slot);

@@ -12,6 +12,11 @@ use crate::{
 use std::{ops::Range, sync::Arc};
 use wlprof_plugin::{AttachError, ModuleView, WasmFrame};
 
+/// The most bytes of bodies that one walk reads: the guest stands still meanwhile. The largest function that Go makes
+/// has a quarter of it.
+const READ_IN_A_WALK: usize = 4 << 20;
+/// Longer names are no special function's.
+const LONGEST_SPECIAL: usize = 32;
 /// Bodies are forgotten when they take more than this.
 const BODIES_KEPT: usize = 64 << 20;
 
@@ -33,7 +38,8 @@ impl Special {
     fn find(table: &Pclntab) -> Self {
         let mut special = Self::default();
         for index in 0..table.len() {
-            let name = table.function(index).and_then(|function| table.name(&function)).unwrap_or_default();
+            let name = table.function(index).and_then(|function| table.name_up_to(&function, LONGEST_SPECIAL));
+            let name = name.unwrap_or_default();
             let slot = match name.as_str() {
                 "runtime.goexit" => &mut special.goexit,
                 "runtime.mstart" => &mut special.mstart,
@@ -86,7 +92,8 @@ pub(crate) struct Program {
     last_blocks: Vec<u16>,
     call_sites: CallSites,
     wait_reasons: Option<WaitReasons>,
-    may_allocate: bool,
+    /// Bytes of bodies that may yet be read.
+    left_to_read: usize,
     /// The body that was asked for while it must not be read.
     wanted: Option<u32>,
     was_refused: bool,
@@ -112,7 +119,11 @@ impl Program {
             ))
         })?;
         if module.go_signature.len() != imports as usize + bodies.len() {
-            return Err(AttachError(format!("the functions of {} do not add up", view.name())));
+            return Err(AttachError(format!(
+                "{} is Go's, but its sections do not agree on how many functions there are; frames will be wasm \
+                 functions only",
+                view.name()
+            )));
         }
         Ok(Self {
             special: Special::find(&table),
@@ -127,7 +138,7 @@ impl Program {
             last_blocks: vec![0; count as usize],
             call_sites: CallSites::default(),
             wait_reasons: None,
-            may_allocate: true,
+            left_to_read: READ_IN_A_WALK,
             wanted: None,
             was_refused: false,
         })
@@ -171,9 +182,9 @@ impl Program {
         self.own(target) == Some(index)
     }
 
-    /// Says whether bodies may be read from here on. If so, it reads what was wanted before.
-    pub(crate) fn set_may_allocate(&mut self, may_allocate: bool) {
-        self.may_allocate = may_allocate;
+    /// Begins a walk, in which bodies may be read or not. If so, it reads what was wanted before.
+    pub(crate) fn begin_walk(&mut self, may_allocate: bool) {
+        self.left_to_read = if may_allocate { READ_IN_A_WALK } else { 0 };
         self.was_refused = false;
         if may_allocate && let Some(index) = self.wanted.take() {
             self.body(index);
@@ -190,12 +201,15 @@ impl Program {
         if let Some(body) = self.read.get(index as usize)? {
             return Some(Arc::clone(body));
         }
-        if !self.may_allocate {
-            self.wanted = Some(index);
-            self.was_refused = true;
-            return None;
-        }
         let range = self.bodies.get(index as usize)?;
+        match self.left_to_read.checked_sub(range.len()) {
+            Some(left) => self.left_to_read = left,
+            None => {
+                self.wanted = Some(index);
+                self.was_refused = true;
+                return None;
+            }
+        }
         let bytes = self.code.get(range.start as usize..range.end as usize)?;
         let function = self.table.function(index)?;
         let body = Arc::new(Body::read(bytes, range.start, &self.table, &function, &self.go_signature));

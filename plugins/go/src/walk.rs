@@ -200,6 +200,7 @@ impl Walk<'_> {
     /// Walks from a pc at which a function goes on with stack pointer `sp`.
     fn unwind(&mut self, mut pc: u64, mut sp: u64, mut g: G) -> Result<WalkEnd, Stop> {
         let mut switches = 0;
+        let mut barriers = 0;
         loop {
             let Some(site) = self.program.call_site(pc) else { return Ok(WalkEnd::Inconsistent) };
             let above = |size: u32| sp.checked_add(u64::from(size)).ok_or(Stop(WalkEnd::BadPointer));
@@ -230,7 +231,12 @@ impl Walk<'_> {
             match site.step {
                 Step::Root => return Ok(WalkEnd::Complete),
                 Step::Unknown => return Ok(WalkEnd::Inconsistent),
-                Step::WriteBarrier => slot = self.below_write_barrier(site.function, sp)?,
+                // The barrier's own code writes no pointers.
+                Step::WriteBarrier if barriers > 0 => return Ok(WalkEnd::Cycle),
+                Step::WriteBarrier => {
+                    barriers += 1;
+                    slot = self.below_write_barrier(site.function, sp)?;
+                }
                 Step::Up(_) | Step::Systemstack(_) | Step::Morestack => {}
             }
             pc = self.guest.read_u64(slot)?;

@@ -90,7 +90,7 @@ impl Walker for GoWalker {
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         let Some((sp, g)) = registers(guest) else { return WalkEnd::NoStack };
         self.check_layout(guest, g);
-        self.program.set_may_allocate(out.may_allocate());
+        self.program.begin_walk(out.may_allocate());
         if self.layout_fits {
             match self.labels.key(guest, &self.layout, g, out.may_allocate()) {
                 Ok(Some(key)) => out.set_labels(key),
@@ -105,7 +105,7 @@ impl Walker for GoWalker {
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
         if let Some((sp, g)) = registers(guest) {
             self.check_layout(guest, g);
-            self.program.set_may_allocate(true);
+            self.program.begin_walk(true);
             goroutines::all(self.walk_of(guest, wasm, &mut FrameSink::new()), sp, g, out);
         }
     }
