@@ -125,7 +125,7 @@ impl Program {
                 view.name()
             )));
         }
-        Ok(Self {
+        let mut program = Self {
             special: Special::find(&table),
             table,
             moduledata,
@@ -141,7 +141,21 @@ impl Program {
             left_to_read: READ_IN_A_WALK,
             wanted: None,
             was_refused: false,
-        })
+        };
+        program.read_ahead();
+        Ok(program)
+    }
+
+    /// Reads bodies before the guest runs, all of them if the program is not huge: it takes a hundredth of the time to
+    /// compile it, and later the guest stands still meanwhile.
+    fn read_ahead(&mut self) {
+        for index in 0..self.table.len() {
+            if self.read_size > BODIES_KEPT / 2 {
+                break;
+            }
+            self.begin_walk(true);
+            self.body(index);
+        }
     }
 
     /// What the runtime knows wrappers by: what the compiler makes for method values, `defer f(x)` and `go f(x)`.
@@ -196,7 +210,7 @@ impl Program {
         self.was_refused
     }
 
-    /// What is known of a function's body, read when first asked for.
+    /// What is known of a function's body, read now if it has not been yet.
     pub(crate) fn body(&mut self, index: u32) -> Option<Arc<Body>> {
         if let Some(body) = self.read.get(index as usize)? {
             return Some(Arc::clone(body));
