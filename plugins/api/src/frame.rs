@@ -72,6 +72,11 @@ impl FrameSink {
         room
     }
 
+    /// The frame pushed as number `index`.
+    pub fn get(&self, index: usize) -> Option<SinkEntry> {
+        self.frames.get(index).copied()
+    }
+
     /// Drops the frames that were pushed after the first `length`.
     pub fn truncate(&mut self, length: usize) {
         self.frames.truncate(length);

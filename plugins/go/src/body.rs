@@ -108,12 +108,6 @@ impl Body {
         self.calls.get(self.calls.binary_search_by_key(&offset, |call| call.offset).ok()?)
     }
 
-    /// The last call before an instruction.
-    pub(crate) fn call_before(&self, offset: u32) -> Option<&Call> {
-        let after = self.calls.partition_point(|call| call.offset < offset);
-        self.calls.get(after.checked_sub(1)?)
-    }
-
     /// Which function the call that returns to `return_pc` may be of: `Some(None)` if that is decided at run time.
     #[expect(clippy::option_option, reason = "no such call, and a call of anything, are two things")]
     pub(crate) fn target_of_return(&self, return_pc: u64) -> Option<Option<u32>> {

@@ -1,7 +1,7 @@
 //! All that is known of a module before it runs, and the bodies read so far.
 
 use crate::{
-    body::{Body, Convention},
+    body::{Body, Call, Convention},
     call_sites::{CallSite, CallSites},
     layout::Layout,
     module::Module,
@@ -246,6 +246,12 @@ impl Program {
             Convention::Export => Role::Export(index),
             Convention::Bare => Role::Bare(index),
         }
+    }
+
+    /// The call that a wasm frame which is not the innermost stands at.
+    pub(crate) fn call(&mut self, frame: WasmFrame) -> Option<Call> {
+        let index = self.own(frame.function)?;
+        self.body(index)?.call(frame.code_offset).copied()
     }
 
     /// The pc of a wasm frame, if it is one of the module's own functions.

@@ -5,14 +5,14 @@
 //! is and, as far as it goes, which return addresses are right ([`crate::leaf`]).
 
 use crate::{
-    body::Place,
+    body::{Body, Place},
     call_sites::Step,
     layout::{self, G, Layout},
-    leaf::{self, Expected},
+    leaf::{self, Fit},
     pclntab,
     program::{Program, Role},
 };
-use wlprof_plugin::{FrameSink, GuestMemory, OutOfBounds, WalkEnd, WasmFrame};
+use wlprof_plugin::{FrameSink, GuestMemory, OutOfBounds, SinkEntry, WalkEnd, WasmFrame};
 
 /// A goroutine's stack, the scheduler's, and back: more switches on one stack are a cycle.
 const MOST_SWITCHES: usize = 8;
@@ -83,40 +83,61 @@ impl Walk<'_> {
                     return Ok(WalkEnd::Complete);
                 }
                 Role::Loop => return self.resume(sp, g),
-                Role::Go(index) => {
-                    let before = self.out.len();
-                    let end = self.walk_leaf(at, index, sp, g).unwrap_or_else(WalkEnd::from);
-                    if end == WalkEnd::Complete || !self.may_be_unwinding(index, frame, sp) {
-                        return Ok(end);
-                    }
-                    self.out.truncate(before);
-                    return self.resume(sp, g);
-                }
+                Role::Go(index) => return self.walk_leaf(at, index, sp, g),
             }
         }
         Ok(WalkEnd::NoStack)
     }
 
+    /// Walks from the innermost Go frame: tries where its return address may be until the whole stack holds.
     fn walk_leaf(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<WalkEnd, Stop> {
         let frame = self.wasm[at];
         let Some(body) = self.program.body(index) else { return Ok(WalkEnd::Inconsistent) };
+        let place = body.state(frame.code_offset).place;
+        let leaf = self.leaf_pc(index, &body, frame);
         if self.program.table.function(index).is_some_and(|function| function.is_top_frame()) {
-            self.push(pclntab::pc(index, body.block(frame.code_offset)))?;
+            self.push(leaf)?;
             return Ok(WalkEnd::Complete);
         }
         let expected = leaf::expected(self.program, &self.wasm[at + 1..]);
-        let mut found = leaf::find(self.program, self.guest, index, &body, frame, sp, expected);
-        let mut base = sp;
-        if found.is_none() && self.program.special.systemstack == Some(index) {
-            // SP is the scheduler's already or still, g is either's: it returns on the goroutine's stack.
-            let curg = self.user_goroutine(g).unwrap_or(g);
-            base = layout::scheduled(self.guest, curg)?.0;
-            let return_pc = self.guest.read_u64(base)?;
-            if expected == Expected::Exactly(return_pc) || expected == Expected::AnyCall {
-                found = Some((0, return_pc));
+        let before = self.out.len();
+        for wanted in [Fit::ThisCall, Fit::AnyCall] {
+            for depth in leaf::depths(&body, frame) {
+                let (fit, (depth, return_pc)) = leaf::candidate(self.program, self.guest, index, sp, depth, expected);
+                if fit != wanted {
+                    continue;
+                }
+                let above = sp.wrapping_add_signed(i64::from(depth)).wrapping_add(8);
+                if let Some(end) = self.attempt(at, leaf, return_pc, above, g) {
+                    return Ok(end);
+                }
+                self.out.truncate(before);
+            }
+            let special = self.program.special;
+            if wanted == Fit::ThisCall && special.systemstack == Some(index) {
+                // SP is the scheduler's already or still, g is either's: it returns on the goroutine's stack.
+                let curg = self.user_goroutine(g).unwrap_or(g);
+                let base = layout::scheduled(self.guest, curg)?.0;
+                let (fit, (_, return_pc)) = leaf::candidate(self.program, self.guest, index, base, 0, expected);
+                if fit == Fit::ThisCall
+                    && let Some(end) = self.attempt(at, leaf, return_pc, base.wrapping_add(8), curg)
+                {
+                    return Ok(end);
+                }
+                self.out.truncate(before);
+            }
+            if matches!(place, Place::AfterCall | Place::Unwinding)
+                && leaf::resumed(self.program, self.guest, sp).is_some()
+            {
+                // Just after a call, the goroutine may have been switched.
+                break;
             }
         }
-        let Some((depth, return_pc)) = found else { return self.without_depth(at, index, sp, g) };
+        self.without_depth(at, index, sp, g)
+    }
+
+    /// The pc of the innermost frame, which has no pc register: that of its block.
+    fn leaf_pc(&mut self, index: u32, body: &Body, frame: WasmFrame) -> u64 {
         let block = if body.state(frame.code_offset).place == Place::Dispatch {
             self.program.last_block(index)
         } else {
@@ -124,23 +145,29 @@ impl Walk<'_> {
             self.program.set_last_block(index, block);
             block
         };
-        self.push(pclntab::pc(index, block))?;
-        let above = base.wrapping_add_signed(i64::from(depth)).wrapping_add(8);
-        self.unwind(return_pc, above, g)
+        pclntab::pc(index, block)
     }
 
-    /// Whether the innermost frame, to which a call has just returned, may be being taken down because the goroutine was
-    /// switched.
-    ///
-    /// SP is that of the goroutine to be resumed then, and the pc to resume it at is below it. After a call that returned
-    /// as others do, its own return address is still there. This is asked only of stacks that do not hold otherwise:
-    /// code after a call that was jumped over looks the same.
-    fn may_be_unwinding(&mut self, index: u32, frame: WasmFrame, sp: u64) -> bool {
-        let Some(body) = self.program.body(index) else { return false };
-        let returned = body.call_before(frame.code_offset).and_then(|call| call.return_pc);
-        body.state(frame.code_offset).place == Place::AfterCall
-            && returned.is_some_and(|pc| self.guest.read_u64(sp.wrapping_sub(8)) != Ok(pc))
-            && leaf::resumed(self.program, self.guest, sp).is_some()
+    /// Walks from `leaf`, wasm frame `at`, by a return address that may be its own. `None` if the stack does not hold: it
+    /// does not end as stacks do, or goes where the wasm stack says it does not.
+    fn attempt(&mut self, at: usize, leaf: u64, return_pc: u64, above: u64, g: G) -> Option<WalkEnd> {
+        let before = self.out.len();
+        let end = self.push(leaf).and_then(|()| self.unwind(return_pc, above, g)).unwrap_or_else(WalkEnd::from);
+        if !matches!(end, WalkEnd::Complete | WalkEnd::TooDeep) {
+            return None;
+        }
+        // The caller's caller: the caller itself is what the return address was chosen by.
+        if let (Some(&caller), Some(&next)) = (self.wasm.get(at + 1), self.wasm.get(at + 2))
+            && let (Role::Go(_), Role::Go(_)) = (self.program.role(caller), self.program.role(next))
+            && self.program.call(caller).is_some_and(|call| call.return_pc.is_some())
+            && let Some(return_pc) = self.program.call(next).and_then(|call| call.return_pc)
+            && let Some(SinkEntry::Own(frame)) = self.out.get(before + 2)
+            && frame >> 16 == return_pc >> 16
+            && pclntab::block(frame) != pclntab::block(return_pc).saturating_sub(1)
+        {
+            return None;
+        }
+        Some(end)
     }
 
     /// The leaf has no return address at any depth it may have: the stack is just being switched, or is broken.
@@ -240,6 +267,10 @@ impl Walk<'_> {
                 Step::Up(_) | Step::Systemstack(_) | Step::Morestack => {}
             }
             pc = self.guest.read_u64(slot)?;
+            if pclntab::block(pc) == 0 && self.program.table.index(pc) != self.program.special.mstart {
+                // Nothing returns to the beginning of a function, but `mstart` is planted so.
+                return Ok(WalkEnd::Inconsistent);
+            }
             sp = slot.checked_add(8).ok_or(Stop(WalkEnd::BadPointer))?;
         }
     }
