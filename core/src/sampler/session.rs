@@ -180,6 +180,10 @@ impl Session {
             recorder: Mutex::new(Recorder::new(descriptions)),
             walkers: Mutex::new(walkers),
         };
+        if shared.walkers().iter().flatten().any(|walker| walker.reads_guest()) {
+            // Walkers are given wasm frames while the guest stands still: the maps must be there then.
+            shared.code.prepare_origins();
+        }
         Self {
             shared: Arc::new(shared),
             sampler: Mutex::new(None),

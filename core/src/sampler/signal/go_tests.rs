@@ -154,8 +154,7 @@ fn compare_stack(pair: &Pair, walker: &mut dyn wlprof_plugin::Walker, what: &str
         walker.symbolize(FrameKey::Own(key), &mut frames);
     }
     let checkpoint = frames.iter().position(|frame| frame.function == "main.checkpoint").unwrap();
-    let seen: Vec<String> =
-        frames[checkpoint + 1..].iter().filter(|frame| !is_wrapper(frame)).map(|frame| line(frame)).collect();
+    let seen: Vec<String> = frames[checkpoint + 1..].iter().filter(|frame| !is_wrapper(frame)).map(line).collect();
     assert_eq!(seen, said, "{what}: {name}");
     let mut labels = Vec::new();
     walker.labels(pair.seen.labels.unwrap(), &mut labels);

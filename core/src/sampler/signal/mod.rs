@@ -75,7 +75,6 @@ impl Attached {
         let image = &self.0.shared.modules[module as usize].1;
         match find_instance(store, instance, image) {
             Ok(context) => {
-                self.0.shared.code.prepare_origins();
                 self.0.set_language(LanguageWalk::new(module, walker, context, image));
                 Ok(())
             }
