@@ -92,6 +92,11 @@ impl Run {
         ended
     }
 
+    /// What samples the guest, if anything does.
+    pub fn session(&self) -> Option<Arc<Session>> {
+        self.session.clone()
+    }
+
     /// Stops sampling and gives what was recorded; `None` if nothing was to be sampled.
     pub fn finish(&self) -> Option<Finished> {
         self.session.as_ref().map(|session| session.finish())

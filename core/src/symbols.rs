@@ -68,6 +68,23 @@ fn shorten(name: &mut String) {
     }
 }
 
+/// Names frames one by one, outside of a recording and without a language.
+pub struct Symbols(Vec<Symbolizer>);
+
+impl Symbols {
+    /// Reads the modules' names and debug information.
+    pub fn new(modules: &[Arc<ModuleImage>]) -> Self {
+        Self(modules.iter().map(|image| Symbolizer::new(image.clone(), None)).collect())
+    }
+
+    /// What is at `origin`, innermost inlined call first.
+    pub fn frames(&mut self, origin: &Origin) -> Vec<SourceFrame> {
+        let mut frames = Vec::new();
+        name(origin, &mut self.0, &mut frames);
+        frames
+    }
+}
+
 fn name(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<SourceFrame>) {
     let named = |function: &str| SourceFrame { function: function.to_owned(), ..SourceFrame::default() };
     match *origin {

@@ -61,7 +61,7 @@ fn choose(names: &[String]) -> Result<Vec<&'static Recipe>> {
 /// Builds by toolchain, side by side, and reports every one that failed.
 fn build_missing(missing: &[&Recipe], cache: &Cache, pins: &Pins) -> Result<()> {
     let is_rust = |recipe: &Recipe| recipe.language == Language::Rust;
-    let is_go = |recipe: &Recipe| matches!(recipe.language, Language::Go(_));
+    let is_go = |recipe: &Recipe| recipe.language.go().is_some();
     let wheels = &Wheels::get(cache, pins)?;
     let build_some = |wanted: &dyn Fn(&Recipe) -> bool| -> Vec<anyhow::Error> {
         let mut rust = None;
@@ -127,10 +127,11 @@ fn build_one(recipe: &Recipe, toolchains: &Toolchains<'_>) -> Result<()> {
             zig.args(recipe.flags).args(source_path_flags(&testdata, wheels));
             run(zig.arg("-o").arg(&output).arg(&source))?;
         }
-        Language::Go(release) => {
+        Language::Go(_) | Language::GoForJs(_) => {
+            let (release, system) = recipe.language.go().context("it is Go")?;
             let folder = source.parent().context("a Go source is in a folder of its own")?;
             let mut go = wheels.go(cache, pins, release)?;
-            go.current_dir(folder).env("GOOS", "wasip1").env("GOARCH", "wasm");
+            go.current_dir(folder).env("GOOS", system).env("GOARCH", "wasm");
             run(go.arg("build").args(recipe.flags).arg("-o").arg(&output).arg("."))?;
         }
         Language::Rust => {
@@ -176,7 +177,7 @@ fn finished(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarge
 fn place(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarget>) -> Result<PathBuf> {
     let toolchain = match recipe.language {
         Language::C | Language::Cpp => pins.line("ziglang")?.to_owned(),
-        Language::Go(release) => pins.go(release)?.to_owned(),
+        Language::Go(release) | Language::GoForJs(release) => pins.go(release)?.to_owned(),
         Language::Python(minor) => format!("{} {}", Release::find(minor)?.identity(), pins.line("ziglang")?),
         Language::Rust => rust.context("the Rust target was not set up")?.identity().to_owned(),
         Language::Wat => String::new(),
@@ -204,7 +205,7 @@ fn key(recipe: &Recipe, toolchain: &str, sources: &[Vec<u8>]) -> Key {
 fn read_sources(recipe: &Recipe) -> Result<Vec<Vec<u8>>> {
     let source = checkout::testdata().join(recipe.source);
     let mut paths = vec![source.clone()];
-    if matches!(recipe.language, Language::Go(_)) {
+    if recipe.language.go().is_some() {
         paths = go_package(source.parent().context("a Go source is in a folder of its own")?)?;
     }
     paths.iter().map(|path| fs::read(path).with_context(|| format!("cannot read {}", path.display()))).collect()

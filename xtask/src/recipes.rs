@@ -14,8 +14,10 @@ pub(crate) enum Language {
     C,
     /// `zig c++`.
     Cpp,
-    /// `go build`, of this release, in the source's folder.
+    /// `go build` for `GOOS=wasip1`, of this release, in the source's folder.
     Go(&'static str),
+    /// The same for `GOOS=js`, which the Go plugin has to tell apart.
+    GoForJs(&'static str),
     /// `rustc`.
     Rust,
     /// The interpreter itself, of this minor release; what it runs are scripts.
@@ -36,6 +38,17 @@ pub(crate) struct Recipe {
     pub(crate) source: &'static str,
     /// All that goes on the compiler's command line besides paths.
     pub(crate) flags: &'static [&'static str],
+}
+
+impl Language {
+    /// The Go release and the system it builds for, if it is Go.
+    pub(crate) fn go(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Go(release) => Some((release, "wasip1")),
+            Self::GoForJs(release) => Some((release, "js")),
+            Self::C | Self::Cpp | Self::Python(_) | Self::Rust | Self::Wat => None,
+        }
+    }
 }
 
 impl Recipe {
@@ -113,6 +126,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("go-goroutines-1.25", GO_1_25, "go/goroutines/goroutines.go", GO),
     recipe("go-goroutines-1.26", GO_1_26, "go/goroutines/goroutines.go", GO),
     recipe("go-goroutines-1.27", GO_1_27, "go/goroutines/goroutines.go", GO),
+    recipe("go-js", Language::GoForJs("1.24.11"), "go/js/js.go", GO),
     recipe("go-stacks-1.21", GO_1_21, "go/stacks/stacks.go", GO),
     recipe("go-stacks-1.21-stripped", GO_1_21, "go/stacks/stacks.go", GO_STRIPPED),
     recipe("go-stacks-1.22", GO_1_22, "go/stacks/stacks.go", GO),
@@ -129,6 +143,9 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("go-stacks-1.27-stripped", GO_1_27, "go/stacks/stacks.go", GO_STRIPPED),
     recipe("python-3.11", Language::Python("3.11"), cpython::PACKER, &[]),
     recipe("python-3.13", Language::Python("3.13"), cpython::PACKER, &[]),
+    recipe("go-work-1.21", GO_1_21, "go/work/work.go", GO),
+    recipe("go-work-1.24", GO_1_24, "go/work/work.go", GO),
+    recipe("go-work-1.27", GO_1_27, "go/work/work.go", GO),
     recipe("rust-inlined", Language::Rust, "rust/inlined.rs", RUST_LEGACY),
     recipe("rust-mix", Language::Rust, "rust/mix.rs", RUST_LEGACY),
     recipe("rust-mix-v0", Language::Rust, "rust/mix.rs", RUST_V0),

@@ -10,6 +10,7 @@ cargo xtask bench [OPTIONS]
   --rounds N      rounds to run (default 9)
   --quick         3 rounds
   --guest NAME    only this guest of target/fixtures; may be given several times
+  --times N       multiply the guests' work by this (their first argument)
   --startup PATH  module whose start-up to measure (default: the largest of target/fixtures)
 
 Prints, for each guest and way of running it, the ratios to the plain run of the same round
@@ -37,6 +38,8 @@ pub(crate) struct Arguments {
     /// Rounds of each guest.
     pub(crate) rounds: usize,
     guests: Vec<String>,
+    /// What the guests are given as their first argument, if anything.
+    pub(crate) times: Option<String>,
     startup: Option<PathBuf>,
     given: Vec<String>,
 }
@@ -46,7 +49,8 @@ impl Arguments {
     pub(crate) fn parse(given: &[String]) -> Result<Option<Self>> {
         // `cargo bench` adds this one.
         let given: Vec<String> = given.iter().filter(|argument| *argument != "--bench").cloned().collect();
-        let mut arguments = Self { rounds: ROUNDS, guests: Vec::new(), startup: None, given: given.clone() };
+        let mut arguments =
+            Self { rounds: ROUNDS, guests: Vec::new(), times: None, startup: None, given: given.clone() };
         let mut rest = given.iter();
         while let Some(argument) = rest.next() {
             let mut value = || rest.next().with_context(|| format!("{argument} needs a value"));
@@ -54,6 +58,7 @@ impl Arguments {
                 "--rounds" => arguments.rounds = value()?.parse().context("--rounds needs a number")?,
                 "--quick" => arguments.rounds = QUICK_ROUNDS,
                 "--guest" => arguments.guests.push(value()?.clone()),
+                "--times" => arguments.times = Some(value()?.clone()),
                 "--startup" => arguments.startup = Some(value()?.into()),
                 "--help" | "-h" => return Ok(None),
                 other => bail!("there is no option `{other}`\n\n{USAGE}"),

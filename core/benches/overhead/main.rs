@@ -45,7 +45,7 @@ fn bench(arguments: &Arguments) -> Result<()> {
     println!("{}", machine());
     println!("{}", arguments.command());
     for guest in arguments.guests()? {
-        overhead::bench(&guest, arguments.rounds)?;
+        overhead::bench(&guest, arguments.times.as_deref(), arguments.rounds)?;
     }
     let large = arguments.startup_module()?;
     startup::bench(&large, arguments.startup_rounds())?;

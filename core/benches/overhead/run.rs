@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use wasmtime::{Engine, GuestProfiler, Store, UpdateDeadline};
-use wlprof::guest::{Exit, Guest, GuestState, Stdio, WasiOptions, call, linker};
+use wlprof::guest::{Exit, Guest, GuestState, ModuleImage, Stdio, WasiOptions, call, linker};
+use wlprof::languages::{self, Choice};
 use wlprof::recording::PauseStats;
 use wlprof::sampler::{SampledStore, Session};
 
@@ -35,16 +36,17 @@ pub(crate) struct Measured {
     pub(crate) pause: PauseStats,
 }
 
-/// Runs `guest` in `mode`, on a thread of its own.
-pub(crate) fn run(guest: &Guest, mode: Mode) -> Result<Measured> {
+/// Runs `guest` with these arguments in `mode`, on a thread of its own.
+pub(crate) fn run(guest: &Guest, arguments: &[String], mode: Mode) -> Result<Measured> {
     let guest = guest.clone();
+    let arguments = std::iter::once(&guest.name).chain(arguments).cloned().collect();
     let thread = std::thread::Builder::new().name("guest".into()).stack_size(STACK_SIZE);
-    let running = thread.spawn(move || run_here(&guest, mode)).context("cannot start a thread")?;
+    let running = thread.spawn(move || run_here(&guest, arguments, mode)).context("cannot start a thread")?;
     running.join().map_err(|_| anyhow!("the guest's thread panicked"))?
 }
 
-fn run_here(guest: &Guest, mode: Mode) -> Result<Measured> {
-    let wasi = WasiOptions { arguments: vec![guest.name.clone()], stdio: Stdio::Null, ..WasiOptions::default() };
+fn run_here(guest: &Guest, arguments: Vec<String>, mode: Mode) -> Result<Measured> {
+    let wasi = WasiOptions { arguments, stdio: Stdio::Null, ..WasiOptions::default() };
     let mut store = Store::new(&guest.engine, wasi.build()?);
     let linker = linker(&guest.engine)?;
     if guest.epoch_interruption {
@@ -56,7 +58,12 @@ fn run_here(guest: &Guest, mode: Mode) -> Result<Measured> {
 
     let watch = Stopwatch::start();
     let exit = match linker.instantiate(&mut store, module) {
-        Ok(instance) => call(&mut store, &instance, None, &[]),
+        Ok(instance) => {
+            if let Profiler::Wlprof(session) = &profiler {
+                store.instantiated(session, &instance, 0);
+            }
+            call(&mut store, &instance, None, &[])
+        }
         Err(error) => Exit::from_error(error),
     };
     let times = watch.elapsed();
@@ -81,7 +88,9 @@ enum Profiler {
 impl Profiler {
     fn attach(guest: &Guest, mode: Mode, mut store: Store<GuestState>) -> Result<(SampledStore<GuestState>, Self)> {
         if let Some(options) = mode.sampler() {
-            let session = Session::new(&guest.modules, Vec::new(), options);
+            let walker = |image: &Arc<ModuleImage>| languages::choose(&Choice::Auto, languages::BUILT_IN, &**image);
+            let chosen = guest.modules.iter().map(|(_, image)| Ok(walker(image)?.walker)).collect::<Result<_>>()?;
+            let session = Session::new(&guest.modules, chosen, options);
             let store = session.attach(store)?;
             return Ok((store, Self::Wlprof(session)));
         }

@@ -28,6 +28,8 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Render a recording (x.wlprof) in other formats
     Render(Render),
+    /// Run a guest and show its stacks whenever it is interrupted with Ctrl-\ (SIGQUIT) or at given times
+    Dump(Dump),
 }
 
 /// Options of a run.
@@ -47,6 +49,13 @@ pub(super) struct Record {
     /// How samples are taken
     #[arg(long, value_enum, default_value_t = SamplerChoice::Auto)]
     sampler: SamplerChoice,
+    #[command(flatten)]
+    pub(super) guest: GuestOptions,
+}
+
+/// What to run and the world it runs in.
+#[derive(Debug, Args)]
+pub(super) struct GuestOptions {
     /// The guest's language, whose own stacks to show; auto finds out, native shows wasm frames alone
     #[arg(long = "lang", value_name = "NAME", default_value = "auto")]
     pub(super) language: String,
@@ -68,6 +77,19 @@ pub(super) struct Record {
     /// The program to run (.wasm or .wat) and its arguments
     #[arg(value_name = "GUEST [ARGS]", required = true, trailing_var_arg = true)]
     pub(super) guest_and_arguments: Vec<OsString>,
+}
+
+/// Options of `wlprof dump`.
+#[derive(Debug, Args)]
+pub(super) struct Dump {
+    /// Show every goroutine, with what it waits for, instead of the running stack alone
+    #[arg(long)]
+    pub(super) goroutines: bool,
+    /// Show the stacks this long after the guest began; may repeat
+    #[arg(long = "dump-at", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(super) dump_at: Vec<f64>,
+    #[command(flatten)]
+    pub(super) guest: GuestOptions,
 }
 
 /// Options of `wlprof render`.
@@ -142,6 +164,11 @@ fn parse_overhead(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|percent| range.contains(percent)).ok_or_else(|| "expected 0.01 to 100".into())
 }
 
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let range = 0.0..=1e6;
+    text.parse().ok().filter(|seconds| range.contains(seconds)).ok_or_else(|| "expected 0 to 1000000".into())
+}
+
 fn parse_format(text: &str) -> Result<&'static str, String> {
     crate::export::by_name(text).map(|exporter| exporter.name()).ok_or_else(|| {
         let names: Vec<_> = crate::export::EXPORTERS.iter().map(|exporter| exporter.name()).collect();
@@ -163,7 +190,7 @@ mod tests {
     fn what_follows_the_guest_is_the_guests() {
         let arguments = Arguments::parse_from(["wlprof", "--rate=250", "g.wasm", "--rate", "x", "-o", "y"]);
         assert_eq!(arguments.record.rate, 250.0);
-        assert_eq!(arguments.record.guest_and_arguments, ["g.wasm", "--rate", "x", "-o", "y"]);
+        assert_eq!(arguments.record.guest.guest_and_arguments, ["g.wasm", "--rate", "x", "-o", "y"]);
         assert!(arguments.record.output.files.is_empty());
     }
 }

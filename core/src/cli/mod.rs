@@ -4,7 +4,9 @@
 //! them: 125 wlprof itself failed, 126 the guest cannot be run, 127 there is no such guest.
 
 mod arguments;
+mod dump;
 mod escape;
+mod guest;
 mod interrupt;
 mod output;
 mod progress;
@@ -53,6 +55,7 @@ pub fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Some(Command::Render(render)) => render::run(&render).map(|()| 0),
+        Some(Command::Dump(dump)) => dump::run(&dump),
         None => record::run(&arguments.record),
     };
     match result {

@@ -12,6 +12,7 @@
 //! Public API alone.
 
 use super::clock::{monotonic_ns, own_cpu_ns};
+use super::dump::DumpedThread;
 use super::session::Shared;
 use super::{Report, Sampler};
 use crate::recording::{ModuleId, Origin, PauseStats, Sample, State, TickCounts};
@@ -153,6 +154,10 @@ impl Sampler for EpochSampler {
 
     fn halt_guest(&self) {
         self.thread.halted.store(true, Ordering::Relaxed);
+    }
+
+    fn dump(&self) -> Result<Vec<DumpedThread>, String> {
+        Err("only the signal sampler can read all stacks of a running guest".to_owned())
     }
 
     fn stop(&self) -> Report {

@@ -11,12 +11,14 @@
 
 mod clock;
 mod code_map;
+mod dump;
 mod epoch;
 mod session;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod signal;
 mod store;
 
+pub use dump::{DumpedFrame, DumpedThread};
 pub use session::{Finished, SamplerKind, SamplerOptions, Session};
 pub use store::SampledStore;
 
@@ -30,6 +32,12 @@ trait Sampler: Send + Sync {
     /// Stops the guest for good, wherever it is: in wasm at the next tick, in host code when that returns. Gives up
     /// waiting for it soon, since a blocked host call may last.
     fn halt_guest(&self);
+
+    /// Reads all stacks of the running guest.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn dump(&self) -> Result<Vec<DumpedThread>, String>;
 
     /// Stops sampling. When it returns, every sample is in the recorder. May be called from any thread, and again.
     fn stop(&self) -> Report;

@@ -1,12 +1,13 @@
 //! One profiling session: options in, an unsymbolized recording out.
 
-use super::code_map::CodeMap;
+use super::code_map::{CodeMap, NativePc};
+use super::dump::DumpedThread;
 use super::store::SampledStore;
 use super::{Report, Sampler, epoch};
 use crate::guest::ModuleImage;
-use crate::recording::{Clock, Meta, Module, ModuleId, Recorder, TickCounts};
+use crate::recording::{Clock, Meta, Module, ModuleId, Origin, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::{Instance, Store};
 use wlprof_plugin::{ModuleView, Walker};
 
@@ -113,6 +114,13 @@ impl Shared {
         0
     }
 
+    /// The first byte of the wasm instruction at `pc`.
+    pub(super) fn opcode_at(&self, pc: NativePc) -> Option<u8> {
+        let Origin::Wasm { module, function, code_offset } = self.code.origin(pc)? else { return None };
+        let (_, image) = self.modules.get(module as usize)?;
+        image.code_at(function, code_offset)?.first().copied()
+    }
+
     pub(super) fn set_walker(&self, module: ModuleId, walker: Box<dyn Walker>) {
         self.walkers()[module as usize] = Some(walker);
     }
@@ -172,6 +180,10 @@ impl Session {
             recorder: Mutex::new(Recorder::new(descriptions)),
             walkers: Mutex::new(walkers),
         };
+        if shared.walkers().iter().flatten().any(|walker| walker.reads_guest()) {
+            // Walkers are given wasm frames while the guest stands still: the maps must be there then.
+            shared.code.prepare_origins();
+        }
         Self {
             shared: Arc::new(shared),
             sampler: Mutex::new(None),
@@ -246,6 +258,24 @@ impl Session {
         let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(sampler) = sampler {
             sampler.halt_guest();
+        }
+    }
+
+    /// Reads all stacks of the running guest: those of its language's threads, or wasm's. The guest stops for it, some
+    /// milliseconds if it has many.
+    ///
+    /// # Errors
+    /// Why it cannot be done, in words for the user.
+    pub fn dump(&self) -> Result<Vec<DumpedThread>, String> {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let since = Instant::now();
+        loop {
+            let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match sampler {
+                Some(sampler) => return sampler.dump(),
+                None if since.elapsed() > PATIENCE => return Err("the guest has not started".to_owned()),
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
         }
     }
 

@@ -1,16 +1,7 @@
 //! The hot line of each guest must hold the time, under the functions that it was inlined into.
 
-use crate::sampled::{fixture, profile_fast};
-use std::path::Path;
+use crate::sampled::{fixture, marked_line, profile_fast};
 use wlprof::recording::{Line, Recording, Sample};
-
-/// Line of the source that ends with `marker`.
-fn marked_line(source: &str, marker: &str) -> u32 {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(source);
-    let text = std::fs::read_to_string(path).unwrap();
-    let line = text.lines().position(|line| line.ends_with(marker)).unwrap();
-    line as u32 + 1
-}
 
 /// A function, by what its name contains, and a line in it; line 0 is any.
 type Place<'a> = (&'a str, u32);

@@ -41,3 +41,11 @@ pub(crate) fn profile(name: &str, options: &[&str], arguments: &[&str]) -> Recor
 pub(crate) fn profile_fast(name: &str, sampler: &str, arguments: &[&str]) -> Recording {
     profile(name, &["--sampler", sampler, "--rate", "10000", "--max-overhead", "100"], arguments)
 }
+
+/// Line of the source that ends with `marker`.
+pub(crate) fn marked_line(source: &str, marker: &str) -> u32 {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(source);
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().position(|line| line.ends_with(marker)).unwrap();
+    line as u32 + 1
+}

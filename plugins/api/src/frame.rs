@@ -28,6 +28,7 @@ pub enum FrameKey {
 pub struct FrameSink {
     frames: Vec<SinkEntry>,
     labels: Option<u64>,
+    must_not_allocate: bool,
 }
 
 /// One entry of a [`FrameSink`].
@@ -46,7 +47,7 @@ impl FrameSink {
 
     /// An empty sink with room for [`FrameSink::CAPACITY`] frames, so that pushing never allocates.
     pub fn new() -> Self {
-        Self { frames: Vec::with_capacity(Self::CAPACITY), labels: None }
+        Self { frames: Vec::with_capacity(Self::CAPACITY), labels: None, must_not_allocate: false }
     }
 
     /// Appends a frame of the plugin's own. `false`: the sink is full and the walk should end with
@@ -71,6 +72,16 @@ impl FrameSink {
         room
     }
 
+    /// The frame pushed as number `index`.
+    pub fn get(&self, index: usize) -> Option<SinkEntry> {
+        self.frames.get(index).copied()
+    }
+
+    /// Drops the frames that were pushed after the first `length`.
+    pub fn truncate(&mut self, length: usize) {
+        self.frames.truncate(length);
+    }
+
     /// Number of frames so far.
     pub fn len(&self) -> usize {
         self.frames.len()
@@ -90,6 +101,17 @@ impl FrameSink {
     /// The key given to [`FrameSink::set_labels`].
     pub fn labels(&self) -> Option<u64> {
         self.labels
+    }
+
+    /// Whether the walk may allocate memory: see
+    /// [`Walker::walks_without_allocating`](crate::Walker::walks_without_allocating).
+    pub fn may_allocate(&self) -> bool {
+        !self.must_not_allocate
+    }
+
+    /// Says whether the walk may allocate memory; a new sink's may.
+    pub fn set_may_allocate(&mut self, may_allocate: bool) {
+        self.must_not_allocate = !may_allocate;
     }
 
     /// Forgets all frames and labels and keeps the room.
@@ -119,6 +141,8 @@ pub enum WalkEnd {
     Inconsistent,
     /// The runtime has no stack at this moment (starting up, shutting down, between two threads).
     NoStack,
+    /// It would have had to allocate memory and must not: see [`FrameSink::may_allocate`]. What it pushed is dropped.
+    WouldAllocate,
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The three levels of a language plugin: detect, attach, walk.
 
-use crate::{Category, FrameKey, FrameSink, GuestMemory, Label, ModuleView, SourceFrame, WalkEnd, WasmFrame};
+use crate::{
+    Category, FrameKey, FrameSink, GuestMemory, Label, ModuleView, SourceFrame, ThreadStack, WalkEnd, WasmFrame,
+};
 use std::fmt;
 
 /// Whether a module is a plugin's.
@@ -57,6 +59,15 @@ pub trait Walker: Send {
         false
     }
 
+    /// Whether [`Walker::walk`] keeps to [`FrameSink::may_allocate`]: if that is false, it allocates and frees no memory,
+    /// and gives up with [`WalkEnd::WouldAllocate`] where it would have to (to fill a cache, say).
+    ///
+    /// It is then called for samples in host code as well that wasm calls too often and too shortly to wait for:
+    /// `memory.copy` and its like. They may have been interrupted in the allocator.
+    fn walks_without_allocating(&self) -> bool {
+        false
+    }
+
     /// Indices of the wasm globals that [`Walker::walk`] reads.
     fn wanted_globals(&self) -> &[u32] {
         &[]
@@ -69,8 +80,8 @@ pub trait Walker: Send {
     /// wasm stack stands in.
     ///
     /// Runs in a signal handler on the guest's thread, interrupted in wasm code: no input or output, no lock that the
-    /// embedding program may hold, bounded reads and time, at most 200 KiB of stack. It may allocate. A panic is
-    /// caught and costs the sample its language frames.
+    /// embedding program may hold, bounded reads and time, at most 200 KiB of stack. It may allocate, unless
+    /// [`FrameSink::may_allocate`] says otherwise. A panic is caught and costs the sample its language frames.
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         let _ = guest;
         for index in 0..wasm.len() {
@@ -79,6 +90,15 @@ pub trait Walker: Send {
             }
         }
         WalkEnd::Complete
+    }
+
+    /// Appends the stacks of all threads that the language has in a stopped guest, the running one with the stack that
+    /// `wasm` belongs to. Nothing if it has no threads of its own.
+    ///
+    /// Called when the user asks for a dump, on the guest's thread in a signal handler or beside a guest that waits in
+    /// a host call. It may take milliseconds; all else is as for [`Walker::walk`].
+    fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
+        let _ = (guest, wasm, out);
     }
 
     /// Appends what `frame` is in source terms: innermost inlined function first, the physical function last. Appends

@@ -20,9 +20,11 @@ mod language;
 mod memory;
 mod module;
 mod symbol;
+mod thread;
 
 pub use frame::{FrameKey, FrameSink, SinkEntry, WalkEnd, WasmFrame};
 pub use language::{AttachError, Detection, Language, Walker};
 pub use memory::{GuestMemory, OutOfBounds};
 pub use module::{FunctionImport, ModuleView};
 pub use symbol::{Category, Label, SourceFrame};
+pub use thread::{Creator, ThreadStack};

@@ -44,11 +44,11 @@ fn main() {
             print_frames(&mut walker, key, "");
         }
         if arguments.get(2).is_some_and(|argument| argument == "--goroutines") {
-            for goroutine in walker.goroutines(&guest, &wasm) {
-                println!("g {} [{}] {:?} {:?}", goroutine.id, goroutine.state, goroutine.end, goroutine.labels);
-                for pc in goroutine.stack {
-                    print_frames(&mut walker, FrameKey::Own(pc), "    ");
-                }
+            let mut threads = Vec::new();
+            walker.threads(&guest, &wasm, &mut threads);
+            for thread in threads {
+                println!("{} [{}] {:?} {:?}", thread.name, thread.state, thread.end, thread.labels);
+                thread.frames.into_iter().for_each(|frame| print_frames(&mut walker, frame, "    "));
             }
         }
     }

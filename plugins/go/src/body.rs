@@ -26,14 +26,18 @@ use crate::{
 /// Larger bodies are not read: the largest functions that Go makes, of tables of Unicode, have half of this.
 const LARGEST_BODY: usize = 2 << 20;
 
+/// Depths of one function that are told apart; Go's functions have five at most.
+const MOST_DEPTHS: usize = 16;
+
 /// How a function uses Go's stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Convention {
     /// As Go functions do: its return address is on the stack.
     Go,
     /// A `//go:wasmexport` wrapper, called by the host. It has a frame on Go's stack all the same.
     Export,
     /// Assembly with a signature of its own and nothing on the stack, as `runtime.wasmDiv` or the write barrier.
+    #[default]
     Bare,
 }
 
@@ -70,7 +74,7 @@ pub(crate) struct Call {
 }
 
 /// What is known of one body.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Body {
     pub(crate) convention: Convention,
     /// From which offset on each holds, ascending.
@@ -79,6 +83,10 @@ pub(crate) struct Body {
     pub(crate) blocks: Vec<(u32, u32)>,
     /// Ascending by offset.
     pub(crate) calls: Vec<Call>,
+    /// Every depth that SP has somewhere in the function, the most usual first, each once.
+    pub(crate) depths: Vec<i32>,
+    /// The return addresses of `calls` and their targets, ascending.
+    returns: Vec<(u64, Option<u32>)>,
 }
 
 impl Body {
@@ -100,23 +108,33 @@ impl Body {
         self.calls.get(self.calls.binary_search_by_key(&offset, |call| call.offset).ok()?)
     }
 
-    /// Every depth that SP has somewhere in the function, the most usual first, each once.
-    pub(crate) fn depths(&self) -> Vec<i32> {
+    /// Which function the call that returns to `return_pc` may be of: `Some(None)` if that is decided at run time.
+    #[expect(clippy::option_option, reason = "no such call, and a call of anything, are two things")]
+    pub(crate) fn target_of_return(&self, return_pc: u64) -> Option<Option<u32>> {
+        let at = self.returns.partition_point(|(pc, _)| *pc < return_pc);
+        self.returns.get(at).filter(|(pc, _)| *pc == return_pc).map(|(_, target)| *target)
+    }
+
+    /// Fills what is derived from the rest.
+    pub(crate) fn index(mut self) -> Self {
         let mut counts: Vec<(usize, i32)> = Vec::new();
         for depth in self.states.iter().filter_map(|(_, state)| state.depth) {
             match counts.iter().position(|(_, known)| *known == depth) {
                 Some(at) => counts[at].0 += 1,
-                None if counts.len() < 16 => counts.push((1, depth)),
+                None if counts.len() < MOST_DEPTHS => counts.push((1, depth)),
                 None => {}
             }
         }
         counts.sort_by_key(|(count, depth)| (std::cmp::Reverse(*count), *depth));
-        counts.into_iter().map(|(_, depth)| depth).collect()
+        self.depths = counts.into_iter().map(|(_, depth)| depth).collect();
+        self.returns = self.calls.iter().filter_map(|call| Some((call.return_pc?, call.target))).collect();
+        self.returns.sort_unstable();
+        self
     }
 
     /// About how many bytes it takes.
     pub(crate) fn size(&self) -> usize {
-        size_of::<Self>() + 16 * (self.states.len() + self.blocks.len()) + 32 * self.calls.len()
+        size_of::<Self>() + 16 * (self.states.len() + self.blocks.len()) + 56 * self.calls.len()
     }
 
     /// Reads the body `bytes`, which starts at `start` in the code section. `is_go` says which functions have Go's

@@ -3,85 +3,99 @@
 //! `runtime.allgs` is a slice variable without a symbol. It is the one in the zero-initialised variables whose array
 //! holds the running goroutine and nothing but goroutines.
 
-use crate::{labels, layout::G, pclntab, walk::Walk};
-use wlprof_plugin::{FrameSink, GuestMemory, WalkEnd};
+use crate::{
+    labels,
+    layout::{self, G},
+    pclntab,
+    walk::Walk,
+};
+use wlprof_plugin::{Creator, FrameKey, FrameSink, Label, SinkEntry, ThreadStack, WalkEnd};
 
 /// Bounds the search and the answer.
 const MOST_GOROUTINES: u64 = 1 << 20;
 const MOST_VARIABLES: u64 = 16 << 20;
+/// A list of the most goroutines, and as much again for what only looks like one.
+const MOST_READS: u64 = 2 * MOST_GOROUTINES;
+/// Frames of all stacks together; goroutines past it have none.
+const MOST_FRAMES: usize = 4 << 20;
+const IDLE: u32 = 0;
 const DEAD: u32 = 6;
 
-/// One goroutine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Goroutine {
-    /// Its number, as in Go's own tracebacks.
-    pub id: u64,
-    /// Whether it can run, runs, or what it waits for: `runnable`, `running`, `syscall`, `chan receive`.
-    pub state: String,
-    /// Its stack, leaf first: frames for `Walker::symbolize` as `FrameKey::Own`.
-    pub stack: Vec<u64>,
-    /// How the walk of its stack ended.
-    pub end: WalkEnd,
-    /// The function it was started with, as a frame like those of the stack.
-    pub started_with: u64,
-    /// The labels the program gave it.
-    pub labels: Vec<(String, String)>,
-}
-
 /// Reads all goroutines; `sp` and `g` are the running one's.
-pub(crate) fn all(mut walk: Walk<'_>, sp: u64, g: G) -> Vec<Goroutine> {
-    let running = crate::layout::is_g0(walk.guest, g).unwrap_or(false);
-    let running = if running { walk.layout.curg(walk.guest, g).ok().flatten() } else { Some(g) };
-    let mut found = Vec::new();
-    for other in list(&walk, g) {
-        if let Some(goroutine) = read(&mut walk, other, Some(other) == running, sp, g) {
-            found.push(goroutine);
+pub(crate) fn all(mut walk: Walk<'_>, sp: u64, g: G, out: &mut Vec<ThreadStack>) {
+    let running = if layout::is_g0(walk.guest, g) == Ok(true) { curg(&walk, g) } else { Some(g) };
+    let goroutines = list(&walk, running);
+    let mut sink = FrameSink::new();
+    let mut frames_left = MOST_FRAMES;
+    out.extend(goroutines.into_iter().filter_map(|goroutine| {
+        sink.clear();
+        let mut thread = describe(&mut walk, goroutine)?;
+        if frames_left > 0 {
+            let registers = (Some(goroutine) == running).then_some((sp, g));
+            read_stack(&mut walk, goroutine, registers, &mut sink, &mut thread);
+            // A label takes about as much as some frames do.
+            let size = thread.frames.len() + 32 * thread.labels.len();
+            frames_left = frames_left.saturating_sub(size.max(1));
         }
-    }
-    found
+        Some(thread)
+    }));
 }
 
-fn read(walk: &mut Walk<'_>, goroutine: G, is_running: bool, sp: u64, g: G) -> Option<Goroutine> {
+fn curg(walk: &Walk<'_>, g: G) -> Option<G> {
+    walk.layout.curg(walk.guest, g).ok().flatten()
+}
+
+/// A goroutine without its stack; `None` if this place of the list has none.
+fn describe(walk: &mut Walk<'_>, goroutine: G) -> Option<ThreadStack> {
     let (layout, guest) = (*walk.layout, walk.guest);
-    let status = layout.status(guest, goroutine).ok()?;
-    if status == 0 || status == DEAD {
-        return None;
-    }
-    let mut stack = FrameSink::new();
-    let mut of_this = Walk {
-        program: walk.program,
-        layout: walk.layout,
-        last_blocks: walk.last_blocks,
-        statistics: walk.statistics,
-        guest,
-        wasm: walk.wasm,
-        out: &mut stack,
-    };
-    let end = if is_running { of_this.run(sp, g) } else { of_this.scheduled(goroutine).unwrap_or_else(WalkEnd::from) };
-    let keys = stack.entries().filter_map(|entry| match entry {
-        wlprof_plugin::SinkEntry::Own(pc) => Some(pc),
-        wlprof_plugin::SinkEntry::Wasm(index) => walk.program.pc(*walk.wasm.get(index)?),
-    });
-    let stack = keys.collect();
-    let start = layout.startpc(guest, goroutine).ok()?;
-    Some(Goroutine {
-        id: layout.goid(guest, goroutine).ok()?,
+    let status = layout.status(guest, goroutine).ok().filter(|status| ![IDLE, DEAD].contains(status))?;
+    Some(ThreadStack {
+        name: format!("goroutine {}", layout.goid(guest, goroutine).ok()?),
         state: state(walk, status, layout.waitreason(guest, goroutine).ok()?),
-        stack,
-        end,
-        started_with: walk.program.table.index(start).map_or(0, |index| pclntab::pc(index, 0)),
-        labels: labels::program_labels(guest, &layout, goroutine),
+        frames: Vec::new(),
+        end: WalkEnd::TooDeep,
+        creator: creator(walk, goroutine),
+        labels: Vec::new(),
     })
 }
 
-fn state(walk: &Walk<'_>, status: u32, reason: u8) -> String {
+/// Reads a goroutine's stack and labels; `running` are SP and g if it is the one that runs.
+fn read_stack(
+    walk: &mut Walk<'_>,
+    goroutine: G,
+    running: Option<(u64, G)>,
+    sink: &mut FrameSink,
+    out: &mut ThreadStack,
+) {
+    let (layout, guest, wasm) = (walk.layout, walk.guest, walk.wasm);
+    let mut of_this = Walk { program: walk.program, layout, statistics: walk.statistics, guest, wasm, out: sink };
+    out.end = match running {
+        Some((sp, g)) => of_this.run(sp, g),
+        None => of_this.scheduled(goroutine).unwrap_or_else(WalkEnd::from),
+    };
+    let frames = sink.entries().filter_map(|entry| match entry {
+        SinkEntry::Own(pc) => Some(FrameKey::Own(pc)),
+        SinkEntry::Wasm(index) => wasm.get(index).map(|frame| FrameKey::Wasm(*frame)),
+    });
+    out.frames = frames.collect();
+    let labels = labels::program_labels(guest, layout, goroutine);
+    out.labels = labels.into_iter().map(|(name, value)| Label { name, value }).collect();
+}
+
+/// The `go` statement that started a goroutine; `None` for the first.
+fn creator(walk: &Walk<'_>, goroutine: G) -> Option<Creator> {
+    let (parent, pc) = walk.layout.creator(walk.guest, goroutine).ok()?;
+    let function = walk.program.table.index(pc)?;
+    let frame = FrameKey::Own(pclntab::pc(function, pclntab::block(pc).saturating_sub(1)));
+    (parent != 0).then(|| Creator { name: format!("goroutine {parent}"), frame })
+}
+
+fn state(walk: &mut Walk<'_>, status: u32, reason: u8) -> String {
     let name = match status {
-        0 => "idle",
         1 => "runnable",
         2 => "running",
         3 => "syscall",
-        4 => return wait_reason(walk, reason).unwrap_or_else(|| "waiting".to_owned()),
+        4 => return walk.program.wait_reason(reason).unwrap_or_else(|| "waiting".to_owned()),
         8 => "copystack",
         9 => "preempted",
         10 => "leaked",
@@ -90,25 +104,8 @@ fn state(walk: &Walk<'_>, status: u32, reason: u8) -> String {
     name.to_owned()
 }
 
-/// Reasons are renumbered in each release, but the runtime has an array of their texts: a string without length, then
-/// "GC assist marking".
-fn wait_reason(walk: &Walk<'_>, reason: u8) -> Option<String> {
-    const SECOND: &[u8] = b"GC assist marking";
-    const LONGEST: u64 = 64;
-    let image = &walk.program.table.image;
-    let is_array = |at: u64| image.u64(at + 8) == Some(SECOND.len() as u64) && at >= 16 && image.u64(at - 8) == Some(0);
-    let headers = |text: u64| image.find_word(text).find(|at| is_array(*at));
-    let array = image.find_text(SECOND).take(16).find_map(headers)? - 16;
-    let header = array + 16 * u64::from(reason);
-    let (address, length) = (image.u64(header)?, image.u64(header + 8)?);
-    if length == 0 || length > LONGEST {
-        return None;
-    }
-    image.text(address, length as usize)
-}
-
 /// The runtime's list of goroutines.
-fn list(walk: &Walk<'_>, g: G) -> Vec<G> {
+fn list(walk: &Walk<'_>, running: Option<G>) -> Vec<G> {
     let guest = walk.guest;
     let bss = walk.program.moduledata.bss.clone();
     let size = bss.end.saturating_sub(bss.start).min(MOST_VARIABLES) as usize & !7;
@@ -116,40 +113,39 @@ fn list(walk: &Walk<'_>, g: G) -> Vec<G> {
     if guest.read(bss.start, &mut variables).is_err() {
         return Vec::new();
     }
-    let one_of_them = match crate::layout::is_g0(guest, g) {
-        Ok(true) => walk.layout.curg(guest, g).ok().flatten(),
-        _ => Some(g),
-    };
     let (words, _) = variables.as_chunks::<8>();
-    let slices = words.windows(3).filter_map(|words| {
+    let mut left = MOST_READS;
+    let mut longest = Vec::new();
+    for words in words.windows(3) {
         let [address, length, capacity] = [words[0], words[1], words[2]].map(u64::from_le_bytes);
-        let is_plausible = length > 0 && length <= capacity && length <= MOST_GOROUTINES && address >= 4096;
-        is_plausible.then(|| pointers(guest, address, length)).flatten()
-    });
-    // While the scheduler looks for something to run, no goroutine is known to be in the list; then the largest wins.
-    slices
-        .filter(|list| one_of_them.is_none_or(|one| list.contains(&one)) && list.iter().all(|g| is_goroutine(walk, *g)))
-        .max_by_key(Vec::len)
-        .unwrap_or_default()
+        if length as usize > longest.len() && length <= capacity && length <= MOST_GOROUTINES && address >= 4096 {
+            let found = goroutines_at(walk, address, length, &mut left);
+            // While the scheduler looks for something to run, no goroutine is known to be in the list.
+            let found = found.filter(|found| running.is_none_or(|running| found.contains(&running)));
+            longest = found.unwrap_or(longest);
+        }
+    }
+    longest
 }
 
-fn pointers(guest: &dyn GuestMemory, address: u64, length: u64) -> Option<Vec<G>> {
-    let size = guest.size();
-    if address.checked_add(8 * length)? > size {
-        return None;
-    }
+/// The array of goroutines at `address`, no two of them the same; `None` if it holds anything else, or if no reads are `left` to find out.
+fn goroutines_at(walk: &Walk<'_>, address: u64, length: u64, left: &mut u64) -> Option<Vec<G>> {
+    let (guest, layout) = (walk.guest, walk.layout);
     let mut found = Vec::new();
     for index in 0..length {
-        let pointer = guest.read_u64(address + 8 * index).ok()?;
-        if pointer == 0 || pointer % 8 != 0 || pointer >= size {
+        *left = left.checked_sub(1)?;
+        let g = G(guest.read_u64(address.checked_add(8 * index)?).ok()?);
+        let is_goroutine = g.0 != 0
+            && g.0.is_multiple_of(8)
+            && layout.status(guest, g).is_ok_and(|status| status <= 10)
+            && layout.goid(guest, g).is_ok_and(|id| id < 1 << 40);
+        if !is_goroutine {
             return None;
         }
-        found.push(G(pointer));
+        found.push(g);
     }
-    Some(found)
-}
-
-fn is_goroutine(walk: &Walk<'_>, g: G) -> bool {
-    let (layout, guest) = (walk.layout, walk.guest);
-    layout.status(guest, g).is_ok_and(|status| status <= 10) && layout.goid(guest, g).is_ok_and(|id| id < 1 << 40)
+    // One goroutine a million times would have its stack read as often.
+    let mut distinct: Vec<u64> = found.iter().map(|g| g.0).collect();
+    distinct.sort_unstable();
+    distinct.array_windows().all(|[one, other]| one != other).then_some(found)
 }

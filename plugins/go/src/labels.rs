@@ -5,100 +5,167 @@ use std::collections::HashMap;
 use wlprof_plugin::{GuestMemory, Label, OutOfBounds};
 
 const MOST_LABELS: u64 = 32;
-const LONGEST: u64 = 256;
+const LONGEST: usize = 256;
 /// Label sets kept; programs that make up more (a label for each request) lose those of later samples.
 const MOST_SETS: usize = 1 << 16;
+/// Bytes of text in them, all told: 65,536 times 32 labels of 256 bytes would be a gigabyte.
+const MOST_TEXT: usize = 16 << 20;
+/// Buckets of a map looked at, so that overflow buckets that lead back to themselves end: 32 labels have six of them,
+/// and as many overflow buckets at the most.
+const MOST_BUCKETS: usize = 128;
+
+/// A set of labels was seen for the first time, and there must be no allocating to keep it.
+pub(crate) struct WouldAllocate;
+
+/// A key with this bit is the index of a set of labels. Without, it is the number of a goroutine that has none, or 0 for
+/// the scheduler: most samples, which need not be kept then.
+const IS_SET: u64 = 1 << 63;
 
 /// Hands out a key for each distinct set of labels.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LabelSets {
-    keys: HashMap<LabelSet, u64>,
+    keys: HashMap<Box<[u8]>, u64>,
     sets: Vec<LabelSet>,
+    /// The set being looked up, written out. Kept, so that a sample allocates nothing.
+    written: Vec<u8>,
+    /// Bytes in all sets.
+    text: usize,
 }
 
-/// The goroutine, `None` for the scheduler, and its labels sorted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// A goroutine and its labels sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct LabelSet {
-    goroutine: Option<u64>,
-    labels: Vec<(String, String)>,
+    goroutine: u64,
+    labels: Labels,
+}
+
+impl Default for LabelSets {
+    fn default() -> Self {
+        let most = 8 + 2 * MOST_LABELS as usize * (4 + LONGEST);
+        Self { keys: HashMap::new(), sets: Vec::new(), written: Vec::with_capacity(most), text: 0 }
+    }
 }
 
 impl LabelSets {
-    /// The key of the labels that the code running on `g` has.
-    pub(crate) fn key(&mut self, guest: &dyn GuestMemory, layout: &Layout, g: G) -> Option<u64> {
-        let user = if layout::is_g0(guest, g).ok()? { layout.curg(guest, g).ok()? } else { Some(g) };
-        let set = match user {
-            Some(user) => LabelSet {
-                goroutine: Some(layout.goid(guest, user).ok()?),
-                labels: program_labels(guest, layout, user),
-            },
-            None => LabelSet::default(),
+    /// The key of the labels that the code running on `g` has; `None` if they cannot be read or there are too many.
+    pub(crate) fn key(
+        &mut self,
+        guest: &dyn GuestMemory,
+        layout: &Layout,
+        g: G,
+        may_allocate: bool,
+    ) -> Result<Option<u64>, WouldAllocate> {
+        let (user, goroutine) = match goroutine(guest, layout, g) {
+            Ok(Some((user, goroutine))) => (user, goroutine & !IS_SET),
+            Ok(None) => return Ok(Some(0)),
+            Err(OutOfBounds) => return Ok(None),
         };
-        if let Some(&key) = self.keys.get(&set) {
-            return Some(key);
+        self.written.clear();
+        self.written.extend(goroutine.to_le_bytes());
+        let unlabelled = self.written.len();
+        visit(guest, layout, user, &mut |text| {
+            self.written.extend((text.len() as u32).to_le_bytes());
+            self.written.extend(text);
+        });
+        if self.written.len() == unlabelled {
+            return Ok(Some(goroutine));
         }
-        if self.sets.len() >= MOST_SETS {
-            return None;
+        if let Some(&key) = self.keys.get(self.written.as_slice()) {
+            return Ok(Some(key));
         }
-        let key = self.sets.len() as u64;
-        self.sets.push(set.clone());
-        self.keys.insert(set, key);
-        Some(key)
+        if self.sets.len() >= MOST_SETS || self.text + self.written.len() > MOST_TEXT {
+            return Ok(None);
+        }
+        if !may_allocate {
+            return Err(WouldAllocate);
+        }
+        self.text += self.written.len();
+        let key = IS_SET | self.sets.len() as u64;
+        self.sets.push(LabelSet { goroutine, labels: program_labels(guest, layout, user) });
+        self.keys.insert(self.written.clone().into_boxed_slice(), key);
+        Ok(Some(key))
     }
 
     /// Spells out a key.
     pub(crate) fn spell(&self, key: u64, out: &mut Vec<Label>) {
-        let Some(set) = usize::try_from(key).ok().and_then(|key| self.sets.get(key)) else { return };
-        let goroutine = set.goroutine.map_or_else(|| "scheduler".to_owned(), |id| id.to_string());
-        out.push(Label { name: "goroutine".to_owned(), value: goroutine });
-        out.extend(set.labels.iter().map(|(name, value)| Label { name: name.clone(), value: value.clone() }));
+        let set = (key & IS_SET != 0).then(|| self.sets.get((key & !IS_SET) as usize)).flatten();
+        let (goroutine, labels) = set.map_or((key, [].as_slice()), |set| (set.goroutine, &set.labels));
+        let value = if goroutine == 0 { "scheduler".to_owned() } else { goroutine.to_string() };
+        out.push(Label { name: "goroutine".to_owned(), value });
+        out.extend(labels.iter().map(|(name, value)| Label { name: name.clone(), value: value.clone() }));
     }
 }
 
-/// The labels that the program gave goroutine `g`; those that cannot be read are left out.
-pub(crate) fn program_labels(guest: &dyn GuestMemory, layout: &Layout, g: G) -> Vec<(String, String)> {
-    let mut labels = Vec::new();
-    if let Ok(address) = layout.labels(guest, g)
-        && address != 0
-    {
-        let read = if layout.labels_are_a_map { read_map } else { read_list };
-        // What was read before something broke stands.
-        let _ = read(guest, address, &mut labels);
-    }
-    labels.sort_unstable();
-    labels
+/// The goroutine that runs on `g`, and its number; `None` while the scheduler looks for one.
+fn goroutine(guest: &dyn GuestMemory, layout: &Layout, g: G) -> Result<Option<(G, u64)>, OutOfBounds> {
+    let user = if layout::is_g0(guest, g)? { layout.curg(guest, g)? } else { Some(g) };
+    user.map(|user| Ok((user, layout.goid(guest, user)?))).transpose()
 }
 
 type Labels = Vec<(String, String)>;
 
+/// The labels that the program gave goroutine `g`; those that cannot be read are left out.
+pub(crate) fn program_labels(guest: &dyn GuestMemory, layout: &Layout, g: G) -> Labels {
+    let mut texts = Vec::new();
+    visit(guest, layout, g, &mut |text| texts.push(String::from_utf8_lossy(text).into_owned()));
+    let (pairs, _) = texts.as_chunks::<2>();
+    let mut labels: Labels = pairs.iter().map(|[name, value]| (name.clone(), value.clone())).collect();
+    labels.sort_unstable();
+    labels
+}
+
+/// Gives the names and values of goroutine `g`'s labels in turn, in the order in which they lie there.
+fn visit(guest: &dyn GuestMemory, layout: &Layout, g: G, see: &mut dyn FnMut(&[u8])) {
+    if let Ok(address) = layout.labels(guest, g)
+        && address != 0
+    {
+        let read = if layout.labels_are_a_map { visit_map } else { visit_list };
+        // What was read before something broke stands.
+        let _ = read(guest, address, see);
+    }
+}
+
 /// A list of pairs of strings, since Go 1.24.
-fn read_list(guest: &dyn GuestMemory, address: u64, labels: &mut Labels) -> Result<(), OutOfBounds> {
+fn visit_list(guest: &dyn GuestMemory, address: u64, see: &mut dyn FnMut(&[u8])) -> Result<(), OutOfBounds> {
     let (items, count) = (guest.read_u64(address)?, guest.read_u64(address.wrapping_add(8))?);
     for index in 0..count.min(MOST_LABELS) {
         let item = items.wrapping_add(32 * index);
-        labels.push((read_string(guest, item)?, read_string(guest, item.wrapping_add(16))?));
+        visit_string(guest, item, see)?;
+        visit_string(guest, item.wrapping_add(16), see)?;
     }
     Ok(())
 }
 
 /// A `map[string]string`, until Go 1.23: buckets of eight, and while it grows the old buckets too.
-fn read_map(guest: &dyn GuestMemory, address: u64, labels: &mut Labels) -> Result<(), OutOfBounds> {
+fn visit_map(guest: &dyn GuestMemory, address: u64, see: &mut dyn FnMut(&[u8])) -> Result<(), OutOfBounds> {
     /// What marks a used slot is at least this; less says it is empty or has moved.
     const FIRST_USED: u8 = 5;
     let map = guest.read_u64(address)?;
     let size_log = guest.read_u8(map.wrapping_add(9))?;
     let (buckets, old) = (guest.read_u64(map.wrapping_add(16))?, guest.read_u64(map.wrapping_add(24))?);
+    let mut seen = 0;
+    let mut left = MOST_BUCKETS;
     for (buckets, size_log) in [(buckets, size_log), (old, size_log.saturating_sub(1))] {
         if buckets == 0 {
             continue;
         }
         for index in 0..1_u64 << size_log.min(5) {
             let mut bucket = buckets.wrapping_add(272 * index);
-            for _ in 0..MOST_LABELS {
+            // Buckets that overflow go on in others.
+            loop {
+                if left == 0 {
+                    return Ok(());
+                }
+                left -= 1;
                 for slot in 0..8 {
-                    if guest.read_u8(bucket.wrapping_add(slot))? >= FIRST_USED && (labels.len() as u64) < MOST_LABELS {
+                    if guest.read_u8(bucket.wrapping_add(slot))? >= FIRST_USED {
                         let key = bucket.wrapping_add(8 + 16 * slot);
-                        labels.push((read_string(guest, key)?, read_string(guest, key.wrapping_add(128))?));
+                        visit_string(guest, key, see)?;
+                        visit_string(guest, key.wrapping_add(128), see)?;
+                        seen += 1;
+                        if seen == MOST_LABELS {
+                            return Ok(());
+                        }
                     }
                 }
                 bucket = guest.read_u64(bucket.wrapping_add(264))?;
@@ -111,9 +178,11 @@ fn read_map(guest: &dyn GuestMemory, address: u64, labels: &mut Labels) -> Resul
     Ok(())
 }
 
-fn read_string(guest: &dyn GuestMemory, header: u64) -> Result<String, OutOfBounds> {
+fn visit_string(guest: &dyn GuestMemory, header: u64, see: &mut dyn FnMut(&[u8])) -> Result<(), OutOfBounds> {
     let (address, length) = (guest.read_u64(header)?, guest.read_u64(header.wrapping_add(8))?);
-    let mut bytes = vec![0; length.min(LONGEST) as usize];
-    guest.read(address, &mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let mut buffer = [0; LONGEST];
+    let bytes = &mut buffer[..length.min(LONGEST as u64) as usize];
+    guest.read(address, bytes)?;
+    see(bytes);
+    Ok(())
 }

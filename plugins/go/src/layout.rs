@@ -126,8 +126,12 @@ impl Layout {
         guest.read_u8(g.0.wrapping_add(self.waitreason))
     }
 
-    pub(crate) fn startpc(&self, guest: &dyn GuestMemory, g: G) -> Read<u64> {
-        guest.read_u64(g.0.wrapping_add(self.startpc))
+    /// Number of the goroutine that started `g`, and the pc that the `go` statement returned to. Both are 0 for the
+    /// first goroutine.
+    pub(crate) fn creator(&self, guest: &dyn GuestMemory, g: G) -> Read<(u64, u64)> {
+        // `parentGoid`, `gopc`, `ancestors` and `startpc` follow each other in all releases.
+        let startpc = g.0.wrapping_add(self.startpc);
+        Ok((guest.read_u64(startpc.wrapping_sub(24))?, guest.read_u64(startpc.wrapping_sub(16))?))
     }
 
     /// What `pprof.Do` and `pprof.SetGoroutineLabels` left there.

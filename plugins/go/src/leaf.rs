@@ -1,9 +1,11 @@
-//! Where the innermost Go frame of a stopped guest keeps its return address.
+//! Where the innermost Go frame of a stopped guest keeps its return address: the candidates, the likeliest first.
 //!
-//! Reading the body says how far SP is below it ([`crate::body`]). That is checked wherever it can be: the caller is on
-//! the wasm stack, stands at a call instruction, and what that call pushed is a constant in its code. Where the two do
-//! not agree, another depth of the same function must: the compiler may have moved code over the instruction that sets
-//! SP, and code on its way to a block (the dispatch) is at the depth of either the entry or the rest.
+//! Reading the body says how far SP is below it ([`crate::body`]). But the compiler may have moved code over the
+//! instruction that sets SP, code on its way to a block (the dispatch) is at the depth of either the entry or the rest,
+//! and all returns of a function share an epilogue. So every depth that the function has is a candidate if what is there
+//! is a return address that can be: the caller is on the wasm stack, stands at a call instruction, and what that call
+//! pushed is a constant in its code. Memory is full of return addresses of calls that are over, so whoever takes a
+//! candidate has to see whether the whole stack holds.
 
 use crate::{
     body::{Body, Place},
@@ -23,6 +25,9 @@ pub(crate) enum Expected {
     /// That of any call of the function: it was resumed, and its caller is not on the wasm stack.
     AnyCall,
 }
+
+/// A depth of SP below the return address, and that return address.
+pub(crate) type Candidate = (i32, u64);
 
 /// What `callers`, the wasm frames from the caller of a Go function on, say about its return address.
 pub(crate) fn expected(program: &mut Program, callers: &[WasmFrame]) -> Expected {
@@ -44,7 +49,7 @@ pub(crate) fn expected(program: &mut Program, callers: &[WasmFrame]) -> Expected
 
 /// How sure a return address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
+pub(crate) enum Fit {
     No,
     /// Some call pushes it, of another function: right if that function then made a tail call.
     AnyCall,
@@ -62,42 +67,41 @@ fn fit(program: &mut Program, callee: u32, expected: Expected, return_pc: u64) -
     if Some(caller) == program.special.goexit && block == 1 || Some(caller) == program.special.mstart && block == 0 {
         return Fit::ThisCall;
     }
+    if block == 0 {
+        // What calls `morestack` starts again from there instead of returning.
+        return Fit::No;
+    }
     let Some(body) = program.body(caller) else { return Fit::No };
-    match body.calls.iter().find(|call| call.return_pc == Some(return_pc)) {
-        Some(call) if call.target.is_none_or(|target| program.is_own(target, callee)) => Fit::ThisCall,
+    match body.target_of_return(return_pc) {
+        Some(target) if target.is_none_or(|target| program.is_own(target, callee)) => Fit::ThisCall,
         Some(_) => Fit::AnyCall,
         None => Fit::No,
     }
 }
 
-/// The depth of SP below the return address of `frame`, function `index`, and that return address.
-pub(crate) fn find(
+/// The depths that SP may have below the return address of function `index`, interrupted at `frame`: the likeliest first,
+/// some twice.
+pub(crate) fn depths(body: &Body, frame: WasmFrame) -> impl Iterator<Item = i32> + '_ {
+    let state = body.state(frame.code_offset);
+    // Being taken down, SP is another goroutine's; but all returns have the same epilogue, after the return address is
+    // popped.
+    let first = if state.place == Place::Unwinding { Some(-8) } else { state.depth };
+    first.into_iter().chain(body.depths.iter().copied())
+}
+
+/// The return address at a depth, and how well it fits.
+pub(crate) fn candidate(
     program: &mut Program,
     guest: &dyn GuestMemory,
     index: u32,
-    body: &Body,
-    frame: WasmFrame,
     sp: u64,
+    depth: i32,
     expected: Expected,
-) -> Option<(i32, u64)> {
-    let state = body.state(frame.code_offset);
-    if state.place == Place::Unwinding {
-        return None;
+) -> (Fit, Candidate) {
+    match guest.read_u64(sp.wrapping_add_signed(i64::from(depth))) {
+        Ok(return_pc) => (fit(program, index, expected, return_pc), (depth, return_pc)),
+        Err(_) => (Fit::No, (depth, 0)),
     }
-    let depths = state.depth.into_iter().chain(body.depths());
-    let mut best = (Fit::No, None);
-    for depth in depths {
-        let Ok(return_pc) = guest.read_u64(sp.wrapping_add_signed(i64::from(depth))) else { continue };
-        let fit = fit(program, index, expected, return_pc);
-        if fit == Fit::ThisCall {
-            return Some((depth, return_pc));
-        }
-        if fit > best.0 {
-            best = (fit, Some((depth, return_pc)));
-        }
-    }
-    // Just after a call, it may be that the goroutine was switched and SP is not this function's.
-    best.1.filter(|_| state.place != Place::AfterCall)
 }
 
 /// The pc at which the goroutine whose stack pointer is `sp` will be resumed, if one is being switched to.

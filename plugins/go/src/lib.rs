@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod call_sites;
 mod category;
 mod goroutines;
 mod image;
@@ -24,10 +25,10 @@ mod scan;
 mod self_check;
 mod symbols;
 mod version;
+mod wait_reason;
 mod walk;
 mod walker;
 
-pub use goroutines::Goroutine;
 pub use language::Go;
 pub use walk::Statistics;
 pub use walker::GoWalker;

@@ -40,9 +40,11 @@ fn are_trees(table: &Pclntab, gofunc: u64) -> bool {
         && probes.peek().is_some()
         && probes.all(|(tree, function)| {
             let image = &table.image;
-            let name = image.u32(tree + 4).map(|offset| table.names_address() + u64::from(offset));
-            let parent = image.u32(tree + 8);
-            name.is_some_and(|name| image.u8(name - 1) == Some(0) && image.u8(name).is_some_and(|byte| byte > b' '))
+            let field = |offset: u64| image.u32(tree.checked_add(offset)?);
+            let name = field(4).map(|offset| table.names_address() + u64::from(offset));
+            let parent = field(8);
+            let byte = |address: Option<u64>| image.u8(address?);
+            name.is_some_and(|name| byte(name.checked_sub(1)) == Some(0) && byte(Some(name)).is_some_and(|b| b > b' '))
                 && parent.is_some_and(|parent| parent <= table.blocks(&function))
         })
 }

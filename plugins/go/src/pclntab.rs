@@ -13,6 +13,11 @@ const FIRST_FUNCTION: u64 = 0x1000;
 const LONGEST_NAME: usize = 4096;
 /// Functions have at most 2^16 blocks.
 const MOST_STEPS: usize = 1 << 16;
+/// Frame sizes of one function. In all releases the compiler's have two: before and after the prologue. Walks decode them
+/// while the guest stands still, thousands if it lies.
+const MOST_SIZES: usize = 64;
+/// Headers with the right number of functions that are looked at; more are there to waste time.
+const MOST_HEADERS: usize = 16;
 
 /// A pc of function `index` (among the module's own functions).
 pub(crate) fn pc(index: u32, block: u32) -> u64 {
@@ -72,7 +77,9 @@ const FUNCTION_SIZE: u64 = 44;
 impl Pclntab {
     /// Finds the table in `image`, for a module with `functions` functions of its own.
     pub(crate) fn find(image: Image, functions: u32) -> Result<Self, Image> {
-        let found = image.find_text(&HEADER).filter(|address| address % 8 == 0).find_map(|address| {
+        let is_right_size = |address: &u64| image.u64(address + 8) == Some(u64::from(functions));
+        let headers = image.find_word(u64::from_le_bytes(HEADER)).filter(is_right_size);
+        let found = headers.take(MOST_HEADERS).find_map(|address| {
             let word = |index: u64| image.u64(address + 8 * index);
             // Tables hold 32-bit offsets from here and memory ends at 4 GiB, so sums of such do not overflow.
             let part = |index: u64| Some(address + u64::from(u32::try_from(word(index)?).ok()?));
@@ -83,8 +90,7 @@ impl Pclntab {
                 // A pc up to Go 1.24, a function's number since.
                 entry == Some(index) || entry == Some(index << 16)
             });
-            (word(1) == Some(u64::from(functions)) && in_order)
-                .then_some((address, names, units, files, pctab, functab))
+            in_order.then_some((address, names, units, files, pctab, functab))
         });
         match found {
             Some((address, names, units, files, pctab, functab)) => {
@@ -137,12 +143,23 @@ impl Pclntab {
         self.image.text(self.names + u64::from(offset), LONGEST_NAME)
     }
 
+    /// The first `longest` bytes of a function's name.
+    pub(crate) fn name_up_to(&self, function: &Function, longest: usize) -> Option<String> {
+        self.image.text(self.names + u64::from(function.name), longest)
+    }
+
     pub(crate) fn name(&self, function: &Function) -> Option<String> {
         self.name_at(function.name)
     }
 
     fn steps(&self, table: u32) -> Steps<'_> {
-        Steps { bytes: self.image.bytes(self.pctab + u64::from(table)), value: -1, block: 0, left: MOST_STEPS }
+        let bytes = self.image.bytes(self.pctab + u64::from(table));
+        Steps { bytes, value: -1, block: 0, is_first: true, left: MOST_STEPS }
+    }
+
+    fn sizes(&self, function: &Function) -> impl Iterator<Item = (i32, u32)> + '_ {
+        let most = if function.pcsp == 0 { 0 } else { MOST_SIZES };
+        self.steps(function.pcsp).take(most)
     }
 
     fn value(&self, table: u32, block: u32) -> Option<i32> {
@@ -154,12 +171,18 @@ impl Pclntab {
 
     /// How far the stack pointer is below the return address at a block.
     pub(crate) fn frame_size(&self, function: &Function, block: u32) -> Option<u32> {
-        u32::try_from(self.value(function.pcsp, block)?).ok()
+        let size = self.sizes(function).find(|step| block < step.1)?.0;
+        u32::try_from(size).ok()
+    }
+
+    /// Frame sizes of the whole function, for whoever asks more than once: a lookup decodes up to the block.
+    pub(crate) fn frame_sizes(&self, function: &Function) -> FrameSizes {
+        FrameSizes { steps: self.sizes(function).collect() }
     }
 
     /// One more than the function's last block.
     pub(crate) fn blocks(&self, function: &Function) -> u32 {
-        self.steps(function.pcsp).last().map_or(1, |step| step.1)
+        self.sizes(function).last().map_or(1, |step| step.1)
     }
 
     pub(crate) fn line(&self, function: &Function, block: u32) -> Option<u32> {
@@ -218,11 +241,32 @@ pub(crate) struct Inlined {
     pub(crate) start_line: Option<u32>,
 }
 
+/// What [`Pclntab::frame_size`] says, decoded.
+#[derive(Clone, Debug)]
+pub(crate) struct FrameSizes {
+    /// Values, and the blocks at which they end, ascending.
+    steps: Vec<(i32, u32)>,
+}
+
+impl FrameSizes {
+    /// How far the stack pointer is below the return address at a block.
+    pub(crate) fn at(&self, block: u32) -> Option<u32> {
+        let at = self.steps.partition_point(|(_, end)| *end <= block);
+        u32::try_from(self.steps.get(at)?.0).ok()
+    }
+
+    /// One more than the last block.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.steps.last().map_or(1, |step| step.1)
+    }
+}
+
 /// Decodes a table from blocks to values: pairs of a value and the block at which it ends.
 struct Steps<'a> {
     bytes: Bytes<'a>,
     value: i32,
     block: u32,
+    is_first: bool,
     left: usize,
 }
 
@@ -230,10 +274,10 @@ impl Iterator for Steps<'_> {
     type Item = (i32, u32);
 
     fn next(&mut self) -> Option<(i32, u32)> {
-        let first = self.left == MOST_STEPS;
+        let is_first = std::mem::replace(&mut self.is_first, false);
         self.left = self.left.checked_sub(1)?;
         let delta = self.bytes.varint()?;
-        if delta == 0 && !first {
+        if delta == 0 && !is_first {
             self.left = 0;
             return None;
         }

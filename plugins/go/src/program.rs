@@ -1,15 +1,22 @@
 //! All that is known of a module before it runs, and the bodies read so far.
 
 use crate::{
-    body::{Body, Convention},
+    body::{Body, Call, Convention},
+    call_sites::{CallSite, CallSites},
     layout::Layout,
     module::Module,
     moduledata::Moduledata,
     pclntab::{self, Pclntab},
+    wait_reason::WaitReasons,
 };
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 use wlprof_plugin::{AttachError, ModuleView, WasmFrame};
 
+/// The most bytes of bodies that one walk reads: the guest stands still meanwhile. The largest function that Go makes
+/// has a quarter of it.
+const READ_IN_A_WALK: usize = 4 << 20;
+/// Longer names are no special function's.
+const LONGEST_SPECIAL: usize = 32;
 /// Bodies are forgotten when they take more than this.
 const BODIES_KEPT: usize = 64 << 20;
 
@@ -31,7 +38,8 @@ impl Special {
     fn find(table: &Pclntab) -> Self {
         let mut special = Self::default();
         for index in 0..table.len() {
-            let name = table.function(index).and_then(|function| table.name(&function)).unwrap_or_default();
+            let name = table.function(index).and_then(|function| table.name_up_to(&function, LONGEST_SPECIAL));
+            let name = name.unwrap_or_default();
             let slot = match name.as_str() {
                 "runtime.goexit" => &mut special.goexit,
                 "runtime.mstart" => &mut special.mstart,
@@ -77,8 +85,18 @@ pub(crate) struct Program {
     code: Vec<u8>,
     bodies: Vec<Range<u32>>,
     go_signature: Vec<bool>,
-    read: HashMap<u32, Arc<Body>>,
+    /// The bodies read so far, each at its function's number.
+    read: Vec<Option<Arc<Body>>>,
     read_size: usize,
+    /// The block in which each function was last seen, for samples that are between two blocks.
+    last_blocks: Vec<u16>,
+    call_sites: CallSites,
+    wait_reasons: Option<WaitReasons>,
+    /// Bytes of bodies that may yet be read.
+    left_to_read: usize,
+    /// The body that was asked for while it must not be read.
+    wanted: Option<u32>,
+    was_refused: bool,
 }
 
 impl Program {
@@ -101,9 +119,13 @@ impl Program {
             ))
         })?;
         if module.go_signature.len() != imports as usize + bodies.len() {
-            return Err(AttachError(format!("the functions of {} do not add up", view.name())));
+            return Err(AttachError(format!(
+                "{} is Go's, but its sections do not agree on how many functions there are; frames will be wasm \
+                 functions only",
+                view.name()
+            )));
         }
-        Ok(Self {
+        let mut program = Self {
             special: Special::find(&table),
             table,
             moduledata,
@@ -111,9 +133,29 @@ impl Program {
             code: module.code,
             bodies,
             go_signature: module.go_signature,
-            read: HashMap::new(),
+            read: vec![None; count as usize],
             read_size: 0,
-        })
+            last_blocks: vec![0; count as usize],
+            call_sites: CallSites::default(),
+            wait_reasons: None,
+            left_to_read: READ_IN_A_WALK,
+            wanted: None,
+            was_refused: false,
+        };
+        program.read_ahead();
+        Ok(program)
+    }
+
+    /// Reads bodies before the guest runs, all of them if the program is not huge: it takes a hundredth of the time to
+    /// compile it, and later the guest stands still meanwhile.
+    fn read_ahead(&mut self) {
+        for index in 0..self.table.len() {
+            if self.read_size > BODIES_KEPT / 2 {
+                break;
+            }
+            self.begin_walk(true);
+            self.body(index);
+        }
     }
 
     /// What the runtime knows wrappers by: what the compiler makes for method values, `defer f(x)` and `go f(x)`.
@@ -127,26 +169,70 @@ impl Program {
         function.checked_sub(self.imports).filter(|index| *index < self.table.len())
     }
 
+    /// What is known of the return address `pc`.
+    pub(crate) fn call_site(&mut self, pc: u64) -> Option<CallSite> {
+        self.call_sites.get(pc, &self.table, &self.special)
+    }
+
+    /// The text of what a goroutine waits for.
+    pub(crate) fn wait_reason(&mut self, reason: u8) -> Option<String> {
+        let image = &self.table.image;
+        self.wait_reasons.get_or_insert_with(|| WaitReasons::find(image)).text(image, reason)
+    }
+
+    /// The block in which function `index` was last seen.
+    pub(crate) fn last_block(&self, index: u32) -> u32 {
+        self.last_blocks.get(index as usize).copied().unwrap_or(0).into()
+    }
+
+    pub(crate) fn set_last_block(&mut self, index: u32, block: u32) {
+        if let Some(last) = self.last_blocks.get_mut(index as usize) {
+            *last = block as u16;
+        }
+    }
+
     /// Whether `target`, in wasm's function indices, is function `index` of the module's own.
     pub(crate) fn is_own(&self, target: u32, index: u32) -> bool {
         self.own(target) == Some(index)
     }
 
-    /// What is known of a function's body, read when first asked for.
+    /// Begins a walk, in which bodies may be read or not. If so, it reads what was wanted before.
+    pub(crate) fn begin_walk(&mut self, may_allocate: bool) {
+        self.left_to_read = if may_allocate { READ_IN_A_WALK } else { 0 };
+        self.was_refused = false;
+        if may_allocate && let Some(index) = self.wanted.take() {
+            self.body(index);
+        }
+    }
+
+    /// Whether a body was asked for since then that must not be read.
+    pub(crate) fn was_refused(&self) -> bool {
+        self.was_refused
+    }
+
+    /// What is known of a function's body, read now if it has not been yet.
     pub(crate) fn body(&mut self, index: u32) -> Option<Arc<Body>> {
-        if let Some(body) = self.read.get(&index) {
+        if let Some(body) = self.read.get(index as usize)? {
             return Some(Arc::clone(body));
         }
         let range = self.bodies.get(index as usize)?;
+        match self.left_to_read.checked_sub(range.len()) {
+            Some(left) => self.left_to_read = left,
+            None => {
+                self.wanted = Some(index);
+                self.was_refused = true;
+                return None;
+            }
+        }
         let bytes = self.code.get(range.start as usize..range.end as usize)?;
         let function = self.table.function(index)?;
         let body = Arc::new(Body::read(bytes, range.start, &self.table, &function, &self.go_signature));
         self.read_size += body.size();
         if self.read_size > BODIES_KEPT {
-            self.read.clear();
+            self.read.fill(None);
             self.read_size = body.size();
         }
-        self.read.insert(index, Arc::clone(&body));
+        self.read[index as usize] = Some(Arc::clone(&body));
         Some(body)
     }
 
@@ -160,6 +246,12 @@ impl Program {
             Convention::Export => Role::Export(index),
             Convention::Bare => Role::Bare(index),
         }
+    }
+
+    /// The call that a wasm frame which is not the innermost stands at.
+    pub(crate) fn call(&mut self, frame: WasmFrame) -> Option<Call> {
+        let index = self.own(frame.function)?;
+        self.body(index)?.call(frame.code_offset).copied()
     }
 
     /// The pc of a wasm frame, if it is one of the module's own functions.

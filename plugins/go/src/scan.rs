@@ -2,7 +2,7 @@
 
 use crate::{
     body::{Body, Call, Convention, Place, State},
-    pclntab::{self, Function, Pclntab},
+    pclntab::{self, FrameSizes, Function, Pclntab},
 };
 use wasmparser::{BinaryReader, FunctionBody, Operator};
 
@@ -29,6 +29,7 @@ enum Open {
 pub(crate) struct Scan<'a> {
     table: &'a Pclntab,
     function: &'a Function,
+    sizes: FrameSizes,
     is_go: &'a [bool],
     is_own_go: bool,
     body: Body,
@@ -50,6 +51,8 @@ pub(crate) struct Scan<'a> {
     return_pc: Option<u64>,
     /// The return address of a call that just returned, and whether that was where nothing can be resumed.
     resumeless: Option<(u64, bool)>,
+    /// How many more blocks the code may have: a dispatch can claim as many for each of its regions.
+    blocks_left: u32,
     /// Before the `br_table` at the start, or the proof that there is none.
     prelude: bool,
     /// How many blocks were open around the resume points'; `None` without resume points.
@@ -59,11 +62,13 @@ pub(crate) struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     pub(crate) fn new(table: &'a Pclntab, function: &'a Function, is_go: &'a [bool], is_own_go: bool) -> Self {
-        let body = Body { convention: Convention::Bare, states: Vec::new(), blocks: Vec::new(), calls: Vec::new() };
-        let last = table.blocks(function).saturating_sub(1);
+        let body = Body::default();
+        let sizes = table.frame_sizes(function);
+        let last = sizes.blocks().saturating_sub(1);
         Self {
             table,
             function,
+            sizes,
             is_go,
             is_own_go,
             body,
@@ -80,6 +85,7 @@ impl<'a> Scan<'a> {
             constant: None,
             return_pc: None,
             resumeless: None,
+            blocks_left: MOST_REGIONS,
             prelude: true,
             outer: None,
             operators: 0,
@@ -164,8 +170,7 @@ impl<'a> Scan<'a> {
                 if self.prelude && matches!(operator, Operator::Loop { .. }) {
                     // Jumps come back here, and there are more of them than calls of the function.
                     let last = self.regions[0].1;
-                    let size = self.table.frame_size(self.function, last);
-                    self.global = size.and_then(|size| i32::try_from(size).ok());
+                    self.global = self.frame_size(last);
                 }
             }
             Operator::BrIf { .. } => self.after_call(next, true),
@@ -189,15 +194,18 @@ impl<'a> Scan<'a> {
 
     fn set_sp(&mut self, depth: Option<i32>, offset: u32, next: u32) {
         let before = std::mem::replace(&mut self.global, depth);
-        let frame_size = || self.table.frame_size(self.function, 1).and_then(|size| i32::try_from(size).ok());
         // A call of `morestack` before it looks the same in functions whose frame has 8 bytes, but is inside an `if`.
         let is_prologue =
             self.region == 0 && !self.is_nested() && before == Some(0) && depth.is_some_and(|depth| depth > 0);
-        if is_prologue && self.pending.1 == 0 && depth == frame_size() {
+        if is_prologue && self.pending.1 == 0 && depth == self.frame_size(1) {
             self.give_blocks(next, 0, 1);
         } else if depth.zip(before).is_some_and(|(depth, before)| depth == before.saturating_add(8)) {
             self.push = Some(offset);
         }
+    }
+
+    fn frame_size(&self, block: u32) -> Option<i32> {
+        self.sizes.at(block).and_then(|size| i32::try_from(size).ok())
     }
 
     fn call(&mut self, offset: u32, target: Option<u32>) {
@@ -274,7 +282,7 @@ impl<'a> Scan<'a> {
                 self.region = self.region.wrapping_add(1);
                 let (first, _) = self.regions.get(self.region).copied().unwrap_or((0, 0));
                 self.pending = (next, first);
-                let size = self.table.frame_size(self.function, first).and_then(|size| i32::try_from(size).ok());
+                let size = self.frame_size(first);
                 self.global = if self.region == 0 { Some(0) } else { size };
                 self.local = self.global;
                 self.place = Place::Code;
@@ -305,7 +313,8 @@ impl<'a> Scan<'a> {
         let (start, first) = std::mem::replace(&mut self.pending, (end, following));
         let nops = std::mem::take(&mut self.nops);
         let end = self.push.take().filter(|push| *push > start).unwrap_or(end);
-        let count = last.saturating_sub(first).min(MOST_REGIONS);
+        let count = last.saturating_sub(first).min(self.blocks_left);
+        self.blocks_left -= count;
         let mut starts: Vec<u32> = nops.into_iter().take(count as usize).collect();
         let others = u64::from(count) - starts.len() as u64;
         let length = u64::from(end.saturating_sub(start));
@@ -323,7 +332,7 @@ impl<'a> Scan<'a> {
         if let Some((_, last)) = self.regions.get(self.region) {
             self.give_blocks(end, *last, 0);
         }
-        self.body
+        self.body.index()
     }
 }
 

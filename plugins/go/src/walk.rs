@@ -5,14 +5,14 @@
 //! is and, as far as it goes, which return addresses are right ([`crate::leaf`]).
 
 use crate::{
-    body::Place,
+    body::{Body, Place},
+    call_sites::Step,
     layout::{self, G, Layout},
-    leaf::{self, Expected},
+    leaf::{self, Fit},
     pclntab,
     program::{Program, Role},
 };
-use std::collections::HashMap;
-use wlprof_plugin::{FrameSink, GuestMemory, OutOfBounds, WalkEnd, WasmFrame};
+use wlprof_plugin::{FrameSink, GuestMemory, OutOfBounds, SinkEntry, WalkEnd, WasmFrame};
 
 /// A goroutine's stack, the scheduler's, and back: more switches on one stack are a cycle.
 const MOST_SWITCHES: usize = 8;
@@ -35,8 +35,6 @@ pub struct Statistics {
 pub(crate) struct Walk<'a> {
     pub(crate) program: &'a mut Program,
     pub(crate) layout: &'a Layout,
-    /// The block in which each function was last seen, for samples that are between two blocks.
-    pub(crate) last_blocks: &'a mut HashMap<u32, u32>,
     pub(crate) statistics: &'a mut Statistics,
     pub(crate) guest: &'a dyn GuestMemory,
     pub(crate) wasm: &'a [WasmFrame],
@@ -91,38 +89,85 @@ impl Walk<'_> {
         Ok(WalkEnd::NoStack)
     }
 
+    /// Walks from the innermost Go frame: tries where its return address may be until the whole stack holds.
     fn walk_leaf(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<WalkEnd, Stop> {
         let frame = self.wasm[at];
         let Some(body) = self.program.body(index) else { return Ok(WalkEnd::Inconsistent) };
+        let place = body.state(frame.code_offset).place;
+        let leaf = self.leaf_pc(index, &body, frame);
         if self.program.table.function(index).is_some_and(|function| function.is_top_frame()) {
-            self.push(pclntab::pc(index, body.block(frame.code_offset)))?;
+            self.push(leaf)?;
             return Ok(WalkEnd::Complete);
         }
         let expected = leaf::expected(self.program, &self.wasm[at + 1..]);
-        let mut found = leaf::find(self.program, self.guest, index, &body, frame, sp, expected);
-        let mut base = sp;
-        if found.is_none()
-            && self.program.special.systemstack == Some(index)
-            && let Some(curg) = self.user_goroutine(g)
-        {
-            // It has switched, or not yet switched back: it returns on the goroutine's stack.
-            base = layout::scheduled(self.guest, curg)?.0;
-            let return_pc = self.guest.read_u64(base)?;
-            if expected == Expected::Exactly(return_pc) || expected == Expected::AnyCall {
-                found = Some((0, return_pc));
+        let before = self.out.len();
+        for wanted in [Fit::ThisCall, Fit::AnyCall] {
+            for depth in leaf::depths(&body, frame) {
+                let (fit, (depth, return_pc)) = leaf::candidate(self.program, self.guest, index, sp, depth, expected);
+                if fit != wanted {
+                    continue;
+                }
+                let above = sp.wrapping_add_signed(i64::from(depth)).wrapping_add(8);
+                if let Some(end) = self.attempt(at, leaf, return_pc, above, g) {
+                    return Ok(end);
+                }
+                self.out.truncate(before);
+            }
+            let special = self.program.special;
+            if wanted == Fit::ThisCall && special.systemstack == Some(index) {
+                // SP is the scheduler's already or still, g is either's: it returns on the goroutine's stack.
+                let curg = self.user_goroutine(g).unwrap_or(g);
+                let base = layout::scheduled(self.guest, curg)?.0;
+                let (fit, (_, return_pc)) = leaf::candidate(self.program, self.guest, index, base, 0, expected);
+                if fit == Fit::ThisCall
+                    && let Some(end) = self.attempt(at, leaf, return_pc, base.wrapping_add(8), curg)
+                {
+                    return Ok(end);
+                }
+                self.out.truncate(before);
+            }
+            if matches!(place, Place::AfterCall | Place::Unwinding)
+                && leaf::resumed(self.program, self.guest, sp).is_some()
+            {
+                // Just after a call, the goroutine may have been switched.
+                break;
             }
         }
-        let Some((depth, return_pc)) = found else { return self.without_depth(at, index, sp, g) };
+        self.without_depth(at, index, sp, g)
+    }
+
+    /// The pc of the innermost frame, which has no pc register: that of its block.
+    fn leaf_pc(&mut self, index: u32, body: &Body, frame: WasmFrame) -> u64 {
         let block = if body.state(frame.code_offset).place == Place::Dispatch {
-            self.last_blocks.get(&index).copied().unwrap_or(0)
+            self.program.last_block(index)
         } else {
             let block = body.block(frame.code_offset);
-            self.last_blocks.insert(index, block);
+            self.program.set_last_block(index, block);
             block
         };
-        self.push(pclntab::pc(index, block))?;
-        let above = base.wrapping_add_signed(i64::from(depth)).wrapping_add(8);
-        self.unwind(return_pc, above, g)
+        pclntab::pc(index, block)
+    }
+
+    /// Walks from `leaf`, wasm frame `at`, by a return address that may be its own. `None` if the stack does not hold: it
+    /// does not end as stacks do, or goes where the wasm stack says it does not.
+    fn attempt(&mut self, at: usize, leaf: u64, return_pc: u64, above: u64, g: G) -> Option<WalkEnd> {
+        let before = self.out.len();
+        let end = self.push(leaf).and_then(|()| self.unwind(return_pc, above, g)).unwrap_or_else(WalkEnd::from);
+        if !matches!(end, WalkEnd::Complete | WalkEnd::TooDeep) {
+            return None;
+        }
+        // The caller's caller: the caller itself is what the return address was chosen by.
+        if let (Some(&caller), Some(&next)) = (self.wasm.get(at + 1), self.wasm.get(at + 2))
+            && let (Role::Go(_), Role::Go(_)) = (self.program.role(caller), self.program.role(next))
+            && self.program.call(caller).is_some_and(|call| call.return_pc.is_some())
+            && let Some(return_pc) = self.program.call(next).and_then(|call| call.return_pc)
+            && let Some(SinkEntry::Own(frame)) = self.out.get(before + 2)
+            && frame >> 16 == return_pc >> 16
+            && pclntab::block(frame) != pclntab::block(return_pc).saturating_sub(1)
+        {
+            return None;
+        }
+        Some(end)
     }
 
     /// The leaf has no return address at any depth it may have: the stack is just being switched, or is broken.
@@ -181,47 +226,51 @@ impl Walk<'_> {
 
     /// Walks from a pc at which a function goes on with stack pointer `sp`.
     fn unwind(&mut self, mut pc: u64, mut sp: u64, mut g: G) -> Result<WalkEnd, Stop> {
-        let special = self.program.special;
         let mut switches = 0;
+        let mut barriers = 0;
         loop {
-            // The call is one block before the one it returns to. Blocks 0 are entries that nothing returned to yet.
-            let block = pclntab::block(pc).saturating_sub(1);
-            let table = &self.program.table;
-            let Some(function) = table.index(pc).and_then(|index| table.function(index)) else {
-                return Ok(WalkEnd::Inconsistent);
+            let Some(site) = self.program.call_site(pc) else { return Ok(WalkEnd::Inconsistent) };
+            let above = |size: u32| sp.checked_add(u64::from(size)).ok_or(Stop(WalkEnd::BadPointer));
+            let mut slot = match site.step {
+                Step::Up(size) | Step::Systemstack(size) => above(size)?,
+                Step::WriteBarrier | Step::Morestack | Step::Root | Step::Unknown => sp,
             };
-            let index = function.index;
-            let user = self.user_goroutine(g);
-            if special.morestack == Some(index) && switches < MOST_SWITCHES {
-                // Does not return: the function that needed more stack will start again. Go hides it, too.
-                let Some(curg) = user else { return Ok(WalkEnd::Complete) };
-                (sp, pc) = layout::scheduled(self.guest, curg)?;
-                g = curg;
+            if let Step::Morestack | Step::Systemstack(_) = site.step
+                && let Some(user) = self.user_goroutine(g)
+            {
                 switches += 1;
-                continue;
+                if switches > MOST_SWITCHES {
+                    return Ok(WalkEnd::Cycle);
+                }
+                g = user;
+                let scheduled = layout::scheduled(self.guest, user)?;
+                if site.step == Step::Morestack {
+                    // It does not return: the function that needed more stack starts again. Go hides it, too.
+                    (sp, pc) = scheduled;
+                    continue;
+                }
+                slot = scheduled.0;
             }
-            self.push(pclntab::pc(index, block))?;
-            if function.is_top_frame() || special.mcall == Some(index) {
-                // `mcall` has left its goroutine for good.
+            if site.step == Step::Morestack {
                 return Ok(WalkEnd::Complete);
             }
-            let Some(size) = self.program.table.frame_size(&function, block) else {
-                return Ok(WalkEnd::Inconsistent);
-            };
-            let mut slot = sp.checked_add(u64::from(size)).ok_or(Stop(WalkEnd::BadPointer))?;
-            if special.systemstack == Some(index)
-                && switches < MOST_SWITCHES
-                && let Some(curg) = user
-            {
-                slot = layout::scheduled(self.guest, curg)?.0;
-                g = curg;
-                switches += 1;
-            } else if special.write_barrier == Some(index) {
-                slot = self.below_write_barrier(index, sp)?;
-            } else if slot < sp {
-                return Ok(WalkEnd::Cycle);
+            self.push(site.frame)?;
+            match site.step {
+                Step::Root => return Ok(WalkEnd::Complete),
+                Step::Unknown => return Ok(WalkEnd::Inconsistent),
+                // The barrier's own code writes no pointers.
+                Step::WriteBarrier if barriers > 0 => return Ok(WalkEnd::Cycle),
+                Step::WriteBarrier => {
+                    barriers += 1;
+                    slot = self.below_write_barrier(site.function, sp)?;
+                }
+                Step::Up(_) | Step::Systemstack(_) | Step::Morestack => {}
             }
             pc = self.guest.read_u64(slot)?;
+            if pclntab::block(pc) == 0 && self.program.table.index(pc) != self.program.special.mstart {
+                // Nothing returns to the beginning of a function, but `mstart` is planted so.
+                return Ok(WalkEnd::Inconsistent);
+            }
             sp = slot.checked_add(8).ok_or(Stop(WalkEnd::BadPointer))?;
         }
     }

@@ -1,15 +1,14 @@
 //! The walker of one module: keeps what walks have in common.
 
 use crate::{
-    goroutines::{self, Goroutine},
-    labels::LabelSets,
+    goroutines,
+    labels::{LabelSets, WouldAllocate},
     layout::{self, G, LAYOUTS, Layout},
     program::Program,
     symbols,
     walk::{Statistics, Walk},
 };
-use std::collections::HashMap;
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Label, SourceFrame, WalkEnd, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Label, SourceFrame, ThreadStack, WalkEnd, Walker, WasmFrame};
 
 /// `SP`, an i32, and `g`, an i64; the compiler gives them these numbers and no name.
 const GLOBALS: [u32; 2] = [0, 2];
@@ -27,21 +26,13 @@ pub struct GoWalker {
     layout: Layout,
     /// Whether [`Layout::fits`] held; until then labels are not read.
     layout_fits: bool,
-    last_blocks: HashMap<u32, u32>,
     labels: LabelSets,
     statistics: Statistics,
 }
 
 impl GoWalker {
     pub(crate) fn new(program: Program, layout: Layout) -> Self {
-        Self {
-            program,
-            layout,
-            layout_fits: false,
-            last_blocks: HashMap::new(),
-            labels: LabelSets::default(),
-            statistics: Statistics::default(),
-        }
+        Self { program, layout, layout_fits: false, labels: LabelSets::default(), statistics: Statistics::default() }
     }
 
     #[cfg(test)]
@@ -52,16 +43,6 @@ impl GoWalker {
     /// How the walks went so far.
     pub fn statistics(&self) -> Statistics {
         self.statistics
-    }
-
-    /// All goroutines of a stopped guest, the running one with the stack that `wasm` belongs to. Empty before the
-    /// runtime has started.
-    ///
-    /// Not for signal handlers: it searches the guest's memory for the runtime's list of goroutines.
-    pub fn goroutines(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame]) -> Vec<Goroutine> {
-        let Some((sp, g)) = registers(guest) else { return Vec::new() };
-        self.check_layout(guest, g);
-        goroutines::all(self.walk_of(guest, wasm, &mut FrameSink::new()), sp, g)
     }
 
     /// Tries the rows until one fits.
@@ -81,15 +62,7 @@ impl GoWalker {
         wasm: &'a [WasmFrame],
         out: &'a mut FrameSink,
     ) -> Walk<'a> {
-        Walk {
-            program: &mut self.program,
-            layout: &self.layout,
-            last_blocks: &mut self.last_blocks,
-            statistics: &mut self.statistics,
-            guest,
-            wasm,
-            out,
-        }
+        Walk { program: &mut self.program, layout: &self.layout, statistics: &mut self.statistics, guest, wasm, out }
     }
 }
 
@@ -106,6 +79,10 @@ impl Walker for GoWalker {
         true
     }
 
+    fn walks_without_allocating(&self) -> bool {
+        true
+    }
+
     fn wanted_globals(&self) -> &[u32] {
         &GLOBALS
     }
@@ -113,12 +90,24 @@ impl Walker for GoWalker {
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         let Some((sp, g)) = registers(guest) else { return WalkEnd::NoStack };
         self.check_layout(guest, g);
-        if self.layout_fits
-            && let Some(key) = self.labels.key(guest, &self.layout, g)
-        {
-            out.set_labels(key);
+        self.program.begin_walk(out.may_allocate());
+        if self.layout_fits {
+            match self.labels.key(guest, &self.layout, g, out.may_allocate()) {
+                Ok(Some(key)) => out.set_labels(key),
+                Ok(None) => {}
+                Err(WouldAllocate) => return WalkEnd::WouldAllocate,
+            }
         }
-        self.walk_of(guest, wasm, out).run(sp, g)
+        let end = self.walk_of(guest, wasm, out).run(sp, g);
+        if self.program.was_refused() { WalkEnd::WouldAllocate } else { end }
+    }
+
+    fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
+        if let Some((sp, g)) = registers(guest) {
+            self.check_layout(guest, g);
+            self.program.begin_walk(true);
+            goroutines::all(self.walk_of(guest, wasm, &mut FrameSink::new()), sp, g, out);
+        }
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {

@@ -244,5 +244,6 @@ func main() {
 	runtime.GC()
 	debug.FreeOSMemory()
 	checkpoint("after a collection")
+	parked()
 	fmt.Println("stacks", total, c.count)
 }

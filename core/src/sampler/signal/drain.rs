@@ -1,6 +1,5 @@
 //! The thread that takes samples out of the ring and interns them.
 
-use super::super::code_map::NativePc;
 use super::super::session::Shared;
 use super::language::Entry;
 use super::record::{Header, Kind, Record};
@@ -216,8 +215,7 @@ fn loses_root(truncation: Truncation) -> bool {
 
 /// The frames that a word stands for, leaf first: none for a stub, two where host code runs on top of wasm.
 fn frames_of(word: FrameWord, shared: &Shared, recorder: &mut Recorder) -> Vec<FrameId> {
-    let pc = if word.is_exact() { NativePc::Exact(word.pc()) } else { NativePc::Return(word.pc()) };
-    let Some(origin) = shared.code.origin(pc) else { return Vec::new() };
+    let Some(origin) = shared.code.origin(word.native_pc()) else { return Vec::new() };
     let mut frames = Vec::new();
     if let (true, Origin::Wasm { module, function, code_offset }) = (word.is_host_call(), origin) {
         frames.push(recorder.frame(Origin::HostCall { module, function, code_offset }));

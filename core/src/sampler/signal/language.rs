@@ -1,13 +1,16 @@
 //! The language's walker on the guest's thread: gives it the stopped guest's memory and wasm stack, and puts what it
 //! finds into the record.
 
-use super::super::code_map::{CodeMap, NativePc};
+use super::super::code_map::CodeMap;
+use super::super::dump::{DumpedFrame, DumpedThread};
 use super::vm_context::{InstanceContext, MemoryDefinition};
 use super::walk::FrameWord;
 use crate::guest::ModuleImage;
 use crate::recording::{LanguageTruncation, ModuleId, Origin};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use wlprof_plugin::{FrameSink, GuestMemory, OutOfBounds, SinkEntry, WalkEnd, Walker, WasmFrame};
+use wlprof_plugin::{
+    FrameKey, FrameSink, GuestMemory, OutOfBounds, SinkEntry, ThreadStack, WalkEnd, Walker, WasmFrame,
+};
 
 /// Panics of a walker after which it is not called any more.
 const MOST_PANICS: u32 = 3;
@@ -21,6 +24,29 @@ pub(super) const MAX_WORDS: usize = HEADER + FLAGS + FrameSink::CAPACITY;
 const HEADER: usize = 3;
 /// A bit for each entry: whether it is the index of a native frame instead of a key.
 const FLAGS: usize = FrameSink::CAPACITY / 64;
+
+/// All reasons that a record can have.
+const REASONS: [LanguageTruncation; 7] = [
+    LanguageTruncation::InHostCode,
+    LanguageTruncation::TooDeep,
+    LanguageTruncation::BadPointer,
+    LanguageTruncation::Cycle,
+    LanguageTruncation::Inconsistent,
+    LanguageTruncation::NoStack,
+    LanguageTruncation::Panicked,
+];
+
+fn truncation(end: WalkEnd) -> Option<LanguageTruncation> {
+    Some(match end {
+        WalkEnd::Complete => return None,
+        WalkEnd::TooDeep => LanguageTruncation::TooDeep,
+        WalkEnd::BadPointer => LanguageTruncation::BadPointer,
+        WalkEnd::Cycle => LanguageTruncation::Cycle,
+        WalkEnd::Inconsistent => LanguageTruncation::Inconsistent,
+        WalkEnd::NoStack => LanguageTruncation::NoStack,
+        WalkEnd::WouldAllocate => LanguageTruncation::InHostCode,
+    })
+}
 
 /// A walker and what it reads.
 pub(super) struct LanguageWalk {
@@ -99,10 +125,18 @@ impl LanguageWalk {
     /// Gives the number of words written.
     ///
     /// # Safety
-    /// The thread must stand still in its store, in wasm code or on the way back to it from a host call.
-    pub(super) unsafe fn collect(&mut self, code: &CodeMap, frames: &[u64], words: &mut [u64]) -> usize {
+    /// The thread must stand still in its store: in wasm code, or on the way between wasm and a host call. Host code
+    /// that was interrupted may hold the allocator's lock: then `may_allocate` must be false.
+    pub(super) unsafe fn collect(
+        &mut self,
+        code: &CodeMap,
+        frames: &[u64],
+        may_allocate: bool,
+        words: &mut [u64],
+    ) -> usize {
         self.find_wasm_frames(code, frames);
         self.sink.clear();
+        self.sink.set_may_allocate(may_allocate);
         // SAFETY: the guest stands still, so base and length belong together and stay what they are.
         let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
         let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals };
@@ -113,16 +147,52 @@ impl LanguageWalk {
             catch_unwind(AssertUnwindSafe(|| walker.walk(&guest, wasm, sink))).ok()
         };
         self.panics += u32::from(walked.is_none());
-        let end = match walked {
-            None => 7,
-            Some(WalkEnd::Complete) => 0,
-            Some(WalkEnd::TooDeep) => 1,
-            Some(WalkEnd::BadPointer) => 2,
-            Some(WalkEnd::Cycle) => 3,
-            Some(WalkEnd::Inconsistent) => 4,
-            Some(WalkEnd::NoStack) => 5,
-        };
-        self.write(end, words)
+        if walked == Some(WalkEnd::WouldAllocate) {
+            self.sink.clear();
+        }
+        self.write(walked.map_or(Some(LanguageTruncation::Panicked), truncation), words)
+    }
+
+    /// Reads and names the stacks of all threads that the language has. `frames` are the native frames of the running
+    /// one, leaf first.
+    ///
+    /// # Safety
+    /// As for [`Self::collect`], but on any thread while the guest's cannot go on.
+    pub(super) unsafe fn threads(&mut self, code: &CodeMap, frames: &[u64]) -> Vec<DumpedThread> {
+        self.find_wasm_frames(code, frames);
+        // SAFETY: the guest stands still, so base and length belong together and stay what they are.
+        let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
+        let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals };
+        let (walker, wasm, module) = (&mut self.walker, &self.wasm, self.module);
+        let named = catch_unwind(AssertUnwindSafe(|| {
+            let mut threads = Vec::new();
+            walker.threads(&guest, wasm, &mut threads);
+            let mut named = |key: FrameKey| {
+                let mut lines = Vec::new();
+                walker.symbolize(key, &mut lines);
+                match key {
+                    FrameKey::Wasm(WasmFrame { function, code_offset }) if lines.is_empty() => {
+                        vec![DumpedFrame::Wasm(Origin::Wasm { module, function, code_offset })]
+                    }
+                    _ => lines.into_iter().map(DumpedFrame::Source).collect(),
+                }
+            };
+            let thread = |thread: ThreadStack| DumpedThread {
+                name: thread.name,
+                state: thread.state,
+                frames: thread.frames.into_iter().flat_map(&mut named).collect(),
+                truncation: truncation(thread.end),
+                creator: thread.creator.map(|creator| (creator.name, named(creator.frame))),
+                labels: thread.labels,
+            };
+            threads.into_iter().map(thread).collect()
+        }));
+        named.unwrap_or_default()
+    }
+
+    /// Whether it can walk where host code was interrupted, which may hold the allocator's lock.
+    pub(super) fn walks_without_allocating(&self) -> bool {
+        self.walker.walks_without_allocating()
     }
 
     fn find_wasm_frames(&mut self, code: &CodeMap, frames: &[u64]) {
@@ -141,9 +211,9 @@ impl LanguageWalk {
         }
     }
 
-    fn write(&self, end: u64, words: &mut [u64]) -> usize {
+    fn write(&self, truncation: Option<LanguageTruncation>, words: &mut [u64]) -> usize {
         let labels = self.sink.labels();
-        words[0] = end | (self.sink.len() as u64) << 8;
+        words[0] = truncation.map_or(0, |reason| 1 + reason as u64) | (self.sink.len() as u64) << 8;
         words[1] = u64::from(labels.is_some());
         words[2] = labels.unwrap_or(0);
         let (flags, entries) = words[HEADER..].split_at_mut(FLAGS);
@@ -163,8 +233,7 @@ impl LanguageWalk {
 
 /// The frame of `module` that a native frame is.
 fn wasm_frame(code: &CodeMap, word: FrameWord, of: ModuleId) -> Option<WasmFrame> {
-    let pc = if word.is_exact() { NativePc::Exact(word.pc()) } else { NativePc::Return(word.pc()) };
-    match code.origin(pc)? {
+    match code.origin(word.native_pc())? {
         Origin::Wasm { module, function, code_offset } if module == of => Some(WasmFrame { function, code_offset }),
         _ => None,
     }
@@ -175,15 +244,7 @@ impl LanguageStack {
     pub(super) fn read(words: &[u64]) -> Self {
         let length = (words[0] >> 8) as usize;
         let (flags, entries) = words[HEADER..].split_at(FLAGS);
-        let truncation = match words[0] & 0xff {
-            0 => None,
-            1 => Some(LanguageTruncation::TooDeep),
-            2 => Some(LanguageTruncation::BadPointer),
-            3 => Some(LanguageTruncation::Cycle),
-            4 => Some(LanguageTruncation::Inconsistent),
-            5 => Some(LanguageTruncation::NoStack),
-            _ => Some(LanguageTruncation::Panicked),
-        };
+        let truncation = REASONS.into_iter().find(|reason| 1 + *reason as u64 == words[0] & 0xff);
         let entries = entries[..length]
             .iter()
             .enumerate()

@@ -19,6 +19,9 @@ mod activations;
 mod backtrace_tests;
 mod calibrate;
 mod drain;
+mod dump;
+#[cfg(test)]
+mod go_tests;
 mod governor;
 mod language;
 mod own_thread;
@@ -34,6 +37,7 @@ mod walk;
 mod x86_64;
 
 use super::clock::ThreadWatch;
+use super::dump::DumpedThread;
 use super::session::Shared;
 use super::{Report, Sampler};
 use crate::guest::{EngineOptions, ModuleImage};
@@ -71,7 +75,6 @@ impl Attached {
         let image = &self.0.shared.modules[module as usize].1;
         match find_instance(store, instance, image) {
             Ok(context) => {
-                self.0.shared.code.prepare_origins();
                 self.0.set_language(LanguageWalk::new(module, walker, context, image));
                 Ok(())
             }
@@ -238,6 +241,10 @@ impl Sampler for SignalSampler {
         // The next tick or the next host call stops it; a moment for that to happen, so that it does not write into
         // what is said after it.
         std::thread::sleep(Duration::from_millis(20));
+    }
+
+    fn dump(&self) -> Result<Vec<DumpedThread>, String> {
+        self.thread.dump()
     }
 
     fn stop(&self) -> Report {

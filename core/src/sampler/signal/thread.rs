@@ -1,14 +1,16 @@
 //! The guest's thread as the signal handler sees it, and the handler itself.
 
 use super::super::clock::{monotonic_ns, own_cpu_ns, own_tid};
+use super::super::dump::DumpedThread;
 use super::super::session::Shared;
 use super::activations::OuterActivations;
+use super::dump::DumpRequest;
 use super::language::LanguageWalk;
 use super::own_thread::{SIGNAL, SignalBlocked, mask, own_stack_low};
 use super::record::{Header, Kind};
 use super::ring::Ring;
 use super::vm_context::StoreContext;
-use super::walk::Stack;
+use super::walk::{FrameWord, Stack};
 use super::x86_64::Registers;
 use crate::recording::State;
 use std::cell::{Cell, UnsafeCell};
@@ -28,6 +30,7 @@ pub(super) struct GuestThread {
     /// The walker of the guest's language. Touched on the guest's thread alone, until that is stopped for good.
     language: UnsafeCell<Option<LanguageWalk>>,
     has_language: AtomicBool,
+    pub(super) dump: DumpRequest,
     /// Samples of the host call that is going on await the language's stack.
     awaits_language: AtomicBool,
     /// The ticker is reading this thread or the call hook is pushing into the ring.
@@ -92,6 +95,7 @@ impl GuestThread {
             outer: OuterActivations::new(),
             language: UnsafeCell::new(None),
             has_language: AtomicBool::new(false),
+            dump: DumpRequest::default(),
             awaits_language: AtomicBool::new(false),
             locked: AtomicBool::new(false),
             host_calls: AtomicU64::new(0),
@@ -130,6 +134,7 @@ impl GuestThread {
     /// Ends recording on this thread, which must be the one that entered.
     pub(super) fn leave(&self) {
         CURRENT.set(std::ptr::null());
+        self.dump.guest_goes_on();
         // The ticker may be reading this thread's stack and store, which end after this.
         let _locked = self.lock();
         self.ended_ns.store(monotonic_ns(), Ordering::Relaxed);
@@ -139,6 +144,7 @@ impl GuestThread {
 
     /// To be called when the host enters wasm: what the store says is about to be replaced.
     pub(super) fn calling_wasm(&self) {
+        self.dump.guest_goes_on();
         // SAFETY: the hook runs within the store.
         self.outer.push(unsafe { self.store.activation() });
         self.in_host_call.store(false, Ordering::Relaxed);
@@ -156,10 +162,12 @@ impl GuestThread {
         // One thread writes it, so no read-modify-write is needed.
         self.host_calls.store(self.host_calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.in_host_call.store(true, Ordering::Relaxed);
+        self.dump_at_host_call();
+        self.dump.guest_waits();
     }
 
     /// What a walk of this thread reads.
-    fn stack(&self) -> Stack<'_> {
+    pub(super) fn stack(&self) -> Stack<'_> {
         Stack {
             code: &self.shared.code,
             store: self.store,
@@ -208,8 +216,8 @@ impl GuestThread {
             return;
         }
         let began = monotonic_ns();
+        let in_guest = self.shared.code.contains(registers.pc);
         if !self.calibrating.load(Ordering::Relaxed) {
-            let in_guest = self.shared.code.contains(registers.pc);
             let header = Header {
                 time_ns: began,
                 cpu_ns: self.tick_cpu_ns.load(Ordering::Relaxed),
@@ -217,8 +225,9 @@ impl GuestThread {
                 host_call: self.host_call(),
                 pause_ns: 0,
                 state: if in_guest { State::Guest } else { State::Host },
-                kind: if in_guest { Kind::Sample } else { self.kind_of_host_sample() },
+                kind: Kind::Sample,
             };
+            let kind = Cell::new(Kind::Sample);
             let stack = self.stack();
             // SAFETY: the ticker sends no second signal and pushes nothing itself before `handled` is raised, so there
             // is one producer; and the registers are those of this thread, which stands still.
@@ -227,8 +236,20 @@ impl GuestThread {
                     header.write(
                         words,
                         |frames| stack.walk(registers, frames),
-                        |frames, words| if in_guest { self.collect_language(frames, words) } else { 0 },
-                        |header| header.pause_ns = monotonic_ns().saturating_sub(began),
+                        |frames, words| {
+                            if in_guest {
+                                return self.collect_language(frames, true, words);
+                            }
+                            if self.is_between_wasm_and_host_call(frames) {
+                                return self.collect_language(frames, false, words);
+                            }
+                            kind.set(self.kind_of_host_sample());
+                            0
+                        },
+                        |header| {
+                            header.kind = kind.get();
+                            header.pause_ns = monotonic_ns().saturating_sub(began);
+                        },
                     )
                 })
             };
@@ -239,7 +260,11 @@ impl GuestThread {
         let pause = monotonic_ns().saturating_sub(began);
         self.handler_ns.store(self.handler_ns.load(Ordering::Relaxed) + pause, Ordering::Relaxed);
         self.handled.store(self.handled.load(Ordering::Relaxed) + 1, Ordering::Release);
-        if self.shared.code.contains(registers.pc) {
+        if in_guest {
+            // SAFETY: as for the sample.
+            unsafe { self.dump_interrupted(registers) };
+        }
+        if in_guest {
             // In compiled code the thread holds no lock of the host's.
             self.stay_if_halted();
         }
@@ -302,22 +327,53 @@ impl GuestThread {
         Kind::AwaitsLanguage
     }
 
+    /// Whether the thread, in host code with these frames of wasm below, is on the way from wasm to an imported function
+    /// or back, or in a builtin such as `memory.copy`, which wasm calls without telling the call hook. The guest stands
+    /// still there and can be read, but the interrupted code may be the allocator's.
+    ///
+    /// `memory.grow` is left out, in which the memory may be moving.
+    ///
+    /// # Safety
+    /// To be called in the handler alone.
+    unsafe fn is_between_wasm_and_host_call(&self, frames: &[u64]) -> bool {
+        const MEMORY_GROW: u8 = 0x40;
+        let Some(&leaf) = frames.first() else { return false };
+        // SAFETY: the handler runs on the guest's thread.
+        let language = unsafe { &*self.language.get() };
+        !self.in_host_call.load(Ordering::Relaxed)
+            && language.as_ref().is_some_and(LanguageWalk::walks_without_allocating)
+            && self.shared.opcode_at(FrameWord(leaf).native_pc()).is_some_and(|opcode| opcode != MEMORY_GROW)
+    }
+
     /// Adds the language's stack to a record.
     ///
     /// # Safety
-    /// To be called on the guest's thread where it stands still in wasm code or returns to it, and not while it is
-    /// being called already.
-    unsafe fn collect_language(&self, frames: &[u64], words: &mut [u64]) -> usize {
+    /// As for [`LanguageWalk::collect`], on the guest's thread, and not while it is being called already.
+    unsafe fn collect_language(&self, frames: &[u64], may_allocate: bool, words: &mut [u64]) -> usize {
         // SAFETY: the caller's promise: nobody else has it.
         match unsafe { &mut *self.language.get() } {
             // SAFETY: passed on to the caller.
-            Some(language) => unsafe { language.collect(&self.shared.code, frames, words) },
+            Some(language) => unsafe { language.collect(&self.shared.code, frames, may_allocate, words) },
             None => 0,
+        }
+    }
+
+    /// Reads all stacks of the language; none if it has no threads.
+    ///
+    /// # Safety
+    /// As for [`Self::collect_language`], but on any thread while the guest's cannot go on.
+    pub(super) unsafe fn language_threads(&self, frames: &[u64]) -> Vec<DumpedThread> {
+        // SAFETY: the caller's promise.
+        match unsafe { &mut *self.language.get() } {
+            // SAFETY: passed on to the caller.
+            Some(language) => unsafe { language.threads(&self.shared.code, frames) },
+            None => Vec::new(),
         }
     }
 
     /// To be called when a host call returns to wasm.
     pub(super) fn returning_from_host(&self) {
+        self.dump.guest_goes_on();
         if self.awaits_language.load(Ordering::Relaxed) {
             self.awaits_language.store(false, Ordering::Relaxed);
             self.collect_awaited_language();
@@ -347,7 +403,7 @@ impl GuestThread {
                 header.write(
                     words,
                     |frames| stack.walk_blocked(frames),
-                    |frames, words| self.collect_language(frames, words),
+                    |frames, words| self.collect_language(frames, true, words),
                     |_| (),
                 )
             })

@@ -4,7 +4,7 @@
 //! `[fp + 8]` the return address. A walk begins at the interrupted registers, or, where host code was interrupted, at
 //! the place where wasm last left for the host, and ends at the frame through which the host entered wasm.
 
-use super::super::code_map::{CodeKind, CodeMap};
+use super::super::code_map::{CodeKind, CodeMap, NativePc};
 use super::activations::OuterActivations;
 use super::vm_context::{Activation, StoreContext};
 use super::x86_64::{Registers, caller_of_interrupted};
@@ -37,6 +37,10 @@ impl FrameWord {
 
     pub(super) fn pc(self) -> usize {
         (self.0 & Self::PC) as usize
+    }
+
+    pub(super) fn native_pc(self) -> NativePc {
+        if self.is_exact() { NativePc::Exact(self.pc()) } else { NativePc::Return(self.pc()) }
     }
 
     pub(super) fn is_exact(self) -> bool {

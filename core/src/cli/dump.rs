@@ -1,0 +1,128 @@
+//! `wlprof dump GUEST`: runs the guest and shows its stacks when asked, as Go shows them when a program panics.
+
+use super::arguments::Dump;
+use super::{FAILED, Failure, escape, guest, say};
+use crate::guest::{Guest, ModuleImage};
+use crate::profile::Ended;
+use crate::sampler::{DumpedFrame, DumpedThread, SamplerKind, SamplerOptions, Session};
+use crate::symbols::Symbols;
+use signal_hook::{consts::SIGQUIT, iterator::Signals};
+use std::fmt::Write as _;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use wlprof_plugin::SourceFrame;
+
+/// Ticks a second: how soon a busy guest is read when a dump is asked for.
+const RATE_HZ: f64 = 100.0;
+
+/// Runs the guest and gives its exit code.
+pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
+    let fail = |error: io::Error| Failure::new(FAILED, error);
+    let arguments = guest::arguments(&dump.guest)?;
+    let (kind, _) = SamplerKind::Signal
+        .resolve()
+        .map_err(|error| Failure::new(FAILED, format!("{error:#}; a dump cannot be taken without it")))?;
+    let (guest, walkers) = guest::load(&dump.guest, false)?;
+    guest.notes.iter().for_each(|note| say::line(format_args!("note: {}", escape::single_line(note))));
+    let sampler = SamplerOptions { kind, rate_hz: RATE_HZ, ..SamplerOptions::default() };
+    // Before the guest runs: from here on Ctrl-\ no longer ends the process.
+    let mut interrupts = Signals::new([SIGQUIT]).map_err(fail)?;
+    let run = guest::start(&dump.guest, &guest, &arguments, walkers, Some(sampler))?;
+    let printer = Arc::new(Printer::new(dump.goroutines, run.session(), &guest));
+    let interrupted = printer.clone();
+    let by_signal = move || interrupts.forever().for_each(|_| interrupted.print());
+    std::thread::Builder::new().name("wlprof signals".into()).spawn(by_signal).map_err(fail)?;
+    let (mut times, started, timed) = (dump.dump_at.clone(), Instant::now(), printer.clone());
+    times.sort_by(f64::total_cmp);
+    let by_time = move || {
+        for time in times {
+            std::thread::sleep(Duration::from_secs_f64(time).saturating_sub(started.elapsed()));
+            timed.print();
+        }
+    };
+    std::thread::Builder::new().name("wlprof timer".into()).spawn(by_time).map_err(fail)?;
+    let Ended::Exit(exit) = run.wait() else { return Err(Failure::new(FAILED, "the run was interrupted")) };
+    guest::report_exit(&exit, &guest, &dump.guest)?;
+    if printer.printed.load(Ordering::Relaxed) == 0 {
+        let message = "note: the guest ended before its stacks were asked for: press Ctrl-\\ while it runs, or give a \
+                       time with --dump-at";
+        say::line(format_args!("{message}"));
+    }
+    Ok(guest::exit_code(&exit))
+}
+
+/// Takes dumps and prints them, one at a time.
+struct Printer {
+    all: bool,
+    session: Option<Arc<Session>>,
+    images: Vec<Arc<ModuleImage>>,
+    /// Made when first needed.
+    symbols: Mutex<Option<Symbols>>,
+    printed: AtomicU64,
+}
+
+impl Printer {
+    fn new(all: bool, session: Option<Arc<Session>>, guest: &Guest) -> Self {
+        let images = guest.modules.iter().map(|(_, image)| image.clone()).collect();
+        Self { all, session, images, symbols: Mutex::new(None), printed: AtomicU64::new(0) }
+    }
+
+    fn print(&self) {
+        let mut symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(session) = &self.session else { return };
+        let threads = match session.dump() {
+            Ok(threads) => threads,
+            Err(reason) => return say::line(format_args!("wlprof: no stacks: {reason}")),
+        };
+        let symbols = symbols.get_or_insert_with(|| Symbols::new(&self.images));
+        let shown = |thread: &&DumpedThread| self.all || thread.state == "running";
+        let mut text = String::new();
+        for thread in threads.iter().filter(shown) {
+            write_thread(thread, symbols, &mut text);
+        }
+        if text.is_empty() {
+            let _ = writeln!(text, "nothing is running, {} wait (--goroutines shows them)", threads.len());
+        }
+        say::text(&escape::multi_line(&text));
+        self.printed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Writing to a string cannot fail.
+fn write_thread(thread: &DumpedThread, symbols: &mut Symbols, text: &mut String) {
+    let _ = write!(text, "{} [{}]", escape::single_line(&thread.name), escape::single_line(&thread.state));
+    if !thread.labels.is_empty() {
+        let labels: Vec<_> = thread.labels.iter().map(|label| format!("{}={}", label.name, label.value)).collect();
+        let _ = write!(text, " {{{}}}", escape::single_line(&labels.join(", ")));
+    }
+    let _ = writeln!(text, ":");
+    for frame in &thread.frames {
+        named(frame, symbols, &mut |frame| write_frame("", &frame, "(...)", text));
+    }
+    if let Some(reason) = thread.truncation {
+        let _ = writeln!(text, "...the rest cannot be read ({reason:?})...");
+    }
+    if let Some((creator, frames)) = &thread.creator
+        && let Some(frame) = frames.last()
+    {
+        let by = format!(" in {}", escape::single_line(creator));
+        named(frame, symbols, &mut |frame| write_frame("created by ", &frame, &by, text));
+    }
+    let _ = writeln!(text);
+}
+
+fn named(frame: &DumpedFrame, symbols: &mut Symbols, with: &mut dyn FnMut(SourceFrame)) {
+    match frame {
+        DumpedFrame::Source(frame) => with(frame.clone()),
+        DumpedFrame::Wasm(origin) => symbols.frames(origin).into_iter().for_each(with),
+    }
+}
+
+fn write_frame(before: &str, frame: &SourceFrame, after: &str, text: &mut String) {
+    let _ = writeln!(text, "{before}{}{after}", escape::single_line(&frame.function));
+    if let Some(file) = &frame.file {
+        let _ = writeln!(text, "\t{}:{}", escape::single_line(file), frame.line.unwrap_or(0));
+    }
+}

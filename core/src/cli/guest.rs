@@ -1,0 +1,122 @@
+//! Loads and starts a guest as the options say, and reports how it ended: what `wlprof GUEST` and `wlprof dump` share.
+
+use super::arguments::GuestOptions;
+use super::progress::Spinner;
+use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, say};
+use crate::guest::{Exit, Guest, LoadError, LoadOptions, WasiOptions};
+use crate::languages;
+use crate::profile::{Run, RunOptions};
+use crate::sampler::SamplerOptions;
+use std::io::Write;
+use std::path::Path;
+use wlprof_plugin::Walker;
+
+/// The walker of each of a guest's modules that has one.
+pub(super) type Walkers = Vec<Option<Box<dyn Walker>>>;
+
+/// Compiles the guest and attaches its languages' walkers.
+pub(super) fn load(options: &GuestOptions, epoch_interruption: bool) -> Result<(Guest, Walkers), Failure> {
+    let path = Path::new(&options.guest_and_arguments[0]);
+    let load = LoadOptions { debug_file: options.debug_file.clone(), epoch_interruption, no_cache: options.no_cache };
+    let spinner = Spinner::new(format!("compiling {}", escape::single_line(&path.to_string_lossy())));
+    let mut guest = Guest::load(path, &load).map_err(|error| cannot_load(path, &error))?;
+    drop(spinner);
+    let mut walkers = Vec::new();
+    for (_, image) in &guest.modules {
+        let chosen = languages::choose(&options.language.as_str().into(), languages::BUILT_IN, &**image)
+            .map_err(|error| Failure::new(CANNOT_RUN, error))?;
+        walkers.push(chosen.walker);
+        guest.notes.extend(chosen.notes);
+    }
+    Ok((guest, walkers))
+}
+
+/// Starts the guest with these arguments, its name not among them.
+pub(super) fn start(
+    options: &GuestOptions,
+    guest: &Guest,
+    arguments: &[String],
+    walkers: Walkers,
+    sampler: Option<SamplerOptions>,
+) -> Result<Run, Failure> {
+    let run = RunOptions { wasi: wasi(options, guest, arguments), invoke: options.invoke.clone(), sampler };
+    // Said here, a folder that cannot be opened is a wrong option and not a guest that cannot run.
+    run.wasi.build().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
+    Run::start(guest, walkers, run).map_err(|error| Failure::new(FAILED, error))
+}
+
+/// The code that wlprof ends with after the guest.
+pub(super) fn exit_code(exit: &Exit) -> u8 {
+    exit.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(CANNOT_RUN)
+}
+
+fn cannot_load(path: &Path, error: &LoadError) -> Failure {
+    if !error.is_not_found() {
+        let is_option = matches!(error, LoadError::DebugFile(_));
+        return Failure::new(if is_option { FAILED } else { CANNOT_RUN }, error);
+    }
+    let hint = match path.to_str() {
+        // What perf, samply and wasmtime call it.
+        Some("run" | "record") => "; to run a guest give its path alone: wlprof [OPTIONS] GUEST [ARGS]",
+        _ => "; give the path of a .wasm or .wat file",
+    };
+    Failure::new(NO_GUEST, format!("{error}{hint}"))
+}
+
+/// The guest's arguments, without its name.
+pub(super) fn arguments(options: &GuestOptions) -> Result<Vec<String>, Failure> {
+    let text = |argument: &std::ffi::OsString| {
+        argument.to_str().map(str::to_owned).ok_or_else(|| {
+            Failure::new(FAILED, format!("the argument {argument:?} is not UTF-8, and WASI passes nothing else"))
+        })
+    };
+    options.guest_and_arguments[1..].iter().map(text).collect()
+}
+
+fn wasi(options: &GuestOptions, guest: &Guest, arguments: &[String]) -> WasiOptions {
+    let own = std::iter::once(guest.name.clone());
+    let rest = arguments.iter().cloned();
+    let environment = options.environment.iter().filter_map(|variable| match variable.split_once('=') {
+        Some((name, value)) => Some((name.to_owned(), value.to_owned())),
+        None => std::env::var(variable).ok().map(|value| (variable.clone(), value)),
+    });
+    WasiOptions {
+        arguments: own.chain(rest).collect(),
+        environment: environment.collect(),
+        directories: options.directories.clone(),
+        ..WasiOptions::default()
+    }
+}
+
+/// Says how the guest ended where that is not for its exit code to say.
+pub(super) fn report_exit(exit: &Exit, guest: &Guest, options: &GuestOptions) -> Result<(), Failure> {
+    match exit {
+        Exit::Returned(results) => {
+            for result in results {
+                // As `wasmtime run --invoke`: the results are the guest's output.
+                let _ = writeln!(std::io::stdout(), "{result}");
+            }
+            Ok(())
+        }
+        Exit::Code(_) => Ok(()),
+        Exit::Trapped(error) => {
+            let text = format!("wlprof: {} {}", guest.name, how_it_failed(error));
+            say::line(format_args!("{}", escape::multi_line(&text)));
+            Ok(())
+        }
+        Exit::NotCallable(error) => Err(Failure::new(
+            CANNOT_RUN,
+            format!("{}: {error:#}", Path::new(&options.guest_and_arguments[0]).display()),
+        )),
+    }
+}
+
+/// The reason first, then where. Not the error's own rendering: with `RUST_BACKTRACE` that shows Wasmtime's stack.
+fn how_it_failed(error: &wasmtime::Error) -> String {
+    let what = if error.is::<wasmtime::Trap>() { "trapped" } else { "failed" };
+    let mut reasons: Vec<String> = error.chain().map(ToString::to_string).collect();
+    // The outermost context of a trap is the wasm backtrace, of several lines.
+    let place = if reasons.len() > 1 && reasons[0].contains('\n') { reasons.remove(0) } else { String::new() };
+    let text = format!("{what}: {}\n{place}", reasons.join(": "));
+    text.trim_end().to_owned()
+}

@@ -1,0 +1,29 @@
+//! The stacks that a guest has at one moment, beside the running one.
+
+use crate::{FrameKey, Label, WalkEnd};
+
+/// A thread of the language's own: a goroutine, a Python thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadStack {
+    /// What the language calls it, as in `goroutine 7`. Untrusted text.
+    pub name: String,
+    /// What it does or waits for, as in `running` or `chan receive`. Untrusted text.
+    pub state: String,
+    /// Its frames, leaf first.
+    pub frames: Vec<FrameKey>,
+    /// How the walk of its stack ended.
+    pub end: WalkEnd,
+    /// Who started it, and where that stands.
+    pub creator: Option<Creator>,
+    /// What else it belongs to.
+    pub labels: Vec<Label>,
+}
+
+/// Who started a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Creator {
+    /// The starting thread's name. It may be over.
+    pub name: String,
+    /// The statement that started the thread.
+    pub frame: FrameKey,
+}

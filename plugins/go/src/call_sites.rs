@@ -1,0 +1,90 @@
+//! What walking needs to know of a return address, kept so that a frame costs one look-up and one read of memory.
+
+use crate::{
+    pclntab::{self, Pclntab},
+    program::Special,
+};
+
+/// Places of the cache: a power of two. Deep recursion and wide programs alike return to few places.
+const PLACES: usize = 1 << 13;
+
+/// How a frame leads on to its caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// This many bytes above its stack pointer is its return address.
+    Up(u32),
+    /// It is a root: nothing called it, or it has left its caller for good.
+    Root,
+    /// `runtime.systemstack`: its caller is on the goroutine's stack, or this many bytes above.
+    Systemstack(u32),
+    /// `runtime.morestack`: it is not shown, and what needed more stack is scheduled to start again.
+    Morestack,
+    /// The write barrier, which was called without a return address.
+    WriteBarrier,
+    /// The tables have no frame size here.
+    Unknown,
+}
+
+/// A place that a function goes on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallSite {
+    /// The return address itself.
+    pc: u64,
+    /// The frame to show: the same function at the block that makes the call.
+    pub(crate) frame: u64,
+    /// Which of the module's own functions it is in.
+    pub(crate) function: u32,
+    pub(crate) step: Step,
+}
+
+/// The call sites seen, each in the one place it can have.
+#[derive(Debug)]
+pub(crate) struct CallSites {
+    places: Vec<Option<CallSite>>,
+}
+
+impl Default for CallSites {
+    fn default() -> Self {
+        Self { places: vec![None; PLACES] }
+    }
+}
+
+impl CallSites {
+    /// The call site that `pc` returns to; `None` if there is no such function.
+    pub(crate) fn get(&mut self, pc: u64, table: &Pclntab, special: &Special) -> Option<CallSite> {
+        // Functions are 2^16 apart and blocks are few: mixes the two.
+        let place = &mut self.places[((pc >> 16).wrapping_mul(97) ^ pc & 0xffff) as usize % PLACES];
+        match place {
+            Some(site) if site.pc == pc => Some(*site),
+            _ => {
+                let site = CallSite::read(pc, table, special)?;
+                *place = Some(site);
+                Some(site)
+            }
+        }
+    }
+}
+
+impl CallSite {
+    fn read(pc: u64, table: &Pclntab, special: &Special) -> Option<Self> {
+        let index = table.index(pc)?;
+        let function = table.function(index)?;
+        // The call is one block before the one it returns to. Blocks 0 are entries that nothing returned to yet.
+        let block = pclntab::block(pc).saturating_sub(1);
+        let is = |special: Option<u32>| special == Some(index);
+        let step = if is(special.morestack) {
+            Step::Morestack
+        } else if function.is_top_frame() || is(special.mcall) {
+            Step::Root
+        } else if is(special.write_barrier) {
+            Step::WriteBarrier
+        } else {
+            match table.frame_size(&function, block) {
+                Some(size) if is(special.systemstack) => Step::Systemstack(size),
+                Some(size) => Step::Up(size),
+                None => Step::Unknown,
+            }
+        };
+        Some(Self { pc, frame: pclntab::pc(index, block), function: index, step })
+    }
+}

@@ -1,0 +1,3 @@
+module js
+
+go 1.21
