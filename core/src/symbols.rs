@@ -129,6 +129,11 @@ impl Symbolizer {
         }
         if out.is_empty() {
             self.dwarf.symbolize(key, out);
+            if let Some(language) = &self.language {
+                for frame in out {
+                    frame.category = language.categorize(frame).unwrap_or(frame.category);
+                }
+            }
         }
     }
 

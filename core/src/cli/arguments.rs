@@ -112,9 +112,22 @@ pub(super) struct Output {
     /// Format of files whose ending tells none: firefox, folded or wlprof
     #[arg(long, value_name = "FORMAT", value_parser = parse_format)]
     pub(super) format: Option<&'static str>,
+    /// Which frames to show
+    #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
+    pub(super) frames: FramesChoice,
     /// Print no table
     #[arg(short, long)]
     pub(super) quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum FramesChoice {
+    /// Those of the guest's own language, and native code that it calls
+    Guest,
+    /// Those of its interpreter as well
+    Merged,
+    /// Wasm's alone, as --lang=native
+    Native,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

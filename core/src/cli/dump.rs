@@ -24,7 +24,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     let (kind, _) = SamplerKind::Signal
         .resolve()
         .map_err(|error| Failure::new(FAILED, format!("{error:#}; a dump cannot be taken without it")))?;
-    let (guest, walkers) = guest::load(&dump.guest, false)?;
+    let (guest, walkers) = guest::load(&dump.guest, false, false)?;
     guest.notes.iter().for_each(|note| say::line(format_args!("note: {}", escape::single_line(note))));
     let sampler = SamplerOptions { kind, rate_hz: RATE_HZ, ..SamplerOptions::default() };
     // Before the guest runs: from here on Ctrl-\ no longer ends the process.

@@ -3,8 +3,8 @@
 use super::arguments::GuestOptions;
 use super::progress::Spinner;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, say};
-use crate::guest::{Exit, Guest, LoadError, LoadOptions, WasiOptions};
-use crate::languages;
+use crate::guest::{Directory, Exit, Guest, LoadError, LoadOptions, WasiOptions};
+use crate::languages::{self, Choice};
 use crate::profile::{Run, RunOptions};
 use crate::sampler::SamplerOptions;
 use std::io::Write;
@@ -15,7 +15,12 @@ use wlprof_plugin::Walker;
 pub(super) type Walkers = Vec<Option<Box<dyn Walker>>>;
 
 /// Compiles the guest and attaches its languages' walkers.
-pub(super) fn load(options: &GuestOptions, epoch_interruption: bool) -> Result<(Guest, Walkers), Failure> {
+pub(super) fn load(
+    options: &GuestOptions,
+    native: bool,
+    epoch_interruption: bool,
+) -> Result<(Guest, Walkers), Failure> {
+    let choice = if native { Choice::Native } else { options.language.as_str().into() };
     let path = Path::new(&options.guest_and_arguments[0]);
     let load = LoadOptions { debug_file: options.debug_file.clone(), epoch_interruption, no_cache: options.no_cache };
     let spinner = Spinner::new(format!("compiling {}", escape::single_line(&path.to_string_lossy())));
@@ -23,7 +28,7 @@ pub(super) fn load(options: &GuestOptions, epoch_interruption: bool) -> Result<(
     drop(spinner);
     let mut walkers = Vec::new();
     for (_, image) in &guest.modules {
-        let chosen = languages::choose(&options.language.as_str().into(), languages::BUILT_IN, &**image)
+        let chosen = languages::choose(&choice, languages::BUILT_IN, &**image)
             .map_err(|error| Failure::new(CANNOT_RUN, error))?;
         walkers.push(chosen.walker);
         guest.notes.extend(chosen.notes);
@@ -39,10 +44,26 @@ pub(super) fn start(
     walkers: Walkers,
     sampler: Option<SamplerOptions>,
 ) -> Result<Run, Failure> {
-    let run = RunOptions { wasi: wasi(options, guest, arguments), invoke: options.invoke.clone(), sampler };
+    let mut wasi = wasi(options, guest, arguments);
+    wasi.directories.extend(library(options, guest));
+    let run = RunOptions { wasi, invoke: options.invoke.clone(), sampler };
     // Said here, a folder that cannot be opened is a wrong option and not a guest that cannot run.
     run.wasi.build().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
     Run::start(guest, walkers, run).map_err(|error| Failure::new(FAILED, error))
+}
+
+/// The folder beside the guest with its language's library, if there is one and the user has not given another.
+fn library(options: &GuestOptions, guest: &Guest) -> Option<Directory> {
+    let path = Path::new(&options.guest_and_arguments[0]);
+    let mut name = path.file_stem()?.to_owned();
+    name.push("-lib");
+    let host = path.with_file_name(name);
+    if !host.is_dir() {
+        return None;
+    }
+    let folder = languages::library_folder(languages::BUILT_IN, &*guest.modules.first()?.1)?;
+    let is_given = |given: &Directory| given.guest != "/" && folder.starts_with(given.guest.as_str());
+    (!options.directories.iter().any(is_given)).then(|| Directory { host, guest: folder.to_owned() })
 }
 
 /// The code that wlprof ends with after the guest.

@@ -1,6 +1,6 @@
 //! Writes profiles to the files that the user named.
 
-use super::arguments::Output;
+use super::arguments::{FramesChoice, Output};
 use super::{FAILED, Failure, summary};
 use crate::export::{self, Exporter};
 use crate::recording::Recording;
@@ -53,11 +53,25 @@ fn unknown_ending(path: &Path) -> String {
 
 /// Writes `recording` to all `targets` and prints the summary. A target that cannot be written costs none of the
 /// others: the guest's run is not to be had again.
-pub(super) fn write_all(recording: &Recording, targets: Vec<Target>, quiet: bool) -> Result<(), Failure> {
+pub(super) fn write_all(
+    recording: Recording,
+    frames: FramesChoice,
+    targets: Vec<Target>,
+    quiet: bool,
+) -> Result<(), Failure> {
+    let (whole, shown) = match frames {
+        FramesChoice::Guest if targets.iter().any(|target| target.exporter.keeps_all_frames()) => {
+            (Some(recording.clone()), recording.without_interpreter())
+        }
+        FramesChoice::Guest => (None, recording.without_interpreter()),
+        FramesChoice::Merged | FramesChoice::Native => (None, recording),
+    };
+    let recording = &shown;
     let mut failures = Vec::new();
     let mut written = Vec::new();
     for target in targets {
-        match write(recording, &target) {
+        let whole = whole.as_ref().filter(|_| target.exporter.keeps_all_frames());
+        match write(whole.unwrap_or(recording), &target) {
             Ok(()) => written.push(target),
             Err(failure) => failures.push(failure.message),
         }

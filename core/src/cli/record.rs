@@ -1,6 +1,6 @@
 //! `wlprof GUEST`: runs the guest, samples it, writes the profile.
 
-use super::arguments::Record;
+use super::arguments::{FramesChoice, Record};
 use super::progress::Bar;
 use super::{FAILED, Failure, guest, interrupt, output};
 use crate::guest::Guest;
@@ -21,7 +21,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
             options.kind.resolve().map_err(|error| Failure::new(FAILED, format!("{error:#}; try --sampler=epoch")))?;
     }
     let epoch = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
-    let (mut guest, walkers) = guest::load(&record.guest, epoch)?;
+    let (mut guest, walkers) = guest::load(&record.guest, record.output.frames == FramesChoice::Native, epoch)?;
     guest.notes.extend(fallback);
     let run = guest::start(&record.guest, &guest, &arguments, walkers, sampler)?;
     if record.sampler_options().is_some() {
@@ -34,7 +34,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let mut written = Ok(());
     if let Some(finished) = run.finish() {
         let recording = close(finished, &guest, arguments);
-        written = output::write_all(&recording, targets, record.output.quiet);
+        written = output::write_all(recording, record.output.frames, targets, record.output.quiet);
     }
     match ended {
         Ended::Exit(exit) => written.map(|()| guest::exit_code(&exit)),

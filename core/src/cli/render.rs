@@ -1,6 +1,6 @@
 //! `wlprof render`: a recording in other formats.
 
-use super::arguments::Render;
+use super::arguments::{FramesChoice, Render};
 use super::{FAILED, Failure, output};
 use crate::recording::file;
 
@@ -15,5 +15,10 @@ pub(super) fn run(render: &Render) -> Result<(), Failure> {
     let fail = |error: &dyn std::fmt::Display| Failure::new(FAILED, format!("{}: {error}", path.display()));
     let bytes = std::fs::read(path).map_err(|error| fail(&error))?;
     let recording = file::read(&bytes).map_err(|error| fail(&error))?;
-    output::write_all(&recording, targets, render.output.quiet)
+    if render.output.frames == FramesChoice::Native {
+        let reason =
+            "a recording has no wasm frames where it has the language's own; run the guest with --frames=native";
+        return Err(fail(&reason));
+    }
+    output::write_all(recording, render.output.frames, targets, render.output.quiet)
 }

@@ -22,6 +22,11 @@ pub trait Exporter: Sync {
     /// What to do with the file, for the user.
     fn how_to_open(&self, path: &Path) -> String;
 
+    /// Whether files in this format are read by wlprof again and keep all frames that were recorded.
+    fn keeps_all_frames(&self) -> bool {
+        false
+    }
+
     /// Writes `recording` in this format.
     ///
     /// # Errors

@@ -13,6 +13,10 @@ impl Exporter for Raw {
         "wlprof"
     }
 
+    fn keeps_all_frames(&self) -> bool {
+        true
+    }
+
     fn extensions(&self) -> &'static [&'static str] {
         &["wlprof"]
     }

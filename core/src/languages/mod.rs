@@ -4,7 +4,7 @@ use std::fmt;
 use wlprof_plugin::{Detection, Language, ModuleView, Walker};
 
 /// The built-in languages that have stacks of their own. What has none is named by the DWARF plugin in any case.
-pub static BUILT_IN: &[&dyn Language] = &[&wlprof_go::Go];
+pub static BUILT_IN: &[&dyn Language] = &[&wlprof_go::Go, &wlprof_cpython::Python];
 
 /// What the user wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,6 +71,12 @@ impl fmt::Display for ChooseError {
 }
 
 impl std::error::Error for ChooseError {}
+
+/// What a guest made of `module` calls the folder of its library, if its language has one.
+pub fn library_folder<'a>(languages: &[&'a dyn Language], module: &dyn ModuleView) -> Option<&'a str> {
+    let mut with_folder = languages.iter().filter_map(|language| Some((language, language.library_folder()?)));
+    with_folder.find(|(language, _)| language.detect(module) != Detection::No).map(|(_, folder)| folder)
+}
 
 /// Chooses a language for `module` among `languages`.
 ///

@@ -5,6 +5,7 @@
 
 mod build;
 pub mod file;
+mod hide;
 mod markers;
 mod totals;
 

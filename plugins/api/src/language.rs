@@ -41,6 +41,12 @@ pub trait Language: Send + Sync {
     /// The name that `--lang` takes, lower case.
     fn name(&self) -> &str;
 
+    /// Where programs of this language look for their library, if it is neither in the module nor given by the user: a
+    /// folder `NAME-lib` beside `NAME.wasm` is shown to the guest as this.
+    fn library_folder(&self) -> Option<&str> {
+        None
+    }
+
     /// Looks at the module without parsing much of it.
     fn detect(&self, module: &dyn ModuleView) -> Detection;
 

@@ -22,7 +22,7 @@ pub(crate) fn key(id: u32, unit: u32) -> u64 {
 }
 
 /// What a walk read of the chain.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Chain {
     /// Keys of frames, innermost first.
     pub(crate) frames: Vec<u64>,
@@ -49,6 +49,18 @@ pub(crate) struct Reader<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) codes: &'a mut Codes,
     pub(crate) chain: &'a mut Chain,
+}
+
+impl Default for Chain {
+    /// With room for the longest chain, so that reading one allocates nothing.
+    fn default() -> Self {
+        Self {
+            frames: Vec::with_capacity(FrameSink::CAPACITY),
+            activations: Vec::with_capacity(2 * FrameSink::CAPACITY + 1),
+            is_importing: false,
+            innermost: [(0, 0, 0); 2],
+        }
+    }
 }
 
 impl Chain {
@@ -155,6 +167,7 @@ impl Reader<'_> {
                             self.chain.frames.push(key(found.id.0, unit));
                             self.chain.is_importing |= found.is_importer;
                         }
+                        Err(stop @ Stop(WalkEnd::WouldAllocate)) => return Err(stop),
                         // The innermost function has returned and is being torn down, its code perhaps gone.
                         Err(_) if may_skip && frame.owner <= LAST_PYTHON_OWNER => {}
                         Err(stop) => return Err(stop),

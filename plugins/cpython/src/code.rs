@@ -8,7 +8,7 @@ use crate::{
 };
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::{hash::BuildHasher, sync::Arc};
-use wlprof_plugin::GuestMemory;
+use wlprof_plugin::{GuestMemory, WalkEnd};
 
 /// Longest texts that are kept, in characters.
 const LONGEST_FILE: u32 = 2048;
@@ -68,6 +68,7 @@ pub(crate) struct Codes {
     bytes: usize,
     /// The address of `PyCode_Type`, once it is known.
     code_type: Option<u32>,
+    may_allocate: bool,
     walk: u64,
     /// Bytes that this walk has copied.
     copied: usize,
@@ -100,8 +101,10 @@ struct Identity {
 }
 
 impl Codes {
-    /// Begins a walk, during which memory does not change.
-    pub(crate) fn begin(&mut self) {
+    /// Begins a walk, during which memory does not change. If it may not allocate, code objects that are new cannot be
+    /// kept.
+    pub(crate) fn begin(&mut self, may_allocate: bool) {
+        self.may_allocate = may_allocate;
         self.walk += 1;
         self.copied = 0;
     }
@@ -126,6 +129,9 @@ impl Codes {
                 seen.walk = self.walk;
                 return Ok(seen.found);
             }
+        }
+        if !self.may_allocate {
+            return Err(Stop(WalkEnd::WouldAllocate));
         }
         self.read(guest, layout, address)
     }

@@ -61,6 +61,11 @@ impl Language for Python {
         "python"
     }
 
+    fn library_folder(&self) -> Option<&str> {
+        // The prefix that CPython is configured with if nothing else is said.
+        Some("/usr/local/lib")
+    }
+
     fn detect(&self, view: &dyn ModuleView) -> Detection {
         match version::detect(view, &Module::read(view.bytes())) {
             None => Detection::No,

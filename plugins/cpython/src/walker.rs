@@ -62,15 +62,22 @@ impl Walker for PythonWalker {
         true
     }
 
+    fn walks_without_allocating(&self) -> bool {
+        true
+    }
+
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         self.walks += 1;
+        if !out.may_allocate() && (self.runtime.found().is_none() || self.half_linked.is_none()) {
+            return WalkEnd::WouldAllocate;
+        }
         let Some((address, layout)) = self.runtime.find(guest) else { return WalkEnd::NoStack };
         let thread = match threads::current(guest, &layout, address) {
             Ok(Some(thread)) => thread,
             Ok(None) => return WalkEnd::NoStack,
             Err(stop) => return stop.0,
         };
-        self.codes.begin();
+        self.codes.begin(out.may_allocate());
         let mut reader = Reader { guest, layout: &layout, codes: &mut self.codes, chain: &mut self.chain };
         let mut end = reader.read(thread);
         let half_linked = self.half_linked.get_or_insert_with(|| self.prologue.half_linked(&layout));

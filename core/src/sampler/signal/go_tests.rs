@@ -3,124 +3,10 @@
 //! The guests print their own stacks, as `runtime.Callers` and `runtime.Stack` have them, in one write; what is read when
 //! that write is about to happen has to be the same, function, file and line, inlined calls among them.
 
-use super::super::code_map::CodeMap;
 use super::super::dump::{DumpedFrame, DumpedThread};
-use super::activations::OuterActivations;
-use super::language::{Entry, LanguageStack, LanguageWalk, MAX_WORDS};
-use super::vm_context::StoreContext;
-use super::walk::{Frames, MAX_FRAMES, Stack, WalkEnd};
-use super::{find_instance, self_check};
-use crate::guest::{EngineOptions, ModuleImage, engine, read_module};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use wasmtime::{CallHook, Linker, Module, Store};
+use super::self_reports::{Pair, fixture, run};
 use wasmtime_wasi::WasiCtxBuilder;
-use wasmtime_wasi::p1::{WasiP1Ctx, add_to_linker_sync};
-use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
-use wlprof_plugin::{Category, FrameKey, Label, Language, SourceFrame};
-
-/// What was read at the latest host call.
-struct Seen {
-    /// Keys of the running goroutine's frames, leaf first.
-    frames: Vec<u64>,
-    labels: Option<u64>,
-    threads: Vec<DumpedThread>,
-}
-
-struct Reader {
-    code: CodeMap,
-    store: StoreContext,
-    outer: OuterActivations,
-    language: Option<LanguageWalk>,
-}
-
-impl Reader {
-    fn read(&mut self) -> Option<Seen> {
-        let here = 0_u8;
-        let mut words = vec![0; MAX_FRAMES];
-        let mut frames = Frames::new(&mut words);
-        let stack = Stack {
-            code: &self.code,
-            store: self.store,
-            low: &raw const here as usize,
-            in_host_call: true,
-            outer: &self.outer,
-        };
-        // SAFETY: this thread runs the store and is in a host call; `here` lies below all of its frames.
-        let end = unsafe { stack.walk_blocked(&mut frames) };
-        assert_eq!(end, WalkEnd::Complete);
-        let length = frames.len();
-        let language = self.language.as_mut()?;
-        let mut record = vec![0; MAX_WORDS];
-        // SAFETY: the thread is in a host call.
-        let written = unsafe { language.collect(&self.code, &words[..length], true, &mut record) };
-        let read = LanguageStack::read(&record[..written]);
-        assert_eq!(read.truncation, None);
-        let key = |entry: &Entry| match *entry {
-            Entry::Key(key) => Some(key),
-            Entry::Native(_) => None,
-        };
-        // SAFETY: as above.
-        let threads = unsafe { language.threads(&self.code, &words[..length]) };
-        Some(Seen { frames: read.entries.iter().filter_map(key).collect(), labels: read.labels, threads })
-    }
-}
-
-/// A stack that the guest printed, and what was read when it did.
-struct Pair {
-    said: String,
-    seen: Seen,
-}
-
-/// Runs a guest and pairs what it printed with what was read.
-fn run(path: &Path) -> (Vec<Pair>, Box<dyn wlprof_plugin::Walker>) {
-    let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
-    let bytes = read_module(path).unwrap();
-    let module = Module::from_binary(&engine, &bytes).unwrap();
-    let image = Arc::new(ModuleImage::parse(bytes, "guest").unwrap());
-    let output = MemoryOutputPipe::new(64 << 20);
-    let wasi = WasiCtxBuilder::new().args(&["guest"]).stdout(output.clone()).build_p1();
-    let mut store: Store<WasiP1Ctx> = Store::new(&engine, wasi);
-    let context = self_check::run(&mut store).unwrap();
-    let reader = Arc::new(Mutex::new(Reader {
-        code: CodeMap::new(&[(module.clone(), image.clone())]),
-        store: context,
-        outer: OuterActivations::new(),
-        language: None,
-    }));
-    let pairs = Arc::new(Mutex::new((Vec::new(), None::<Seen>, 0)));
-    let (hooked, pairing, printed) = (reader.clone(), pairs.clone(), output.clone());
-    store.call_hook(move |_, hook| {
-        let mut pairing = pairing.lock().unwrap();
-        match hook {
-            CallHook::CallingHost => pairing.1 = hooked.lock().unwrap().read(),
-            CallHook::ReturningFromHost => {
-                let contents = printed.contents();
-                let said = String::from_utf8(contents[pairing.2..].to_vec()).unwrap();
-                pairing.2 = contents.len();
-                if let (true, Some(seen)) = (said.starts_with('@'), pairing.1.take()) {
-                    pairing.0.push(Pair { said, seen });
-                }
-            }
-            CallHook::CallingWasm | CallHook::ReturningFromWasm => {}
-        }
-        Ok(())
-    });
-    let mut linker = Linker::new(&engine);
-    add_to_linker_sync(&mut linker, |wasi| wasi).unwrap();
-    let instance = linker.instantiate(&mut store, &module).unwrap();
-    let instance_context = find_instance(&mut store, &instance, &image).unwrap();
-    let walker = wlprof_go::Go.attach(&*image).unwrap();
-    reader.lock().unwrap().language = Some(LanguageWalk::new(0, walker, instance_context, &image));
-    let start = instance.get_func(&mut store, "_start").unwrap();
-    let ended = start.call(&mut store, &[], &mut []);
-    if let Err(error) = ended {
-        assert_eq!(error.downcast_ref::<wasmtime_wasi::I32Exit>().map(|exit| exit.0), Some(0), "{error:?}");
-    }
-    let walker = reader.lock().unwrap().language.take().unwrap().walker;
-    let pairs = std::mem::take(&mut pairs.lock().unwrap().0);
-    (pairs, walker)
-}
+use wlprof_plugin::{Category, Label, SourceFrame, Walker};
 
 /// `function file:line`, as the guests print frames.
 fn line(frame: &SourceFrame) -> String {
@@ -144,14 +30,15 @@ fn is_wrapper(frame: &SourceFrame) -> bool {
 }
 
 /// Compares the running goroutine's stack. Gives the number of frames.
-fn compare_stack(pair: &Pair, walker: &mut dyn wlprof_plugin::Walker, what: &str) -> usize {
+fn compare_stack(pair: &Pair, walker: &mut dyn Walker, what: &str) -> usize {
     let mut said = pair.said.lines();
     let head = said.next().unwrap();
     let (name, goroutine) = head.trim_start_matches("@ ").split_once(" goroutine ").unwrap();
     let said: Vec<&str> = said.collect();
     let mut frames = Vec::new();
+    assert_eq!(pair.seen.truncation, None, "{what}: {name}");
     for &key in &pair.seen.frames {
-        walker.symbolize(FrameKey::Own(key), &mut frames);
+        walker.symbolize(key, &mut frames);
     }
     let checkpoint = frames.iter().position(|frame| frame.function == "main.checkpoint").unwrap();
     let seen: Vec<String> = frames[checkpoint + 1..].iter().filter(|frame| !is_wrapper(frame)).map(line).collect();
@@ -223,16 +110,12 @@ fn compare_goroutines(pair: &Pair, what: &str) -> usize {
     said.len() - 1
 }
 
-fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/fixtures").join(name)
-}
-
 #[test]
 fn stacks_are_what_go_says_they_are() {
     for minor in 21..=27 {
         for stripped in ["", "-stripped"] {
             let name = format!("go-stacks-1.{minor}{stripped}.wasm");
-            let (pairs, mut walker) = run(&fixture(&name));
+            let (pairs, mut walker) = run(&fixture(&name), WasiCtxBuilder::new().args(&["guest"]), &wlprof_go::Go);
             let (lists, stacks): (Vec<_>, Vec<_>) = pairs.iter().partition(|pair| pair.said.starts_with("@@"));
             let frames: usize = stacks.iter().map(|pair| compare_stack(pair, &mut *walker, &name)).sum();
             assert!(stacks.len() >= 20 && frames > 1000, "{name}: {} stacks, {frames} frames", stacks.len());

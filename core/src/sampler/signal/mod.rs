@@ -25,9 +25,13 @@ mod go_tests;
 mod governor;
 mod language;
 mod own_thread;
+#[cfg(test)]
+mod python_tests;
 mod record;
 mod ring;
 mod self_check;
+#[cfg(test)]
+mod self_reports;
 #[cfg(test)]
 mod step_tests;
 mod thread;

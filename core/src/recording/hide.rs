@@ -1,0 +1,111 @@
+//! Leaves frames out of a recording: an interpreter's own, for whoever looks for the program's.
+
+use super::{Category, Frame, FrameId, Origin, Recording, Stack, StackId};
+use rustc_hash::FxHashMap;
+
+impl Recording {
+    /// The recording as the guest's language sees it: in stacks with frames of the language's own, those of its
+    /// interpreter are left out. What they took is time of the frames that called them. Other stacks are as they were.
+    #[must_use]
+    pub fn without_interpreter(mut self) -> Self {
+        if !self.functions.iter().any(|function| function.category == Category::Interpreter) {
+            return self;
+        }
+        let shown: Vec<bool> = self.frames.iter().map(|frame| self.is_shown(frame)).collect();
+        let mut stacks = Stacks::default();
+        let mut shortened: FxHashMap<StackId, StackId> = FxHashMap::default();
+        let mut threads = std::mem::take(&mut self.threads);
+        for sample in threads.iter_mut().flat_map(|thread| &mut thread.samples) {
+            sample.stack = *shortened.entry(sample.stack).or_insert_with(|| {
+                let leaf_first: Vec<FrameId> = self.frame_ids(sample.stack).collect();
+                let is_language = |id: &FrameId| matches!(self.frames[*id as usize].origin, Origin::Language { .. });
+                let hides = leaf_first.iter().any(is_language);
+                stacks.add(leaf_first.into_iter().rev().filter(|id| !hides || shown[*id as usize]))
+            });
+        }
+        self.threads = threads;
+        self.stacks = stacks.stacks;
+        self
+    }
+
+    fn is_shown(&self, frame: &Frame) -> bool {
+        let is_interpreter = |function: u32| self.functions[function as usize].category == Category::Interpreter;
+        !matches!(frame.origin, Origin::Wasm { .. }) || !frame.lines.iter().all(|line| is_interpreter(line.function))
+    }
+
+    /// Ids of the frames of a stack, leaf first.
+    fn frame_ids(&self, stack: StackId) -> impl Iterator<Item = FrameId> {
+        std::iter::successors(Some(self.stacks[stack as usize]), |stack| {
+            stack.parent.map(|parent| self.stacks[parent as usize])
+        })
+        .map(|stack| stack.frame)
+    }
+}
+
+/// Stacks being put together anew.
+#[derive(Default)]
+struct Stacks {
+    stacks: Vec<Stack>,
+    known: FxHashMap<Stack, StackId>,
+}
+
+impl Stacks {
+    /// The stack of these frames, root first. There is at least one.
+    fn add(&mut self, root_first: impl Iterator<Item = FrameId>) -> StackId {
+        let mut parent = None;
+        for frame in root_first {
+            let stack = Stack { parent, frame };
+            let id = *self.known.entry(stack).or_insert_with(|| {
+                self.stacks.push(stack);
+                (self.stacks.len() - 1) as StackId
+            });
+            parent = Some(id);
+        }
+        // A stack with a frame of the language keeps that one, others keep all.
+        parent.unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Meta, Recorder, Sample, State, TickCounts};
+    use super::*;
+    use wlprof_plugin::{Category as Kind, SourceFrame};
+
+    const MAIN: Origin = Origin::Wasm { module: 0, function: 0, code_offset: 0 };
+    const PYTHON: Origin = Origin::Language { module: 0, key: 0 };
+    const SORT: Origin = Origin::Wasm { module: 0, function: 1, code_offset: 0 };
+    const MALLOC: Origin = Origin::Wasm { module: 0, function: 2, code_offset: 0 };
+
+    fn named(origin: &Origin, out: &mut Vec<SourceFrame>) {
+        let (function, category) = match *origin {
+            MAIN => ("main", Kind::Interpreter),
+            SORT => ("sort", Kind::Library),
+            MALLOC => ("malloc", Kind::Interpreter),
+            _ => ("f", Kind::User),
+        };
+        out.push(SourceFrame { function: function.to_owned(), category, ..SourceFrame::default() });
+    }
+
+    #[test]
+    fn an_interpreters_frames_go_where_the_language_has_its_own() {
+        let mut recorder = Recorder::new(Vec::new());
+        recorder.set_thread("guest", 1);
+        for stack in [&[MAIN, PYTHON, SORT, MALLOC][..], &[MAIN, MALLOC], &[MAIN, PYTHON, MALLOC]] {
+            let frames: Vec<FrameId> = stack.iter().map(|origin| recorder.frame(*origin)).collect();
+            let stack = recorder.stack(frames).unwrap();
+            let state = State::Guest;
+            recorder.sample(0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: None });
+        }
+        let recording = recorder.finish(Meta::default(), TickCounts::default(), &mut named);
+        let shown = recording.without_interpreter();
+        let stacks: Vec<Vec<&str>> = shown
+            .samples()
+            .map(|sample| {
+                let lines = shown.lines_of(sample.stack);
+                lines.map(|line| shown.functions[line.function as usize].name.as_str()).collect()
+            })
+            .collect();
+        assert_eq!(stacks, [vec!["sort", "f"], vec!["malloc", "main"], vec!["f"]]);
+    }
+}

@@ -1,0 +1,57 @@
+//! Proves Python's stacks against what Python itself says of them: `testdata/python/stacks.py` prints its stack, as its own
+//! frames have it, in one write, and what is read when that is about to happen has to be the same, name, file, line and
+//! column.
+
+use super::self_reports::{Pair, fixture, run};
+use std::path::Path;
+use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
+use wlprof_plugin::{FrameKey, SourceFrame, Walker};
+
+/// Whether a line that Python printed says what `frame` does. The innermost frame's column is left out.
+fn is(line: &str, frame: &SourceFrame) -> bool {
+    let parts: Vec<&str> = line.split('\t').collect();
+    let [function, file, first_line, number, column] = parts[..] else { panic!("not a frame: {line:?}") };
+    frame.function == function
+        && frame.file.as_deref() == Some(file)
+        && frame.function_line.unwrap_or(0).to_string() == first_line
+        && frame.line.map(|line| line.to_string()).as_deref() == Some(number)
+        && (column.is_empty()
+            || column == "None"
+            || frame.column.map(|column| (column - 1).to_string()).as_deref() == Some(column))
+}
+
+/// Compares a stack. Gives the number of frames.
+fn compare(pair: &Pair, walker: &mut dyn Walker, what: &str) -> usize {
+    let mut said = pair.said.lines();
+    let name = said.next().unwrap();
+    let said: Vec<&str> = said.collect();
+    assert_eq!(pair.seen.truncation, None, "{what}: {name}");
+    let mut frames = Vec::new();
+    for key in pair.seen.frames.iter().filter(|key| matches!(key, FrameKey::Own(_))) {
+        walker.symbolize(*key, &mut frames);
+    }
+    assert_eq!(frames.len(), said.len(), "{what}: {name}: {frames:?} {said:?}");
+    for (line, frame) in said.iter().zip(&frames) {
+        assert!(is(line, frame), "{what}: {name}: {line:?} is {frame:?}");
+    }
+    said.len()
+}
+
+#[test]
+fn stacks_are_what_python_says_they_are() {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python");
+    for release in ["3.11", "3.13"] {
+        for stripped in ["", "-stripped"] {
+            let name = format!("python-{release}{stripped}.wasm");
+            let mut wasi = WasiCtxBuilder::new();
+            wasi.args(&["python", "stacks.py"]);
+            wasi.preopened_dir(&scripts, ".", FsPerms::ReadOnly).unwrap();
+            let library = fixture(&format!("python-{release}-lib"));
+            wasi.preopened_dir(library, "/usr/local/lib", FsPerms::ReadOnly).unwrap();
+            let (pairs, mut walker) = run(&fixture(&name), &mut wasi, &wlprof_cpython::Python);
+            let frames: usize = pairs.iter().map(|pair| compare(pair, &mut *walker, &name)).sum();
+            assert!(pairs.len() > 90 && frames > 600, "{name}: {} stacks, {frames} frames", pairs.len());
+            println!("{name}: {} stacks, {frames} frames", pairs.len());
+        }
+    }
+}

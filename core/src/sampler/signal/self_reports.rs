@@ -1,0 +1,133 @@
+//! Runs guests that print their own stacks, and reads their stacks when they are about to: what the tests of languages
+//! compare.
+
+use super::super::code_map::CodeMap;
+use super::super::dump::DumpedThread;
+use super::activations::OuterActivations;
+use super::language::{Entry, LanguageStack, LanguageWalk, MAX_WORDS};
+use super::vm_context::StoreContext;
+use super::walk::{FrameWord, Frames, MAX_FRAMES, Stack, WalkEnd};
+use super::{find_instance, self_check};
+use crate::guest::{EngineOptions, ModuleImage, engine, read_module};
+use crate::recording::{LanguageTruncation, Origin};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use wasmtime::{CallHook, Linker, Module, Store};
+use wasmtime_wasi::WasiCtxBuilder;
+use wasmtime_wasi::p1::{WasiP1Ctx, add_to_linker_sync};
+use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
+use wlprof_plugin::{FrameKey, Language, Walker, WasmFrame};
+
+/// A fixture's path.
+pub(super) fn fixture(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/fixtures").join(name);
+    assert!(path.exists(), "{} is missing; run `cargo xtask test-fixtures`", path.display());
+    path
+}
+
+/// What was read at a host call.
+pub(super) struct Seen {
+    /// Leaf first.
+    pub(super) frames: Vec<FrameKey>,
+    pub(super) truncation: Option<LanguageTruncation>,
+    pub(super) labels: Option<u64>,
+    pub(super) threads: Vec<DumpedThread>,
+}
+
+/// What the guest printed in a host call, and what was read when it did.
+pub(super) struct Pair {
+    pub(super) said: String,
+    pub(super) seen: Seen,
+}
+
+struct Reader {
+    code: CodeMap,
+    store: StoreContext,
+    outer: OuterActivations,
+    language: Option<LanguageWalk>,
+}
+
+impl Reader {
+    fn read(&mut self) -> Option<Seen> {
+        let here = 0_u8;
+        let mut words = vec![0; MAX_FRAMES];
+        let mut frames = Frames::new(&mut words);
+        let stack = Stack {
+            code: &self.code,
+            store: self.store,
+            low: &raw const here as usize,
+            in_host_call: true,
+            outer: &self.outer,
+        };
+        // SAFETY: this thread runs the store and is in a host call; `here` lies below all of its frames.
+        let end = unsafe { stack.walk_blocked(&mut frames) };
+        assert_eq!(end, WalkEnd::Complete);
+        let length = frames.len();
+        let language = self.language.as_mut()?;
+        let mut record = vec![0; MAX_WORDS];
+        // SAFETY: the thread is in a host call.
+        let written = unsafe { language.collect(&self.code, &words[..length], true, &mut record) };
+        let read = LanguageStack::read(&record[..written]);
+        // SAFETY: as above.
+        let threads = unsafe { language.threads(&self.code, &words[..length]) };
+        let key = |entry: &Entry| match *entry {
+            Entry::Key(key) => FrameKey::Own(key),
+            Entry::Native(index) => match self.code.origin(FrameWord(words[index]).native_pc()) {
+                Some(Origin::Wasm { function, code_offset, .. }) => FrameKey::Wasm(WasmFrame { function, code_offset }),
+                other => panic!("{other:?}"),
+            },
+        };
+        let frames = read.entries.iter().map(key).collect();
+        Some(Seen { frames, truncation: read.truncation, labels: read.labels, threads })
+    }
+}
+
+/// Runs the guest at `path` with the world that `wasi` describes, and pairs what it printed, where that begins with `@`,
+/// with what was read.
+pub(super) fn run(path: &Path, wasi: &mut WasiCtxBuilder, language: &dyn Language) -> (Vec<Pair>, Box<dyn Walker>) {
+    let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+    let bytes = read_module(path).unwrap();
+    let module = Module::from_binary(&engine, &bytes).unwrap();
+    let image = Arc::new(ModuleImage::parse(bytes, "guest").unwrap());
+    let output = MemoryOutputPipe::new(64 << 20);
+    let mut store: Store<WasiP1Ctx> = Store::new(&engine, wasi.stdout(output.clone()).build_p1());
+    let context = self_check::run(&mut store).unwrap();
+    let reader = Arc::new(Mutex::new(Reader {
+        code: CodeMap::new(&[(module.clone(), image.clone())]),
+        store: context,
+        outer: OuterActivations::new(),
+        language: None,
+    }));
+    let pairs = Arc::new(Mutex::new((Vec::new(), None::<Seen>, 0)));
+    let (hooked, pairing, printed) = (reader.clone(), pairs.clone(), output.clone());
+    store.call_hook(move |_, hook| {
+        let mut pairing = pairing.lock().unwrap();
+        match hook {
+            CallHook::CallingHost => pairing.1 = hooked.lock().unwrap().read(),
+            CallHook::ReturningFromHost => {
+                let contents = printed.contents();
+                let said = String::from_utf8(contents[pairing.2..].to_vec()).unwrap();
+                pairing.2 = contents.len();
+                if let (true, Some(seen)) = (said.starts_with('@'), pairing.1.take()) {
+                    pairing.0.push(Pair { said, seen });
+                }
+            }
+            CallHook::CallingWasm | CallHook::ReturningFromWasm => {}
+        }
+        Ok(())
+    });
+    let mut linker = Linker::new(&engine);
+    add_to_linker_sync(&mut linker, |wasi| wasi).unwrap();
+    let instance = linker.instantiate(&mut store, &module).unwrap();
+    let instance_context = find_instance(&mut store, &instance, &image).unwrap();
+    let walker = language.attach(&*image).unwrap();
+    reader.lock().unwrap().language = Some(LanguageWalk::new(0, walker, instance_context, &image));
+    let start = instance.get_func(&mut store, "_start").unwrap();
+    let ended = start.call(&mut store, &[], &mut []);
+    if let Err(error) = ended {
+        assert_eq!(error.downcast_ref::<wasmtime_wasi::I32Exit>().map(|exit| exit.0), Some(0), "{error:?}");
+    }
+    let walker = reader.lock().unwrap().language.take().unwrap().walker;
+    let pairs = std::mem::take(&mut pairs.lock().unwrap().0);
+    (pairs, walker)
+}
