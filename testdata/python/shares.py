@@ -7,9 +7,9 @@ DATA = list(range(1000))
 def work(rounds):
     total = 0
     for _ in range(rounds):
-        total += sum(DATA * 15)
-        total -= sum(DATA * 4)
-        total += sum(DATA * 1)
+        total += sum(map(sum, [DATA] * 15))
+        total -= sum(map(sum, [DATA] * 4))
+        total += sum(map(sum, [DATA] * 1))
     return total
 
 

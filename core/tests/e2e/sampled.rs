@@ -19,17 +19,21 @@ pub(crate) fn image(name: &str) -> ModuleImage {
 
 /// Profiles a fixture: `options` are wlprof's, `arguments` the guest's.
 pub(crate) fn profile(name: &str, options: &[&str], arguments: &[&str]) -> Recording {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    command.args(options).arg(fixture(name)).args(arguments);
+    profile_command(command, name)
+}
+
+/// Runs `command`, a run of wlprof without output files, and reads what it recorded.
+pub(crate) fn profile_command(command: Command, name: &str) -> Recording {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("x.wlprof");
-    let run = Command::new(env!("CARGO_BIN_EXE_wlprof"))
-        .args(options)
-        .arg("-o")
-        .arg(&output)
-        .arg(fixture(name))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let mut with_output = Command::new(command.get_program());
+    with_output.arg("-o").arg(&output).args(command.get_args()).stdin(Stdio::null());
+    if let Some(folder) = command.get_current_dir() {
+        with_output.current_dir(folder);
+    }
+    let run = with_output.output().unwrap();
     let errors = String::from_utf8_lossy(&run.stderr);
     let bytes = std::fs::read(&output).unwrap_or_else(|error| panic!("{name}: {error}\n{errors}"));
     let recording = file::read(&bytes).unwrap();
