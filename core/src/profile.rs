@@ -111,7 +111,7 @@ fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {
         if !missing.is_empty() {
             wasmtime::bail!(
                 "it imports what wlprof does not provide: {} (provided: WASI preview 1); link that into the module, or \
-                 build it for wasm32-wasip1",
+                 build it for that (Rust: --target wasm32-wasip1, Go: GOOS=wasip1)",
                 shown(&missing),
             );
         }

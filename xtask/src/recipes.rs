@@ -81,6 +81,7 @@ const C_FRAMES: &[&str] = &["-g", "-O2", "-Wall", "-Wextra", "-Werror", "-Wl,--e
 const CPP: &[&str] = &["-g", "-O2", "-std=c++17", "-fno-exceptions", "-Wall", "-Wextra", "-Werror"];
 const GO: &[&str] = &["-trimpath", "-buildvcs=false"];
 const GO_STRIPPED: &[&str] = &["-trimpath", "-buildvcs=false", "-ldflags=-s -w"];
+const GO_REACTOR: &[&str] = &["-trimpath", "-buildvcs=false", "-buildmode=c-shared"];
 const RUST_LEGACY: &[&str] = &["-O", "-g", "-Csymbol-mangling-version=legacy"];
 const RUST_V0: &[&str] = &["-O", "-g", "-Csymbol-mangling-version=v0", "-Cdwarf-version=5"];
 
@@ -119,6 +120,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("cpp-inlined", Language::Cpp, "cpp/inlined.cpp", CPP),
     recipe("cpp-shapes", Language::Cpp, "cpp/shapes.cpp", CPP),
     recipe("go-bench", GO_1_24, "go/bench.go", GO),
+    recipe("go-export", GO_1_24, "go/export/export.go", GO_REACTOR),
     recipe("go-goroutines-1.21", GO_1_21, "go/goroutines/goroutines.go", GO),
     recipe("go-goroutines-1.22", GO_1_22, "go/goroutines/goroutines.go", GO),
     recipe("go-goroutines-1.23", GO_1_23, "go/goroutines/goroutines.go", GO),

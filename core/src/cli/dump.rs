@@ -4,9 +4,10 @@ use super::arguments::Dump;
 use super::{FAILED, Failure, escape, guest, say};
 use crate::guest::{Guest, ModuleImage};
 use crate::profile::Ended;
-use crate::sampler::{DumpedFrame, DumpedThread, SamplerKind, SamplerOptions, Session};
+use crate::sampler::{Dump as Stacks, DumpedFrame, DumpedFrameId, DumpedThread, SamplerKind, SamplerOptions, Session};
 use crate::symbols::Symbols;
 use signal_hook::{consts::SIGQUIT, iterator::Signals};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +26,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
         .resolve()
         .map_err(|error| Failure::new(FAILED, format!("{error:#}; a dump cannot be taken without it")))?;
     let (guest, walkers) = guest::load(&dump.guest, false, false)?;
-    guest.notes.iter().for_each(|note| say::line(format_args!("note: {}", escape::single_line(note))));
+    guest::print_notes(&guest);
     let sampler = SamplerOptions { kind, rate_hz: RATE_HZ, ..SamplerOptions::default() };
     // Before the guest runs: from here on Ctrl-\ no longer ends the process.
     let mut interrupts = Signals::new([SIGQUIT]).map_err(fail)?;
@@ -43,9 +44,17 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
         }
     };
     std::thread::Builder::new().name("wlprof timer".into()).spawn(by_time).map_err(fail)?;
-    let Ended::Exit(exit) = run.wait() else { return Err(Failure::new(FAILED, "the run was interrupted")) };
+    let ended = run.wait();
+    // What was read is printed before this ends.
+    drop(printer.symbols.lock());
+    let Ended::Exit(exit) = ended else { return Err(Failure::new(FAILED, "the run was interrupted")) };
+    for note in run.finish().map(|finished| finished.meta.notes).unwrap_or_default() {
+        if !guest.notes.contains(&note) {
+            say::line(format_args!("note: {}", escape::single_line(&note)));
+        }
+    }
     guest::report_exit(&exit, &guest, &dump.guest)?;
-    if printer.printed.load(Ordering::Relaxed) == 0 {
+    if printer.asked.load(Ordering::SeqCst) == 0 {
         let message = "note: the guest ended before its stacks were asked for: press Ctrl-\\ while it runs, or give a \
                        time with --dump-at";
         say::line(format_args!("{message}"));
@@ -60,63 +69,64 @@ struct Printer {
     images: Vec<Arc<ModuleImage>>,
     /// Made when first needed.
     symbols: Mutex<Option<Symbols>>,
-    printed: AtomicU64,
+    asked: AtomicU64,
 }
 
 impl Printer {
     fn new(all: bool, session: Option<Arc<Session>>, guest: &Guest) -> Self {
         let images = guest.modules.iter().map(|(_, image)| image.clone()).collect();
-        Self { all, session, images, symbols: Mutex::new(None), printed: AtomicU64::new(0) }
+        Self { all, session, images, symbols: Mutex::new(None), asked: AtomicU64::new(0) }
     }
 
     fn print(&self) {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         let mut symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(session) = &self.session else { return };
-        let threads = match session.dump() {
-            Ok(threads) => threads,
+        let stacks = match session.dump() {
+            Ok(stacks) => stacks,
             Err(reason) => return say::line(format_args!("wlprof: no stacks: {reason}")),
         };
         let symbols = symbols.get_or_insert_with(|| Symbols::new(&self.images));
-        let shown = |thread: &&DumpedThread| self.all || thread.state == "running";
-        let mut text = String::new();
-        for thread in threads.iter().filter(shown) {
-            write_thread(thread, symbols, &mut text);
+        let mut text = stacks.note.iter().map(|note| format!("note: {note}\n")).collect();
+        for thread in stacks.threads.iter().filter(|thread| self.all || thread.is_running) {
+            write_thread(thread, &stacks, symbols, &mut text);
         }
         if text.is_empty() {
-            let _ = writeln!(text, "nothing is running, {} wait (--goroutines shows them)", threads.len());
+            let _ = writeln!(text, "nothing is running, {} wait (--goroutines shows them)", stacks.threads.len());
         }
         say::text(&escape::multi_line(&text));
-        self.printed.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Writing to a string cannot fail.
-fn write_thread(thread: &DumpedThread, symbols: &mut Symbols, text: &mut String) {
+fn write_thread(thread: &DumpedThread, stacks: &Stacks, symbols: &mut Symbols, text: &mut String) {
     let _ = write!(text, "{} [{}]", escape::single_line(&thread.name), escape::single_line(&thread.state));
     if !thread.labels.is_empty() {
         let labels: Vec<_> = thread.labels.iter().map(|label| format!("{}={}", label.name, label.value)).collect();
         let _ = write!(text, " {{{}}}", escape::single_line(&labels.join(", ")));
     }
     let _ = writeln!(text, ":");
-    for frame in &thread.frames {
-        named(frame, symbols, &mut |frame| write_frame("", &frame, "(...)", text));
+    for &frame in &thread.frames {
+        for frame in named(frame, stacks, symbols).iter() {
+            write_frame("", frame, "(...)", text);
+        }
     }
     if let Some(reason) = thread.truncation {
         let _ = writeln!(text, "...the rest cannot be read ({reason:?})...");
     }
-    if let Some((creator, frames)) = &thread.creator
-        && let Some(frame) = frames.last()
+    if let Some((creator, frame)) = &thread.creator
+        && let Some(frame) = named(*frame, stacks, symbols).last()
     {
-        let by = format!(" in {}", escape::single_line(creator));
-        named(frame, symbols, &mut |frame| write_frame("created by ", &frame, &by, text));
+        write_frame("created by ", frame, &format!(" in {}", escape::single_line(creator)), text);
     }
     let _ = writeln!(text);
 }
 
-fn named(frame: &DumpedFrame, symbols: &mut Symbols, with: &mut dyn FnMut(SourceFrame)) {
-    match frame {
-        DumpedFrame::Source(frame) => with(frame.clone()),
-        DumpedFrame::Wasm(origin) => symbols.frames(origin).into_iter().for_each(with),
+fn named<'a>(frame: DumpedFrameId, stacks: &'a Stacks, symbols: &mut Symbols) -> Cow<'a, [SourceFrame]> {
+    match stacks.frames.get(frame as usize) {
+        Some(DumpedFrame::Source(frames)) => Cow::Borrowed(frames),
+        Some(DumpedFrame::Wasm(origin)) => Cow::Owned(symbols.frames(origin)),
+        None => Cow::Borrowed(&[]),
     }
 }
 

@@ -66,6 +66,11 @@ fn library(options: &GuestOptions, guest: &Guest) -> Option<Directory> {
     (!options.directories.iter().any(is_given)).then(|| Directory { host, guest: folder.to_owned() })
 }
 
+/// Prints what there is to say of a guest.
+pub(super) fn print_notes(guest: &Guest) {
+    guest.notes.iter().for_each(|note| say::line(format_args!("note: {}", escape::single_line(note))));
+}
+
 /// The code that wlprof ends with after the guest.
 pub(super) fn exit_code(exit: &Exit) -> u8 {
     exit.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(CANNOT_RUN)

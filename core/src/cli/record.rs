@@ -29,7 +29,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     }
     let ended = run.wait();
     if let Ended::Exit(exit) = &ended {
-        guest::report_exit(exit, &guest, &record.guest)?;
+        // What was found out about the guest may say why it does not run.
+        guest::report_exit(exit, &guest, &record.guest).inspect_err(|_| guest::print_notes(&guest))?;
     }
     let mut written = Ok(());
     if let Some(finished) = run.finish() {

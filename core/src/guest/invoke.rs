@@ -55,6 +55,13 @@ pub fn call(mut store: impl AsContextMut, instance: &Instance, function: Option<
         Ok(prepared) => prepared,
         Err(error) => return Exit::NotCallable(error),
     };
+    // A reactor is to be initialized before any other of its exports is called, as `wasmtime run --invoke` does.
+    if function.is_some_and(|name| name != "_initialize")
+        && let Some(initialize) = instance.get_func(&mut store, "_initialize")
+        && let Err(error) = initialize.call(&mut store, &[], &mut [])
+    {
+        return Exit::from_error(error);
+    }
     let mut results = vec![Val::I32(0); func.ty(&store).results().len()];
     match func.call(&mut store, &parameters, &mut results) {
         Ok(()) => Exit::Returned(results.iter().map(show).collect()),

@@ -3,28 +3,44 @@
 use crate::recording::{LanguageTruncation, Origin};
 use wlprof_plugin::{Label, SourceFrame};
 
-/// A thread of the guest's language, or the guest itself if its language has none.
+/// The stacks of a guest.
+#[derive(Clone, Debug, Default)]
+pub struct Dump {
+    /// Threads of the guest's language, or the guest itself if that has none.
+    pub threads: Vec<DumpedThread>,
+    /// The distinct frames on their stacks.
+    pub frames: Vec<DumpedFrame>,
+    /// Why they are not the language's, if they should be.
+    pub note: Option<String>,
+}
+
+/// Index into [`Dump::frames`].
+pub type DumpedFrameId = u32;
+
+/// A thread of the guest's language, or the guest itself.
 #[derive(Clone, Debug)]
 pub struct DumpedThread {
     /// What the language calls it, as in `goroutine 7`. Untrusted text.
     pub name: String,
     /// What it does or waits for. Untrusted text.
     pub state: String,
+    /// Whether it is what the guest runs at that moment.
+    pub is_running: bool,
     /// Leaf first.
-    pub frames: Vec<DumpedFrame>,
+    pub frames: Vec<DumpedFrameId>,
     /// Why the stack is not whole, if it is not.
     pub truncation: Option<LanguageTruncation>,
     /// Who started it, and where.
-    pub creator: Option<(String, Vec<DumpedFrame>)>,
+    pub creator: Option<(String, DumpedFrameId)>,
     /// What the program says of it.
     pub labels: Vec<Label>,
 }
 
-/// A frame of a [`DumpedThread`].
+/// A frame of a [`Dump`].
 #[derive(Clone, Debug)]
 pub enum DumpedFrame {
-    /// Named by the language.
-    Source(SourceFrame),
+    /// Named by the language: innermost inlined call first.
+    Source(Vec<SourceFrame>),
     /// A wasm frame, still to be named.
     Wasm(Origin),
 }

@@ -12,7 +12,7 @@
 //! Public API alone.
 
 use super::clock::{monotonic_ns, own_cpu_ns};
-use super::dump::DumpedThread;
+use super::dump::Dump;
 use super::session::Shared;
 use super::{Report, Sampler};
 use crate::recording::{ModuleId, Origin, PauseStats, Sample, State, TickCounts};
@@ -156,7 +156,7 @@ impl Sampler for EpochSampler {
         self.thread.halted.store(true, Ordering::Relaxed);
     }
 
-    fn dump(&self) -> Result<Vec<DumpedThread>, String> {
+    fn dump(&self) -> Result<Dump, String> {
         Err("only the signal sampler can read all stacks of a running guest".to_owned())
     }
 

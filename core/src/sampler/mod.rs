@@ -18,7 +18,7 @@ mod session;
 mod signal;
 mod store;
 
-pub use dump::{DumpedFrame, DumpedThread};
+pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 pub use session::{Finished, SamplerKind, SamplerOptions, Session};
 pub use store::SampledStore;
 
@@ -37,7 +37,7 @@ trait Sampler: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot.
-    fn dump(&self) -> Result<Vec<DumpedThread>, String>;
+    fn dump(&self) -> Result<Dump, String>;
 
     /// Stops sampling. When it returns, every sample is in the recorder. May be called from any thread, and again.
     fn stop(&self) -> Report;

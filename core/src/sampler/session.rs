@@ -1,7 +1,7 @@
 //! One profiling session: options in, an unsymbolized recording out.
 
 use super::code_map::{CodeMap, NativePc};
-use super::dump::DumpedThread;
+use super::dump::Dump;
 use super::store::SampledStore;
 use super::{Report, Sampler, epoch};
 use crate::guest::ModuleImage;
@@ -261,12 +261,12 @@ impl Session {
         }
     }
 
-    /// Reads all stacks of the running guest: those of its language's threads, or wasm's. The guest stops for it, some
-    /// milliseconds if it has many.
+    /// Reads all stacks of the running guest: those of its language's threads, or wasm's. The guest stops for it,
+    /// about a microsecond for each thread.
     ///
     /// # Errors
     /// Why it cannot be done, in words for the user.
-    pub fn dump(&self) -> Result<Vec<DumpedThread>, String> {
+    pub fn dump(&self) -> Result<Dump, String> {
         const PATIENCE: Duration = Duration::from_secs(5);
         let since = Instant::now();
         loop {

@@ -3,9 +3,10 @@
 use crate::go_calls::Calls;
 use crate::sampled::{fixture, image, marked_line, profile};
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use wlprof::recording::{Frame, Origin, Recording, Totals};
+use wlprof::recording::{Frame, Origin, Recording, Sample, Totals};
 
 /// The oldest release, the newest, and one between with other tables.
 const GUESTS: [&str; 3] = ["go-work-1.21.wasm", "go-work-1.24.wasm", "go-work-1.27.wasm"];
@@ -92,7 +93,7 @@ fn stacks_are_whole_and_possible_at_any_instruction() {
 fn three_to_one_is_75_to_25_and_the_hot_line_is_hot() {
     let hot = marked_line("go/work/work.go", "// hot");
     for guest in GUESTS {
-        let recording = profile_fast(guest, &["split", "12"]);
+        let recording = profile_fast(guest, &["split", "20"]);
         let totals = Totals::of(&recording);
         let share = |function: &str| {
             let is_it = |total: &&wlprof::recording::FunctionTotal| {
@@ -138,7 +139,8 @@ fn a_dump_shows_every_goroutine_and_what_it_waits_for() {
     let text = dump(&["--goroutines", "--dump-at", "0.2"], &fixture("go-goroutines-1.24.wasm"), &["3"]);
     let goroutines: Vec<&str> = text.split("\n\n").filter(|part| part.starts_with("goroutine ")).collect();
     let of = |start: &str| goroutines.iter().filter(|goroutine| goroutine.contains(start)).count();
-    assert!(goroutines[0].starts_with("goroutine 1 [") && goroutines[0].contains("main.main(...)"), "{text}");
+    let first = goroutines.first().unwrap_or_else(|| panic!("{text}"));
+    assert!(first.starts_with("goroutine 1 [") && first.contains("main.main(...)"), "{text}");
     // Some may not have begun.
     assert!(of("main.stage(...)") >= 5 && of("created by main.main in goroutine 1") == 9, "{text}");
     assert_eq!(of("stage=hash"), 3, "{text}");
@@ -149,8 +151,21 @@ fn a_dump_shows_every_goroutine_and_what_it_waits_for() {
     }
 }
 
+/// What `wlprof dump` of a guest says at first, up to an empty line; the guest is ended then.
+fn first_of_dump(guest: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    command.args(["dump", "--goroutines", "--dump-at", "0.3"]).arg(guest).args(arguments);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let text: Vec<String> = lines.map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    text.join("\n")
+}
+
+/// The guest waits for an hour: were it not read meanwhile, neither would this end.
 #[test]
-fn a_dump_of_a_guest_that_waits_comes_at_once() {
+fn a_guest_that_waits_is_dumped_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
     let guest = folder.path().join("waits.wat");
     std::fs::write(
@@ -158,15 +173,46 @@ fn a_dump_of_a_guest_that_waits_comes_at_once() {
         r#"(module (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
              (memory (export "memory") 1)
              (func $sleep
-               ;; One subscription to the monotonic clock, of 500 ms.
+               ;; One subscription to the monotonic clock, in nanoseconds.
                (i32.store (i32.const 16) (i32.const 1))
-               (i64.store (i32.const 24) (i64.const 500000000))
+               (i64.store (i32.const 24) (i64.const 3600000000000))
                (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128))))
              (func (export "_start") (call $sleep)))"#,
     )
     .unwrap();
-    let text = dump(&["--dump-at", "0.1"], &guest, &[]);
-    assert!(text.contains("guest [running]:\nsleep(...)\n_start(...)\n"), "{text}");
+    assert_eq!(first_of_dump(&guest, &[]), "guest [in a host call]:\nsleep(...)\n_start(...)");
+    for guest in GUESTS {
+        let text = first_of_dump(&fixture(guest), &["sleep"]);
+        assert!(text.starts_with("goroutine 1 [sleep]:") || text.starts_with("scheduler [running]:"), "{text}");
+        let waits = ["main.sleep", "time.Sleep", "runtime.netpoll", "runtime.poll_oneoff"];
+        assert!(waits.iter().any(|function| text.contains(function)), "{text}");
+    }
+}
+
+#[test]
+fn an_exported_function_is_a_root() {
+    let options = ["--invoke", "work", "--rate", "5000", "--max-overhead", "100"];
+    let recording = profile("go-export.wasm", &options, &["300"]);
+    let frames = |sample: &Sample| recording.frames_of(sample.stack).collect::<Vec<_>>();
+    let in_work = recording.samples().filter(|sample| {
+        let frames = frames(sample);
+        let names: Vec<&str> = frames.iter().map(|frame| name(&recording, frame)).collect();
+        names.contains(&"main.work") && names.contains(&"main.hash")
+    });
+    let share = 100.0 * in_work.count() as f64 / recording.ticks.sampled as f64;
+    println!("{share:.1} % of {} in main.hash under main.work, {:?}", recording.ticks.sampled, recording.truncated);
+    assert!(share > 80.0, "{share:.1} %, {:?}", recording.truncated);
+}
+
+#[test]
+fn go_for_javascript_is_told_what_to_do() {
+    let run = Command::new(env!("CARGO_BIN_EXE_wlprof")).arg(fixture("go-js.wasm")).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(126), "{said}");
+    assert!(
+        said.contains("unsupported Go 1.24.11 for GOOS=js in go-js.wasm (supported: Go 1.21 to 1.27 for GOOS=wasip1)")
+    );
+    assert!(said.contains("Go: GOOS=wasip1"), "{said}");
 }
 
 #[test]

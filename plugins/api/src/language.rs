@@ -101,14 +101,16 @@ pub trait Walker: Send {
     /// Appends the stacks of all threads that the language has in a stopped guest, the running one with the stack that
     /// `wasm` belongs to. Nothing if it has no threads of its own.
     ///
-    /// Called when the user asks for a dump, on the guest's thread in a signal handler or beside a guest that waits in
-    /// a host call. It may take milliseconds; all else is as for [`Walker::walk`].
+    /// Called when the user asks for a dump: on the guest's thread, in a signal handler or in a host call, or on another
+    /// one while the guest waits in a host call. It may take milliseconds and allocate; all else is as for
+    /// [`Walker::walk`]. [`Walker::symbolize`] is then called in the same circumstances, once per distinct frame.
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
         let _ = (guest, wasm, out);
     }
 
     /// Appends what `frame` is in source terms: innermost inlined function first, the physical function last. Appends
-    /// nothing if it does not know the frame. Called once per distinct frame, after the samples.
+    /// nothing if it does not know the frame. Called once per distinct frame after the samples, and for dumps: so it reads
+    /// no files and takes no locks.
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>);
 
     /// What kind of code a wasm frame is that something else has named, by DWARF or the name section, if the language

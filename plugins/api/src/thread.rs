@@ -9,6 +9,8 @@ pub struct ThreadStack {
     pub name: String,
     /// What it does or waits for, as in `running` or `chan receive`. Untrusted text.
     pub state: String,
+    /// Whether it is what the guest runs right now.
+    pub is_running: bool,
     /// Its frames, leaf first.
     pub frames: Vec<FrameKey>,
     /// How the walk of its stack ended.

@@ -50,23 +50,24 @@ impl Default for CallSites {
 }
 
 impl CallSites {
-    /// The call site that `pc` returns to; `None` if there is no such function.
-    pub(crate) fn get(&mut self, pc: u64, table: &Pclntab, special: &Special) -> Option<CallSite> {
-        // Functions are 2^16 apart and blocks are few: mixes the two.
-        let place = &mut self.places[((pc >> 16).wrapping_mul(97) ^ pc & 0xffff) as usize % PLACES];
-        match place {
-            Some(site) if site.pc == pc => Some(*site),
-            _ => {
-                let site = CallSite::read(pc, table, special)?;
-                *place = Some(site);
-                Some(site)
-            }
-        }
+    /// The call site that `pc` returns to, if it is there.
+    pub(crate) fn get(&self, pc: u64) -> Option<CallSite> {
+        self.places[place(pc)].filter(|site| site.pc == pc)
+    }
+
+    pub(crate) fn insert(&mut self, site: CallSite) {
+        self.places[place(site.pc)] = Some(site);
     }
 }
 
+/// Functions are 2^16 apart and blocks are few: mixes the two.
+fn place(pc: u64) -> usize {
+    ((pc >> 16).wrapping_mul(97) ^ pc & 0xffff) as usize % PLACES
+}
+
 impl CallSite {
-    fn read(pc: u64, table: &Pclntab, special: &Special) -> Option<Self> {
+    /// Reads what `pc` returns to; `None` if there is no such function. `is_export`: the host calls it.
+    pub(crate) fn read(pc: u64, table: &Pclntab, special: &Special, is_export: bool) -> Option<Self> {
         let index = table.index(pc)?;
         let function = table.function(index)?;
         // The call is one block before the one it returns to. Blocks 0 are entries that nothing returned to yet.
@@ -74,7 +75,7 @@ impl CallSite {
         let is = |special: Option<u32>| special == Some(index);
         let step = if is(special.morestack) {
             Step::Morestack
-        } else if function.is_top_frame() || is(special.mcall) {
+        } else if function.is_top_frame() || is(special.mcall) || is_export {
             Step::Root
         } else if is(special.write_barrier) {
             Step::WriteBarrier

@@ -25,6 +25,9 @@ const DEAD: u32 = 6;
 pub(crate) fn all(mut walk: Walk<'_>, sp: u64, g: G, out: &mut Vec<ThreadStack>) {
     let running = if layout::is_g0(walk.guest, g) == Ok(true) { curg(&walk, g) } else { Some(g) };
     let goroutines = list(&walk, running);
+    if running.is_none() && !goroutines.is_empty() {
+        out.push(scheduler(&mut walk, sp, g));
+    }
     let mut sink = FrameSink::new();
     let mut frames_left = MOST_FRAMES;
     out.extend(goroutines.into_iter().filter_map(|goroutine| {
@@ -32,13 +35,31 @@ pub(crate) fn all(mut walk: Walk<'_>, sp: u64, g: G, out: &mut Vec<ThreadStack>)
         let mut thread = describe(&mut walk, goroutine)?;
         if frames_left > 0 {
             let registers = (Some(goroutine) == running).then_some((sp, g));
-            read_stack(&mut walk, goroutine, registers, &mut sink, &mut thread);
+            read_frames(&mut walk, goroutine, registers, &mut sink, &mut thread);
+            let labels = labels::program_labels(walk.guest, walk.layout, goroutine);
+            thread.labels = labels.into_iter().map(|(name, value)| Label { name, value }).collect();
             // A label takes about as much as some frames do.
             let size = thread.frames.len() + 32 * thread.labels.len();
             frames_left = frames_left.saturating_sub(size.max(1));
         }
         Some(thread)
     }));
+}
+
+/// What runs while no goroutine does: the scheduler, looking for one or waiting for the host.
+fn scheduler(walk: &mut Walk<'_>, sp: u64, g: G) -> ThreadStack {
+    let mut thread = ThreadStack {
+        name: "scheduler".to_owned(),
+        state: "running".to_owned(),
+        is_running: true,
+        frames: Vec::new(),
+        end: WalkEnd::NoStack,
+        creator: None,
+        labels: Vec::new(),
+    };
+    let mut sink = FrameSink::new();
+    read_frames(walk, g, Some((sp, g)), &mut sink, &mut thread);
+    thread
 }
 
 fn curg(walk: &Walk<'_>, g: G) -> Option<G> {
@@ -52,6 +73,7 @@ fn describe(walk: &mut Walk<'_>, goroutine: G) -> Option<ThreadStack> {
     Some(ThreadStack {
         name: format!("goroutine {}", layout.goid(guest, goroutine).ok()?),
         state: state(walk, status, layout.waitreason(guest, goroutine).ok()?),
+        is_running: false,
         frames: Vec::new(),
         end: WalkEnd::TooDeep,
         creator: creator(walk, goroutine),
@@ -59,15 +81,15 @@ fn describe(walk: &mut Walk<'_>, goroutine: G) -> Option<ThreadStack> {
     })
 }
 
-/// Reads a goroutine's stack and labels; `running` are SP and g if it is the one that runs.
-fn read_stack(
+/// Reads a goroutine's stack; `running` are SP and g if it is the one that runs.
+fn read_frames(
     walk: &mut Walk<'_>,
     goroutine: G,
     running: Option<(u64, G)>,
     sink: &mut FrameSink,
     out: &mut ThreadStack,
 ) {
-    let (layout, guest, wasm) = (walk.layout, walk.guest, walk.wasm);
+    let Walk { layout, guest, wasm, .. } = *walk;
     let mut of_this = Walk { program: walk.program, layout, statistics: walk.statistics, guest, wasm, out: sink };
     out.end = match running {
         Some((sp, g)) => of_this.run(sp, g),
@@ -78,8 +100,7 @@ fn read_stack(
         SinkEntry::Wasm(index) => wasm.get(index).map(|frame| FrameKey::Wasm(*frame)),
     });
     out.frames = frames.collect();
-    let labels = labels::program_labels(guest, layout, goroutine);
-    out.labels = labels.into_iter().map(|(name, value)| Label { name, value }).collect();
+    out.is_running = running.is_some();
 }
 
 /// The `go` statement that started a goroutine; `None` for the first.
@@ -128,7 +149,8 @@ fn list(walk: &Walk<'_>, running: Option<G>) -> Vec<G> {
     longest
 }
 
-/// The array of goroutines at `address`, no two of them the same; `None` if it holds anything else, or if no reads are `left` to find out.
+/// The array of goroutines at `address`, no two of them the same; `None` if it holds anything else, or if no reads are
+/// `left` to find out.
 fn goroutines_at(walk: &Walk<'_>, address: u64, length: u64, left: &mut u64) -> Option<Vec<G>> {
     let (guest, layout) = (walk.guest, walk.layout);
     let mut found = Vec::new();
@@ -138,7 +160,8 @@ fn goroutines_at(walk: &Walk<'_>, address: u64, length: u64, left: &mut u64) -> 
         let is_goroutine = g.0 != 0
             && g.0.is_multiple_of(8)
             && layout.status(guest, g).is_ok_and(|status| status <= 10)
-            && layout.goid(guest, g).is_ok_and(|id| id < 1 << 40);
+            // The main goroutine was the first. Lists of other things are full of zeros where numbers would be.
+            && layout.goid(guest, g).is_ok_and(|id| if index == 0 { id == 1 } else { id > 1 && id < 1 << 40 });
         if !is_goroutine {
             return None;
         }

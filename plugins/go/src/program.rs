@@ -171,7 +171,16 @@ impl Program {
 
     /// What is known of the return address `pc`.
     pub(crate) fn call_site(&mut self, pc: u64) -> Option<CallSite> {
-        self.call_sites.get(pc, &self.table, &self.special)
+        if let Some(site) = self.call_sites.get(pc) {
+            return Some(site);
+        }
+        let index = self.table.index(pc)?;
+        let is_export = self.body(index).is_some_and(|body| body.convention == Convention::Export);
+        let site = CallSite::read(pc, &self.table, &self.special, is_export)?;
+        if !self.was_refused {
+            self.call_sites.insert(site);
+        }
+        Some(site)
     }
 
     /// The text of what a goroutine waits for.

@@ -99,7 +99,7 @@ impl Walker for GoWalker {
             }
         }
         let end = self.walk_of(guest, wasm, out).run(sp, g);
-        if self.program.was_refused() { WalkEnd::WouldAllocate } else { end }
+        if self.program.was_refused() && !out.may_allocate() { WalkEnd::WouldAllocate } else { end }
     }
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {

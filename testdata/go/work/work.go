@@ -1,5 +1,5 @@
 // Proves Go stacks at arbitrary instructions in the four kinds of work that treat them most differently, and known
-// shares: argv[1] is split, channels, garbage or recursion, argv[2] multiplies the work (about half a second).
+// shares: argv[1] is split, channels, garbage, recursion or sleep, argv[2] multiplies the work (about half a second).
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 //go:noinline
@@ -130,9 +131,15 @@ func recursion(times int) (sum uint32) {
 	return sum
 }
 
+// sleep waits for an hour, so that nothing runs.
+func sleep(times int) uint32 {
+	time.Sleep(time.Hour)
+	return uint32(times)
+}
+
 func main() {
 	kinds := map[string]func(int) uint32{
-		"split": split, "channels": channels, "garbage": garbage, "recursion": recursion,
+		"split": split, "channels": channels, "garbage": garbage, "recursion": recursion, "sleep": sleep,
 	}
 	times := 1
 	if len(os.Args) > 2 {

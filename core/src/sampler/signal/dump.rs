@@ -1,20 +1,26 @@
 //! Dumps on request: every stack that the guest has, read where the guest next stands still.
 //!
-//! That is in the handler of the next tick, or at the next host call. If the guest waits in a host call, whoever asked
-//! reads its memory meanwhile, and the call does not return before that is done.
+//! That is in the handler of the next tick. A guest that calls the host before it comes, and again and again, is read at
+//! such a call when a tick has been waited for in vain. If the guest waits in a host call, whoever asked reads it
+//! meanwhile, and the call does not return to wasm before that is done.
 
-use super::super::dump::{DumpedFrame, DumpedThread};
+use super::super::clock::{Activity, ThreadWatch, monotonic_ns};
+use super::super::dump::{Dump, DumpedFrame, DumpedThread};
+use super::own_thread::SignalBlocked;
 use super::thread::GuestThread;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, WalkEnd};
 use super::x86_64::Registers;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a dump may take to come: guests seldom run host code for longer without waiting.
+/// How long a dump may take to come. Only operations that Wasmtime carries out in host code without telling the call
+/// hook, as filling gigabytes of memory, take longer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Whoever asks looks this often.
-const INTERVAL: Duration = Duration::from_millis(2);
+/// How long a tick is waited for before a host call will do.
+const TICK_PATIENCE_NS: u64 = 20_000_000;
+/// Whoever asks looks this often, and a guest that is being read waits so long before it looks again.
+const INTERVAL: Duration = Duration::from_millis(1);
 
 const NONE: u8 = 0;
 const REQUESTED: u8 = 1;
@@ -25,35 +31,53 @@ const DONE: u8 = 3;
 #[derive(Default)]
 pub(super) struct DumpRequest {
     state: AtomicU8,
-    threads: Mutex<Vec<DumpedThread>>,
+    requested_ns: AtomicU64,
+    dump: Mutex<Dump>,
     /// The guest is in a host call, and the call hook will look here before it goes on.
-    waits: AtomicBool,
+    in_host_call: AtomicBool,
+}
+
+/// The right to make the dump that was asked for. If it is dropped without one, an empty one it is.
+struct Taken<'a>(&'a DumpRequest);
+
+impl Taken<'_> {
+    fn done(self, dump: Dump) {
+        *self.0.dump.lock().unwrap_or_else(PoisonError::into_inner) = dump;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.state.store(DONE, Ordering::SeqCst);
+    }
 }
 
 impl DumpRequest {
-    /// Whether a dump has been asked for that nobody makes yet; the caller has to, then.
-    fn take(&self) -> bool {
-        // Without a request a load is all that this costs.
+    fn is_requested(&self) -> bool {
         self.state.load(Ordering::SeqCst) == REQUESTED
-            && self.state.compare_exchange(REQUESTED, TAKEN, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    fn done(&self, threads: Vec<DumpedThread>) {
-        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
-        self.state.store(DONE, Ordering::SeqCst);
+    fn advance(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// The guest begins to wait in a host call.
+    /// The right to make a dump, if one has been asked for that nobody makes yet.
+    fn take(&self) -> Option<Taken<'_>> {
+        // Without a request a load is all that this costs.
+        (self.is_requested() && self.advance(REQUESTED, TAKEN)).then(|| Taken(self))
+    }
+
+    /// The guest is in a host call from here on.
     pub(super) fn guest_waits(&self) {
-        self.waits.store(true, Ordering::SeqCst);
+        self.in_host_call.store(true, Ordering::SeqCst);
     }
 
     /// The guest is about to go on: waits for whoever reads it. Either that one sees that the guest goes on, or this
     /// sees that it is being read.
     pub(super) fn guest_goes_on(&self) {
-        self.waits.store(false, Ordering::SeqCst);
+        self.in_host_call.store(false, Ordering::SeqCst);
         while self.state.load(Ordering::SeqCst) == TAKEN {
-            std::thread::yield_now();
+            std::thread::sleep(INTERVAL);
         }
     }
 }
@@ -64,89 +88,106 @@ impl GuestThread {
     /// # Safety
     /// As for [`GuestThread::collect_language`], with the registers of the interrupted thread.
     pub(super) unsafe fn dump_interrupted(&self, registers: Registers) {
-        if self.dump.take() {
+        if let Some(taken) = self.dump.take() {
             // SAFETY: the caller's promise.
-            let threads = unsafe { self.read_threads(|frames| self.stack().walk(registers, frames)) };
-            self.dump.done(threads);
+            taken.done(unsafe { self.read_stacks("running", false, |frames| self.stack().walk(registers, frames)) });
         }
     }
 
-    /// Makes a dump if one is asked for. To be called by the call hook, on the guest's thread, in a host call.
+    /// Makes a dump if one is asked for and no tick came. To be called by the call hook, on the guest's thread, in a host
+    /// call.
     pub(super) fn dump_at_host_call(&self) {
-        if self.dump.take() {
-            let _no_signal = super::own_thread::SignalBlocked::new();
+        let waited = || monotonic_ns().saturating_sub(self.dump.requested_ns.load(Ordering::SeqCst));
+        if !self.dump.is_requested() || waited() < TICK_PATIENCE_NS {
+            return;
+        }
+        if let Some(taken) = self.dump.take() {
+            let _no_signal = SignalBlocked::new();
             // SAFETY: the handler is blocked, the thread is in the host call whose stack is walked, and nobody else
             // reads the language.
-            let threads = unsafe { self.read_threads(|frames| self.stack().walk_blocked(frames)) };
-            self.dump.done(threads);
+            taken.done(unsafe { self.read_stacks("running", false, |frames| self.stack().walk_blocked(frames)) });
         }
     }
 
-    /// Asks for a dump and waits for it, on any other thread than the guest's.
+    /// Asks for a dump and waits for it, on any other thread than the guest's. One at a time.
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn dump(&self) -> Result<Vec<DumpedThread>, String> {
+    pub(super) fn dump(&self) -> Result<Dump, String> {
         let since = Instant::now();
-        if self.dump.state.compare_exchange(NONE, REQUESTED, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        let watch = ThreadWatch::new(self.tid).map_err(|_| "the guest has ended".to_owned())?;
+        self.dump.requested_ns.store(monotonic_ns(), Ordering::SeqCst);
+        if !self.dump.advance(NONE, REQUESTED) {
             return Err("another dump is being made".to_owned());
         }
         loop {
-            std::thread::sleep(INTERVAL);
-            self.dump_beside();
+            if watch.look().0 == Activity::Blocked {
+                self.dump_beside();
+            }
             if self.dump.state.load(Ordering::SeqCst) == DONE {
-                let threads = std::mem::take(&mut *self.dump.threads.lock().unwrap_or_else(PoisonError::into_inner));
+                let dump = std::mem::take(&mut *self.dump.dump.lock().unwrap_or_else(PoisonError::into_inner));
                 self.dump.state.store(NONE, Ordering::SeqCst);
-                return Ok(threads);
+                return Ok(dump);
             }
             let is_over = self.is_over();
-            if (is_over || since.elapsed() > PATIENCE)
-                && self.dump.state.compare_exchange(REQUESTED, NONE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-            {
+            if (is_over || since.elapsed() > PATIENCE) && self.dump.advance(REQUESTED, NONE) {
                 let reason = if is_over { "the guest has ended" } else { "the guest has not stopped for five seconds" };
                 return Err(reason.to_owned());
             }
+            std::thread::sleep(INTERVAL);
         }
     }
 
-    /// Reads the guest from another thread, if it waits in a host call.
+    /// Reads the guest from another thread, if it is in a host call.
     fn dump_beside(&self) {
-        if !self.dump.waits.load(Ordering::SeqCst) || !self.dump.take() {
+        if !self.dump.in_host_call.load(Ordering::SeqCst) {
             return;
         }
-        if self.dump.waits.load(Ordering::SeqCst) {
-            // SAFETY: the guest was in a host call after this was taken, and does not leave it before it is done; no
-            // walk of the language is made in one.
-            let threads = unsafe { self.read_threads(|frames| self.stack().walk_blocked(frames)) };
-            self.dump.done(threads);
+        let Some(taken) = self.dump.take() else { return };
+        if self.dump.in_host_call.load(Ordering::SeqCst) {
+            // SAFETY: the guest was in a host call after this was taken, and does not go on in wasm before it is done:
+            // its store lives, and no walk of the language is made in a host call. What host code may do to its memory
+            // meanwhile, the kernel's reads survive.
+            let dump = unsafe { self.read_stacks("in a host call", true, |frames| self.stack().walk_blocked(frames)) };
+            taken.done(dump);
         } else {
+            // The guest goes on; it can be asked again.
+            std::mem::forget(taken);
             self.dump.state.store(REQUESTED, Ordering::SeqCst);
         }
     }
 
     /// # Safety
-    /// As for [`GuestThread::collect_language`], but on any thread while the guest's cannot go on.
-    unsafe fn read_threads(&self, walk: impl FnOnce(&mut Frames<'_>) -> WalkEnd) -> Vec<DumpedThread> {
+    /// As for [`GuestThread::collect_language`], but on any thread while the guest's cannot go on in wasm.
+    unsafe fn read_stacks(
+        &self,
+        state: &str,
+        through_kernel: bool,
+        walk: impl FnOnce(&mut Frames<'_>) -> WalkEnd,
+    ) -> Dump {
         let mut words = vec![0; MAX_FRAMES];
         let mut frames = Frames::new(&mut words);
         walk(&mut frames);
         let length = frames.len();
         let words = &words[..length];
         // SAFETY: the caller's promise.
-        let threads = unsafe { self.language_threads(words) };
-        if !threads.is_empty() {
-            return threads;
+        let of_language = unsafe { self.language_threads(words, through_kernel) };
+        let has_language = of_language.is_some();
+        if let Some(dump) = of_language.filter(|dump| !dump.threads.is_empty()) {
+            return dump;
         }
-        let frames = words
-            .iter()
-            .filter_map(|&word| self.shared.code.origin(FrameWord(word).native_pc()).map(DumpedFrame::Wasm));
-        vec![DumpedThread {
+        let note = "the threads of the guest's language could not be read; this is the wasm stack";
+        let frames = words.iter().filter_map(|&word| self.shared.code.origin(FrameWord(word).native_pc()));
+        let frames: Vec<DumpedFrame> = frames.map(DumpedFrame::Wasm).collect();
+        let thread = DumpedThread {
             name: "guest".to_owned(),
-            state: "running".to_owned(),
-            frames: frames.collect(),
+            state: state.to_owned(),
+            is_running: true,
+            frames: (0..).take(frames.len()).collect(),
             truncation: None,
             creator: None,
             labels: Vec::new(),
-        }]
+        };
+        Dump { threads: vec![thread], frames, note: has_language.then(|| note.to_owned()) }
     }
 }

@@ -3,7 +3,7 @@
 //! The guests print their own stacks, as `runtime.Callers` and `runtime.Stack` have them, in one write; what is read when
 //! that write is about to happen has to be the same, function, file and line, inlined calls among them.
 
-use super::super::dump::{DumpedFrame, DumpedThread};
+use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use super::self_reports::{Pair, fixture, run};
 use wasmtime_wasi::WasiCtxBuilder;
 use wlprof_plugin::{Category, Label, SourceFrame, Walker};
@@ -52,23 +52,23 @@ fn compare_stack(pair: &Pair, walker: &mut dyn Walker, what: &str) -> usize {
 }
 
 /// Writes a goroutine as `runtime.Stack` does, without the arguments and pc offsets that only it knows.
-fn as_go_writes_it(thread: &DumpedThread) -> String {
+fn as_go_writes_it(thread: &DumpedThread, stacks: &Dump) -> String {
     let mut text = format!("{} [{}]:\n", thread.name, thread.state);
-    let source = |frame: &DumpedFrame| match frame {
-        DumpedFrame::Source(frame) => frame.clone(),
+    let source = |frame: &DumpedFrameId| match &stacks.frames[*frame as usize] {
+        DumpedFrame::Source(frames) => frames.as_slice(),
         DumpedFrame::Wasm(origin) => panic!("{origin:?}"),
     };
     let place = |frame: &SourceFrame| format!("\t{}:{}\n", frame.file.as_deref().unwrap(), frame.line.unwrap());
-    let frames: Vec<SourceFrame> = thread.frames.iter().map(source).collect();
+    let frames: Vec<&SourceFrame> = thread.frames.iter().flat_map(source).collect();
     let is_shown = |frame: &SourceFrame| is_shown(&frame.function) && !is_wrapper(frame);
     // Rather than nothing Go shows everything.
-    let none = !frames.iter().any(is_shown);
-    for frame in frames.iter().filter(|frame| none || is_shown(frame)) {
+    let none = !frames.iter().any(|frame| is_shown(frame));
+    for frame in frames.into_iter().filter(|frame| none || is_shown(frame)) {
         text += &format!("{}\n{}", frame.function, place(frame));
     }
-    if let Some((creator, frames)) = &thread.creator {
-        let frame = source(frames.last().unwrap());
-        text += &format!("created by {} in {creator}\n{}", frame.function, place(&frame));
+    if let Some((creator, frame)) = &thread.creator {
+        let frame = source(frame).last().unwrap();
+        text += &format!("created by {} in {creator}\n{}", frame.function, place(frame));
     }
     text
 }
@@ -93,16 +93,19 @@ fn goroutines_said(text: &str) -> Vec<String> {
 /// Compares all goroutines but the running one, which has gone on to print since. Gives their number.
 fn compare_goroutines(pair: &Pair, what: &str) -> usize {
     let said = goroutines_said(pair.said.trim_start_matches("@@ all\n"));
-    let seen: Vec<String> = pair.seen.threads.iter().map(as_go_writes_it).collect();
+    let stacks = &pair.seen.stacks;
+    let seen: Vec<String> = stacks.threads.iter().map(|thread| as_go_writes_it(thread, stacks)).collect();
     for said in &said[1..] {
         let name = said.split_once(" [").unwrap().0;
         let seen = seen.iter().find(|seen| seen.split_once(" [").unwrap().0 == name);
-        let seen = seen.unwrap_or_else(|| panic!("{what}: no {name} in {:?}", pair.seen.threads));
-        let elided = "...additional frames elided...\n";
-        match said.split_once("...") {
-            // Go shows the innermost fifty frames and the outermost fifty of deep stacks.
-            Some((inner, _)) if said.contains("frames elided") => assert!(seen.starts_with(inner), "{what}: {seen}"),
-            _ => assert_eq!(seen, &said.replace(elided, ""), "{what}"),
+        let seen = seen.unwrap_or_else(|| panic!("{what}: no {name} in {:?}", stacks.threads));
+        let elision = said.lines().find(|line| line.ends_with("frames elided..."));
+        match elision.and_then(|elision| said.split_once(elision)) {
+            // Of deep stacks Go shows the innermost fifty frames and the outermost fifty.
+            Some((inner, outer)) => {
+                assert!(seen.starts_with(inner) && seen.ends_with(outer.trim_start()), "{what}: {seen} {said}");
+            }
+            None => assert_eq!(seen, said, "{what}"),
         }
     }
     // Go leaves out the runtime's own goroutines.

@@ -2,11 +2,12 @@
 //! finds into the record.
 
 use super::super::code_map::CodeMap;
-use super::super::dump::{DumpedFrame, DumpedThread};
+use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use super::vm_context::{InstanceContext, MemoryDefinition};
 use super::walk::FrameWord;
 use crate::guest::ModuleImage;
 use crate::recording::{LanguageTruncation, ModuleId, Origin};
+use rustc_hash::FxHashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use wlprof_plugin::{
     FrameKey, FrameSink, GuestMemory, OutOfBounds, SinkEntry, ThreadStack, WalkEnd, Walker, WasmFrame,
@@ -69,8 +70,8 @@ struct Global {
     width: u8,
 }
 
-// SAFETY: the address is that of a global of an instance whose store outlives the walk; it is read on the thread that
-// runs the store.
+// SAFETY: the address is that of a global of an instance whose store outlives the walk; it is only read, and where the
+// guest does not run.
 unsafe impl Send for Global {}
 
 /// One entry of a language's stack in a record.
@@ -139,7 +140,7 @@ impl LanguageWalk {
         self.sink.set_may_allocate(may_allocate);
         // SAFETY: the guest stands still, so base and length belong together and stay what they are.
         let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
-        let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals };
+        let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals, through_kernel: false };
         let walked = if self.panics >= MOST_PANICS {
             None
         } else {
@@ -153,41 +154,48 @@ impl LanguageWalk {
         self.write(walked.map_or(Some(LanguageTruncation::Panicked), truncation), words)
     }
 
-    /// Reads and names the stacks of all threads that the language has. `frames` are the native frames of the running
-    /// one, leaf first.
+    /// Reads and names the stacks of all threads that the language has; none if it has none, or panics. `frames` are the
+    /// native frames of the running one, leaf first. `through_kernel`: see [`StoppedGuest`].
     ///
     /// # Safety
-    /// As for [`Self::collect`], but on any thread while the guest's cannot go on.
-    pub(super) unsafe fn threads(&mut self, code: &CodeMap, frames: &[u64]) -> Vec<DumpedThread> {
+    /// As for [`Self::collect`], but on any thread while the guest's cannot go on in wasm.
+    pub(super) unsafe fn threads(&mut self, code: &CodeMap, frames: &[u64], through_kernel: bool) -> Dump {
         self.find_wasm_frames(code, frames);
-        // SAFETY: the guest stands still, so base and length belong together and stay what they are.
+        // SAFETY: the store is alive.
         let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
-        let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals };
+        let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals, through_kernel };
         let (walker, wasm, module) = (&mut self.walker, &self.wasm, self.module);
-        let named = catch_unwind(AssertUnwindSafe(|| {
+        catch_unwind(AssertUnwindSafe(|| {
             let mut threads = Vec::new();
             walker.threads(&guest, wasm, &mut threads);
-            let mut named = |key: FrameKey| {
-                let mut lines = Vec::new();
-                walker.symbolize(key, &mut lines);
-                match key {
-                    FrameKey::Wasm(WasmFrame { function, code_offset }) if lines.is_empty() => {
-                        vec![DumpedFrame::Wasm(Origin::Wasm { module, function, code_offset })]
-                    }
-                    _ => lines.into_iter().map(DumpedFrame::Source).collect(),
-                }
+            let mut dump = Dump::default();
+            let mut known = FxHashMap::default();
+            let mut frame = |key: FrameKey| {
+                *known.entry(key).or_insert_with(|| {
+                    let mut lines = Vec::new();
+                    walker.symbolize(key, &mut lines);
+                    dump.frames.push(match key {
+                        FrameKey::Wasm(WasmFrame { function, code_offset }) if lines.is_empty() => {
+                            DumpedFrame::Wasm(Origin::Wasm { module, function, code_offset })
+                        }
+                        _ => DumpedFrame::Source(lines),
+                    });
+                    (dump.frames.len() - 1) as DumpedFrameId
+                })
             };
             let thread = |thread: ThreadStack| DumpedThread {
                 name: thread.name,
                 state: thread.state,
-                frames: thread.frames.into_iter().flat_map(&mut named).collect(),
+                is_running: thread.is_running,
+                frames: thread.frames.into_iter().map(&mut frame).collect(),
                 truncation: truncation(thread.end),
-                creator: thread.creator.map(|creator| (creator.name, named(creator.frame))),
+                creator: thread.creator.map(|creator| (creator.name, frame(creator.frame))),
                 labels: thread.labels,
             };
-            threads.into_iter().map(thread).collect()
-        }));
-        named.unwrap_or_default()
+            let threads = threads.into_iter().map(thread).collect();
+            Dump { threads, ..dump }
+        }))
+        .unwrap_or_default()
     }
 
     /// Whether it can walk where host code was interrupted, which may hold the allocator's lock.
@@ -262,6 +270,21 @@ struct StoppedGuest<'a> {
     base: *const u8,
     length: usize,
     globals: &'a [Global],
+    /// Memory is read by a system call that fails where memory is not there any more: host code that runs meanwhile may
+    /// grow it, and so move it.
+    through_kernel: bool,
+}
+
+impl StoppedGuest<'_> {
+    /// Fills `buffer` from `from`, by the kernel.
+    fn read_through_kernel(from: *const u8, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
+        let length = buffer.len();
+        let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length };
+        let remote = libc::iovec { iov_base: from.cast_mut().cast(), iov_len: length };
+        // SAFETY: asks for no other process than this one; the kernel writes into `buffer` and checks `from`.
+        let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+        if read == length as isize { Ok(()) } else { Err(OutOfBounds) }
+    }
 }
 
 impl GuestMemory for StoppedGuest<'_> {
@@ -274,6 +297,9 @@ impl GuestMemory for StoppedGuest<'_> {
         let end = start.checked_add(buffer.len()).ok_or(OutOfBounds)?;
         if end > self.length {
             return Err(OutOfBounds);
+        }
+        if self.through_kernel {
+            return Self::read_through_kernel(self.base.wrapping_add(start), buffer);
         }
         // SAFETY: the range lies in the memory, of which `length` bytes from `base` are mapped while the guest stands
         // still; the buffer is elsewhere.

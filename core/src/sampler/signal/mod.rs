@@ -41,7 +41,7 @@ mod walk;
 mod x86_64;
 
 use super::clock::ThreadWatch;
-use super::dump::DumpedThread;
+use super::dump::Dump;
 use super::session::Shared;
 use super::{Report, Sampler};
 use crate::guest::{EngineOptions, ModuleImage};
@@ -247,8 +247,13 @@ impl Sampler for SignalSampler {
         std::thread::sleep(Duration::from_millis(20));
     }
 
-    fn dump(&self) -> Result<Vec<DumpedThread>, String> {
-        self.thread.dump()
+    fn dump(&self) -> Result<Dump, String> {
+        // Held meanwhile: `stop` takes the walker away.
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*running {
+            Running::Yes { .. } => self.thread.dump(),
+            Running::No(_) => Err("the run is over".to_owned()),
+        }
     }
 
     fn stop(&self) -> Report {

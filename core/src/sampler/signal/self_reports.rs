@@ -2,7 +2,7 @@
 //! compare.
 
 use super::super::code_map::CodeMap;
-use super::super::dump::DumpedThread;
+use super::super::dump::Dump;
 use super::activations::OuterActivations;
 use super::language::{Entry, LanguageStack, LanguageWalk, MAX_WORDS};
 use super::vm_context::StoreContext;
@@ -31,7 +31,7 @@ pub(super) struct Seen {
     pub(super) frames: Vec<FrameKey>,
     pub(super) truncation: Option<LanguageTruncation>,
     pub(super) labels: Option<u64>,
-    pub(super) threads: Vec<DumpedThread>,
+    pub(super) stacks: Dump,
 }
 
 /// What the guest printed in a host call, and what was read when it did.
@@ -69,7 +69,7 @@ impl Reader {
         let written = unsafe { language.collect(&self.code, &words[..length], true, &mut record) };
         let read = LanguageStack::read(&record[..written]);
         // SAFETY: as above.
-        let threads = unsafe { language.threads(&self.code, &words[..length]) };
+        let stacks = unsafe { language.threads(&self.code, &words[..length], false) };
         let key = |entry: &Entry| match *entry {
             Entry::Key(key) => FrameKey::Own(key),
             Entry::Native(index) => match self.code.origin(FrameWord(words[index]).native_pc()) {
@@ -78,7 +78,7 @@ impl Reader {
             },
         };
         let frames = read.entries.iter().map(key).collect();
-        Some(Seen { frames, truncation: read.truncation, labels: read.labels, threads })
+        Some(Seen { frames, truncation: read.truncation, labels: read.labels, stacks })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The guest's thread as the signal handler sees it, and the handler itself.
 
 use super::super::clock::{monotonic_ns, own_cpu_ns, own_tid};
-use super::super::dump::DumpedThread;
+use super::super::dump::Dump;
 use super::super::session::Shared;
 use super::activations::OuterActivations;
 use super::dump::DumpRequest;
@@ -27,7 +27,8 @@ pub(super) struct GuestThread {
     /// Lowest address of the thread's stack.
     stack_low: usize,
     outer: OuterActivations,
-    /// The walker of the guest's language. Touched on the guest's thread alone, until that is stopped for good.
+    /// The walker of the guest's language. Touched on the guest's thread, by a dump that keeps that from going on, and
+    /// by whoever takes it when that is stopped for good.
     language: UnsafeCell<Option<LanguageWalk>>,
     has_language: AtomicBool,
     pub(super) dump: DumpRequest,
@@ -66,7 +67,8 @@ pub(super) struct GuestThread {
 }
 
 // SAFETY: beside `language` everything is atomic or synchronized by itself; `language` is touched on the guest's thread
-// (handler and hook exclude each other by blocking the signal) and, when sampling has ended, by whoever takes it.
+// (handler and hook exclude each other by blocking the signal), by a dump from another one while that is in a host call
+// (where neither touches it), and, when sampling has ended and no dump is being made, by whoever takes it.
 unsafe impl Sync for GuestThread {}
 
 struct Unlock<'a>(&'a AtomicBool);
@@ -155,6 +157,9 @@ impl GuestThread {
         self.outer.pop();
         // Whoever called wasm from within a host call is in that again; the outermost caller is in none.
         self.in_host_call.store(self.outer.any(), Ordering::Relaxed);
+        if self.outer.any() {
+            self.dump.guest_waits();
+        }
     }
 
     /// To be called when wasm calls the host.
@@ -259,11 +264,11 @@ impl GuestThread {
         }
         let pause = monotonic_ns().saturating_sub(began);
         self.handler_ns.store(self.handler_ns.load(Ordering::Relaxed) + pause, Ordering::Relaxed);
-        self.handled.store(self.handled.load(Ordering::Relaxed) + 1, Ordering::Release);
         if in_guest {
-            // SAFETY: as for the sample.
+            // SAFETY: as for the sample. Before the signal counts as handled: after that, the walker may be taken away.
             unsafe { self.dump_interrupted(registers) };
         }
+        self.handled.store(self.handled.load(Ordering::Relaxed) + 1, Ordering::Release);
         if in_guest {
             // In compiled code the thread holds no lock of the host's.
             self.stay_if_halted();
@@ -338,10 +343,13 @@ impl GuestThread {
     unsafe fn is_between_wasm_and_host_call(&self, frames: &[u64]) -> bool {
         const MEMORY_GROW: u8 = 0x40;
         let Some(&leaf) = frames.first() else { return false };
+        if self.in_host_call.load(Ordering::Relaxed) {
+            // Then a dump may be being made from another thread.
+            return false;
+        }
         // SAFETY: the handler runs on the guest's thread.
         let language = unsafe { &*self.language.get() };
-        !self.in_host_call.load(Ordering::Relaxed)
-            && language.as_ref().is_some_and(LanguageWalk::walks_without_allocating)
+        language.as_ref().is_some_and(LanguageWalk::walks_without_allocating)
             && self.shared.opcode_at(FrameWord(leaf).native_pc()).is_some_and(|opcode| opcode != MEMORY_GROW)
     }
 
@@ -358,17 +366,15 @@ impl GuestThread {
         }
     }
 
-    /// Reads all stacks of the language; none if it has no threads.
+    /// Reads all stacks of the language; `None` if there is none to walk.
     ///
     /// # Safety
     /// As for [`Self::collect_language`], but on any thread while the guest's cannot go on.
-    pub(super) unsafe fn language_threads(&self, frames: &[u64]) -> Vec<DumpedThread> {
+    pub(super) unsafe fn language_threads(&self, frames: &[u64], through_kernel: bool) -> Option<Dump> {
         // SAFETY: the caller's promise.
-        match unsafe { &mut *self.language.get() } {
-            // SAFETY: passed on to the caller.
-            Some(language) => unsafe { language.threads(&self.shared.code, frames) },
-            None => Vec::new(),
-        }
+        let language = unsafe { &mut *self.language.get() };
+        // SAFETY: passed on to the caller.
+        language.as_mut().map(|language| unsafe { language.threads(&self.shared.code, frames, through_kernel) })
     }
 
     /// To be called when a host call returns to wasm.

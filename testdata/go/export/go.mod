@@ -1,0 +1,3 @@
+module export
+
+go 1.24
