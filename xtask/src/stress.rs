@@ -48,6 +48,8 @@ impl Wrong {
 struct Case {
     name: String,
     guest: PathBuf,
+    /// What the guest needs of wlprof.
+    options: Vec<String>,
     arguments: Vec<&'static str>,
     code: Option<i32>,
     stdout: Vec<u8>,
@@ -88,28 +90,54 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Every guest, and every end of the one that ends in many ways.
+/// What a guest is run with: all the ways it works and ends in.
+fn ways(recipe: &Recipe) -> Vec<Vec<&'static str>> {
+    match (recipe.name, recipe.language) {
+        // Programs for `GOOS=js` import what no WASI host has.
+        (ENDLESS, _) | (_, Language::GoForJs(_)) => vec![],
+        ("c-traps", _) => vec![
+            vec![],
+            vec!["unreachable"],
+            vec!["oob"],
+            vec!["div0"],
+            vec!["overflow"],
+            vec!["exit", "3"],
+            vec!["abort"],
+        ],
+        ("go-export", _) => vec![vec!["100"]],
+        (name, _) if name.starts_with("go-work") => {
+            vec![vec!["split"], vec!["channels", "20"], vec!["garbage", "20"], vec!["recursion", "20"]]
+        }
+        (_, Language::Python(_)) => vec![vec!["bench.py", "200"], vec!["stacks.py"], vec!["no-such-script.py"]],
+        _ => vec![vec![]],
+    }
+}
+
+/// Every guest in all its ways.
 fn cases(wlprof: &Path) -> Result<Vec<Case>> {
     let step = Step::announced("runs without a profiler");
-    let ends: [&[&'static str]; 6] = [&["unreachable"], &["oob"], &["div0"], &["overflow"], &["exit", "3"], &["abort"]];
-    let mut ways: Vec<(&str, Vec<&'static str>)> = Vec::new();
-    // Programs for `GOOS=js` import what no WASI host has.
-    let can_run = |recipe: &Recipe| recipe.name != ENDLESS && !matches!(recipe.language, Language::GoForJs(_));
-    for recipe in RECIPES.iter().filter(|recipe| can_run(recipe)) {
-        ways.push((recipe.name, Vec::new()));
-        if recipe.name == "c-traps" {
-            ways.extend(ends.iter().map(|end| (recipe.name, end.to_vec())));
-        }
-    }
+    let fixtures = checkout::root().join("target/fixtures");
     let mut cases = Vec::new();
-    for (name, arguments) in ways {
-        let recipe = RECIPES.iter().find(|recipe| recipe.name == name).context("a recipe of that name")?;
-        let guest = checkout::root().join("target/fixtures").join(recipe.file_name());
-        let mut command = Command::new(wlprof);
-        command.arg("--sampler=off").arg(&guest).args(&arguments);
-        let output = finish(&mut command)?.with_context(|| format!("{name} does not end"))?;
-        let name = [&[name], &arguments[..]].concat().join(" ");
-        cases.push(Case { name, guest, arguments, code: output.status.code(), stdout: output.stdout });
+    for recipe in RECIPES {
+        for arguments in ways(recipe) {
+            let options = match (recipe.name, recipe.language) {
+                ("go-export", _) => vec!["--invoke=work".to_owned()],
+                (_, Language::Python(_)) => {
+                    vec![format!("--dir={}::.", checkout::testdata().join("python").display())]
+                }
+                _ => vec![],
+            };
+            let file = match recipe.language {
+                Language::Python(_) => format!("{}.wasm", recipe.name),
+                _ => recipe.file_name(),
+            };
+            let guest = fixtures.join(file);
+            let name = [&[recipe.name], &arguments[..]].concat().join(" ");
+            let mut command = Command::new(wlprof);
+            command.arg("--sampler=off").args(&options).arg(&guest).args(&arguments);
+            let output = finish(&mut command)?.with_context(|| format!("{name} does not end"))?;
+            cases.push(Case { name, guest, options, arguments, code: output.status.code(), stdout: output.stdout });
+        }
     }
     step.done();
     Ok(cases)
@@ -120,7 +148,7 @@ fn try_once(wlprof: &Path, case: &Case, options: &[&str], folder: &Path) -> Resu
     let recording = folder.join("x.wlprof");
     let _ = std::fs::remove_file(&recording);
     let mut command = Command::new(wlprof);
-    command.args(options).arg("-o").arg(&recording).arg(&case.guest).args(&case.arguments);
+    command.args(options).args(&case.options).arg("-o").arg(&recording).arg(&case.guest).args(&case.arguments);
     let Some(output) = finish(&mut command)? else {
         return Ok(vec![(Wrong::Hang, format!("no end after {HUNG:?}"))]);
     };
