@@ -1,13 +1,13 @@
 //! Compares the modes on one guest.
 
 use super::mode::Mode;
-use super::run::{Measured, run};
+use super::run::{Measured, World, run};
 use super::statistics::Spread;
 use super::table::Table;
 use anyhow::Result;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use wlprof::guest::{Guest, LoadOptions};
+use wlprof::guest::{Directory, Guest, LoadOptions};
 
 const HEADINGS: [&str; 12] = [
     "ratio to plain",
@@ -28,19 +28,34 @@ const HEADINGS: [&str; 12] = [
 struct Compiled {
     plain: Guest,
     with_epochs: Guest,
-    arguments: Vec<String>,
+    world: World,
 }
 
 impl Compiled {
     fn load(path: &Path, times: Option<&str>) -> Result<Self> {
         let load =
             |epoch_interruption| Guest::load(path, &LoadOptions { epoch_interruption, ..LoadOptions::default() });
-        let arguments = times.map(str::to_owned).into_iter().collect();
-        Ok(Self { plain: load(false)?, with_epochs: load(true)?, arguments })
+        Ok(Self { plain: load(false)?, with_epochs: load(true)?, world: world(path, times) })
     }
 
     fn run(&self, mode: Mode) -> Result<Measured> {
-        run(if mode.needs_epochs() { &self.with_epochs } else { &self.plain }, &self.arguments, mode)
+        run(if mode.needs_epochs() { &self.with_epochs } else { &self.plain }, &self.world, mode)
+    }
+}
+
+/// What the guest at `path` is run with: `times` as its argument; an interpreter with a script and its library.
+fn world(path: &Path, times: Option<&str>) -> World {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let times = times.map(str::to_owned).into_iter();
+    if !name.starts_with("python-") {
+        return World { arguments: times.collect(), ..World::default() };
+    }
+    let folder = |host: PathBuf, guest: &str| Directory { host, guest: guest.to_owned() };
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python");
+    let library = path.with_file_name(format!("{name}-lib"));
+    World {
+        arguments: std::iter::once("bench.py".to_owned()).chain(times).collect(),
+        directories: vec![folder(scripts, "."), folder(library, "/usr/local/lib")],
     }
 }
 

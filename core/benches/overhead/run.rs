@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use wasmtime::{Engine, GuestProfiler, Store, UpdateDeadline};
-use wlprof::guest::{Exit, Guest, GuestState, ModuleImage, Stdio, WasiOptions, call, linker};
+use wlprof::guest::{Directory, Exit, Guest, GuestState, ModuleImage, Stdio, WasiOptions, call, linker};
 use wlprof::languages::{self, Choice};
 use wlprof::recording::PauseStats;
 use wlprof::sampler::{SampledStore, Session};
@@ -36,17 +36,27 @@ pub(crate) struct Measured {
     pub(crate) pause: PauseStats,
 }
 
-/// Runs `guest` with these arguments in `mode`, on a thread of its own.
-pub(crate) fn run(guest: &Guest, arguments: &[String], mode: Mode) -> Result<Measured> {
-    let guest = guest.clone();
-    let arguments = std::iter::once(&guest.name).chain(arguments).cloned().collect();
+/// What a guest is run with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct World {
+    /// Its arguments, without its name.
+    pub(crate) arguments: Vec<String>,
+    /// Folders it may use.
+    pub(crate) directories: Vec<Directory>,
+}
+
+/// Runs `guest` in `world` and `mode`, on a thread of its own.
+pub(crate) fn run(guest: &Guest, world: &World, mode: Mode) -> Result<Measured> {
+    let (guest, world) = (guest.clone(), world.clone());
     let thread = std::thread::Builder::new().name("guest".into()).stack_size(STACK_SIZE);
-    let running = thread.spawn(move || run_here(&guest, arguments, mode)).context("cannot start a thread")?;
+    let running = thread.spawn(move || run_here(&guest, world, mode)).context("cannot start a thread")?;
     running.join().map_err(|_| anyhow!("the guest's thread panicked"))?
 }
 
-fn run_here(guest: &Guest, arguments: Vec<String>, mode: Mode) -> Result<Measured> {
-    let wasi = WasiOptions { arguments, stdio: Stdio::Null, ..WasiOptions::default() };
+fn run_here(guest: &Guest, world: World, mode: Mode) -> Result<Measured> {
+    let arguments = std::iter::once(guest.name.clone()).chain(world.arguments).collect();
+    let directories = world.directories;
+    let wasi = WasiOptions { arguments, directories, stdio: Stdio::Null, ..WasiOptions::default() };
     let mut store = Store::new(&guest.engine, wasi.build()?);
     let linker = linker(&guest.engine)?;
     if guest.epoch_interruption {
