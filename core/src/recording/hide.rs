@@ -25,12 +25,21 @@ impl Recording {
         }
         self.threads = threads;
         self.stacks = stacks.stacks;
+        self.hide_inlined(&shown);
         self
+    }
+
+    /// Leaves the interpreter's functions out of frames that others are in as well, into which they were inlined.
+    fn hide_inlined(&mut self, shown: &[bool]) {
+        let functions = &self.functions;
+        for (frame, _) in self.frames.iter_mut().zip(shown).filter(|(_, shown)| **shown) {
+            frame.lines.retain(|line| functions[line.function as usize].category != Category::Interpreter);
+        }
     }
 
     fn is_shown(&self, frame: &Frame) -> bool {
         let is_interpreter = |function: u32| self.functions[function as usize].category == Category::Interpreter;
-        !matches!(frame.origin, Origin::Wasm { .. }) || !frame.lines.iter().all(|line| is_interpreter(line.function))
+        !matches!(frame.origin, Origin::Wasm { .. }) || frame.lines.iter().any(|line| !is_interpreter(line.function))
     }
 
     /// Ids of the frames of a stack, leaf first.
