@@ -8,6 +8,7 @@ mod demo;
 mod fixtures;
 mod process;
 mod progress;
+mod python_replays;
 mod recipes;
 mod rust_target;
 mod source_text;
@@ -28,6 +29,7 @@ cargo xtask TASK
                          --help says more
   stress [RUNS]          run every guest in turn, 200 runs unless told, sampled as hard as can be, and
                          compare with runs without a profiler
+  python-replays         capture the Python guests again that the plugin is tested with
   tidy                   check the house rules that rustc and clippy do not know
   demo [--bless]         rebuild the demo guest and compare it with the committed file,
                          or replace that file
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         "test" => tests_and_lints::run(&rest),
         "bench" => bench::run(&rest),
         "stress" => stress::run(&rest),
+        "python-replays" => python_replays::run(),
         "tidy" => tidy::run(),
         "demo" => demo::run(&rest),
         "" | "help" | "--help" | "-h" => {

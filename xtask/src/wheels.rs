@@ -141,7 +141,8 @@ pub(crate) fn with_zig_cache(command: &mut Command, cache: &Cache) -> Result<()>
     Ok(())
 }
 
-fn install(cache: &Cache, what: &str, requirements: &Path, venv: &Path, programs: &[&str]) -> Result<()> {
+/// Makes an environment with the packages of a requirements file and moves it to `venv`.
+pub(crate) fn install(cache: &Cache, what: &str, requirements: &Path, venv: &Path, programs: &[&str]) -> Result<()> {
     let step = Step::announced(format!("installing {what}"));
     let workplace = cache.workplace("wheels")?;
     let unfinished = workplace.path.join("venv");
