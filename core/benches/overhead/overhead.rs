@@ -50,7 +50,7 @@ fn world(path: &Path, times: Option<&str>) -> World {
     if !name.starts_with("python-") {
         return World { arguments: times.collect(), ..World::default() };
     }
-    let folder = |host: PathBuf, guest: &str| Directory { host, guest: guest.to_owned() };
+    let folder = |host: PathBuf, guest: &str| Directory { host, guest: guest.to_owned(), read_only: true };
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python");
     let library = path.with_file_name(format!("{name}-lib"));
     World {

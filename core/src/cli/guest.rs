@@ -62,8 +62,19 @@ fn library(options: &GuestOptions, guest: &Guest) -> Option<Directory> {
         return None;
     }
     let folder = languages::library_folder(languages::BUILT_IN, &*guest.modules.first()?.1)?;
-    let is_given = |given: &Directory| given.guest != "/" && folder.starts_with(given.guest.as_str());
-    (!options.directories.iter().any(is_given)).then(|| Directory { host, guest: folder.to_owned() })
+    let is_given = |given: &Directory| {
+        let given = given.guest.trim_matches('/');
+        !given.is_empty() && Path::new(folder.trim_start_matches('/')).starts_with(given)
+    };
+    if options.directories.iter().any(is_given) {
+        return None;
+    }
+    // Read-only: the user has not named it.
+    say::line(format_args!(
+        "note: {} is the guest's {folder}, read-only",
+        escape::single_line(&host.to_string_lossy())
+    ));
+    Some(Directory { host, guest: folder.to_owned(), read_only: true })
 }
 
 /// Prints what there is to say of a guest.

@@ -13,6 +13,8 @@ pub struct Directory {
     pub host: PathBuf,
     /// What the guest calls it.
     pub guest: String,
+    /// The guest can write nothing there.
+    pub read_only: bool,
 }
 
 impl FromStr for Directory {
@@ -24,7 +26,7 @@ impl FromStr for Directory {
         if host.is_empty() || guest.is_empty() {
             return Err("expected HOST or HOST::GUEST".into());
         }
-        Ok(Self { host: host.into(), guest: guest.to_owned() })
+        Ok(Self { host: host.into(), guest: guest.to_owned(), read_only: false })
     }
 }
 
@@ -67,8 +69,9 @@ impl WasiOptions {
         // As `wasmtime run`: a blocking call blocks this thread, so its time is seen where it is spent.
         builder.allow_blocking_current_thread(true);
         for directory in &self.directories {
+            let permissions = if directory.read_only { FsPerms::ReadOnly } else { FsPerms::ReadWrite };
             builder
-                .preopened_dir(&directory.host, &directory.guest, FsPerms::ReadWrite)
+                .preopened_dir(&directory.host, &directory.guest, permissions)
                 .map_err(|error| error.context(format!("--dir {}: cannot open it", directory.host.display())))?;
         }
         Ok(GuestState { wasi: builder.build_p1() })
@@ -108,9 +111,9 @@ mod tests {
 
     #[test]
     fn directories_parse_as_in_wasmtime_run() {
-        let same = Directory { host: ".".into(), guest: ".".into() };
+        let same = Directory { host: ".".into(), guest: ".".into(), read_only: false };
         assert_eq!(".".parse(), Ok(same));
-        let mapped = Directory { host: "/srv/data".into(), guest: "/data".into() };
+        let mapped = Directory { host: "/srv/data".into(), guest: "/data".into(), read_only: false };
         assert_eq!("/srv/data::/data".parse(), Ok(mapped));
         assert!("::/data".parse::<Directory>().is_err());
     }

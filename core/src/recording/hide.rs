@@ -5,7 +5,8 @@ use rustc_hash::FxHashMap;
 
 impl Recording {
     /// The recording as the guest's language sees it: in stacks with frames of the language's own, those of its
-    /// interpreter are left out. What they took is time of the frames that called them. Other stacks are as they were.
+    /// interpreter are left out. What they took is time of the frames that called them. Other stacks keep their frames,
+    /// without what of the interpreter was inlined into functions that are not its own.
     #[must_use]
     pub fn without_interpreter(mut self) -> Self {
         if !self.functions.iter().any(|function| function.category == Category::Interpreter) {

@@ -3,8 +3,9 @@
 
 use crate::sampled::{fixture, profile_command};
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use wlprof::recording::{Category, Frame, LanguageTruncation, Origin, Recording, Truncation};
 
 const RELEASES: [&str; 2] = ["3.11", "3.13"];
@@ -241,4 +242,91 @@ fn a_release_that_is_not_supported_is_named() {
             format!("unsupported CPython {version} in other.wasm (supported: 3.11–3.14); frames will be native only");
         assert!(said.contains(&expected), "{said}");
     }
+}
+
+#[test]
+fn scripts_that_only_copy_memory_have_whole_stacks() {
+    for release in RELEASES {
+        let recording = profile(release, "guest", &["copies.py", "1200"]);
+        let incomplete: u64 = recording.truncated.iter().map(|(_, count)| *count).sum();
+        let sampled = recording.ticks.sampled;
+        println!("{release}: {incomplete} of {sampled} incomplete: {:?}", recording.truncated);
+        // Until the code has been met where it can be kept.
+        assert!(incomplete * 50 <= sampled, "{release}: {incomplete} of {sampled}: {:?}", recording.truncated);
+    }
+}
+
+#[test]
+fn code_of_another_name_at_the_same_place_is_told_apart() {
+    for release in RELEASES {
+        let recording = profile(release, "guest", &["renamed.py"]);
+        let mut pairs = 0;
+        for sample in recording.samples() {
+            let frames: Vec<_> =
+                recording.frames_of(sample.stack).filter_map(|frame| python(&recording, frame)).collect();
+            for window in frames.windows(3) {
+                let (made, caller) = (window[0].0, window[2].0);
+                let kind = ["alpha", "betaa"].into_iter().find(|kind| made.starts_with(kind));
+                if let (Some(kind), "made") = (kind, window[1].0) {
+                    assert_eq!(caller, format!("call_{kind}"), "{release}: {frames:?}");
+                    pairs += 1;
+                }
+            }
+        }
+        println!("{release}: {pairs} pairs");
+        assert!(pairs > 500, "{release}: {pairs}");
+    }
+}
+
+#[test]
+fn a_script_interrupted_while_it_waits_shows_where() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("nap.py"),
+        "import time\ndef nap():\n    time.sleep(3600)\nprint(flush=True)\nnap()\n",
+    )
+    .unwrap();
+    let output = folder.path().join("x.folded");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_wlprof"))
+        .args(["--clock", "wall", "--dir", &format!("{}::.", folder.path().display()), "-o"])
+        .arg(&output)
+        .arg(fixture("python-3.11.wasm"))
+        .arg("nap.py")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // It says when it is about to sleep; then it takes some samples.
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    child.wait().unwrap();
+    let folded = std::fs::read_to_string(&output).unwrap();
+    let naps = folded.lines().filter(|line| line.contains("<module>;nap;")).count();
+    assert!(naps > 0, "{folded}");
+}
+
+#[test]
+fn the_library_beside_the_interpreter_cannot_be_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("write.py"), "open('/usr/local/lib/new', 'w')\n").unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_wlprof"))
+        .args(["--sampler=off", "--dir", &format!("{}::.", folder.path().display())])
+        .arg(fixture("python-3.11.wasm"))
+        .arg("write.py")
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    assert!(String::from_utf8_lossy(&run.stderr).contains("read-only"), "{run:?}");
+    assert!(!fixture("python-3.11-lib").join("new").exists());
+}
+
+#[test]
+fn a_dump_shows_pythons_frames() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    command.current_dir(scripts()).args(["dump", "--dump-at", "0.3", "--dir", "."]);
+    let run = command.arg(fixture("python-3.11.wasm")).args(["shares.py", "6000"]).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(said.contains("\nwork(...)\n\t//shares.py:") && said.contains("\n<module>(...)\n\t//shares.py:"), "{said}");
 }

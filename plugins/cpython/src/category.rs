@@ -20,8 +20,9 @@ const FOLDERS: &[(&str, Category)] = &[
 
 /// Files that are something else than their folder, by the end of their path.
 const FILES: &[(&str, Category)] = &[
-    ("Modules/gcmodule.c", Category::GarbageCollector),
-    ("Python/gc.c", Category::GarbageCollector),
+    // Where objects are made and freed as well; what collects is known by name.
+    ("Modules/gcmodule.c", Category::Runtime),
+    ("Python/gc.c", Category::Runtime),
     ("Objects/obmalloc.c", Category::Runtime),
     ("Modules/main.c", Category::Interpreter),
     ("Modules/getpath.c", Category::Interpreter),
@@ -37,7 +38,12 @@ const START: &[&str] =
 const WORK: &[(&str, Category)] = &[
     // Sorting.
     ("list_sort", Category::Library),
-    ("merge_", Category::Library),
+    ("merge_at", Category::Library),
+    ("merge_lo", Category::Library),
+    ("merge_hi", Category::Library),
+    ("merge_collapse", Category::Library),
+    ("merge_force_collapse", Category::Library),
+    ("merge_getmem", Category::Library),
     ("gallop_", Category::Library),
     ("binarysort", Category::Library),
     ("count_run", Category::Library),
@@ -71,6 +77,9 @@ pub fn categorize(frame: &SourceFrame) -> Option<Category> {
     match frame.file.as_deref() {
         Some(file) => {
             let category = by_file(file)?;
+            if category == Category::Runtime && COLLECTOR.iter().any(|start| name.starts_with(start)) {
+                return Some(Category::GarbageCollector);
+            }
             if category == Category::Interpreter { work.or(Some(category)) } else { Some(category) }
         }
         None => work.or_else(|| by_name(name)),
@@ -139,6 +148,8 @@ mod tests {
             ("sre_ucs1_match", "/cpython/Modules/_sre/sre_lib.h", Some(Library)),
             ("update_refs", "/cpython/Modules/gcmodule.c", Some(GarbageCollector)),
             ("update_refs", "/cpython/Python/gc.c", Some(GarbageCollector)),
+            ("PyObject_GC_Del", "/cpython/Python/gc.c", Some(Runtime)),
+            ("merge_const_one", "/cpython/Python/compile.c", Some(Interpreter)),
             ("_PyMem_RawMalloc", "/cpython/Objects/obmalloc.c", Some(Runtime)),
             ("pymain_run_python", "/cpython/Modules/main.c", Some(Interpreter)),
             ("main", "/cpython/Programs/python.c", Some(Interpreter)),

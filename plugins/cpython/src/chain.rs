@@ -13,6 +13,8 @@ use wlprof_plugin::{FrameSink, GuestMemory, WalkEnd};
 
 /// `FRAME_OWNED_BY_FRAME_OBJECT`: the last of the owners of frames that belong to Python functions.
 const LAST_PYTHON_OWNER: u8 = 2;
+/// The last owner of any release: 3.14's `FRAME_OWNED_BY_CSTACK`.
+const MOST_OWNER: u8 = 4;
 /// The first bytes of a frame: more than what is read of any release's.
 const WINDOW: usize = 64;
 
@@ -156,6 +158,7 @@ impl Reader<'_> {
             }
             let frame = self.frame(address)?;
             let ends = match self.layout.frame.entry {
+                Entry::Shim { owner } if frame.owner > owner.max(MOST_OWNER) => return Err(INCONSISTENT),
                 Entry::Shim { owner } if frame.owner >= owner => frame.owner == owner,
                 Entry::Marked { .. } if frame.is_entry > 1 => return Err(INCONSISTENT),
                 entry => {

@@ -24,7 +24,9 @@ const MOST_A_WALK: usize = 4 << 20;
 const MOST_ADDRESSES: usize = 1 << 16;
 /// How much of a code object is compared: more than any release has before its instructions.
 const WINDOW: usize = 128;
-/// How much of the location table and of the file name.
+/// Code objects that wait for a walk that may keep them.
+const MOST_WANTED: usize = 64;
+/// How much of the location table, and of the file's name and the function's.
 const TABLE_SAMPLE: usize = 40;
 const FILE_SAMPLE: usize = 16;
 
@@ -59,7 +61,7 @@ pub(crate) struct Found {
 }
 
 /// All code objects seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Codes {
     by_address: FxHashMap<u32, Seen>,
     by_content: FxHashMap<u64, Vec<u32>>,
@@ -69,6 +71,9 @@ pub(crate) struct Codes {
     /// The address of `PyCode_Type`, once it is known.
     code_type: Option<u32>,
     may_allocate: bool,
+    /// Code objects met in walks that could not keep them: a function that does nothing but copy memory is hardly ever
+    /// met in any other.
+    wanted: Vec<u32>,
     walk: u64,
     /// Bytes that this walk has copied.
     copied: usize,
@@ -98,6 +103,27 @@ struct Identity {
     /// Those objects may have been freed and others put in their places, so some of their contents too.
     table: [u8; TABLE_SAMPLE],
     file: [u8; FILE_SAMPLE],
+    /// The end of the qualified name and its size.
+    name: ([u8; FILE_SAMPLE], u64),
+}
+
+impl Default for Codes {
+    fn default() -> Self {
+        Self {
+            by_address: FxHashMap::default(),
+            by_content: FxHashMap::default(),
+            files: FxHashMap::default(),
+            codes: Vec::new(),
+            bytes: 0,
+            code_type: None,
+            may_allocate: true,
+            wanted: Vec::with_capacity(MOST_WANTED),
+            walk: 0,
+            copied: 0,
+            files_seen: FileSamples::default(),
+            is_full: false,
+        }
+    }
 }
 
 impl Codes {
@@ -107,6 +133,14 @@ impl Codes {
         self.may_allocate = may_allocate;
         self.walk += 1;
         self.copied = 0;
+    }
+
+    /// Keeps the code objects that earlier walks could not keep, if they are still there.
+    pub(crate) fn keep_wanted(&mut self, guest: &dyn GuestMemory, layout: &Layout) {
+        while let Some(address) = self.wanted.pop() {
+            // By now something else may be there.
+            let _ = self.find(guest, layout, address);
+        }
     }
 
     /// Whether code objects were not kept for want of room.
@@ -131,6 +165,9 @@ impl Codes {
             }
         }
         if !self.may_allocate {
+            if self.wanted.len() < MOST_WANTED && !self.wanted.contains(&address) {
+                self.wanted.push(address);
+            }
             return Err(Stop(WalkEnd::WouldAllocate));
         }
         self.read(guest, layout, address)
@@ -168,6 +205,7 @@ impl Codes {
             words,
             table: table_sample(guest, layout, location_table)?,
             file: self.files_seen.get(guest, layout, file_name, self.walk)?,
+            name: text_sample(guest, layout, if words[8] == 0 { name } else { words[8] })?,
         };
         self.by_address.insert(address, Seen { found, identity, walk: self.walk });
         Ok(found)
@@ -251,10 +289,11 @@ impl Identity {
         walk: u64,
     ) -> Result<bool, Stop> {
         let words = words(guest, layout, address)?;
-        let [.., file_name, _, _, location_table] = words;
+        let [.., file_name, name, qualified_name, location_table] = words;
         Ok(words == self.words
             && table_sample(guest, layout, location_table)? == self.table
-            && files.get(guest, layout, file_name, walk)? == self.file)
+            && files.get(guest, layout, file_name, walk)? == self.file
+            && text_sample(guest, layout, if qualified_name == 0 { name } else { qualified_name })? == self.name)
     }
 }
 
@@ -274,6 +313,16 @@ fn table_sample(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Resul
     Ok(table)
 }
 
+/// The last bytes of a string and its size.
+fn text_sample(guest: &dyn GuestMemory, layout: &Layout, object: u32) -> Result<([u8; FILE_SAMPLE], u64), Stop> {
+    let text = Text::find(guest, &layout.text, object)?;
+    let size = u64::from(text.length) * u64::from(text.width);
+    let length = size.min(FILE_SAMPLE as u64);
+    let mut read = [0; FILE_SAMPLE];
+    guest.read(text.address + size - length, &mut read[..length as usize])?;
+    Ok((read, size))
+}
+
 impl FileSamples {
     /// The last bytes of the name, at which names of files differ.
     fn get(
@@ -287,11 +336,7 @@ impl FileSamples {
         if (*sampled, *of) == (walk, address) {
             return Ok(*sample);
         }
-        let text = Text::find(guest, &layout.text, address)?;
-        let size = u64::from(text.length) * u64::from(text.width);
-        let length = size.min(FILE_SAMPLE as u64);
-        let mut read = [0; FILE_SAMPLE];
-        guest.read(text.address + size - length, &mut read[..length as usize])?;
+        let (read, _) = text_sample(guest, layout, address)?;
         (*sampled, *of, *sample) = (walk, address, read);
         Ok(read)
     }

@@ -31,7 +31,11 @@ pub(crate) fn merge(
     let is_bare = end == WalkEnd::Complete && loops == activations + 1 && wasm.first().is_some_and(is_eval);
     let is_cut = wasm.len() >= FrameSink::CAPACITY && loops < activations;
     if end == WalkEnd::Complete && loops != activations && !is_bare && !is_cut {
-        return side_by_side(chain, &is_eval, wasm, out);
+        return side_by_side(chain, WalkEnd::Inconsistent, &is_eval, wasm, out);
+    }
+    if end != WalkEnd::Complete && wasm.first().is_some_and(is_eval) {
+        // Whether the innermost loop has a frame cannot be told by counting.
+        return side_by_side(chain, end, &is_eval, wasm, out);
     }
     let end = if end == WalkEnd::Complete && is_cut { WalkEnd::TooDeep } else { end };
     let mut groups = chain.groups();
@@ -68,6 +72,7 @@ fn push_all(frames: &[u64], end: WalkEnd, out: &mut FrameSink) -> WalkEnd {
 /// Where the two stacks do not fit together: what surely is innermost, then Python's frames alone.
 fn side_by_side(
     chain: &Chain,
+    end: WalkEnd,
     is_eval: &dyn Fn(&WasmFrame) -> bool,
     wasm: &[WasmFrame],
     out: &mut FrameSink,
@@ -78,5 +83,5 @@ fn side_by_side(
             return WalkEnd::TooDeep;
         }
     }
-    push_all(&chain.frames, WalkEnd::Inconsistent, out)
+    push_all(&chain.frames, end, out)
 }

@@ -67,10 +67,12 @@ fn find_live(guest: &dyn GuestMemory, layout: &Layout, start: u32, bytes: &[u8])
     // With one interpreter, the newest is the main one.
     words.windows(2).enumerate().find_map(|(index, pair)| {
         let (head_value, main) = (u32::from_le_bytes(pair[0]), u32::from_le_bytes(pair[1]));
-        if head_value != main || head_value == 0 {
+        let candidate = start + 4 * index as u32;
+        // The main interpreter is a part of the runtime: what is not costs no read.
+        let distance = main.wrapping_sub(candidate);
+        if head_value != main || main % 4 != 0 || u64::from(distance) >= u64::from(layout.runtime.size) {
             return None;
         }
-        let candidate = start + 4 * index as u32;
         threads::is_runtime(guest, layout, candidate).then_some(candidate)
     })
 }

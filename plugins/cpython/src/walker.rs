@@ -12,7 +12,9 @@ use crate::{
     symbols, threads,
 };
 use std::ops::Range;
-use wlprof_plugin::{Category, FrameKey, FrameSink, GuestMemory, Label, SourceFrame, WalkEnd, Walker, WasmFrame};
+use wlprof_plugin::{
+    Category, FrameKey, FrameSink, GuestMemory, Label, SinkEntry, SourceFrame, ThreadStack, WalkEnd, Walker, WasmFrame,
+};
 
 /// Reads the stacks of a Python program.
 ///
@@ -78,6 +80,9 @@ impl Walker for PythonWalker {
             Err(stop) => return stop.0,
         };
         self.codes.begin(out.may_allocate());
+        if out.may_allocate() {
+            self.codes.keep_wanted(guest, &layout);
+        }
         let mut reader = Reader { guest, layout: &layout, codes: &mut self.codes, chain: &mut self.chain };
         let mut end = reader.read(thread);
         let half_linked = self.half_linked.get_or_insert_with(|| self.prologue.half_linked(&layout));
@@ -94,6 +99,28 @@ impl Walker for PythonWalker {
         let state = State::tell(wasm, &self.calls, &self.functions, is_collecting, self.chain.is_importing);
         out.set_labels(state.key());
         merge::merge(&self.chain, end, &self.functions, wasm, out)
+    }
+
+    fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
+        let mut sink = FrameSink::new();
+        let end = self.walk(guest, wasm, &mut sink);
+        if sink.is_empty() {
+            return;
+        }
+        let frame = |entry| match entry {
+            SinkEntry::Own(key) => Some(FrameKey::Own(key)),
+            SinkEntry::Wasm(index) => wasm.get(index).map(|frame| FrameKey::Wasm(*frame)),
+        };
+        let state = sink.labels().and_then(State::label).map_or_else(|| "running".to_owned(), |label| label.value);
+        out.push(ThreadStack {
+            name: "thread 1".to_owned(),
+            state,
+            is_running: true,
+            frames: sink.entries().filter_map(frame).collect(),
+            end,
+            creator: None,
+            labels: Vec::new(),
+        });
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {

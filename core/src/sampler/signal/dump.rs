@@ -6,6 +6,7 @@
 
 use super::super::clock::{Activity, ThreadWatch, monotonic_ns};
 use super::super::dump::{Dump, DumpedFrame, DumpedThread};
+use super::language::Reading;
 use super::own_thread::SignalBlocked;
 use super::thread::GuestThread;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, WalkEnd};
@@ -155,6 +156,23 @@ impl GuestThread {
             std::mem::forget(taken);
             self.dump.state.store(REQUESTED, Ordering::SeqCst);
         }
+    }
+
+    /// Gives the samples of a host call that is not to return before the run is over the language's stack.
+    ///
+    /// # Safety
+    /// No more signals are sent, and the last has been handled.
+    pub(super) unsafe fn collect_awaited_beside(&self) {
+        if !self.awaits_language() || !self.dump.advance(NONE, TAKEN) {
+            return;
+        }
+        let taken = Taken(&self.dump);
+        if self.dump.in_host_call.load(Ordering::SeqCst) {
+            // SAFETY: the guest is in a host call and does not go on in wasm before this is done; there is no handler.
+            unsafe { self.collect_awaited_language(Reading::Beside) };
+        }
+        drop(taken);
+        self.dump.state.store(NONE, Ordering::SeqCst);
     }
 
     /// # Safety

@@ -49,6 +49,17 @@ fn truncation(end: WalkEnd) -> Option<LanguageTruncation> {
     })
 }
 
+/// From where a guest is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// On its thread, in wasm code or in a host call that is about to end.
+    Standing,
+    /// On its thread, where host code between wasm and a host call was interrupted, which may hold the allocator's lock.
+    InterruptedHost,
+    /// From another thread, while host code may change its memory.
+    Beside,
+}
+
 /// A walker and what it reads.
 pub(super) struct LanguageWalk {
     pub(super) module: ModuleId,
@@ -126,21 +137,21 @@ impl LanguageWalk {
     /// Gives the number of words written.
     ///
     /// # Safety
-    /// The thread must stand still in its store: in wasm code, or on the way between wasm and a host call. Host code
-    /// that was interrupted may hold the allocator's lock: then `may_allocate` must be false.
+    /// The thread must stand still in its store, or wait in a host call, as `reading` says.
     pub(super) unsafe fn collect(
         &mut self,
         code: &CodeMap,
         frames: &[u64],
-        may_allocate: bool,
+        reading: Reading,
         words: &mut [u64],
     ) -> usize {
         self.find_wasm_frames(code, frames);
         self.sink.clear();
-        self.sink.set_may_allocate(may_allocate);
+        self.sink.set_may_allocate(reading != Reading::InterruptedHost);
         // SAFETY: the guest stands still, so base and length belong together and stay what they are.
         let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
-        let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals, through_kernel: false };
+        let through_kernel = reading == Reading::Beside;
+        let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals, through_kernel };
         let walked = if self.panics >= MOST_PANICS {
             None
         } else {

@@ -264,10 +264,15 @@ impl Sampler for SignalSampler {
                 self.stop_ticker.store(true, Ordering::Relaxed);
                 let ticked = ticker.join().unwrap_or_default();
                 let handled = self.wait_for_last_signal(ticked.handled_before, ticked.sent);
+                let no_handler = handled >= ticked.sent;
+                if no_handler && !self.thread.detached.load(Ordering::Acquire) {
+                    // SAFETY: the ticker has ended and its last signal has been handled.
+                    unsafe { self.thread.collect_awaited_beside() };
+                }
                 self.stop_drain.store(true, Ordering::Release);
                 drain.thread().unpark();
                 let drained = drain.join().unwrap_or_default();
-                if handled >= ticked.sent || self.thread.detached.load(Ordering::Acquire) {
+                if no_handler || self.thread.detached.load(Ordering::Acquire) {
                     // SAFETY: the ticker has ended and its last signal has been handled or never will be; the call hook
                     // finds no sample that awaits the language.
                     if let Some(language) = unsafe { self.thread.take_language() } {

@@ -4,7 +4,7 @@
 use super::super::code_map::CodeMap;
 use super::super::dump::Dump;
 use super::activations::OuterActivations;
-use super::language::{Entry, LanguageStack, LanguageWalk, MAX_WORDS};
+use super::language::{Entry, LanguageStack, LanguageWalk, MAX_WORDS, Reading};
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Stack, WalkEnd};
 use super::{find_instance, self_check};
@@ -66,7 +66,7 @@ impl Reader {
         let language = self.language.as_mut()?;
         let mut record = vec![0; MAX_WORDS];
         // SAFETY: the thread is in a host call.
-        let written = unsafe { language.collect(&self.code, &words[..length], true, &mut record) };
+        let written = unsafe { language.collect(&self.code, &words[..length], Reading::Standing, &mut record) };
         let read = LanguageStack::read(&record[..written]);
         // SAFETY: as above.
         let stacks = unsafe { language.threads(&self.code, &words[..length], false) };

@@ -5,7 +5,7 @@ use super::super::dump::Dump;
 use super::super::session::Shared;
 use super::activations::OuterActivations;
 use super::dump::DumpRequest;
-use super::language::LanguageWalk;
+use super::language::{LanguageWalk, Reading};
 use super::own_thread::{SIGNAL, SignalBlocked, mask, own_stack_low};
 use super::record::{Header, Kind};
 use super::ring::Ring;
@@ -243,10 +243,10 @@ impl GuestThread {
                         |frames| stack.walk(registers, frames),
                         |frames, words| {
                             if in_guest {
-                                return self.collect_language(frames, true, words);
+                                return self.collect_language(frames, Reading::Standing, words);
                             }
                             if self.is_between_wasm_and_host_call(frames) {
-                                return self.collect_language(frames, false, words);
+                                return self.collect_language(frames, Reading::InterruptedHost, words);
                             }
                             kind.set(self.kind_of_host_sample());
                             0
@@ -356,14 +356,19 @@ impl GuestThread {
     /// Adds the language's stack to a record.
     ///
     /// # Safety
-    /// As for [`LanguageWalk::collect`], on the guest's thread, and not while it is being called already.
-    unsafe fn collect_language(&self, frames: &[u64], may_allocate: bool, words: &mut [u64]) -> usize {
+    /// As for [`LanguageWalk::collect`], and not while it is being called already.
+    unsafe fn collect_language(&self, frames: &[u64], reading: Reading, words: &mut [u64]) -> usize {
         // SAFETY: the caller's promise: nobody else has it.
         match unsafe { &mut *self.language.get() } {
             // SAFETY: passed on to the caller.
-            Some(language) => unsafe { language.collect(&self.shared.code, frames, may_allocate, words) },
+            Some(language) => unsafe { language.collect(&self.shared.code, frames, reading, words) },
             None => 0,
         }
+    }
+
+    /// Whether samples of the host call that is going on await the language's stack.
+    pub(super) fn awaits_language(&self) -> bool {
+        self.awaits_language.load(Ordering::Relaxed)
     }
 
     /// Reads all stacks of the language; `None` if there is none to walk.
@@ -381,15 +386,19 @@ impl GuestThread {
     pub(super) fn returning_from_host(&self) {
         self.dump.guest_goes_on();
         if self.awaits_language.load(Ordering::Relaxed) {
-            self.awaits_language.store(false, Ordering::Relaxed);
-            self.collect_awaited_language();
+            let _no_signal = SignalBlocked::new();
+            // SAFETY: the signal is blocked on this thread, which is in the host call that is returning.
+            unsafe { self.collect_awaited_language(Reading::Standing) };
         }
         self.in_host_call.store(false, Ordering::Relaxed);
     }
 
-    /// Reads the language's stack for the samples taken during a host call that is returning: a moment when host code
-    /// holds no lock and the guest stands still.
-    fn collect_awaited_language(&self) {
+    /// Reads the language's stack for the samples taken during the host call that is going on, if any were.
+    ///
+    /// # Safety
+    /// As for [`Self::collect_language`], in a host call, and the handler cannot run.
+    pub(super) unsafe fn collect_awaited_language(&self, reading: Reading) {
+        self.awaits_language.store(false, Ordering::Relaxed);
         let header = Header {
             time_ns: monotonic_ns(),
             cpu_ns: 0,
@@ -400,16 +409,15 @@ impl GuestThread {
             kind: Kind::Language,
         };
         let stack = self.stack();
-        let _no_signal = SignalBlocked::new();
         let _locked = self.lock();
-        // SAFETY: the signal is blocked on this thread and the ticker is locked out, so nobody else is pushing or
-        // walking; the thread is in the host call whose stack is walked.
+        // SAFETY: the handler cannot run and the ticker is locked out, so nobody else is pushing or walking; the thread
+        // is in the host call whose stack is walked.
         let pushed = unsafe {
             self.ring.push(|words| {
                 header.write(
                     words,
                     |frames| stack.walk_blocked(frames),
-                    |frames, words| self.collect_language(frames, true, words),
+                    |frames, words| self.collect_language(frames, reading, words),
                     |_| (),
                 )
             })
