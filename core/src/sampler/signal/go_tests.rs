@@ -4,7 +4,7 @@
 //! that write is about to happen has to be the same, function, file and line, inlined calls among them.
 
 use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
-use super::self_reports::{Pair, fixture, run};
+use super::self_reports::{Pair, WithThreads, fixture, run};
 use wasmtime_wasi::WasiCtxBuilder;
 use wlprof_plugin::{Category, Label, SourceFrame, Walker};
 
@@ -118,7 +118,8 @@ fn stacks_are_what_go_says_they_are() {
     for minor in 21..=27 {
         for stripped in ["", "-stripped"] {
             let name = format!("go-stacks-1.{minor}{stripped}.wasm");
-            let (pairs, mut walker) = run(&fixture(&name), WasiCtxBuilder::new().args(&["guest"]), &wlprof_go::Go);
+            let (pairs, mut walker) =
+                run(&fixture(&name), WasiCtxBuilder::new().args(&["guest"]), &wlprof_go::Go, WithThreads::Yes);
             let (lists, stacks): (Vec<_>, Vec<_>) = pairs.iter().partition(|pair| pair.said.starts_with("@@"));
             let frames: usize = stacks.iter().map(|pair| compare_stack(pair, &mut *walker, &name)).sum();
             assert!(stacks.len() >= 20 && frames > 1000, "{name}: {} stacks, {frames} frames", stacks.len());

@@ -2,7 +2,7 @@
 //! frames have it, in one write, and what is read when that is about to happen has to be the same, name, file, line and
 //! column.
 
-use super::self_reports::{Pair, fixture, run};
+use super::self_reports::{Pair, WithThreads, fixture, run};
 use std::path::Path;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 use wlprof_plugin::{FrameKey, SourceFrame, Walker};
@@ -48,7 +48,7 @@ fn stacks_are_what_python_says_they_are() {
             wasi.preopened_dir(&scripts, ".", FsPerms::ReadOnly).unwrap();
             let library = fixture(&format!("python-{release}-lib"));
             wasi.preopened_dir(library, "/usr/local/lib", FsPerms::ReadOnly).unwrap();
-            let (pairs, mut walker) = run(&fixture(&name), &mut wasi, &wlprof_cpython::Python);
+            let (pairs, mut walker) = run(&fixture(&name), &mut wasi, &wlprof_cpython::Python, WithThreads::No);
             let frames: usize = pairs.iter().map(|pair| compare(pair, &mut *walker, &name)).sum();
             assert!(pairs.len() > 90 && frames > 600, "{name}: {} stacks, {frames} frames", pairs.len());
             println!("{name}: {} stacks, {frames} frames", pairs.len());

@@ -25,6 +25,13 @@ pub(super) fn fixture(name: &str) -> PathBuf {
     path
 }
 
+/// Whether all threads are read as well. That is a walk more, and the Python plugin looks for the interpreter in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WithThreads {
+    Yes,
+    No,
+}
+
 /// What was read at a host call.
 pub(super) struct Seen {
     /// Leaf first.
@@ -45,6 +52,7 @@ struct Reader {
     store: StoreContext,
     outer: OuterActivations,
     language: Option<LanguageWalk>,
+    with_threads: bool,
 }
 
 impl Reader {
@@ -68,8 +76,11 @@ impl Reader {
         // SAFETY: the thread is in a host call.
         let written = unsafe { language.collect(&self.code, &words[..length], Reading::Standing, &mut record) };
         let read = LanguageStack::read(&record[..written]);
-        // SAFETY: as above.
-        let stacks = unsafe { language.threads(&self.code, &words[..length], false) };
+        let mut stacks = Dump::default();
+        if self.with_threads {
+            // SAFETY: as above.
+            stacks = unsafe { language.threads(&self.code, &words[..length], false) };
+        }
         let key = |entry: &Entry| match *entry {
             Entry::Key(key) => FrameKey::Own(key),
             Entry::Native(index) => match self.code.origin(FrameWord(words[index]).native_pc()) {
@@ -84,7 +95,12 @@ impl Reader {
 
 /// Runs the guest at `path` with the world that `wasi` describes, and pairs what it printed, where that begins with `@`,
 /// with what was read.
-pub(super) fn run(path: &Path, wasi: &mut WasiCtxBuilder, language: &dyn Language) -> (Vec<Pair>, Box<dyn Walker>) {
+pub(super) fn run(
+    path: &Path,
+    wasi: &mut WasiCtxBuilder,
+    language: &dyn Language,
+    with_threads: WithThreads,
+) -> (Vec<Pair>, Box<dyn Walker>) {
     let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
     let bytes = read_module(path).unwrap();
     let module = Module::from_binary(&engine, &bytes).unwrap();
@@ -97,6 +113,7 @@ pub(super) fn run(path: &Path, wasi: &mut WasiCtxBuilder, language: &dyn Languag
         store: context,
         outer: OuterActivations::new(),
         language: None,
+        with_threads: with_threads == WithThreads::Yes,
     }));
     let pairs = Arc::new(Mutex::new((Vec::new(), None::<Seen>, 0)));
     let (hooked, pairing, printed) = (reader.clone(), pairs.clone(), output.clone());
