@@ -167,8 +167,8 @@ fn frames_tells_whose_are_shown() {
         // Not the recording itself, which keeps all: what is written from it.
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("x.folded");
-        let options = ["--frames", frames, "-o", output.to_str().unwrap()];
-        assert!(command(&options, "3.11", &["bench.py", "60"]).output().unwrap().status.success());
+        let options = ["--frames", frames, "--rate", "5000", "--max-overhead", "100", "-o", output.to_str().unwrap()];
+        assert!(command(&options, "3.11", &["bench.py", "400"]).output().unwrap().status.success());
         std::fs::read_to_string(&output).unwrap()
     };
     let (guest, merged, native) = (of("guest"), of("merged"), of("native"));
