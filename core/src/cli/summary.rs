@@ -101,26 +101,31 @@ fn head(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::
         write!(text, ", pause p50 {:.1} µs p99 {:.1} µs", micros(pause.handler_p50_ns), micros(pause.handler_p99_ns))?;
     }
     text.push('\n');
-    states(recording, totals, text)
+    labels(recording, totals, text)
 }
 
-/// What the language says of the samples' states, as in `python 61 %, gc 3 %`.
-fn states(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::Result {
-    let mut sums = BTreeMap::<&str, u64>::new();
+/// What samples belong to by the language's account, as in `state: python 61.0 %, gc 3.0 %`: a line for each of the first
+/// few labels. Numbers of goroutines are left out: there are too many.
+fn labels(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::Result {
+    const NAMES: usize = 4;
+    const VALUES: usize = 6;
+    let mut sums = BTreeMap::<&str, BTreeMap<&str, u64>>::new();
     for sample in recording.samples() {
         let labels = sample.labels.and_then(|set| recording.label_sets.get(set as usize));
-        let state = labels.and_then(|labels| labels.iter().find(|(name, _)| name == "state"));
-        if let Some((_, state)) = state {
-            *sums.entry(state).or_default() += sample.period_ns;
+        for (name, value) in labels.into_iter().flatten().filter(|(name, _)| name != "goroutine") {
+            *sums.entry(name).or_default().entry(value).or_default() += sample.period_ns;
         }
     }
-    if sums.is_empty() {
-        return Ok(());
+    for (name, values) in sums.into_iter().take(NAMES) {
+        let mut values: Vec<_> = values.into_iter().collect();
+        values.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        let share = |(value, ns): &(&str, u64)| format!("{} {:.1} %", single_line(value), percent(*ns, totals.all_ns));
+        let shares: Vec<String> = values.iter().take(VALUES).map(share).collect();
+        let more = values.len().saturating_sub(VALUES);
+        let more = if more == 0 { String::new() } else { format!(", {more} more") };
+        writeln!(text, "{}: {}{more}", single_line(name), shares.join(", "))?;
     }
-    let mut sums: Vec<_> = sums.into_iter().collect();
-    sums.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-    let share = |(state, ns): (&str, u64)| format!("{} {:.1} %", single_line(state), percent(ns, totals.all_ns));
-    writeln!(text, "{}", sums.into_iter().map(share).collect::<Vec<_>>().join(", "))
+    Ok(())
 }
 
 fn counted<'a>(reasons: &'a [(u64, &str)]) -> impl Iterator<Item = String> + 'a {
