@@ -251,8 +251,9 @@ fn scripts_that_only_copy_memory_have_whole_stacks() {
         let incomplete: u64 = recording.truncated.iter().map(|(_, count)| *count).sum();
         let sampled = recording.ticks.sampled;
         println!("{release}: {incomplete} of {sampled} incomplete: {:?}", recording.truncated);
-        // Until the code has been met where it can be kept.
-        assert!(incomplete * 50 <= sampled, "{release}: {incomplete} of {sampled}: {:?}", recording.truncated);
+        // Until the code has been met where it can be kept, which in such a script takes some hundred samples. If it never
+        // were, half would be incomplete.
+        assert!(incomplete * 10 <= sampled, "{release}: {incomplete} of {sampled}: {:?}", recording.truncated);
     }
 }
 
