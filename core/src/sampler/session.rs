@@ -262,7 +262,7 @@ impl Session {
     }
 
     /// Reads all stacks of the running guest: those of its language's threads, or wasm's. The guest stops for it,
-    /// about a microsecond for each thread.
+    /// about a microsecond for each thread and a millisecond or two besides.
     ///
     /// # Errors
     /// Why it cannot be done, in words for the user.

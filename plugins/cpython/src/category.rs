@@ -153,7 +153,7 @@ mod tests {
             ("_PyMem_RawMalloc", "/cpython/Objects/obmalloc.c", Some(Runtime)),
             ("pymain_run_python", "/cpython/Modules/main.c", Some(Interpreter)),
             ("main", "/cpython/Programs/python.c", Some(Interpreter)),
-            ("parse", "/work/extension/src/parse.c", None),
+            ("parse", "/src/extension/parse.c", None),
         ] {
             assert_eq!(of(function, Some(file)), expected, "{function} {file}");
         }
