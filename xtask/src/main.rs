@@ -4,8 +4,10 @@ mod bench;
 mod cache;
 mod checkout;
 mod cpython;
+mod debian;
 mod demo;
 mod fixtures;
+mod perf;
 mod process;
 mod progress;
 mod python_replays;
@@ -23,7 +25,8 @@ const USAGE: &str = "\
 cargo xtask TASK
 
   test-fixtures [NAME…]  build the test guests (all, or those named) into target/fixtures
-  test [ARGS]            everything CI checks: fixtures, demo, fmt, clippy, tests, tidy;
+  test-tools             provide perf and what it needs in target/tools
+  test [ARGS]            everything CI checks: fixtures, tools, demo, fmt, clippy, tests, tidy;
                          ARGS go to `cargo test`
   bench [ARGS]           run guests with and without sampling and print the ratios;
                          --help says more
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = arguments.collect();
     let outcome = match task.as_str() {
         "test-fixtures" => fixtures::build(&rest),
+        "test-tools" => perf::provide(),
         "test" => tests_and_lints::run(&rest),
         "bench" => bench::run(&rest),
         "stress" => stress::run(&rest),

@@ -8,9 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::cache::{self, Cache};
+use crate::debian::Packages;
 use crate::progress::Step;
 use crate::wheels::{self, Pins, Wheels};
 use crate::{checkout, process};
@@ -102,16 +103,15 @@ fn rustc() -> Command {
 
 fn unpack(cache: &Cache) -> Result<()> {
     let workplace = cache.workplace("rust")?;
-    let packages = download(&workplace.path)?;
+    let step = Step::announced("downloading Debian's Rust compiler");
+    let packages = Packages::open(&workplace.path, NO_DEBIAN)?;
+    let files = packages.download(&wanted_packages(&packages)?)?;
+    step.done();
 
     let step = Step::announced("unpacking Debian's Rust compiler");
     let folder = workplace.path.join("toolchain");
     let root = folder.join("root");
-    fs::create_dir_all(&root)?;
-    for package in packages {
-        let mut dpkg = Command::new("dpkg-deb");
-        process::output(dpkg.arg("-x").arg(package).arg(&root), NO_DEBIAN)?;
-    }
+    packages.unpack(&files, &root)?;
     process::write_program(
         &folder.join("rustc"),
         "#!/bin/sh\n\
@@ -149,50 +149,14 @@ fn unpack(cache: &Cache) -> Result<()> {
     Ok(())
 }
 
-/// Downloads the packages with a package list of our own, so that neither root nor an up-to-date
-/// system list is needed.
-fn download(workplace: &Path) -> Result<Vec<PathBuf>> {
-    let step = Step::announced("downloading Debian's Rust compiler");
-    let lists = workplace.join("lists");
-    let archives = workplace.join("archives");
-    let packages = workplace.join("packages");
-    for folder in [&lists, &archives] {
-        fs::create_dir_all(folder.join("partial"))?;
-    }
-    fs::create_dir_all(archives.join("archives/partial"))?;
-    fs::create_dir_all(&packages)?;
-    let apt = |program: &str| {
-        let mut command = Command::new(program);
-        command
-            .current_dir(&packages)
-            .arg("-o")
-            .arg(format!("Dir::State::lists={}", lists.display()))
-            .arg("-o")
-            .arg(format!("Dir::Cache={}", archives.display()));
-        command
-    };
-    // Some other source of the machine may be out of reach; whether it matters shows below.
-    let updated = process::output(apt("apt-get").arg("update"), NO_DEBIAN);
-    let mut wanted: Vec<String> = PACKAGES.map(str::to_owned).to_vec();
-    let mut depends = apt("apt-cache");
-    depends.args(["depends", "--recurse", "--important"]).args(PACKAGES);
-    let dependencies = process::text(&mut depends, NO_DEBIAN)
-        .context("apt knows no package rustc-web, libstd-rust-web-dev or rust-web-src");
-    let dependencies = match (dependencies, updated) {
-        (Ok(dependencies), _) => dependencies,
-        (Err(error), Ok(_)) | (Err(_), Err(error)) => return Err(error),
-    };
+/// The packages and the versioned ones they depend on.
+fn wanted_packages(packages: &Packages) -> Result<Vec<String>> {
+    let dependencies = packages
+        .dependencies(&["--recurse", "--important"], &PACKAGES)
+        .context("apt knows no package rustc-web, libstd-rust-web-dev or rust-web-src")?;
+    let mut wanted = PACKAGES.map(str::to_owned).to_vec();
     wanted.extend(versioned_packages(&dependencies));
-    process::output(apt("apt-get").arg("download").args(&wanted), NO_DEBIAN)?;
-    let mut files = Vec::new();
-    for entry in fs::read_dir(&packages)? {
-        files.push(entry?.path());
-    }
-    if files.len() != wanted.len() {
-        bail!("apt-get downloaded {} packages instead of {wanted:?}", files.len());
-    }
-    step.done();
-    Ok(files)
+    Ok(wanted)
 }
 
 /// Picks the versioned packages out of what `apt-cache depends --recurse` prints.
