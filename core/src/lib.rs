@@ -11,6 +11,7 @@
 pub mod export;
 pub mod guest;
 pub mod languages;
+pub mod native_symbols;
 pub mod profile;
 pub mod recording;
 pub mod sampler;

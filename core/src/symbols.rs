@@ -19,10 +19,7 @@ pub fn symbolize(
 ) -> Recording {
     let Finished { recorder, mut meta, ticks, walkers } = finished;
     complete_meta(&mut meta);
-    let walkers = walkers.into_iter().chain(std::iter::repeat_with(|| None));
-    let symbolizers =
-        modules.iter().zip(walkers).map(|(image, walker)| Symbolizer::new(image.clone(), walker)).collect();
-    let mut naming = Naming { symbolizers, done: 0, progress };
+    let mut naming = Naming { symbolizers: Symbols::new(modules, walkers).0, done: 0, progress };
     let mut recording = recorder.finish(meta, ticks, &mut naming);
     for symbolizer in &naming.symbolizers {
         let notes: Vec<String> = symbolizer.notes(&recording).collect();
@@ -40,10 +37,7 @@ struct Naming<P> {
 impl<P: FnMut(usize)> Names for Naming<P> {
     fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>) {
         name(origin, &mut self.symbolizers, out);
-        for frame in out {
-            shorten(&mut frame.function);
-            frame.linkage_name.iter_mut().chain(&mut frame.file).for_each(shorten);
-        }
+        out.iter_mut().for_each(shorten_names);
         self.done += 1;
         (self.progress)(self.done);
     }
@@ -61,6 +55,11 @@ impl<P: FnMut(usize)> Names for Naming<P> {
     }
 }
 
+fn shorten_names(frame: &mut SourceFrame) {
+    shorten(&mut frame.function);
+    frame.linkage_name.iter_mut().chain(&mut frame.file).for_each(shorten);
+}
+
 fn shorten(name: &mut String) {
     if name.len() > LONGEST_NAME {
         name.truncate(name.floor_char_boundary(LONGEST_NAME));
@@ -68,20 +67,25 @@ fn shorten(name: &mut String) {
     }
 }
 
-/// Names frames one by one, outside of a recording and without a language.
+/// Names frames one by one, outside of a recording.
 pub struct Symbols(Vec<Symbolizer>);
 
 impl Symbols {
-    /// Reads the modules' names and debug information.
-    pub fn new(modules: &[Arc<ModuleImage>]) -> Self {
-        Self(modules.iter().map(|image| Symbolizer::new(image.clone(), None)).collect())
+    /// Reads the modules' names and debug information. `languages` are those of the modules that have one.
+    pub fn new(modules: &[Arc<ModuleImage>], languages: Vec<Option<Box<dyn Walker>>>) -> Self {
+        let languages = languages.into_iter().chain(std::iter::repeat_with(|| None));
+        Self(modules.iter().zip(languages).map(|(image, walker)| Symbolizer::new(image.clone(), walker)).collect())
     }
 
-    /// What is at `origin`, innermost inlined call first.
-    pub fn frames(&mut self, origin: &Origin) -> Vec<SourceFrame> {
-        let mut frames = Vec::new();
-        name(origin, &mut self.0, &mut frames);
-        frames
+    /// The languages that it was given.
+    pub fn into_languages(self) -> Vec<Option<Box<dyn Walker>>> {
+        self.0.into_iter().map(|symbolizer| symbolizer.language).collect()
+    }
+
+    /// Appends what is at `origin`, innermost inlined call first.
+    pub fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>) {
+        name(origin, &mut self.0, out);
+        out.iter_mut().for_each(shorten_names);
     }
 }
 
@@ -97,14 +101,14 @@ fn name(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<SourceFra
         Origin::Language { module, key } => {
             symbolizers[module as usize].symbolize(FrameKey::Own(key), out);
             if out.is_empty() {
-                out.push(named(&format!("(unknown frame {key:#x})")));
+                out.push(named(&format!("[unknown frame {key:#x}]")));
             }
         }
         Origin::HostCall { module, function, code_offset } => {
             out.push(named(&symbolizers[module as usize].host_call(function, code_offset)));
         }
-        Origin::Host => out.push(named("(host)")),
-        Origin::Truncated => out.push(named("(truncated)")),
+        Origin::Host => out.push(named("[host]")),
+        Origin::Truncated => out.push(named("[truncated]")),
     }
 }
 
@@ -148,14 +152,14 @@ impl Symbolizer {
             Some(Operator::Call { function_index } | Operator::ReturnCall { function_index }) => {
                 match self.image.function_imports().get(function_index as usize) {
                     Some(import) => format!("{}.{}", import.module, import.name),
-                    None => "(wasmtime)".into(),
+                    None => "[wasmtime]".into(),
                 }
             }
             Some(Operator::CallIndirect { .. } | Operator::CallRef { .. }) => {
-                "(host function called indirectly)".into()
+                "[host function called indirectly]".into()
             }
-            Some(operator) => builtin(&operator).map_or_else(|| "(wasmtime)".into(), |name| format!("wasm.{name}")),
-            None => "(host)".into(),
+            Some(operator) => builtin(&operator).map_or_else(|| "[wasmtime]".into(), |name| format!("wasm.{name}")),
+            None => "[host]".into(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The command line. Flags that `wasmtime run` has, have the same names here.
 
+use crate::export::Exporter;
 use crate::guest::Directory;
 use crate::recording::Clock;
 use crate::sampler::{SamplerKind, SamplerOptions};
@@ -49,6 +50,9 @@ pub(super) struct Record {
     /// How samples are taken
     #[arg(long, value_enum, default_value_t = SamplerChoice::Auto)]
     sampler: SamplerChoice,
+    /// Which functions --format=jitdump is to hold. `perf inject` makes a file of each
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = DumpedFunctions::All)]
+    pub(super) jitdump_functions: DumpedFunctions,
     #[command(flatten)]
     pub(super) guest: GuestOptions,
 }
@@ -105,19 +109,46 @@ pub(super) struct Render {
 /// Where profiles go.
 #[derive(Debug, Args)]
 pub(super) struct Output {
-    /// Write the profile here; may repeat. The ending tells the format: .json (Firefox Profiler), .folded, .wlprof. A
-    /// run without it writes profile.json
+    /// Write the profile here; may repeat. The ending tells the format: .json (Firefox Profiler), .perf.data, .folded,
+    /// .wlprof. A run without it writes profile.json
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
-    /// Format of files whose ending tells none: firefox, folded or wlprof
+    /// Format of files whose ending tells none: firefox, folded, perf or wlprof. Or what `perf record` needs of a guest
+    /// that runs: perfmap writes /tmp/perf-PID.map, jitdump writes jit-PID.dump; wlprof then samples only for -o
     #[arg(long, value_name = "FORMAT", value_parser = parse_format)]
-    pub(super) format: Option<&'static str>,
+    pub(super) format: Option<Format>,
     /// Which frames to show
     #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
     pub(super) frames: FramesChoice,
     /// Print no table
     #[arg(short, long)]
     pub(super) quiet: bool,
+}
+
+/// What to write.
+#[derive(Clone, Copy)]
+pub(super) enum Format {
+    /// A profile of wlprof's own.
+    Profile(&'static dyn Exporter),
+    /// The guest's machine code, for perf's own samples.
+    Code(CodeFormat),
+}
+
+/// A format for machine code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CodeFormat {
+    PerfMap,
+    JitDump,
+}
+
+const CODE_FORMATS: [(&str, CodeFormat); 2] = [("perfmap", CodeFormat::PerfMap), ("jitdump", CodeFormat::JitDump)];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum DumpedFunctions {
+    /// The whole guest
+    All,
+    /// Those that wlprof's own samples saw
+    Sampled,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -150,9 +181,49 @@ enum SamplerChoice {
     Off,
 }
 
+impl std::fmt::Debug for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Profile(exporter) => f.write_str(exporter.name()),
+            Self::Code(format) => format.fmt(f),
+        }
+    }
+}
+
+impl Output {
+    /// The format of files whose ending tells none.
+    pub(super) fn profile_format(&self) -> Option<&'static dyn Exporter> {
+        match self.format {
+            Some(Format::Profile(exporter)) => Some(exporter),
+            _ => None,
+        }
+    }
+
+    /// The format in which to write the guest's machine code.
+    pub(super) fn code_format(&self) -> Option<CodeFormat> {
+        match self.format {
+            Some(Format::Code(format)) => Some(format),
+            _ => None,
+        }
+    }
+}
+
 impl Record {
+    /// Whether wlprof is to take samples: not if it is only to help perf to take them.
+    fn samples(&self) -> bool {
+        let only_code = match self.output.code_format() {
+            Some(CodeFormat::PerfMap) => true,
+            Some(CodeFormat::JitDump) => self.jitdump_functions == DumpedFunctions::All,
+            None => false,
+        };
+        !only_code || !self.output.files.is_empty()
+    }
+
     /// How to sample; `None` for not at all.
     pub(super) fn sampler_options(&self) -> Option<SamplerOptions> {
+        if !self.samples() {
+            return None;
+        }
         let kind = match self.sampler {
             SamplerChoice::Auto => SamplerKind::Auto,
             SamplerChoice::Signal => SamplerKind::Signal,
@@ -182,9 +253,11 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|seconds| range.contains(seconds)).ok_or_else(|| "expected 0 to 1000000".into())
 }
 
-fn parse_format(text: &str) -> Result<&'static str, String> {
-    crate::export::by_name(text).map(|exporter| exporter.name()).ok_or_else(|| {
-        let names: Vec<_> = crate::export::EXPORTERS.iter().map(|exporter| exporter.name()).collect();
+fn parse_format(text: &str) -> Result<Format, String> {
+    let code = CODE_FORMATS.iter().find(|(name, _)| *name == text).map(|(_, format)| Format::Code(*format));
+    code.or_else(|| crate::export::by_name(text).map(Format::Profile)).ok_or_else(|| {
+        let profiles = crate::export::EXPORTERS.iter().map(|exporter| exporter.name());
+        let names: Vec<_> = profiles.chain(CODE_FORMATS.map(|(name, _)| name)).collect();
         format!("unknown format (known: {})", names.join(", "))
     })
 }

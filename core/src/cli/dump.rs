@@ -86,7 +86,7 @@ impl Printer {
             Ok(stacks) => stacks,
             Err(reason) => return say::line(format_args!("wlprof: no stacks: {reason}")),
         };
-        let symbols = symbols.get_or_insert_with(|| Symbols::new(&self.images));
+        let symbols = symbols.get_or_insert_with(|| Symbols::new(&self.images, Vec::new()));
         let mut text = stacks.note.iter().map(|note| format!("note: {note}\n")).collect();
         for thread in stacks.threads.iter().filter(|thread| self.all || thread.is_running) {
             write_thread(thread, &stacks, symbols, &mut text);
@@ -125,7 +125,11 @@ fn write_thread(thread: &DumpedThread, stacks: &Stacks, symbols: &mut Symbols, t
 fn named<'a>(frame: DumpedFrameId, stacks: &'a Stacks, symbols: &mut Symbols) -> Cow<'a, [SourceFrame]> {
     match stacks.frames.get(frame as usize) {
         Some(DumpedFrame::Source(frames)) => Cow::Borrowed(frames),
-        Some(DumpedFrame::Wasm(origin)) => Cow::Owned(symbols.frames(origin)),
+        Some(DumpedFrame::Wasm(origin)) => {
+            let mut frames = Vec::new();
+            symbols.frames(origin, &mut frames);
+            Cow::Owned(frames)
+        }
         None => Cow::Borrowed(&[]),
     }
 }

@@ -8,6 +8,7 @@ mod dump;
 mod escape;
 mod guest;
 mod interrupt;
+mod machine_code;
 mod output;
 mod progress;
 mod record;

@@ -19,8 +19,11 @@ pub(super) struct Target {
 
 /// The files to write. Checked before the guest runs, so that a misspelt ending does not cost a run.
 pub(super) fn targets(output: &Output) -> Result<Vec<Target>, Failure> {
-    let named = output.format.and_then(export::by_name);
+    let named = output.profile_format();
     if output.files.is_empty() {
+        if output.code_format().is_some() {
+            return Ok(Vec::new());
+        }
         let exporter = named.unwrap_or(export::EXPORTERS[0]);
         let path = match named {
             Some(exporter) => PathBuf::from(format!("profile.{}", exporter.extensions()[0])),
@@ -85,27 +88,43 @@ pub(super) fn write_all(
 /// Writes `recording` to `target`, which is whole or untouched afterwards.
 fn write(recording: &Recording, target: &Target) -> Result<(), Failure> {
     let fail = |error: std::io::Error| Failure::new(FAILED, format!("cannot write {}: {error}", target.path.display()));
+    let companion = target.exporter.companion(recording).map_err(fail)?;
     let is_special = std::fs::metadata(&target.path).is_ok_and(|metadata| !metadata.is_file());
     if is_special {
+        if let Some(companion) = companion {
+            let message =
+                format!("no regular file, and {0}{1} belongs beside it", target.path.display(), companion.ending);
+            return Err(fail(std::io::Error::other(message)));
+        }
         // A pipe or a device such as /dev/stdout: written in place.
         let file = File::options().write(true).open(&target.path).map_err(fail)?;
-        return export(recording, target, file).map_err(fail);
+        return export(recording, target, &target.path, file).map_err(fail);
     }
     // What a link points to is replaced, not the link.
-    let path = std::fs::canonicalize(&target.path).unwrap_or_else(|_| target.path.clone());
-    let mut temporary = path.clone().into_os_string();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let written = File::create(&temporary)
-        .and_then(|file| export(recording, target, file))
-        .and_then(|()| std::fs::rename(&temporary, &path));
-    written.map_err(|error| {
+    let path = std::fs::canonicalize(&target.path).or_else(|_| std::path::absolute(&target.path)).map_err(fail)?;
+    if let Some(companion) = companion {
+        replace(&with_ending(&path, companion.ending), |mut file| file.write_all(&companion.contents)).map_err(fail)?;
+    }
+    replace(&path, |file| export(recording, target, &path, file)).map_err(fail)
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(ending);
+    name.into()
+}
+
+/// Puts what `write` writes in the place of the file at `path`, all of it or nothing.
+fn replace(path: &Path, write: impl FnOnce(File) -> std::io::Result<()>) -> std::io::Result<()> {
+    let temporary = with_ending(path, &format!(".{}.tmp", std::process::id()));
+    let written = File::create(&temporary).and_then(write).and_then(|()| std::fs::rename(&temporary, path));
+    written.inspect_err(|_| {
         let _ = std::fs::remove_file(&temporary);
-        fail(error)
     })
 }
 
-fn export(recording: &Recording, target: &Target, file: File) -> std::io::Result<()> {
+fn export(recording: &Recording, target: &Target, path: &Path, file: File) -> std::io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, file);
-    target.exporter.export(recording, &mut out)?;
+    target.exporter.export(recording, path, &mut out)?;
     out.flush()
 }

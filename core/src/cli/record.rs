@@ -2,7 +2,7 @@
 
 use super::arguments::{FramesChoice, Record};
 use super::progress::Bar;
-use super::{FAILED, Failure, guest, interrupt, output};
+use super::{FAILED, Failure, guest, interrupt, machine_code, output};
 use crate::guest::Guest;
 use crate::profile::Ended;
 use crate::recording::Recording;
@@ -21,10 +21,15 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
             options.kind.resolve().map_err(|error| Failure::new(FAILED, format!("{error:#}; try --sampler=epoch")))?;
     }
     let epoch = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
-    let (mut guest, walkers) = guest::load(&record.guest, record.output.frames == FramesChoice::Native, epoch)?;
+    let (mut guest, mut walkers) = guest::load(&record.guest, record.output.frames == FramesChoice::Native, epoch)?;
     guest.notes.extend(fallback);
+    let mut code = match record.output.code_format() {
+        Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &mut walkers)?),
+        None => None,
+    };
+    let is_sampled = sampler.is_some();
     let run = guest::start(&record.guest, &guest, &arguments, walkers, sampler)?;
-    if record.sampler_options().is_some() {
+    if is_sampled {
         interrupt::watch(run.interrupter()).map_err(|error| Failure::new(FAILED, error))?;
     }
     let ended = run.wait();
@@ -33,9 +38,13 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         guest::report_exit(exit, &guest, &record.guest).inspect_err(|_| guest::print_notes(&guest))?;
     }
     let mut written = Ok(());
-    if let Some(finished) = run.finish() {
+    if let Some(mut finished) = run.finish() {
+        let dumped = code.as_mut().map_or(Ok(()), |code| code.add_sampled(&mut finished, &guest));
         let recording = close(finished, &guest, arguments);
-        written = output::write_all(recording, record.output.frames, targets, record.output.quiet);
+        written = output::write_all(recording, record.output.frames, targets, record.output.quiet).and(dumped);
+    }
+    if let (Some(code), false) = (&code, record.output.quiet) {
+        code.print();
     }
     match ended {
         Ended::Exit(exit) => written.map(|()| guest::exit_code(&exit)),

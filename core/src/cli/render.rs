@@ -7,6 +7,11 @@ use crate::recording::file;
 /// Renders a recording.
 pub(super) fn run(render: &Render) -> Result<(), Failure> {
     let path = &render.recording;
+    if render.output.code_format().is_some() {
+        let message = "perfmap and jitdump describe the code of a guest that runs: give them to `wlprof GUEST`; \
+                       --format=perf writes a recording's samples for perf";
+        return Err(Failure::new(FAILED, message));
+    }
     let targets = if render.output.files.is_empty() && render.output.format.is_none() {
         Vec::new()
     } else {

@@ -1,6 +1,7 @@
 //! Folded stacks: `root;caller;leaf 12`, one line a stack, for flame graph scripts and for grep.
 
 use super::Exporter;
+use super::plain_text::plain_name;
 use crate::recording::Recording;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,41 +23,16 @@ impl Exporter for Folded {
         format!("open {} at https://speedscope.app or with flamegraph.pl", path.display())
     }
 
-    fn export(&self, recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
+    fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<()> {
         let mut counts = BTreeMap::<String, u64>::new();
         for sample in recording.samples() {
-            let mut names: Vec<String> = recording
+            let mut names: Vec<_> = recording
                 .lines_of(sample.stack)
-                .map(|line| frame_name(&recording.functions[line.function as usize].name))
+                .map(|line| plain_name(&recording.functions[line.function as usize].name))
                 .collect();
             names.reverse();
             *counts.entry(names.join(";")).or_default() += 1;
         }
         counts.iter().try_for_each(|(stack, count)| writeln!(out, "{stack} {count}"))
-    }
-}
-
-/// A name without what means something in this format: `;` parts frames, a line break parts stacks.
-fn frame_name(name: &str) -> String {
-    name.chars()
-        .map(|c| {
-            if c == ';' {
-                ':'
-            } else if c.is_control() {
-                ' '
-            } else {
-                c
-            }
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_cannot_forge_frames_or_stacks() {
-        assert_eq!(frame_name("a;b\n99"), "a:b 99");
     }
 }

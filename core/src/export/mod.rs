@@ -1,10 +1,15 @@
-//! Output formats. One file each, one trait; only these files know formats.
+//! Output formats. One file each; only these files know formats.
 //!
-//! To add one, write a file with an [`Exporter`] and add it to [`EXPORTERS`]. Exporters are pure: equal recordings give
-//! equal bytes.
+//! To add one for recordings, write a file with an [`Exporter`] and add it to [`EXPORTERS`]. Exporters are pure: equal
+//! recordings give equal bytes. [`jitdump`] and [`perf_map`] are of another kind: they describe the machine code of a
+//! guest that runs, for `perf record`.
 
 mod firefox;
 mod folded;
+pub mod jitdump;
+mod perf_data;
+pub mod perf_map;
+mod plain_text;
 mod raw;
 
 use crate::recording::Recording;
@@ -27,15 +32,33 @@ pub trait Exporter: Sync {
         false
     }
 
-    /// Writes `recording` in this format.
+    /// The file that has to be beside this one, for formats that come as two.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    fn companion(&self, recording: &Recording) -> io::Result<Option<Companion>> {
+        let _ = recording;
+        Ok(None)
+    }
+
+    /// Writes `recording` in this format to `out`, which is or will be the file at `path`, an absolute one. Formats whose
+    /// files name each other need it.
     ///
     /// # Errors
     /// Whatever `out` fails with.
-    fn export(&self, recording: &Recording, out: &mut dyn Write) -> io::Result<()>;
+    fn export(&self, recording: &Recording, path: &Path, out: &mut dyn Write) -> io::Result<()>;
+}
+
+/// A second file that belongs to a profile.
+pub struct Companion {
+    /// What its name has after the profile's.
+    pub ending: &'static str,
+    /// All of it.
+    pub contents: Vec<u8>,
 }
 
 /// All formats.
-pub static EXPORTERS: &[&dyn Exporter] = &[&firefox::Firefox, &folded::Folded, &raw::Raw];
+pub static EXPORTERS: &[&dyn Exporter] = &[&firefox::Firefox, &folded::Folded, &perf_data::PerfData, &raw::Raw];
 
 /// The format of that name.
 pub fn by_name(name: &str) -> Option<&'static dyn Exporter> {

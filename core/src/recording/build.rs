@@ -6,7 +6,7 @@ use super::{
     Sample, Stack, StackId, Thread, TickCounts, Truncation,
 };
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wlprof_plugin::SourceFrame;
 
 /// A recording in the making: frames are origins still, without symbols.
@@ -23,6 +23,7 @@ pub struct Recorder {
     label_keys: Vec<(ModuleId, u64)>,
     label_ids: FxHashMap<(ModuleId, u64), LabelSetId>,
     truncated: BTreeMap<Truncation, u64>,
+    seen: BTreeSet<(ModuleId, u32)>,
 }
 
 impl Recorder {
@@ -43,6 +44,20 @@ impl Recorder {
             self.frames.push(origin);
             (self.frames.len() - 1) as FrameId
         })
+    }
+
+    /// Notes that a wasm function was on a stack, for those that are in no frame.
+    pub fn saw_function(&mut self, module: ModuleId, function: u32) {
+        self.seen.insert((module, function));
+    }
+
+    /// The wasm functions that were on a stack, by module and index.
+    pub fn functions_seen(&self) -> BTreeSet<(ModuleId, u32)> {
+        let framed = self.frames.iter().filter_map(|origin| match *origin {
+            Origin::Wasm { module, function, .. } => Some((module, function)),
+            _ => None,
+        });
+        framed.chain(self.seen.iter().copied()).collect()
     }
 
     /// The id of the stack with these frames, root first. `None` without frames.

@@ -1,11 +1,12 @@
 //! From a native pc to the wasm function and instruction that it stands for.
 
+use super::compiled_image::{CompiledImage, ENTRY_TRAMPOLINE};
+use super::native_code::is_function;
 use crate::guest::ModuleImage;
 use crate::recording::{ModuleId, Origin};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use wasmtime::Module;
-use wasmtime_environ::object::{File, Object, ObjectSection, ObjectSymbol};
 use wlprof_plugin::ModuleView;
 
 /// An address of machine code in this process, and which instruction it means.
@@ -158,26 +159,18 @@ impl ModuleCode {
 
 /// The trampolines of a module and Wasmtime's stubs, from the symbols of the compiled image.
 fn stubs(module: &Module, text_start: usize) -> Vec<Code> {
-    let image = module.image_range();
-    // SAFETY: the range is the module's mapped image, which lives as long as `module` and is never written.
-    let bytes = unsafe { std::slice::from_raw_parts(image.start, image.end as usize - image.start as usize) };
-    let Ok(file) = File::parse(bytes) else { return Vec::new() };
-    let text = file.section_by_name(".text").map(|section| section.index());
-    file.symbols()
-        .filter(|symbol| symbol.section_index() == text && symbol.size() > 0)
-        .filter_map(|symbol| {
-            let name = symbol.name().ok()?;
-            let kind = if name.contains("array_to_wasm_trampoline") || name.contains("module_start") {
-                CodeKind::Entry
-            } else if name.contains("wasmtime_builtin") {
-                CodeKind::Builtin
-            } else if name.contains("::function[") {
-                return None;
-            } else {
-                CodeKind::Stub
-            };
-            let start = text_start + symbol.address() as usize;
-            Some(Code { start, end: start + symbol.size() as usize, kind })
-        })
-        .collect()
+    let Some(image) = CompiledImage::of(module) else { return Vec::new() };
+    let stubs = image.pieces().filter_map(|(name, range)| {
+        let kind = if name.contains(ENTRY_TRAMPOLINE) || name.contains("module_start") {
+            CodeKind::Entry
+        } else if name.contains("wasmtime_builtin") {
+            CodeKind::Builtin
+        } else if is_function(name) {
+            return None;
+        } else {
+            CodeKind::Stub
+        };
+        Some(Code { start: text_start + range.start, end: text_start + range.end, kind })
+    });
+    stubs.collect()
 }

@@ -11,14 +11,21 @@
 
 mod clock;
 mod code_map;
+mod compiled_image;
 mod dump;
 mod epoch;
+mod native_code;
+#[cfg(target_os = "linux")]
+mod perf_marker;
 mod session;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod signal;
 mod store;
 
 pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
+pub use native_code::{CodeName, NativeCode, UnwindInfo, native_code};
+#[cfg(target_os = "linux")]
+pub use perf_marker::PerfMarker;
 pub use session::{Finished, SamplerKind, SamplerOptions, Session};
 pub use store::SampledStore;
 

@@ -4,6 +4,7 @@
 use crate::guest::{Place, Ran, fixture, fixture_bytes};
 use crate::sections;
 use std::io::sink;
+use std::path::Path;
 use wlprof::export::EXPORTERS;
 use wlprof::recording::{Totals, file};
 
@@ -193,7 +194,8 @@ fn a_damaged_recording_is_refused_or_rendered_and_never_a_panic() {
             rendered += 1;
             Totals::of(&recording);
             for exporter in EXPORTERS {
-                exporter.export(&recording, &mut sink()).unwrap();
+                exporter.companion(&recording).unwrap();
+                exporter.export(&recording, Path::new("/profile"), &mut sink()).unwrap();
             }
         }
     }

@@ -14,6 +14,7 @@ mod interruption;
 mod languages;
 mod lines;
 mod output;
+mod perf;
 mod python;
 mod sampled;
 mod sections;

@@ -52,6 +52,14 @@ pub(crate) fn join(sections: &[Section]) -> Vec<u8> {
     module
 }
 
+/// A module as linkers strip it: without names and DWARF.
+pub(crate) fn strip(module: &[u8]) -> Vec<u8> {
+    let mut sections = split(module);
+    let is_debug = |name: &str| name == "name" || name.starts_with(".debug_");
+    sections.retain(|section| !section.as_custom().is_some_and(|(name, _)| is_debug(name)));
+    join(&sections)
+}
+
 /// A module with the content of its custom section `name` changed.
 pub(crate) fn with_custom(sections: &[Section], name: &str, change: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let changed: Vec<Section> = sections

@@ -6,7 +6,7 @@ use super::record::{Header, Kind, Record};
 use super::thread::GuestThread;
 use super::walk::{FrameWord, WalkEnd};
 use crate::recording::{FrameId, LabelSetId, LanguageTruncation, Origin, Recorder, Sample, StackId, State, Truncation};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub(super) struct Drain {
     thread: Arc<GuestThread>,
     /// Frames of each word seen, leaf first; empty for stubs.
     frames: FxHashMap<FrameWord, Vec<FrameId>>,
+    /// Words seen under a language's stack, which may show none of them.
+    under_language: FxHashSet<FrameWord>,
     awaiting: Vec<Awaiting>,
     leaf_first: Vec<FrameId>,
     drained: Drained,
@@ -39,6 +41,7 @@ impl Drain {
         let mut drain = Self {
             thread,
             frames: FxHashMap::default(),
+            under_language: FxHashSet::default(),
             awaiting: Vec::new(),
             leaf_first: Vec::new(),
             drained: Drained::default(),
@@ -121,6 +124,7 @@ impl Drain {
         let mut labels = None;
         match &record.language {
             Some(language) if !language.entries.is_empty() => {
+                self.note_functions(record, shared, recorder);
                 let module = shared.language_module();
                 truncation = language.truncation.map(Truncation::Language);
                 labels = language.labels.map(|key| recorder.labels(module, key));
@@ -159,6 +163,17 @@ impl Drain {
         let leaf = leaf_first[0];
         self.leaf_first = leaf_first;
         Found { leaf, stack, labels, truncation }
+    }
+
+    /// Keeps in mind which functions ran, whatever the language shows of them.
+    fn note_functions(&mut self, record: &Record<'_>, shared: &Shared, recorder: &mut Recorder) {
+        for word in record.frames.iter().map(|&word| FrameWord(word)) {
+            if self.under_language.insert(word)
+                && let Some(Origin::Wasm { module, function, .. }) = shared.code.origin(word.native_pc())
+            {
+                recorder.saw_function(module, function);
+            }
+        }
     }
 
     fn sample(&mut self, header: Header, found: Found, recorder: &mut Recorder) {

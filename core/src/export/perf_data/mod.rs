@@ -1,0 +1,53 @@
+//! `perf`: a perf.data file, for `perf report`, `perf script` and all that reads their files.
+//!
+//! It is what `perf record` would have written had it been able to walk the guest's stacks: samples with call chains, on
+//! addresses that exist only in the ELF file beside it ([`elf`]), which has their names and lines. That is how frames of
+//! an interpreted guest come to perf, which have no address of their own.
+//!
+//! The layout is that of Linux's `tools/perf/Documentation/perf.data-file-format.txt` and `perf_event.h`, read by perf
+//! since 4.x; all numbers are little-endian.
+
+mod addresses;
+mod debug_info;
+mod elf;
+mod file;
+
+use super::{Companion, Exporter};
+use crate::recording::Recording;
+use addresses::Addresses;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// What the ELF file's name has after the perf.data file's.
+const ELF_ENDING: &str = ".elf";
+
+/// `perf`: see the [module](self).
+pub(super) struct PerfData;
+
+impl Exporter for PerfData {
+    fn name(&self) -> &'static str {
+        "perf"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        // `perf.data` itself ends with the second.
+        &["perf.data", "data"]
+    }
+
+    fn how_to_open(&self, path: &Path) -> String {
+        format!("perf report -i {0} (names and lines are in {0}{ELF_ENDING}, keep both)", path.display())
+    }
+
+    fn companion(&self, recording: &Recording) -> io::Result<Option<Companion>> {
+        let symbols = elf::symbols(recording, &Addresses::of(recording))?;
+        Ok(Some(Companion { ending: ELF_ENDING, contents: symbols.file }))
+    }
+
+    fn export(&self, recording: &Recording, path: &Path, out: &mut dyn Write) -> io::Result<()> {
+        let addresses = Addresses::of(recording);
+        let symbols = elf::symbols(recording, &addresses)?;
+        let mut elf = path.as_os_str().to_owned();
+        elf.push(ELF_ENDING);
+        file::write(recording, &addresses, &symbols, elf.as_encoded_bytes(), out)
+    }
+}

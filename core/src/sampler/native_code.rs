@@ -1,0 +1,129 @@
+//! The machine code that a guest was compiled to, piece by piece, for tools that sample this process themselves.
+
+use super::compiled_image::{CompiledImage, ENTRY_TRAMPOLINE};
+use crate::guest::ModuleImage;
+use std::ops::Range;
+use wasmtime::Module;
+
+/// A piece of machine code in this process.
+#[derive(Clone, Debug)]
+pub struct NativeCode<'m> {
+    /// Where it is.
+    pub address: u64,
+    /// The code.
+    pub bytes: &'m [u8],
+    /// What it is.
+    pub name: CodeName<'m>,
+    /// Which wasm instruction the code from an offset on is for: the offset and the instruction's code offset, in order.
+    /// Cranelift keeps none for much of optimized code, which belongs to the last one before it then.
+    pub code_offsets: Vec<(u32, u32)>,
+    /// How it is unwound, if that is known.
+    pub unwind: Option<UnwindInfo<'m>>,
+}
+
+/// What a piece of machine code is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeName<'m> {
+    /// A wasm function, by its index in the module, imports first.
+    Function(u32),
+    /// Where the host enters a wasm function.
+    Entry {
+        /// Wasmtime's name for it.
+        name: &'m str,
+        /// The function.
+        function: u32,
+    },
+    /// Another trampoline or stub, by Wasmtime's name for it.
+    Stub(&'m str),
+}
+
+/// An entry of `.eh_frame` and the one with what it has in common with others, as they are there. Addresses are relative
+/// (`DW_EH_PE_pcrel`, eight bytes).
+#[derive(Clone, Copy, Debug)]
+pub struct UnwindInfo<'m> {
+    /// The common information entry.
+    pub cie: &'m [u8],
+    /// The frame description entry.
+    pub fde: &'m [u8],
+}
+
+/// A module's machine code in order of addresses.
+pub fn native_code<'m>(module: &'m Module, image: &ModuleImage) -> Vec<NativeCode<'m>> {
+    let text = module.text();
+    let image_start = image.code_start();
+    let rows: Vec<(usize, u32)> = module
+        .address_map()
+        .into_iter()
+        .flatten()
+        .filter_map(|(offset, file_offset)| Some((offset, file_offset?.checked_sub(image_start)?)))
+        .collect();
+    let code_offsets = |range: &Range<usize>| {
+        let first = rows.partition_point(|row| row.0 < range.start);
+        let end = rows.partition_point(|row| row.0 < range.end);
+        rows[first..end].iter().map(|&(offset, code_offset)| ((offset - range.start) as u32, code_offset)).collect()
+    };
+    let compiled = CompiledImage::of(module);
+    let mut unwind = compiled.as_ref().map(CompiledImage::unwind_infos).unwrap_or_default();
+    let mut code = |name, range: Range<usize>| {
+        Some(NativeCode {
+            address: text.as_ptr() as u64 + range.start as u64,
+            bytes: text.get(range.clone())?,
+            name,
+            code_offsets: code_offsets(&range),
+            unwind: unwind.remove(&range.start),
+        })
+    };
+    let functions = module.functions().filter_map(|function| {
+        let name = CodeName::Function(function.index.as_u32());
+        code(name, function.offset..function.offset + function.len)
+    });
+    let mut all: Vec<NativeCode<'m>> = functions.collect();
+    let stubs = compiled.iter().flat_map(CompiledImage::pieces).filter(|(name, _)| !is_function(name));
+    all.extend(stubs.filter_map(|(name, range)| code(stub_name(name), range)));
+    all.sort_by_key(|code| code.address);
+    all
+}
+
+/// Whether a piece of that name is a wasm function.
+pub(super) fn is_function(name: &str) -> bool {
+    name.contains("::function[")
+}
+
+fn stub_name(name: &str) -> CodeName<'_> {
+    let index = name.split_once(ENTRY_TRAMPOLINE).and_then(|(_, index)| index.strip_prefix('[')?.strip_suffix(']'));
+    match index.and_then(|index| index.parse().ok()) {
+        Some(function) => CodeName::Entry { name, function },
+        None => CodeName::Stub(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::{EngineOptions, engine};
+
+    const TEXT: &str = r#"(module (memory 1)
+        (func (export "grow") (result i32) (memory.grow (i32.const 1)))
+        (func (export "store") (i32.store (i32.const 0) (i32.const 1))))"#;
+
+    #[test]
+    fn every_byte_of_code_has_a_name_once() {
+        let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+        let bytes = wat::parse_str(TEXT).unwrap();
+        let module = Module::new(&engine, &bytes).unwrap();
+        let image = ModuleImage::parse(bytes, "test").unwrap();
+        let code = native_code(&module, &image);
+        assert!(code.windows(2).all(|pair| pair[0].address + pair[0].bytes.len() as u64 <= pair[1].address));
+        let count = |wanted: fn(&CodeName<'_>) -> bool| code.iter().filter(|code| wanted(&code.name)).count();
+        assert_eq!(count(|name| matches!(name, CodeName::Function(0 | 1))), 2);
+        assert_eq!(count(|name| matches!(name, CodeName::Entry { function: 0 | 1, .. })), 2);
+        assert!(count(|name| matches!(name, CodeName::Stub(stub) if stub.contains("memory_grow"))) == 1);
+        let store = code.iter().find(|code| code.name == CodeName::Function(1)).unwrap();
+        let body = wlprof_plugin::ModuleView::function_body(&image, 1).unwrap();
+        assert!(!store.code_offsets.is_empty());
+        assert!(
+            store.code_offsets.iter().all(|(at, offset)| (*at as usize) < store.bytes.len() && body.contains(offset))
+        );
+        assert!(code.iter().all(|code| code.unwind.is_some()), "{code:?}");
+    }
+}

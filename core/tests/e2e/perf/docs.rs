@@ -1,0 +1,63 @@
+//! `docs/perf.md`: its commands are run, and print what it says they do.
+
+use super::{remove_perf_map, shell};
+use crate::guest::{Place, fixture, fixture_bytes};
+use crate::sections;
+use std::path::Path;
+
+/// A command of the page and what the page shows of its output.
+struct Example {
+    command: String,
+    shown: Vec<String>,
+}
+
+/// The commands of a page, in order: lines of its console blocks after `$ `, each with those that follow.
+fn examples(page: &str) -> Vec<Example> {
+    let mut examples: Vec<Example> = Vec::new();
+    for block in page.split("```console\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        for line in block.lines() {
+            match line.strip_prefix("$ ") {
+                Some(command) => examples.push(Example { command: command.to_owned(), shown: Vec::new() }),
+                None => examples.last_mut().unwrap().shown.push(line.to_owned()),
+            }
+        }
+    }
+    examples
+}
+
+/// The words of a line that are not numbers, shares or addresses.
+fn words(line: &str) -> Vec<&str> {
+    let is_number =
+        |word: &str| word.trim_end_matches('%').bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'.');
+    line.split_whitespace().filter(|word| !is_number(word)).collect()
+}
+
+#[test]
+fn the_commands_print_what_the_page_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let place = Place::new();
+    std::fs::copy(root.join("testdata/demo/demo.wasm"), place.path("demo.wasm")).unwrap();
+    std::fs::copy(root.join("testdata/python/shop.py"), place.path("script.py")).unwrap();
+    place.file("python.wasm", fixture_bytes("python-3.13.wasm"));
+    std::os::unix::fs::symlink(fixture("python-3.13-lib"), place.path("python-lib")).unwrap();
+    place.file("server.wasm", sections::strip(&fixture_bytes("go-bench.wasm")));
+
+    let page = std::fs::read_to_string(root.join("docs/perf.md")).unwrap();
+    let examples = examples(&page);
+    assert!(examples.len() >= 10, "{}", examples.len());
+    for Example { command, shown } in examples {
+        let ran = shell(&place, &command);
+        assert_eq!(ran.code, Some(0), "{command}: {}", ran.stderr);
+        if command.contains("perfmap") {
+            // Needed by the commands that follow, and gone with the machine's `/tmp` if they fail.
+            place.file("perfmap.txt", &ran.stderr);
+        }
+        for line in shown {
+            let expected = words(&line);
+            let is_there = ran.stdout.lines().any(|printed| words(printed) == expected);
+            assert!(is_there, "{command}\ndoes not print\n{line}\nbut\n{}", ran.stdout);
+        }
+    }
+    remove_perf_map(&std::fs::read_to_string(place.path("perfmap.txt")).unwrap());
+}

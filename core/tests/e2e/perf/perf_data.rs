@@ -1,0 +1,175 @@
+//! wlprof's own samples as perf.data: perf shows the frames that wlprof's other outputs show.
+
+use super::output;
+use crate::guest::{Place, fixture, fixture_bytes, sampled_stacks};
+use linux_perf_data::linux_perf_event_reader::EventRecord;
+use linux_perf_data::{PerfFileReader, PerfFileRecord};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+/// Runs `command` with output as perf.data, folded stacks and a recording.
+fn profile(place: &Place, command: &str) {
+    output(place, &format!("wlprof -q -o x.perf.data -o x.folded -o x.wlprof {command}"));
+}
+
+fn python() -> Place {
+    let place = Place::new();
+    place.file("python.wasm", fixture_bytes("python-3.13.wasm"));
+    std::os::unix::fs::symlink(fixture("python-3.13-lib"), place.path("python-lib")).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python/shop.py");
+    std::fs::copy(script, place.path("script.py")).unwrap();
+    profile(&place, "--lang=python --dir . python.wasm script.py");
+    place
+}
+
+/// Stacks as scripts fold what `perf script` prints: a paragraph a sample, a line a frame, leaf first.
+fn fold(script: &str) -> BTreeMap<String, u64> {
+    let mut stacks = BTreeMap::new();
+    for sample in script.split("\n\n").filter(|sample| !sample.trim().is_empty()) {
+        let frames = sample.lines().skip_while(|line| line.is_empty()).skip(1);
+        let mut names: Vec<&str> = frames.map(|frame| frame.trim_start().split_once(' ').unwrap().1).collect();
+        names.reverse();
+        *stacks.entry(names.join(";")).or_default() += 1;
+    }
+    stacks
+}
+
+fn read_folded(text: &str) -> BTreeMap<String, u64> {
+    let stack = |line: &str| {
+        let (stack, count) = line.rsplit_once(' ').unwrap();
+        (stack.to_owned(), count.parse().unwrap())
+    };
+    text.lines().map(stack).collect()
+}
+
+fn assert_folds_alike(place: &Place) {
+    let script = output(place, "perf script -i x.perf.data -F comm,ip,sym --max-stack 10000");
+    let own = read_folded(&std::fs::read_to_string(place.path("x.folded")).unwrap());
+    assert!(own.len() > 1, "{own:?}");
+    assert_eq!(fold(&script), own);
+}
+
+#[test]
+fn perf_script_folds_to_the_folded_stacks() {
+    assert_folds_alike(&python());
+    for (guest, arguments) in [
+        ("c-inlined.wasm", ""),
+        ("c-deep.wasm", ""),
+        ("cpp-shapes.wasm", ""),
+        ("rust-mix.wasm", ""),
+        ("go-bench.wasm", "1"),
+    ] {
+        let place = Place::new();
+        profile(&place, &format!("{} {arguments}", fixture(guest).display()));
+        assert_folds_alike(&place);
+    }
+}
+
+#[test]
+fn perf_report_shows_python_functions_with_their_lines() {
+    let place = python();
+    let report = output(&place, "perf report -i x.perf.data --stdio --no-children -g none --sort sym,srcline");
+    let recording = place.recording("x.wlprof").without_interpreter();
+    let mut shares: BTreeMap<(&str, u32), u64> = BTreeMap::new();
+    let mut all = 0;
+    for sample in recording.samples() {
+        let line = recording.lines_of(sample.stack).next().unwrap();
+        let function = &recording.functions[line.function as usize];
+        all += sample.period_ns;
+        if function.file.as_deref().is_some_and(|file| file.ends_with("script.py")) {
+            *shares.entry((&function.name, line.line.unwrap_or(0))).or_default() += sample.period_ns;
+        }
+    }
+    assert!(shares.keys().any(|(name, _)| *name == "fib"), "{shares:?}");
+    for ((function, line), period) in shares {
+        let share = format!("{:.2}%", 100.0 * period as f64 / all as f64);
+        let place = format!("script.py:{line}");
+        let is_row = |row: &&str| row.contains(function) && row.contains(&place) && row.contains(&share);
+        assert!(report.lines().any(|row| is_row(&row)), "{function} {place} {share}\n{report}");
+    }
+    assert!(report.contains("of event 'wasm-cpu"), "{report}");
+}
+
+/// Line by line as `addr2line` understands the ELF file, of every frame of every sample.
+#[test]
+fn every_frame_has_its_line() {
+    let place = python();
+    let recording = place.recording("x.wlprof").without_interpreter();
+    let script =
+        output(&place, "perf script -i x.perf.data -F comm,ip,sym,srcline --full-source-path --max-stack 10000");
+    let shown: Vec<&str> = script.lines().map(str::trim).filter(|line| line.contains(".py:")).collect();
+    let lines = recording.samples().flat_map(|sample| recording.lines_of(sample.stack));
+    let expected: Vec<String> = lines
+        .filter_map(|line| {
+            let file = recording.functions[line.function as usize].file.as_deref()?;
+            let line = line.line?;
+            file.ends_with(".py").then(|| format!("{file}:{line}"))
+        })
+        .collect();
+    assert!(expected.len() > 100);
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn another_reader_finds_the_same_samples() {
+    let place = python();
+    let recording = place.recording("x.wlprof");
+    let PerfFileReader { mut perf_file, mut record_iter } =
+        PerfFileReader::parse_file(File::open(place.path("x.perf.data")).unwrap()).unwrap();
+    assert_eq!(perf_file.event_attributes()[0].name(), Some("wasm-cpu"));
+    assert_eq!(perf_file.cmdline().unwrap().unwrap(), ["wlprof", "python.wasm", "script.py"]);
+    let (mut samples, mut mapped) = (Vec::new(), None);
+    while let Some(record) = record_iter.next_record(&mut perf_file).unwrap() {
+        let PerfFileRecord::EventRecord { record, .. } = record else { continue };
+        match record.parse().unwrap() {
+            EventRecord::Sample(sample) => samples.push((sample.timestamp.unwrap(), sample.period.unwrap())),
+            EventRecord::Mmap2(mapping) => mapped = Some(mapping.path.as_slice().into_owned()),
+            _ => {}
+        }
+    }
+    let expected: Vec<_> = recording.samples().map(|sample| (sample.time_ns, sample.period_ns)).collect();
+    assert_eq!(samples, expected);
+    let elf = String::from_utf8(mapped.unwrap()).unwrap();
+    assert_eq!(Path::new(&elf), std::fs::canonicalize(place.path("x.perf.data.elf")).unwrap());
+    let symbols = std::fs::read(&elf).unwrap();
+    let elf = goblin::elf::Elf::parse(&symbols).unwrap();
+    let names: Vec<_> = elf.syms.iter().filter_map(|symbol| elf.strtab.get_at(symbol.st_name)).collect();
+    assert!(names.contains(&"Shop.price") && names.contains(&"fib"), "{names:?}");
+}
+
+/// A profile made from a recording is the one that the run made, and a changed ELF file is not taken for its own.
+#[test]
+fn the_elf_file_belongs_to_its_profile() {
+    let place = python();
+    let read = |name: &str| std::fs::read(place.path(name)).unwrap();
+    let (data, elf) = (read("x.perf.data"), read("x.perf.data.elf"));
+    output(&place, "wlprof render -q x.wlprof -o x.perf.data");
+    assert!(read("x.perf.data") == data && read("x.perf.data.elf") == elf, "not the same");
+    let report = "perf report -i x.perf.data --stdio --no-children -g none --sort sym";
+    assert!(output(&place, report).contains("Shop.price"));
+    profile(&place, &fixture("c-inlined.wasm").display().to_string());
+    place.file("x.perf.data", data);
+    let mismatched = output(&place, report);
+    assert!(!mismatched.contains("Shop.price") && !mismatched.contains("mix_"), "{mismatched}");
+}
+
+#[test]
+fn a_pipe_cannot_hold_two_files() {
+    let place = Place::new();
+    let ran = place.run(["-q", "--format=perf", "-o", "/dev/stdout", fixture("c-inlined.wasm").to_str().unwrap()]);
+    assert_eq!(ran.code, Some(125));
+    assert!(ran.stderr.contains("/dev/stdout.elf belongs beside it"), "{}", ran.stderr);
+}
+
+/// Deeper than perf.data's records and than perf looks by itself.
+#[test]
+fn deep_stacks_stay_whole() {
+    let place = Place::new();
+    profile(&place, &format!("--rate 200 {}", fixture("c-deep.wasm").display()));
+    let recording = place.recording("x.wlprof");
+    let deepest = sampled_stacks(&recording).map(|stack| stack.len()).max().unwrap();
+    let script = output(&place, "perf script -i x.perf.data -F comm,ip,sym --max-stack 10000");
+    let shown = fold(&script).keys().map(|stack| stack.split(';').count()).max().unwrap();
+    assert!(deepest > 1000 && deepest == shown, "{deepest} {shown}");
+}
