@@ -84,7 +84,7 @@ fn the_ending_or_the_option_tells_the_format() {
     }
     let unknown = place.run(["--format=gif", &traps()]);
     assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(125), ""));
-    assert!(unknown.stderr.contains("unknown format (known: firefox, folded, wlprof"), "{unknown:?}");
+    assert!(unknown.stderr.contains("unknown format (known: firefox, folded, perf, wlprof"), "{unknown:?}");
 }
 
 #[test]
