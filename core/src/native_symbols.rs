@@ -1,8 +1,10 @@
 //! Names and lines of a guest's machine code, for tools that sample this process themselves.
 
+use crate::guest::Guest;
 use crate::recording::{ModuleId, Origin};
-use crate::sampler::{CodeName, NativeCode, UnwindInfo};
+use crate::sampler::{CodeName, NativeCode, UnwindInfo, native_code};
 use crate::symbols::Symbols;
+use std::io;
 use std::sync::Arc;
 use wlprof_plugin::{ModuleView, SourceFrame};
 
@@ -41,10 +43,33 @@ pub enum Lines {
     Find,
 }
 
-/// Names `code`, a piece of module number `module`, which is `image`.
-pub fn native_function<'m>(
+/// Calls `write` with each piece of a guest's machine code that is `wanted`, in order of addresses within a module, and
+/// gives their number. `symbols` are those of the guest's modules.
+///
+/// # Errors
+/// The first one of `write`.
+pub fn for_each_function(
+    guest: &Guest,
+    symbols: &mut Symbols,
+    lines: Lines,
+    wanted: impl Fn(ModuleId, &CodeName<'_>) -> bool,
+    mut write: impl FnMut(&NativeFunction<'_>) -> io::Result<()>,
+) -> io::Result<usize> {
+    let mut written = 0;
+    for (id, (module, image)) in guest.modules.iter().enumerate() {
+        let id = id as ModuleId;
+        for code in native_code(module, image).into_iter().filter(|code| wanted(id, &code.name)) {
+            write(&named(code, id, &**image, symbols, lines))?;
+            written += 1;
+        }
+    }
+    Ok(written)
+}
+
+fn named<'m>(
     code: NativeCode<'m>,
-    (module, image): (ModuleId, &dyn ModuleView),
+    module: ModuleId,
+    image: &dyn ModuleView,
     symbols: &mut Symbols,
     lines: Lines,
 ) -> NativeFunction<'m> {

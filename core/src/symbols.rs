@@ -89,6 +89,8 @@ impl Symbols {
     }
 }
 
+/// Names that are no function's are in brackets, as perf has them: scripts that fold stacks drop those that begin with a
+/// parenthesis.
 fn name(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<SourceFrame>) {
     let named = |function: &str| SourceFrame { function: function.to_owned(), ..SourceFrame::default() };
     match *origin {

@@ -50,7 +50,7 @@ pub(super) struct Record {
     /// How samples are taken
     #[arg(long, value_enum, default_value_t = SamplerChoice::Auto)]
     sampler: SamplerChoice,
-    /// Which functions --format=jitdump is to hold. `perf inject` makes a file of each
+    /// Which functions --format=jitdump writes. perf makes a file of each
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = DumpedFunctions::All)]
     pub(super) jitdump_functions: DumpedFunctions,
     #[command(flatten)]
@@ -219,6 +219,20 @@ impl Record {
         !only_code || !self.output.files.is_empty()
     }
 
+    /// Refuses options that say nothing together.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        if self.jitdump_functions == DumpedFunctions::All {
+            return Ok(());
+        }
+        match (self.output.code_format(), self.sampler) {
+            (Some(CodeFormat::JitDump), SamplerChoice::Off) => {
+                Err("--jitdump-functions=sampled needs samples; leave out --sampler=off")
+            }
+            (Some(CodeFormat::JitDump), _) => Ok(()),
+            _ => Err("--jitdump-functions is for --format=jitdump"),
+        }
+    }
+
     /// How to sample; `None` for not at all.
     pub(super) fn sampler_options(&self) -> Option<SamplerOptions> {
         if !self.samples() {
@@ -234,7 +248,13 @@ impl Record {
             ClockChoice::Cpu => Clock::Cpu,
             ClockChoice::Wall => Clock::Wall,
         };
-        Some(SamplerOptions { kind, rate_hz: self.rate, max_overhead: self.max_overhead / 100.0, clock })
+        Some(SamplerOptions {
+            kind,
+            rate_hz: self.rate,
+            max_overhead: self.max_overhead / 100.0,
+            clock,
+            keep_functions: self.jitdump_functions == DumpedFunctions::Sampled,
+        })
     }
 }
 

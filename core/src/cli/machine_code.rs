@@ -6,34 +6,32 @@
 
 use super::arguments::{CodeFormat, DumpedFunctions};
 use super::guest::Walkers;
-use super::progress::Bar;
+use super::progress::Spinner;
 use super::{FAILED, Failure, escape, say};
 use crate::export::jitdump::JitDump;
 use crate::export::perf_map;
 use crate::guest::Guest;
-use crate::native_symbols::{Lines, NativeFunction, native_function};
+use crate::native_symbols::{Lines, NativeFunction, for_each_function};
 use crate::recording::ModuleId;
-use crate::sampler::{CodeName, Finished, NativeCode, PerfMarker, native_code};
+use crate::sampler::{CodeName, Finished, show_to_perf};
 use crate::symbols::Symbols;
-use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Functions above which `perf inject` takes long.
-const MANY: usize = 5000;
+/// Functions from which on `perf inject` takes some seconds to make a file of each.
+const MANY: usize = 50_000;
 
-/// A file with the guest's machine code.
+/// A file with the guest's machine code. It is gone when dropped, unless it was finished.
 pub(super) struct CodeFile {
     path: PathBuf,
     format: CodeFormat,
     functions: usize,
     /// A jitdump that is to hold what will have been sampled.
-    unfinished: Option<File>,
-    /// Stays until the process ends.
-    marker: Option<PerfMarker>,
+    unfinished: Option<JitDump<BufWriter<File>>>,
+    is_finished: bool,
 }
 
 /// Writes the guest's code, or prepares to. `walkers` name it and are left as they were.
@@ -48,48 +46,78 @@ pub(super) fn begin(
         CodeFormat::PerfMap => PathBuf::from(format!("/tmp/perf-{process}.map")),
         CodeFormat::JitDump => PathBuf::from(format!("jit-{process}.dump")),
     };
-    let fail = |error: io::Error| Failure::new(FAILED, format!("cannot write {}: {error}", path.display()));
-    let file = create(&path).map_err(fail)?;
-    let mut code = CodeFile { path: path.clone(), format, functions: 0, unfinished: None, marker: None };
-    match format {
-        CodeFormat::PerfMap => {
-            let mut out = BufWriter::new(file);
-            code.functions = for_each(
-                guest,
-                walkers,
-                Lines::Omit,
-                |_, _| true,
-                |function| perf_map::write_function(function, &mut out),
-            )
-            .and_then(|functions| out.flush().map(|()| functions))
-            .map_err(fail)?;
-        }
-        CodeFormat::JitDump => {
-            let marker = PerfMarker::map(&file).map_err(fail)?;
-            if functions == DumpedFunctions::All {
-                code.functions = dump(file, &marker, guest, walkers, |_, _| true).map_err(fail)?;
-            } else {
-                code.unfinished = Some(file);
-            }
-            code.marker = Some(marker);
-        }
-    }
+    let file = create(&path).map_err(|error| cannot_write(&path, &error))?;
+    let mut code = CodeFile { path, format, functions: 0, unfinished: None, is_finished: false };
+    code.begin(file, functions, guest, walkers).map_err(|error| cannot_write(&code.path, &error))?;
     Ok(code)
 }
 
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(FAILED, format!("cannot write {}: {error}", path.display()))
+}
+
 impl CodeFile {
-    /// Writes the functions that were sampled, if that is what the file is to hold.
-    pub(super) fn add_sampled(&mut self, finished: &mut Finished, guest: &Guest) -> Result<(), Failure> {
-        let (Some(file), Some(marker)) = (self.unfinished.take(), &self.marker) else { return Ok(()) };
-        let seen = finished.recorder.functions_seen();
-        let wanted = |module, name: &CodeName<'_>| is_sampled(&seen, guest, module, name);
-        self.functions = dump(file, marker, guest, &mut finished.walkers, wanted)
-            .map_err(|error| Failure::new(FAILED, format!("cannot write {}: {error}", self.path.display())))?;
-        Ok(())
+    fn begin(
+        &mut self,
+        file: File,
+        functions: DumpedFunctions,
+        guest: &Guest,
+        walkers: &mut Walkers,
+    ) -> io::Result<()> {
+        match self.format {
+            CodeFormat::PerfMap => {
+                let mut out = BufWriter::new(file);
+                let write = |function: &NativeFunction<'_>| perf_map::write_function(function, &mut out);
+                self.functions = name_functions(guest, walkers, Lines::Omit, |_, _| true, write)?;
+                out.flush()
+            }
+            CodeFormat::JitDump => {
+                let shown_ns = show_to_perf(&file).map_err(|error| {
+                    let message = format!("it cannot be mapped for execution ({error}); run in a folder where it can");
+                    io::Error::new(error.kind(), message)
+                })?;
+                let dump = JitDump::new(BufWriter::new(file), std::process::id(), shown_ns)?;
+                match functions {
+                    DumpedFunctions::All => self.dump(dump, guest, walkers, |_, _| true),
+                    DumpedFunctions::Sampled => {
+                        self.unfinished = Some(dump);
+                        Ok(())
+                    }
+                }
+            }
+        }
     }
 
-    /// Says what was written and what to do with it.
-    pub(super) fn print(&self) {
+    fn dump(
+        &mut self,
+        mut dump: JitDump<BufWriter<File>>,
+        guest: &Guest,
+        walkers: &mut Walkers,
+        wanted: impl Fn(ModuleId, &CodeName<'_>) -> bool,
+    ) -> io::Result<()> {
+        let write = |function: &NativeFunction<'_>| dump.function(function);
+        self.functions = name_functions(guest, walkers, Lines::Find, wanted, write)?;
+        dump.close()
+    }
+
+    /// Writes the functions that were sampled, if that is what the file is to hold.
+    pub(super) fn add_sampled(&mut self, finished: &mut Finished, guest: &Guest) -> Result<(), Failure> {
+        let Some(dump) = self.unfinished.take() else { return Ok(()) };
+        let seen = finished.recorder.functions_seen();
+        let wanted = |module, name: &CodeName<'_>| match *name {
+            CodeName::Function(function) | CodeName::Entry { function, .. } => seen.contains(&(module, function)),
+            // Samples say nothing of those.
+            CodeName::Stub(_) => true,
+        };
+        self.dump(dump, guest, &mut finished.walkers, wanted).map_err(|error| cannot_write(&self.path, &error))
+    }
+
+    /// Keeps the file, and says what was written and what to do with it.
+    pub(super) fn finish(mut self, quiet: bool) {
+        self.is_finished = true;
+        if quiet {
+            return;
+        }
         let path = escape::single_line(&self.path.to_string_lossy());
         let functions = self.functions;
         match self.format {
@@ -100,9 +128,9 @@ impl CodeFile {
                 say::line(format_args!(
                     "wrote {path}: {functions} functions, for `perf inject --jit` after `perf record -k mono -g`"
                 ));
-                if functions > MANY {
+                if functions >= MANY {
                     say::line(format_args!(
-                        "note: perf inject makes a file of each function, which takes long for {functions}; \
+                        "note: `perf inject` makes a file of each of the {functions} functions; \
                          --jitdump-functions=sampled leaves out those that wlprof does not see running"
                     ));
                 }
@@ -111,58 +139,34 @@ impl CodeFile {
     }
 }
 
-fn dump(
-    file: File,
-    marker: &PerfMarker,
-    guest: &Guest,
-    walkers: &mut Walkers,
-    wanted: impl Fn(ModuleId, &CodeName<'_>) -> bool,
-) -> io::Result<usize> {
-    let mut dump = JitDump::new(BufWriter::new(file), std::process::id(), marker.mapped_ns)?;
-    let functions = for_each(guest, walkers, Lines::Find, wanted, |function| dump.function(function))?;
-    dump.close()?;
-    Ok(functions)
-}
-
-/// Whether code is of a function that was `seen`, or could have been unseen: of trampolines samples say nothing.
-fn is_sampled(seen: &BTreeSet<(ModuleId, u32)>, guest: &Guest, module: ModuleId, name: &CodeName<'_>) -> bool {
-    match *name {
-        CodeName::Function(function) => seen.contains(&(module, function)),
-        CodeName::Entry { function, .. } => guest.modules[module as usize].1.is_exported(function),
-        CodeName::Stub(_) => true,
+impl Drop for CodeFile {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
-/// Calls `write` with every piece of the guest's code that is `wanted`, and gives their number.
-fn for_each(
+/// As [`for_each_function`], with `walkers` taken as the guest's languages and given back.
+fn name_functions(
     guest: &Guest,
     walkers: &mut Walkers,
     lines: Lines,
     wanted: impl Fn(ModuleId, &CodeName<'_>) -> bool,
-    mut write: impl FnMut(&NativeFunction<'_>) -> io::Result<()>,
+    write: impl FnMut(&NativeFunction<'_>) -> io::Result<()>,
 ) -> io::Result<usize> {
+    let _spinner = Spinner::new("naming functions".to_owned());
     let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
     let mut symbols = Symbols::new(&images, std::mem::take(walkers));
-    let mut done = 0;
-    let result = guest.modules.iter().zip(0..).try_for_each(|((module, image), id)| {
-        let code: Vec<NativeCode<'_>> =
-            native_code(module, image).into_iter().filter(|code| wanted(id, &code.name)).collect();
-        let bar = Bar::new("naming functions", code.len());
-        code.into_iter().try_for_each(|code| {
-            write(&native_function(code, (id, &**image), &mut symbols, lines))?;
-            done += 1;
-            bar.set(done);
-            Ok(())
-        })
-    });
+    let written = for_each_function(guest, &mut symbols, lines, wanted, write);
     *walkers = symbols.into_languages();
-    result.map(|()| done)
+    written
 }
 
 /// Makes a new file that only its owner can read. One of an earlier process with the same number is replaced.
 fn create(path: &Path) -> io::Result<File> {
     match fs::symlink_metadata(path) {
-        Ok(found) if found.is_file() && found.uid() == own_user()? => fs::remove_file(path)?,
+        Ok(found) if is_own_file(&found, own_user()?) => fs::remove_file(path)?,
         Ok(_) => {
             let message = "there is something that is not a file of yours; remove it";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
@@ -174,7 +178,31 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
+/// Whether it is a regular file of `user`'s, and no link.
+fn is_own_file(found: &Metadata, user: u32) -> bool {
+    found.is_file() && found.uid() == user
+}
+
 /// The user that this process makes files as.
 fn own_user() -> io::Result<u32> {
     Ok(fs::metadata("/proc/self")?.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_others_and_links_are_not_ones_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let user = own_user().unwrap();
+        let is_own = |path: &Path, user| is_own_file(&fs::symlink_metadata(path).unwrap(), user);
+        assert!(is_own(&file, user));
+        assert!(!is_own(&file, user + 1));
+        assert!(!is_own(&link, user));
+        assert!(!is_own(folder.path(), user));
+    }
 }

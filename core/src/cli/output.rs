@@ -13,8 +13,42 @@ const DEFAULT: &str = "profile.json";
 
 /// A file to write and its format.
 pub(super) struct Target {
-    pub(super) path: PathBuf,
+    /// Absolute, and no link: what a link points to is replaced, not the link.
+    path: PathBuf,
+    /// As the user named it, unless that is a link.
+    pub(super) name: PathBuf,
     pub(super) exporter: &'static dyn Exporter,
+}
+
+impl Target {
+    /// Checks what can be checked before a guest runs.
+    fn new(name: &Path, exporter: &'static dyn Exporter) -> Result<Self, Failure> {
+        let fail =
+            |path: &Path, reason: &str| Err(Failure::new(FAILED, format!("cannot write {}: {reason}", path.display())));
+        let path = match std::fs::canonicalize(name).or_else(|_| std::path::absolute(name)) {
+            Ok(path) => path,
+            Err(error) => return fail(name, &error.to_string()),
+        };
+        let name = if name.is_symlink() { path.clone() } else { name.to_owned() };
+        let target = Self { path, name, exporter };
+        if target.path.is_dir() {
+            return fail(&target.name, "it is a folder");
+        }
+        if let Some(companion) = target.companion() {
+            if is_special(&target.path) {
+                return fail(&target.name, "this format comes as two files; name a regular file");
+            }
+            if is_special(&companion) {
+                return fail(&companion, "it is not a regular file");
+            }
+        }
+        Ok(target)
+    }
+
+    /// The second file of formats that come as two.
+    fn companion(&self) -> Option<PathBuf> {
+        self.exporter.companion_ending().map(|ending| with_ending(&self.path, ending))
+    }
 }
 
 /// The files to write. Checked before the guest runs, so that a misspelt ending does not cost a run.
@@ -29,7 +63,7 @@ pub(super) fn targets(output: &Output) -> Result<Vec<Target>, Failure> {
             Some(exporter) => PathBuf::from(format!("profile.{}", exporter.extensions()[0])),
             None => PathBuf::from(DEFAULT),
         };
-        return Ok(vec![Target { path, exporter }]);
+        return Ok(vec![Target::new(&path, exporter)?]);
     }
     output
         .files
@@ -40,18 +74,19 @@ pub(super) fn targets(output: &Output) -> Result<Vec<Target>, Failure> {
                 (Some(named), _) if output.files.len() == 1 => Some(named),
                 (named, by_path) => by_path.or(named),
             };
-            let exporter = exporter.ok_or_else(|| Failure::new(FAILED, unknown_ending(path)))?;
-            Ok(Target { path: path.clone(), exporter })
+            let exporter = exporter.ok_or_else(|| Failure::new(FAILED, unknown_ending(path, output)))?;
+            Target::new(path, exporter)
         })
         .collect()
 }
 
-fn unknown_ending(path: &Path) -> String {
+fn unknown_ending(path: &Path, output: &Output) -> String {
     let endings: Vec<String> = export::EXPORTERS
         .iter()
         .map(|exporter| format!(".{} ({})", exporter.extensions()[0], exporter.name()))
         .collect();
-    format!("{}: its ending tells no format (known: {}); name one with --format", path.display(), endings.join(", "))
+    let remedy = if output.code_format().is_some() { "give it one" } else { "name one with --format" };
+    format!("{}: its ending tells no format (known: {}); {remedy}", path.display(), endings.join(", "))
 }
 
 /// Writes `recording` to all `targets` and prints the summary. A target that cannot be written costs none of the
@@ -85,27 +120,29 @@ pub(super) fn write_all(
     if failures.is_empty() { Ok(()) } else { Err(Failure::new(FAILED, failures.join("\nwlprof: "))) }
 }
 
-/// Writes `recording` to `target`, which is whole or untouched afterwards.
+/// Writes `recording` to `target`. Its files are whole afterwards, or untouched if something fails.
 fn write(recording: &Recording, target: &Target) -> Result<(), Failure> {
-    let fail = |error: std::io::Error| Failure::new(FAILED, format!("cannot write {}: {error}", target.path.display()));
-    let companion = target.exporter.companion(recording).map_err(fail)?;
-    let is_special = std::fs::metadata(&target.path).is_ok_and(|metadata| !metadata.is_file());
-    if is_special {
-        if let Some(companion) = companion {
-            let message =
-                format!("no regular file, and {0}{1} belongs beside it", target.path.display(), companion.ending);
-            return Err(fail(std::io::Error::other(message)));
-        }
+    let fail =
+        |path: &Path, error: std::io::Error| Failure::new(FAILED, format!("cannot write {}: {error}", path.display()));
+    if is_special(&target.path) {
         // A pipe or a device such as /dev/stdout: written in place.
-        let file = File::options().write(true).open(&target.path).map_err(fail)?;
-        return export(recording, target, &target.path, file).map_err(fail);
+        let written = File::options().write(true).open(&target.path).and_then(|file| export(recording, target, file));
+        return written.map(drop).map_err(|error| fail(&target.name, error));
     }
-    // What a link points to is replaced, not the link.
-    let path = std::fs::canonicalize(&target.path).or_else(|_| std::path::absolute(&target.path)).map_err(fail)?;
-    if let Some(companion) = companion {
-        replace(&with_ending(&path, companion.ending), |mut file| file.write_all(&companion.contents)).map_err(fail)?;
+    let profile = Replacement::of(&target.path);
+    let companion = profile.create().and_then(|file| export(recording, target, file));
+    let companion = companion.map_err(|error| fail(&target.name, error))?;
+    if let (Some(contents), Some(path)) = (companion, target.companion()) {
+        let companion = Replacement::of(&path);
+        let written = companion.create().and_then(|mut file| file.write_all(&contents));
+        written.and_then(|()| companion.finish()).map_err(|error| fail(&path, error))?;
     }
-    replace(&path, |file| export(recording, target, &path, file)).map_err(fail)
+    profile.finish().map_err(|error| fail(&target.name, error))
+}
+
+/// Whether there is something at `path` that cannot be replaced.
+fn is_special(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
 }
 
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
@@ -114,17 +151,36 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Puts what `write` writes in the place of the file at `path`, all of it or nothing.
-fn replace(path: &Path, write: impl FnOnce(File) -> std::io::Result<()>) -> std::io::Result<()> {
-    let temporary = with_ending(path, &format!(".{}.tmp", std::process::id()));
-    let written = File::create(&temporary).and_then(write).and_then(|()| std::fs::rename(&temporary, path));
-    written.inspect_err(|_| {
-        let _ = std::fs::remove_file(&temporary);
-    })
+/// A file that takes the place of the one at `path` when it is finished, and is gone if it is not.
+struct Replacement<'a> {
+    path: &'a Path,
+    temporary: PathBuf,
 }
 
-fn export(recording: &Recording, target: &Target, path: &Path, file: File) -> std::io::Result<()> {
+impl<'a> Replacement<'a> {
+    fn of(path: &'a Path) -> Self {
+        Self { path, temporary: with_ending(path, &format!(".{}.tmp", std::process::id())) }
+    }
+
+    fn create(&self) -> std::io::Result<File> {
+        File::create(&self.temporary)
+    }
+
+    fn finish(self) -> std::io::Result<()> {
+        std::fs::rename(&self.temporary, self.path)
+    }
+}
+
+impl Drop for Replacement<'_> {
+    fn drop(&mut self) {
+        // Not there any more if it was finished.
+        let _ = std::fs::remove_file(&self.temporary);
+    }
+}
+
+fn export(recording: &Recording, target: &Target, file: File) -> std::io::Result<Option<Vec<u8>>> {
     let mut out = BufWriter::with_capacity(1 << 16, file);
-    target.exporter.export(recording, path, &mut out)?;
-    out.flush()
+    let companion = target.exporter.export(recording, &target.path, &mut out)?;
+    out.flush()?;
+    Ok(companion)
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 /// Runs the guest and gives its exit code.
 pub(super) fn run(record: &Record) -> Result<u8, Failure> {
+    record.check().map_err(|message| Failure::new(FAILED, message))?;
     let targets = output::targets(&record.output)?;
     let arguments = guest::arguments(&record.guest)?;
     let mut sampler = record.sampler_options();
@@ -40,11 +41,15 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let mut written = Ok(());
     if let Some(mut finished) = run.finish() {
         let dumped = code.as_mut().map_or(Ok(()), |code| code.add_sampled(&mut finished, &guest));
+        code = code.filter(|_| dumped.is_ok());
         let recording = close(finished, &guest, arguments);
-        written = output::write_all(recording, record.output.frames, targets, record.output.quiet).and(dumped);
+        written = match (dumped, output::write_all(recording, record.output.frames, targets, record.output.quiet)) {
+            (Err(one), Err(other)) => Err(Failure::new(FAILED, format!("{}\nwlprof: {}", one.message, other.message))),
+            (dumped, written) => dumped.and(written),
+        };
     }
-    if let (Some(code), false) = (&code, record.output.quiet) {
-        code.print();
+    if let Some(code) = code {
+        code.finish(record.output.quiet);
     }
     match ended {
         Ended::Exit(exit) => written.map(|()| guest::exit_code(&exit)),

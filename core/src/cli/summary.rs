@@ -18,8 +18,8 @@ const BAR_WIDTH: f64 = 20.0;
 pub(super) fn print(recording: &Recording, targets: &[Target]) {
     let mut text = summary(recording);
     for target in targets {
-        let how = target.exporter.how_to_open(&target.path);
-        let _ = writeln!(text, "wrote {}: {}", single_line(&target.path.to_string_lossy()), single_line(&how));
+        let how = target.exporter.how_to_open(&target.name);
+        let _ = writeln!(text, "wrote {}: {}", single_line(&target.name.to_string_lossy()), single_line(&how));
     }
     say::text(&text);
 }

@@ -36,7 +36,7 @@ impl Exporter for Firefox {
         format!("load {} at https://profiler.firefox.com", path.display())
     }
 
-    fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<()> {
+    fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
         let tables = Tables::new(recording);
         let profile = json!({
             "meta": meta(recording),
@@ -45,7 +45,7 @@ impl Exporter for Firefox {
             "shared": tables.shared(),
         });
         serde_json::to_writer(out, &profile)?;
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -23,7 +23,7 @@ impl Exporter for Folded {
         format!("open {} at https://speedscope.app or with flamegraph.pl", path.display())
     }
 
-    fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<()> {
+    fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
         let mut counts = BTreeMap::<String, u64>::new();
         for sample in recording.samples() {
             let mut names: Vec<_> = recording
@@ -33,6 +33,7 @@ impl Exporter for Folded {
             names.reverse();
             *counts.entry(names.join(";")).or_default() += 1;
         }
-        counts.iter().try_for_each(|(stack, count)| writeln!(out, "{stack} {count}"))
+        counts.iter().try_for_each(|(stack, count)| writeln!(out, "{stack} {count}"))?;
+        Ok(None)
     }
 }

@@ -1,7 +1,7 @@
-//! Output formats. One file each; only these files know formats.
+//! Output formats. One file or folder each; only these know formats.
 //!
 //! To add one for recordings, write a file with an [`Exporter`] and add it to [`EXPORTERS`]. Exporters are pure: equal
-//! recordings give equal bytes. [`jitdump`] and [`perf_map`] are of another kind: they describe the machine code of a
+//! recordings, written to the same path, give equal bytes. [`jitdump`] and [`perf_map`] are of another kind: they describe the machine code of a
 //! guest that runs, for `perf record`.
 
 mod firefox;
@@ -32,29 +32,18 @@ pub trait Exporter: Sync {
         false
     }
 
-    /// The file that has to be beside this one, for formats that come as two.
-    ///
-    /// # Errors
-    /// If it cannot be made.
-    fn companion(&self, recording: &Recording) -> io::Result<Option<Companion>> {
-        let _ = recording;
-        Ok(None)
+    /// What the name of the file beside it has after its own, for formats that come as two files.
+    fn companion_ending(&self) -> Option<&'static str> {
+        None
     }
 
-    /// Writes `recording` in this format to `out`, which is or will be the file at `path`, an absolute one. Formats whose
-    /// files name each other need it.
+    /// Writes `recording` in this format to `out`, which is or will be the file at `path`, and gives what has to be in the
+    /// file beside it: `path` with [`Exporter::companion_ending`]. Formats of two files name the second by that path in the
+    /// first, so it should be absolute.
     ///
     /// # Errors
     /// Whatever `out` fails with.
-    fn export(&self, recording: &Recording, path: &Path, out: &mut dyn Write) -> io::Result<()>;
-}
-
-/// A second file that belongs to a profile.
-pub struct Companion {
-    /// What its name has after the profile's.
-    pub ending: &'static str,
-    /// All of it.
-    pub contents: Vec<u8>,
+    fn export(&self, recording: &Recording, path: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>>;
 }
 
 /// All formats.

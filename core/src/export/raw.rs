@@ -25,7 +25,7 @@ impl Exporter for Raw {
         format!("wlprof render {} -o profile.json", path.display())
     }
 
-    fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<()> {
-        file::write(recording, out)
+    fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
+        file::write(recording, out).map(|()| None)
     }
 }

@@ -1,6 +1,6 @@
 //! A module's bytes and where its parts lie in them: what plugins see as a [`ModuleView`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use wasmtime_environ::wasmparser::{
@@ -66,7 +66,6 @@ pub struct ModuleImage {
     bodies: Vec<Range<u32>>,
     imports: Vec<FunctionImport>,
     names: HashMap<u32, String>,
-    exported: HashSet<u32>,
     custom: Vec<(String, Range<usize>)>,
     index_spaces: IndexSpaces,
     /// Width in bytes of each global's value, imports first.
@@ -87,7 +86,6 @@ impl ModuleImage {
             bodies: Vec::new(),
             imports: Vec::new(),
             names: HashMap::new(),
-            exported: HashSet::new(),
             custom: Vec::new(),
             index_spaces: IndexSpaces::default(),
             global_widths: Vec::new(),
@@ -99,7 +97,6 @@ impl ModuleImage {
             image.take(payload, &mut exported)?;
         }
         for (index, name) in exported {
-            image.exported.insert(index);
             image.names.entry(index).or_insert(name);
         }
         image.bytes = bytes;
@@ -225,11 +222,6 @@ impl ModuleImage {
     /// File offset of the code section's payload.
     pub fn code_start(&self) -> u32 {
         self.code_start
-    }
-
-    /// Whether the host can call a function by a name.
-    pub fn is_exported(&self, function: u32) -> bool {
-        self.exported.contains(&function)
     }
 
     /// Index of the first function that has a body.

@@ -1,7 +1,7 @@
 //! From a native pc to the wasm function and instruction that it stands for.
 
-use super::compiled_image::{CompiledImage, ENTRY_TRAMPOLINE};
-use super::native_code::is_function;
+use super::compiled_image::CompiledImage;
+use super::native_code::CodeName;
 use crate::guest::ModuleImage;
 use crate::recording::{ModuleId, Origin};
 use std::ops::Range;
@@ -160,17 +160,14 @@ impl ModuleCode {
 /// The trampolines of a module and Wasmtime's stubs, from the symbols of the compiled image.
 fn stubs(module: &Module, text_start: usize) -> Vec<Code> {
     let Some(image) = CompiledImage::of(module) else { return Vec::new() };
-    let stubs = image.pieces().filter_map(|(name, range)| {
-        let kind = if name.contains(ENTRY_TRAMPOLINE) || name.contains("module_start") {
-            CodeKind::Entry
-        } else if name.contains("wasmtime_builtin") {
-            CodeKind::Builtin
-        } else if is_function(name) {
-            return None;
-        } else {
-            CodeKind::Stub
+    let stubs = image.stubs().map(|(name, range)| {
+        let kind = match name {
+            CodeName::Entry { .. } => CodeKind::Entry,
+            CodeName::Stub(name) if name.starts_with("module_start[") => CodeKind::Entry,
+            CodeName::Stub(name) if name.starts_with("wasmtime_builtin") => CodeKind::Builtin,
+            CodeName::Stub(_) | CodeName::Function(_) => CodeKind::Stub,
         };
-        Some(Code { start: text_start + range.start, end: text_start + range.end, kind })
+        Code { start: text_start + range.start, end: text_start + range.end, kind }
     });
     stubs.collect()
 }

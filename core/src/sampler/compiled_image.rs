@@ -1,15 +1,12 @@
 //! The ELF image that Wasmtime compiles a module to: what its pieces of code are called and how they are unwound.
 
-use super::native_code::UnwindInfo;
-use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
+use super::native_code::{CodeName, UnwindInfo};
+use gimli::{BaseAddresses, CieOrFde, DwEhPe, EhFrame, LittleEndian, UnwindSection};
 use goblin::elf::Elf;
 use goblin::elf::sym::{STT_FUNC, st_type};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use wasmtime::Module;
-
-/// In the names of pieces through which the host enters wasm. The function's index follows in brackets.
-pub(super) const ENTRY_TRAMPOLINE: &str = "array_to_wasm_trampoline";
 
 /// A module's image, read with goblin.
 pub(super) struct CompiledImage<'m> {
@@ -29,14 +26,15 @@ impl<'m> CompiledImage<'m> {
         Some(Self { bytes, elf, text })
     }
 
-    /// The pieces of code: their names and their offsets in the text.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = (&'m str, Range<usize>)> {
+    /// The pieces of code that are no functions: what they are and their offsets in the text.
+    pub(super) fn stubs(&self) -> impl Iterator<Item = (CodeName<'m>, Range<usize>)> {
         self.elf.syms.iter().filter_map(|symbol| {
             if symbol.st_shndx != self.text || st_type(symbol.st_info) != STT_FUNC || symbol.st_size == 0 {
                 return None;
             }
             let start = symbol.st_value as usize;
-            Some((self.elf.strtab.get_at(symbol.st_name)?, start..start.checked_add(symbol.st_size as usize)?))
+            let name = stub_name(self.elf.strtab.get_at(symbol.st_name)?)?;
+            Some((name, start..start.checked_add(symbol.st_size as usize)?))
         })
     }
 
@@ -59,6 +57,9 @@ impl<'m> CompiledImage<'m> {
             let CieOrFde::Fde(partial) = next else { continue };
             let fde = partial.parse(EhFrame::cie_from_offset).ok()?;
             let cie = fde.cie();
+            if cie.fde_address_encoding() != Some(ADDRESSES) {
+                continue;
+            }
             let info =
                 UnwindInfo { cie: entry(cie.offset(), cie.entry_len())?, fde: entry(fde.offset(), fde.entry_len())? };
             infos.insert(fde.initial_address() as usize, info);
@@ -67,9 +68,48 @@ impl<'m> CompiledImage<'m> {
     }
 }
 
+/// How Wasmtime writes addresses there, and whoever moves the entries elsewhere relies on.
+const ADDRESSES: DwEhPe = gimli::DW_EH_PE_pcrel;
+
 /// Bytes of the field that says how long an entry of `.eh_frame` is, which its own length leaves out.
 const LENGTH_FIELD: usize = 4;
 
 fn section(elf: &Elf<'_>, name: &str) -> Option<usize> {
     elf.section_headers.iter().position(|header| elf.shdr_strtab.get_at(header.sh_name) == Some(name))
+}
+
+/// What a piece is by Wasmtime's name for it: `wasm[0]::array_to_wasm_trampoline[7]`, `signatures[0]::…`, `wasmtime_builtin_…`.
+/// `None` for functions: `wasm[0]::function[7]::NAME`, where NAME is the guest's and may be any of the others.
+fn stub_name(name: &str) -> Option<CodeName<'_>> {
+    let kind = name.strip_prefix("wasm[").and_then(|rest| rest.split_once("]::")).map(|(_, kind)| kind);
+    if kind.is_some_and(|kind| kind.starts_with("function[")) {
+        return None;
+    }
+    let index = kind.and_then(|kind| kind.strip_prefix("array_to_wasm_trampoline[")?.strip_suffix(']')?.parse().ok());
+    Some(match index {
+        Some(function) => CodeName::Entry { name, function },
+        None => CodeName::Stub(name),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_cannot_name_its_functions_into_stubs() {
+        for name in
+            ["array_to_wasm_trampoline[1]", "module_start[0]", "wasmtime_builtin_x", "]::array_to_wasm_trampoline[1]"]
+        {
+            assert_eq!(stub_name(&format!("wasm[0]::function[3]::{name}")), None);
+        }
+        assert_eq!(stub_name("wasm[0]::function[3]"), None);
+        let entry = "wasm[0]::array_to_wasm_trampoline[12]";
+        assert_eq!(stub_name(entry), Some(CodeName::Entry { name: entry, function: 12 }));
+        for stub in
+            ["signatures[3]::wasm_to_array_trampoline", "wasmtime_builtin_memory_grow", "module_start[0]::Array"]
+        {
+            assert_eq!(stub_name(stub), Some(CodeName::Stub(stub)));
+        }
+    }
 }

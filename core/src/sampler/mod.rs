@@ -15,7 +15,6 @@ mod compiled_image;
 mod dump;
 mod epoch;
 mod native_code;
-#[cfg(target_os = "linux")]
 mod perf_marker;
 mod session;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -24,8 +23,7 @@ mod store;
 
 pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 pub use native_code::{CodeName, NativeCode, UnwindInfo, native_code};
-#[cfg(target_os = "linux")]
-pub use perf_marker::PerfMarker;
+pub use perf_marker::show_to_perf;
 pub use session::{Finished, SamplerKind, SamplerOptions, Session};
 pub use store::SampledStore;
 

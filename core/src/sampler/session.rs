@@ -89,11 +89,14 @@ pub struct SamplerOptions {
     pub max_overhead: f64,
     /// What time samples stand for.
     pub clock: Clock,
+    /// Keep in mind which wasm functions were on a stack where the language shows its own frames instead:
+    /// [`Recorder::functions_seen`](crate::recording::Recorder::functions_seen) knows of them then.
+    pub keep_functions: bool,
 }
 
 impl Default for SamplerOptions {
     fn default() -> Self {
-        Self { kind: SamplerKind::Auto, rate_hz: 1000.0, max_overhead: 0.02, clock: Clock::Cpu }
+        Self { kind: SamplerKind::Auto, rate_hz: 1000.0, max_overhead: 0.02, clock: Clock::Cpu, keep_functions: false }
     }
 }
 

@@ -194,7 +194,6 @@ fn a_damaged_recording_is_refused_or_rendered_and_never_a_panic() {
             rendered += 1;
             Totals::of(&recording);
             for exporter in EXPORTERS {
-                exporter.companion(&recording).unwrap();
                 exporter.export(&recording, Path::new("/profile"), &mut sink()).unwrap();
             }
         }

@@ -78,7 +78,11 @@ fn demangle_rust(name: &str) -> Option<String> {
     Some(out.0)
 }
 
+/// Only what begins as names of functions do: without that `f` is the type `float` to a demangler, and `i` is `int`.
 fn demangle_cpp(name: &str) -> Option<String> {
+    if !name.starts_with("_Z") && !name.starts_with("__Z") {
+        return None;
+    }
     let symbol = cpp_demangle::Symbol::new(name).ok()?;
     let mut out = Bounded(String::new());
     symbol.structured_demangle(&mut out, &cpp_demangle::DemangleOptions::default()).ok()?;
@@ -122,6 +126,8 @@ mod tests {
                 Some("std::__1::vector<int, std::__1::allocator<int> >::push_back(int&&)"),
             ),
             ("main", None),
+            ("f", None),
+            ("i", None),
             ("__wasm_call_ctors", None),
             ("_Z", None),
             ("", None),

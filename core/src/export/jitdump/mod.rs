@@ -21,7 +21,10 @@ use std::io::{self, Write};
 const MAGIC: u32 = 0x4a69_5444;
 const VERSION: u32 = 1;
 const HEADER_SIZE: u32 = 40;
-const EM_X86_64: u32 = 62;
+/// `EM_AARCH64` or `EM_X86_64`.
+const MACHINE: u32 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+/// A line table may not be larger, in bytes: it names a file for each line, and its size has 32 bits.
+const LARGEST_LINE_TABLE: usize = 1 << 30;
 
 /// Kinds of records.
 const CODE_LOAD: u32 = 0;
@@ -45,13 +48,15 @@ impl<W: Write> JitDump<W> {
     /// Whatever `out` fails with.
     pub fn new(mut out: W, process: u32, time_ns: u64) -> io::Result<Self> {
         let mut header = Vec::new();
-        for number in [MAGIC, VERSION, HEADER_SIZE, EM_X86_64, 0, process] {
+        for number in [MAGIC, VERSION, HEADER_SIZE, MACHINE, 0, process] {
             header.extend(number.to_le_bytes());
         }
         header.extend(time_ns.to_le_bytes());
         let flags = 0u64;
         header.extend(flags.to_le_bytes());
         out.write_all(&header)?;
+        // A dump of a process that is killed is a dump without functions then, not a broken one.
+        out.flush()?;
         Ok(Self { out, process, time_ns, functions: 0 })
     }
 
@@ -60,8 +65,9 @@ impl<W: Write> JitDump<W> {
     /// # Errors
     /// Whatever the output fails with.
     pub fn function(&mut self, function: &NativeFunction<'_>) -> io::Result<()> {
-        if !function.lines.is_empty() {
-            self.record(CODE_DEBUG_INFO, &debug_info(function))?;
+        if let Some(mut lines) = debug_info(function) {
+            pad(&mut lines);
+            self.record(CODE_DEBUG_INFO, &lines)?;
         }
         if let Some(unwind) = function.unwind.and_then(|info| unwind::sections(info, function.code.len())) {
             let mut body = Vec::new();
@@ -74,6 +80,7 @@ impl<W: Write> JitDump<W> {
             }
             body.extend(unwind.eh_frame);
             body.extend(unwind.eh_frame_hdr);
+            pad(&mut body);
             self.record(CODE_UNWINDING_INFO, &body)?;
         }
         let mut body = Vec::new();
@@ -89,7 +96,8 @@ impl<W: Write> JitDump<W> {
         body.push(0);
         body.extend(function.code);
         self.functions += 1;
-        self.record_unpadded(CODE_LOAD, &body)
+        // Not padded: perf takes the code from the record's end.
+        self.record(CODE_LOAD, &body)
     }
 
     /// Ends the dump.
@@ -101,17 +109,10 @@ impl<W: Write> JitDump<W> {
         self.out.flush()
     }
 
-    /// Writes a record, padded so that the next one is aligned.
     fn record(&mut self, kind: u32, body: &[u8]) -> io::Result<()> {
-        let mut padded = body.to_vec();
-        padded.resize(body.len().next_multiple_of(8), 0);
-        self.record_unpadded(kind, &padded)
-    }
-
-    /// perf takes a load record's code from its end, so there must be nothing after it.
-    fn record_unpadded(&mut self, kind: u32, body: &[u8]) -> io::Result<()> {
         const PREFIX: usize = 16;
-        let size = u32::try_from(PREFIX + body.len()).map_err(|_| io::Error::other("a function of 4 GiB"))?;
+        let size =
+            u32::try_from(PREFIX + body.len()).map_err(|_| io::Error::other("a function is larger than 4 GiB"))?;
         self.out.write_all(&kind.to_le_bytes())?;
         self.out.write_all(&size.to_le_bytes())?;
         self.out.write_all(&self.time_ns.to_le_bytes())?;
@@ -119,14 +120,20 @@ impl<W: Write> JitDump<W> {
     }
 }
 
-/// A line table: each entry's line is that of the code from its address to the next one's.
-fn debug_info(function: &NativeFunction<'_>) -> Vec<u8> {
+/// Makes the next record aligned.
+fn pad(body: &mut Vec<u8>) {
+    body.resize(body.len().next_multiple_of(8), 0);
+}
+
+/// A line table: each entry's line is that of the code from its address to the next one's. `None` if there are no lines or
+/// too many.
+fn debug_info(function: &NativeFunction<'_>) -> Option<Vec<u8>> {
+    let last = function.lines.last()?;
+    let end = (function.code.len() as u64, last);
+    let entries = function.lines.iter().map(|line| (u64::from(line.offset), line)).chain([end]);
     let mut body = Vec::new();
-    let last = function.lines.last();
-    let end = last.map(|last| (function.code.len() as u64, last));
-    let entries = function.lines.iter().map(|line| (u64::from(line.offset), line)).chain(end);
     body.extend(function.address.to_le_bytes());
-    body.extend((entries.clone().count() as u64).to_le_bytes());
+    body.extend((function.lines.len() as u64 + 1).to_le_bytes());
     for (offset, line) in entries {
         let discriminator = 0u32;
         body.extend((function.address + offset).to_le_bytes());
@@ -134,6 +141,9 @@ fn debug_info(function: &NativeFunction<'_>) -> Vec<u8> {
         body.extend(discriminator.to_le_bytes());
         body.extend(plain_name(&line.file).as_bytes());
         body.push(0);
+        if body.len() > LARGEST_LINE_TABLE {
+            return None;
+        }
     }
-    body
+    Some(body)
 }

@@ -22,7 +22,7 @@ pub(super) struct Sections {
     pub(super) eh_frame_hdr: Vec<u8>,
 }
 
-/// The sections for a function of that much code; `None` if `info` is not as Wasmtime writes it.
+/// The sections for a function of that much code; `None` if an entry is too short to be one.
 pub(super) fn sections(info: UnwindInfo<'_>, code_size: usize) -> Option<Sections> {
     let before = code_size.next_multiple_of(ALIGNMENT);
     let mut eh_frame = info.cie.to_vec();

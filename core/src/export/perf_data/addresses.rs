@@ -3,7 +3,7 @@
 //! A function is a range of addresses and each of its lines a slot in it. Inlined functions are functions like others, so
 //! that readers show them without knowing of inlining.
 
-use crate::recording::{FunctionId, Line, Recording};
+use crate::recording::{FunctionId, Line, Recording, StackId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -14,13 +14,15 @@ pub(super) const SLOT: u64 = 8;
 /// are those that `addr2line` takes.
 pub(super) const START: u64 = 0x1000;
 
-/// The function that stands for frames that a sample has no room for.
-const CUT: u64 = START;
+/// The most lines of a stack that are written: a record's size has 16 bits.
+pub(super) const LONGEST_CHAIN: usize = 8000;
 
 /// Where everything is.
 pub(super) struct Addresses {
     /// By function, then by line; a line that is unknown comes first.
     slots: BTreeMap<(FunctionId, Option<u32>), u64>,
+    /// The slot that stands for the lines that a stack has no room for, if there is such a stack.
+    pub(super) cut: Option<u64>,
     /// The end of the last slot.
     pub(super) end: u64,
 }
@@ -38,28 +40,30 @@ impl Addresses {
     pub(super) fn of(recording: &Recording) -> Self {
         let lines = recording.frames.iter().flat_map(|frame| &frame.lines);
         let mut slots: BTreeMap<_, u64> = lines.map(|line| ((line.function, line.line), 0)).collect();
-        let mut end = CUT + SLOT;
+        let mut end = START;
         for slot in slots.values_mut() {
             *slot = end;
             end += SLOT;
         }
-        Self { slots, end }
+        let cut = (longest_chain(recording) > LONGEST_CHAIN).then_some(end);
+        end += cut.map_or(0, |_| SLOT);
+        Self { slots, cut, end }
     }
 
     /// The address that stands for `line` in a stack. It is inside the slot: readers take one off callers' addresses, which
     /// elsewhere are those of the instruction after the call.
-    pub(super) fn instruction_pointer(&self, line: Line) -> u64 {
+    fn instruction_pointer(&self, line: Line) -> u64 {
         self.slots[&(line.function, line.line)] + SLOT / 2
     }
 
-    /// The address that stands for frames left out.
-    pub(super) fn cut(&self) -> u64 {
-        CUT + SLOT / 2
-    }
-
-    /// The addresses of the function that stands for frames left out.
-    pub(super) fn cut_function(&self) -> Range<u64> {
-        CUT..CUT + SLOT
+    /// The addresses of the lines of `stack`, leaf first.
+    pub(super) fn chain(&self, recording: &Recording, stack: StackId) -> Vec<u64> {
+        let mut chain: Vec<u64> = recording.lines_of(stack).map(|line| self.instruction_pointer(line)).collect();
+        if let Some(cut) = self.cut.filter(|_| chain.len() > LONGEST_CHAIN) {
+            chain.truncate(LONGEST_CHAIN);
+            chain.push(cut + SLOT / 2);
+        }
+        chain
     }
 
     /// All functions in order of their addresses.
@@ -79,5 +83,61 @@ impl Addresses {
             }
         }
         functions
+    }
+}
+
+fn longest_chain(recording: &Recording) -> usize {
+    let mut lengths: Vec<usize> = Vec::with_capacity(recording.stacks.len());
+    for stack in &recording.stacks {
+        // A parent stands before its children.
+        let callers = stack.parent.map_or(0, |parent| lengths[parent as usize]);
+        lengths.push(callers + recording.frames[stack.frame as usize].lines.len());
+    }
+    lengths.into_iter().max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Frame, Meta, Origin, Recorder, TickCounts};
+    use wlprof_plugin::SourceFrame;
+
+    /// A stack of as many frames, all of one function.
+    fn recursion(frames: usize) -> Recording {
+        let mut recorder = Recorder::new(Vec::new());
+        let frame = recorder.frame(Origin::Host);
+        recorder.stack(std::iter::repeat_n(frame, frames)).unwrap();
+        recorder.finish(Meta::default(), TickCounts::default(), &mut |_: &Origin, out: &mut Vec<SourceFrame>| {
+            out.push(SourceFrame { function: "f".into(), ..SourceFrame::default() });
+        })
+    }
+
+    #[test]
+    fn what_a_record_has_no_room_for_is_labelled() {
+        for (frames, expected) in
+            [(LONGEST_CHAIN, LONGEST_CHAIN), (LONGEST_CHAIN + 1, LONGEST_CHAIN + 1), (9000, LONGEST_CHAIN + 1)]
+        {
+            let recording = recursion(frames);
+            let addresses = Addresses::of(&recording);
+            let chain = addresses.chain(&recording, frames as StackId - 1);
+            assert_eq!(chain.len(), expected);
+            let is_cut = frames > LONGEST_CHAIN;
+            assert_eq!(addresses.cut.is_some(), is_cut);
+            assert_eq!(*chain.last().unwrap() == chain[0], !is_cut);
+        }
+    }
+
+    #[test]
+    fn lines_of_a_function_are_its_slots() {
+        let mut recording = recursion(1);
+        let line = |line| Line { function: 0, line, column: None };
+        recording.frames.push(Frame { origin: Origin::Host, lines: vec![line(Some(7)), line(Some(3)), line(None)] });
+        let addresses = Addresses::of(&recording);
+        let functions = addresses.functions();
+        assert_eq!(functions.len(), 1);
+        assert_eq!(functions[0].addresses, START..START + 3 * SLOT);
+        let expected = [(START, None), (START + SLOT, Some(3)), (START + 2 * SLOT, Some(7))];
+        assert_eq!(functions[0].lines, expected);
+        assert_eq!(addresses.instruction_pointer(line(Some(3))), START + SLOT + SLOT / 2);
     }
 }

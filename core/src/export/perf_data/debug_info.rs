@@ -60,7 +60,7 @@ pub(super) fn debug_sections(
     }
     dwarf.unit.line_program = lines;
     let root = dwarf.unit.get_mut(root);
-    root.set(gimli::DW_AT_name, AttributeValue::String(recording.meta.guest.replace('\0', " ").into_bytes()));
+    root.set(gimli::DW_AT_name, AttributeValue::String(plain_name(&recording.meta.guest).as_bytes().to_vec()));
     root.set(gimli::DW_AT_low_pc, AttributeValue::Address(Address::Constant(START)));
     root.set(gimli::DW_AT_high_pc, AttributeValue::Udata(addresses.end - START));
     let mut sections = Sections::new(EndianVec::new(LittleEndian));

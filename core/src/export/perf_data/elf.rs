@@ -24,7 +24,7 @@ const NOTE_ALIGNMENT: u64 = 4;
 /// `nopl 0(%rax,%rax,1)` in eight bytes, so that `perf annotate` has one instruction for each line.
 const NOP: [u8; SLOT as usize] = [0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
 
-/// Name of the function that stands for frames left out.
+/// Name of what stands for lines that a stack has no room for.
 const CUT_NAME: &str = "[truncated]";
 
 /// A symbol: its name and its addresses.
@@ -40,12 +40,12 @@ pub(super) struct Symbols {
 pub(super) fn symbols(recording: &Recording, addresses: &Addresses) -> io::Result<Symbols> {
     let functions = addresses.functions();
     let debug_sections = debug_sections(recording, addresses, &functions).map_err(io::Error::other)?;
-    let symbols: Vec<_> = std::iter::once((CUT_NAME.into(), addresses.cut_function()))
-        .chain(functions.iter().map(|placed| {
-            let name = plain_name(&recording.functions[placed.function as usize].name);
-            (name, placed.addresses.clone())
-        }))
-        .collect();
+    let named = functions.iter().map(|placed| {
+        let name = plain_name(&recording.functions[placed.function as usize].name);
+        (name, placed.addresses.clone())
+    });
+    let cut = addresses.cut.map(|cut| (CUT_NAME.into(), cut..cut + SLOT));
+    let symbols: Vec<_> = named.chain(cut).collect();
     let build_id = build_id(&symbols, &debug_sections);
     let file = write(addresses, &symbols, &debug_sections, &build_id).map_err(io::Error::other)?;
     Ok(Symbols { file, build_id })

@@ -2,6 +2,7 @@
 
 use super::addresses::{Addresses, START};
 use super::elf::{BUILD_ID_SIZE, Symbols};
+use crate::export::plain_text::plain_name;
 use crate::recording::{Clock, Recording, Sample};
 use std::io::{self, Write};
 
@@ -38,8 +39,6 @@ const HEADER_EVENT_DESC: u32 = 12;
 /// Any number will do: it joins the event's description to its samples.
 const EVENT_ID: u64 = 1;
 
-/// The most addresses of a call chain: a record's size has 16 bits.
-const LONGEST_CHAIN: usize = 8000;
 /// Bytes of a thread's name that Linux keeps, and that readers have room for.
 const LONGEST_THREAD_NAME: usize = 15;
 
@@ -172,7 +171,7 @@ impl Records<'_> {
 
     fn comm(&self, tid: u32, name: &str, misc: u16) -> Vec<u8> {
         let mut record = Record::new(PERF_RECORD_COMM, misc);
-        let name = name.strip_suffix(".wasm").unwrap_or(name);
+        let name = plain_name(name.strip_suffix(".wasm").unwrap_or(name));
         let name = &name[..name.floor_char_boundary(LONGEST_THREAD_NAME)];
         record.body.u32(self.process()).u32(tid).string(name.as_bytes());
         self.end(&mut record, tid, 0);
@@ -180,12 +179,7 @@ impl Records<'_> {
     }
 
     fn sample(&self, tid: u32, sample: &Sample) -> Vec<u8> {
-        let lines = self.recording.lines_of(sample.stack);
-        let mut chain: Vec<u64> = lines.map(|line| self.addresses.instruction_pointer(line)).collect();
-        if chain.len() > LONGEST_CHAIN {
-            chain.truncate(LONGEST_CHAIN);
-            chain.push(self.addresses.cut());
-        }
+        let chain = self.addresses.chain(self.recording, sample.stack);
         let mut record = Record::new(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER);
         record.body.u64(chain[0]).u32(self.process()).u32(tid).u64(sample.time_ns).u64(sample.period_ns);
         record.body.u64(chain.len() as u64 + 1).u64(PERF_CONTEXT_USER);
@@ -273,7 +267,7 @@ impl Bytes {
     /// A string of a feature: its padded size first.
     fn text(&mut self, text: &str) -> &mut Self {
         const ALIGNMENT: usize = 64;
-        let text = text.replace('\0', " ");
+        let text = plain_name(text);
         let size = (text.len() + 1).next_multiple_of(ALIGNMENT);
         self.u32(size as u32).raw(text.as_bytes());
         self.0.resize(self.0.len() + size - text.len(), 0);

@@ -12,7 +12,7 @@ mod debug_info;
 mod elf;
 mod file;
 
-use super::{Companion, Exporter};
+use super::Exporter;
 use crate::recording::Recording;
 use addresses::Addresses;
 use std::io::{self, Write};
@@ -38,16 +38,16 @@ impl Exporter for PerfData {
         format!("perf report -i {0} (names and lines are in {0}{ELF_ENDING}, keep both)", path.display())
     }
 
-    fn companion(&self, recording: &Recording) -> io::Result<Option<Companion>> {
-        let symbols = elf::symbols(recording, &Addresses::of(recording))?;
-        Ok(Some(Companion { ending: ELF_ENDING, contents: symbols.file }))
+    fn companion_ending(&self) -> Option<&'static str> {
+        Some(ELF_ENDING)
     }
 
-    fn export(&self, recording: &Recording, path: &Path, out: &mut dyn Write) -> io::Result<()> {
+    fn export(&self, recording: &Recording, path: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
         let addresses = Addresses::of(recording);
         let symbols = elf::symbols(recording, &addresses)?;
         let mut elf = path.as_os_str().to_owned();
         elf.push(ELF_ENDING);
-        file::write(recording, &addresses, &symbols, elf.as_encoded_bytes(), out)
+        file::write(recording, &addresses, &symbols, elf.as_encoded_bytes(), out)?;
+        Ok(Some(symbols.file))
     }
 }

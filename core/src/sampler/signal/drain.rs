@@ -124,7 +124,9 @@ impl Drain {
         let mut labels = None;
         match &record.language {
             Some(language) if !language.entries.is_empty() => {
-                self.note_functions(record, shared, recorder);
+                if shared.options.keep_functions {
+                    self.note_functions(record, shared, recorder);
+                }
                 let module = shared.language_module();
                 truncation = language.truncation.map(Truncation::Language);
                 labels = language.labels.map(|key| recorder.labels(module, key));

@@ -44,6 +44,10 @@ fn the_commands_print_what_the_page_says() {
     place.file("server.wasm", sections::strip(&fixture_bytes("go-bench.wasm")));
 
     let page = std::fs::read_to_string(root.join("docs/perf.md")).unwrap();
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let section = readme.split("\n## perf\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let block = section.split("```").nth(1).unwrap();
+    assert!(page.contains(block), "the README shows what the page does not:\n{block}");
     let examples = examples(&page);
     assert!(examples.len() >= 10, "{}", examples.len());
     for Example { command, shown } in examples {

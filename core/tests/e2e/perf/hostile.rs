@@ -61,6 +61,34 @@ fn hostile_names_stay_names() {
     }
 }
 
+/// The guest's own name and arguments come from whoever made the recording.
+#[test]
+fn a_guest_with_a_hostile_name_is_only_a_name() {
+    let place = Place::new();
+    let name = "e\u{1b}[31m\nf.wasm";
+    place.file(name, fixture_bytes("c-traps.wasm"));
+    assert_eq!(place.run(["-q", "-o", "x.perf.data", name, "a\nb\u{1b}"]).code, Some(0));
+    let script = output(&place, "perf script -i x.perf.data -F comm,ip,sym");
+    assert!(script.contains("e [31m f"), "{script}");
+    assert_plain(&script);
+    let header = output(&place, "perf report -i x.perf.data --header-only");
+    assert!(header.contains("cmdline : wlprof e [31m f.wasm a b"), "{header}");
+    assert_plain(&header);
+}
+
+/// Wasmtime's names of stubs, given to functions.
+#[test]
+fn functions_named_like_stubs_stay_functions() {
+    for name in ["array_to_wasm_trampoline[1]", "module_start", "wasmtime_builtin_memory_grow", "f"] {
+        let place = Place::new();
+        place.file("guest.wasm", guest_with_name(name.as_bytes()));
+        assert_eq!(place.run(["-q", "-o", "x.folded", "guest.wasm"]).code, Some(0));
+        let folded = std::fs::read_to_string(place.path("x.folded")).unwrap();
+        let is_whole = |line: &&str| line.starts_with("_start;") && line.contains(&format!(";{name} "));
+        assert!(folded.lines().any(|line| is_whole(&line)), "{folded}");
+    }
+}
+
 fn assert_plain(text: &str) {
     assert!(!text.contains(|c: char| c.is_control() && c != '\n' && c != '\t'), "{text:?}");
 }
@@ -184,6 +212,32 @@ fn an_earlier_processs_map_is_replaced_and_a_new_one_is_private() {
     assert!(std::fs::read_to_string(path).unwrap().contains(" main\n"));
     assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     remove_perf_map(&ran.stderr);
+}
+
+#[test]
+fn options_that_say_nothing_together_are_refused() {
+    let place = Place::new();
+    let guest = fixture("c-traps.wasm").display().to_string();
+    for (options, message) in [
+        (&["--format=jitdump", "--jitdump-functions=sampled", "--sampler=off"][..], "leave out --sampler=off"),
+        (&["--jitdump-functions=sampled"], "--jitdump-functions is for --format=jitdump"),
+        (&["--format=perfmap", "-o", "ending"], "give it one"),
+    ] {
+        let ran = place.run(options.iter().copied().chain([guest.as_str()]));
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(125), ""), "{options:?}");
+        assert!(ran.stderr.contains(message), "{}", ran.stderr);
+    }
+    assert!(place.files().is_empty());
+}
+
+/// A guest that does not run leaves nothing for perf.
+#[test]
+fn without_a_run_there_is_no_dump() {
+    let place = Place::new();
+    place.file("guest.wat", "(module (import \"env\" \"missing\" (func)) (func (export \"_start\")))");
+    let ran = place.run(["--format=jitdump", "guest.wat"]);
+    assert_eq!(ran.code, Some(126), "{}", ran.stderr);
+    assert_eq!(place.files(), ["guest.wat"]);
 }
 
 #[test]

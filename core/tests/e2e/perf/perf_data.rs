@@ -154,15 +154,37 @@ fn the_elf_file_belongs_to_its_profile() {
     assert!(!mismatched.contains("Shop.price") && !mismatched.contains("mix_"), "{mismatched}");
 }
 
+/// Found before the guest runs.
 #[test]
-fn a_pipe_cannot_hold_two_files() {
+fn two_files_need_room_for_both() {
     let place = Place::new();
-    let ran = place.run(["-q", "--format=perf", "-o", "/dev/stdout", fixture("c-inlined.wasm").to_str().unwrap()]);
-    assert_eq!(ran.code, Some(125));
-    assert!(ran.stderr.contains("/dev/stdout.elf belongs beside it"), "{}", ran.stderr);
+    std::fs::create_dir(place.path("x.perf.data.elf")).unwrap();
+    for (path, message) in
+        [("/dev/stdout", "comes as two files"), ("x.perf.data", "x.perf.data.elf: it is not a regular")]
+    {
+        let ran = place.run(["-q", "--format=perf", "-o", path, fixture("c-traps.wasm").to_str().unwrap()]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(125), ""));
+        assert!(ran.stderr.contains(message), "{}", ran.stderr);
+    }
+    assert_eq!(place.files(), ["x.perf.data.elf"]);
 }
 
-/// Deeper than perf.data's records and than perf looks by itself.
+/// The files are beside what a link points to, and what is printed says so.
+#[test]
+fn a_link_is_followed_and_named() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("there")).unwrap();
+    place.file("there/real.perf.data", "old");
+    std::os::unix::fs::symlink("there/real.perf.data", place.path("link.perf.data")).unwrap();
+    let ran = place.run(["-o", "link.perf.data", fixture("c-traps.wasm").to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let real = std::fs::canonicalize(place.path("there/real.perf.data")).unwrap();
+    assert!(ran.stderr.contains(&format!("perf report -i {}", real.display())), "{}", ran.stderr);
+    assert!(output(&place, "perf report -i link.perf.data --stdio").contains(" work"));
+    assert_eq!(place.files(), ["link.perf.data", "there"]);
+}
+
+/// Deeper than perf looks by itself.
 #[test]
 fn deep_stacks_stay_whole() {
     let place = Place::new();
