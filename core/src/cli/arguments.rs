@@ -63,6 +63,9 @@ pub(super) struct GuestOptions {
     /// The guest's language, whose own stacks to show; auto finds out, native shows wasm frames alone
     #[arg(long = "lang", value_name = "NAME", default_value = "auto")]
     pub(super) language: String,
+    /// Load a language plugin, a dynamic library; may repeat. Its code runs in wlprof, with all rights of yours
+    #[arg(long = "plugin", value_name = "FILE")]
+    pub(super) plugins: Vec<PathBuf>,
     /// File with the guest's debug sections, if they are not in the guest
     #[arg(long, value_name = "FILE")]
     pub(super) debug_file: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! `wlprof dump GUEST`: runs the guest and shows its stacks when asked, as Go shows them when a program panics.
 
 use super::arguments::Dump;
+use super::plugins::Plugins;
 use super::{FAILED, Failure, escape, guest, say};
 use crate::guest::{Guest, ModuleImage};
 use crate::profile::Ended;
@@ -25,12 +26,13 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     let (kind, _) = SamplerKind::Signal
         .resolve()
         .map_err(|error| Failure::new(FAILED, format!("{error:#}; a dump cannot be taken without it")))?;
-    let (guest, walkers) = guest::load(&dump.guest, false, false)?;
+    let plugins = Plugins::load(&dump.guest.plugins)?;
+    let (guest, walkers) = guest::load(&dump.guest, &plugins, false, false)?;
     guest::print_notes(&guest);
     let sampler = SamplerOptions { kind, rate_hz: RATE_HZ, ..SamplerOptions::default() };
     // Before the guest runs: from here on Ctrl-\ no longer ends the process.
     let mut interrupts = Signals::new([SIGQUIT]).map_err(fail)?;
-    let run = guest::start(&dump.guest, &guest, &arguments, walkers, Some(sampler))?;
+    let run = guest::start(&dump.guest, &plugins, &guest, &arguments, walkers, Some(sampler))?;
     let printer = Arc::new(Printer::new(dump.goroutines, run.session(), &guest));
     let interrupted = printer.clone();
     let by_signal = move || interrupts.forever().for_each(|_| interrupted.print());

@@ -1,6 +1,7 @@
 //! Loads and starts a guest as the options say, and reports how it ended: what `wlprof GUEST` and `wlprof dump` share.
 
 use super::arguments::GuestOptions;
+use super::plugins::Plugins;
 use super::progress::Spinner;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, say};
 use crate::guest::{Directory, Exit, Guest, LoadError, LoadOptions, WasiOptions};
@@ -17,6 +18,7 @@ pub(super) type Walkers = Vec<Option<Box<dyn Walker>>>;
 /// Compiles the guest and attaches its languages' walkers.
 pub(super) fn load(
     options: &GuestOptions,
+    plugins: &Plugins,
     native: bool,
     epoch_interruption: bool,
 ) -> Result<(Guest, Walkers), Failure> {
@@ -26,10 +28,11 @@ pub(super) fn load(
     let spinner = Spinner::new(format!("compiling {}", escape::single_line(&path.to_string_lossy())));
     let mut guest = Guest::load(path, &load).map_err(|error| cannot_load(path, &error))?;
     drop(spinner);
+    let languages = plugins.languages();
     let mut walkers = Vec::new();
     for (_, image) in &guest.modules {
-        let chosen = languages::choose(&choice, languages::BUILT_IN, &**image)
-            .map_err(|error| Failure::new(CANNOT_RUN, error))?;
+        let chosen =
+            languages::choose(&choice, &languages, &**image).map_err(|error| Failure::new(CANNOT_RUN, error))?;
         walkers.push(chosen.walker);
         guest.notes.extend(chosen.notes);
     }
@@ -39,13 +42,14 @@ pub(super) fn load(
 /// Starts the guest with these arguments, its name not among them.
 pub(super) fn start(
     options: &GuestOptions,
+    plugins: &Plugins,
     guest: &Guest,
     arguments: &[String],
     walkers: Walkers,
     sampler: Option<SamplerOptions>,
 ) -> Result<Run, Failure> {
     let mut wasi = wasi(options, guest, arguments);
-    wasi.directories.extend(library(options, guest));
+    wasi.directories.extend(library(options, plugins, guest));
     let run = RunOptions { wasi, invoke: options.invoke.clone(), sampler };
     // Said here, a folder that cannot be opened is a wrong option and not a guest that cannot run.
     run.wasi.build().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
@@ -53,7 +57,7 @@ pub(super) fn start(
 }
 
 /// The folder beside the guest with its language's library, if there is one and the user has not given another.
-fn library(options: &GuestOptions, guest: &Guest) -> Option<Directory> {
+fn library(options: &GuestOptions, plugins: &Plugins, guest: &Guest) -> Option<Directory> {
     let path = Path::new(&options.guest_and_arguments[0]);
     let mut name = path.file_stem()?.to_owned();
     name.push("-lib");
@@ -61,7 +65,8 @@ fn library(options: &GuestOptions, guest: &Guest) -> Option<Directory> {
     if !host.is_dir() {
         return None;
     }
-    let folder = languages::library_folder(languages::BUILT_IN, &*guest.modules.first()?.1)?;
+    let languages = plugins.languages();
+    let folder = languages::library_folder(&languages, &*guest.modules.first()?.1)?;
     let is_given = |given: &Directory| {
         let given = given.guest.trim_matches('/');
         !given.is_empty() && Path::new(folder.trim_start_matches('/')).starts_with(given)

@@ -10,6 +10,7 @@ mod guest;
 mod interrupt;
 mod machine_code;
 mod output;
+mod plugins;
 mod progress;
 mod record;
 mod render;

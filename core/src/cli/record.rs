@@ -1,6 +1,7 @@
 //! `wlprof GUEST`: runs the guest, samples it, writes the profile.
 
 use super::arguments::{FramesChoice, Record};
+use super::plugins::Plugins;
 use super::progress::Bar;
 use super::{FAILED, Failure, guest, interrupt, machine_code, output};
 use crate::guest::Guest;
@@ -22,14 +23,16 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
             options.kind.resolve().map_err(|error| Failure::new(FAILED, format!("{error:#}; try --sampler=epoch")))?;
     }
     let epoch = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
-    let (mut guest, mut walkers) = guest::load(&record.guest, record.output.frames == FramesChoice::Native, epoch)?;
+    let plugins = Plugins::load(&record.guest.plugins)?;
+    let (mut guest, mut walkers) =
+        guest::load(&record.guest, &plugins, record.output.frames == FramesChoice::Native, epoch)?;
     guest.notes.extend(fallback);
     let mut code = match record.output.code_format() {
         Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &mut walkers)?),
         None => None,
     };
     let is_sampled = sampler.is_some();
-    let run = guest::start(&record.guest, &guest, &arguments, walkers, sampler)?;
+    let run = guest::start(&record.guest, &plugins, &guest, &arguments, walkers, sampler)?;
     if is_sampled {
         interrupt::watch(run.interrupter()).map_err(|error| Failure::new(FAILED, error))?;
     }

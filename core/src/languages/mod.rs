@@ -1,5 +1,7 @@
 //! Which language a guest is written in: the built-in plugins, and choosing among them.
 
+pub mod loader;
+
 use std::fmt;
 use wlprof_plugin::{Detection, Language, ModuleView, Walker};
 

@@ -6,6 +6,7 @@ mod bad_input;
 mod bad_modules;
 mod behaviour;
 mod cli;
+mod dynamic;
 mod go;
 mod go_calls;
 mod guest;

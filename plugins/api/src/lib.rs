@@ -12,9 +12,14 @@
 //! Everything a walker reads from the guest is hostile until checked: lengths lie, pointers form cycles, and what was
 //! a string a moment ago is now something else. [`GuestMemory`] bounds every read and [`FrameSink`] bounds the output.
 //!
+//! A language can be part of wlprof or a dynamic library that it loads: [`export_plugin!`] makes one of it, and [`abi`] is
+//! what both sides agree on.
+//!
 //! This crate knows nothing of Wasmtime, of how the guest is stopped, or of any output format.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+pub mod abi;
 mod frame;
 mod language;
 mod memory;

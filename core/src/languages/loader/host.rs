@@ -1,0 +1,251 @@
+//! What plugins are given of wlprof: modules, guests and places to put what they find, behind the C ABI.
+//!
+//! Each is a structure of the ABI with what it stands for behind it. The functions get a pointer to the first and find the
+//! second there.
+
+use std::ffi::c_void;
+use wlprof_plugin::abi::{self, Bytes};
+use wlprof_plugin::{Category, FrameKey, GuestMemory, Label, ModuleView, SourceFrame, WasmFrame};
+
+/// The longest text that a plugin may give, in bytes; what is longer is cut.
+const LONGEST_TEXT: usize = 1 << 16;
+/// The most texts, frames, labels or threads that one call of a plugin may give.
+const MOST: usize = 1 << 16;
+
+/// # Safety
+/// The plugin's promise: the bytes are there for this call.
+pub(super) unsafe fn text(bytes: Bytes) -> String {
+    let bytes = Bytes { length: bytes.length.min(LONGEST_TEXT), ..bytes };
+    // SAFETY: the caller's promise.
+    unsafe { bytes.text() }.into_owned()
+}
+
+/// Receives texts.
+#[repr(C)]
+pub(super) struct HostTexts<'a> {
+    pub(super) abi: abi::Texts,
+    texts: std::cell::RefCell<&'a mut Vec<String>>,
+}
+
+impl<'a> HostTexts<'a> {
+    pub(super) fn new(texts: &'a mut Vec<String>) -> Self {
+        Self { abi: abi::Texts { size: size_of::<abi::Texts>(), add: add_text }, texts: texts.into() }
+    }
+}
+
+unsafe extern "C" fn add_text(texts: *const abi::Texts, bytes: Bytes) {
+    // SAFETY: the plugin gives back what it was given.
+    let texts = unsafe { &*texts.cast::<HostTexts<'_>>() };
+    let mut texts = texts.texts.borrow_mut();
+    if texts.len() < MOST {
+        // SAFETY: the plugin's promise.
+        texts.push(unsafe { text(bytes) });
+    }
+}
+
+/// A module.
+#[repr(C)]
+pub(super) struct HostModule<'a> {
+    pub(super) abi: abi::Module,
+    module: &'a dyn ModuleView,
+}
+
+impl<'a> HostModule<'a> {
+    pub(super) fn new(module: &'a dyn ModuleView) -> Self {
+        let abi = abi::Module {
+            size: size_of::<abi::Module>(),
+            name: module_name,
+            bytes: module_bytes,
+            custom_section,
+            function_import_count,
+            function_import,
+            function_body,
+            function_name,
+        };
+        Self { abi, module }
+    }
+
+    /// # Safety
+    /// `module` must have come from [`HostModule::new`] and live.
+    unsafe fn from_abi(module: *const abi::Module) -> &'a dyn ModuleView {
+        // SAFETY: it is the first field of one.
+        unsafe { (*module.cast::<Self>()).module }
+    }
+}
+
+unsafe extern "C" fn module_name(module: *const abi::Module) -> Bytes {
+    // SAFETY: the plugin gives back what it was given, here and below, and places for results are its own.
+    Bytes::of(unsafe { HostModule::from_abi(module) }.name().as_bytes())
+}
+
+unsafe extern "C" fn module_bytes(module: *const abi::Module) -> Bytes {
+    // SAFETY: as above.
+    Bytes::of(unsafe { HostModule::from_abi(module) }.bytes())
+}
+
+unsafe extern "C" fn custom_section(module: *const abi::Module, name: Bytes, section: *mut Bytes) -> bool {
+    // SAFETY: as above.
+    let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
+    let found = module.custom_section(&name);
+    // SAFETY: as above.
+    found.is_some_and(|found| unsafe { put(section, Bytes::of(found)) })
+}
+
+unsafe extern "C" fn function_import_count(module: *const abi::Module) -> u32 {
+    // SAFETY: as above.
+    unsafe { HostModule::from_abi(module) }.function_imports().len() as u32
+}
+
+unsafe extern "C" fn function_import(
+    module: *const abi::Module,
+    index: u32,
+    from: *mut Bytes,
+    name: *mut Bytes,
+) -> bool {
+    // SAFETY: as above.
+    let imports = unsafe { HostModule::from_abi(module) }.function_imports();
+    imports.get(index as usize).is_some_and(|import| {
+        // SAFETY: as above.
+        unsafe { put(from, Bytes::of(import.module.as_bytes())) && put(name, Bytes::of(import.name.as_bytes())) }
+    })
+}
+
+unsafe extern "C" fn function_body(module: *const abi::Module, index: u32, start: *mut u32, end: *mut u32) -> bool {
+    // SAFETY: as above.
+    let body = unsafe { HostModule::from_abi(module) }.function_body(index);
+    // SAFETY: as above.
+    body.is_some_and(|body| unsafe { put(start, body.start) && put(end, body.end) })
+}
+
+unsafe extern "C" fn function_name(module: *const abi::Module, index: u32, name: *mut Bytes) -> bool {
+    // SAFETY: as above.
+    let found = unsafe { HostModule::from_abi(module) }.function_name(index);
+    // SAFETY: as above.
+    found.is_some_and(|found| unsafe { put(name, Bytes::of(found.as_bytes())) })
+}
+
+/// # Safety
+/// `place` is a place for it, or null.
+unsafe fn put<T>(place: *mut T, value: T) -> bool {
+    if !place.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { place.write(value) };
+    }
+    true
+}
+
+/// A stopped guest.
+#[repr(C)]
+pub(super) struct HostGuest<'a> {
+    pub(super) abi: abi::Guest,
+    guest: &'a dyn GuestMemory,
+}
+
+impl<'a> HostGuest<'a> {
+    pub(super) fn new(guest: &'a dyn GuestMemory) -> Self {
+        let abi = abi::Guest { size: size_of::<abi::Guest>(), memory_size: guest.size(), read, global };
+        Self { abi, guest }
+    }
+}
+
+unsafe extern "C" fn read(guest: *const abi::Guest, address: u64, buffer: *mut c_void, length: usize) -> bool {
+    // SAFETY: the plugin gives back what it was given.
+    let guest = unsafe { &*guest.cast::<HostGuest<'_>>() };
+    // Before the buffer is believed to be of that length.
+    let is_inside = address.checked_add(length as u64).is_some_and(|end| end <= guest.abi.memory_size);
+    if !is_inside || buffer.is_null() {
+        return false;
+    }
+    // SAFETY: the plugin's promise: there is room for as much. What is there is only written.
+    let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
+    guest.guest.read(address, buffer).is_ok()
+}
+
+unsafe extern "C" fn global(guest: *const abi::Guest, index: u32, value: *mut u64) -> bool {
+    // SAFETY: the plugin gives back what it was given.
+    let guest = unsafe { &*guest.cast::<HostGuest<'_>>() };
+    // SAFETY: as above, and the place is its own.
+    guest.guest.global(index).is_some_and(|found| unsafe { put(value, found) })
+}
+
+/// Receives source frames.
+#[repr(C)]
+pub(super) struct HostFrames<'a> {
+    pub(super) abi: abi::SourceFrames,
+    frames: std::cell::RefCell<&'a mut Vec<SourceFrame>>,
+}
+
+impl<'a> HostFrames<'a> {
+    pub(super) fn new(frames: &'a mut Vec<SourceFrame>) -> Self {
+        let abi = abi::SourceFrames { size: size_of::<abi::SourceFrames>(), add: add_frame };
+        Self { abi, frames: frames.into() }
+    }
+}
+
+unsafe extern "C" fn add_frame(frames: *const abi::SourceFrames, frame: *const abi::SourceFrame) {
+    // SAFETY: the plugin gives back what it was given, and a frame that is there for this call.
+    let (frames, frame) = unsafe { (&*frames.cast::<HostFrames<'_>>(), &*frame) };
+    let mut frames = frames.frames.borrow_mut();
+    if frames.len() >= MOST || frame.size < size_of::<abi::SourceFrame>() {
+        return;
+    }
+    let number = |number: u32| (number != 0).then_some(number);
+    // SAFETY: as above.
+    let text = |bytes: Bytes| unsafe { text(bytes) };
+    let some_text = |bytes: Bytes| (bytes.length != 0).then(|| text(bytes));
+    frames.push(SourceFrame {
+        function: text(frame.function),
+        linkage_name: some_text(frame.linkage_name),
+        file: some_text(frame.file),
+        function_line: number(frame.function_line),
+        line: number(frame.line),
+        column: number(frame.column),
+        category: category(frame.category).unwrap_or_default(),
+    });
+}
+
+/// The category of that number; `None` if it is none that this wlprof knows.
+pub(super) fn category(number: u32) -> Option<Category> {
+    Some(match number {
+        abi::category::USER => Category::User,
+        abi::category::LIBRARY => Category::Library,
+        abi::category::RUNTIME => Category::Runtime,
+        abi::category::GARBAGE_COLLECTOR => Category::GarbageCollector,
+        abi::category::INTERPRETER => Category::Interpreter,
+        _ => return None,
+    })
+}
+
+/// Receives labels.
+#[repr(C)]
+pub(super) struct HostLabels<'a> {
+    pub(super) abi: abi::Labels,
+    labels: std::cell::RefCell<&'a mut Vec<Label>>,
+}
+
+impl<'a> HostLabels<'a> {
+    pub(super) fn new(labels: &'a mut Vec<Label>) -> Self {
+        let abi = abi::Labels { size: size_of::<abi::Labels>(), add: add_label };
+        Self { abi, labels: labels.into() }
+    }
+}
+
+unsafe extern "C" fn add_label(labels: *const abi::Labels, name: Bytes, value: Bytes) {
+    // SAFETY: the plugin gives back what it was given, and texts that are there for this call.
+    unsafe {
+        let mut labels = (*labels.cast::<HostLabels<'_>>()).labels.borrow_mut();
+        if labels.len() < MOST {
+            labels.push(Label { name: text(name), value: text(value) });
+        }
+    }
+}
+
+/// A frame's key as the ABI has it.
+pub(super) fn frame_key(key: FrameKey) -> abi::FrameKey {
+    match key {
+        FrameKey::Own(value) => abi::FrameKey { kind: abi::frame_kind::OWN, function: 0, value },
+        FrameKey::Wasm(WasmFrame { function, code_offset }) => {
+            abi::FrameKey { kind: abi::frame_kind::WASM, function, value: code_offset.into() }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Plugins that are dynamic libraries.
+//!
+//! # Security
+//! A plugin is code that runs in this process with all its rights: load none that you would not run. What is contained are
+//! mistakes, as far as a process can contain them: what a plugin says is bounded and checked.
+
+mod check;
+mod foreign;
+mod host;
+mod threads;
+
+pub use foreign::ForeignLanguage;
+
+use libloading::{Library, Symbol};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use wlprof_plugin::abi;
+
+/// Why a library is no plugin that can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// The file cannot be read.
+    Read(String),
+    /// It is no dynamic library, or not a whole one.
+    NotALibrary(String),
+    /// It is for another machine.
+    OtherMachine {
+        /// Which it is for.
+        found: String,
+        /// Which it should be for.
+        wanted: String,
+    },
+    /// It exports no plugin.
+    NoEntry,
+    /// What it exports under a plugin's name is none.
+    NoMagic,
+    /// It is for another version of the ABI.
+    OtherAbi {
+        /// Its major version.
+        major: u32,
+        /// Its minor version.
+        minor: u32,
+    },
+    /// The system cannot load it.
+    Load(String),
+    /// What it says of itself cannot be.
+    Malformed(&'static str),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = (abi::ABI_MAJOR, abi::ABI_MINOR);
+        match self {
+            Self::Read(error) => f.write_str(error),
+            Self::NotALibrary(error) => write!(f, "not a dynamic library, or not a whole one: {error}"),
+            Self::OtherMachine { found, wanted } => {
+                write!(f, "built for {found}, and this is {wanted}; build it for this machine")
+            }
+            Self::NoEntry => write!(
+                f,
+                "it exports no `{}`: not a wlprof plugin (in Rust: export_plugin!, in C: see wlprof_plugin.h)",
+                abi::PLUGIN_SYMBOL
+            ),
+            Self::NoMagic => write!(f, "its `{}` does not begin as a plugin does", abi::PLUGIN_SYMBOL),
+            Self::OtherAbi { major: found, minor: found_minor } => write!(
+                f,
+                "built for plugin ABI {found}.{found_minor} (supported: {major}.0 to {major}.{minor}); build it with \
+                 this wlprof's header or crate"
+            ),
+            Self::Load(error) => write!(f, "cannot be loaded: {error}"),
+            Self::Malformed(what) => write!(f, "what it says of itself cannot be: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// A loaded plugin.
+pub struct LoadedPlugin {
+    /// What it is called.
+    pub name: String,
+    /// Its own version.
+    pub version: String,
+    /// Major and minor version of the ABI it was built for.
+    pub abi: (u32, u32),
+    /// Where it came from.
+    pub path: PathBuf,
+    /// Its languages.
+    pub languages: Vec<ForeignLanguage>,
+}
+
+/// Languages that a plugin may have.
+const MOST_LANGUAGES: usize = 64;
+
+impl LoadedPlugin {
+    /// Loads the plugin at `path`. None of its code runs before it has been found to be one, for this machine and this ABI.
+    ///
+    /// # Errors
+    /// [`LoadError`] says what it is instead.
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        let bytes = std::fs::read(path).map_err(|error| LoadError::Read(error.to_string()))?;
+        check::check(&bytes)?;
+        // Without a folder in it the system would look elsewhere.
+        let absolute = std::path::absolute(path).map_err(|error| LoadError::Read(error.to_string()))?;
+        // SAFETY: what the library does when it is loaded is the user's choice, as for any program.
+        let library = unsafe { Library::new(&absolute) }.map_err(|error| LoadError::Load(error.to_string()))?;
+        let library = Arc::new(library);
+        // SAFETY: the symbol is a constant of that type: magic and version have been checked.
+        let plugin = unsafe {
+            let symbol: Symbol<'_, *const abi::Plugin> =
+                library.get(abi::PLUGIN_SYMBOL.as_bytes()).map_err(|error| LoadError::Load(error.to_string()))?;
+            &**symbol
+        };
+        if plugin.size < size_of::<abi::Plugin>() {
+            return Err(LoadError::Malformed("it is smaller than a plugin"));
+        }
+        if plugin.language_count > MOST_LANGUAGES || plugin.languages.is_null() {
+            return Err(LoadError::Malformed("the number of its languages"));
+        }
+        // SAFETY: there are as many, by the ABI.
+        let languages = unsafe { std::slice::from_raw_parts(plugin.languages, plugin.language_count) };
+        let language = |&language: &*const abi::Language| {
+            // SAFETY: a language, by the ABI.
+            if language.is_null() || unsafe { (*language).size } < size_of::<abi::Language>() {
+                return Err(LoadError::Malformed("one of its languages is smaller than that"));
+            }
+            // SAFETY: as above, and whole.
+            Ok(unsafe { ForeignLanguage::new(language, library.clone()) })
+        };
+        // SAFETY: texts that stay while the library is loaded.
+        let (name, version) = unsafe { (plugin.name.text().into_owned(), plugin.version.text().into_owned()) };
+        Ok(Self {
+            name,
+            version,
+            abi: (plugin.abi_major, plugin.abi_minor),
+            path: path.to_owned(),
+            languages: languages.iter().map(language).collect::<Result<_, _>>()?,
+        })
+    }
+}

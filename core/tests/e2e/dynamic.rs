@@ -1,0 +1,224 @@
+//! Plugins that are dynamic libraries: the Go plugin, built as one, says what the built-in one says of the same moments.
+
+use crate::guest::{Place, was_seen};
+use crate::sampled::fixture;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use wlprof::guest::{Guest, LoadOptions, WasiOptions};
+use wlprof::languages::loader::LoadedPlugin;
+use wlprof::profile::{Ended, Run, RunOptions};
+use wlprof::recording::Recording;
+use wlprof::sampler::{SamplerKind, SamplerOptions};
+use wlprof::symbols::symbolize;
+use wlprof_plugin::{
+    AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, SourceFrame, ThreadStack,
+    WalkEnd, Walker, WasmFrame,
+};
+
+/// The Go plugin's library, built on first use.
+fn go_library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(&root).args(["build", "--release", "--package", "wlprof-go", "--example", "go_plugin"]);
+        let built = cargo.output().unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let programs = Path::new(env!("CARGO_BIN_EXE_wlprof")).parent().unwrap();
+        programs.join("examples/libgo_plugin.so")
+    })
+}
+
+/// Both plugins at once: each is asked everything, and must answer as the other.
+struct Both(Box<dyn Walker>, Box<dyn Walker>, FrameSink);
+
+/// Ends the process: a panic would be caught as a plugin's.
+fn insist(is_same: bool, what: &str) {
+    if !is_same {
+        eprintln!("the dynamic library says something else: {what}");
+        std::process::abort();
+    }
+}
+
+impl Walker for Both {
+    fn reads_guest(&self) -> bool {
+        insist(self.0.reads_guest() == self.1.reads_guest(), "reads_guest");
+        self.0.reads_guest()
+    }
+
+    fn walks_without_allocating(&self) -> bool {
+        insist(self.0.walks_without_allocating() == self.1.walks_without_allocating(), "walks_without_allocating");
+        self.0.walks_without_allocating()
+    }
+
+    fn wanted_globals(&self) -> &[u32] {
+        insist(self.0.wanted_globals() == self.1.wanted_globals(), "wanted_globals");
+        self.0.wanted_globals()
+    }
+
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+        let other = &mut self.2;
+        other.clear();
+        other.set_may_allocate(out.may_allocate());
+        let ends = (self.0.walk(guest, wasm, out), self.1.walk(guest, wasm, other));
+        insist(ends.0 == ends.1, "end");
+        let same = out.len() == other.len() && out.entries().eq(other.entries()) && out.labels() == other.labels();
+        insist(same, "frames");
+        ends.0
+    }
+
+    fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
+        let mut other = Vec::new();
+        self.0.threads(guest, wasm, out);
+        self.1.threads(guest, wasm, &mut other);
+        insist(*out == other, "threads");
+    }
+
+    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+        let mut other = Vec::new();
+        self.0.symbolize(frame, out);
+        self.1.symbolize(frame, &mut other);
+        assert_eq!(*out, other);
+    }
+
+    fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
+        assert_eq!(self.0.categorize(frame), self.1.categorize(frame));
+        self.0.categorize(frame)
+    }
+
+    fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
+        let mut other = Vec::new();
+        self.0.labels(key, out);
+        self.1.labels(key, &mut other);
+        assert_eq!(*out, other);
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        assert_eq!(self.0.warnings(), self.1.warnings());
+        self.0.warnings()
+    }
+}
+
+fn go_plugin() -> LoadedPlugin {
+    LoadedPlugin::load(go_library()).unwrap()
+}
+
+#[test]
+fn a_loaded_plugin_says_what_it_is() {
+    let plugin = go_plugin();
+    assert_eq!((plugin.name.as_str(), plugin.version.as_str()), ("wlprof-go", env!("CARGO_PKG_VERSION")));
+    assert_eq!(plugin.languages.iter().map(Language::name).collect::<Vec<_>>(), ["go"]);
+}
+
+#[test]
+fn detection_is_the_same() {
+    let plugin = go_plugin();
+    for guest in ["go-bench.wasm", "go-js.wasm", "go-stacks-1.21-stripped.wasm", "c-calls.wasm", "python-3.13.wasm"] {
+        let image = crate::sampled::image(guest);
+        let answers = (wlprof_go::Go.detect(&image), plugin.languages[0].detect(&image));
+        assert_eq!(answers.0, answers.1, "{guest}");
+        if answers.0 == Detection::No {
+            let reasons = (wlprof_go::Go.attach(&image).err(), plugin.languages[0].attach(&image).err());
+            assert_eq!(reasons.0, reasons.1, "{guest}");
+            assert!(matches!(reasons.0, Some(AttachError(_))));
+        }
+    }
+}
+
+/// Runs a guest with both plugins at 5 kHz, with dumps of all goroutines meanwhile.
+fn profile(name: &str, arguments: &[&str]) -> Recording {
+    let guest = Guest::load(&fixture(name), &LoadOptions::default()).unwrap();
+    let image = guest.modules[0].1.clone();
+    let built_in = wlprof_go::Go.attach(&*image).unwrap();
+    let loaded = go_plugin().languages[0].attach(&*image).unwrap();
+    let options = RunOptions {
+        wasi: WasiOptions {
+            arguments: std::iter::once(&name).chain(arguments).map(|&argument| argument.to_owned()).collect(),
+            ..WasiOptions::default()
+        },
+        invoke: None,
+        sampler: Some(SamplerOptions {
+            kind: SamplerKind::Signal,
+            rate_hz: 5000.0,
+            max_overhead: 1.0,
+            ..SamplerOptions::default()
+        }),
+    };
+    let walker: Box<dyn Walker> = Box::new(Both(built_in, loaded, FrameSink::new()));
+    let run = Run::start(&guest, vec![Some(walker)], options).unwrap();
+    let session = run.session().unwrap();
+    for _ in 0..3 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        // It may have ended.
+        let _ = session.dump();
+    }
+    assert!(matches!(run.wait(), Ended::Exit(_)));
+    symbolize(run.finish().unwrap(), &[image], |_| (), |_| ())
+}
+
+#[test]
+fn every_sample_is_the_same() {
+    for (guest, arguments) in
+        [("go-bench.wasm", &["3"][..]), ("go-goroutines-1.27.wasm", &[]), ("go-goroutines-1.21.wasm", &[])]
+    {
+        let recording = profile(guest, arguments);
+        println!("{guest}: {} samples", recording.ticks.sampled);
+        assert!(recording.ticks.sampled > 300, "{guest}: {}", recording.ticks.sampled);
+        assert!(recording.functions.iter().any(|function| function.name.starts_with("main.")));
+    }
+}
+
+#[test]
+fn the_command_loads_it() {
+    let place = Place::new();
+    let library = go_library().to_str().unwrap();
+    let ran =
+        place.run(["--plugin", library, "--lang=go", "-o", "x.wlprof", fixture("go-bench.wasm").to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(was_seen(&place.recording("x.wlprof"), "runtime.goexit"), "the goroutine's stack");
+    assert_eq!(place.run(["--plugin", library, fixture("c-traps.wasm").to_str().unwrap()]).code, Some(0));
+}
+
+/// What is wrong with a library is found before any of it runs, and before the guest does.
+#[test]
+fn what_is_no_plugin_is_refused_with_the_reason() {
+    let whole = std::fs::read(go_library()).unwrap();
+    let elf = goblin::elf::Elf::parse(&whole).unwrap();
+    let exported =
+        elf.dynsyms.iter().find(|symbol| elf.dynstrtab.get_at(symbol.st_name) == Some("wlprof_plugin")).unwrap();
+    let segment = elf.program_headers.iter().find(|segment| segment.vm_range().contains(&(exported.st_value as usize)));
+    let segment = segment.unwrap();
+    let plugin = (exported.st_value - segment.p_vaddr + segment.p_offset) as usize;
+    let with = |at: usize, byte: u8| {
+        let mut changed = whole.clone();
+        changed[at] = byte;
+        changed
+    };
+    // In the header, bytes 16 and 18 say what it is and for which machine.
+    let name = whole.windows(14).position(|bytes| bytes == b"wlprof_plugin\0").unwrap();
+    let cases = [
+        ("text", b"not a library".to_vec(), "not a dynamic library"),
+        ("cut", whole[..whole.len() / 2].to_vec(), "not a dynamic library, or not a whole one"),
+        ("short", whole[..100].to_vec(), "not a dynamic library, or not a whole one"),
+        ("program", with(16, 1), "not a dynamic library, or not a whole one: it is of type REL"),
+        ("machine", with(18, 0xb7), "built for AARCH64, and this is X86_64"),
+        ("entry", with(name, b'x'), "it exports no `wlprof_plugin`: not a wlprof plugin"),
+        ("magic", with(plugin, b'W'), "its `wlprof_plugin` does not begin as a plugin does"),
+        ("version", with(plugin + 8, 9), "built for plugin ABI 9.0 (supported: 1.0 to 1.0)"),
+    ];
+    let place = Place::new();
+    for (name, bytes, message) in cases {
+        place.file(name, bytes);
+        let ran = place.run(["--plugin", name, fixture("c-traps.wasm").to_str().unwrap()]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(125), ""), "{name}: {ran:?}");
+        assert!(
+            ran.stderr.contains(&format!("plugin {name}: ")) && ran.stderr.contains(message),
+            "{name}: {}",
+            ran.stderr
+        );
+    }
+    let ran = place.run(["--plugin", "missing.so", fixture("c-traps.wasm").to_str().unwrap()]);
+    assert_eq!(ran.code, Some(125));
+    assert!(ran.stderr.contains("plugin missing.so: No such file"), "{}", ran.stderr);
+}

@@ -1,0 +1,404 @@
+//! Languages written in Rust, as the C ABI has them: what [`export_plugin!`](crate::export_plugin) puts together.
+
+use super::guest::{ForeignGuest, ForeignModule};
+use super::{
+    ABI_MAJOR, ABI_MINOR, Bytes, FrameKey, Guest, Label, Labels, Language, Module, PLUGIN_MAGIC, Plugin, SourceFrame,
+    SourceFrames, Stack, StackFrame, Texts, Thread, Threads, Walker, WasmFrame, category, detection, frame_kind,
+    walk_end, walker_flags,
+};
+use crate::{Category, Detection, FrameSink, SinkEntry, WalkEnd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A language with what the ABI says of it in front.
+#[repr(C)]
+pub struct ExportedLanguage {
+    abi: Language,
+    language: &'static dyn crate::Language,
+}
+
+impl ExportedLanguage {
+    /// The language `language`, whose name is `name`.
+    pub const fn new(name: &'static str, language: &'static dyn crate::Language) -> Self {
+        let abi = Language {
+            size: size_of::<Language>(),
+            name: Bytes::of(name.as_bytes()),
+            detect,
+            attach,
+            library_folder: Some(library_folder),
+        };
+        Self { abi, language }
+    }
+
+    /// # Safety
+    /// `language` must have come from [`ExportedLanguage::new`].
+    unsafe fn from_abi(language: *const Language) -> &'static dyn crate::Language {
+        // SAFETY: it is the first field of one, which is constant.
+        unsafe { (*language.cast::<Self>()).language }
+    }
+}
+
+/// Points to a language.
+#[repr(transparent)]
+pub struct LanguagePointer(*const Language);
+
+// SAFETY: what it points to is constant.
+unsafe impl Sync for LanguagePointer {}
+
+/// Pointers to all of `languages`.
+pub const fn pointers<const N: usize>(languages: &'static [ExportedLanguage; N]) -> [LanguagePointer; N] {
+    let mut pointers = [const { LanguagePointer(std::ptr::null()) }; N];
+    let mut index = 0;
+    while index < N {
+        // The whole of it, not only what the ABI says: that is where the rest is found again.
+        pointers[index] = LanguagePointer(std::ptr::from_ref(&languages[index]).cast());
+        index += 1;
+    }
+    pointers
+}
+
+/// The plugin with these languages.
+pub const fn plugin(name: &'static str, version: &'static str, languages: &'static [LanguagePointer]) -> Plugin {
+    Plugin {
+        magic: PLUGIN_MAGIC,
+        abi_major: ABI_MAJOR,
+        abi_minor: ABI_MINOR,
+        size: size_of::<Plugin>(),
+        name: Bytes::of(name.as_bytes()),
+        version: Bytes::of(version.as_bytes()),
+        languages: languages.as_ptr().cast(),
+        language_count: languages.len(),
+    }
+}
+
+/// Exports languages from a dynamic library, each with the name that its [`Language::name`](crate::Language::name) gives:
+/// `export_plugin!("go" => Go);`.
+#[macro_export]
+macro_rules! export_plugin {
+    ($($name:literal => $language:expr),+ $(,)?) => {
+        #[doc(hidden)]
+        #[allow(unsafe_code, non_upper_case_globals)]
+        mod wlprof_plugin_export {
+            use super::*;
+            const COUNT: usize = [$($name),+].len();
+            static LANGUAGES: [$crate::abi::ExportedLanguage; COUNT] =
+                [$($crate::abi::ExportedLanguage::new($name, &$language)),+];
+            static POINTERS: [$crate::abi::LanguagePointer; COUNT] = $crate::abi::pointers(&LANGUAGES);
+            #[unsafe(no_mangle)]
+            pub static wlprof_plugin: $crate::abi::Plugin =
+                $crate::abi::plugin(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), &POINTERS);
+        }
+    };
+}
+
+/// A walker with what the ABI says of it in front.
+#[repr(C)]
+struct ExportedWalker {
+    abi: Walker,
+    walker: Box<dyn crate::Walker>,
+    sink: FrameSink,
+    wasm: Vec<crate::WasmFrame>,
+    wanted_globals: Vec<u32>,
+    /// Kept, so that symbolizing many frames does not allocate for each.
+    frames: Vec<crate::SourceFrame>,
+}
+
+/// What `call` gives, or `otherwise` if it panics: nothing may unwind into wlprof.
+fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or(otherwise)
+}
+
+/// # Safety
+/// `texts` is as the ABI says.
+unsafe fn say(texts: *const Texts, text: &str) {
+    // SAFETY: the caller's promise.
+    unsafe { ((*texts).add)(texts, Bytes::of(text.as_bytes())) }
+}
+
+unsafe extern "C" fn detect(language: *const Language, module: *const Module, answer: *const Texts) -> u32 {
+    guarded(detection::NO, || {
+        // SAFETY: all three are as the ABI says, here and below.
+        let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(&*module)) };
+        match language.detect(&module) {
+            Detection::No => detection::NO,
+            Detection::Yes(found) => {
+                // SAFETY: as above.
+                unsafe { say(answer, &found) };
+                detection::YES
+            }
+            Detection::Unsupported { found, supported } => {
+                // SAFETY: as above.
+                unsafe { say(answer, &found) };
+                // SAFETY: as above.
+                unsafe { say(answer, &supported) };
+                detection::UNSUPPORTED
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn library_folder(language: *const Language, folder: *const Texts) {
+    guarded((), || {
+        // SAFETY: both are as the ABI says.
+        if let Some(path) = unsafe { ExportedLanguage::from_abi(language) }.library_folder() {
+            // SAFETY: as above.
+            unsafe { say(folder, path) };
+        }
+    });
+}
+
+unsafe extern "C" fn attach(language: *const Language, module: *const Module, error: *const Texts) -> *mut Walker {
+    let attached = guarded(None, || {
+        // SAFETY: all three are as the ABI says, here and below.
+        let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(&*module)) };
+        match language.attach(&module) {
+            Ok(walker) => Some(Ok(walker)),
+            Err(reason) => Some(Err(reason)),
+        }
+    });
+    match attached {
+        Some(Ok(walker)) => ExportedWalker::leak(walker),
+        Some(Err(reason)) => {
+            // SAFETY: as above.
+            unsafe { say(error, &reason.0) };
+            std::ptr::null_mut()
+        }
+        None => {
+            // SAFETY: as above.
+            unsafe { say(error, "the plugin panicked") };
+            std::ptr::null_mut()
+        }
+    }
+}
+
+impl ExportedWalker {
+    fn leak(walker: Box<dyn crate::Walker>) -> *mut Walker {
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        let wanted_globals = walker.wanted_globals().to_vec();
+        let abi = Walker {
+            size: size_of::<Walker>(),
+            flags: flag(walker.reads_guest(), walker_flags::READS_GUEST)
+                | flag(walker.walks_without_allocating(), walker_flags::WALKS_WITHOUT_ALLOCATING),
+            wanted_globals: wanted_globals.as_ptr(),
+            wanted_global_count: wanted_globals.len(),
+            destroy,
+            walk: Some(walk),
+            symbolize,
+            categorize: Some(categorize),
+            labels: Some(labels),
+            threads: Some(threads),
+            warnings: Some(warnings),
+        };
+        let wasm = Vec::with_capacity(FrameSink::CAPACITY);
+        let exported = Self { abi, walker, sink: FrameSink::new(), wasm, wanted_globals, frames: Vec::new() };
+        debug_assert_eq!(exported.abi.wanted_globals, exported.wanted_globals.as_ptr());
+        Box::into_raw(Box::new(exported)).cast()
+    }
+
+    /// # Safety
+    /// `walker` must have come from [`ExportedWalker::leak`] and not be destroyed, and no other call use it.
+    unsafe fn from_abi<'a>(walker: *mut Walker) -> &'a mut Self {
+        // SAFETY: it is the first field of one.
+        unsafe { &mut *walker.cast::<Self>() }
+    }
+
+    /// # Safety
+    /// `wasm` has `count` frames.
+    unsafe fn take_wasm(&mut self, wasm: *const WasmFrame, count: usize) {
+        self.wasm.clear();
+        let count = count.min(FrameSink::CAPACITY);
+        // SAFETY: the caller's promise; an empty stack may have a null pointer.
+        let frames = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(wasm, count) } };
+        self.wasm.extend(
+            frames.iter().map(|frame| crate::WasmFrame { function: frame.function, code_offset: frame.code_offset }),
+        );
+    }
+}
+
+unsafe extern "C" fn destroy(walker: *mut Walker) {
+    guarded((), || {
+        // SAFETY: it came from `leak`, and this is the last call with it.
+        drop(unsafe { Box::from_raw(walker.cast::<ExportedWalker>()) });
+    });
+}
+
+unsafe extern "C" fn walk(
+    walker: *mut Walker,
+    guest: *const Guest,
+    wasm: *const WasmFrame,
+    wasm_count: usize,
+    stack: *mut Stack,
+) -> u32 {
+    guarded(walk_end::FAILED, || {
+        // SAFETY: all are as the ABI says.
+        let (exported, guest, stack) = unsafe { (ExportedWalker::from_abi(walker), &*guest, &mut *stack) };
+        // SAFETY: as above.
+        unsafe { exported.take_wasm(wasm, wasm_count) };
+        let ExportedWalker { walker, sink, wasm, .. } = exported;
+        sink.clear();
+        sink.set_may_allocate(stack.may_allocate);
+        let end = walker.walk(&ForeignGuest(guest), wasm, sink);
+        for (at, entry) in sink.entries().take(stack.capacity).enumerate() {
+            let (kind, value) = match entry {
+                SinkEntry::Own(key) => (frame_kind::OWN, key),
+                SinkEntry::Wasm(index) => (frame_kind::WASM, index as u64),
+            };
+            // SAFETY: there is room for `capacity` frames.
+            unsafe { stack.frames.add(at).write(StackFrame { kind, reserved: 0, value }) };
+        }
+        stack.length = sink.len().min(stack.capacity);
+        if let Some(key) = sink.labels() {
+            (stack.labels, stack.has_labels) = (key, true);
+        }
+        end_number(end)
+    })
+}
+
+fn end_number(end: WalkEnd) -> u32 {
+    match end {
+        WalkEnd::Complete => walk_end::COMPLETE,
+        WalkEnd::TooDeep => walk_end::TOO_DEEP,
+        WalkEnd::BadPointer => walk_end::BAD_POINTER,
+        WalkEnd::Cycle => walk_end::CYCLE,
+        WalkEnd::Inconsistent => walk_end::INCONSISTENT,
+        WalkEnd::NoStack => walk_end::NO_STACK,
+        WalkEnd::WouldAllocate => walk_end::WOULD_ALLOCATE,
+    }
+}
+
+unsafe extern "C" fn symbolize(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames) {
+    guarded((), || {
+        // SAFETY: both are as the ABI says.
+        let exported = unsafe { ExportedWalker::from_abi(walker) };
+        exported.frames.clear();
+        let key = match frame.kind {
+            frame_kind::WASM => {
+                crate::FrameKey::Wasm(crate::WasmFrame { function: frame.function, code_offset: frame.value as u32 })
+            }
+            _ => crate::FrameKey::Own(frame.value),
+        };
+        exported.walker.symbolize(key, &mut exported.frames);
+        for frame in &exported.frames {
+            // SAFETY: as above.
+            unsafe { ((*frames).add)(frames, &source_frame(frame)) };
+        }
+    });
+}
+
+/// `frame` as the ABI has it, for as long as `frame` lives.
+fn source_frame(frame: &crate::SourceFrame) -> SourceFrame {
+    let text = |text: &Option<String>| text.as_ref().map_or(Bytes::EMPTY, |text| Bytes::of(text.as_bytes()));
+    SourceFrame {
+        size: size_of::<SourceFrame>(),
+        function: Bytes::of(frame.function.as_bytes()),
+        linkage_name: text(&frame.linkage_name),
+        file: text(&frame.file),
+        function_line: frame.function_line.unwrap_or(0),
+        line: frame.line.unwrap_or(0),
+        column: frame.column.unwrap_or(0),
+        category: category_number(frame.category),
+    }
+}
+
+fn category_number(category: Category) -> u32 {
+    match category {
+        Category::User => category::USER,
+        Category::Library => category::LIBRARY,
+        Category::Runtime => category::RUNTIME,
+        Category::GarbageCollector => category::GARBAGE_COLLECTOR,
+        Category::Interpreter => category::INTERPRETER,
+    }
+}
+
+unsafe extern "C" fn categorize(walker: *const Walker, frame: *const SourceFrame) -> u32 {
+    guarded(category::UNKNOWN, || {
+        // SAFETY: both are as the ABI says, and nothing is changed.
+        let (exported, frame) = unsafe { (&*walker.cast::<ExportedWalker>(), &*frame) };
+        let number = |number: u32| (number != 0).then_some(number);
+        // SAFETY: as above.
+        let text = |bytes: Bytes| unsafe { bytes.text() }.into_owned();
+        let some_text = |bytes: Bytes| (bytes.length != 0).then(|| text(bytes));
+        let frame = crate::SourceFrame {
+            function: text(frame.function),
+            linkage_name: some_text(frame.linkage_name),
+            file: some_text(frame.file),
+            function_line: number(frame.function_line),
+            line: number(frame.line),
+            column: number(frame.column),
+            category: Category::User,
+        };
+        exported.walker.categorize(&frame).map_or(category::UNKNOWN, category_number)
+    })
+}
+
+unsafe extern "C" fn labels(walker: *mut Walker, key: u64, labels: *const Labels) {
+    guarded((), || {
+        let mut found = Vec::new();
+        // SAFETY: both are as the ABI says.
+        unsafe { ExportedWalker::from_abi(walker) }.walker.labels(key, &mut found);
+        for label in &found {
+            // SAFETY: as above.
+            unsafe { ((*labels).add)(labels, Bytes::of(label.name.as_bytes()), Bytes::of(label.value.as_bytes())) };
+        }
+    });
+}
+
+unsafe extern "C" fn threads(
+    walker: *mut Walker,
+    guest: *const Guest,
+    wasm: *const WasmFrame,
+    wasm_count: usize,
+    threads: *const Threads,
+) {
+    guarded((), || {
+        // SAFETY: all are as the ABI says.
+        let (exported, guest) = unsafe { (ExportedWalker::from_abi(walker), &*guest) };
+        // SAFETY: as above.
+        unsafe { exported.take_wasm(wasm, wasm_count) };
+        let mut found = Vec::new();
+        exported.walker.threads(&ForeignGuest(guest), &exported.wasm, &mut found);
+        for stack in &found {
+            let frames: Vec<FrameKey> = stack.frames.iter().copied().map(frame_key).collect();
+            let label = |label: &crate::Label| Label {
+                name: Bytes::of(label.name.as_bytes()),
+                value: Bytes::of(label.value.as_bytes()),
+            };
+            let labels: Vec<Label> = stack.labels.iter().map(label).collect();
+            let creator = stack.creator.as_ref();
+            let thread = Thread {
+                size: size_of::<Thread>(),
+                name: Bytes::of(stack.name.as_bytes()),
+                state: Bytes::of(stack.state.as_bytes()),
+                frames: frames.as_ptr(),
+                frame_count: frames.len(),
+                end: end_number(stack.end),
+                is_running: stack.is_running,
+                has_creator: creator.is_some(),
+                creator: creator.map_or(Bytes::EMPTY, |creator| Bytes::of(creator.name.as_bytes())),
+                creator_frame: frame_key(creator.map_or(crate::FrameKey::Own(0), |creator| creator.frame)),
+                labels: labels.as_ptr(),
+                label_count: labels.len(),
+            };
+            // SAFETY: as above.
+            unsafe { ((*threads).add)(threads, &thread) };
+        }
+    });
+}
+
+fn frame_key(key: crate::FrameKey) -> FrameKey {
+    match key {
+        crate::FrameKey::Own(value) => FrameKey { kind: frame_kind::OWN, function: 0, value },
+        crate::FrameKey::Wasm(frame) => {
+            FrameKey { kind: frame_kind::WASM, function: frame.function, value: frame.code_offset.into() }
+        }
+    }
+}
+
+unsafe extern "C" fn warnings(walker: *const Walker, warnings: *const Texts) {
+    guarded((), || {
+        // SAFETY: both are as the ABI says, and nothing is changed.
+        for warning in unsafe { &*walker.cast::<ExportedWalker>() }.walker.warnings() {
+            // SAFETY: as above.
+            unsafe { say(warnings, &warning) };
+        }
+    });
+}

@@ -1,0 +1,98 @@
+//! wlprof's modules and guests, as plugins in Rust see them.
+
+use super::{Bytes, Guest, Module};
+use crate::{FunctionImport, GuestMemory, ModuleView, OutOfBounds};
+use std::ops::Range;
+
+/// A module behind the C ABI.
+pub(super) struct ForeignModule<'a> {
+    module: &'a Module,
+    name: String,
+    imports: Vec<FunctionImport>,
+}
+
+impl<'a> ForeignModule<'a> {
+    /// What `module` is.
+    ///
+    /// # Safety
+    /// `module` is as the ABI says.
+    pub(super) unsafe fn new(module: &'a Module) -> Self {
+        // SAFETY: a function of the module's, called with it, as in the rest of this file; what they give is copied here or
+        // borrowed for as long as the module is.
+        let name = unsafe { (module.name)(module).text().into_owned() };
+        // SAFETY: as above.
+        let count = unsafe { (module.function_import_count)(module) };
+        let import = |index| {
+            let (mut from, mut name) = (Bytes::EMPTY, Bytes::EMPTY);
+            // SAFETY: as above, with places for the results.
+            let found = unsafe { (module.function_import)(module, index, &mut from, &mut name) };
+            // SAFETY: as above.
+            found
+                .then(|| unsafe { FunctionImport { module: from.text().into_owned(), name: name.text().into_owned() } })
+        };
+        Self { module, name, imports: (0..count).map_while(import).collect() }
+    }
+}
+
+impl ModuleView for ForeignModule<'_> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: as in `ForeignModule::new`.
+        unsafe { (self.module.bytes)(self.module).get() }
+    }
+
+    fn custom_section(&self, name: &str) -> Option<&[u8]> {
+        let mut section = Bytes::EMPTY;
+        // SAFETY: as in `ForeignModule::new`.
+        let found = unsafe { (self.module.custom_section)(self.module, Bytes::of(name.as_bytes()), &mut section) };
+        // SAFETY: as in `ForeignModule::new`.
+        found.then(|| unsafe { section.get() })
+    }
+
+    fn function_imports(&self) -> &[FunctionImport] {
+        &self.imports
+    }
+
+    fn function_body(&self, index: u32) -> Option<Range<u32>> {
+        let (mut start, mut end) = (0, 0);
+        // SAFETY: as in `ForeignModule::new`.
+        let found = unsafe { (self.module.function_body)(self.module, index, &mut start, &mut end) };
+        found.then_some(start..end)
+    }
+
+    fn function_name(&self, index: u32) -> Option<&str> {
+        let mut name = Bytes::EMPTY;
+        // SAFETY: as in `ForeignModule::new`.
+        let found = unsafe { (self.module.function_name)(self.module, index, &mut name) };
+        // SAFETY: as in `ForeignModule::new`.
+        found.then(|| unsafe { name.get() }).and_then(|name| std::str::from_utf8(name).ok())
+    }
+}
+
+/// A stopped guest behind the C ABI.
+pub(super) struct ForeignGuest<'a>(
+    /// As the ABI says.
+    pub(super) &'a Guest,
+);
+
+impl GuestMemory for ForeignGuest<'_> {
+    fn size(&self) -> u64 {
+        self.0.memory_size
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
+        // SAFETY: a function of the guest's, called with it; it writes within the buffer.
+        let read = unsafe { (self.0.read)(self.0, address, buffer.as_mut_ptr().cast(), buffer.len()) };
+        if read { Ok(()) } else { Err(OutOfBounds) }
+    }
+
+    fn global(&self, index: u32) -> Option<u64> {
+        let mut value = 0;
+        // SAFETY: as above.
+        let found = unsafe { (self.0.global)(self.0, index, &mut value) };
+        found.then_some(value)
+    }
+}

@@ -1,0 +1,426 @@
+//! The C ABI between wlprof and plugins that are dynamic libraries.
+//!
+//! # Versions
+//! A library exports one symbol, `wlprof_plugin`, a constant [`Plugin`]. It begins with a magic number and the version of
+//! the ABI, which wlprof reads from the file before it loads the library. Another [`ABI_MAJOR`] is refused. Within a major
+//! version structures only grow at their end, and each says how large it is: whoever is given one looks at no field
+//! beyond its size. Functions that may be missing are null then; it is said where.
+//!
+//! # Ownership
+//! Whoever makes something frees it. Texts and structures given to a function are borrowed for that call, unless it says
+//! otherwise; the other side copies what it keeps.
+//!
+//! # Threads
+//! Calls into one [`Walker`] never overlap. [`Walker::walk`] runs in a signal handler on the guest's thread, which stands
+//! still in the middle of an instruction: no input or output, no lock that anything outside the plugin takes, bounded time,
+//! at most 200 KiB of stack. It may allocate memory if [`Stack::may_allocate`] says so. All else runs as ordinary code.
+//!
+//! # Errors
+//! Functions return what went wrong. Nothing may unwind or jump through a function of the other side.
+
+mod export;
+mod guest;
+
+pub use export::{ExportedLanguage, LanguagePointer, plugin, pointers};
+
+use std::borrow::Cow;
+use std::ffi::c_void;
+
+/// The symbol that a library exports.
+pub const PLUGIN_SYMBOL: &str = "wlprof_plugin";
+/// First field of what it exports: `wlprofpl` in ASCII, as a little-endian number.
+pub const PLUGIN_MAGIC: u64 = u64::from_le_bytes(*b"wlprofpl");
+/// Raised when something changes that an older side would misread.
+pub const ABI_MAJOR: u32 = 1;
+/// Raised when something is added.
+pub const ABI_MINOR: u32 = 0;
+
+/// Bytes, UTF-8 where they are text. Not terminated by anything.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes {
+    /// The first one; may be null if there are none.
+    pub data: *const u8,
+    /// How many there are.
+    pub length: usize,
+}
+
+impl Bytes {
+    /// None.
+    pub const EMPTY: Self = Self { data: std::ptr::null(), length: 0 };
+
+    /// Those of `bytes`, for as long as that lives.
+    pub const fn of(bytes: &[u8]) -> Self {
+        Self { data: bytes.as_ptr(), length: bytes.len() }
+    }
+
+    /// The bytes themselves.
+    ///
+    /// # Safety
+    /// They must be there and unchanged for as long as `'a`.
+    pub unsafe fn get<'a>(self) -> &'a [u8] {
+        if self.data.is_null() {
+            return &[];
+        }
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.data, self.length) }
+    }
+
+    /// The bytes as text, without what is not UTF-8.
+    ///
+    /// # Safety
+    /// As for [`Bytes::get`].
+    pub unsafe fn text<'a>(self) -> Cow<'a, str> {
+        // SAFETY: the caller's promise.
+        String::from_utf8_lossy(unsafe { self.get() })
+    }
+}
+
+/// What a library exports.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Plugin {
+    /// [`PLUGIN_MAGIC`].
+    pub magic: u64,
+    /// [`ABI_MAJOR`] of the header that the library was built with.
+    pub abi_major: u32,
+    /// [`ABI_MINOR`] of that header.
+    pub abi_minor: u32,
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// What it is called.
+    pub name: Bytes,
+    /// Its own version.
+    pub version: Bytes,
+    /// Its languages.
+    pub languages: *const *const Language,
+    /// How many there are.
+    pub language_count: usize,
+}
+
+// SAFETY: it is constant, and what it points to is as well.
+unsafe impl Sync for Plugin {}
+
+/// A language that a plugin knows.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Language {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// The name that `--lang` takes, lower case.
+    pub name: Bytes,
+    /// Whether a module is in this language: one of [`detection`]. `answer` is told what was found, and after that, if that
+    /// is not supported, what is.
+    pub detect: unsafe extern "C" fn(language: *const Language, module: *const Module, answer: *const Texts) -> u32,
+    /// Makes a walker for a module. Null if that fails; `error` is told why, in a sentence for the user.
+    pub attach:
+        unsafe extern "C" fn(language: *const Language, module: *const Module, error: *const Texts) -> *mut Walker,
+    /// Tells `folder` where its programs look for their library, if there is such a place. May be missing.
+    pub library_folder: Option<unsafe extern "C" fn(language: *const Language, folder: *const Texts)>,
+}
+
+// SAFETY: as for `Plugin`.
+unsafe impl Sync for Language {}
+
+/// What [`Language::detect`] answers.
+pub mod detection {
+    /// Another language.
+    pub const NO: u32 = 0;
+    /// This one, and a walker can be attached.
+    pub const YES: u32 = 1;
+    /// This one, in a form that the plugin cannot walk.
+    pub const UNSUPPORTED: u32 = 2;
+}
+
+/// Receives texts. It is wlprof's.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Texts {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// Takes one more text.
+    pub add: unsafe extern "C" fn(texts: *const Texts, text: Bytes),
+}
+
+/// A module of the guest. It is wlprof's; what its functions give is valid for the call that it was given to.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Module {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// How it is called in profiles.
+    pub name: unsafe extern "C" fn(module: *const Module) -> Bytes,
+    /// All of it, in binary form.
+    pub bytes: unsafe extern "C" fn(module: *const Module) -> Bytes,
+    /// The payload of the first custom section of that name, debug sections in a file of their own included. `false` if
+    /// there is none.
+    pub custom_section: unsafe extern "C" fn(module: *const Module, name: Bytes, section: *mut Bytes) -> bool,
+    /// How many functions it imports. They have the first indices.
+    pub function_import_count: unsafe extern "C" fn(module: *const Module) -> u32,
+    /// Module and name of an import. `false` past the end.
+    pub function_import:
+        unsafe extern "C" fn(module: *const Module, index: u32, from: *mut Bytes, name: *mut Bytes) -> bool,
+    /// Where a function's body begins and ends, in offsets from the start of the code section's payload. `false` for
+    /// imports and past the end.
+    pub function_body: unsafe extern "C" fn(module: *const Module, index: u32, start: *mut u32, end: *mut u32) -> bool,
+    /// A function's name from the name section or an export, undemangled. `false` if it has none.
+    pub function_name: unsafe extern "C" fn(module: *const Module, index: u32, name: *mut Bytes) -> bool,
+}
+
+/// Reads the stacks of one module's instance. Made by [`Language::attach`]; a plugin puts what it needs behind it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Walker {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// Of [`walker_flags`].
+    pub flags: u32,
+    /// Indices of the globals that `walk` reads; they stay while the walker does.
+    pub wanted_globals: *const u32,
+    /// How many there are.
+    pub wanted_global_count: usize,
+    /// Ends the walker.
+    pub destroy: unsafe extern "C" fn(walker: *mut Walker),
+    /// Reads the stack of a stopped guest into `stack`, leaf first, and gives one of [`walk_end`]. `wasm` is the wasm stack,
+    /// leaf first, of `wasm_count` frames. May be missing without [`walker_flags::READS_GUEST`].
+    pub walk: Option<
+        unsafe extern "C" fn(
+            walker: *mut Walker,
+            guest: *const Guest,
+            wasm: *const WasmFrame,
+            wasm_count: usize,
+            stack: *mut Stack,
+        ) -> u32,
+    >,
+    /// Tells `frames` what a frame is: innermost inlined function first, the function itself last, nothing if it is unknown.
+    pub symbolize: unsafe extern "C" fn(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames),
+    /// A category of [`category`] for a function that something else has named, or [`category::UNKNOWN`]. May be missing.
+    pub categorize: Option<unsafe extern "C" fn(walker: *const Walker, frame: *const SourceFrame) -> u32>,
+    /// Tells `labels` what the labels of a key are. May be missing.
+    pub labels: Option<unsafe extern "C" fn(walker: *mut Walker, key: u64, labels: *const Labels)>,
+    /// Tells `threads` of every thread of a stopped guest. May be missing.
+    pub threads: Option<
+        unsafe extern "C" fn(
+            walker: *mut Walker,
+            guest: *const Guest,
+            wasm: *const WasmFrame,
+            wasm_count: usize,
+            threads: *const Threads,
+        ),
+    >,
+    /// Tells `warnings` what could not be read so far, in sentences for the user. May be missing.
+    pub warnings: Option<unsafe extern "C" fn(walker: *const Walker, warnings: *const Texts)>,
+}
+
+/// What a walker is like.
+pub mod walker_flags {
+    /// Stacks are read from the stopped guest; without it they are the wasm stack, and only named by the plugin.
+    pub const READS_GUEST: u32 = 1;
+    /// `walk` keeps to [`Stack::may_allocate`](super::Stack::may_allocate).
+    pub const WALKS_WITHOUT_ALLOCATING: u32 = 2;
+}
+
+/// A stopped guest. It is wlprof's, and valid for the call that it was given to.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Guest {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// Size of its memory in bytes.
+    pub memory_size: u64,
+    /// Copies `length` bytes at `address` to `buffer`. `false` if any of them is outside the memory; `buffer` is unspecified
+    /// then.
+    pub read: unsafe extern "C" fn(guest: *const Guest, address: u64, buffer: *mut c_void, length: usize) -> bool,
+    /// The value of a wanted global, an i32 zero-extended. `false` if there is none.
+    pub global: unsafe extern "C" fn(guest: *const Guest, index: u32, value: *mut u64) -> bool,
+}
+
+/// A frame of the wasm stack.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct WasmFrame {
+    /// The function, imports first.
+    pub function: u32,
+    /// The interrupted instruction (leaf) or the call instruction, as an offset from the start of the code section's payload.
+    pub code_offset: u32,
+}
+
+/// Room for one stack.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Stack {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// Where frames go, leaf first.
+    pub frames: *mut StackFrame,
+    /// How many there is room for.
+    pub capacity: usize,
+    /// How many there are. The plugin counts them.
+    pub length: usize,
+    /// A key for what else the stack belongs to, which [`Walker::labels`] spells out later.
+    pub labels: u64,
+    /// Whether there is one.
+    pub has_labels: bool,
+    /// Whether memory may be allocated and freed during this walk.
+    pub may_allocate: bool,
+}
+
+/// A frame in a [`Stack`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct StackFrame {
+    /// One of [`frame_kind`].
+    pub kind: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// The plugin's own key, or the index in the wasm stack.
+    pub value: u64,
+}
+
+/// What identifies a frame until it is named.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FrameKey {
+    /// One of [`frame_kind`].
+    pub kind: u32,
+    /// Of a wasm frame: its function.
+    pub function: u32,
+    /// The plugin's own key, or a wasm frame's code offset.
+    pub value: u64,
+}
+
+/// Whose a frame is.
+pub mod frame_kind {
+    /// The plugin's own, known by a key. Equal keys are equal frames.
+    pub const OWN: u32 = 0;
+    /// A wasm frame.
+    pub const WASM: u32 = 1;
+}
+
+/// Why a walk ended.
+pub mod walk_end {
+    /// At the root.
+    pub const COMPLETE: u32 = 0;
+    /// There is no room for more frames.
+    pub const TOO_DEEP: u32 = 1;
+    /// A pointer led outside the guest's memory.
+    pub const BAD_POINTER: u32 = 2;
+    /// The stack led back into itself.
+    pub const CYCLE: u32 = 3;
+    /// What was read is not what the runtime's layout promises.
+    pub const INCONSISTENT: u32 = 4;
+    /// The runtime has no stack at this moment.
+    pub const NO_STACK: u32 = 5;
+    /// It would have had to allocate memory and must not.
+    pub const WOULD_ALLOCATE: u32 = 6;
+    /// The plugin failed in a way that it did not expect.
+    pub const FAILED: u32 = 7;
+}
+
+/// Receives source frames. It is wlprof's.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SourceFrames {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// Takes one more frame.
+    pub add: unsafe extern "C" fn(frames: *const SourceFrames, frame: *const SourceFrame),
+}
+
+/// A frame in the terms of the source language. Empty texts and zeroes are unknown.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SourceFrame {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// The function's name, demangled.
+    pub function: Bytes,
+    /// The name the linker knows, where it differs.
+    pub linkage_name: Bytes,
+    /// Its source file.
+    pub file: Bytes,
+    /// The line at which it is declared, from 1.
+    pub function_line: u32,
+    /// The line of the frame, from 1.
+    pub line: u32,
+    /// The column, from 1.
+    pub column: u32,
+    /// One of [`category`].
+    pub category: u32,
+}
+
+/// What kind of code a frame is.
+pub mod category {
+    /// The user's own, and what nothing better is known of.
+    pub const USER: u32 = 0;
+    /// The standard library and packages.
+    pub const LIBRARY: u32 = 1;
+    /// The language's runtime.
+    pub const RUNTIME: u32 = 2;
+    /// The garbage collector.
+    pub const GARBAGE_COLLECTOR: u32 = 3;
+    /// An interpreter's own code.
+    pub const INTERPRETER: u32 = 4;
+    /// Not known by this plugin.
+    pub const UNKNOWN: u32 = 0xffff_ffff;
+}
+
+/// Receives labels. It is wlprof's.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Labels {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// Takes one more label.
+    pub add: unsafe extern "C" fn(labels: *const Labels, name: Bytes, value: Bytes),
+}
+
+/// Receives threads. It is wlprof's.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Threads {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// Takes one more thread.
+    pub add: unsafe extern "C" fn(threads: *const Threads, thread: *const Thread),
+}
+
+/// A thread of the language's own.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Thread {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// What the language calls it.
+    pub name: Bytes,
+    /// What it does or waits for.
+    pub state: Bytes,
+    /// Its frames, leaf first.
+    pub frames: *const FrameKey,
+    /// How many there are.
+    pub frame_count: usize,
+    /// One of [`walk_end`].
+    pub end: u32,
+    /// Whether it is what the guest runs right now.
+    pub is_running: bool,
+    /// Whether the next two are known.
+    pub has_creator: bool,
+    /// The name of the thread that started it.
+    pub creator: Bytes,
+    /// The statement that started it.
+    pub creator_frame: FrameKey,
+    /// What else it belongs to.
+    pub labels: *const Label,
+    /// How many there are.
+    pub label_count: usize,
+}
+
+/// Something that a thread belongs to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Label {
+    /// What it says.
+    pub name: Bytes,
+    /// Which one.
+    pub value: Bytes,
+}
