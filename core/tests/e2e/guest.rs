@@ -52,10 +52,11 @@ impl Place {
         path
     }
 
-    /// Names of the folder's files, sorted.
+    /// Names of the folder's files that are not hidden, sorted.
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| !name.starts_with('.'));
         names.sort();
         names
     }

@@ -18,6 +18,7 @@ const PERF_FORMAT_ID: u64 = 1 << 2;
 const PERF_RECORD_COMM: u32 = 3;
 const PERF_RECORD_SAMPLE: u32 = 9;
 const PERF_RECORD_MMAP2: u32 = 10;
+const PERF_RECORD_LOST_SAMPLES: u32 = 13;
 const PERF_RECORD_FINISHED_ROUND: u32 = 68;
 const PERF_RECORD_MISC_USER: u16 = 2;
 const PERF_RECORD_MISC_COMM_EXEC: u16 = 1 << 13;
@@ -32,8 +33,12 @@ const ATTRIBUTE_SIZE: u32 = 112;
 const HEADER_SIZE: u64 = 104;
 /// Bits of the features that the file has.
 const HEADER_BUILD_ID: u32 = 2;
+const HEADER_HOSTNAME: u32 = 3;
+const HEADER_OSRELEASE: u32 = 4;
 const HEADER_VERSION: u32 = 5;
 const HEADER_ARCH: u32 = 6;
+const HEADER_CPUDESC: u32 = 8;
+const HEADER_CPUID: u32 = 9;
 const HEADER_CMDLINE: u32 = 11;
 const HEADER_EVENT_DESC: u32 = 12;
 /// Any number will do: it joins the event's description to its samples.
@@ -127,8 +132,14 @@ fn features(recording: &Recording, symbols: &Symbols, elf_path: &[u8]) -> Vec<(u
     build_id.body.u32(u32::MAX).raw(&symbols.build_id).raw(&[BUILD_ID_SIZE as u8, 0, 0, 0]).string(elf_path);
     vec![
         (HEADER_BUILD_ID, build_id.bytes()),
+        // A recording does not say where it was made. `perf data convert --to-json` (6.1) follows null pointers where
+        // these are missing.
+        (HEADER_HOSTNAME, text("unknown")),
+        (HEADER_OSRELEASE, text("unknown")),
         (HEADER_VERSION, text(&format!("wlprof {}", meta.wlprof_version))),
         (HEADER_ARCH, text("x86_64")),
+        (HEADER_CPUDESC, text("unknown")),
+        (HEADER_CPUID, text("unknown")),
         (HEADER_CMDLINE, command_line.0),
         (HEADER_EVENT_DESC, event.0),
     ]
@@ -164,6 +175,13 @@ impl Records<'_> {
             for sample in &thread.samples {
                 out.write_all(&self.sample(tid, sample))?;
             }
+        }
+        let lost = self.recording.ticks.lost();
+        if lost > 0 {
+            let mut record = Record::new(PERF_RECORD_LOST_SAMPLES, 0);
+            record.body.u64(lost);
+            self.end(&mut record, process, self.recording.meta.duration_ns);
+            out.write_all(&record.bytes())?;
         }
         // Lets readers put the threads' samples in order of time.
         out.write_all(&Record::new(PERF_RECORD_FINISHED_ROUND, 0).bytes())

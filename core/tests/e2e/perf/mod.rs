@@ -28,6 +28,10 @@ fn shell(place: &Place, command: &str) -> Ran {
     shell.args(["-euc", command]).current_dir(place.path("")).env("PATH", std::env::join_paths(paths).unwrap());
     // perf's pager and its own settings of whoever runs the tests are left out.
     shell.env("PERF_PAGER", "cat").env("PERF_CONFIG", "/dev/null").env("LC_ALL", "C");
+    // perf keeps a copy of every file it has named something with below `~/.debug`.
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from);
+    shell.env("XDG_CACHE_HOME", cache).env("HOME", place.path(".home"));
     run(shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))
 }
 

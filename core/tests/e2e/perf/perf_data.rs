@@ -138,6 +138,25 @@ fn another_reader_finds_the_same_samples() {
     assert!(names.contains(&"Shop.price") && names.contains(&"fib"), "{names:?}");
 }
 
+/// What perf makes of the whole file, lost samples among it.
+#[test]
+fn perf_converts_the_file() {
+    let place = python();
+    let mut recording = place.recording("x.wlprof");
+    recording.ticks.coalesced += 41;
+    recording.ticks.fired += 41;
+    let mut bytes = Vec::new();
+    wlprof::recording::file::write(&recording, &mut bytes).unwrap();
+    place.file("lost.wlprof", bytes);
+    output(&place, "wlprof render -q lost.wlprof -o lost.perf.data");
+    let report = output(&place, "perf report -i lost.perf.data --stdio --sort sym");
+    let lost = format!("Total Lost Samples: {}", recording.ticks.lost());
+    assert!(report.contains(&lost), "{lost} not in {report}");
+    output(&place, "perf data convert -i x.perf.data --to-json x.json");
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("x.json")).unwrap()).unwrap();
+    assert_eq!(json["samples"].as_array().unwrap().len() as u64, place.recording("x.wlprof").ticks.sampled);
+}
+
 /// A profile made from a recording is the one that the run made, and a changed ELF file is not taken for its own.
 #[test]
 fn the_elf_file_belongs_to_its_profile() {
