@@ -7,7 +7,7 @@
 //!   guest in place. Linux on x86-64.
 //! * `epoch`: the guest calls back at checks compiled into it. Everywhere Wasmtime runs, at a price.
 //!
-//! This folder and the plugin loader are the only places with `unsafe`.
+//! This folder and the two sides of the plugins' C ABI are the only places with `unsafe`.
 
 mod clock;
 mod code_map;

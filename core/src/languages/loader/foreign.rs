@@ -1,10 +1,10 @@
 //! Languages and walkers behind the C ABI, as the rest of wlprof sees them.
 
-use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts, category, frame_key};
+use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts};
 use super::threads::HostThreads;
 use libloading::Library;
 use std::sync::Arc;
-use wlprof_plugin::abi::{self, Bytes};
+use wlprof_plugin::abi;
 use wlprof_plugin::{
     AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, SourceFrame,
     ThreadStack, WalkEnd, Walker, WasmFrame,
@@ -123,8 +123,7 @@ impl ForeignWalker {
 
     fn take_wasm(&mut self, wasm: &[WasmFrame]) {
         self.wasm.clear();
-        let frame = |frame: &WasmFrame| abi::WasmFrame { function: frame.function, code_offset: frame.code_offset };
-        self.wasm.extend(wasm.iter().take(FrameSink::CAPACITY).map(frame));
+        self.wasm.extend(wasm.iter().take(FrameSink::CAPACITY).map(|&frame| abi::WasmFrame::from(frame)));
     }
 }
 
@@ -172,7 +171,11 @@ impl Walker for ForeignWalker {
         if stack.has_labels {
             out.set_labels(stack.labels);
         }
-        if fits { walk_end(end) } else { WalkEnd::TooDeep }
+        if end == abi::walk_end::FAILED {
+            // The sampler counts panics, and asks no more after some. Without the panic hook: this may be a signal handler.
+            std::panic::resume_unwind(Box::new(()));
+        }
+        if fits { abi::walk_end_of(end).unwrap_or(WalkEnd::Inconsistent) } else { WalkEnd::TooDeep }
     }
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
@@ -185,24 +188,14 @@ impl Walker for ForeignWalker {
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
         // SAFETY: as above.
-        unsafe { (self.abi().symbolize)(self.walker, frame_key(frame), &HostFrames::new(out).abi) };
+        unsafe { (self.abi().symbolize)(self.walker, frame.into(), &HostFrames::new(out).abi) };
     }
 
     fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
         let categorize = self.abi().categorize?;
-        let text = |text: &Option<String>| text.as_ref().map_or(Bytes::EMPTY, |text| Bytes::of(text.as_bytes()));
-        let frame = abi::SourceFrame {
-            size: size_of::<abi::SourceFrame>(),
-            function: Bytes::of(frame.function.as_bytes()),
-            linkage_name: text(&frame.linkage_name),
-            file: text(&frame.file),
-            function_line: frame.function_line.unwrap_or(0),
-            line: frame.line.unwrap_or(0),
-            column: frame.column.unwrap_or(0),
-            category: abi::category::UNKNOWN,
-        };
+        let frame = abi::SourceFrame::of(frame);
         // SAFETY: as above.
-        category(unsafe { categorize(self.walker, &frame) })
+        abi::category_of(unsafe { categorize(self.walker, &frame) })
     }
 
     fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
@@ -219,20 +212,5 @@ impl Walker for ForeignWalker {
             unsafe { warnings(self.walker, &HostTexts::new(&mut texts).abi) };
         }
         texts
-    }
-}
-
-/// The end of that number.
-pub(super) fn walk_end(number: u32) -> WalkEnd {
-    match number {
-        abi::walk_end::COMPLETE => WalkEnd::Complete,
-        abi::walk_end::TOO_DEEP => WalkEnd::TooDeep,
-        abi::walk_end::BAD_POINTER => WalkEnd::BadPointer,
-        abi::walk_end::CYCLE => WalkEnd::Cycle,
-        abi::walk_end::NO_STACK => WalkEnd::NoStack,
-        abi::walk_end::WOULD_ALLOCATE => WalkEnd::WouldAllocate,
-        // The sampler counts what fails, and stops asking in the end. No panic hook: this may be a signal handler.
-        abi::walk_end::FAILED => std::panic::resume_unwind(Box::new(())),
-        _ => WalkEnd::Inconsistent,
     }
 }

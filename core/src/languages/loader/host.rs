@@ -5,7 +5,7 @@
 
 use std::ffi::c_void;
 use wlprof_plugin::abi::{self, Bytes};
-use wlprof_plugin::{Category, FrameKey, GuestMemory, Label, ModuleView, SourceFrame, WasmFrame};
+use wlprof_plugin::{GuestMemory, Label, ModuleView, SourceFrame};
 
 /// The longest text that a plugin may give, in bytes; what is longer is cut.
 const LONGEST_TEXT: usize = 1 << 16;
@@ -15,9 +15,8 @@ const MOST: usize = 1 << 16;
 /// # Safety
 /// The plugin's promise: the bytes are there for this call.
 pub(super) unsafe fn text(bytes: Bytes) -> String {
-    let bytes = Bytes { length: bytes.length.min(LONGEST_TEXT), ..bytes };
     // SAFETY: the caller's promise.
-    unsafe { bytes.text() }.into_owned()
+    unsafe { bytes.cut(LONGEST_TEXT).text() }.into_owned()
 }
 
 /// Receives texts.
@@ -186,34 +185,10 @@ unsafe extern "C" fn add_frame(frames: *const abi::SourceFrames, frame: *const a
     // SAFETY: the plugin gives back what it was given, and a frame that is there for this call.
     let (frames, frame) = unsafe { (&*frames.cast::<HostFrames<'_>>(), &*frame) };
     let mut frames = frames.frames.borrow_mut();
-    if frames.len() >= MOST || frame.size < size_of::<abi::SourceFrame>() {
-        return;
+    if frames.len() < MOST && frame.size >= size_of::<abi::SourceFrame>() {
+        // SAFETY: as above.
+        frames.push(unsafe { frame.get(LONGEST_TEXT) });
     }
-    let number = |number: u32| (number != 0).then_some(number);
-    // SAFETY: as above.
-    let text = |bytes: Bytes| unsafe { text(bytes) };
-    let some_text = |bytes: Bytes| (bytes.length != 0).then(|| text(bytes));
-    frames.push(SourceFrame {
-        function: text(frame.function),
-        linkage_name: some_text(frame.linkage_name),
-        file: some_text(frame.file),
-        function_line: number(frame.function_line),
-        line: number(frame.line),
-        column: number(frame.column),
-        category: category(frame.category).unwrap_or_default(),
-    });
-}
-
-/// The category of that number; `None` if it is none that this wlprof knows.
-pub(super) fn category(number: u32) -> Option<Category> {
-    Some(match number {
-        abi::category::USER => Category::User,
-        abi::category::LIBRARY => Category::Library,
-        abi::category::RUNTIME => Category::Runtime,
-        abi::category::GARBAGE_COLLECTOR => Category::GarbageCollector,
-        abi::category::INTERPRETER => Category::Interpreter,
-        _ => return None,
-    })
 }
 
 /// Receives labels.
@@ -236,16 +211,6 @@ unsafe extern "C" fn add_label(labels: *const abi::Labels, name: Bytes, value: B
         let mut labels = (*labels.cast::<HostLabels<'_>>()).labels.borrow_mut();
         if labels.len() < MOST {
             labels.push(Label { name: text(name), value: text(value) });
-        }
-    }
-}
-
-/// A frame's key as the ABI has it.
-pub(super) fn frame_key(key: FrameKey) -> abi::FrameKey {
-    match key {
-        FrameKey::Own(value) => abi::FrameKey { kind: abi::frame_kind::OWN, function: 0, value },
-        FrameKey::Wasm(WasmFrame { function, code_offset }) => {
-            abi::FrameKey { kind: abi::frame_kind::WASM, function, value: code_offset.into() }
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Takes the threads that a plugin tells of.
 
-use super::foreign::walk_end;
 use super::host::text;
 use wlprof_plugin::abi;
-use wlprof_plugin::{Creator, FrameKey, Label, ThreadStack, WalkEnd, WasmFrame};
+use wlprof_plugin::{Creator, Label, ThreadStack, WalkEnd};
 
 /// The most threads that are taken, and frames and labels of one.
 const MOST: usize = 1 << 20;
@@ -37,11 +36,9 @@ unsafe extern "C" fn add(threads: *const abi::Threads, thread: *const abi::Threa
         name: text(thread.name),
         state: text(thread.state),
         is_running: thread.is_running,
-        frames: frames.iter().copied().map(frame_key).collect(),
-        end: if thread.end == abi::walk_end::FAILED { WalkEnd::Inconsistent } else { walk_end(thread.end) },
-        creator: thread
-            .has_creator
-            .then(|| Creator { name: text(thread.creator), frame: frame_key(thread.creator_frame) }),
+        frames: frames.iter().map(|&key| key.into()).collect(),
+        end: abi::walk_end_of(thread.end).unwrap_or(WalkEnd::Inconsistent),
+        creator: thread.has_creator.then(|| Creator { name: text(thread.creator), frame: thread.creator_frame.into() }),
         labels: labels.iter().map(|label| Label { name: text(label.name), value: text(label.value) }).collect(),
     });
 }
@@ -54,11 +51,4 @@ unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
     }
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(first, count.min(MOST)) }
-}
-
-fn frame_key(key: abi::FrameKey) -> FrameKey {
-    match key.kind {
-        abi::frame_kind::WASM => FrameKey::Wasm(WasmFrame { function: key.function, code_offset: key.value as u32 }),
-        _ => FrameKey::Own(key.value),
-    }
 }

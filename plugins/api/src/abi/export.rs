@@ -1,12 +1,13 @@
 //! Languages written in Rust, as the C ABI has them: what [`export_plugin!`](crate::export_plugin) puts together.
 
+use super::convert::{category_number, walk_end_number};
 use super::guest::{ForeignGuest, ForeignModule};
 use super::{
     ABI_MAJOR, ABI_MINOR, Bytes, FrameKey, Guest, Label, Labels, Language, Module, PLUGIN_MAGIC, Plugin, SourceFrame,
     SourceFrames, Stack, StackFrame, Texts, Thread, Threads, Walker, WasmFrame, category, detection, frame_kind,
     walk_end, walker_flags,
 };
-use crate::{Category, Detection, FrameSink, SinkEntry, WalkEnd};
+use crate::{Detection, FrameSink, SinkEntry};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A language with what the ABI says of it in front.
@@ -208,9 +209,7 @@ impl ExportedWalker {
         let count = count.min(FrameSink::CAPACITY);
         // SAFETY: the caller's promise; an empty stack may have a null pointer.
         let frames = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(wasm, count) } };
-        self.wasm.extend(
-            frames.iter().map(|frame| crate::WasmFrame { function: frame.function, code_offset: frame.code_offset }),
-        );
+        self.wasm.extend(frames.iter().map(|&frame| crate::WasmFrame::from(frame)));
     }
 }
 
@@ -249,20 +248,8 @@ unsafe extern "C" fn walk(
         if let Some(key) = sink.labels() {
             (stack.labels, stack.has_labels) = (key, true);
         }
-        end_number(end)
+        walk_end_number(end)
     })
-}
-
-fn end_number(end: WalkEnd) -> u32 {
-    match end {
-        WalkEnd::Complete => walk_end::COMPLETE,
-        WalkEnd::TooDeep => walk_end::TOO_DEEP,
-        WalkEnd::BadPointer => walk_end::BAD_POINTER,
-        WalkEnd::Cycle => walk_end::CYCLE,
-        WalkEnd::Inconsistent => walk_end::INCONSISTENT,
-        WalkEnd::NoStack => walk_end::NO_STACK,
-        WalkEnd::WouldAllocate => walk_end::WOULD_ALLOCATE,
-    }
 }
 
 unsafe extern "C" fn symbolize(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames) {
@@ -270,62 +257,20 @@ unsafe extern "C" fn symbolize(walker: *mut Walker, frame: FrameKey, frames: *co
         // SAFETY: both are as the ABI says.
         let exported = unsafe { ExportedWalker::from_abi(walker) };
         exported.frames.clear();
-        let key = match frame.kind {
-            frame_kind::WASM => {
-                crate::FrameKey::Wasm(crate::WasmFrame { function: frame.function, code_offset: frame.value as u32 })
-            }
-            _ => crate::FrameKey::Own(frame.value),
-        };
-        exported.walker.symbolize(key, &mut exported.frames);
+        exported.walker.symbolize(frame.into(), &mut exported.frames);
         for frame in &exported.frames {
             // SAFETY: as above.
-            unsafe { ((*frames).add)(frames, &source_frame(frame)) };
+            unsafe { ((*frames).add)(frames, &SourceFrame::of(frame)) };
         }
     });
-}
-
-/// `frame` as the ABI has it, for as long as `frame` lives.
-fn source_frame(frame: &crate::SourceFrame) -> SourceFrame {
-    let text = |text: &Option<String>| text.as_ref().map_or(Bytes::EMPTY, |text| Bytes::of(text.as_bytes()));
-    SourceFrame {
-        size: size_of::<SourceFrame>(),
-        function: Bytes::of(frame.function.as_bytes()),
-        linkage_name: text(&frame.linkage_name),
-        file: text(&frame.file),
-        function_line: frame.function_line.unwrap_or(0),
-        line: frame.line.unwrap_or(0),
-        column: frame.column.unwrap_or(0),
-        category: category_number(frame.category),
-    }
-}
-
-fn category_number(category: Category) -> u32 {
-    match category {
-        Category::User => category::USER,
-        Category::Library => category::LIBRARY,
-        Category::Runtime => category::RUNTIME,
-        Category::GarbageCollector => category::GARBAGE_COLLECTOR,
-        Category::Interpreter => category::INTERPRETER,
-    }
 }
 
 unsafe extern "C" fn categorize(walker: *const Walker, frame: *const SourceFrame) -> u32 {
     guarded(category::UNKNOWN, || {
         // SAFETY: both are as the ABI says, and nothing is changed.
         let (exported, frame) = unsafe { (&*walker.cast::<ExportedWalker>(), &*frame) };
-        let number = |number: u32| (number != 0).then_some(number);
         // SAFETY: as above.
-        let text = |bytes: Bytes| unsafe { bytes.text() }.into_owned();
-        let some_text = |bytes: Bytes| (bytes.length != 0).then(|| text(bytes));
-        let frame = crate::SourceFrame {
-            function: text(frame.function),
-            linkage_name: some_text(frame.linkage_name),
-            file: some_text(frame.file),
-            function_line: number(frame.function_line),
-            line: number(frame.line),
-            column: number(frame.column),
-            category: Category::User,
-        };
+        let frame = unsafe { frame.get(usize::MAX) };
         exported.walker.categorize(&frame).map_or(category::UNKNOWN, category_number)
     })
 }
@@ -357,7 +302,7 @@ unsafe extern "C" fn threads(
         let mut found = Vec::new();
         exported.walker.threads(&ForeignGuest(guest), &exported.wasm, &mut found);
         for stack in &found {
-            let frames: Vec<FrameKey> = stack.frames.iter().copied().map(frame_key).collect();
+            let frames: Vec<FrameKey> = stack.frames.iter().map(|&key| key.into()).collect();
             let label = |label: &crate::Label| Label {
                 name: Bytes::of(label.name.as_bytes()),
                 value: Bytes::of(label.value.as_bytes()),
@@ -370,11 +315,11 @@ unsafe extern "C" fn threads(
                 state: Bytes::of(stack.state.as_bytes()),
                 frames: frames.as_ptr(),
                 frame_count: frames.len(),
-                end: end_number(stack.end),
+                end: walk_end_number(stack.end),
                 is_running: stack.is_running,
                 has_creator: creator.is_some(),
                 creator: creator.map_or(Bytes::EMPTY, |creator| Bytes::of(creator.name.as_bytes())),
-                creator_frame: frame_key(creator.map_or(crate::FrameKey::Own(0), |creator| creator.frame)),
+                creator_frame: creator.map_or(crate::FrameKey::Own(0), |creator| creator.frame).into(),
                 labels: labels.as_ptr(),
                 label_count: labels.len(),
             };
@@ -382,15 +327,6 @@ unsafe extern "C" fn threads(
             unsafe { ((*threads).add)(threads, &thread) };
         }
     });
-}
-
-fn frame_key(key: crate::FrameKey) -> FrameKey {
-    match key {
-        crate::FrameKey::Own(value) => FrameKey { kind: frame_kind::OWN, function: 0, value },
-        crate::FrameKey::Wasm(frame) => {
-            FrameKey { kind: frame_kind::WASM, function: frame.function, value: frame.code_offset.into() }
-        }
-    }
 }
 
 unsafe extern "C" fn warnings(walker: *const Walker, warnings: *const Texts) {

@@ -18,9 +18,11 @@
 //! # Errors
 //! Functions return what went wrong. Nothing may unwind or jump through a function of the other side.
 
+mod convert;
 mod export;
 mod guest;
 
+pub use convert::{category_number, category_of, walk_end_number, walk_end_of};
 pub use export::{ExportedLanguage, LanguagePointer, plugin, pointers};
 
 use std::borrow::Cow;
@@ -52,6 +54,12 @@ impl Bytes {
     /// Those of `bytes`, for as long as that lives.
     pub const fn of(bytes: &[u8]) -> Self {
         Self { data: bytes.as_ptr(), length: bytes.len() }
+    }
+
+    /// The first `longest` of them at most.
+    #[must_use]
+    pub fn cut(self, longest: usize) -> Self {
+        Self { length: self.length.min(longest), ..self }
     }
 
     /// The bytes themselves.
