@@ -31,6 +31,9 @@ pub(super) enum Command {
     Render(Render),
     /// Run a guest and show its stacks whenever it is interrupted with Ctrl-\ (SIGQUIT) or at given times
     Dump(Dump),
+    /// List the language plugins: the built-in ones, those in $WLPROF_PLUGIN_PATH and in
+    /// ~/.local/share/wlprof/plugins
+    Plugins(ListPlugins),
 }
 
 /// Options of a run.
@@ -97,6 +100,14 @@ pub(super) struct Dump {
     pub(super) dump_at: Vec<f64>,
     #[command(flatten)]
     pub(super) guest: GuestOptions,
+}
+
+/// Options of `wlprof plugins`.
+#[derive(Debug, Args)]
+pub(super) struct ListPlugins {
+    /// List this one as well; may repeat
+    #[arg(long = "plugin", value_name = "FILE")]
+    pub(super) plugins: Vec<PathBuf>,
 }
 
 /// Options of `wlprof render`.

@@ -26,7 +26,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     let (kind, _) = SamplerKind::Signal
         .resolve()
         .map_err(|error| Failure::new(FAILED, format!("{error:#}; a dump cannot be taken without it")))?;
-    let plugins = Plugins::load(&dump.guest.plugins)?;
+    let plugins = Plugins::for_run(&dump.guest.plugins)?;
     let (guest, walkers) = guest::load(&dump.guest, &plugins, false, false)?;
     guest::print_notes(&guest);
     let sampler = SamplerOptions { kind, rate_hz: RATE_HZ, ..SamplerOptions::default() };

@@ -1,27 +1,99 @@
-//! Which language plugins there are for a run: those that the user names, then the built-in ones.
+//! Which language plugins there are: those that the user names, those in the folders for them, then the built-in ones. And
+//! `wlprof plugins`, which lists them.
 
-use super::{FAILED, Failure};
+use super::arguments::ListPlugins;
+use super::{FAILED, Failure, escape, say};
 use crate::languages::BUILT_IN;
-use crate::languages::loader::LoadedPlugin;
-use std::path::PathBuf;
+use crate::languages::loader::{LoadError, LoadedPlugin};
+use std::env;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use wlprof_plugin::Language;
 
+/// Folders with plugins, parted as in `PATH`.
+const PATH_VARIABLE: &str = "WLPROF_PLUGIN_PATH";
+
 /// The plugins of a run.
-pub(super) struct Plugins(Vec<LoadedPlugin>);
+pub(super) struct Plugins {
+    loaded: Vec<LoadedPlugin>,
+    /// What lies in the folders and is no plugin that can be used.
+    broken: Vec<(PathBuf, LoadError)>,
+}
 
 impl Plugins {
-    /// Loads the plugins at these paths.
+    /// Loads the plugins at these paths, which must work, and those in the folders, which are left out if they do not.
     pub(super) fn load(paths: &[PathBuf]) -> Result<Self, Failure> {
         let load = |path: &PathBuf| {
-            LoadedPlugin::load(path)
-                .map_err(|error| Failure::new(FAILED, format!("plugin {}: {error}", path.display())))
+            let failed = |error| Failure::new(FAILED, format!("plugin {}: {error}", path.display()));
+            LoadedPlugin::load(path).map_err(failed)
         };
-        paths.iter().map(load).collect::<Result<_, _>>().map(Self)
+        let mut plugins = Self { loaded: paths.iter().map(load).collect::<Result<_, _>>()?, broken: Vec::new() };
+        for path in folders().iter().flat_map(|folder| libraries(folder)) {
+            match LoadedPlugin::load(&path) {
+                Ok(plugin) => plugins.loaded.push(plugin),
+                Err(error) => plugins.broken.push((path, error)),
+            }
+        }
+        Ok(plugins)
+    }
+
+    /// As [`Plugins::load`], and says which are left out.
+    pub(super) fn for_run(paths: &[PathBuf]) -> Result<Self, Failure> {
+        let plugins = Self::load(paths)?;
+        for (path, error) in &plugins.broken {
+            let note = format!("plugin {} is left out: {error}", path.display());
+            say::line(format_args!("note: {}", escape::single_line(&note)));
+        }
+        Ok(plugins)
     }
 
     /// All languages, in the order in which they are asked.
     pub(super) fn languages(&self) -> Vec<&dyn Language> {
-        let named = self.0.iter().flat_map(|plugin| &plugin.languages).map(|language| language as &dyn Language);
-        named.chain(BUILT_IN.iter().copied()).collect()
+        let loaded = self.loaded.iter().flat_map(|plugin| &plugin.languages).map(|language| language as &dyn Language);
+        loaded.chain(BUILT_IN.iter().copied()).collect()
     }
+}
+
+/// The folders of `WLPROF_PLUGIN_PATH`, then the user's own.
+fn folders() -> Vec<PathBuf> {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let data = variable("XDG_DATA_HOME").map(PathBuf::from);
+    let data = data.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".local/share")));
+    let named = variable(PATH_VARIABLE).unwrap_or_default();
+    let named = env::split_paths(&named).filter(|folder| !folder.as_os_str().is_empty());
+    named.chain(data.map(|data| data.join("wlprof/plugins"))).collect()
+}
+
+/// The dynamic libraries of a folder, in order of their names. None if it does not exist.
+fn libraries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let is_library = |path: &PathBuf| path.extension().is_some_and(|ending| ending == env::consts::DLL_EXTENSION);
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_library).collect();
+    paths.sort();
+    paths
+}
+
+/// Lists the plugins on standard output: a line each of name, version, ABI, languages and path, parted by tabs.
+pub(super) fn list(arguments: &ListPlugins) -> Result<(), Failure> {
+    let plugins = Plugins::load(&arguments.plugins)?;
+    let mut text = String::from("NAME\tVERSION\tABI\tLANGUAGES\tPATH\n");
+    let mut row = |cells: [&str; 5]| {
+        let cells = cells.map(escape::single_line);
+        text.push_str(&cells.join("\t"));
+        text.push('\n');
+    };
+    for plugin in &plugins.loaded {
+        let languages: Vec<&str> = plugin.languages.iter().map(Language::name).collect();
+        let abi = format!("{}.{}", plugin.abi.0, plugin.abi.1);
+        row([&plugin.name, &plugin.version, &abi, &languages.join(","), &plugin.path.to_string_lossy()]);
+    }
+    for language in BUILT_IN {
+        row([language.name(), env!("CARGO_PKG_VERSION"), "-", language.name(), "(built in)"]);
+    }
+    for (path, error) in &plugins.broken {
+        row(["-", "-", "-", "-", &format!("{}: {error}", path.display())]);
+    }
+    // Whoever closed standard output wants no more of it.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
 }

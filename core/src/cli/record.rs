@@ -23,7 +23,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
             options.kind.resolve().map_err(|error| Failure::new(FAILED, format!("{error:#}; try --sampler=epoch")))?;
     }
     let epoch = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
-    let plugins = Plugins::load(&record.guest.plugins)?;
+    let plugins = Plugins::for_run(&record.guest.plugins)?;
     let (mut guest, mut walkers) =
         guest::load(&record.guest, &plugins, record.output.frames == FramesChoice::Native, epoch)?;
     guest.notes.extend(fallback);

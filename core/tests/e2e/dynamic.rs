@@ -1,9 +1,9 @@
 //! Plugins that are dynamic libraries: the Go plugin, built as one, says what the built-in one says of the same moments.
 
-use crate::guest::{Place, was_seen};
+use crate::guest::{Place, run, was_seen};
 use crate::sampled::fixture;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use wlprof::guest::{Guest, LoadOptions, WasiOptions};
 use wlprof::languages::loader::LoadedPlugin;
@@ -221,4 +221,39 @@ fn what_is_no_plugin_is_refused_with_the_reason() {
     let ran = place.run(["--plugin", "missing.so", fixture("c-traps.wasm").to_str().unwrap()]);
     assert_eq!(ran.code, Some(125));
     assert!(ran.stderr.contains("plugin missing.so: No such file"), "{}", ran.stderr);
+}
+
+/// From the variable's folders and the user's own; what is broken there costs no run.
+#[test]
+fn plugins_are_found_in_their_folders() {
+    let place = Place::new();
+    let folders = ["named", "data/wlprof/plugins"].map(|folder| place.path(folder));
+    for folder in &folders {
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::copy(go_library(), folder.join("libgo_plugin.so")).unwrap();
+    }
+    std::fs::write(folders[0].join("broken.so"), "no library").unwrap();
+    std::fs::write(folders[0].join("readme.txt"), "no library either").unwrap();
+    let command = |arguments: &[&str]| {
+        let mut command = place.command(arguments);
+        command.env("WLPROF_PLUGIN_PATH", &folders[0]).env("XDG_DATA_HOME", place.path("data"));
+        run(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    };
+    let listed = command(&["plugins"]);
+    assert_eq!((listed.code, listed.stderr.as_str()), (Some(0), ""));
+    let rows: Vec<Vec<&str>> = listed.stdout.lines().map(|line| line.split('\t').collect()).collect();
+    let path = |folder: &PathBuf| folder.join("libgo_plugin.so").display().to_string();
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(rows[0], ["NAME", "VERSION", "ABI", "LANGUAGES", "PATH"]);
+    assert_eq!(rows[1], ["wlprof-go", version, "1.0", "go", &path(&folders[0])]);
+    assert_eq!(rows[2], ["wlprof-go", version, "1.0", "go", &path(&folders[1])]);
+    assert_eq!(rows[3], ["go", version, "-", "go", "(built in)"]);
+    assert_eq!(rows[4], ["python", version, "-", "python", "(built in)"]);
+    assert!(rows[5][4].contains("broken.so: not a dynamic library"), "{rows:?}");
+    assert_eq!(rows.len(), 6);
+
+    let ran = command(&["-q", "-o", "x.wlprof", fixture("go-bench.wasm").to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("broken.so is left out: not a dynamic library"), "{}", ran.stderr);
+    assert!(was_seen(&place.recording("x.wlprof"), "runtime.goexit"));
 }
