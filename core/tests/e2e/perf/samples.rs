@@ -13,6 +13,8 @@ const SMALLEST_PERCENT: f64 = 0.5;
 const SMALLEST_LINE_PERCENT: f64 = 1.0;
 /// How many functions are.
 const COMPARED: usize = 10;
+/// By how much of the last one's share a function may miss being among them, in points.
+const BORDER: f64 = 0.3;
 /// By how much shares may differ, in points.
 const TOLERANCE: f64 = 3.0;
 
@@ -161,8 +163,10 @@ fn top(shares: &Shares) -> Vec<&str> {
 /// Of the functions with the most self time all but one are the same, and their shares are close.
 fn assert_agree(what: &str, own: &Shares, perfs: &Shares) {
     let (own_top, perfs_top) = (top(own), top(perfs));
-    let common = own_top.iter().filter(|name| perfs_top.contains(name)).count();
     let share = |shares: &Shares, name: &str| shares.get(name).copied().unwrap_or(0.0);
+    // Functions at the border change places by chance: as good as the last of the others is good enough.
+    let border = perfs_top.last().map_or(0.0, |last| share(perfs, last) - BORDER);
+    let common = own_top.iter().filter(|name| share(perfs, name) >= border).count();
     let widest =
         own_top.iter().chain(&perfs_top).map(|name| (share(own, name) - share(perfs, name)).abs()).fold(0.0, f64::max);
     println!("{what}: {common} of the first {} the same, shares within {widest:.2}", own_top.len());
