@@ -1,8 +1,8 @@
 //! Output formats. One file or folder each; only these know formats.
 //!
 //! To add one for recordings, write a file with an [`Exporter`] and add it to [`EXPORTERS`]. Exporters are pure: equal
-//! recordings, written to the same path, give equal bytes. [`jitdump`] and [`perf_map`] are of another kind: they describe the machine code of a
-//! guest that runs, for `perf record`.
+//! recordings, written to the same path, give equal bytes. [`jitdump`] and [`perf_map`] are of another kind: they describe
+//! the machine code of a guest that runs, for `perf record`.
 
 mod firefox;
 mod folded;
