@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::OnceLock;
 use wasmtime_environ::wasmparser::{
     BinaryReaderError, ExternalKind, KnownCustom, Name, NameSectionReader, Parser, Payload, TypeRef, ValType,
 };
-use wlprof_plugin::{FunctionImport, ModuleView};
+use wlprof_dwarf::Layout;
+use wlprof_plugin::{FunctionImport, Member, ModuleView};
 
 /// Why bytes are not a module that can be profiled.
 #[derive(Debug)]
@@ -66,11 +68,14 @@ pub struct ModuleImage {
     bodies: Vec<Range<u32>>,
     imports: Vec<FunctionImport>,
     names: HashMap<u32, String>,
+    globals: HashMap<String, u32>,
     custom: Vec<(String, Range<usize>)>,
     index_spaces: IndexSpaces,
     /// Width in bytes of each global's value, imports first.
     global_widths: Vec<u8>,
     debug: Option<Box<ModuleImage>>,
+    /// The DWARF's data, read when a plugin first asks for it.
+    layout: OnceLock<Option<Layout>>,
 }
 
 impl ModuleImage {
@@ -86,10 +91,12 @@ impl ModuleImage {
             bodies: Vec::new(),
             imports: Vec::new(),
             names: HashMap::new(),
+            globals: HashMap::new(),
             custom: Vec::new(),
             index_spaces: IndexSpaces::default(),
             global_widths: Vec::new(),
             debug: None,
+            layout: OnceLock::new(),
         };
         let mut exported = Vec::new();
         for payload in Parser::new(0).parse_all(&bytes) {
@@ -147,8 +154,12 @@ impl ModuleImage {
             }
             Payload::ExportSection(section) => section.into_iter().try_for_each(|export| {
                 let export = export?;
-                if export.kind == ExternalKind::Func {
-                    exported.push((export.index, export.name.to_owned()));
+                match export.kind {
+                    ExternalKind::Func => exported.push((export.index, export.name.to_owned())),
+                    ExternalKind::Global => {
+                        self.globals.insert(export.name.to_owned(), export.index);
+                    }
+                    _ => {}
                 }
                 Ok(())
             }),
@@ -184,6 +195,12 @@ impl ModuleImage {
                         if !naming.name.is_empty() {
                             self.names.insert(naming.index, naming.name.to_owned());
                         }
+                    }
+                }
+                Name::Global(map) => {
+                    for naming in map {
+                        let naming = naming?;
+                        self.globals.entry(naming.name.to_owned()).or_insert(naming.index);
                     }
                 }
                 _ => {}
@@ -259,6 +276,10 @@ impl ModuleImage {
         self.bodies[body].contains(&code_offset).then_some(self.first_body() + body as u32)
     }
 
+    fn layout(&self) -> Option<&Layout> {
+        self.layout.get_or_init(|| Layout::new(self)).as_ref()
+    }
+
     fn own_section(&self, name: &str) -> Option<&[u8]> {
         let (_, range) = self.custom.iter().find(|(section, _)| section == name)?;
         self.bytes.get(range.clone())
@@ -304,6 +325,26 @@ impl ModuleView for ModuleImage {
         let own = self.names.get(&index);
         own.or_else(|| self.debug.as_ref()?.names.get(&index)).map(String::as_str)
     }
+
+    fn global_named(&self, name: &str) -> Option<u32> {
+        self.globals.get(name).copied()
+    }
+
+    fn variable_address(&self, name: &str) -> Option<u64> {
+        self.layout()?.variable_address(name)
+    }
+
+    fn member(&self, structure: &str, member: &str) -> Option<Member> {
+        self.layout()?.member(structure, member)
+    }
+
+    fn type_size(&self, name: &str) -> Option<u64> {
+        self.layout()?.type_size(name)
+    }
+
+    fn enumerator(&self, name: &str) -> Option<i64> {
+        self.layout()?.enumerator(name)
+    }
 }
 
 #[cfg(test)]
@@ -312,6 +353,7 @@ mod tests {
 
     const TEXT: &str = r#"(module $shop
         (import "env" "log" (func))
+        (global $sum (mut i32) (i32.const 0)) (global $other (export "shown") i32 (i32.const 0))
         (func $first) (func (export "second") nop) (func nop nop))"#;
 
     fn image() -> ModuleImage {
@@ -326,6 +368,10 @@ mod tests {
         assert_eq!(image.function_name(2), Some("second"));
         assert_eq!(image.function_name(3), None);
         assert_eq!(image.function_imports()[0].name, "log");
+        assert_eq!(
+            ["sum", "shown", "other", "none"].map(|name| image.global_named(name)),
+            [Some(0), Some(1), Some(1), None]
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod guest;
 mod host_calls;
 mod interruption;
 mod languages;
+mod layout;
 mod lines;
 mod output;
 mod perf;

@@ -30,6 +30,6 @@ mod thread;
 pub use frame::{FrameKey, FrameSink, SinkEntry, WalkEnd, WasmFrame};
 pub use language::{AttachError, Detection, Language, Walker};
 pub use memory::{GuestMemory, OutOfBounds};
-pub use module::{FunctionImport, ModuleView};
+pub use module::{FunctionImport, Member, ModuleView};
 pub use symbol::{Category, Label, SourceFrame};
 pub use thread::{Creator, ThreadStack};

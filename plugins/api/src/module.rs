@@ -11,6 +11,17 @@ pub struct FunctionImport {
     pub name: String,
 }
 
+/// Where a member lies in its structure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its offset in bytes; for a bit-field, that of the unit that it is stored in.
+    pub offset: u64,
+    /// Its size in bytes, or that of the unit. 0 for a flexible array.
+    pub size: u64,
+    /// Which bits of the unit a bit-field is, counted from the lowest; `None` if it is none.
+    pub bits: Option<Range<u32>>,
+}
+
 /// One core module of the guest, already validated by the engine. Names and custom sections are the guest's and are
 /// not to be trusted.
 pub trait ModuleView {
@@ -33,4 +44,40 @@ pub trait ModuleView {
 
     /// Name of function `index` from the name section, else from an export; undemangled. `None` if it has neither.
     fn function_name(&self, index: u32) -> Option<&str>;
+
+    /// Index of the global that is exported as `name`, or else called so in the name section: `__stack_pointer`. `None` if
+    /// there is none.
+    fn global_named(&self, name: &str) -> Option<u32> {
+        let _ = name;
+        None
+    }
+
+    // What follows is answered from the module's DWARF, and `None` without. So a plugin for a runtime that was built with
+    // debug information needs no table of offsets, and one that brings a table can check it.
+
+    /// Address in the guest's memory of the global or static variable `name`.
+    fn variable_address(&self, name: &str) -> Option<u64> {
+        let _ = name;
+        None
+    }
+
+    /// Where `member` lies in `structure`, which is the tag of a structure, union or class, or a `typedef` of one. Members
+    /// of members are asked for with dots, `header.count`; those of nameless structures and unions like the structure's
+    /// own.
+    fn member(&self, structure: &str, member: &str) -> Option<Member> {
+        let _ = (structure, member);
+        None
+    }
+
+    /// Size in bytes of the type `name`: a tag, or a `typedef`.
+    fn type_size(&self, name: &str) -> Option<u64> {
+        let _ = name;
+        None
+    }
+
+    /// Value of the enumerator `name`.
+    fn enumerator(&self, name: &str) -> Option<i64> {
+        let _ = name;
+        None
+    }
 }

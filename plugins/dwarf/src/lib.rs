@@ -14,10 +14,12 @@ mod budget;
 mod category;
 mod debug_info;
 mod function;
+mod layout;
 mod line;
 mod names;
 mod sections;
 mod symbolizer;
 mod unit;
 
+pub use layout::Layout;
 pub use symbolizer::{Dwarf, Symbolizer};

@@ -199,7 +199,7 @@ impl Units {
     }
 
     /// The unit that holds an offset of `.debug_info`, and the offset in it.
-    fn containing(&self, offset: usize) -> Option<(usize, UnitOffset)> {
+    pub(crate) fn containing(&self, offset: usize) -> Option<(usize, UnitOffset)> {
         let unit = self.all.partition_point(|unit| unit.start <= offset).checked_sub(1)?;
         Some((unit, UnitOffset(offset - self.all[unit].start)))
     }

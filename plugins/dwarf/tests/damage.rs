@@ -5,7 +5,7 @@ mod module;
 
 use module::{TestModule, symbolize};
 use std::time::{Duration, Instant};
-use wlprof_dwarf::{Dwarf, Symbolizer};
+use wlprof_dwarf::{Dwarf, Layout, Symbolizer};
 use wlprof_plugin::{Language, Walker};
 
 const FIXTURES: [&str; 4] = ["c-inlined-dwarf5", "c-inlined", "cpp-inlined", "rust-mix-v0"];
@@ -81,6 +81,33 @@ fn overwritten_anywhere() {
             }
         }
     }
+}
+
+#[test]
+fn data_is_looked_for_in_any_damage() {
+    let whole = TestModule::fixture("c-layout");
+    let mut random = Xorshift(0x2545_f491_4f6c_dd1d);
+    let mut found = 0;
+    for round in 0..400 * THOROUGH {
+        let mut module = whole.clone();
+        for section in [".debug_info", ".debug_abbrev"] {
+            let bytes = module.sections.get_mut(section).unwrap();
+            for _ in 0..1usize << (round % 8) {
+                let at = random.below(bytes.len());
+                bytes[at] = random.next().to_le_bytes()[0];
+            }
+        }
+        let started = Instant::now();
+        let Some(layout) = Layout::new(&module) else { continue };
+        for member in ["next.next.header.count", "value.text", "second", "colors", "trailing", "is_wide"] {
+            found += usize::from(layout.member("object", member).is_some());
+        }
+        for name in ["object", "heap_alias", "uint64_t", "color"] {
+            found += usize::from(layout.type_size(name).is_some());
+        }
+        assert!(started.elapsed() < LONGEST, "took {:?}", started.elapsed());
+    }
+    assert!(found > 100, "the damage left nothing to look for: {found}");
 }
 
 #[test]

@@ -60,6 +60,11 @@ impl<'a> HostModule<'a> {
             function_import,
             function_body,
             function_name,
+            global_named,
+            variable_address,
+            member,
+            type_size,
+            enumerator,
         };
         Self { abi, module }
     }
@@ -121,6 +126,46 @@ unsafe extern "C" fn function_name(module: *const abi::Module, index: u32, name:
     let found = unsafe { HostModule::from_abi(module) }.function_name(index);
     // SAFETY: as above.
     found.is_some_and(|found| unsafe { put(name, Bytes::of(found.as_bytes())) })
+}
+
+unsafe extern "C" fn global_named(module: *const abi::Module, name: Bytes, index: *mut u32) -> bool {
+    // SAFETY: as above.
+    let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
+    // SAFETY: as above.
+    module.global_named(&name).is_some_and(|found| unsafe { put(index, found) })
+}
+
+unsafe extern "C" fn variable_address(module: *const abi::Module, name: Bytes, address: *mut u64) -> bool {
+    // SAFETY: as above.
+    let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
+    // SAFETY: as above.
+    module.variable_address(&name).is_some_and(|found| unsafe { put(address, found) })
+}
+
+unsafe extern "C" fn member(
+    module: *const abi::Module,
+    structure: Bytes,
+    name: Bytes,
+    member: *mut abi::Member,
+) -> bool {
+    // SAFETY: as above.
+    let (module, structure, name) = unsafe { (HostModule::from_abi(module), text(structure), text(name)) };
+    // SAFETY: as above.
+    module.member(&structure, &name).is_some_and(|found| unsafe { put(member, found.into()) })
+}
+
+unsafe extern "C" fn type_size(module: *const abi::Module, name: Bytes, size: *mut u64) -> bool {
+    // SAFETY: as above.
+    let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
+    // SAFETY: as above.
+    module.type_size(&name).is_some_and(|found| unsafe { put(size, found) })
+}
+
+unsafe extern "C" fn enumerator(module: *const abi::Module, name: Bytes, value: *mut i64) -> bool {
+    // SAFETY: as above.
+    let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
+    // SAFETY: as above.
+    module.enumerator(&name).is_some_and(|found| unsafe { put(value, found) })
 }
 
 /// # Safety

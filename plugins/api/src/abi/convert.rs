@@ -1,6 +1,6 @@
 //! Between what the ABI says and what the crate's own types do: the same for both sides.
 
-use super::{Bytes, FrameKey, SourceFrame, WasmFrame, category, frame_kind, walk_end};
+use super::{Bytes, FrameKey, Member, SourceFrame, WasmFrame, category, frame_kind, walk_end};
 use crate::{Category, WalkEnd};
 
 impl From<crate::FrameKey> for FrameKey {
@@ -32,6 +32,21 @@ impl From<crate::WasmFrame> for WasmFrame {
 impl From<WasmFrame> for crate::WasmFrame {
     fn from(frame: WasmFrame) -> Self {
         Self { function: frame.function, code_offset: frame.code_offset }
+    }
+}
+
+impl From<crate::Member> for Member {
+    fn from(member: crate::Member) -> Self {
+        let bits = member.bits.unwrap_or(0..0);
+        Self { offset: member.offset, size: member.size, first_bit: bits.start, bit_count: bits.len() as u32 }
+    }
+}
+
+impl From<Member> for crate::Member {
+    fn from(member: Member) -> Self {
+        let Member { offset, size, first_bit, bit_count } = member;
+        let bits = (bit_count > 0).then(|| first_bit..first_bit.saturating_add(bit_count));
+        Self { offset, size, bits }
     }
 }
 
@@ -133,6 +148,10 @@ mod tests {
             crate::FrameKey::Wasm(crate::WasmFrame { function: 7, code_offset: u32::MAX }),
         ] {
             assert_eq!(crate::FrameKey::from(FrameKey::from(key)), key);
+        }
+        for bits in [None, Some(3..31)] {
+            let member = crate::Member { offset: u64::MAX, size: 4, bits };
+            assert_eq!(crate::Member::from(Member::from(member.clone())), member);
         }
         let frame = crate::SourceFrame {
             function: "f".into(),

@@ -1,6 +1,6 @@
 //! wlprof's modules and guests, as plugins in Rust see them.
 
-use super::{Bytes, Guest, Module};
+use super::{Bytes, Guest, Member, Module};
 use crate::{FunctionImport, GuestMemory, ModuleView, OutOfBounds};
 use std::ops::Range;
 
@@ -69,6 +69,42 @@ impl ModuleView for ForeignModule<'_> {
         let found = unsafe { (self.module.function_name)(self.module, index, &mut name) };
         // SAFETY: as in `ForeignModule::new`.
         found.then(|| unsafe { name.get() }).and_then(|name| std::str::from_utf8(name).ok())
+    }
+
+    fn global_named(&self, name: &str) -> Option<u32> {
+        let mut index = 0;
+        // SAFETY: as in `ForeignModule::new`.
+        let found = unsafe { (self.module.global_named)(self.module, Bytes::of(name.as_bytes()), &mut index) };
+        found.then_some(index)
+    }
+
+    fn variable_address(&self, name: &str) -> Option<u64> {
+        let mut address = 0;
+        // SAFETY: as in `ForeignModule::new`.
+        let found = unsafe { (self.module.variable_address)(self.module, Bytes::of(name.as_bytes()), &mut address) };
+        found.then_some(address)
+    }
+
+    fn member(&self, structure: &str, member: &str) -> Option<crate::Member> {
+        let names = [structure, member].map(|name| Bytes::of(name.as_bytes()));
+        let mut found = Member { offset: 0, size: 0, first_bit: 0, bit_count: 0 };
+        // SAFETY: as in `ForeignModule::new`.
+        let is_there = unsafe { (self.module.member)(self.module, names[0], names[1], &mut found) };
+        is_there.then(|| found.into())
+    }
+
+    fn type_size(&self, name: &str) -> Option<u64> {
+        let mut size = 0;
+        // SAFETY: as in `ForeignModule::new`.
+        let found = unsafe { (self.module.type_size)(self.module, Bytes::of(name.as_bytes()), &mut size) };
+        found.then_some(size)
+    }
+
+    fn enumerator(&self, name: &str) -> Option<i64> {
+        let mut value = 0;
+        // SAFETY: as in `ForeignModule::new`.
+        let found = unsafe { (self.module.enumerator)(self.module, Bytes::of(name.as_bytes()), &mut value) };
+        found.then_some(value)
     }
 }
 

@@ -173,6 +173,32 @@ pub struct Module {
     pub function_body: unsafe extern "C" fn(module: *const Module, index: u32, start: *mut u32, end: *mut u32) -> bool,
     /// A function's name from the name section or an export, undemangled. `false` if it has none.
     pub function_name: unsafe extern "C" fn(module: *const Module, index: u32, name: *mut Bytes) -> bool,
+    /// Index of the global that is exported by that name, or else called so in the name section. `false` if there is none.
+    pub global_named: unsafe extern "C" fn(module: *const Module, name: Bytes, index: *mut u32) -> bool,
+    /// By the module's DWARF, the address in the guest's memory of a global or static variable. `false` without DWARF and if
+    /// it has none of that name.
+    pub variable_address: unsafe extern "C" fn(module: *const Module, name: Bytes, address: *mut u64) -> bool,
+    /// By the module's DWARF, where a member lies in a structure: `structure` is its tag or a `typedef`, `name` the member's
+    /// name. Members of members have dots in their names.
+    pub member: unsafe extern "C" fn(module: *const Module, structure: Bytes, name: Bytes, member: *mut Member) -> bool,
+    /// By the module's DWARF, the size in bytes of a type: a tag, or a `typedef`.
+    pub type_size: unsafe extern "C" fn(module: *const Module, name: Bytes, size: *mut u64) -> bool,
+    /// By the module's DWARF, the value of an enumerator.
+    pub enumerator: unsafe extern "C" fn(module: *const Module, name: Bytes, value: *mut i64) -> bool,
+}
+
+/// Where a member lies in its structure.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// Its offset in bytes; for a bit-field, that of the unit that it is stored in.
+    pub offset: u64,
+    /// Its size in bytes, or that of the unit. 0 for a flexible array.
+    pub size: u64,
+    /// Of a bit-field: its lowest bit in the unit.
+    pub first_bit: u32,
+    /// Of a bit-field: how many bits it has. 0 if it is none.
+    pub bit_count: u32,
 }
 
 /// Reads the stacks of one module's instance. Made by [`Language::attach`]; a plugin puts what it needs behind it.
