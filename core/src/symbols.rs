@@ -56,6 +56,9 @@ impl<P: FnMut(usize)> Names for Naming<P> {
 }
 
 fn shorten_names(frame: &mut SourceFrame) {
+    if frame.function.is_empty() {
+        frame.function.push_str("[unknown function]");
+    }
     shorten(&mut frame.function);
     frame.linkage_name.iter_mut().chain(&mut frame.file).for_each(shorten);
 }

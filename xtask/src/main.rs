@@ -7,6 +7,7 @@ mod cpython;
 mod debian;
 mod demo;
 mod fixtures;
+mod header;
 mod perf;
 mod process;
 mod progress;
@@ -36,6 +37,8 @@ cargo xtask TASK
   tidy                   check the house rules that rustc and clippy do not know
   demo [--bless]         rebuild the demo guest and compare it with the committed file,
                          or replace that file
+  header [--bless]       generate the C header of the plugins' ABI and compare it with the committed
+                         file, or replace that file
 ";
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         "python-replays" => python_replays::run(),
         "tidy" => tidy::run(),
         "demo" => demo::run(&rest),
+        "header" => header::run(&rest),
         "" | "help" | "--help" | "-h" => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use crate::progress::Step;
-use crate::{checkout, demo, fixtures, perf, process, tidy};
+use crate::{checkout, demo, fixtures, header, perf, process, tidy};
 
 const FORMAT: &[&str] = &["fmt", "--all", "--check"];
 const LINT: &[&str] = &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
@@ -17,6 +17,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     fixtures::build(&[])?;
     perf::provide()?;
     demo::run(&[])?;
+    header::run(&[])?;
     cargo(FORMAT, &[]).context("the code is not formatted: run `cargo fmt --all`")?;
     cargo(LINT, &[]).context("clippy has complaints")?;
     cargo(DOCUMENT, &[]).context("the documentation has warnings")?;

@@ -36,6 +36,7 @@ pub(super) fn load(
         walkers.push(chosen.walker);
         guest.notes.extend(chosen.notes);
     }
+    guest.notes.extend(plugins.failures());
     Ok((guest, walkers))
 }
 

@@ -4,7 +4,7 @@
 use super::arguments::ListPlugins;
 use super::{FAILED, Failure, escape, say};
 use crate::languages::BUILT_IN;
-use crate::languages::loader::{LoadError, LoadedPlugin};
+use crate::languages::loader::{ForeignLanguage, LoadError, LoadedPlugin};
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,14 @@ impl Plugins {
             say::line(format_args!("note: {}", escape::single_line(&note)));
         }
         Ok(plugins)
+    }
+
+    /// What plugins did that failed while they were asked about guests.
+    pub(super) fn failures(&self) -> Vec<String> {
+        self.loaded
+            .iter()
+            .filter_map(|plugin| plugin.languages.iter().find_map(ForeignLanguage::early_failure))
+            .collect()
     }
 
     /// All languages, in the order in which they are asked.

@@ -15,6 +15,7 @@ mod interruption;
 mod languages;
 mod layout;
 mod lines;
+mod misbehaving;
 mod output;
 mod perf;
 mod python;

@@ -1,8 +1,9 @@
 //! Languages and walkers behind the C ABI, as the rest of wlprof sees them.
 
-use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts};
+use super::containment::{Activity, Calls, PluginLibrary};
+use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts, text};
+use super::stack_room::StackRoom;
 use super::threads::HostThreads;
-use libloading::Library;
 use std::sync::Arc;
 use wlprof_plugin::abi;
 use wlprof_plugin::{
@@ -15,8 +16,7 @@ pub struct ForeignLanguage {
     name: String,
     library_folder: Option<String>,
     language: *const abi::Language,
-    /// Stays loaded for as long as anything of it is in use.
-    library: Arc<Library>,
+    library: Arc<PluginLibrary>,
 }
 
 // SAFETY: the ABI has languages be constant, and their functions called from any thread.
@@ -27,16 +27,22 @@ unsafe impl Sync for ForeignLanguage {}
 impl ForeignLanguage {
     /// # Safety
     /// `language` is a whole one, as the ABI says, in `library`.
-    pub(super) unsafe fn new(language: *const abi::Language, library: Arc<Library>) -> Self {
-        let mut folders = Vec::new();
+    pub(super) unsafe fn new(language: *const abi::Language, library: Arc<PluginLibrary>) -> Self {
         // SAFETY: the caller's promise.
-        let name = unsafe {
-            if let Some(folder) = (*language).library_folder {
-                folder(language, &HostTexts::new(&mut folders).abi);
-            }
-            (*language).name.text().into_owned()
-        };
+        let (name, library_folder) = unsafe { (text((*language).name), (*language).library_folder) };
+        let mut folders = Vec::new();
+        if let Some(library_folder) = library_folder {
+            let receiver = HostTexts::new(&mut folders);
+            // SAFETY: the caller's promise, and what it is given is there for the call.
+            let ask = || unsafe { library_folder(language, &receiver.abi) };
+            Calls::new(library.clone()).call(Activity::LibraryFolder, ask);
+        }
         Self { name, library_folder: folders.pop(), language, library }
+    }
+
+    /// Why the plugin is not asked any more, if it failed before it was asked for stacks.
+    pub fn early_failure(&self) -> Option<String> {
+        self.library.failure().filter(|_| self.library.failed_early())
     }
 }
 
@@ -51,31 +57,44 @@ impl Language for ForeignLanguage {
 
     fn detect(&self, module: &dyn ModuleView) -> Detection {
         let mut answers = Vec::new();
+        let (module, receiver) = (HostModule::new(module), HostTexts::new(&mut answers));
         // SAFETY: the language is loaded, and what it is given is there for the call.
-        let detection = unsafe {
-            ((*self.language).detect)(self.language, &HostModule::new(module).abi, &HostTexts::new(&mut answers).abi)
-        };
+        let detection = unsafe { (*self.language).detect }.and_then(|detect| {
+            // SAFETY: as above.
+            let ask = || unsafe { detect(self.language, &module.abi, &receiver.abi) };
+            Calls::new(self.library.clone()).call(Activity::Detect, ask)
+        });
         let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or_else(|| self.name.clone());
         match detection {
-            abi::detection::YES => Detection::Yes(next()),
-            abi::detection::UNSUPPORTED => Detection::Unsupported { found: next(), supported: next() },
+            Some(abi::DETECTION_YES) => Detection::Yes(next()),
+            Some(abi::DETECTION_UNSUPPORTED) => Detection::Unsupported { found: next(), supported: next() },
             _ => Detection::No,
         }
     }
 
     fn attach(&self, module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
         let mut errors = Vec::new();
-        // SAFETY: as for `detect`.
-        let walker = unsafe {
-            ((*self.language).attach)(self.language, &HostModule::new(module).abi, &HostTexts::new(&mut errors).abi)
+        let calls = Calls::new(self.library.clone());
+        let walker = {
+            let (module, receiver) = (HostModule::new(module), HostTexts::new(&mut errors));
+            // SAFETY: as for `detect`.
+            let attach = unsafe { (*self.language).attach };
+            let attach = attach.ok_or_else(|| AttachError("the plugin has no `attach`".to_owned()))?;
+            // SAFETY: as above.
+            calls.call(Activity::Attach, || unsafe { attach(self.language, &module.abi, &receiver.abi) })
         };
-        if walker.is_null() {
-            let reason = errors.pop().unwrap_or_else(|| "the plugin does not say why it cannot walk it".to_owned());
-            return Err(AttachError(reason));
+        match walker {
+            Some(walker) if !walker.is_null() => {
+                // SAFETY: it is a new walker of this library's.
+                unsafe { ForeignWalker::new(walker, calls) }.map(|walker| Box::new(walker) as Box<dyn Walker>)
+            }
+            Some(_) => {
+                let reason = errors.pop().unwrap_or_else(|| "the plugin does not say why it cannot walk it".to_owned());
+                Err(AttachError(reason))
+            }
+            None => Err(AttachError(self.library.failure().unwrap_or_default())),
         }
-        // SAFETY: it is a new walker of this library's.
-        unsafe { ForeignWalker::new(walker, self.library.clone()) }.map(|walker| Box::new(walker) as Box<dyn Walker>)
     }
 }
 
@@ -85,8 +104,10 @@ struct ForeignWalker {
     wanted_globals: Vec<u32>,
     /// Room for one walk, so that it allocates nothing.
     wasm: Vec<abi::WasmFrame>,
-    frames: Vec<abi::StackFrame>,
-    _library: Arc<Library>,
+    frames: StackRoom,
+    /// Walks in which it said that it failed.
+    failed_walks: u32,
+    calls: Calls,
 }
 
 // SAFETY: the ABI has a walker be called from any thread, one call at a time.
@@ -95,24 +116,28 @@ unsafe impl Send for ForeignWalker {}
 impl ForeignWalker {
     /// # Safety
     /// `walker` is as the ABI says, and nobody else's.
-    unsafe fn new(walker: *mut abi::Walker, library: Arc<Library>) -> Result<Self, AttachError> {
+    unsafe fn new(walker: *mut abi::Walker, calls: Calls) -> Result<Self, AttachError> {
         // SAFETY: the caller's promise.
         let abi = unsafe { &*walker };
         if abi.size < size_of::<abi::Walker>() {
             return Err(AttachError(format!("the plugin's walker has {} bytes, too few", abi.size)));
+        }
+        if abi.flags & abi::WALKER_READS_GUEST != 0 && abi.walk.is_none() {
+            return Err(AttachError("the plugin's walker says that it reads the guest and has no `walk`".to_owned()));
         }
         let wanted_globals = match abi.wanted_global_count {
             0 => Vec::new(),
             // SAFETY: as above.
             count => unsafe { std::slice::from_raw_parts(abi.wanted_globals, count) }.to_vec(),
         };
-        let nothing = abi::StackFrame { kind: 0, reserved: 0, value: 0 };
+        let frames = StackRoom::new(FrameSink::CAPACITY).map_err(|error| AttachError(error.to_string()))?;
         Ok(Self {
             walker,
             wanted_globals,
             wasm: Vec::with_capacity(FrameSink::CAPACITY),
-            frames: vec![nothing; FrameSink::CAPACITY],
-            _library: library,
+            frames,
+            failed_walks: 0,
+            calls,
         })
     }
 
@@ -129,18 +154,21 @@ impl ForeignWalker {
 
 impl Drop for ForeignWalker {
     fn drop(&mut self) {
-        // SAFETY: it is this one's own and no call uses it.
-        unsafe { (self.abi().destroy)(self.walker) };
+        let walker = self.walker;
+        if let Some(destroy) = self.abi().destroy {
+            // SAFETY: it is this one's own and no call uses it.
+            self.calls.call(Activity::Destroy, || unsafe { destroy(walker) });
+        }
     }
 }
 
 impl Walker for ForeignWalker {
     fn reads_guest(&self) -> bool {
-        self.abi().flags & abi::walker_flags::READS_GUEST != 0
+        self.abi().flags & abi::WALKER_READS_GUEST != 0
     }
 
     fn walks_without_allocating(&self) -> bool {
-        self.abi().flags & abi::walker_flags::WALKS_WITHOUT_ALLOCATING != 0
+        self.abi().flags & abi::WALKER_WALKS_WITHOUT_ALLOCATING != 0
     }
 
     fn wanted_globals(&self) -> &[u32] {
@@ -160,20 +188,23 @@ impl Walker for ForeignWalker {
             may_allocate: out.may_allocate(),
         };
         let guest = HostGuest::new(guest);
+        let wasm = &self.wasm;
         // SAFETY: what it is given is there for the call.
-        let end = unsafe { walk(self.walker, &guest.abi, self.wasm.as_ptr(), self.wasm.len(), &mut stack) };
+        let ask = || unsafe { walk(self.walker, &guest.abi, wasm.as_ptr(), wasm.len(), &mut stack) };
+        let end = self.calls.call(Activity::Walk, ask);
+        self.failed_walks += u32::from(end == Some(abi::WALK_END_FAILED));
+        let Some(end) = end.filter(|end| *end != abi::WALK_END_FAILED) else {
+            // The sampler counts panics, and asks no more after some. Without the panic hook: this may be a signal handler.
+            std::panic::resume_unwind(Box::new(()));
+        };
         // A length that cannot be says that nothing else is to be believed.
         let Some(frames) = self.frames.get(..stack.length) else { return WalkEnd::Inconsistent };
         let fits = frames.iter().all(|frame| match frame.kind {
-            abi::frame_kind::WASM => out.push_wasm(frame.value as usize),
+            abi::FRAME_KIND_WASM => out.push_wasm(frame.value as usize),
             _ => out.push(frame.value),
         });
         if stack.has_labels {
             out.set_labels(stack.labels);
-        }
-        if end == abi::walk_end::FAILED {
-            // The sampler counts panics, and asks no more after some. Without the panic hook: this may be a signal handler.
-            std::panic::resume_unwind(Box::new(()));
         }
         if fits { abi::walk_end_of(end).unwrap_or(WalkEnd::Inconsistent) } else { WalkEnd::TooDeep }
     }
@@ -181,36 +212,48 @@ impl Walker for ForeignWalker {
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
         let Some(threads) = self.abi().threads else { return };
         self.take_wasm(wasm);
-        let guest = HostGuest::new(guest);
+        let (guest, receiver, wasm) = (HostGuest::new(guest), HostThreads::new(out), &self.wasm);
         // SAFETY: what it is given is there for the call.
-        unsafe { threads(self.walker, &guest.abi, self.wasm.as_ptr(), self.wasm.len(), &HostThreads::new(out).abi) };
+        let ask = || unsafe { threads(self.walker, &guest.abi, wasm.as_ptr(), wasm.len(), &receiver.abi) };
+        self.calls.call(Activity::Threads, ask);
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+        let Some(symbolize) = self.abi().symbolize else { return };
+        let receiver = HostFrames::new(out);
         // SAFETY: as above.
-        unsafe { (self.abi().symbolize)(self.walker, frame.into(), &HostFrames::new(out).abi) };
+        self.calls.call(Activity::Symbolize, || unsafe { symbolize(self.walker, frame.into(), &receiver.abi) });
     }
 
     fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
-        let categorize = self.abi().categorize?;
-        let frame = abi::SourceFrame::of(frame);
+        let (categorize, frame) = (self.abi().categorize?, abi::SourceFrame::of(frame));
         // SAFETY: as above.
-        abi::category_of(unsafe { categorize(self.walker, &frame) })
+        let category = self.calls.call(Activity::Categorize, || unsafe { categorize(self.walker, &frame) });
+        category.and_then(abi::category_of)
     }
 
     fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
-        if let Some(labels) = self.abi().labels {
-            // SAFETY: as above.
-            unsafe { labels(self.walker, key, &HostLabels::new(out).abi) };
-        }
+        let Some(labels) = self.abi().labels else { return };
+        let receiver = HostLabels::new(out);
+        // SAFETY: as above.
+        self.calls.call(Activity::Labels, || unsafe { labels(self.walker, key, &receiver.abi) });
     }
 
     fn warnings(&self) -> Vec<String> {
         let mut texts = Vec::new();
         if let Some(warnings) = self.abi().warnings {
+            let receiver = HostTexts::new(&mut texts);
             // SAFETY: as above.
-            unsafe { warnings(self.walker, &HostTexts::new(&mut texts).abi) };
+            self.calls.call(Activity::Warnings, || unsafe { warnings(self.walker, &receiver.abi) });
         }
+        let library = self.calls.library();
+        if self.failed_walks > 0 {
+            texts.push(format!(
+                "plugin {} failed in {} walks (in Rust: by a panic); after three it is not asked for stacks any more",
+                library.name, self.failed_walks
+            ));
+        }
+        texts.extend(library.failure());
         texts
     }
 }

@@ -2,15 +2,19 @@
 //!
 //! # Security
 //! A plugin is code that runs in this process with all its rights: load none that you would not run. What is contained are
-//! mistakes, as far as a process can contain them: what a plugin says is bounded and checked.
+//! mistakes, as far as a process can contain them: what a plugin says is bounded and checked, and one that crashes or does
+//! not come back is left and not asked any more (see `containment`).
 
 mod check;
+mod containment;
 mod foreign;
 mod host;
+mod stack_room;
 mod threads;
 
 pub use foreign::ForeignLanguage;
 
+use containment::PluginLibrary;
 use libloading::{Library, Symbol};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -46,6 +50,8 @@ pub enum LoadError {
     Load(String),
     /// What it says of itself cannot be.
     Malformed(&'static str),
+    /// One of its languages lacks a function.
+    Incomplete(&'static str),
 }
 
 impl fmt::Display for LoadError {
@@ -69,6 +75,7 @@ impl fmt::Display for LoadError {
                  this wlprof's header or crate"
             ),
             Self::Load(error) => write!(f, "cannot be loaded: {error}"),
+            Self::Incomplete(function) => write!(f, "one of its languages has no `{function}`"),
             Self::Malformed(what) => write!(f, "what it says of itself cannot be: {what}"),
         }
     }
@@ -105,7 +112,6 @@ impl LoadedPlugin {
         let absolute = std::path::absolute(path).map_err(|error| LoadError::Read(error.to_string()))?;
         // SAFETY: what the library does when it is loaded is the user's choice, as for any program.
         let library = unsafe { Library::new(&absolute) }.map_err(|error| LoadError::Load(error.to_string()))?;
-        let library = Arc::new(library);
         // SAFETY: the symbol is a constant of that type: magic and version have been checked.
         let plugin = unsafe {
             let symbol: Symbol<'_, *const abi::Plugin> =
@@ -120,16 +126,21 @@ impl LoadedPlugin {
         }
         // SAFETY: there are as many, by the ABI.
         let languages = unsafe { std::slice::from_raw_parts(plugin.languages, plugin.language_count) };
+        // SAFETY: texts that stay while the library is loaded.
+        let (name, version) = unsafe { (host::text(plugin.name), host::text(plugin.version)) };
+        let library = Arc::new(PluginLibrary::new(name.clone(), library, std::ptr::from_ref(plugin) as usize));
         let language = |&language: &*const abi::Language| {
             // SAFETY: a language, by the ABI.
             if language.is_null() || unsafe { (*language).size } < size_of::<abi::Language>() {
                 return Err(LoadError::Malformed("one of its languages is smaller than that"));
             }
             // SAFETY: as above, and whole.
+            let (detect, attach) = unsafe { ((*language).detect, (*language).attach) };
+            detect.ok_or(LoadError::Incomplete("detect"))?;
+            attach.ok_or(LoadError::Incomplete("attach"))?;
+            // SAFETY: as above.
             Ok(unsafe { ForeignLanguage::new(language, library.clone()) })
         };
-        // SAFETY: texts that stay while the library is loaded.
-        let (name, version) = unsafe { (plugin.name.text().into_owned(), plugin.version.text().into_owned()) };
         Ok(Self {
             name,
             version,

@@ -72,6 +72,8 @@ pub(super) struct LanguageWalk {
     native: Vec<u16>,
     cache: Vec<(FrameWord, Option<WasmFrame>)>,
     panics: u32,
+    /// Whether the last walk ended in one.
+    panicked_last: bool,
 }
 
 /// A global that the walker wants.
@@ -130,6 +132,7 @@ impl LanguageWalk {
             native: Vec::with_capacity(FrameSink::CAPACITY),
             cache: vec![(FrameWord(0), None); CACHED_PCS],
             panics: 0,
+            panicked_last: false,
         }
     }
 
@@ -152,13 +155,15 @@ impl LanguageWalk {
         let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
         let through_kernel = reading == Reading::Beside;
         let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals, through_kernel };
-        let walked = if self.panics >= MOST_PANICS {
+        let is_asked = self.panics < MOST_PANICS;
+        let walked = if !is_asked {
             None
         } else {
             let (walker, wasm, sink) = (&mut self.walker, &self.wasm, &mut self.sink);
             catch_unwind(AssertUnwindSafe(|| walker.walk(&guest, wasm, sink))).ok()
         };
-        self.panics += u32::from(walked.is_none());
+        self.panicked_last = is_asked && walked.is_none();
+        self.panics += u32::from(self.panicked_last);
         if walked == Some(WalkEnd::WouldAllocate) {
             self.sink.clear();
         }
@@ -207,6 +212,11 @@ impl LanguageWalk {
             Dump { threads, ..dump }
         }))
         .unwrap_or_default()
+    }
+
+    /// Whether the last walk ended in a panic, or was left because it did not end.
+    pub(super) fn panicked_last(&self) -> bool {
+        self.panicked_last
     }
 
     /// Whether it can walk where host code was interrupted, which may hold the allocator's lock.

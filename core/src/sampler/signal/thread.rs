@@ -262,7 +262,10 @@ impl GuestThread {
                 self.ring_full.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let pause = monotonic_ns().saturating_sub(began);
+        // SAFETY: the walker is this handler's, as for the sample.
+        let is_accident = unsafe { &*self.language.get() }.as_ref().is_some_and(LanguageWalk::panicked_last);
+        // Such a walk may take seconds, and there are but a few: it says nothing of what the next tick costs.
+        let pause = if is_accident { 0 } else { monotonic_ns().saturating_sub(began) };
         self.handler_ns.store(self.handler_ns.load(Ordering::Relaxed) + pause, Ordering::Relaxed);
         if in_guest {
             // SAFETY: as for the sample. Before the signal counts as handled: after that, the walker may be taken away.

@@ -1,14 +1,14 @@
 //! Between what the ABI says and what the crate's own types do: the same for both sides.
 
-use super::{Bytes, FrameKey, Member, SourceFrame, WasmFrame, category, frame_kind, walk_end};
+use super::*;
 use crate::{Category, WalkEnd};
 
 impl From<crate::FrameKey> for FrameKey {
     fn from(key: crate::FrameKey) -> Self {
         match key {
-            crate::FrameKey::Own(value) => Self { kind: frame_kind::OWN, function: 0, value },
+            crate::FrameKey::Own(value) => Self { kind: FRAME_KIND_OWN, function: 0, value },
             crate::FrameKey::Wasm(frame) => {
-                Self { kind: frame_kind::WASM, function: frame.function, value: frame.code_offset.into() }
+                Self { kind: FRAME_KIND_WASM, function: frame.function, value: frame.code_offset.into() }
             }
         }
     }
@@ -17,7 +17,7 @@ impl From<crate::FrameKey> for FrameKey {
 impl From<FrameKey> for crate::FrameKey {
     fn from(key: FrameKey) -> Self {
         match key.kind {
-            frame_kind::WASM => Self::Wasm(crate::WasmFrame { function: key.function, code_offset: key.value as u32 }),
+            FRAME_KIND_WASM => Self::Wasm(crate::WasmFrame { function: key.function, code_offset: key.value as u32 }),
             _ => Self::Own(key.value),
         }
     }
@@ -73,7 +73,7 @@ impl SourceFrame {
     pub unsafe fn get(&self, longest: usize) -> crate::SourceFrame {
         let number = |number: u32| (number != 0).then_some(number);
         // SAFETY: the caller's promise.
-        let text = |text: Bytes| unsafe { text.cut(longest).text() }.into_owned();
+        let text = |text: Bytes| unsafe { text.text(longest) };
         let some_text = |bytes: Bytes| (bytes.length != 0).then(|| text(bytes));
         crate::SourceFrame {
             function: text(self.function),
@@ -90,22 +90,22 @@ impl SourceFrame {
 /// The number of a category.
 pub fn category_number(category: Category) -> u32 {
     match category {
-        Category::User => category::USER,
-        Category::Library => category::LIBRARY,
-        Category::Runtime => category::RUNTIME,
-        Category::GarbageCollector => category::GARBAGE_COLLECTOR,
-        Category::Interpreter => category::INTERPRETER,
+        Category::User => CATEGORY_USER,
+        Category::Library => CATEGORY_LIBRARY,
+        Category::Runtime => CATEGORY_RUNTIME,
+        Category::GarbageCollector => CATEGORY_GARBAGE_COLLECTOR,
+        Category::Interpreter => CATEGORY_INTERPRETER,
     }
 }
 
 /// The category of a number; `None` if this version knows none.
 pub fn category_of(number: u32) -> Option<Category> {
     Some(match number {
-        category::USER => Category::User,
-        category::LIBRARY => Category::Library,
-        category::RUNTIME => Category::Runtime,
-        category::GARBAGE_COLLECTOR => Category::GarbageCollector,
-        category::INTERPRETER => Category::Interpreter,
+        CATEGORY_USER => Category::User,
+        CATEGORY_LIBRARY => Category::Library,
+        CATEGORY_RUNTIME => Category::Runtime,
+        CATEGORY_GARBAGE_COLLECTOR => Category::GarbageCollector,
+        CATEGORY_INTERPRETER => Category::Interpreter,
         _ => return None,
     })
 }
@@ -113,26 +113,26 @@ pub fn category_of(number: u32) -> Option<Category> {
 /// The number of a walk's end.
 pub fn walk_end_number(end: WalkEnd) -> u32 {
     match end {
-        WalkEnd::Complete => walk_end::COMPLETE,
-        WalkEnd::TooDeep => walk_end::TOO_DEEP,
-        WalkEnd::BadPointer => walk_end::BAD_POINTER,
-        WalkEnd::Cycle => walk_end::CYCLE,
-        WalkEnd::Inconsistent => walk_end::INCONSISTENT,
-        WalkEnd::NoStack => walk_end::NO_STACK,
-        WalkEnd::WouldAllocate => walk_end::WOULD_ALLOCATE,
+        WalkEnd::Complete => WALK_END_COMPLETE,
+        WalkEnd::TooDeep => WALK_END_TOO_DEEP,
+        WalkEnd::BadPointer => WALK_END_BAD_POINTER,
+        WalkEnd::Cycle => WALK_END_CYCLE,
+        WalkEnd::Inconsistent => WALK_END_INCONSISTENT,
+        WalkEnd::NoStack => WALK_END_NO_STACK,
+        WalkEnd::WouldAllocate => WALK_END_WOULD_ALLOCATE,
     }
 }
 
-/// The end of a number; `None` for [`walk_end::FAILED`] and what this version does not know.
+/// The end of a number; `None` for [`WALK_END_FAILED`] and what this version does not know.
 pub fn walk_end_of(number: u32) -> Option<WalkEnd> {
     Some(match number {
-        walk_end::COMPLETE => WalkEnd::Complete,
-        walk_end::TOO_DEEP => WalkEnd::TooDeep,
-        walk_end::BAD_POINTER => WalkEnd::BadPointer,
-        walk_end::CYCLE => WalkEnd::Cycle,
-        walk_end::INCONSISTENT => WalkEnd::Inconsistent,
-        walk_end::NO_STACK => WalkEnd::NoStack,
-        walk_end::WOULD_ALLOCATE => WalkEnd::WouldAllocate,
+        WALK_END_COMPLETE => WalkEnd::Complete,
+        WALK_END_TOO_DEEP => WalkEnd::TooDeep,
+        WALK_END_BAD_POINTER => WalkEnd::BadPointer,
+        WALK_END_CYCLE => WalkEnd::Cycle,
+        WALK_END_INCONSISTENT => WalkEnd::Inconsistent,
+        WALK_END_NO_STACK => WalkEnd::NoStack,
+        WALK_END_WOULD_ALLOCATE => WalkEnd::WouldAllocate,
         _ => return None,
     })
 }
@@ -166,9 +166,9 @@ mod tests {
         assert_eq!(unsafe { SourceFrame::of(&frame).get(100) }, frame);
         // SAFETY: as above.
         assert_eq!(unsafe { SourceFrame::of(&frame).get(1) }.linkage_name.as_deref(), Some("_"));
-        for number in 0..walk_end::FAILED {
+        for number in 0..WALK_END_FAILED {
             assert_eq!(walk_end_of(number).map(walk_end_number), Some(number));
         }
-        assert_eq!((walk_end_of(walk_end::FAILED), category_of(category::UNKNOWN)), (None, None));
+        assert_eq!((walk_end_of(WALK_END_FAILED), category_of(CATEGORY_UNKNOWN)), (None, None));
     }
 }

@@ -2,11 +2,7 @@
 
 use super::convert::{category_number, walk_end_number};
 use super::guest::{ForeignGuest, ForeignModule};
-use super::{
-    ABI_MAJOR, ABI_MINOR, Bytes, FrameKey, Guest, Label, Labels, Language, Module, PLUGIN_MAGIC, Plugin, SourceFrame,
-    SourceFrames, Stack, StackFrame, Texts, Thread, Threads, Walker, WasmFrame, category, detection, frame_kind,
-    walk_end, walker_flags,
-};
+use super::*;
 use crate::{Detection, FrameSink, SinkEntry};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -23,8 +19,8 @@ impl ExportedLanguage {
         let abi = Language {
             size: size_of::<Language>(),
             name: Bytes::of(name.as_bytes()),
-            detect,
-            attach,
+            detect: Some(detect),
+            attach: Some(attach),
             library_folder: Some(library_folder),
         };
         Self { abi, language }
@@ -116,22 +112,22 @@ unsafe fn say(texts: *const Texts, text: &str) {
 }
 
 unsafe extern "C" fn detect(language: *const Language, module: *const Module, answer: *const Texts) -> u32 {
-    guarded(detection::NO, || {
+    guarded(DETECTION_NO, || {
         // SAFETY: all three are as the ABI says, here and below.
         let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(&*module)) };
         match language.detect(&module) {
-            Detection::No => detection::NO,
+            Detection::No => DETECTION_NO,
             Detection::Yes(found) => {
                 // SAFETY: as above.
                 unsafe { say(answer, &found) };
-                detection::YES
+                DETECTION_YES
             }
             Detection::Unsupported { found, supported } => {
                 // SAFETY: as above.
                 unsafe { say(answer, &found) };
                 // SAFETY: as above.
                 unsafe { say(answer, &supported) };
-                detection::UNSUPPORTED
+                DETECTION_UNSUPPORTED
             }
         }
     })
@@ -177,13 +173,13 @@ impl ExportedWalker {
         let wanted_globals = walker.wanted_globals().to_vec();
         let abi = Walker {
             size: size_of::<Walker>(),
-            flags: flag(walker.reads_guest(), walker_flags::READS_GUEST)
-                | flag(walker.walks_without_allocating(), walker_flags::WALKS_WITHOUT_ALLOCATING),
+            flags: flag(walker.reads_guest(), WALKER_READS_GUEST)
+                | flag(walker.walks_without_allocating(), WALKER_WALKS_WITHOUT_ALLOCATING),
             wanted_globals: wanted_globals.as_ptr(),
             wanted_global_count: wanted_globals.len(),
-            destroy,
+            destroy: Some(destroy),
             walk: Some(walk),
-            symbolize,
+            symbolize: Some(symbolize),
             categorize: Some(categorize),
             labels: Some(labels),
             threads: Some(threads),
@@ -227,7 +223,7 @@ unsafe extern "C" fn walk(
     wasm_count: usize,
     stack: *mut Stack,
 ) -> u32 {
-    guarded(walk_end::FAILED, || {
+    guarded(WALK_END_FAILED, || {
         // SAFETY: all are as the ABI says.
         let (exported, guest, stack) = unsafe { (ExportedWalker::from_abi(walker), &*guest, &mut *stack) };
         // SAFETY: as above.
@@ -238,8 +234,8 @@ unsafe extern "C" fn walk(
         let end = walker.walk(&ForeignGuest(guest), wasm, sink);
         for (at, entry) in sink.entries().take(stack.capacity).enumerate() {
             let (kind, value) = match entry {
-                SinkEntry::Own(key) => (frame_kind::OWN, key),
-                SinkEntry::Wasm(index) => (frame_kind::WASM, index as u64),
+                SinkEntry::Own(key) => (FRAME_KIND_OWN, key),
+                SinkEntry::Wasm(index) => (FRAME_KIND_WASM, index as u64),
             };
             // SAFETY: there is room for `capacity` frames.
             unsafe { stack.frames.add(at).write(StackFrame { kind, reserved: 0, value }) };
@@ -266,12 +262,12 @@ unsafe extern "C" fn symbolize(walker: *mut Walker, frame: FrameKey, frames: *co
 }
 
 unsafe extern "C" fn categorize(walker: *const Walker, frame: *const SourceFrame) -> u32 {
-    guarded(category::UNKNOWN, || {
+    guarded(CATEGORY_UNKNOWN, || {
         // SAFETY: both are as the ABI says, and nothing is changed.
         let (exported, frame) = unsafe { (&*walker.cast::<ExportedWalker>(), &*frame) };
         // SAFETY: as above.
         let frame = unsafe { frame.get(usize::MAX) };
-        exported.walker.categorize(&frame).map_or(category::UNKNOWN, category_number)
+        exported.walker.categorize(&frame).map_or(CATEGORY_UNKNOWN, category_number)
     })
 }
 

@@ -19,7 +19,7 @@ impl<'a> ForeignModule<'a> {
     pub(super) unsafe fn new(module: &'a Module) -> Self {
         // SAFETY: a function of the module's, called with it, as in the rest of this file; what they give is copied here or
         // borrowed for as long as the module is.
-        let name = unsafe { (module.name)(module).text().into_owned() };
+        let name = unsafe { (module.name)(module).text(usize::MAX) };
         // SAFETY: as above.
         let count = unsafe { (module.function_import_count)(module) };
         let import = |index| {
@@ -27,8 +27,7 @@ impl<'a> ForeignModule<'a> {
             // SAFETY: as above, with places for the results.
             let found = unsafe { (module.function_import)(module, index, &mut from, &mut name) };
             // SAFETY: as above.
-            found
-                .then(|| unsafe { FunctionImport { module: from.text().into_owned(), name: name.text().into_owned() } })
+            found.then(|| unsafe { FunctionImport { module: from.text(usize::MAX), name: name.text(usize::MAX) } })
         };
         Self { module, name, imports: (0..count).map_while(import).collect() }
     }

@@ -3,8 +3,8 @@
 //! # Versions
 //! A library exports one symbol, `wlprof_plugin`, a constant [`Plugin`]. It begins with a magic number and the version of
 //! the ABI, which wlprof reads from the file before it loads the library. Another [`ABI_MAJOR`] is refused. Within a major
-//! version structures only grow at their end, and each says how large it is: whoever is given one looks at no field
-//! beyond its size. Functions that may be missing are null then; it is said where.
+//! version structures that say their size grow at their end, and no others: whoever is given one looks at no field beyond
+//! its size, and takes what is not there as missing. Functions that may be missing are null then; it is said where.
 //!
 //! # Ownership
 //! Whoever makes something frees it. Texts and structures given to a function are borrowed for that call, unless it says
@@ -25,13 +25,13 @@ mod guest;
 pub use convert::{category_number, category_of, walk_end_number, walk_end_of};
 pub use export::{ExportedLanguage, LanguagePointer, plugin, pointers};
 
-use std::borrow::Cow;
 use std::ffi::c_void;
 
 /// The symbol that a library exports.
 pub const PLUGIN_SYMBOL: &str = "wlprof_plugin";
 /// First field of what it exports: `wlprofpl` in ASCII, as a little-endian number.
-pub const PLUGIN_MAGIC: u64 = u64::from_le_bytes(*b"wlprofpl");
+pub const PLUGIN_MAGIC: u64 = 0x6c70_666f_7270_6c77;
+const _: () = assert!(u64::from_le_bytes(*b"wlprofpl") == PLUGIN_MAGIC);
 /// Raised when something changes that an older side would misread.
 pub const ABI_MAJOR: u32 = 1;
 /// Raised when something is added.
@@ -58,7 +58,7 @@ impl Bytes {
 
     /// The first `longest` of them at most.
     #[must_use]
-    pub fn cut(self, longest: usize) -> Self {
+    fn cut(self, longest: usize) -> Self {
         Self { length: self.length.min(longest), ..self }
     }
 
@@ -74,13 +74,18 @@ impl Bytes {
         unsafe { std::slice::from_raw_parts(self.data, self.length) }
     }
 
-    /// The bytes as text, without what is not UTF-8.
+    /// The bytes as text, without what is not UTF-8 and what is behind the first `longest` of them. Of a text that cannot be
+    /// as long as it says nothing is read.
     ///
     /// # Safety
     /// As for [`Bytes::get`].
-    pub unsafe fn text<'a>(self) -> Cow<'a, str> {
+    pub unsafe fn text(self, longest: usize) -> String {
+        const LONGEST_CLAIM: usize = 1 << 32;
+        if self.length > LONGEST_CLAIM {
+            return format!("[a text of {} bytes]", self.length);
+        }
         // SAFETY: the caller's promise.
-        String::from_utf8_lossy(unsafe { self.get() })
+        String::from_utf8_lossy(unsafe { self.cut(longest).get() }).into_owned()
     }
 }
 
@@ -117,12 +122,14 @@ pub struct Language {
     pub size: usize,
     /// The name that `--lang` takes, lower case.
     pub name: Bytes,
-    /// Whether a module is in this language: one of [`detection`]. `answer` is told what was found, and after that, if that
+    /// Whether a module is in this language: one of `DETECTION_…`. `answer` is told what was found, and after that, if that
     /// is not supported, what is.
-    pub detect: unsafe extern "C" fn(language: *const Language, module: *const Module, answer: *const Texts) -> u32,
+    pub detect:
+        Option<unsafe extern "C" fn(language: *const Language, module: *const Module, answer: *const Texts) -> u32>,
     /// Makes a walker for a module. Null if that fails; `error` is told why, in a sentence for the user.
-    pub attach:
+    pub attach: Option<
         unsafe extern "C" fn(language: *const Language, module: *const Module, error: *const Texts) -> *mut Walker,
+    >,
     /// Tells `folder` where its programs look for their library, if there is such a place. May be missing.
     pub library_folder: Option<unsafe extern "C" fn(language: *const Language, folder: *const Texts)>,
 }
@@ -130,15 +137,12 @@ pub struct Language {
 // SAFETY: as for `Plugin`.
 unsafe impl Sync for Language {}
 
-/// What [`Language::detect`] answers.
-pub mod detection {
-    /// Another language.
-    pub const NO: u32 = 0;
-    /// This one, and a walker can be attached.
-    pub const YES: u32 = 1;
-    /// This one, in a form that the plugin cannot walk.
-    pub const UNSUPPORTED: u32 = 2;
-}
+/// Another language.
+pub const DETECTION_NO: u32 = 0;
+/// This one, and a walker can be attached.
+pub const DETECTION_YES: u32 = 1;
+/// This one, in a form that the plugin cannot walk.
+pub const DETECTION_UNSUPPORTED: u32 = 2;
 
 /// Receives texts. It is wlprof's.
 #[repr(C)]
@@ -207,16 +211,16 @@ pub struct Member {
 pub struct Walker {
     /// Size of this structure in bytes.
     pub size: usize,
-    /// Of [`walker_flags`].
+    /// Of `WALKER_…`.
     pub flags: u32,
     /// Indices of the globals that `walk` reads; they stay while the walker does.
     pub wanted_globals: *const u32,
     /// How many there are.
     pub wanted_global_count: usize,
-    /// Ends the walker.
-    pub destroy: unsafe extern "C" fn(walker: *mut Walker),
-    /// Reads the stack of a stopped guest into `stack`, leaf first, and gives one of [`walk_end`]. `wasm` is the wasm stack,
-    /// leaf first, of `wasm_count` frames. May be missing without [`walker_flags::READS_GUEST`].
+    /// Ends the walker and frees it. May be missing.
+    pub destroy: Option<unsafe extern "C" fn(walker: *mut Walker)>,
+    /// Reads the stack of a stopped guest into `stack`, leaf first, and gives one of `WALK_END_…`. `wasm` is the wasm stack,
+    /// leaf first, of `wasm_count` frames. May be missing without [`WALKER_READS_GUEST`].
     pub walk: Option<
         unsafe extern "C" fn(
             walker: *mut Walker,
@@ -227,8 +231,9 @@ pub struct Walker {
         ) -> u32,
     >,
     /// Tells `frames` what a frame is: innermost inlined function first, the function itself last, nothing if it is unknown.
-    pub symbolize: unsafe extern "C" fn(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames),
-    /// A category of [`category`] for a function that something else has named, or [`category::UNKNOWN`]. May be missing.
+    /// Asked of its own frames, and of those of the module's wasm stack before DWARF is. May be missing.
+    pub symbolize: Option<unsafe extern "C" fn(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames)>,
+    /// A category of `CATEGORY_…` for a function that something else has named, or [`CATEGORY_UNKNOWN`]. May be missing.
     pub categorize: Option<unsafe extern "C" fn(walker: *const Walker, frame: *const SourceFrame) -> u32>,
     /// Tells `labels` what the labels of a key are. May be missing.
     pub labels: Option<unsafe extern "C" fn(walker: *mut Walker, key: u64, labels: *const Labels)>,
@@ -246,13 +251,10 @@ pub struct Walker {
     pub warnings: Option<unsafe extern "C" fn(walker: *const Walker, warnings: *const Texts)>,
 }
 
-/// What a walker is like.
-pub mod walker_flags {
-    /// Stacks are read from the stopped guest; without it they are the wasm stack, and only named by the plugin.
-    pub const READS_GUEST: u32 = 1;
-    /// `walk` keeps to [`Stack::may_allocate`](super::Stack::may_allocate).
-    pub const WALKS_WITHOUT_ALLOCATING: u32 = 2;
-}
+/// Stacks are read from the stopped guest; without it they are the wasm stack, and only named by the plugin.
+pub const WALKER_READS_GUEST: u32 = 1;
+/// `walk` keeps to [`Stack::may_allocate`].
+pub const WALKER_WALKS_WITHOUT_ALLOCATING: u32 = 2;
 
 /// A stopped guest. It is wlprof's, and valid for the call that it was given to.
 #[repr(C)]
@@ -303,7 +305,7 @@ pub struct Stack {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct StackFrame {
-    /// One of [`frame_kind`].
+    /// One of `FRAME_KIND_…`.
     pub kind: u32,
     /// Zero.
     pub reserved: u32,
@@ -315,7 +317,7 @@ pub struct StackFrame {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FrameKey {
-    /// One of [`frame_kind`].
+    /// One of `FRAME_KIND_…`.
     pub kind: u32,
     /// Of a wasm frame: its function.
     pub function: u32,
@@ -323,33 +325,27 @@ pub struct FrameKey {
     pub value: u64,
 }
 
-/// Whose a frame is.
-pub mod frame_kind {
-    /// The plugin's own, known by a key. Equal keys are equal frames.
-    pub const OWN: u32 = 0;
-    /// A wasm frame.
-    pub const WASM: u32 = 1;
-}
+/// The plugin's own, known by a key. Equal keys are equal frames.
+pub const FRAME_KIND_OWN: u32 = 0;
+/// A wasm frame.
+pub const FRAME_KIND_WASM: u32 = 1;
 
-/// Why a walk ended.
-pub mod walk_end {
-    /// At the root.
-    pub const COMPLETE: u32 = 0;
-    /// There is no room for more frames.
-    pub const TOO_DEEP: u32 = 1;
-    /// A pointer led outside the guest's memory.
-    pub const BAD_POINTER: u32 = 2;
-    /// The stack led back into itself.
-    pub const CYCLE: u32 = 3;
-    /// What was read is not what the runtime's layout promises.
-    pub const INCONSISTENT: u32 = 4;
-    /// The runtime has no stack at this moment.
-    pub const NO_STACK: u32 = 5;
-    /// It would have had to allocate memory and must not.
-    pub const WOULD_ALLOCATE: u32 = 6;
-    /// The plugin failed in a way that it did not expect.
-    pub const FAILED: u32 = 7;
-}
+/// At the root.
+pub const WALK_END_COMPLETE: u32 = 0;
+/// There is no room for more frames.
+pub const WALK_END_TOO_DEEP: u32 = 1;
+/// A pointer led outside the guest's memory.
+pub const WALK_END_BAD_POINTER: u32 = 2;
+/// The stack led back into itself.
+pub const WALK_END_CYCLE: u32 = 3;
+/// What was read is not what the runtime's layout promises.
+pub const WALK_END_INCONSISTENT: u32 = 4;
+/// The runtime has no stack at this moment.
+pub const WALK_END_NO_STACK: u32 = 5;
+/// It would have had to allocate memory and must not.
+pub const WALK_END_WOULD_ALLOCATE: u32 = 6;
+/// The plugin failed in a way that it did not expect.
+pub const WALK_END_FAILED: u32 = 7;
 
 /// Receives source frames. It is wlprof's.
 #[repr(C)]
@@ -379,25 +375,22 @@ pub struct SourceFrame {
     pub line: u32,
     /// The column, from 1.
     pub column: u32,
-    /// One of [`category`].
+    /// One of `CATEGORY_…`.
     pub category: u32,
 }
 
-/// What kind of code a frame is.
-pub mod category {
-    /// The user's own, and what nothing better is known of.
-    pub const USER: u32 = 0;
-    /// The standard library and packages.
-    pub const LIBRARY: u32 = 1;
-    /// The language's runtime.
-    pub const RUNTIME: u32 = 2;
-    /// The garbage collector.
-    pub const GARBAGE_COLLECTOR: u32 = 3;
-    /// An interpreter's own code.
-    pub const INTERPRETER: u32 = 4;
-    /// Not known by this plugin.
-    pub const UNKNOWN: u32 = 0xffff_ffff;
-}
+/// The user's own, and what nothing better is known of.
+pub const CATEGORY_USER: u32 = 0;
+/// The standard library and packages.
+pub const CATEGORY_LIBRARY: u32 = 1;
+/// The language's runtime.
+pub const CATEGORY_RUNTIME: u32 = 2;
+/// The garbage collector.
+pub const CATEGORY_GARBAGE_COLLECTOR: u32 = 3;
+/// An interpreter's own code.
+pub const CATEGORY_INTERPRETER: u32 = 4;
+/// Not known by this plugin.
+pub const CATEGORY_UNKNOWN: u32 = 0xffff_ffff;
 
 /// Receives labels. It is wlprof's.
 #[repr(C)]
@@ -433,7 +426,7 @@ pub struct Thread {
     pub frames: *const FrameKey,
     /// How many there are.
     pub frame_count: usize,
-    /// One of [`walk_end`].
+    /// One of `WALK_END_…`.
     pub end: u32,
     /// Whether it is what the guest runs right now.
     pub is_running: bool,

@@ -1,0 +1,160 @@
+//! Calls into a plugin end, whatever the plugin does: one that crashes or does not come back is left from a signal handler,
+//! and its library is not called any more.
+//!
+//! # Security
+//! This contains mistakes. What a plugin overwrites of wlprof's memory before it crashes cannot be known, nor can a stack
+//! overflow in [`Activity::Walk`] be survived, which has no other stack to be handled on. A lock that a plugin holds when it
+//! is left stays locked, so it is left where it holds none of the system's, in its own code, unless it is never seen there.
+//! Elsewhere than on Linux and x86-64 calls are not contained.
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod recovery;
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+mod recovery {
+    //! Calls that are left to end by themselves.
+    use super::Slot;
+    use std::ops::Range;
+
+    pub(super) fn prepare() {}
+
+    pub(super) fn interrupt(_thread: i32) {}
+
+    pub(super) fn code_around(_address: usize) -> Vec<Range<usize>> {
+        Vec::new()
+    }
+
+    pub(super) fn call<T>(_slot: &Slot, _code: &[Range<usize>], run: impl FnOnce() -> T) -> Result<T, i32> {
+        Ok(run())
+    }
+}
+mod watchdog;
+
+use libloading::Library;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use watchdog::Slot;
+
+/// What a plugin is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activity {
+    Detect,
+    Attach,
+    Walk,
+    Threads,
+    Symbolize,
+    Categorize,
+    Labels,
+    Warnings,
+    LibraryFolder,
+    Destroy,
+}
+
+impl Activity {
+    /// How long it may take. Walks take microseconds and hold up the guest; tables of large modules take a while to read.
+    fn limit(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Walk | Self::Threads => 2,
+            _ => 15,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Detect => "detect",
+            Self::Attach => "attach",
+            Self::Walk => "walk",
+            Self::Threads => "threads",
+            Self::Symbolize => "symbolize",
+            Self::Categorize => "categorize",
+            Self::Labels => "labels",
+            Self::Warnings => "warnings",
+            Self::LibraryFolder => "library_folder",
+            Self::Destroy => "destroy",
+        }
+    }
+}
+
+/// How a plugin failed.
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    activity: Activity,
+    /// Of a crash; the watchdog's own if it did not come back.
+    signal: i32,
+}
+
+/// The library of a plugin, loaded for as long as anything of it is in use.
+pub(super) struct PluginLibrary {
+    /// What the plugin is called.
+    pub(super) name: String,
+    /// Kept loaded.
+    _library: Library,
+    code: Vec<Range<usize>>,
+    failure: OnceLock<Failure>,
+}
+
+impl PluginLibrary {
+    /// Takes a library with code around the address `within` it.
+    pub(super) fn new(name: String, library: Library, within: usize) -> Self {
+        recovery::prepare();
+        watchdog::start();
+        Self { name, _library: library, code: recovery::code_around(within), failure: OnceLock::new() }
+    }
+
+    /// Why the plugin is not called any more, in a sentence; `None` if it is.
+    pub(super) fn failure(&self) -> Option<String> {
+        let Failure { activity, signal } = self.failure.get()?;
+        let (name, call, limit) = (&self.name, activity.name(), activity.limit().as_secs());
+        let how = match *signal {
+            libc::SIGSEGV => format!("crashed in {call}: it used an address that is not its own (SIGSEGV)"),
+            libc::SIGBUS => format!("crashed in {call}: it used an address that is not its own (SIGBUS)"),
+            libc::SIGFPE => format!("crashed in {call}: it divided by zero (SIGFPE)"),
+            libc::SIGILL => format!("crashed in {call}: it ran into an illegal instruction (SIGILL)"),
+            _ => format!("did not come back from {call} within {limit} s"),
+        };
+        Some(format!("plugin {name} {how}; it is not asked any more, and frames are native only from then on"))
+    }
+
+    /// Whether the plugin failed before it could be asked for stacks.
+    pub(super) fn failed_early(&self) -> bool {
+        self.failure.get().is_some_and(|failure| matches!(failure.activity, Activity::Detect | Activity::LibraryFolder))
+    }
+}
+
+/// Calls into one plugin that never overlap.
+pub(super) struct Calls {
+    library: Arc<PluginLibrary>,
+    slot: Arc<Slot>,
+}
+
+impl Calls {
+    pub(super) fn new(library: Arc<PluginLibrary>) -> Self {
+        Self { library, slot: watchdog::watch() }
+    }
+
+    /// The library that is called.
+    pub(super) fn library(&self) -> &Arc<PluginLibrary> {
+        &self.library
+    }
+
+    /// What `run` gives, which calls the plugin. `None` if the plugin has failed, now or before.
+    ///
+    /// `run` may be left anywhere: it must hold nothing that has to be given back.
+    pub(super) fn call<T>(&self, activity: Activity, run: impl FnOnce() -> T) -> Option<T> {
+        if self.library.failure.get().is_some() {
+            return None;
+        }
+        self.slot.enter(activity.limit());
+        let outcome = recovery::call(&self.slot, &self.library.code, run);
+        self.slot.leave();
+        match outcome {
+            Ok(result) => Some(result),
+            Err(signal) => {
+                let _ = self.library.failure.set(Failure { activity, signal });
+                // A thread or a callback of its own may still be in there.
+                std::mem::forget(Arc::clone(&self.library));
+                None
+            }
+        }
+    }
+}

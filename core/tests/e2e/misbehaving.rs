@@ -1,0 +1,166 @@
+//! Plugins that do what none should: the guest runs to its end, the profile is written, and the user is told.
+
+use crate::guest::{Place, Ran, was_seen};
+use crate::sampled::fixture;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use wlprof::recording::{Recording, file};
+
+/// Compiles `testdata/plugins/misbehaving.c` to do `wrong`.
+fn misbehaving(place: &Place, wrong: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let library = place.path(&format!("{wrong}.so"));
+    // Rust links with it, so it is there.
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Wno-infinite-recursion", "-fPIC", "-shared"]);
+    compiler.arg(format!("-DWRONG={wrong}")).arg("-I").arg(root.join("plugins/api/include"));
+    compiler.arg(root.join("testdata/plugins/misbehaving.c")).arg("-o").arg(&library);
+    let compiled = compiler.output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    library
+}
+
+/// What the guest prints without a plugin.
+fn truth() -> String {
+    Place::new().run(["-q", "--sampler=off", fixture("c-frames.wasm").to_str().unwrap()]).stdout
+}
+
+/// Runs a guest with a plugin that does `wrong`.
+fn profile(wrong: &str) -> (Ran, Recording) {
+    let place = Place::new();
+    let library = misbehaving(&place, wrong);
+    let ran = place.run([
+        "--plugin",
+        library.to_str().unwrap(),
+        "--lang=misbehaving",
+        "-o",
+        "x.wlprof",
+        "-o",
+        "x.json",
+        fixture("c-frames.wasm").to_str().unwrap(),
+    ]);
+    assert_eq!((ran.code, &ran.stdout), (Some(0), &truth()), "{wrong}: {}", ran.stderr);
+    let recording = file::read(&std::fs::read(place.path("x.wlprof")).unwrap()).unwrap();
+    assert!(recording.ticks.balanced() && recording.ticks.sampled > 50, "{wrong}: {:?}", recording.ticks);
+    (ran, recording)
+}
+
+/// Frames are native, at least from some time on, and there is a `message`.
+fn costs_its_frames_alone(wrong: &str, message: &str) {
+    let (ran, recording) = profile(wrong);
+    assert!(ran.stderr.contains(message), "{wrong}: {}", ran.stderr);
+    assert!(was_seen(&recording, "evaluate"), "{wrong}: no native frames");
+    assert!(!was_seen(&recording, "one"), "{wrong}: named by a plugin that failed");
+}
+
+const DROPPED: &str = "it is not asked any more, and frames are native only from then on";
+
+#[test]
+fn one_that_works_is_believed() {
+    let (ran, recording) = profile("NOTHING");
+    assert!(was_seen(&recording, "one") && !was_seen(&recording, "evaluate"), "{}", ran.stderr);
+    let (_, recording) = profile("FROM_THE_FUTURE");
+    assert!(was_seen(&recording, "one"), "additions to the ABI");
+}
+
+#[test]
+fn one_that_does_not_come_back_is_left() {
+    for wrong in ["LOOPS_IN_WALK", "LOOPS_IN_READ", "SLEEPS_IN_WALK"] {
+        let message = format!("plugin misbehaving did not come back from walk within 2 s; {DROPPED}");
+        costs_its_frames_alone(wrong, &message);
+    }
+}
+
+#[test]
+fn one_that_does_not_come_back_from_attach_is_left() {
+    let reason = format!("plugin misbehaving did not come back from attach within 15 s; {DROPPED}");
+    costs_its_frames_alone("LOOPS_IN_ATTACH", &format!("misbehaving 1 in c-frames.wasm: {reason}"));
+}
+
+#[test]
+fn one_that_crashes_is_left() {
+    let address = "it used an address that is not its own (SIGSEGV)";
+    for (wrong, activity, how) in [
+        ("CRASHES_IN_WALK", "walk", address),
+        ("OVERRUNS", "walk", address),
+        ("DIVIDES_BY_ZERO", "walk", "it divided by zero (SIGFPE)"),
+        ("CRASHES_IN_ATTACH", "attach", address),
+    ] {
+        costs_its_frames_alone(wrong, &format!("plugin misbehaving crashed in {activity}: {how}; {DROPPED}"));
+    }
+}
+
+/// Not chosen then, as if it did not know the guest.
+#[test]
+fn one_that_crashes_in_detect_is_left_out() {
+    let place = Place::new();
+    let library = misbehaving(&place, "CRASHES_IN_DETECT");
+    let ran = place.run([
+        "--plugin",
+        library.to_str().unwrap(),
+        "-o",
+        "x.wlprof",
+        fixture("c-frames.wasm").to_str().unwrap(),
+    ]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("plugin misbehaving crashed in detect: "), "{}", ran.stderr);
+    assert!(was_seen(&place.recording("x.wlprof"), "evaluate"));
+}
+
+/// The stacks have been sampled by then.
+#[test]
+fn one_that_fails_to_name_its_frames_leaves_them_unknown() {
+    for wrong in ["CRASHES_IN_SYMBOLIZE", "OVERFLOWS_STACK_IN_SYMBOLIZE"] {
+        let (ran, recording) = profile(wrong);
+        assert!(ran.stderr.contains("plugin misbehaving crashed in symbolize"), "{wrong}: {}", ran.stderr);
+        assert!(was_seen(&recording, "[unknown frame 0x1]"), "{wrong}");
+    }
+}
+
+#[test]
+fn one_that_says_what_cannot_be_is_not_believed() {
+    for wrong in ["WILD_COUNT", "WILD_END"] {
+        costs_its_frames_alone(wrong, "language: Inconsistent");
+    }
+    let (_, recording) = profile("WILD_INDEX");
+    assert!(!was_seen(&recording, "one"));
+    costs_its_frames_alone("FAILS", "plugin misbehaving failed in 3 walks");
+}
+
+#[test]
+fn one_that_says_too_much_is_cut() {
+    let (_, recording) = profile("GIANT_TEXT");
+    let longest = recording.functions.iter().map(|function| function.name.len()).max().unwrap();
+    assert!((4000..5000).contains(&longest), "{longest}");
+    let (_, recording) = profile("IMPOSSIBLE_TEXT");
+    assert!(was_seen(&recording, "[a text of 18446744073709551615 bytes]"));
+    let (_, recording) = profile("NO_TEXT");
+    assert!(was_seen(&recording, "[unknown function]"), "{:?}", recording.functions);
+    let (_, recording) = profile("ENDLESS_FRAMES");
+    assert!(was_seen(&recording, "one"));
+}
+
+#[test]
+fn one_that_is_not_whole_is_refused() {
+    let cases = [
+        ("NO_DETECT", 125, "NO_DETECT.so: one of its languages has no `detect`"),
+        ("NO_LANGUAGES", 125, "NO_LANGUAGES.so: what it says of itself cannot be: the number of its languages"),
+        ("SHORT_PLUGIN", 125, "SHORT_PLUGIN.so: what it says of itself cannot be: it is smaller than a plugin"),
+        (
+            "SHORT_WALKER",
+            0,
+            "misbehaving 1 in c-frames.wasm: the plugin's walker has 16 bytes, too few; frames will be",
+        ),
+        (
+            "NO_WALK",
+            0,
+            "the plugin's walker says that it reads the guest and has no `walk`; frames will be native only",
+        ),
+    ];
+    let place = Place::new();
+    for (wrong, code, message) in cases {
+        let library = misbehaving(&place, wrong);
+        let ran = place.run(["--plugin", library.to_str().unwrap(), fixture("c-frames.wasm").to_str().unwrap()]);
+        assert!(ran.code == Some(code) && ran.stderr.contains(message), "{wrong}: {ran:?}");
+    }
+}

@@ -1,0 +1,173 @@
+// A plugin that does what none should: WRONG says what. Without it, a plugin that works: every stack is one frame, `one`.
+#include "wlprof_plugin.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    NOTHING,
+    LOOPS_IN_WALK,
+    LOOPS_IN_READ,
+    SLEEPS_IN_WALK,
+    CRASHES_IN_WALK,
+    OVERRUNS,
+    WILD_COUNT,
+    WILD_INDEX,
+    WILD_END,
+    FAILS,
+    LOOPS_IN_ATTACH,
+    CRASHES_IN_ATTACH,
+    CRASHES_IN_DETECT,
+    CRASHES_IN_SYMBOLIZE,
+    OVERFLOWS_STACK_IN_SYMBOLIZE,
+    DIVIDES_BY_ZERO,
+    GIANT_TEXT,
+    IMPOSSIBLE_TEXT,
+    NO_TEXT,
+    ENDLESS_FRAMES,
+    NO_DETECT,
+    NO_WALK,
+    NO_LANGUAGES,
+    SHORT_PLUGIN,
+    SHORT_WALKER,
+    FROM_THE_FUTURE,
+};
+
+#ifndef WRONG
+#define WRONG NOTHING
+#endif
+
+static volatile int forever = 1;
+static volatile int zero = 0;
+
+static void crash(void) {
+    *(volatile int *)8 = 1;
+}
+
+__attribute__((noinline)) static int recurse(int depth) {
+    volatile char room[1000] = {(char)depth};
+    return forever ? recurse(depth + 1) + room[depth % 1000] : 0;
+}
+
+static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const wlprof_wasm_frame_t *wasm,
+                     size_t wasm_count, wlprof_stack_t *stack) {
+    (void)walker, (void)wasm;
+    uint64_t word;
+    switch (WRONG) {
+    case LOOPS_IN_WALK:
+        while (forever) {}
+        break;
+    case LOOPS_IN_READ:
+        while (forever) guest->read(guest, 0, &word, sizeof word);
+        break;
+    case SLEEPS_IN_WALK:
+        sleep(1000);
+        while (forever) pause();
+        break;
+    case CRASHES_IN_WALK:
+        crash();
+        break;
+    case DIVIDES_BY_ZERO:
+        return (uint32_t)((int)wasm_count / zero);
+    case OVERRUNS:
+        for (size_t i = 0; i < stack->capacity + 1000; i++) stack->frames[i].value = i;
+        break;
+    case WILD_COUNT:
+        stack->length = SIZE_MAX;
+        return WLPROF_WALK_END_COMPLETE;
+    case WILD_END:
+        return 77;
+    case FAILS:
+        return WLPROF_WALK_END_FAILED;
+    }
+    stack->frames[0] = (wlprof_stack_frame_t){.kind = WRONG == WILD_INDEX, .value = WRONG == WILD_INDEX ? 1 << 30 : 1};
+    stack->length = 1;
+    return WLPROF_WALK_END_COMPLETE;
+}
+
+static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
+    (void)walker;
+    if (frame.kind != WLPROF_FRAME_KIND_OWN) return;
+    wlprof_source_frame_t one = {.size = sizeof one, .function = WLPROF_BYTES("one")};
+    switch (WRONG) {
+    case CRASHES_IN_SYMBOLIZE:
+        crash();
+        break;
+    case OVERFLOWS_STACK_IN_SYMBOLIZE:
+        one.line = (uint32_t)recurse(0);
+        break;
+    case GIANT_TEXT: {
+        size_t length = 64 << 20;
+        char *text = malloc(length);
+        memset(text, 'g', length);
+        one.function = (wlprof_bytes_t){(const uint8_t *)text, length};
+        frames->add(frames, &one);
+        free(text);
+        return;
+    }
+    case IMPOSSIBLE_TEXT:
+        one.function.length = SIZE_MAX;
+        break;
+    case NO_TEXT:
+        one.function = (wlprof_bytes_t){NULL, 1000};
+        break;
+    case ENDLESS_FRAMES:
+        for (int i = 0; i < 10000000; i++) frames->add(frames, &one);
+        break;
+    }
+    frames->add(frames, &one);
+}
+
+static void destroy(wlprof_walker_t *walker) {
+    free(walker);
+}
+
+// As structures of a later version are: longer than wlprof knows.
+struct later_walker {
+    wlprof_walker_t walker;
+    void (*later)(void);
+};
+
+static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
+                               const wlprof_texts_t *error) {
+    (void)language, (void)module, (void)error;
+    if (WRONG == LOOPS_IN_ATTACH)
+        while (forever) {}
+    if (WRONG == CRASHES_IN_ATTACH) crash();
+    struct later_walker *later = calloc(1, sizeof *later);
+    later->walker = (wlprof_walker_t){
+        .size = WRONG == SHORT_WALKER ? 16 : WRONG == FROM_THE_FUTURE ? sizeof *later : sizeof later->walker,
+        .flags = WLPROF_WALKER_READS_GUEST | WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+        .destroy = destroy,
+        .walk = WRONG == NO_WALK ? NULL : walk,
+        .symbolize = symbolize,
+    };
+    return &later->walker;
+}
+
+static uint32_t detect(const wlprof_language_t *language, const wlprof_module_t *module, const wlprof_texts_t *answer) {
+    (void)language, (void)module;
+    if (WRONG == CRASHES_IN_DETECT) crash();
+    answer->add(answer, (wlprof_bytes_t)WLPROF_BYTES("misbehaving 1"));
+    return WLPROF_DETECTION_YES;
+}
+
+static const wlprof_language_t misbehaving = {
+    .size = sizeof misbehaving,
+    .name = WLPROF_BYTES("misbehaving"),
+    .detect = WRONG == NO_DETECT ? NULL : detect,
+    .attach = attach,
+};
+
+static const wlprof_language_t *const languages[] = {&misbehaving};
+
+const wlprof_plugin_t wlprof_plugin = {
+    .magic = WLPROF_PLUGIN_MAGIC,
+    .abi_major = WLPROF_ABI_MAJOR,
+    .abi_minor = WRONG == FROM_THE_FUTURE ? WLPROF_ABI_MINOR + 7 : WLPROF_ABI_MINOR,
+    .size = WRONG == SHORT_PLUGIN ? 8 : sizeof wlprof_plugin,
+    .name = WLPROF_BYTES("misbehaving"),
+    .version = WLPROF_BYTES("1.0"),
+    .languages = WRONG == NO_LANGUAGES ? NULL : languages,
+    .language_count = 1,
+};
