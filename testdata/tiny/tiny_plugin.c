@@ -1,0 +1,186 @@
+// Shows wlprof the stacks of programs in the tiny language, which tiny.c runs. docs/writing-a-plugin.md explains it.
+#include "wlprof_plugin.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT(literal) ((wlprof_bytes_t)WLPROF_BYTES(literal))
+
+enum { MOST_FUNCTIONS = 500, LONGEST_NAME = 64 };
+
+// A function that was seen on a stack.
+struct function {
+    uint32_t address;
+    char name[LONGEST_NAME], file[LONGEST_NAME];
+};
+
+// What is known of a module. wlprof has a pointer to the first member.
+struct tiny {
+    wlprof_walker_t walker;
+    // The C function that runs programs.
+    uint32_t run;
+    // Where the guest keeps what is read: the address of its innermost frame, and offsets.
+    uint64_t top, caller, function, next, name, file, line, instruction_size;
+    struct function functions[MOST_FUNCTIONS];
+    uint32_t function_count;
+};
+
+static bool offset_of(const wlprof_module_t *module, wlprof_bytes_t structure, wlprof_bytes_t name, uint64_t *offset) {
+    wlprof_member_t member;
+    bool found = module->member(module, structure, name, &member);
+    if (found) *offset = member.offset;
+    return found;
+}
+
+static bool find_layout(struct tiny *tiny, const wlprof_module_t *module) {
+    return module->variable_address(module, TEXT("machine"), &tiny->top)
+        && offset_of(module, TEXT("frame"), TEXT("caller"), &tiny->caller)
+        && offset_of(module, TEXT("frame"), TEXT("function"), &tiny->function)
+        && offset_of(module, TEXT("frame"), TEXT("next"), &tiny->next)
+        && offset_of(module, TEXT("function"), TEXT("name"), &tiny->name)
+        && offset_of(module, TEXT("function"), TEXT("file"), &tiny->file)
+        && offset_of(module, TEXT("instruction"), TEXT("line"), &tiny->line)
+        && module->type_size(module, TEXT("instruction"), &tiny->instruction_size);
+}
+
+static bool is_called(const wlprof_module_t *module, uint32_t index, const char *wanted) {
+    wlprof_bytes_t name;
+    return module->function_name(module, index, &name) && name.length == strlen(wanted)
+        && !memcmp(name.data, wanted, name.length);
+}
+
+static uint32_t detect(const wlprof_language_t *language, const wlprof_module_t *module, const wlprof_texts_t *answer) {
+    (void)language;
+    uint64_t line;
+    if (!offset_of(module, TEXT("instruction"), TEXT("line"), &line)) return WLPROF_DETECTION_NO;
+    answer->add(answer, TEXT("tiny"));
+    return WLPROF_DETECTION_YES;
+}
+
+static bool read_number(const wlprof_guest_t *guest, uint64_t address, uint32_t *number) {
+    return guest->read(guest, address, number, sizeof *number);
+}
+
+// Copies the string that the pointer at `address` leads to, or as much of it as there is room for.
+static bool read_string(const wlprof_guest_t *guest, uint64_t address, char string[LONGEST_NAME]) {
+    uint32_t at;
+    if (!read_number(guest, address, &at)) return false;
+    for (int i = 0; i < LONGEST_NAME - 1; i++) {
+        if (!guest->read(guest, at + (uint64_t)i, &string[i], 1)) return false;
+        if (!string[i]) return true;
+    }
+    string[LONGEST_NAME - 1] = 0;
+    return true;
+}
+
+// The index of a function among those seen, or -1 if it cannot be read.
+static int64_t function_index(struct tiny *tiny, const wlprof_guest_t *guest, uint32_t address) {
+    for (uint32_t i = 0; i < tiny->function_count; i++)
+        if (tiny->functions[i].address == address) return i;
+    if (tiny->function_count == MOST_FUNCTIONS) return -1;
+    struct function *seen = &tiny->functions[tiny->function_count];
+    if (!read_string(guest, address + tiny->name, seen->name)) return -1;
+    if (!read_string(guest, address + tiny->file, seen->file)) return -1;
+    seen->address = address;
+    return tiny->function_count++;
+}
+
+static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const wlprof_wasm_frame_t *wasm,
+                     size_t wasm_count, wlprof_stack_t *stack) {
+    struct tiny *tiny = (struct tiny *)walker;
+    uint32_t frame;
+    if (!read_number(guest, tiny->top, &frame)) return WLPROF_WALK_END_BAD_POINTER;
+    if (!frame) return WLPROF_WALK_END_NO_STACK;
+    // C code that the innermost function called.
+    for (size_t i = 0; i < wasm_count && wasm[i].function != tiny->run && stack->length < stack->capacity; i++)
+        stack->frames[stack->length++] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_WASM, .value = i};
+    while (frame) {
+        if (stack->length == stack->capacity) return WLPROF_WALK_END_TOO_DEEP;
+        uint32_t function, next;
+        uint16_t line;
+        if (!read_number(guest, frame + tiny->function, &function)) return WLPROF_WALK_END_BAD_POINTER;
+        if (!read_number(guest, frame + tiny->next, &next)) return WLPROF_WALK_END_BAD_POINTER;
+        if (!guest->read(guest, next - tiny->instruction_size + tiny->line, &line, sizeof line))
+            return WLPROF_WALK_END_BAD_POINTER;
+        int64_t index = function_index(tiny, guest, function);
+        if (index < 0) return WLPROF_WALK_END_INCONSISTENT;
+        uint64_t key = (uint64_t)index << 16 | line;
+        stack->frames[stack->length++] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_OWN, .value = key};
+        if (!read_number(guest, frame + tiny->caller, &frame)) return WLPROF_WALK_END_BAD_POINTER;
+    }
+    return WLPROF_WALK_END_COMPLETE;
+}
+
+static wlprof_bytes_t bytes(const char *string) {
+    return (wlprof_bytes_t){(const uint8_t *)string, strlen(string)};
+}
+
+static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
+    struct tiny *tiny = (struct tiny *)walker;
+    uint64_t index = frame.value >> 16;
+    if (frame.kind != WLPROF_FRAME_KIND_OWN || index >= tiny->function_count) return;
+    wlprof_source_frame_t source = {
+        .size = sizeof source,
+        .function = bytes(tiny->functions[index].name),
+        .file = bytes(tiny->functions[index].file),
+        .line = (uint32_t)(frame.value & 0xffff),
+    };
+    frames->add(frames, &source);
+}
+
+// What to leave out of the stacks of a program: the interpreter's own functions.
+static uint32_t categorize(const wlprof_walker_t *walker, const wlprof_source_frame_t *frame) {
+    (void)walker;
+    static const char *const own[] = {"call", "run", "trace"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (frame->function.length == strlen(own[i]) && !memcmp(frame->function.data, own[i], frame->function.length))
+            return WLPROF_CATEGORY_INTERPRETER;
+    return WLPROF_CATEGORY_UNKNOWN;
+}
+
+static void destroy(wlprof_walker_t *walker) {
+    free(walker);
+}
+
+static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
+                               const wlprof_texts_t *error) {
+    (void)language;
+    struct tiny *tiny = calloc(1, sizeof *tiny);
+    if (!tiny || !find_layout(tiny, module)) {
+        error->add(error, TEXT("its DWARF does not say where the interpreter keeps its frames; build it with -g"));
+        free(tiny);
+        return NULL;
+    }
+    uint32_t start, end;
+    uint32_t index = module->function_import_count(module);
+    while (module->function_body(module, index, &start, &end) && !is_called(module, index, "run")) index++;
+    tiny->run = index;
+    tiny->walker = (wlprof_walker_t){
+        .size = sizeof tiny->walker,
+        .flags = WLPROF_WALKER_READS_GUEST | WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+        .destroy = destroy,
+        .walk = walk,
+        .symbolize = symbolize,
+        .categorize = categorize,
+    };
+    return &tiny->walker;
+}
+
+static const wlprof_language_t tiny_language = {
+    .size = sizeof tiny_language,
+    .name = WLPROF_BYTES("tiny"),
+    .detect = detect,
+    .attach = attach,
+};
+
+static const wlprof_language_t *const languages[] = {&tiny_language};
+
+const wlprof_plugin_t wlprof_plugin = {
+    .magic = WLPROF_PLUGIN_MAGIC,
+    .abi_major = WLPROF_ABI_MAJOR,
+    .abi_minor = WLPROF_ABI_MINOR,
+    .size = sizeof wlprof_plugin,
+    .name = WLPROF_BYTES("tiny"),
+    .version = WLPROF_BYTES("0.1.0"),
+    .languages = languages,
+    .language_count = 1,
+};
