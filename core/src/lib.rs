@@ -8,6 +8,7 @@
 //! [`guest`] loads a program, [`profile`] runs it under a [`sampler`], [`symbols`] names what was seen, and [`export`]
 //! writes the [`recording`] in the formats that people's tools read. Each part knows only those before it.
 
+pub mod conformance;
 pub mod export;
 pub mod guest;
 pub mod languages;

@@ -31,6 +31,11 @@ enum {
     SHORT_PLUGIN,
     SHORT_WALKER,
     FROM_THE_FUTURE,
+    UNSTABLE,
+    NAMELESS,
+    SLOW,
+    TRUSTING,
+    GREEDY_OF_STACK,
 };
 
 #ifndef WRONG
@@ -79,6 +84,27 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
         return 77;
     case FAILS:
         return WLPROF_WALK_END_FAILED;
+    case UNSTABLE: {
+        static uint64_t walks;
+        stack->frames[0] = (wlprof_stack_frame_t){.value = walks++};
+        stack->length = 1;
+        return WLPROF_WALK_END_COMPLETE;
+    }
+    case SLOW:
+        for (volatile int i = 0; i < 3000000; i++) {}
+        break;
+    case TRUSTING: {
+        static uint64_t before;
+        if (!guest->read(guest, 4096, &word, sizeof word)) crash();
+        if (before && before != word + 1) crash();
+        before = word + 1;
+        break;
+    }
+    case GREEDY_OF_STACK: {
+        volatile char room[222 << 10];
+        for (size_t i = 0; i < sizeof room; i += 1000) room[i] = (char)i;
+        break;
+    }
     }
     stack->frames[0] = (wlprof_stack_frame_t){.kind = WRONG == WILD_INDEX, .value = WRONG == WILD_INDEX ? 1 << 30 : 1};
     stack->length = 1;
@@ -88,6 +114,7 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
 static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
     (void)walker;
     if (frame.kind != WLPROF_FRAME_KIND_OWN) return;
+    if (WRONG == NAMELESS) return;
     wlprof_source_frame_t one = {.size = sizeof one, .function = WLPROF_BYTES("one")};
     switch (WRONG) {
     case CRASHES_IN_SYMBOLIZE:

@@ -32,8 +32,8 @@ pub(super) enum Command {
     /// Run a guest and show its stacks whenever it is interrupted with Ctrl-\ (SIGQUIT) or at given times
     Dump(Dump),
     /// List the language plugins: the built-in ones, those in $WLPROF_PLUGIN_PATH and in
-    /// ~/.local/share/wlprof/plugins
-    Plugins(ListPlugins),
+    /// ~/.local/share/wlprof/plugins. Or check one, or begin a new one
+    Plugins(PluginsCommand),
 }
 
 /// Options of a run.
@@ -102,7 +102,59 @@ pub(super) struct Dump {
     pub(super) guest: GuestOptions,
 }
 
-/// Options of `wlprof plugins`.
+/// `wlprof plugins` and what it can do besides listing.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct PluginsCommand {
+    #[command(subcommand)]
+    pub(super) action: Option<PluginsAction>,
+    #[command(flatten)]
+    pub(super) list: ListPlugins,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PluginsAction {
+    /// Begin a plugin: write a folder NAME with one that compiles and knows no guest yet
+    New(NewPlugin),
+    /// Check a plugin: what wlprof counts on, with damaged memory and modules, too. Exits with 1 if it fails
+    Check(CheckPlugin),
+}
+
+/// Options of `wlprof plugins new`.
+#[derive(Debug, Args)]
+pub(super) struct NewPlugin {
+    /// The language that it is to know: what --lang will take
+    #[arg(value_name = "NAME")]
+    pub(super) name: String,
+    /// What the plugin is written in
+    #[arg(long, value_enum, default_value_t = PluginLanguage::Rust)]
+    pub(super) language: PluginLanguage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum PluginLanguage {
+    Rust,
+    C,
+}
+
+/// Options of `wlprof plugins check`.
+#[derive(Debug, Args)]
+pub(super) struct CheckPlugin {
+    /// The plugin, a dynamic library
+    #[arg(value_name = "FILE")]
+    pub(super) plugin: PathBuf,
+    /// A program of its language, to walk. Its output is dropped
+    #[arg(long, value_name = "GUEST")]
+    pub(super) guest: Option<PathBuf>,
+    /// Give the guest a folder; may repeat
+    #[arg(long = "dir", value_name = "HOST[::GUEST]")]
+    pub(super) directories: Vec<Directory>,
+    /// The guest's arguments
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(super) arguments: Vec<String>,
+}
+
+/// Options of `wlprof plugins` without more.
 #[derive(Debug, Args)]
 pub(super) struct ListPlugins {
     /// List this one as well; may repeat

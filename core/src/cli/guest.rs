@@ -93,7 +93,7 @@ pub(super) fn exit_code(exit: &Exit) -> u8 {
     exit.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(CANNOT_RUN)
 }
 
-fn cannot_load(path: &Path, error: &LoadError) -> Failure {
+pub(super) fn cannot_load(path: &Path, error: &LoadError) -> Failure {
     if !error.is_not_found() {
         let is_option = matches!(error, LoadError::DebugFile(_));
         return Failure::new(if is_option { FAILED } else { CANNOT_RUN }, error);

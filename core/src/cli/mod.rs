@@ -58,7 +58,7 @@ pub fn main() -> ExitCode {
     let result = match arguments.command {
         Some(Command::Render(render)) => render::run(&render).map(|()| 0),
         Some(Command::Dump(dump)) => dump::run(&dump),
-        Some(Command::Plugins(arguments)) => plugins::list(&arguments).map(|()| 0),
+        Some(Command::Plugins(arguments)) => plugins::run(&arguments),
         None => record::run(&arguments.record),
     };
     match result {

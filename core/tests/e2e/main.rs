@@ -18,6 +18,7 @@ mod lines;
 mod misbehaving;
 mod output;
 mod perf;
+mod plugin_kit;
 mod python;
 mod sampled;
 mod sections;

@@ -7,7 +7,7 @@ use std::process::Command;
 use wlprof::recording::{Recording, file};
 
 /// Compiles `testdata/plugins/misbehaving.c` to do `wrong`.
-fn misbehaving(place: &Place, wrong: &str) -> PathBuf {
+pub(crate) fn misbehaving(place: &Place, wrong: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let library = place.path(&format!("{wrong}.so"));
     // Rust links with it, so it is there.

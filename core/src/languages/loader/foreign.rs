@@ -40,6 +40,11 @@ impl ForeignLanguage {
         Self { name, library_folder: folders.pop(), language, library }
     }
 
+    /// Why the plugin is not asked any more; `None` if it is.
+    pub fn failure(&self) -> Option<String> {
+        self.library.failure()
+    }
+
     /// Why the plugin is not asked any more, if it failed before it was asked for stacks.
     pub fn early_failure(&self) -> Option<String> {
         self.library.failure().filter(|_| self.library.failed_early())

@@ -1,7 +1,10 @@
 //! Which language plugins there are: those that the user names, those in the folders for them, then the built-in ones. And
-//! `wlprof plugins`, which lists them.
+//! `wlprof plugins`, which lists them, checks one, or begins one.
 
-use super::arguments::ListPlugins;
+mod check;
+mod skeleton;
+
+use super::arguments::{ListPlugins, PluginsAction, PluginsCommand};
 use super::{FAILED, Failure, escape, say};
 use crate::languages::BUILT_IN;
 use crate::languages::loader::{ForeignLanguage, LoadError, LoadedPlugin};
@@ -81,8 +84,17 @@ fn libraries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// Runs `wlprof plugins` and gives the exit code.
+pub(super) fn run(command: &PluginsCommand) -> Result<u8, Failure> {
+    match &command.action {
+        None => list(&command.list).map(|()| 0),
+        Some(PluginsAction::New(new)) => skeleton::write(new).map(|()| 0),
+        Some(PluginsAction::Check(arguments)) => check::run(arguments),
+    }
+}
+
 /// Lists the plugins on standard output: a line each of name, version, ABI, languages and path, parted by tabs.
-pub(super) fn list(arguments: &ListPlugins) -> Result<(), Failure> {
+fn list(arguments: &ListPlugins) -> Result<(), Failure> {
     let plugins = Plugins::load(&arguments.plugins)?;
     let mut text = String::from("NAME\tVERSION\tABI\tLANGUAGES\tPATH\n");
     let mut row = |cells: [&str; 5]| {

@@ -1,0 +1,133 @@
+//! `wlprof plugins new`: writes a plugin that compiles and knows nothing yet.
+
+use super::super::arguments::{NewPlugin, PluginLanguage};
+use super::super::{FAILED, Failure, escape, say};
+use std::path::Path;
+
+const HEADER: &str = include_str!("../../../../plugins/api/include/wlprof_plugin.h");
+
+/// The crate that plugins in Rust are built on, so that a new one needs nothing but a compiler.
+const CRATE: &[(&str, &str)] = &[
+    ("src/lib.rs", include_str!("../../../../plugins/api/src/lib.rs")),
+    ("src/frame.rs", include_str!("../../../../plugins/api/src/frame.rs")),
+    ("src/language.rs", include_str!("../../../../plugins/api/src/language.rs")),
+    ("src/memory.rs", include_str!("../../../../plugins/api/src/memory.rs")),
+    ("src/module.rs", include_str!("../../../../plugins/api/src/module.rs")),
+    ("src/symbol.rs", include_str!("../../../../plugins/api/src/symbol.rs")),
+    ("src/thread.rs", include_str!("../../../../plugins/api/src/thread.rs")),
+    ("src/abi/mod.rs", include_str!("../../../../plugins/api/src/abi/mod.rs")),
+    ("src/abi/convert.rs", include_str!("../../../../plugins/api/src/abi/convert.rs")),
+    ("src/abi/export.rs", include_str!("../../../../plugins/api/src/abi/export.rs")),
+    ("src/abi/guest.rs", include_str!("../../../../plugins/api/src/abi/guest.rs")),
+];
+
+/// Its manifest, without what the workspace gives.
+const CRATE_MANIFEST: &str = concat!(
+    "[package]\nname = \"wlprof-plugin\"\nversion = \"",
+    env!("CARGO_PKG_VERSION"),
+    "\"\nedition = \"2024\"\nlicense = \"",
+    env!("CARGO_PKG_LICENSE"),
+    "\"\n"
+);
+
+/// Writes the folder.
+pub(super) fn write(new: &NewPlugin) -> Result<(), Failure> {
+    let name = &new.name;
+    let starts_well = name.starts_with(|c: char| c.is_ascii_lowercase());
+    if !starts_well || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
+        let message = format!("`{name}` is no name for a plugin: use lower case letters, digits and _, as in `lua54`");
+        return Err(Failure::new(FAILED, message));
+    }
+    let new = match new.language {
+        PluginLanguage::C => c(name),
+        PluginLanguage::Rust => rust(name),
+    };
+    let failed = |path: &Path, error| Failure::new(FAILED, format!("{}: {error}", path.display()));
+    let folder = Path::new(name);
+    // Not into a folder with something else in it.
+    std::fs::create_dir(folder).map_err(|error| failed(folder, error))?;
+    let Skeleton { source, build, library, templates, verbatim } = new;
+    let fill_in = |text: &str| {
+        let text = text.replace("LANGUAGE", name).replace("LIBRARY", &library);
+        text.replace("SOURCE", &source).replace("BUILD", build)
+    };
+    let readme = ("README.md".to_owned(), include_str!("skeletons/README.md"));
+    let filled_in = templates.into_iter().chain([readme]).map(|(path, text)| (path, fill_in(text)));
+    for (path, text) in filled_in.chain(verbatim.into_iter().map(|(path, text)| (path, text.to_owned()))) {
+        let path = folder.join(path);
+        let write = || {
+            std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
+            std::fs::write(&path, text)
+        };
+        write().map_err(|error| failed(&path, error))?;
+    }
+    let next = format!("wrote {name}/: cd {name} && {build} && wlprof plugins check {library}");
+    say::line(format_args!("{}", escape::single_line(&next)));
+    Ok(())
+}
+
+/// A plugin before it has a name.
+struct Skeleton {
+    source: String,
+    build: &'static str,
+    library: String,
+    /// Paths and texts in which words in capitals stand for what they say.
+    templates: Vec<(String, &'static str)>,
+    verbatim: Vec<(String, &'static str)>,
+}
+
+fn c(name: &str) -> Skeleton {
+    let source = format!("{name}.c");
+    Skeleton {
+        build: "make",
+        library: format!("lib{name}.so"),
+        templates: vec![
+            (source.clone(), include_str!("skeletons/plugin.c")),
+            ("Makefile".to_owned(), include_str!("skeletons/Makefile")),
+        ],
+        verbatim: vec![("wlprof_plugin.h".to_owned(), HEADER)],
+        source,
+    }
+}
+
+fn rust(name: &str) -> Skeleton {
+    let source = "src/lib.rs".to_owned();
+    let vendored = CRATE.iter().map(|(path, text)| (format!("wlprof-plugin/{path}"), *text));
+    let manifests = [("wlprof-plugin/Cargo.toml".to_owned(), CRATE_MANIFEST), (".gitignore".to_owned(), "/target\n")];
+    Skeleton {
+        build: "cargo build --release",
+        library: format!("target/release/lib{name}.so"),
+        templates: vec![
+            (source.clone(), include_str!("skeletons/plugin.rs")),
+            ("Cargo.toml".to_owned(), include_str!("skeletons/Cargo.toml.in")),
+        ],
+        verbatim: manifests.into_iter().chain(vendored).collect(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_crate_is_written() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/api/src");
+        let mut found = Vec::new();
+        let mut folders = vec![sources.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    found.push(format!("src/{}", path.strip_prefix(&sources).unwrap().display()));
+                }
+            }
+        }
+        let mut written: Vec<_> = CRATE.iter().map(|(path, _)| (*path).to_owned()).collect();
+        found.sort();
+        written.sort();
+        assert_eq!(written, found);
+    }
+}

@@ -1,0 +1,88 @@
+// A wlprof plugin for LANGUAGE. See README.md.
+#include "wlprof_plugin.h"
+#include <stdlib.h>
+
+#define TEXT(literal) ((wlprof_bytes_t)WLPROF_BYTES(literal))
+
+// What is known of one module. wlprof has a pointer to the first member.
+struct walker {
+    wlprof_walker_t walker;
+    // Address of the variable that leads to the innermost frame.
+    uint64_t top;
+};
+
+// Whether a module is in this language. Cheap: it is asked about every guest.
+static uint32_t detect(const wlprof_language_t *language, const wlprof_module_t *module, const wlprof_texts_t *answer) {
+    (void)language;
+    uint64_t address;
+    // Look for something that every program of the language has and no other does.
+    if (!module->variable_address(module, TEXT("LANGUAGE_stack"), &address)) return WLPROF_DETECTION_NO;
+    answer->add(answer, TEXT("LANGUAGE"));
+    return WLPROF_DETECTION_YES;
+}
+
+// Reads the stack of the stopped guest, innermost frame first. Runs in a signal handler.
+static uint32_t walk(wlprof_walker_t *base, const wlprof_guest_t *guest, const wlprof_wasm_frame_t *wasm,
+                     size_t wasm_count, wlprof_stack_t *stack) {
+    (void)wasm, (void)wasm_count;
+    struct walker *walker = (struct walker *)base;
+    uint32_t frame;
+    if (!guest->read(guest, walker->top, &frame, sizeof frame)) return WLPROF_WALK_END_BAD_POINTER;
+    if (!frame) return WLPROF_WALK_END_NO_STACK;
+    // Follow the frames from here. A key is a number of your own choice for a function and a line; names come later.
+    if (stack->length == stack->capacity) return WLPROF_WALK_END_TOO_DEEP;
+    stack->frames[stack->length++] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_OWN, .value = frame};
+    return WLPROF_WALK_END_COMPLETE;
+}
+
+// Says what a frame is, once for each key, after the samples. The guest cannot be read any more.
+static void symbolize(wlprof_walker_t *base, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
+    (void)base;
+    if (frame.kind != WLPROF_FRAME_KIND_OWN) return;
+    wlprof_source_frame_t source = {.size = sizeof source, .function = WLPROF_BYTES("a function")};
+    frames->add(frames, &source);
+}
+
+static void destroy(wlprof_walker_t *base) {
+    free(base);
+}
+
+// Prepares to walk a module: reads its tables, finds what it keeps where.
+static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
+                               const wlprof_texts_t *error) {
+    (void)language;
+    struct walker *walker = calloc(1, sizeof *walker);
+    if (!walker || !module->variable_address(module, TEXT("LANGUAGE_stack"), &walker->top)) {
+        error->add(error, TEXT("it has no variable `LANGUAGE_stack`; build it with -g"));
+        free(walker);
+        return NULL;
+    }
+    walker->walker = (wlprof_walker_t){
+        .size = sizeof walker->walker,
+        .flags = WLPROF_WALKER_READS_GUEST | WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+        .destroy = destroy,
+        .walk = walk,
+        .symbolize = symbolize,
+    };
+    return &walker->walker;
+}
+
+static const wlprof_language_t language = {
+    .size = sizeof language,
+    .name = WLPROF_BYTES("LANGUAGE"),
+    .detect = detect,
+    .attach = attach,
+};
+
+static const wlprof_language_t *const languages[] = {&language};
+
+const wlprof_plugin_t wlprof_plugin = {
+    .magic = WLPROF_PLUGIN_MAGIC,
+    .abi_major = WLPROF_ABI_MAJOR,
+    .abi_minor = WLPROF_ABI_MINOR,
+    .size = sizeof wlprof_plugin,
+    .name = WLPROF_BYTES("LANGUAGE"),
+    .version = WLPROF_BYTES("0.1.0"),
+    .languages = languages,
+    .language_count = 1,
+};

@@ -1,0 +1,69 @@
+//! Runs a guest under a plugin and keeps moments of it.
+
+use super::moment::{Keeping, Moment};
+use crate::guest::{Guest, LoadError, LoadOptions, ModuleImage, Stdio, WasiOptions};
+use crate::profile::{Run, RunOptions};
+use crate::recording::{Origin, Recording, Truncation};
+use crate::sampler::{SamplerKind, SamplerOptions};
+use crate::symbols::symbolize;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use wlprof_plugin::Walker;
+
+/// A guest in the language of a plugin.
+pub struct Trial {
+    guest: Guest,
+    wasi: WasiOptions,
+    /// Its main module, which the plugin is shown.
+    pub image: Arc<ModuleImage>,
+}
+
+impl Trial {
+    /// Compiles the guest at `path`. Its output is dropped.
+    ///
+    /// # Errors
+    /// [`LoadError`] if it cannot be run.
+    pub fn load(path: &Path, options: &LoadOptions, wasi: WasiOptions) -> Result<Self, LoadError> {
+        let guest = Guest::load(path, options)?;
+        let image = guest.modules[0].1.clone();
+        Ok(Self { guest, wasi: WasiOptions { stdio: Stdio::Null, ..wasi }, image })
+    }
+
+    /// Runs it, sampled with `walker`. Gives moments with stacks, and a sentence about what was seen.
+    pub(super) fn run(&self, walker: Box<dyn Walker>) -> Result<(Vec<Moment>, String), String> {
+        if !walker.reads_guest() {
+            return Err("its walker only names wasm frames (it does not say that it reads the guest)".to_owned());
+        }
+        let (kind, _) = SamplerKind::Auto.resolve().map_err(|error| format!("{error:#}"))?;
+        // Keeping moments costs more than a profile may.
+        let sampler = SamplerOptions { kind, max_overhead: 1.0, ..SamplerOptions::default() };
+        let (walker, moments) = Keeping::new(walker);
+        let options = RunOptions { wasi: self.wasi.clone(), invoke: None, sampler: Some(sampler) };
+        let run = Run::start(&self.guest, vec![Some(Box::new(walker))], options).map_err(|error| error.to_string())?;
+        let ended = run.wait();
+        let finished = run.finish().ok_or("it was not sampled")?;
+        let recording = symbolize(finished, std::slice::from_ref(&self.image), |_| (), |_| ());
+        let seen = describe(&recording);
+        if let Some(note) = recording.meta.notes.iter().find(|note| note.contains("is not asked any more")) {
+            return Err(note.clone());
+        }
+        let moments = std::mem::take(&mut *moments.lock().unwrap_or_else(PoisonError::into_inner));
+        if !recording.frames.iter().any(|frame| matches!(frame.origin, Origin::Language { .. })) {
+            return Err(format!("no stack has a frame of its own ({seen}); the guest ended so: {ended:?}"));
+        }
+        if moments.is_empty() {
+            return Err(format!("there was no moment to keep ({seen})"));
+        }
+        Ok((moments, seen))
+    }
+}
+
+fn describe(recording: &Recording) -> String {
+    let mut said = format!("{} samples", recording.ticks.sampled);
+    for (reason, count) in &recording.truncated {
+        if let Truncation::Language(reason) = reason {
+            said.push_str(&format!(", {count} {reason:?}"));
+        }
+    }
+    said
+}

@@ -1,0 +1,124 @@
+//! What comes with wlprof for those who write plugins: new ones compile and pass, and checks find what is wrong.
+
+use crate::guest::{Place, Ran, run};
+use crate::misbehaving::misbehaving;
+use crate::sampled::fixture;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn testdata(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(path)
+}
+
+/// Runs a program in a folder; it must succeed and have nothing to say against what it compiles.
+fn build(folder: &Path, program: &str, arguments: &[&str]) {
+    let mut command = Command::new(program);
+    // Its own, and not that of these tests.
+    command.args(arguments).current_dir(folder).env_remove("CARGO_TARGET_DIR");
+    let built = run(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    assert!(built.code == Some(0) && !built.stderr.contains("warning"), "{program}: {built:?}");
+}
+
+#[test]
+fn new_plugins_compile_and_pass() {
+    let place = Place::new();
+    for (language, program, arguments, library) in [
+        ("c", "make", &["CFLAGS=-O2 -Wall -Wextra -Wpedantic -Werror"][..], "libparrot_c.so"),
+        ("rust", env!("CARGO"), &["build", "--release", "--offline"][..], "target/release/libparrot_rust.so"),
+    ] {
+        let name = format!("parrot_{language}");
+        let made = place.run(["plugins", "new", &name, "--language", language]);
+        assert_eq!((made.code, made.stdout.as_str()), (Some(0), ""), "{}", made.stderr);
+        assert!(made.stderr.contains(&format!("wlprof plugins check {library}")), "{}", made.stderr);
+        build(&place.path(&name), program, arguments);
+        let checked = place.run(["plugins", "check", &format!("{name}/{library}")]);
+        assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+        assert!(checked.stdout.contains(&format!("... ok ({name} 0.1.0, ABI 1.0)")), "{}", checked.stdout);
+        assert!(checked.stdout.contains("check walks a guest ... skipped"), "{}", checked.stdout);
+        let readme = std::fs::read_to_string(place.path(&name).join("README.md")).unwrap();
+        assert!(!readme.contains("LANGUAGE") && !readme.contains("LIBRARY"), "{readme}");
+    }
+    // What is there stays.
+    let again = place.run(["plugins", "new", "parrot_c", "--language", "c"]);
+    assert_eq!(again.code, Some(125));
+    assert!(again.stderr.contains("parrot_c: File exists"), "{}", again.stderr);
+    for name in ["../x", "Lua", "5", "", "a b", "-"] {
+        let refused = place.run(["plugins", "new", "--", name]);
+        assert_eq!(refused.code, Some(125), "{name}: {refused:?}");
+    }
+}
+
+/// Compiles the plugin for the tiny language.
+fn tiny_library(place: &Place) -> PathBuf {
+    let library = place.path("libtiny.so");
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/api/include");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC", "-shared", "-I"])
+        .arg(include);
+    let compiled = compiler.arg(testdata("tiny/tiny_plugin.c")).arg("-o").arg(&library).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    library
+}
+
+/// Checks a library with a guest that it knows.
+fn check(place: &Place, library: &Path, guest: &str) -> Ran {
+    let mut command = place.command(["plugins", "check"]);
+    command.arg(library).arg("--guest").arg(fixture(guest));
+    if guest == "tiny.wasm" {
+        command.arg("--dir").arg(format!("{}::.", testdata("tiny").display())).arg("demo.tiny");
+    }
+    run(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+}
+
+#[test]
+fn a_plugin_that_works_passes() {
+    let place = Place::new();
+    let checked = check(&place, &tiny_library(&place), "tiny.wasm");
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+    assert!(checked.stdout.contains("check names its frames ... ok ("), "{}", checked.stdout);
+    assert!(checked.stdout.ends_with("check result: ok. 10 passed; 0 failed\n"), "{}", checked.stdout);
+}
+
+#[test]
+fn what_is_wrong_is_found() {
+    let crashed = "crashed in walk: it used an address that is not its own (SIGSEGV)";
+    let cases = [
+        ("NO_DETECT", "check is a plugin ... FAILED (one of its languages has no `detect`)"),
+        (
+            "NOTHING",
+            "check leaves other languages alone ... FAILED (misbehaving takes this module for its own: (module))",
+        ),
+        ("CRASHES_IN_DETECT", "check leaves other languages alone ... FAILED (plugin misbehaving crashed in detect"),
+        ("CRASHES_IN_ATTACH", "check walks its stacks while it runs ... FAILED (plugin misbehaving crashed in attach"),
+        (
+            "CRASHES_IN_WALK",
+            "check walks its stacks while it runs ... FAILED (c-frames.wasm: plugin misbehaving crashed in",
+        ),
+        ("LOOPS_IN_WALK", "did not come back from walk within 2 s"),
+        ("OVERRUNS", crashed),
+        ("WILD_END", "check walks its stacks while it runs ... FAILED (no stack has a frame of its own"),
+        ("FAILS", "check walks its stacks while it runs ... FAILED (no stack has a frame of its own"),
+        ("UNSTABLE", "check says the same of the same moment ... FAILED (two walkers, one moment:"),
+        ("NAMELESS", "check names its frames ... FAILED (frame 0x1 has no name)"),
+        ("CRASHES_IN_SYMBOLIZE", "plugin misbehaving crashed in symbolize: it used an address"),
+        ("TRUSTING", "check survives damaged memory ... FAILED (damage"),
+        ("GREEDY_OF_STACK", "check says the same of the same moment ... FAILED (plugin misbehaving crashed in walk"),
+        ("SLOW", "check takes little time ... FAILED ("),
+    ];
+    let place = Place::new();
+    for (wrong, message) in cases {
+        let checked = check(&place, &misbehaving(&place, wrong), "c-frames.wasm");
+        assert_eq!(checked.code, Some(1), "{wrong}: {checked:?}");
+        assert!(checked.stdout.contains(message), "{wrong}: {}", checked.stdout);
+        assert!(checked.stdout.contains("check result: FAILED. "), "{wrong}: {}", checked.stdout);
+    }
+    let other = check(&place, &tiny_library(&place), "c-calls.wasm");
+    assert_eq!(other.code, Some(1));
+    assert!(
+        other.stdout.contains("check knows the guest ... FAILED (none of its languages is the guest's)"),
+        "{other:?}"
+    );
+    let missing = place.run(["plugins", "check", "missing.so"]);
+    assert!(missing.code == Some(1) && missing.stdout.contains("No such file"), "{missing:?}");
+}
