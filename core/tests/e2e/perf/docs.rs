@@ -2,36 +2,9 @@
 
 use super::{remove_perf_map, shell};
 use crate::guest::{Place, fixture, fixture_bytes};
+use crate::page::{Example, examples, words};
 use crate::sections;
 use std::path::Path;
-
-/// A command of the page and what the page shows of its output.
-struct Example {
-    command: String,
-    shown: Vec<String>,
-}
-
-/// The commands of a page, in order: lines of its console blocks after `$ `, each with those that follow.
-fn examples(page: &str) -> Vec<Example> {
-    let mut examples: Vec<Example> = Vec::new();
-    for block in page.split("```console\n").skip(1) {
-        let block = block.split("```").next().unwrap();
-        for line in block.lines() {
-            match line.strip_prefix("$ ") {
-                Some(command) => examples.push(Example { command: command.to_owned(), shown: Vec::new() }),
-                None => examples.last_mut().unwrap().shown.push(line.to_owned()),
-            }
-        }
-    }
-    examples
-}
-
-/// The words of a line that are not numbers, shares or addresses.
-fn words(line: &str) -> Vec<&str> {
-    let is_number =
-        |word: &str| word.trim_end_matches('%').bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'.');
-    line.split_whitespace().filter(|word| !is_number(word)).collect()
-}
 
 #[test]
 fn the_commands_print_what_the_page_says() {
