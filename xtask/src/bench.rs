@@ -6,8 +6,12 @@ use crate::{checkout, fixtures, process};
 
 const BENCH: &[&str] = &["bench", "--quiet", "--package", "wlprof", "--bench", "overhead", "--"];
 
+/// The Go plugin as a library, to compare with the built-in one.
+const LIBRARY: &[&str] = &["build", "--quiet", "--release", "--package", "wlprof-go", "--example", "go_plugin"];
+
 /// Runs the bench. `arguments` are its own.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     fixtures::build(&[])?;
+    process::visibly(checkout::cargo().args(LIBRARY))?;
     process::visibly(checkout::cargo().args(BENCH).args(arguments))
 }

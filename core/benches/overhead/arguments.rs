@@ -11,6 +11,7 @@ cargo xtask bench [OPTIONS]
   --quick         3 rounds
   --guest NAME    only this guest of target/fixtures; may be given several times
   --times N       multiply the guests' work by this (their first argument)
+  --plugin-abi    only what a walk costs through the plugins' ABI
   --startup PATH  module whose start-up to measure (default: the largest of target/fixtures)
 
 Prints, for each guest and way of running it, the ratios to the plain run of the same round
@@ -40,6 +41,8 @@ pub(crate) struct Arguments {
     guests: Vec<String>,
     /// What the guests are given as their first argument, if anything.
     pub(crate) times: Option<String>,
+    /// Leave out all that runs guests with and without sampling.
+    pub(crate) plugin_abi_only: bool,
     startup: Option<PathBuf>,
     given: Vec<String>,
 }
@@ -49,8 +52,14 @@ impl Arguments {
     pub(crate) fn parse(given: &[String]) -> Result<Option<Self>> {
         // `cargo bench` adds this one.
         let given: Vec<String> = given.iter().filter(|argument| *argument != "--bench").cloned().collect();
-        let mut arguments =
-            Self { rounds: ROUNDS, guests: Vec::new(), times: None, startup: None, given: given.clone() };
+        let mut arguments = Self {
+            rounds: ROUNDS,
+            guests: Vec::new(),
+            times: None,
+            plugin_abi_only: false,
+            startup: None,
+            given: given.clone(),
+        };
         let mut rest = given.iter();
         while let Some(argument) = rest.next() {
             let mut value = || rest.next().with_context(|| format!("{argument} needs a value"));
@@ -59,6 +68,7 @@ impl Arguments {
                 "--quick" => arguments.rounds = QUICK_ROUNDS,
                 "--guest" => arguments.guests.push(value()?.clone()),
                 "--times" => arguments.times = Some(value()?.clone()),
+                "--plugin-abi" => arguments.plugin_abi_only = true,
                 "--startup" => arguments.startup = Some(value()?.into()),
                 "--help" | "-h" => return Ok(None),
                 other => bail!("there is no option `{other}`\n\n{USAGE}"),
@@ -81,14 +91,12 @@ impl Arguments {
             [] => GUESTS.to_vec(),
             some => some.iter().map(String::as_str).collect(),
         };
-        let path = |name: &str| {
-            let path = fixtures().join(format!("{name}.wasm"));
-            if !path.is_file() {
-                bail!("there is no {}; `cargo xtask bench` builds it if there is such a fixture", path.display());
-            }
-            Ok(path)
-        };
-        chosen.into_iter().map(path).collect()
+        chosen.into_iter().map(guest).collect()
+    }
+
+    /// A program in Go, for the plugin that there is in both forms.
+    pub(crate) fn go_guest(&self) -> Result<PathBuf> {
+        guest("go-bench")
     }
 
     /// The module whose start-up is to be measured.
@@ -111,6 +119,14 @@ impl Arguments {
     pub(crate) fn startup_rounds(&self) -> usize {
         self.rounds.min(MOST_STARTUP_ROUNDS)
     }
+}
+
+fn guest(name: &str) -> Result<PathBuf> {
+    let path = fixtures().join(format!("{name}.wasm"));
+    if !path.is_file() {
+        bail!("there is no {}; `cargo xtask bench` builds it if there is such a fixture", path.display());
+    }
+    Ok(path)
 }
 
 /// Where xtask puts the test guests.

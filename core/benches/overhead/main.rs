@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what sampling costs, as ratios to the same guest run without.
+//! `cargo xtask bench`: what sampling costs, as ratios to the same guest run without, and what the plugins' ABI adds.
 //!
 //! Every guest is compiled once and then run in every [`Mode`](mode::Mode), round after round, each run in a store and
 //! on a thread of its own. A round begins one mode later than the round before, and a run is compared with the plain
@@ -13,6 +13,7 @@ mod arguments;
 mod clocks;
 mod mode;
 mod overhead;
+mod plugin_abi;
 mod run;
 mod startup;
 mod statistics;
@@ -44,11 +45,14 @@ fn main() -> ExitCode {
 fn bench(arguments: &Arguments) -> Result<()> {
     println!("{}", machine());
     println!("{}", arguments.command());
-    for guest in arguments.guests()? {
-        overhead::bench(&guest, arguments.times.as_deref(), arguments.rounds)?;
+    if !arguments.plugin_abi_only {
+        for guest in arguments.guests()? {
+            overhead::bench(&guest, arguments.times.as_deref(), arguments.rounds)?;
+        }
+        let large = arguments.startup_module()?;
+        startup::bench(&large, arguments.startup_rounds())?;
     }
-    let large = arguments.startup_module()?;
-    startup::bench(&large, arguments.startup_rounds())?;
+    plugin_abi::bench(&arguments.go_guest()?, arguments.rounds)?;
     println!("\n{}", load());
     Ok(())
 }

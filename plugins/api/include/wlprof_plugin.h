@@ -211,9 +211,10 @@ typedef struct wlprof_texts_t {
 
 // A frame of the wasm stack.
 typedef struct wlprof_wasm_frame_t {
-  // The function, imports first.
+  // The function's index in the module, imports first.
   uint32_t function;
-  // The interrupted instruction (leaf) or the call instruction, as an offset from the start of the code section's payload.
+  // Where the frame stands, as an offset from the start of the code section's payload, the address space of wasm DWARF:
+  // the interrupted instruction (leaf) or the call instruction, not the one it returns to.
   uint32_t code_offset;
 } wlprof_wasm_frame_t;
 

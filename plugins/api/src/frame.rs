@@ -1,15 +1,6 @@
 //! What a walk takes in and gives out: wasm frames, frame keys, and why a walk ended.
 
-/// One frame of the guest's wasm stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WasmFrame {
-    /// Index of the function in the module's function index space (imports first).
-    pub function: u32,
-    /// Where the frame stands, as an offset from the start of the code section's payload: the address space of wasm
-    /// DWARF. For the leaf it is the interrupted instruction, for every other frame the call instruction itself (not
-    /// the return address), so a line lookup needs no adjustment.
-    pub code_offset: u32,
-}
+pub use crate::abi::WasmFrame;
 
 /// What identifies a frame until it is symbolized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -108,7 +108,6 @@ struct ForeignWalker {
     walker: *mut abi::Walker,
     wanted_globals: Vec<u32>,
     /// Room for one walk, so that it allocates nothing.
-    wasm: Vec<abi::WasmFrame>,
     frames: StackRoom,
     /// Walks in which it said that it failed.
     failed_walks: u32,
@@ -136,24 +135,12 @@ impl ForeignWalker {
             count => unsafe { std::slice::from_raw_parts(abi.wanted_globals, count) }.to_vec(),
         };
         let frames = StackRoom::new(FrameSink::CAPACITY).map_err(|error| AttachError(error.to_string()))?;
-        Ok(Self {
-            walker,
-            wanted_globals,
-            wasm: Vec::with_capacity(FrameSink::CAPACITY),
-            frames,
-            failed_walks: 0,
-            calls,
-        })
+        Ok(Self { walker, wanted_globals, frames, failed_walks: 0, calls })
     }
 
     fn abi(&self) -> &abi::Walker {
         // SAFETY: it lives as long as this.
         unsafe { &*self.walker }
-    }
-
-    fn take_wasm(&mut self, wasm: &[WasmFrame]) {
-        self.wasm.clear();
-        self.wasm.extend(wasm.iter().take(FrameSink::CAPACITY).map(|&frame| abi::WasmFrame::from(frame)));
     }
 }
 
@@ -182,7 +169,6 @@ impl Walker for ForeignWalker {
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         let Some(walk) = self.abi().walk else { return WalkEnd::NoStack };
-        self.take_wasm(wasm);
         let mut stack = abi::Stack {
             size: size_of::<abi::Stack>(),
             frames: self.frames.as_mut_ptr(),
@@ -193,7 +179,6 @@ impl Walker for ForeignWalker {
             may_allocate: out.may_allocate(),
         };
         let guest = HostGuest::new(guest);
-        let wasm = &self.wasm;
         // SAFETY: what it is given is there for the call.
         let ask = || unsafe { walk(self.walker, &guest.abi, wasm.as_ptr(), wasm.len(), &mut stack) };
         let end = self.calls.call(Activity::Walk, ask);
@@ -216,8 +201,7 @@ impl Walker for ForeignWalker {
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
         let Some(threads) = self.abi().threads else { return };
-        self.take_wasm(wasm);
-        let (guest, receiver, wasm) = (HostGuest::new(guest), HostThreads::new(out), &self.wasm);
+        let (guest, receiver) = (HostGuest::new(guest), HostThreads::new(out));
         // SAFETY: what it is given is there for the call.
         let ask = || unsafe { threads(self.walker, &guest.abi, wasm.as_ptr(), wasm.len(), &receiver.abi) };
         self.calls.call(Activity::Threads, ask);

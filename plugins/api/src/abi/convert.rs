@@ -23,18 +23,6 @@ impl From<FrameKey> for crate::FrameKey {
     }
 }
 
-impl From<crate::WasmFrame> for WasmFrame {
-    fn from(frame: crate::WasmFrame) -> Self {
-        Self { function: frame.function, code_offset: frame.code_offset }
-    }
-}
-
-impl From<WasmFrame> for crate::WasmFrame {
-    fn from(frame: WasmFrame) -> Self {
-        Self { function: frame.function, code_offset: frame.code_offset }
-    }
-}
-
 impl From<crate::Member> for Member {
     fn from(member: crate::Member) -> Self {
         let bits = member.bits.unwrap_or(0..0);

@@ -93,7 +93,6 @@ struct ExportedWalker {
     abi: Walker,
     walker: Box<dyn crate::Walker>,
     sink: FrameSink,
-    wasm: Vec<crate::WasmFrame>,
     wanted_globals: Vec<u32>,
     /// Kept, so that symbolizing many frames does not allocate for each.
     frames: Vec<crate::SourceFrame>,
@@ -185,8 +184,7 @@ impl ExportedWalker {
             threads: Some(threads),
             warnings: Some(warnings),
         };
-        let wasm = Vec::with_capacity(FrameSink::CAPACITY);
-        let exported = Self { abi, walker, sink: FrameSink::new(), wasm, wanted_globals, frames: Vec::new() };
+        let exported = Self { abi, walker, sink: FrameSink::new(), wanted_globals, frames: Vec::new() };
         debug_assert_eq!(exported.abi.wanted_globals, exported.wanted_globals.as_ptr());
         Box::into_raw(Box::new(exported)).cast()
     }
@@ -197,16 +195,13 @@ impl ExportedWalker {
         // SAFETY: it is the first field of one.
         unsafe { &mut *walker.cast::<Self>() }
     }
+}
 
-    /// # Safety
-    /// `wasm` has `count` frames.
-    unsafe fn take_wasm(&mut self, wasm: *const WasmFrame, count: usize) {
-        self.wasm.clear();
-        let count = count.min(FrameSink::CAPACITY);
-        // SAFETY: the caller's promise; an empty stack may have a null pointer.
-        let frames = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(wasm, count) } };
-        self.wasm.extend(frames.iter().map(|&frame| crate::WasmFrame::from(frame)));
-    }
+/// # Safety
+/// `wasm` has `count` frames, for as long as `'a`.
+unsafe fn stack_of<'a>(wasm: *const WasmFrame, count: usize) -> &'a [WasmFrame] {
+    // SAFETY: the caller's promise; an empty stack may have a null pointer.
+    if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(wasm, count) } }
 }
 
 unsafe extern "C" fn destroy(walker: *mut Walker) {
@@ -227,8 +222,8 @@ unsafe extern "C" fn walk(
         // SAFETY: all are as the ABI says.
         let (exported, guest, stack) = unsafe { (ExportedWalker::from_abi(walker), &*guest, &mut *stack) };
         // SAFETY: as above.
-        unsafe { exported.take_wasm(wasm, wasm_count) };
-        let ExportedWalker { walker, sink, wasm, .. } = exported;
+        let wasm = unsafe { stack_of(wasm, wasm_count) };
+        let ExportedWalker { walker, sink, .. } = exported;
         sink.clear();
         sink.set_may_allocate(stack.may_allocate);
         let end = walker.walk(&ForeignGuest(guest), wasm, sink);
@@ -294,9 +289,9 @@ unsafe extern "C" fn threads(
         // SAFETY: all are as the ABI says.
         let (exported, guest) = unsafe { (ExportedWalker::from_abi(walker), &*guest) };
         // SAFETY: as above.
-        unsafe { exported.take_wasm(wasm, wasm_count) };
+        let wasm = unsafe { stack_of(wasm, wasm_count) };
         let mut found = Vec::new();
-        exported.walker.threads(&ForeignGuest(guest), &exported.wasm, &mut found);
+        exported.walker.threads(&ForeignGuest(guest), wasm, &mut found);
         for stack in &found {
             let frames: Vec<FrameKey> = stack.frames.iter().map(|&key| key.into()).collect();
             let label = |label: &crate::Label| Label {

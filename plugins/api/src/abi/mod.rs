@@ -273,11 +273,12 @@ pub struct Guest {
 
 /// A frame of the wasm stack.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WasmFrame {
-    /// The function, imports first.
+    /// The function's index in the module, imports first.
     pub function: u32,
-    /// The interrupted instruction (leaf) or the call instruction, as an offset from the start of the code section's payload.
+    /// Where the frame stands, as an offset from the start of the code section's payload, the address space of wasm DWARF:
+    /// the interrupted instruction (leaf) or the call instruction, not the one it returns to.
     pub code_offset: u32,
 }
 

@@ -32,7 +32,6 @@ mod watchdog;
 use libloading::Library;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use watchdog::Slot;
 
 /// What a plugin is asked.
@@ -51,12 +50,12 @@ pub(super) enum Activity {
 }
 
 impl Activity {
-    /// How long it may take. Walks take microseconds and hold up the guest; tables of large modules take a while to read.
-    fn limit(self) -> Duration {
-        Duration::from_secs(match self {
+    /// How long it may take, in seconds. Walks take microseconds and hold up the guest; tables of large modules take a while to read.
+    fn limit_s(self) -> u64 {
+        match self {
             Self::Walk | Self::Threads => 2,
             _ => 15,
-        })
+        }
     }
 
     fn name(self) -> &'static str {
@@ -104,7 +103,7 @@ impl PluginLibrary {
     /// Why the plugin is not called any more, in a sentence; `None` if it is.
     pub(super) fn failure(&self) -> Option<String> {
         let Failure { activity, signal } = self.failure.get()?;
-        let (name, call, limit) = (&self.name, activity.name(), activity.limit().as_secs());
+        let (name, call, limit) = (&self.name, activity.name(), activity.limit_s());
         let how = match *signal {
             libc::SIGSEGV => format!("crashed in {call}: it used an address that is not its own (SIGSEGV)"),
             libc::SIGBUS => format!("crashed in {call}: it used an address that is not its own (SIGBUS)"),
@@ -140,11 +139,12 @@ impl Calls {
     /// What `run` gives, which calls the plugin. `None` if the plugin has failed, now or before.
     ///
     /// `run` may be left anywhere: it must hold nothing that has to be given back.
+    #[inline]
     pub(super) fn call<T>(&self, activity: Activity, run: impl FnOnce() -> T) -> Option<T> {
         if self.library.failure.get().is_some() {
             return None;
         }
-        self.slot.enter(activity.limit());
+        self.slot.enter(activity.limit_s());
         let outcome = recovery::call(&self.slot, &self.library.code, run);
         self.slot.leave();
         match outcome {

@@ -16,16 +16,16 @@ pub(super) struct Slot {
     /// Odd during a call, another number for each.
     sequence: AtomicU64,
     thread: AtomicI32,
-    limit_ms: AtomicU64,
+    limit_s: AtomicU64,
     /// The call that is to be left; 0 for none.
     condemned: AtomicU64,
     out_of_patience: AtomicBool,
 }
 
 impl Slot {
-    pub(super) fn enter(&self, limit: Duration) {
+    pub(super) fn enter(&self, limit_s: u64) {
         self.thread.store(thread_id(), Ordering::Relaxed);
-        self.limit_ms.store(limit.as_millis() as u64, Ordering::Relaxed);
+        self.limit_s.store(limit_s, Ordering::Relaxed);
         // Nobody else writes it.
         self.sequence.store(self.sequence.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
@@ -95,7 +95,7 @@ fn run() {
             Seen { since: same.map_or_else(Instant::now, |seen| seen.since), slot, sequence }
         }));
         for Seen { slot, sequence, since } in &seen {
-            let over = since.elapsed().checked_sub(Duration::from_millis(slot.limit_ms.load(Ordering::Relaxed)));
+            let over = since.elapsed().checked_sub(Duration::from_secs(slot.limit_s.load(Ordering::Relaxed)));
             if let Some(over) = over {
                 slot.out_of_patience.store(over > PATIENCE, Ordering::Relaxed);
                 slot.condemned.store(*sequence, Ordering::Release);
