@@ -1,0 +1,83 @@
+//! The list of JavaScript frames of one runtime, from the innermost function outwards.
+
+use crate::{
+    functions::{Functions, Reading},
+    memory::{INCONSISTENT, Stop, Window},
+    values,
+};
+use wlprof_plugin::{FrameSink, WalkEnd};
+
+/// A frame of a JavaScript function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// The function's number, and one more than the byte of its code; 0 before the first and for native functions.
+    pub(crate) key: u64,
+    pub(crate) is_native: bool,
+}
+
+/// What a walk read of the list.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    /// Innermost first.
+    pub(crate) frames: Vec<Frame>,
+}
+
+impl Default for Chain {
+    /// With room for the longest list, so that reading one allocates nothing.
+    fn default() -> Self {
+        Self { frames: Vec::with_capacity(FrameSink::CAPACITY) }
+    }
+}
+
+impl Chain {
+    /// Reads the list that begins at `frame`.
+    pub(crate) fn read(&mut self, reading: Reading<'_>, functions: &mut Functions, frame: u32) -> WalkEnd {
+        self.frames.clear();
+        self.follow(reading, functions, frame).map_or_else(|stop| stop.0, |()| WalkEnd::Complete)
+    }
+
+    fn follow(&mut self, reading: Reading<'_>, functions: &mut Functions, mut address: u32) -> Result<(), Stop> {
+        let members = &reading.layout.frame;
+        let size = members.prev_frame.max(members.cur_pc).saturating_add(4).max(members.cur_func.saturating_add(8));
+        let mut anchor = 0;
+        for step in 0_usize.. {
+            if address == 0 {
+                break;
+            }
+            // Brent's way to find cycles: the frame at each power of two must not come again.
+            if address == anchor {
+                return Err(Stop(WalkEnd::Cycle));
+            }
+            if step.is_power_of_two() {
+                anchor = address;
+            }
+            if self.frames.len() >= FrameSink::CAPACITY {
+                return Err(Stop(WalkEnd::TooDeep));
+            }
+            let window = Window::read(reading.guest, address, size)?;
+            match frame(reading, functions, &window) {
+                Ok(frame) => self.frames.push(frame),
+                Err(stop @ Stop(WalkEnd::WouldAllocate)) => return Err(stop),
+                // That of a native function is linked before it is filled in.
+                Err(_) if step == 0 => {}
+                Err(stop) => return Err(stop),
+            }
+            address = window.word(members.prev_frame)?;
+        }
+        Ok(())
+    }
+}
+
+fn frame(reading: Reading<'_>, functions: &mut Functions, window: &Window) -> Result<Frame, Stop> {
+    let members = &reading.layout.frame;
+    let object = values::object(window.long(members.cur_func)?).ok_or(INCONSISTENT)?;
+    let found = functions.find(reading, object)?;
+    let pc = window.word(members.cur_pc)?;
+    let offset = match pc {
+        _ if found.is_native => 0,
+        // Nothing has been called yet.
+        0 => 0,
+        _ => pc.checked_sub(found.code).filter(|&offset| offset <= found.code_length).ok_or(INCONSISTENT)?,
+    };
+    Ok(Frame { key: u64::from(found.id.0) << 32 | u64::from(offset), is_native: found.is_native })
+}

@@ -1,0 +1,325 @@
+//! Functions: known by the addresses of their bytecode and of their name as long as what lies there is what lay there
+//! before, and copied when first seen, so that frames can be named when the guest has long freed them.
+
+use crate::{
+    layout::{Layout, Properties},
+    memory::{INCONSISTENT, Stop, Window},
+    values::{self, Atom, SAMPLE, Text},
+};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
+};
+use wlprof_plugin::{GuestMemory, WalkEnd};
+
+/// Longest texts that are kept, in characters.
+const LONGEST_FILE: u32 = 2048;
+const LONGEST_NAME: u32 = 1024;
+/// Largest table of lines that is kept, in bytes.
+const LARGEST_TABLE: u32 = 1 << 20;
+/// Functions that are kept, and bytes of them all; frames of any others have no name.
+const MOST_FUNCTIONS: usize = 1 << 20;
+const MOST_BYTES: usize = 256 << 20;
+/// Bytes that one walk copies; functions that it meets after that are left for later walks.
+const MOST_A_WALK: usize = 4 << 20;
+/// Places that are remembered.
+const MOST_PLACES: usize = 1 << 16;
+/// Function objects that wait for a walk that may keep them.
+const MOST_WANTED: usize = 64;
+/// Properties of a function object among which its name is looked for, and how many are read at once.
+const MOST_PROPERTIES: u32 = 64;
+const PROPERTIES_AT_ONCE: u32 = 4;
+/// The bits of a property's flags that say what kind of property it is; 0 is one with a value.
+const PROPERTY_KIND: u32 = 3 << 4;
+/// How much of the table of lines is compared.
+const TABLE_SAMPLE: usize = 32;
+
+/// A function's number, the same for equal ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FunctionId(pub(crate) u32);
+
+impl FunctionId {
+    /// What does not fit any more.
+    const UNKEPT: Self = Self(u32::MAX >> 1);
+}
+
+/// What is kept of a function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Function {
+    /// Empty if it has none.
+    pub(crate) name: String,
+    pub(crate) is_native: bool,
+    pub(crate) file: Option<String>,
+    /// Where it begins, from 1.
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+    /// Its `pc2line` table. Empty if it was too large.
+    pub(crate) lines: Box<[u8]>,
+}
+
+/// A function as a frame has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) id: FunctionId,
+    pub(crate) is_native: bool,
+    /// Where its bytecode is, and how many bytes.
+    pub(crate) code: u32,
+    pub(crate) code_length: u32,
+}
+
+/// What lay at a place.
+#[derive(Clone, Debug)]
+struct Seen {
+    found: Found,
+    identity: Identity,
+}
+
+/// What must be the same for a function to be the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    /// Members of the bytecode: see [`words`].
+    words: [u32; 7],
+    name: ([u8; SAMPLE], u64),
+    /// Strings and tables may have been freed and others put in their places, so some of their contents too.
+    file: ([u8; SAMPLE], u64),
+    lines: [u8; TABLE_SAMPLE],
+}
+
+/// All functions seen.
+#[derive(Debug)]
+pub(crate) struct Functions {
+    /// By the addresses of bytecode (0 for native functions) and name.
+    places: HashMap<(u32, u32), Seen, BuildHasherDefault<DefaultHasher>>,
+    by_content: HashMap<u64, Vec<u32>, BuildHasherDefault<DefaultHasher>>,
+    functions: Vec<Function>,
+    bytes: usize,
+    name_atom: u32,
+    may_allocate: bool,
+    /// Function objects met in walks that could not keep their functions, each with its runtime.
+    wanted: Vec<(u32, u32)>,
+    walk: u64,
+    /// Bytes that this walk has copied.
+    copied: usize,
+    /// Function objects of this walk, the latest of each group of addresses: recursion meets the same over and over.
+    met: [(u64, u32, Option<Found>); 16],
+    is_full: bool,
+}
+
+/// What is read of guests that do not move meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading<'a> {
+    pub(crate) guest: &'a dyn GuestMemory,
+    pub(crate) layout: &'a Layout,
+    pub(crate) runtime: u32,
+}
+
+impl Functions {
+    pub(crate) fn new(name_atom: u32) -> Self {
+        Self {
+            places: HashMap::default(),
+            by_content: HashMap::default(),
+            functions: Vec::new(),
+            bytes: 0,
+            name_atom,
+            may_allocate: true,
+            wanted: Vec::with_capacity(MOST_WANTED),
+            walk: 0,
+            copied: 0,
+            met: [(0, 0, None); 16],
+            is_full: false,
+        }
+    }
+
+    /// Begins a walk, during which memory does not change. If it may not allocate, functions that are new cannot be kept.
+    pub(crate) fn begin(&mut self, may_allocate: bool) {
+        self.may_allocate = may_allocate;
+        self.walk += 1;
+        self.copied = 0;
+    }
+
+    /// Keeps the functions that earlier walks could not keep, if they are still there.
+    pub(crate) fn keep_wanted(&mut self, guest: &dyn GuestMemory, layout: &Layout) {
+        while let Some((runtime, object)) = self.wanted.pop() {
+            // By now something else may be there.
+            let _ = self.find(Reading { guest, layout, runtime }, object);
+        }
+    }
+
+    /// Whether functions were not kept for want of room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// The kept function of that number.
+    pub(crate) fn get(&self, id: FunctionId) -> Option<&Function> {
+        self.functions.get(id.0 as usize)
+    }
+
+    /// The function that the object at `object` is.
+    pub(crate) fn find(&mut self, reading: Reading<'_>, object: u32) -> Result<Found, Stop> {
+        let group = (object >> 3) as usize % self.met.len();
+        if let Some(&(walk, met, Some(found))) = self.met.get(group)
+            && (walk, met) == (self.walk, object)
+        {
+            return Ok(found);
+        }
+        let found = self.find_unmet(reading, object)?;
+        if let Some(met) = self.met.get_mut(group) {
+            *met = (self.walk, object, Some(found));
+        }
+        Ok(found)
+    }
+
+    fn find_unmet(&mut self, reading: Reading<'_>, object: u32) -> Result<Found, Stop> {
+        let Reading { guest, layout, runtime } = reading;
+        let members = &layout.object;
+        let last = members.class_id.max(members.shape).max(members.prop).max(members.function_bytecode);
+        let window = Window::read(guest, object, last.checked_add(4).ok_or(INCONSISTENT)?)?;
+        let class = window.half(members.class_id)?;
+        let bytecode = if layout.classes.bytecode.contains(&class) {
+            window.word(members.function_bytecode)?
+        } else if class == layout.classes.c_function || layout.classes.native.contains(&class) {
+            0
+        } else {
+            return Err(INCONSISTENT);
+        };
+        let (shape, values) = (window.word(members.shape)?, window.word(members.prop)?);
+        let name = name(reading, self.name_atom, shape, values)?;
+        let words = if bytecode == 0 { [0; 7] } else { words(guest, layout, bytecode)? };
+        let identity = identity(reading, words, name)?;
+        if let Some(seen) = self.places.get(&(bytecode, name)).filter(|seen| seen.identity == identity) {
+            return Ok(seen.found);
+        }
+        if !self.may_allocate {
+            if self.wanted.len() < MOST_WANTED && !self.wanted.contains(&(runtime, object)) {
+                self.wanted.push((runtime, object));
+            }
+            return Err(Stop(WalkEnd::WouldAllocate));
+        }
+        let [code, code_length, ..] = words;
+        let is_native = bytecode == 0;
+        if !is_native && (code_length == 0 || u64::from(code) + u64::from(code_length) > guest.size()) {
+            return Err(INCONSISTENT);
+        }
+        let mut found = Found { id: FunctionId::UNKEPT, is_native, code, code_length };
+        if self.copied <= MOST_A_WALK {
+            let function = read(reading, is_native, words, name)?;
+            self.copied += function.size();
+            found.id = self.keep(function);
+            if self.places.len() >= MOST_PLACES {
+                self.places.clear();
+            }
+            self.places.insert((bytecode, name), Seen { found, identity });
+        }
+        Ok(found)
+    }
+
+    #[cold]
+    fn keep(&mut self, function: Function) -> FunctionId {
+        let mut hasher = DefaultHasher::new();
+        function.hash(&mut hasher);
+        let same = self.by_content.entry(hasher.finish()).or_default();
+        if let Some(&id) = same.iter().find(|&&id| self.functions.get(id as usize) == Some(&function)) {
+            return FunctionId(id);
+        }
+        if self.functions.len() >= MOST_FUNCTIONS || self.bytes + function.size() > MOST_BYTES {
+            self.is_full = true;
+            return FunctionId::UNKEPT;
+        }
+        self.bytes += function.size();
+        let id = self.functions.len() as u32;
+        same.push(id);
+        self.functions.push(function);
+        FunctionId(id)
+    }
+}
+
+impl Function {
+    fn size(&self) -> usize {
+        self.lines.len() + self.name.len() + self.file.as_ref().map_or(0, String::len) + size_of::<Self>()
+    }
+}
+
+/// The string that is the value of the property `name`, 0 if there is none: what QuickJS prints in stacks.
+fn name(reading: Reading<'_>, atom: u32, shape: u32, values: u32) -> Result<u32, Stop> {
+    let Reading { guest, layout, .. } = reading;
+    let members = &layout.shape;
+    let head = Window::read(guest, shape, members.prop_hash_mask.max(members.prop_count).saturating_add(4))?;
+    let count = head.word(members.prop_count)?.min(MOST_PROPERTIES);
+    let first = match members.properties {
+        Properties::At(offset) => u64::from(shape) + u64::from(offset),
+        Properties::AfterHashTable(offset) => {
+            let slots = u64::from(head.word(members.prop_hash_mask)?) + 1;
+            u64::from(shape) + u64::from(offset) + 4 * slots
+        }
+    };
+    let size = members.property_size;
+    for start in (0..count).step_by(PROPERTIES_AT_ONCE as usize) {
+        let at = u32::try_from(first + u64::from(start * size)).map_err(|_| INCONSISTENT)?;
+        let some = (count - start).min(PROPERTIES_AT_ONCE);
+        let window = Window::read(guest, at, some.checked_mul(size).ok_or(INCONSISTENT)?)?;
+        for index in 0..some {
+            if window.word(index * size + members.atom)? != atom {
+                continue;
+            }
+            let flags = members.flags.of(window.word(index * size + members.flags.word)?);
+            let value = u64::from(values) + u64::from((start + index) * members.value_size);
+            let string = values::string(guest.read_u64(value)?);
+            return Ok(if flags & PROPERTY_KIND == 0 { string.unwrap_or(0) } else { 0 });
+        }
+    }
+    Ok(0)
+}
+
+/// Of the bytecode at `address`: where the code is, its length, the file's atom, line, column, length of the table of lines
+/// and where that is.
+fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32; 7], Stop> {
+    let members = &layout.bytecode;
+    let offsets = [
+        members.byte_code_buf,
+        members.byte_code_len,
+        members.filename,
+        members.line_num,
+        members.col_num,
+        members.pc2line_len,
+        members.pc2line_buf,
+    ];
+    let last = offsets.into_iter().max().unwrap_or(0);
+    let window = Window::read(guest, address, last.checked_add(4).ok_or(INCONSISTENT)?)?;
+    let mut words = [0; 7];
+    for (word, offset) in words.iter_mut().zip(offsets) {
+        *word = window.word(offset)?;
+    }
+    Ok(words)
+}
+
+fn identity(reading: Reading<'_>, words: [u32; 7], name: u32) -> Result<Identity, Stop> {
+    let Reading { guest, layout, runtime } = reading;
+    let sample = |text: u32| Text::find(guest, &layout.string, text)?.sample(guest);
+    let [_, _, file, _, _, length, table] = words;
+    let file = match values::atom(guest, layout, runtime, file)? {
+        Atom::Text(text) => sample(text)?,
+        Atom::None | Atom::Number(_) => Default::default(),
+    };
+    let mut lines = [0; TABLE_SAMPLE];
+    let compared = TABLE_SAMPLE.min(length as usize);
+    guest.read(table.into(), lines.get_mut(..compared).unwrap_or_default())?;
+    let name = if name == 0 { Default::default() } else { sample(name)? };
+    Ok(Identity { words, name, file, lines })
+}
+
+#[cold]
+fn read(reading: Reading<'_>, is_native: bool, words: [u32; 7], name: u32) -> Result<Function, Stop> {
+    let Reading { guest, layout, runtime } = reading;
+    let text = |text: u32, most: u32| Text::find(guest, &layout.string, text)?.read(guest, most);
+    let [_, _, file, line, column, length, table] = words;
+    let file = match values::atom(guest, layout, runtime, file)? {
+        Atom::None => None,
+        Atom::Number(number) => Some(number.to_string()),
+        Atom::Text(file) => Some(text(file, LONGEST_FILE)?),
+    };
+    let mut lines = vec![0; if length > LARGEST_TABLE { 0 } else { length as usize }];
+    guest.read(table.into(), &mut lines)?;
+    let name = if name == 0 { String::new() } else { text(name, LONGEST_NAME)? };
+    Ok(Function { name, is_native, file, line, column, lines: lines.into_boxed_slice() })
+}

@@ -1,0 +1,34 @@
+//! Reads the stacks of JavaScript programs that run on QuickJS compiled to wasm, and names their functions, files, lines
+//! and columns.
+//!
+//! On the wasm stack of such a guest is the interpreter; which JavaScript functions it runs is in linear memory, as a list
+//! of `JSStackFrame`s that begins in a `JSRuntime`. No variable says where that is: [`JavaScript`] finds it from the
+//! values on the guest's own stack, reads the list and puts its frames in the place of the wasm frames that ran them.
+//!
+//! It is a dynamic library for `wlprof --plugin` and knows of wlprof the crate `wlprof-plugin` alone.
+#![deny(unsafe_code)]
+
+mod builtin_names;
+mod category;
+mod chain;
+mod detect;
+mod find;
+mod functions;
+mod language;
+mod layout;
+mod lines;
+mod memory;
+mod merge;
+mod module;
+mod roles;
+mod symbols;
+mod values;
+mod walker;
+
+pub use category::categorize;
+pub use language::JavaScript;
+pub use layout::Layout;
+pub use lines::{Position, locate};
+pub use walker::JavaScriptWalker;
+
+wlprof_plugin::export_plugin!("javascript" => JavaScript);

@@ -1,0 +1,57 @@
+//! Reads of structures: a few members at once, and a reason to end a walk, so that `?` can be used on them.
+
+use wlprof_plugin::{GuestMemory, OutOfBounds, WalkEnd};
+
+/// Why a walk cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stop(pub(crate) WalkEnd);
+
+/// What was read is not what QuickJS keeps there.
+pub(crate) const INCONSISTENT: Stop = Stop(WalkEnd::Inconsistent);
+
+impl From<OutOfBounds> for Stop {
+    fn from(_: OutOfBounds) -> Self {
+        Self(WalkEnd::BadPointer)
+    }
+}
+
+/// Most of a structure that is read: more than what lies before the last member of interest in any of them.
+const LARGEST: usize = 128;
+
+/// The first bytes of a structure.
+pub(crate) struct Window {
+    bytes: [u8; LARGEST],
+}
+
+impl Window {
+    /// Reads `length` bytes, at most 128.
+    pub(crate) fn read(guest: &dyn GuestMemory, address: u32, length: u32) -> Result<Self, Stop> {
+        let mut bytes = [0; LARGEST];
+        let wanted = bytes.get_mut(..length as usize).ok_or(INCONSISTENT)?;
+        guest.read(address.into(), wanted)?;
+        Ok(Self { bytes })
+    }
+
+    fn array<const N: usize>(&self, offset: u32) -> Result<[u8; N], Stop> {
+        let start = offset as usize;
+        let bytes = self.bytes.get(start..).and_then(|bytes| bytes.first_chunk());
+        bytes.copied().ok_or(INCONSISTENT)
+    }
+
+    pub(crate) fn half(&self, offset: u32) -> Result<u16, Stop> {
+        Ok(u16::from_le_bytes(self.array(offset)?))
+    }
+
+    pub(crate) fn word(&self, offset: u32) -> Result<u32, Stop> {
+        Ok(u32::from_le_bytes(self.array(offset)?))
+    }
+
+    pub(crate) fn long(&self, offset: u32) -> Result<u64, Stop> {
+        Ok(u64::from_le_bytes(self.array(offset)?))
+    }
+}
+
+/// The word at `offset` of the structure at `base`.
+pub(crate) fn word(guest: &dyn GuestMemory, base: u32, offset: u32) -> Result<u32, Stop> {
+    Ok(guest.read_u32(u64::from(base) + u64::from(offset))?)
+}

@@ -1,0 +1,120 @@
+//! The walker of one module: keeps what walks have in common.
+
+use crate::{
+    category,
+    chain::Chain,
+    find::{Running, Runtimes},
+    functions::{Functions, Reading},
+    layout::Layout,
+    merge,
+    roles::Roles,
+    symbols,
+};
+use wlprof_plugin::{
+    Category, FrameKey, FrameSink, GuestMemory, SinkEntry, SourceFrame, ThreadStack, WalkEnd, Walker, WasmFrame,
+};
+
+/// Reads the stacks of a JavaScript program.
+///
+/// # Accuracy
+/// Functions, lines and columns are those that `new Error().stack` would say, but for the innermost function's line: that is
+/// where it last called something.
+#[derive(Debug)]
+pub struct JavaScriptWalker {
+    layout: Layout,
+    roles: Roles,
+    globals: [u32; 1],
+    runtimes: Runtimes,
+    functions: Functions,
+    chain: Chain,
+    walks: u64,
+}
+
+impl JavaScriptWalker {
+    pub(crate) fn new(layout: Layout, name_atom: u32, roles: Roles, stack_pointer: u32) -> Self {
+        Self {
+            layout,
+            roles,
+            globals: [stack_pointer],
+            runtimes: Runtimes::default(),
+            functions: Functions::new(name_atom),
+            chain: Chain::default(),
+            walks: 0,
+        }
+    }
+}
+
+impl Walker for JavaScriptWalker {
+    fn reads_guest(&self) -> bool {
+        true
+    }
+
+    fn walks_without_allocating(&self) -> bool {
+        true
+    }
+
+    fn wanted_globals(&self) -> &[u32] {
+        &self.globals
+    }
+
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+        self.walks += 1;
+        let [global] = self.globals;
+        let stack_pointer = guest.global(global).and_then(|value| u32::try_from(value).ok()).unwrap_or(u32::MAX);
+        let layout = &self.layout;
+        let Some(Running { runtime, frame }) = self.runtimes.running(guest, layout, stack_pointer) else {
+            return WalkEnd::NoStack;
+        };
+        self.functions.begin(out.may_allocate());
+        if out.may_allocate() {
+            self.functions.keep_wanted(guest, layout);
+        }
+        let end = self.chain.read(Reading { guest, layout, runtime }, &mut self.functions, frame);
+        merge::merge(&self.chain.frames, end, &self.roles, wasm, out)
+    }
+
+    fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
+        let mut sink = FrameSink::new();
+        let end = self.walk(guest, wasm, &mut sink);
+        if sink.is_empty() {
+            return;
+        }
+        let frame = |entry| match entry {
+            SinkEntry::Own(key) => Some(FrameKey::Own(key)),
+            SinkEntry::Wasm(index) => wasm.get(index).map(|frame| FrameKey::Wasm(*frame)),
+        };
+        out.push(ThreadStack {
+            name: "main".to_owned(),
+            state: "running".to_owned(),
+            is_running: true,
+            frames: sink.entries().filter_map(frame).collect(),
+            end,
+            creator: None,
+            labels: Vec::new(),
+        });
+    }
+
+    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+        if let FrameKey::Own(key) = frame {
+            out.extend(symbols::frame(&self.functions, key));
+        }
+    }
+
+    fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
+        category::categorize(frame)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.walks > 0 && !self.runtimes.has_any() {
+            warnings.push("no running JavaScript was found in memory".to_owned());
+        } else if !self.roles.has_loop() {
+            let text = "without function names, JavaScript frames do not show the C code that they call";
+            warnings.push(text.to_owned());
+        }
+        if self.functions.is_full() {
+            warnings.push("there are too many different functions; those met last have no names".to_owned());
+        }
+        warnings
+    }
+}
