@@ -287,7 +287,7 @@ fn isolated<'a>(command: &'a mut Command, cache: &Cache) -> Result<&'a mut Comma
 }
 
 /// The module without debug information, names and all else that it runs without.
-fn without_custom_sections(wasm: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn without_custom_sections(wasm: &[u8]) -> Result<Vec<u8>> {
     const HEADER: usize = 8;
     let mut stripped = wasm.get(..HEADER).context("the module has no header")?.to_vec();
     let mut at = HEADER;

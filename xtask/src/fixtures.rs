@@ -13,7 +13,7 @@ use crate::progress::{self, Step};
 use crate::recipes::{Language, RECIPE_VERSION, RECIPES, Recipe};
 use crate::rust_target::RustTarget;
 use crate::wheels::{Pins, Wheels};
-use crate::{checkout, process};
+use crate::{checkout, process, quickjs};
 
 /// Builds the guests named, or all if none is, as far as the cache does not have them.
 pub(crate) fn build(names: &[String]) -> Result<()> {
@@ -142,6 +142,7 @@ fn build_one(recipe: &Recipe, toolchains: &Toolchains<'_>) -> Result<()> {
             run(rustc.arg("-o").arg(&output).arg(&source))?;
         }
         Language::Python(minor) => cpython::build(&Release::find(minor)?, cache, wheels, &output)?,
+        Language::QuickJs => quickjs::build(recipe.flags, cache, wheels, &output)?,
         Language::Wat => fs::copy(&source, &output).map(drop)?,
     }
     let path = place(recipe, cache, pins, rust)?;
@@ -176,7 +177,7 @@ fn finished(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarge
 /// Where in the cache the built guest belongs.
 fn place(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarget>) -> Result<PathBuf> {
     let toolchain = match recipe.language {
-        Language::C | Language::Cpp => pins.line("ziglang")?.to_owned(),
+        Language::C | Language::Cpp | Language::QuickJs => pins.line("ziglang")?.to_owned(),
         Language::Go(release) | Language::GoForJs(release) => pins.go(release)?.to_owned(),
         Language::Python(minor) => format!("{} {}", Release::find(minor)?.identity(), pins.line("ziglang")?),
         Language::Rust => rust.context("the Rust target was not set up")?.identity().to_owned(),

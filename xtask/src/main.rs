@@ -12,6 +12,7 @@ mod perf;
 mod process;
 mod progress;
 mod python_replays;
+mod quickjs;
 mod recipes;
 mod rust_target;
 mod source_text;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cpython;
+use crate::{cpython, quickjs};
 
 /// Change this when the way of building changes in a manner that no flag or source shows.
 pub(crate) const RECIPE_VERSION: &str = "1";
@@ -22,6 +22,8 @@ pub(crate) enum Language {
     Rust,
     /// The interpreter itself, of this minor release; what it runs are scripts.
     Python(&'static str),
+    /// The `qjs` command itself; what it runs are scripts.
+    QuickJs,
     /// WebAssembly text, used as it is.
     Wat,
 }
@@ -46,7 +48,7 @@ impl Language {
         match self {
             Self::Go(release) => Some((release, "wasip1")),
             Self::GoForJs(release) => Some((release, "js")),
-            Self::C | Self::Cpp | Self::Python(_) | Self::Rust | Self::Wat => None,
+            Self::C | Self::Cpp | Self::Python(_) | Self::QuickJs | Self::Rust | Self::Wat => None,
         }
     }
 }
@@ -55,7 +57,7 @@ impl Recipe {
     /// The name of the built file; a folder for interpreters, which need their library beside them.
     pub(crate) fn file_name(&self) -> String {
         match self.language {
-            Language::Python(_) => self.name.to_owned(),
+            Language::Python(_) | Language::QuickJs => self.name.to_owned(),
             Language::Wat => format!("{}.wat", self.name),
             _ => format!("{}.wasm", self.name),
         }
@@ -66,6 +68,9 @@ impl Recipe {
         match self.language {
             Language::Python(_) => {
                 cpython::PARTS.map(|(part, suffix)| (format!("{}{suffix}", self.name), built.join(part))).to_vec()
+            }
+            Language::QuickJs => {
+                quickjs::PARTS.map(|(part, suffix)| (format!("{}{suffix}", self.name), built.join(part))).to_vec()
             }
             _ => vec![(self.file_name(), built.to_owned())],
         }
@@ -82,6 +87,17 @@ const CPP: &[&str] = &["-g", "-O2", "-std=c++17", "-fno-exceptions", "-Wall", "-
 const GO: &[&str] = &["-trimpath", "-buildvcs=false"];
 const GO_STRIPPED: &[&str] = &["-trimpath", "-buildvcs=false", "-ldflags=-s -w"];
 const GO_REACTOR: &[&str] = &["-trimpath", "-buildvcs=false", "-buildmode=c-shared"];
+// With room on the stack for deep recursion.
+const QUICKJS: &[&str] = &[
+    "-g",
+    "-O2",
+    "-D_GNU_SOURCE",
+    "-D_WASI_EMULATED_PROCESS_CLOCKS",
+    "-D_WASI_EMULATED_SIGNAL",
+    "-DQUICKJS_NG_BUILD",
+    "-fno-sanitize=undefined",
+    "-Wl,-z,stack-size=4194304",
+];
 const RUST_LEGACY: &[&str] = &["-O", "-g", "-Csymbol-mangling-version=legacy"];
 const RUST_V0: &[&str] = &["-O", "-g", "-Csymbol-mangling-version=v0", "-Cdwarf-version=5"];
 
@@ -151,6 +167,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("go-work-1.21", GO_1_21, "go/work/work.go", GO),
     recipe("go-work-1.24", GO_1_24, "go/work/work.go", GO),
     recipe("go-work-1.27", GO_1_27, "go/work/work.go", GO),
+    recipe("quickjs-0.16", Language::QuickJs, quickjs::SOURCES, QUICKJS),
     recipe("rust-inlined", Language::Rust, "rust/inlined.rs", RUST_LEGACY),
     recipe("rust-mix", Language::Rust, "rust/mix.rs", RUST_LEGACY),
     recipe("rust-mix-v0", Language::Rust, "rust/mix.rs", RUST_V0),
