@@ -35,13 +35,14 @@ pub(crate) fn detect(module: &[u8]) -> Option<Evidence> {
     let versions = || data.split(|&byte| byte == 0).filter_map(version);
     let release = |text: &str| text.starts_with("0.16.");
     let ng = versions().find(|text| release(text)).or_else(|| versions().find(|text| text.starts_with("0.")));
-    let (found, is_ng_0_16) = match (ng, versions().find(|text| text.starts_with("20"))) {
-        (Some(version), _) if release(version) => (format!("QuickJS-ng {version}"), true),
+    let (found, is_ng_0_16) = match ng {
+        Some(version) => (format!("QuickJS-ng {version}"), release(version)),
         // The version is left out of programs that do not ask for it.
-        _ if count == Some(NG_0_16_ATOMS) => ("QuickJS-ng 0.16".to_owned(), true),
-        (_, Some(date)) => (format!("QuickJS {date}"), false),
-        (Some(version), None) => (format!("QuickJS-ng {version}"), false),
-        (None, None) => ("a QuickJS that does not say its version".to_owned(), false),
+        None if count == Some(NG_0_16_ATOMS) => ("QuickJS-ng 0.16".to_owned(), true),
+        None => match versions().find(|text| text.starts_with("20")) {
+            Some(date) => (format!("QuickJS {date}"), false),
+            None => ("a QuickJS that does not say its version".to_owned(), false),
+        },
     };
     Some(Evidence { found, is_ng_0_16, name_atom })
 }

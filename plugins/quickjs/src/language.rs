@@ -2,7 +2,7 @@
 
 use crate::{
     detect::{self, Evidence},
-    layout::{Layout, NG_0_16},
+    layout::Layout,
     roles::Roles,
     walker::JavaScriptWalker,
 };
@@ -18,7 +18,7 @@ pub struct JavaScript;
 impl JavaScript {
     /// The layout of the QuickJS in a module: what its debug information says, else that of the table, if it is for it.
     fn layout(view: &dyn ModuleView, evidence: &Evidence) -> Option<Layout> {
-        Layout::from_debug_info(view).or_else(|| evidence.is_ng_0_16.then_some(NG_0_16))
+        Layout::from_debug_info(view).or_else(|| evidence.is_ng_0_16.then_some(Layout::NG_0_16))
     }
 }
 

@@ -127,42 +127,42 @@ impl Bits {
     }
 }
 
-/// QuickJS-ng 0.16, for wasm32: what `zig cc` 0.15.2 (LLVM 20) says in the debug information of 0.16.2. A test of the
-/// plugin compares the two.
-pub(crate) const NG_0_16: Layout = Layout {
-    runtime: RuntimeLayout { atom_size: 0x22c, atom_array: 0x238, context_list: 0x24c, current_stack_frame: 0x28c },
-    context: ContextLayout { rt: 8, link: 12, list_prev: 0, list_next: 4 },
-    frame: FrameLayout { prev_frame: 0, cur_func: 8, cur_pc: 28 },
-    object: ObjectLayout { class_id: 10, shape: 12, prop: 16, function_bytecode: 24, realm: 24 },
-    shape: ShapeLayout {
-        prop_hash_mask: 16,
-        prop_count: 24,
-        properties: Properties::AfterHashTable(40),
-        property_size: 8,
-        atom: 4,
-        flags: Bits { word: 0, shift: 26, width: 6 },
-        value_size: 8,
-    },
-    bytecode: BytecodeLayout {
-        byte_code_buf: 12,
-        byte_code_len: 16,
-        realm: 48,
-        filename: 56,
-        line_num: 60,
-        col_num: 64,
-        pc2line_len: 72,
-        pc2line_buf: 76,
-    },
-    string: StringLayout {
-        size: 16,
-        len: Bits { word: 0, shift: 0, width: 31 },
-        is_wide_char: Bits { word: 0, shift: 31, width: 1 },
-        kind: Some(Bits { word: 4, shift: 28, width: 2 }),
-    },
-    classes: Classes { bytecode: [13, 17, 55, 59], c_function: 12, native: [15, 16] },
-};
-
 impl Layout {
+    /// QuickJS-ng 0.16, for wasm32: what `zig cc` 0.15.2 (LLVM 20) says in the debug information of 0.16.2. A test of the
+    /// plugin compares the two.
+    pub const NG_0_16: Self = Self {
+        runtime: RuntimeLayout { atom_size: 0x22c, atom_array: 0x238, context_list: 0x24c, current_stack_frame: 0x28c },
+        context: ContextLayout { rt: 8, link: 12, list_prev: 0, list_next: 4 },
+        frame: FrameLayout { prev_frame: 0, cur_func: 8, cur_pc: 28 },
+        object: ObjectLayout { class_id: 10, shape: 12, prop: 16, function_bytecode: 24, realm: 24 },
+        shape: ShapeLayout {
+            prop_hash_mask: 16,
+            prop_count: 24,
+            properties: Properties::AfterHashTable(40),
+            property_size: 8,
+            atom: 4,
+            flags: Bits { word: 0, shift: 26, width: 6 },
+            value_size: 8,
+        },
+        bytecode: BytecodeLayout {
+            byte_code_buf: 12,
+            byte_code_len: 16,
+            realm: 48,
+            filename: 56,
+            line_num: 60,
+            col_num: 64,
+            pc2line_len: 72,
+            pc2line_buf: 76,
+        },
+        string: StringLayout {
+            size: 16,
+            len: Bits { word: 0, shift: 0, width: 31 },
+            is_wide_char: Bits { word: 0, shift: 31, width: 1 },
+            kind: Some(Bits { word: 4, shift: 28, width: 2 }),
+        },
+        classes: Classes { bytecode: [13, 17, 55, 59], c_function: 12, native: [15, 16] },
+    };
+
     /// The layout that the module's debug information describes. `None` if it has none, or lacks something: then it is a
     /// QuickJS that keeps its stacks in another way.
     pub fn from_debug_info(view: &dyn ModuleView) -> Option<Self> {
