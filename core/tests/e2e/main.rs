@@ -21,6 +21,7 @@ mod page;
 mod perf;
 mod plugin_kit;
 mod python;
+mod quickjs;
 mod sampled;
 mod sections;
 mod shares;
