@@ -58,7 +58,7 @@ impl Chain {
             match frame(reading, functions, &window) {
                 Ok(frame) => self.frames.push(frame),
                 Err(stop @ Stop(WalkEnd::WouldAllocate)) => return Err(stop),
-                // That of a native function is linked before it is filled in.
+                // Compilers may link a frame before they say whose it is.
                 Err(_) if step == 0 => {}
                 Err(stop) => return Err(stop),
             }

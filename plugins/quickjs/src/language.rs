@@ -3,6 +3,7 @@
 use crate::{
     detect::{self, Evidence},
     layout::Layout,
+    linking::Linking,
     roles::Roles,
     walker::JavaScriptWalker,
 };
@@ -45,6 +46,7 @@ impl Language for JavaScript {
         };
         // Linkers make the stack pointer the first global.
         let stack_pointer = view.global_named("__stack_pointer").unwrap_or(0);
-        Ok(Box::new(JavaScriptWalker::new(layout, evidence.name_atom, Roles::new(view), stack_pointer)))
+        let linking = Linking::new(view.bytes(), &layout);
+        Ok(Box::new(JavaScriptWalker::new(layout, evidence.name_atom, Roles::new(view), linking, stack_pointer)))
     }
 }

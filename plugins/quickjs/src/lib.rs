@@ -17,13 +17,18 @@ mod functions;
 mod language;
 mod layout;
 mod lines;
+mod linking;
 mod memory;
 mod merge;
 mod module;
 mod roles;
 mod symbols;
+#[cfg(test)]
+mod synthetic;
 mod values;
 mod walker;
+#[cfg(test)]
+mod walker_tests;
 
 pub use category::categorize;
 pub use language::JavaScript;

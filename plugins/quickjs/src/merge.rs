@@ -32,10 +32,8 @@ pub(crate) fn merge(frames: &[Frame], end: WalkEnd, roles: &Roles, wasm: &[WasmF
     if !fits(frames, bare, roles, wasm) {
         return side_by_side(frames, WalkEnd::Inconsistent, roles, wasm, out);
     }
-    // A native function's frame is linked before it says whose it is.
-    let unfilled = usize::from(bare == 0 && wasm.first().is_some_and(|leaf| roles.of(leaf.function) == Role::Native));
-    let mut slots = slots(roles, wasm).skip(bare + unfilled);
-    let mut frames = frames.iter().skip(unfilled);
+    let mut slots = slots(roles, wasm).skip(bare);
+    let mut frames = frames.iter();
     let mut next = slots.next();
     for index in 0..wasm.len() {
         let is_pushed = match next {

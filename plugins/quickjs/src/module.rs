@@ -1,16 +1,26 @@
-//! What the plugin reads of the module itself: the data section.
+//! What the plugin reads of the module itself: the data section and the code section.
 
+const CODE_SECTION: u8 = 10;
 const DATA_SECTION: u8 = 11;
 const HEADER: usize = 8;
 
 /// The payload of the module's data section: where the strings are that a program was compiled with. Empty if there is
 /// none.
 pub(crate) fn data_section(module: &[u8]) -> &[u8] {
+    section(module, DATA_SECTION)
+}
+
+/// The payload of the module's code section, from which offsets of code count. Empty if there is none.
+pub(crate) fn code_section(module: &[u8]) -> &[u8] {
+    section(module, CODE_SECTION)
+}
+
+fn section(module: &[u8], wanted: u8) -> &[u8] {
     let mut rest = module.get(HEADER..).unwrap_or_default();
     while let Some((&id, after)) = rest.split_first() {
         let Some((size, after)) = size(after) else { break };
         let Some((payload, after)) = after.split_at_checked(size) else { break };
-        if id == DATA_SECTION {
+        if id == wanted {
             return payload;
         }
         rest = after;

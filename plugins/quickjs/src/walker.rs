@@ -6,6 +6,7 @@ use crate::{
     find::{Running, Runtimes},
     functions::{Functions, Reading},
     layout::Layout,
+    linking::Linking,
     merge,
     roles::Roles,
     symbols,
@@ -23,6 +24,7 @@ use wlprof_plugin::{
 pub struct JavaScriptWalker {
     layout: Layout,
     roles: Roles,
+    linking: Linking,
     globals: [u32; 1],
     runtimes: Runtimes,
     functions: Functions,
@@ -31,10 +33,11 @@ pub struct JavaScriptWalker {
 }
 
 impl JavaScriptWalker {
-    pub(crate) fn new(layout: Layout, name_atom: u32, roles: Roles, stack_pointer: u32) -> Self {
+    pub(crate) fn new(layout: Layout, name_atom: u32, roles: Roles, linking: Linking, stack_pointer: u32) -> Self {
         Self {
             layout,
             roles,
+            linking,
             globals: [stack_pointer],
             runtimes: Runtimes::default(),
             functions: Functions::new(name_atom),
@@ -65,6 +68,9 @@ impl Walker for JavaScriptWalker {
         let Some(Running { runtime, frame }) = self.runtimes.running(guest, layout, stack_pointer) else {
             return WalkEnd::NoStack;
         };
+        if self.linking.is_under_way(wasm) {
+            return WalkEnd::Inconsistent;
+        }
         self.functions.begin(out.may_allocate());
         if out.may_allocate() {
             self.functions.keep_wanted(guest, layout);

@@ -1,0 +1,179 @@
+//! A made-up guest: as much of QuickJS-ng 0.16's memory as walks read, for tests.
+
+use crate::{detect::Evidence, layout::Layout, linking::Linking, roles::Roles, walker::JavaScriptWalker};
+use std::{cell::Cell, ops::Range};
+use wlprof_plugin::{FunctionImport, GuestMemory, ModuleView, OutOfBounds, WasmFrame};
+
+/// Where things are in it.
+pub(crate) const STACK_POINTER: u32 = 0x1000;
+pub(crate) const RUNTIME: u32 = 0x8000;
+pub(crate) const CONTEXT: u32 = 0x9000;
+const ATOMS: u32 = 0xa000;
+const HEAP: u32 = 0xb000;
+pub(crate) const SIZE: usize = 0x10000;
+
+/// Functions of the module, by index.
+pub(crate) const LOOP: u32 = 0;
+pub(crate) const NATIVE: u32 = 1;
+pub(crate) const OTHER: u32 = 2;
+const NAMES: [&str; 3] = ["JS_CallInternal", "js_call_c_function", "js_array_every"];
+
+/// The atom `name`, and that of the file.
+const NAME_ATOM: u32 = 58;
+const FILE_ATOM: u32 = 300;
+
+pub(crate) struct Guest {
+    pub(crate) memory: Vec<u8>,
+    next: u32,
+    /// How many bytes were read.
+    pub(crate) read: Cell<u64>,
+}
+
+impl GuestMemory for Guest {
+    fn size(&self) -> u64 {
+        self.memory.len() as u64
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
+        self.read.set(self.read.get() + 16 + buffer.len() as u64);
+        let start = usize::try_from(address).map_err(|_| OutOfBounds)?;
+        let end = start.checked_add(buffer.len()).ok_or(OutOfBounds)?;
+        buffer.copy_from_slice(self.memory.get(start..end).ok_or(OutOfBounds)?);
+        Ok(())
+    }
+
+    fn global(&self, index: u32) -> Option<u64> {
+        (index == 0).then_some(STACK_POINTER.into())
+    }
+}
+
+struct Module;
+
+impl ModuleView for Module {
+    fn name(&self) -> &str {
+        "test"
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &[]
+    }
+
+    fn custom_section(&self, _: &str) -> Option<&[u8]> {
+        None
+    }
+
+    fn function_imports(&self) -> &[FunctionImport] {
+        &[]
+    }
+
+    fn function_body(&self, index: u32) -> Option<Range<u32>> {
+        NAMES.get(index as usize).map(|_| index..index + 1)
+    }
+
+    fn function_name(&self, index: u32) -> Option<&str> {
+        NAMES.get(index as usize).copied()
+    }
+}
+
+/// A walker for guests like this.
+pub(crate) fn walker() -> JavaScriptWalker {
+    let evidence = Evidence { found: String::new(), is_ng_0_16: true, name_atom: NAME_ATOM };
+    JavaScriptWalker::new(Layout::NG_0_16, evidence.name_atom, Roles::new(&Module), Linking::default(), 0)
+}
+
+/// A wasm stack of these functions.
+pub(crate) fn wasm(functions: &[u32]) -> Vec<WasmFrame> {
+    functions.iter().map(|&function| WasmFrame { function, code_offset: 7 }).collect()
+}
+
+impl Guest {
+    /// A runtime with one context that runs nothing.
+    pub(crate) fn new() -> Self {
+        let mut guest = Self { memory: vec![0; SIZE], next: HEAP, read: Cell::new(0) };
+        let layout = Layout::NG_0_16;
+        guest.word(RUNTIME + layout.runtime.atom_array, ATOMS);
+        guest.word(RUNTIME + layout.runtime.atom_size, 512);
+        let (head, link) = (RUNTIME + layout.runtime.context_list, CONTEXT + layout.context.link);
+        for (from, to) in [(head, link), (link, head)] {
+            guest.word(from + layout.context.list_next, to);
+            guest.word(to + layout.context.list_prev, from);
+        }
+        guest.word(CONTEXT + layout.context.rt, RUNTIME);
+        let file = guest.string("app.js");
+        guest.word(ATOMS + 4 * FILE_ATOM, file);
+        guest
+    }
+
+    pub(crate) fn word(&mut self, address: u32, value: u32) {
+        self.memory[address as usize..][..4].copy_from_slice(&value.to_le_bytes());
+    }
+
+    fn long(&mut self, address: u32, tag: i32, value: u32) {
+        self.word(address, value);
+        self.word(address + 4, tag.cast_unsigned());
+    }
+
+    fn room(&mut self, size: u32) -> u32 {
+        let start = self.next;
+        self.next = (start + size).next_multiple_of(8);
+        start
+    }
+
+    fn string(&mut self, text: &str) -> u32 {
+        let address = self.room(24 + text.len() as u32);
+        self.word(address, text.len() as u32);
+        self.memory[address as usize + 16..][..text.len()].copy_from_slice(text.as_bytes());
+        address
+    }
+
+    /// A function: native, or with bytecode of 100 bytes at line 10 whose second half is at line 12.
+    pub(crate) fn function(&mut self, name: &str, is_native: bool) -> u32 {
+        let layout = Layout::NG_0_16;
+        let (object, shape, values) = (self.room(40), self.room(80), self.room(16));
+        self.memory[(object + layout.object.class_id) as usize] = if is_native { 12 } else { 13 };
+        self.word(object + layout.object.shape, shape);
+        self.word(object + layout.object.prop, values);
+        self.word(shape + layout.shape.prop_hash_mask, 3);
+        self.word(shape + layout.shape.prop_count, 2);
+        // The second of the two properties, behind the hash table.
+        self.word(shape + 40 + 16 + 8 + layout.shape.atom, NAME_ATOM);
+        let name = self.string(name);
+        self.long(values + 8, -7, name);
+        if is_native {
+            self.word(object + layout.object.realm, CONTEXT);
+            return object;
+        }
+        let (bytecode, code, lines) = (self.room(96), self.room(100), self.room(16));
+        self.word(object + layout.object.function_bytecode, bytecode);
+        self.memory[lines as usize..][..2].copy_from_slice(&[1 + 50 * 5 + 3, 0]);
+        for (offset, value) in [
+            (layout.bytecode.byte_code_buf, code),
+            (layout.bytecode.byte_code_len, 100),
+            (layout.bytecode.realm, CONTEXT),
+            (layout.bytecode.filename, FILE_ATOM),
+            (layout.bytecode.line_num, 10),
+            (layout.bytecode.col_num, 5),
+            (layout.bytecode.pc2line_len, 2),
+            (layout.bytecode.pc2line_buf, lines),
+        ] {
+            self.word(bytecode + offset, value);
+        }
+        object
+    }
+
+    /// Makes these functions' frames the list, innermost first, with how far into its code each is.
+    pub(crate) fn run(&mut self, frames: &[(u32, u32)]) {
+        let layout = Layout::NG_0_16;
+        let mut from = RUNTIME + layout.runtime.current_stack_frame;
+        for (index, &(object, offset)) in frames.iter().enumerate() {
+            let frame = STACK_POINTER + 0x20 + 0x40 * index as u32;
+            self.word(from, frame);
+            self.long(frame + layout.frame.cur_func, -1, object);
+            let member = |at: u32| u32::from_le_bytes(self.memory[at as usize..][..4].try_into().unwrap());
+            let code = member(member(object + layout.object.function_bytecode) + layout.bytecode.byte_code_buf);
+            self.word(frame + layout.frame.cur_pc, if offset == 0 { 0 } else { code + offset });
+            from = frame + layout.frame.prev_frame;
+        }
+        self.word(from, 0);
+    }
+}

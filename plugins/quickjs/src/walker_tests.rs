@@ -1,0 +1,163 @@
+//! Walks of made-up guests: what stacks become, and that nothing in memory can make a walk hang, panic or go on for long.
+
+use crate::synthetic::{CONTEXT, Guest, LOOP, NATIVE, OTHER, RUNTIME, SIZE, STACK_POINTER, walker, wasm};
+use crate::{layout::Layout, walker::JavaScriptWalker};
+use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, WalkEnd, Walker};
+
+/// A walk, with frames as `name:line` or `#index`.
+fn walk(walker: &mut JavaScriptWalker, guest: &Guest, functions: &[u32]) -> (Vec<String>, WalkEnd) {
+    let mut out = FrameSink::new();
+    let end = walker.walk(guest, &wasm(functions), &mut out);
+    let mut name = |entry| match entry {
+        SinkEntry::Wasm(index) => format!("#{index}"),
+        SinkEntry::Own(key) => {
+            let mut frames = Vec::new();
+            walker.symbolize(FrameKey::Own(key), &mut frames);
+            let frame = frames.pop().unwrap();
+            frame.line.map_or_else(|| frame.function.clone(), |line| format!("{}:{line}", frame.function))
+        }
+    };
+    (out.entries().map(&mut name).collect(), end)
+}
+
+/// A guest in which `inner` was called by native code that `outer` called.
+fn nested() -> Guest {
+    let mut guest = Guest::new();
+    let (outer, map, inner) = (guest.function("outer", false), guest.function("map", true), guest.function("", false));
+    guest.run(&[(inner, 0), (map, 0), (outer, 51)]);
+    guest
+}
+
+/// The wasm stack of that guest. Native functions are called through a loop of their own.
+const NESTED: [u32; 5] = [LOOP, OTHER, NATIVE, LOOP, LOOP];
+
+#[test]
+fn frames_stand_where_their_code_runs() {
+    let (guest, mut walker) = (nested(), walker());
+    let whole = ["<anonymous>:10", "#1", "map", "#3", "outer:12"].map(str::to_owned).to_vec();
+    assert_eq!(walk(&mut walker, &guest, &NESTED), (whole, WalkEnd::Complete));
+    // Another function is being called.
+    let (frames, end) = walk(&mut walker, &guest, &[LOOP, LOOP, OTHER, NATIVE, LOOP, LOOP, OTHER]);
+    assert_eq!((frames.join(" ").as_str(), end), ("#0 <anonymous>:10 #2 map #4 outer:12 #6", WalkEnd::Complete));
+    for other in [&[LOOP, LOOP][..], &[LOOP, LOOP, LOOP], &[LOOP; 5], &[OTHER]] {
+        let (frames, end) = walk(&mut walker, &guest, other);
+        assert!(frames.join(" ").ends_with("<anonymous>:10 map outer:12"), "{frames:?}");
+        assert_eq!(end, WalkEnd::Inconsistent);
+    }
+    let (frames, end) = walk(&mut walker, &guest, &[]);
+    assert_eq!((frames.len(), end), (3, WalkEnd::Complete));
+}
+
+#[test]
+fn a_walk_that_may_not_allocate_leaves_new_functions_for_later() {
+    let (guest, mut walker) = (nested(), walker());
+    let mut out = FrameSink::new();
+    out.set_may_allocate(false);
+    assert_eq!(walker.walk(&guest, &wasm(&NESTED), &mut out), WalkEnd::WouldAllocate);
+    assert!(out.is_empty());
+    assert_eq!(walk(&mut walker, &guest, &NESTED).1, WalkEnd::Complete);
+    assert_eq!(walker.walk(&guest, &wasm(&NESTED), &mut out), WalkEnd::Complete);
+    assert_eq!(out.len(), 5);
+}
+
+#[test]
+fn functions_put_in_the_place_of_others_are_told_apart() {
+    let (mut guest, mut walker) = (nested(), walker());
+    walk(&mut walker, &guest, &NESTED);
+    let name = guest.memory.windows(5).position(|bytes| bytes == b"outer").unwrap();
+    guest.memory[name..name + 5].copy_from_slice(b"other");
+    assert_eq!(walk(&mut walker, &guest, &NESTED).0.last().unwrap(), "other:12");
+}
+
+#[test]
+fn a_guest_that_runs_nothing_has_no_stack() {
+    let mut walker = walker();
+    assert_eq!(walk(&mut walker, &Guest::new(), &[OTHER]), (Vec::new(), WalkEnd::NoStack));
+    let mut guest = nested();
+    walk(&mut walker, &guest, &NESTED);
+    guest.word(RUNTIME + Layout::NG_0_16.runtime.current_stack_frame, 0);
+    assert_eq!(walk(&mut walker, &guest, &[OTHER]), (vec!["#0".to_owned()], WalkEnd::Complete));
+    // The runtime is freed, and another made elsewhere is not known yet.
+    guest.word(CONTEXT + Layout::NG_0_16.context.rt, 0);
+    assert_eq!(walk(&mut walker, &guest, &[OTHER]), (Vec::new(), WalkEnd::NoStack));
+}
+
+#[test]
+fn cycles_end() {
+    for length in 1..=3 {
+        let mut guest = nested();
+        let mut walker = walker();
+        let last = STACK_POINTER + 0x20 + 0x40 * (length - 1);
+        guest.word(last, STACK_POINTER + 0x20);
+        let (frames, end) = walk(&mut walker, &guest, &NESTED);
+        assert!(frames.len() < 20 && end == WalkEnd::Cycle, "{frames:?} {end:?}");
+    }
+    let mut guest = nested();
+    guest.word(CONTEXT + Layout::NG_0_16.context.link + 4, CONTEXT + Layout::NG_0_16.context.link);
+    assert_eq!(walk(&mut walker(), &guest, &NESTED).1, WalkEnd::NoStack);
+}
+
+/// Numbers that look random and are the same each time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % below
+    }
+}
+
+#[test]
+fn damaged_memory_ends_walks_soon() {
+    let mut numbers = Numbers(1);
+    let whole = nested();
+    let used: Vec<usize> = (0..SIZE / 4).filter(|&at| whole.memory[4 * at..4 * at + 4] != [0; 4]).collect();
+    let words = [0, 1, 3, 0x7fff_ffff, u32::MAX, 1 << 30, RUNTIME, CONTEXT, STACK_POINTER + 0x20, SIZE as u32 - 2];
+    let mut walker = walker();
+    for round in 0..30_000 {
+        let mut guest = nested();
+        for _ in 0..=numbers.next(3) {
+            // A word of something, mostly, or any.
+            let at = if numbers.next(4) > 0 { used[numbers.next(used.len())] } else { numbers.next(SIZE / 4) };
+            let value = match numbers.next(3) {
+                0 => words[numbers.next(words.len())],
+                1 => numbers.next(SIZE) as u32,
+                _ => numbers.next(1 << 31) as u32,
+            };
+            guest.word(4 * at as u32, value);
+        }
+        if round % 10 == 0 {
+            guest.memory.truncate(numbers.next(SIZE));
+        }
+        if round % 3 == 0 {
+            walker = crate::synthetic::walker();
+        }
+        let mut out = FrameSink::new();
+        out.set_may_allocate(round % 7 != 0);
+        walker.walk(&guest, &wasm(&NESTED), &mut out);
+        assert!(guest.read.get() < 4 << 20, "round {round}: {} bytes", guest.read.get());
+        for entry in out.entries() {
+            if let SinkEntry::Own(key) = entry {
+                walker.symbolize(FrameKey::Own(key), &mut Vec::new());
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_of_noise_ends_walks_soon() {
+    let mut numbers = Numbers(2);
+    for round in 0..300 {
+        let mut guest = nested();
+        let start = [0, STACK_POINTER as usize, RUNTIME as usize][round % 3];
+        let tag = round % 2 == 0;
+        for (index, word) in guest.memory[start..].as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            // Objects all over the stack.
+            let value = if tag && index % 2 == 1 { u32::MAX } else { numbers.next(SIZE) as u32 & !7 };
+            *word = value.to_le_bytes();
+        }
+        let mut walker = walker();
+        walker.walk(&guest, &wasm(&NESTED), &mut FrameSink::new());
+        assert!(guest.read.get() < 4 << 20, "{} bytes", guest.read.get());
+    }
+}
