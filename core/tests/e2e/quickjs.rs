@@ -111,6 +111,25 @@ fn stacks_are_what_javascript_says_they_are() {
     }
 }
 
+#[test]
+fn functions_that_took_the_places_of_others_are_told_apart() {
+    for guest in GUESTS {
+        let (_, recording) = profile(&fixture(guest), &[], &["renamed.js", "4000"]);
+        let mut seen = 0;
+        for sample in recording.samples() {
+            let frames: Vec<String> =
+                recording.frames_of(sample.stack).filter_map(|frame| javascript(&recording, frame)).collect();
+            for pair in frames.windows(2) {
+                let Some(kind) = pair[0].strip_prefix("made") else { continue };
+                assert!(pair[1].starts_with(&format!("call{}", &kind[..5])), "{guest}: {frames:?}");
+                seen += 1;
+            }
+        }
+        assert_whole(&recording, guest);
+        assert!(seen > 1000, "{guest}: {seen}");
+    }
+}
+
 /// Percent of the samples whose stacks have a function that is one of `names`, of those that have any of them.
 fn shares<const N: usize>(recording: &Recording, names: [&str; N]) -> [f64; N] {
     let mut counts = [0_u32; N];
