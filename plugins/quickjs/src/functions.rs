@@ -2,9 +2,10 @@
 //! before, and copied when first seen, so that frames can be named when the guest has long freed them.
 
 use crate::{
-    layout::{Layout, Properties},
+    layout::Layout,
     memory::{INCONSISTENT, Stop, Window},
-    values::{self, Atom, SAMPLE, Text},
+    properties,
+    values::{self, Atom, Sample, Text},
 };
 use std::{
     collections::HashMap,
@@ -26,11 +27,6 @@ const MOST_A_WALK: usize = 4 << 20;
 const MOST_PLACES: usize = 1 << 16;
 /// Function objects that wait for a walk that may keep them.
 const MOST_WANTED: usize = 64;
-/// Properties of a function object among which its name is looked for, and how many are read at once.
-const MOST_PROPERTIES: u32 = 64;
-const PROPERTIES_AT_ONCE: u32 = 4;
-/// The bits of a property's flags that say what kind of property it is; 0 is one with a value.
-const PROPERTY_KIND: u32 = 3 << 4;
 /// How much of the table of lines is compared.
 const TABLE_SAMPLE: usize = 32;
 
@@ -79,9 +75,9 @@ struct Seen {
 struct Identity {
     /// Members of the bytecode: see [`words`].
     words: [u32; 7],
-    name: ([u8; SAMPLE], u64),
     /// Strings and tables may have been freed and others put in their places, so some of their contents too.
-    file: ([u8; SAMPLE], u64),
+    name: Sample,
+    file: Sample,
     lines: [u8; TABLE_SAMPLE],
 }
 
@@ -102,6 +98,8 @@ pub(crate) struct Functions {
     copied: usize,
     /// Function objects of this walk, the latest of each group of addresses: recursion meets the same over and over.
     met: [(u64, u32, Option<Found>); 16],
+    /// Names of files of this walk, by their atoms: most functions have the same few.
+    files: [(u64, u32, Sample); 8],
     is_full: bool,
 }
 
@@ -126,6 +124,7 @@ impl Functions {
             walk: 0,
             copied: 0,
             met: [(0, 0, None); 16],
+            files: [(0, 0, Sample::default()); 8],
             is_full: false,
         }
     }
@@ -184,9 +183,9 @@ impl Functions {
             return Err(INCONSISTENT);
         };
         let (shape, values) = (window.word(members.shape)?, window.word(members.prop)?);
-        let name = name(reading, self.name_atom, shape, values)?;
+        let name = properties::name(reading, self.name_atom, shape, values)?;
         let words = if bytecode == 0 { [0; 7] } else { words(guest, layout, bytecode)? };
-        let identity = identity(reading, words, name)?;
+        let identity = self.identity(reading, words, name)?;
         if let Some(seen) = self.places.get(&(bytecode, name)).filter(|seen| seen.identity == identity) {
             return Ok(seen.found);
         }
@@ -212,6 +211,36 @@ impl Functions {
             self.places.insert((bytecode, name), Seen { found, identity });
         }
         Ok(found)
+    }
+
+    fn identity(&mut self, reading: Reading<'_>, words: [u32; 7], name: u32) -> Result<Identity, Stop> {
+        let Reading { guest, layout, .. } = reading;
+        let [_, _, file, _, _, length, table] = words;
+        let file = self.file_sample(reading, file)?;
+        let mut lines = [0; TABLE_SAMPLE];
+        let compared = TABLE_SAMPLE.min(length as usize);
+        guest.read(table.into(), lines.get_mut(..compared).unwrap_or_default())?;
+        let name = if name == 0 { Sample::default() } else { values::first(guest, &layout.string, name)? };
+        Ok(Identity { words, name, file, lines })
+    }
+
+    /// The end of a file's name, at which such names differ.
+    fn file_sample(&mut self, reading: Reading<'_>, file: u32) -> Result<Sample, Stop> {
+        let Reading { guest, layout, runtime } = reading;
+        let group = file as usize % self.files.len();
+        if let Some(&(walk, sampled, sample)) = self.files.get(group)
+            && (walk, sampled) == (self.walk, file)
+        {
+            return Ok(sample);
+        }
+        let sample = match values::atom(guest, layout, runtime, file)? {
+            Atom::Text(text) => Text::find(guest, &layout.string, text)?.last(guest)?,
+            Atom::None | Atom::Number(_) => Sample::default(),
+        };
+        if let Some(entry) = self.files.get_mut(group) {
+            *entry = (self.walk, file, sample);
+        }
+        Ok(sample)
     }
 
     #[cold]
@@ -240,37 +269,6 @@ impl Function {
     }
 }
 
-/// The string that is the value of the property `name`, 0 if there is none: what QuickJS prints in stacks.
-fn name(reading: Reading<'_>, atom: u32, shape: u32, values: u32) -> Result<u32, Stop> {
-    let Reading { guest, layout, .. } = reading;
-    let members = &layout.shape;
-    let head = Window::read(guest, shape, members.prop_hash_mask.max(members.prop_count).saturating_add(4))?;
-    let count = head.word(members.prop_count)?.min(MOST_PROPERTIES);
-    let first = match members.properties {
-        Properties::At(offset) => u64::from(shape) + u64::from(offset),
-        Properties::AfterHashTable(offset) => {
-            let slots = u64::from(head.word(members.prop_hash_mask)?) + 1;
-            u64::from(shape) + u64::from(offset) + 4 * slots
-        }
-    };
-    let size = members.property_size;
-    for start in (0..count).step_by(PROPERTIES_AT_ONCE as usize) {
-        let at = u32::try_from(first + u64::from(start * size)).map_err(|_| INCONSISTENT)?;
-        let some = (count - start).min(PROPERTIES_AT_ONCE);
-        let window = Window::read(guest, at, some.checked_mul(size).ok_or(INCONSISTENT)?)?;
-        for index in 0..some {
-            if window.word(index * size + members.atom)? != atom {
-                continue;
-            }
-            let flags = members.flags.of(window.word(index * size + members.flags.word)?);
-            let value = u64::from(values) + u64::from((start + index) * members.value_size);
-            let string = values::string(guest.read_u64(value)?);
-            return Ok(if flags & PROPERTY_KIND == 0 { string.unwrap_or(0) } else { 0 });
-        }
-    }
-    Ok(0)
-}
-
 /// Of the bytecode at `address`: where the code is, its length, the file's atom, line, column, length of the table of lines
 /// and where that is.
 fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32; 7], Stop> {
@@ -291,21 +289,6 @@ fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32;
         *word = window.word(offset)?;
     }
     Ok(words)
-}
-
-fn identity(reading: Reading<'_>, words: [u32; 7], name: u32) -> Result<Identity, Stop> {
-    let Reading { guest, layout, runtime } = reading;
-    let sample = |text: u32| Text::find(guest, &layout.string, text)?.sample(guest);
-    let [_, _, file, _, _, length, table] = words;
-    let file = match values::atom(guest, layout, runtime, file)? {
-        Atom::Text(text) => sample(text)?,
-        Atom::None | Atom::Number(_) => Default::default(),
-    };
-    let mut lines = [0; TABLE_SAMPLE];
-    let compared = TABLE_SAMPLE.min(length as usize);
-    guest.read(table.into(), lines.get_mut(..compared).unwrap_or_default())?;
-    let name = if name == 0 { Default::default() } else { sample(name)? };
-    Ok(Identity { words, name, file, lines })
 }
 
 #[cold]

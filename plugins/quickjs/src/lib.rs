@@ -21,6 +21,7 @@ mod linking;
 mod memory;
 mod merge;
 mod module;
+mod properties;
 mod roles;
 mod symbols;
 #[cfg(test)]

@@ -21,20 +21,20 @@ const LARGEST: usize = 128;
 /// The first bytes of a structure.
 pub(crate) struct Window {
     bytes: [u8; LARGEST],
+    length: usize,
 }
 
 impl Window {
     /// Reads `length` bytes, at most 128.
     pub(crate) fn read(guest: &dyn GuestMemory, address: u32, length: u32) -> Result<Self, Stop> {
-        let mut bytes = [0; LARGEST];
-        let wanted = bytes.get_mut(..length as usize).ok_or(INCONSISTENT)?;
-        guest.read(address.into(), wanted)?;
-        Ok(Self { bytes })
+        let (mut bytes, length) = ([0; LARGEST], length as usize);
+        guest.read(address.into(), bytes.get_mut(..length).ok_or(INCONSISTENT)?)?;
+        Ok(Self { bytes, length })
     }
 
-    fn array<const N: usize>(&self, offset: u32) -> Result<[u8; N], Stop> {
+    pub(crate) fn array<const N: usize>(&self, offset: u32) -> Result<[u8; N], Stop> {
         let start = offset as usize;
-        let bytes = self.bytes.get(start..).and_then(|bytes| bytes.first_chunk());
+        let bytes = self.bytes.get(start..self.length).and_then(|bytes| bytes.first_chunk());
         bytes.copied().ok_or(INCONSISTENT)
     }
 

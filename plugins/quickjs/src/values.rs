@@ -14,8 +14,11 @@ const NUMBER_ATOM: u32 = 1 << 31;
 /// `JSStringKind`.
 const KIND_SLICE: u32 = 1;
 const KIND_INDIRECT: u32 = 2;
-/// Bytes at the end of a text that are compared to know it again.
-pub(crate) const SAMPLE: usize = 16;
+/// Bytes of a text that are compared to know it again.
+const SAMPLE: usize = 16;
+
+/// Some of a text, and its size in characters.
+pub(crate) type Sample = ([u8; SAMPLE], u32);
 
 /// The object that a value is.
 pub(crate) fn object(value: u64) -> Option<u32> {
@@ -85,13 +88,13 @@ impl Text {
         if self.is_wide { 2 } else { 1 }
     }
 
-    /// The last bytes, and how many there are in all.
-    pub(crate) fn sample(self, guest: &dyn GuestMemory) -> Result<([u8; SAMPLE], u64), Stop> {
+    /// The last bytes.
+    pub(crate) fn last(self, guest: &dyn GuestMemory) -> Result<Sample, Stop> {
         let size = u64::from(self.length) * self.width();
         let length = size.min(SAMPLE as u64);
         let mut sample = [0; SAMPLE];
         guest.read(self.address + size - length, sample.get_mut(..length as usize).unwrap_or_default())?;
-        Ok((sample, size))
+        Ok((sample, self.length))
     }
 
     /// The text; characters after the first `most` are left out, which an ellipsis shows.
@@ -105,6 +108,24 @@ impl Text {
         }
         Ok(text)
     }
+}
+
+/// The first bytes of the string at `address`, or where they are, in one read.
+pub(crate) fn first(guest: &dyn GuestMemory, layout: &StringLayout, address: u32) -> Result<Sample, Stop> {
+    // Those of a short string at the end of memory cannot be read like this.
+    let window = Window::read(guest, address, layout.size.saturating_add(SAMPLE as u32))
+        .or_else(|_| Window::read(guest, address, layout.size))?;
+    let length = layout.len.of(window.word(layout.len.word)?);
+    let width = 1 + layout.is_wide_char.of(window.word(layout.is_wide_char.word)?);
+    let mut sample: [u8; SAMPLE] = window.array(layout.size).unwrap_or_default();
+    let is_inside = match layout.kind {
+        Some(kind) => kind.of(window.word(kind.word)?) == 0,
+        None => true,
+    };
+    // What follows a short string is something else.
+    let used = if is_inside { length.saturating_mul(width) as usize } else { 8 };
+    sample.iter_mut().skip(used).for_each(|byte| *byte = 0);
+    Ok((sample, length))
 }
 
 fn decode(bytes: &[u8], is_wide: bool) -> String {
