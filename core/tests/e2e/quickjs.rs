@@ -130,19 +130,20 @@ fn functions_that_took_the_places_of_others_are_told_apart() {
     }
 }
 
-/// Percent of the samples whose stacks have a function that is one of `names`, of those that have any of them.
+/// Percent of the time in which a function that is one of `names` was on the stack, of that in which any of them was.
 fn shares<const N: usize>(recording: &Recording, names: [&str; N]) -> [f64; N] {
-    let mut counts = [0_u32; N];
+    let (mut times, mut samples) = ([0; N], 0);
     for sample in recording.samples() {
         let mut frames = recording.frames_of(sample.stack).filter_map(|frame| javascript(recording, frame));
         let place = frames.find_map(|frame| names.iter().position(|name| frame.split(' ').next() == Some(name)));
         if let Some(place) = place {
-            counts[place] += 1;
+            times[place] += sample.period_ns;
+            samples += 1;
         }
     }
-    let all: u32 = counts.iter().sum();
-    assert!(all > 3000, "{all} samples in {names:?}");
-    counts.map(|count| 100.0 * f64::from(count) / f64::from(all))
+    assert!(samples > 5000, "{samples} samples in {names:?}");
+    let all: u64 = times.iter().sum();
+    times.map(|time| 100.0 * time as f64 / all as f64)
 }
 
 fn assert_near<const N: usize>(found: [f64; N], truth: [f64; N], what: &str) {
