@@ -32,32 +32,39 @@ pub(crate) fn detect(module: &[u8]) -> Option<Evidence> {
     let mut texts = atoms.split(|&byte| byte == 0).take(MOST_ATOMS);
     let name_atom = texts.position(|text| text == b"name")? as u32 + 1;
     let count = atoms.split(|&byte| byte == 0).take(MOST_ATOMS).position(|text| text.starts_with(b"Symbol."));
-    let versions = || data.split(|&byte| byte == 0).filter_map(version);
-    let release = |text: &str| text.starts_with("0.16.");
-    let ng = versions().find(|text| release(text)).or_else(|| versions().find(|text| text.starts_with("0.")));
-    let (found, is_ng_0_16) = match ng {
-        Some(version) => (format!("QuickJS-ng {version}"), release(version)),
+    let is_0_16 = |version: &&str| version.starts_with("0.16.");
+    let versions = || data.split(|&byte| byte == 0).filter_map(ng_version);
+    let (found, is_ng_0_16) = match versions().find(is_0_16).or_else(|| versions().next()) {
+        Some(version) => (format!("QuickJS-ng {version}"), is_0_16(&version)),
         // The version is left out of programs that do not ask for it.
         None if count == Some(NG_0_16_ATOMS) => ("QuickJS-ng 0.16".to_owned(), true),
-        None => match versions().find(|text| text.starts_with("20")) {
+        None => match data.split(|byte| !byte.is_ascii_digit() && *byte != b'-').find_map(date) {
             Some(date) => (format!("QuickJS {date}"), false),
-            None => ("a QuickJS that does not say its version".to_owned(), false),
+            None => ("QuickJS of an unknown version".to_owned(), false),
         },
     };
     Some(Evidence { found, is_ng_0_16, name_atom })
 }
 
-/// A version as QuickJS-ng writes it, `0.16.2` or `0.16.2-dev`, or as QuickJS does, `2024-01-13`; what precedes it in the
-/// same string is left out.
-fn version(text: &[u8]) -> Option<&str> {
+/// The version of a QuickJS-ng, `0.16.2` or `0.16.2-dev`, with which `text` ends.
+fn ng_version(text: &[u8]) -> Option<&str> {
     // Constants of other sizes, without a 0 at the end, may lie before the string.
     let start = text.iter().rposition(|byte| !byte.is_ascii_alphanumeric() && !b".-+".contains(byte));
     let text = str::from_utf8(text.get(start.map_or(0, |start| start + 1)..)?).ok()?;
-    let is_number = |part: &str| !part.is_empty() && part.len() <= 4 && part.bytes().all(|byte| byte.is_ascii_digit());
     let numbers = text.split('-').next().unwrap_or_default();
-    let is_ng = numbers.starts_with("0.") && numbers.split('.').count() == 3 && numbers.split('.').all(is_number);
-    let is_date = text.len() == 10 && text.split('-').count() == 3 && text.split('-').all(is_number);
-    ((is_ng && text.len() < 32) || is_date).then_some(text)
+    let is_version = numbers.starts_with("0.") && numbers.split('.').count() == 3 && numbers.split('.').all(is_number);
+    (is_version && text.len() < 32).then_some(text)
+}
+
+/// The version of a QuickJS, `2024-01-13`.
+fn date(text: &[u8]) -> Option<&str> {
+    let text = str::from_utf8(text).ok()?;
+    let is_date = text.len() == 10 && text.starts_with("20") && text.split('-').map(str::len).eq([4, 2, 2]);
+    is_date.then_some(text)
+}
+
+fn is_number(part: &str) -> bool {
+    !part.is_empty() && part.len() <= 4 && part.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -89,8 +96,8 @@ mod tests {
             (100, b"0.16.2\0".as_slice(), "QuickJS-ng 0.16.2", true),
             (100, b"0.1.0\0x 0.16.0-dev\0", "QuickJS-ng 0.16.0-dev", true),
             (100, b"0.12.1\0", "QuickJS-ng 0.12.1", false),
-            (100, b"QuickJS version 2024-01-13\0", "QuickJS 2024-01-13", false),
-            (100, b"2024-01-13-1\0 1.2.3\0", "a QuickJS that does not say its version", false),
+            (100, b"memory usage -- 2024-01-13 version, %d bits\0", "QuickJS 2024-01-13", false),
+            (100, b"2024-01-13-1\0 1.2.3\0", "QuickJS of an unknown version", false),
             (NG_0_16_ATOMS, b"", "QuickJS-ng 0.16", true),
         ] {
             let evidence = detect(&module(57, symbols, rest)).unwrap();
