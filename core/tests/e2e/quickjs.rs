@@ -253,3 +253,14 @@ fn a_release_that_is_not_supported_is_named() {
         assert_eq!(folded.contains("<anonymous>"), is_supported, "{folded}");
     }
 }
+
+#[test]
+fn the_plugin_passes_what_plugins_are_checked_for() {
+    for guest in GUESTS {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+        command.current_dir(scripts()).args(["plugins", "check", library(), "--dir", ".", "--guest"]);
+        command.arg(fixture(guest)).args(["json.js", "40"]).stdin(Stdio::null());
+        let ran = run(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        assert_eq!(ran.code, Some(0), "{guest}: {}{}", ran.stdout, ran.stderr);
+    }
+}
