@@ -15,7 +15,7 @@ for (let i = 0; i < Number(scriptArgs[1]); i++) {
     const kind = i % 2 ? "Alpha" : "Betaa";
     const made = std.evalScript(`(function made${kind}${i % 7}() {
         let sum = 0;
-        for (let i = 0; i < 2000; i++) sum += Math.abs(i);
+        for (let i = 0; i < 4000; i++) sum += i;
         return sum;
     })`);
     checksum += kind === "Alpha" ? callAlpha(made) : callBetaa(made);

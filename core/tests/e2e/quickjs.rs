@@ -156,10 +156,10 @@ fn assert_near<const N: usize>(found: [f64; N], truth: [f64; N], what: &str) {
 #[test]
 fn functions_have_their_shares() {
     for guest in GUESTS {
-        let (_, recording) = profile(&fixture(guest), &[], &["shares.js", "loops", "150"]);
+        let (_, recording) = profile(&fixture(guest), &[], &["shares.js", "loops", "300"]);
         assert_near(shares(&recording, ["heavy", "medium", "light"]), [60.0, 30.0, 10.0], guest);
         assert_whole(&recording, guest);
-        let (_, recording) = profile(&fixture(guest), &[], &["shares.js", "fib", "600"]);
+        let (_, recording) = profile(&fixture(guest), &[], &["shares.js", "fib", "1200"]);
         assert_near(shares(&recording, ["fibMost", "fibSome"]), [75.0, 25.0], guest);
         assert_whole(&recording, guest);
     }
@@ -168,7 +168,7 @@ fn functions_have_their_shares() {
 #[test]
 fn native_code_has_the_share_that_the_script_measured() {
     for guest in GUESTS {
-        let (said, recording) = profile(&fixture(guest), &[], &["json.js", "1500"]);
+        let (said, recording) = profile(&fixture(guest), &[], &["json.js", "2500"]);
         let names = ["build", "encode", "decode", "scan"];
         let truth = names.map(|name| {
             let line = said.lines().find_map(|line| line.strip_prefix("@ ")?.strip_prefix(name)).unwrap();

@@ -1,4 +1,4 @@
-//! The list of JavaScript frames of one runtime, from the innermost function outwards.
+//! The lists of JavaScript frames of runtimes, from the innermost function outwards.
 
 use crate::{
     functions::{Functions, Reading},
@@ -30,9 +30,13 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// Reads the list that begins at `frame`.
-    pub(crate) fn read(&mut self, reading: Reading<'_>, functions: &mut Functions, frame: u32) -> WalkEnd {
+    /// Forgets what was read.
+    pub(crate) fn clear(&mut self) {
         self.frames.clear();
+    }
+
+    /// Reads the list that begins at `frame`, as the callers of what was read before.
+    pub(crate) fn read(&mut self, reading: Reading<'_>, functions: &mut Functions, frame: u32) -> WalkEnd {
         self.follow(reading, functions, frame).map_or_else(|stop| stop.0, |()| WalkEnd::Complete)
     }
 

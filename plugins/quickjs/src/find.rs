@@ -16,6 +16,8 @@ const MOST_OBJECTS: usize = 256;
 const MOST_CONTEXTS: usize = 64;
 /// Runtimes that are remembered.
 const MOST_RUNTIMES: usize = 8;
+/// So many walks apart the stack is searched for others than those that are known.
+const PERIOD: u32 = 64;
 
 /// A runtime, and the context by which it is known again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,21 +30,31 @@ pub(crate) struct Runtime {
 #[derive(Debug)]
 pub(crate) struct Runtimes {
     known: Vec<Runtime>,
+    /// Those that the stack has functions of, innermost first.
+    on_stack: Vec<Runtime>,
+    running: Vec<Running>,
     stack: Vec<u8>,
+    walks: u32,
+}
+
+/// A runtime that runs a function, and its innermost frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Running {
+    pub(crate) runtime: u32,
+    pub(crate) frame: u32,
 }
 
 impl Default for Runtimes {
     /// With all the room that is needed, so that searching allocates nothing.
     fn default() -> Self {
-        Self { known: Vec::with_capacity(MOST_RUNTIMES), stack: vec![0; REACH] }
+        Self {
+            known: Vec::with_capacity(MOST_RUNTIMES),
+            on_stack: Vec::with_capacity(MOST_RUNTIMES),
+            running: Vec::with_capacity(MOST_RUNTIMES),
+            stack: vec![0; REACH],
+            walks: 0,
+        }
     }
-}
-
-/// A runtime and its innermost frame; 0 if it runs no function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Running {
-    pub(crate) runtime: u32,
-    pub(crate) frame: u32,
 }
 
 impl Runtimes {
@@ -51,26 +63,48 @@ impl Runtimes {
         !self.known.is_empty()
     }
 
-    /// The runtime that is running. `None` if none is known.
-    pub(crate) fn running(&mut self, guest: &dyn GuestMemory, layout: &Layout, stack_pointer: u32) -> Option<Running> {
-        let frame = |runtime: &Runtime| word(guest, runtime.address, layout.runtime.current_stack_frame).unwrap_or(0);
-        self.known.retain(|runtime| runtime.is_still_there(guest, layout).unwrap_or(false));
-        let mut busy = self.known.iter().filter(|runtime| frame(runtime) != 0);
-        let found = match (busy.next().copied(), busy.next()) {
-            (Some(only), None) => Some(only),
-            // Several are busy if one's native function uses another. That whose values lie nearest on the stack is
-            // innermost. And one that is idle may only be the one that is known.
-            _ => self.search(guest, layout, stack_pointer).or(self.known.first().copied()),
-        };
-        found.map(|runtime| Running { runtime: runtime.address, frame: frame(&runtime) })
+    /// Has the next walk search the stack: there seem to be others than those that are known.
+    pub(crate) fn search_next(&mut self) {
+        self.walks = PERIOD - 1;
     }
 
-    /// The runtime of the object nearest to the top of the stack.
-    fn search(&mut self, guest: &dyn GuestMemory, layout: &Layout, stack_pointer: u32) -> Option<Runtime> {
+    /// The runtimes that run functions, innermost first: several if a native function of one uses another. `None` if no
+    /// runtime is known.
+    pub(crate) fn running(
+        &mut self,
+        guest: &dyn GuestMemory,
+        layout: &Layout,
+        stack_pointer: u32,
+    ) -> Option<&[Running]> {
+        let frame = |runtime: &Runtime| word(guest, runtime.address, layout.runtime.current_stack_frame).unwrap_or(0);
+        self.walks = self.walks.wrapping_add(1);
+        self.known.retain(|runtime| runtime.is_still_there(guest, layout).unwrap_or(false));
+        self.on_stack.clear();
+        let busy = self.known.iter().filter(|runtime| frame(runtime) != 0).count();
+        // One that is idle may only be the one that is known.
+        let is_time = self.walks.is_multiple_of(PERIOD);
+        if busy != 1 || is_time {
+            let most = if busy > 1 || is_time { MOST_RUNTIMES } else { 1 };
+            self.search(guest, layout, stack_pointer, most);
+        }
+        self.running.clear();
+        for runtime in self.on_stack.iter().chain(&self.known) {
+            let running = Running { runtime: runtime.address, frame: frame(runtime) };
+            if running.frame != 0 && !self.running.contains(&running) && self.running.len() < MOST_RUNTIMES {
+                self.running.push(running);
+            }
+        }
+        self.has_any().then_some(self.running.as_slice())
+    }
+
+    /// Looks for the runtimes of the objects that lie on the stack.
+    fn search(&mut self, guest: &dyn GuestMemory, layout: &Layout, stack_pointer: u32, most: usize) {
         let start = u64::from(stack_pointer & !7);
         let length = guest.size().saturating_sub(start).min(REACH as u64) as usize;
-        let stack = self.stack.get_mut(..length)?;
-        guest.read(start, stack).ok()?;
+        let Some(stack) = self.stack.get_mut(..length) else { return };
+        if guest.read(start, stack).is_err() {
+            return;
+        }
         let mut last = 0;
         let objects = stack.as_chunks().0.iter().filter_map(|&bytes| {
             let object = values::object(u64::from_le_bytes(bytes))?;
@@ -79,11 +113,23 @@ impl Runtimes {
             last = object;
             is_new.then_some(object)
         });
-        let found = objects.take(MOST_OBJECTS).find_map(|object| of_object(guest, layout, object).ok().flatten())?;
-        if !self.known.iter().any(|known| known.address == found.address) && self.known.len() < MOST_RUNTIMES {
-            self.known.push(found);
+        for object in objects.take(MOST_OBJECTS) {
+            if self.on_stack.len() >= most {
+                return;
+            }
+            let Ok(Some(found)) = of_object(guest, layout, object) else { continue };
+            let is_there = |list: &[Runtime]| list.iter().any(|runtime| runtime.address == found.address);
+            if is_there(&self.on_stack) || !found.has_context(guest, layout).unwrap_or(false) {
+                continue;
+            }
+            self.on_stack.push(found);
+            if !is_there(&self.known) {
+                if self.known.len() >= MOST_RUNTIMES {
+                    self.known.remove(0);
+                }
+                self.known.push(found);
+            }
         }
-        Some(found)
     }
 }
 
@@ -97,7 +143,7 @@ impl Runtime {
     }
 }
 
-/// The runtime that the function at `object` belongs to, if it is a function.
+/// The runtime that the function at `object` belongs to, if it is a function; it may be none.
 fn of_object(guest: &dyn GuestMemory, layout: &Layout, object: u32) -> Result<Option<Runtime>, Stop> {
     let members = &layout.object;
     let window = Window::read(guest, object, members.function_bytecode.max(members.realm).saturating_add(4))?;
@@ -109,8 +155,7 @@ fn of_object(guest: &dyn GuestMemory, layout: &Layout, object: u32) -> Result<Op
     } else {
         return Ok(None);
     };
-    let runtime = Runtime { address: word(guest, context, layout.context.rt)?, context };
-    Ok(runtime.has_context(guest, layout)?.then_some(runtime))
+    Ok(Some(Runtime { address: word(guest, context, layout.context.rt)?, context }))
 }
 
 impl Runtime {

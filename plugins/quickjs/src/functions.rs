@@ -98,8 +98,8 @@ pub(crate) struct Functions {
     copied: usize,
     /// Function objects of this walk, the latest of each group of addresses: recursion meets the same over and over.
     met: [(u64, u32, Option<Found>); 16],
-    /// Names of files of this walk, by their atoms: most functions have the same few.
-    files: [(u64, u32, Sample); 8],
+    /// Names of files of this walk, by their runtimes and atoms: most functions have the same few.
+    files: [(u64, (u32, u32), Sample); 8],
     is_full: bool,
 }
 
@@ -124,7 +124,7 @@ impl Functions {
             walk: 0,
             copied: 0,
             met: [(0, 0, None); 16],
-            files: [(0, 0, Sample::default()); 8],
+            files: [(0, (0, 0), Sample::default()); 8],
             is_full: false,
         }
     }
@@ -229,7 +229,7 @@ impl Functions {
         let Reading { guest, layout, runtime } = reading;
         let group = file as usize % self.files.len();
         if let Some(&(walk, sampled, sample)) = self.files.get(group)
-            && (walk, sampled) == (self.walk, file)
+            && (walk, sampled) == (self.walk, (runtime, file))
         {
             return Ok(sample);
         }
@@ -238,7 +238,7 @@ impl Functions {
             Atom::None | Atom::Number(_) => Sample::default(),
         };
         if let Some(entry) = self.files.get_mut(group) {
-            *entry = (self.walk, file, sample);
+            *entry = (self.walk, (runtime, file), sample);
         }
         Ok(sample)
     }

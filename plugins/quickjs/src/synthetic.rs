@@ -90,18 +90,31 @@ impl Guest {
     /// A runtime with one context that runs nothing.
     pub(crate) fn new() -> Self {
         let mut guest = Self { memory: vec![0; SIZE], next: HEAP, read: Cell::new(0) };
-        let layout = Layout::NG_0_16;
-        guest.word(RUNTIME + layout.runtime.atom_array, ATOMS);
-        guest.word(RUNTIME + layout.runtime.atom_size, 512);
-        let (head, link) = (RUNTIME + layout.runtime.context_list, CONTEXT + layout.context.link);
-        for (from, to) in [(head, link), (link, head)] {
-            guest.word(from + layout.context.list_next, to);
-            guest.word(to + layout.context.list_prev, from);
-        }
-        guest.word(CONTEXT + layout.context.rt, RUNTIME);
+        guest.make_runtime(RUNTIME, CONTEXT);
         let file = guest.string("app.js");
         guest.word(ATOMS + 4 * FILE_ATOM, file);
         guest
+    }
+
+    /// A runtime with one context.
+    pub(crate) fn make_runtime(&mut self, runtime: u32, context: u32) {
+        let layout = Layout::NG_0_16;
+        self.word(runtime + layout.runtime.atom_array, ATOMS);
+        self.word(runtime + layout.runtime.atom_size, 512);
+        let (head, link) = (runtime + layout.runtime.context_list, context + layout.context.link);
+        for (from, to) in [(head, link), (link, head)] {
+            self.word(from + layout.context.list_next, to);
+            self.word(to + layout.context.list_prev, from);
+        }
+        self.word(context + layout.context.rt, runtime);
+    }
+
+    /// Moves a function in bytecode to another context.
+    pub(crate) fn set_realm(&mut self, object: u32, context: u32) {
+        let layout = Layout::NG_0_16;
+        let at = (object + layout.object.function_bytecode) as usize;
+        let bytecode = u32::from_le_bytes(self.memory[at..][..4].try_into().unwrap());
+        self.word(bytecode + layout.bytecode.realm, context);
     }
 
     pub(crate) fn word(&mut self, address: u32, value: u32) {
@@ -163,10 +176,15 @@ impl Guest {
 
     /// Makes these functions' frames the list, innermost first, with how far into its code each is.
     pub(crate) fn run(&mut self, frames: &[(u32, u32)]) {
+        self.run_in(RUNTIME, STACK_POINTER + 0x20, frames);
+    }
+
+    /// The same for any runtime, with frames from `first` on.
+    pub(crate) fn run_in(&mut self, runtime: u32, first: u32, frames: &[(u32, u32)]) {
         let layout = Layout::NG_0_16;
-        let mut from = RUNTIME + layout.runtime.current_stack_frame;
+        let mut from = runtime + layout.runtime.current_stack_frame;
         for (index, &(object, offset)) in frames.iter().enumerate() {
-            let frame = STACK_POINTER + 0x20 + 0x40 * index as u32;
+            let frame = first + 0x40 * index as u32;
             self.word(from, frame);
             self.long(frame + layout.frame.cur_func, -1, object);
             let member = |at: u32| u32::from_le_bytes(self.memory[at as usize..][..4].try_into().unwrap());

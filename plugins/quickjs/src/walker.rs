@@ -65,9 +65,7 @@ impl Walker for JavaScriptWalker {
         let [global] = self.globals;
         let stack_pointer = guest.global(global).and_then(|value| u32::try_from(value).ok()).unwrap_or(u32::MAX);
         let layout = &self.layout;
-        let Some(Running { runtime, frame }) = self.runtimes.running(guest, layout, stack_pointer) else {
-            return WalkEnd::NoStack;
-        };
+        let Some(running) = self.runtimes.running(guest, layout, stack_pointer) else { return WalkEnd::NoStack };
         if self.linking.is_under_way(wasm) {
             return WalkEnd::Inconsistent;
         }
@@ -75,8 +73,19 @@ impl Walker for JavaScriptWalker {
         if out.may_allocate() {
             self.functions.keep_wanted(guest, layout);
         }
-        let end = self.chain.read(Reading { guest, layout, runtime }, &mut self.functions, frame);
-        merge::merge(&self.chain.frames, end, &self.roles, wasm, out)
+        self.chain.clear();
+        let mut end = WalkEnd::Complete;
+        for &Running { runtime, frame } in running {
+            end = self.chain.read(Reading { guest, layout, runtime }, &mut self.functions, frame);
+            if end != WalkEnd::Complete {
+                break;
+            }
+        }
+        let end = merge::merge(&self.chain.frames, end, &self.roles, wasm, out);
+        if end == WalkEnd::Inconsistent {
+            self.runtimes.search_next();
+        }
+        end
     }
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {

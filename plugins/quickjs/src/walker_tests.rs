@@ -83,6 +83,23 @@ fn a_guest_that_runs_nothing_has_no_stack() {
 }
 
 #[test]
+fn runtimes_that_use_each_other_are_one_stack() {
+    let (mut guest, mut walker) = (nested(), walker());
+    assert_eq!(walk(&mut walker, &guest, &NESTED).1, WalkEnd::Complete);
+    let (runtime, context) = (0x4000, 0x5000);
+    guest.make_runtime(runtime, context);
+    let sandboxed = guest.function("sandboxed", false);
+    guest.set_realm(sandboxed, context);
+    guest.run_in(runtime, STACK_POINTER + 8, &[(sandboxed, 0), (sandboxed, 20)]);
+    let outer = guest.function("outer", false);
+    guest.run_in(RUNTIME, STACK_POINTER + 0x100, &[(outer, 51)]);
+    // What is not known is looked for as soon as frames are missing.
+    assert_eq!(walk(&mut walker, &guest, &[LOOP, LOOP, OTHER, LOOP]).1, WalkEnd::Inconsistent);
+    let whole = ["sandboxed:10", "sandboxed:10", "#2", "outer:12"].map(str::to_owned).to_vec();
+    assert_eq!(walk(&mut walker, &guest, &[LOOP, LOOP, OTHER, LOOP]), (whole, WalkEnd::Complete));
+}
+
+#[test]
 fn cycles_end() {
     for length in 1..=3 {
         let mut guest = nested();
