@@ -45,8 +45,11 @@ enum {
 static volatile int forever = 1;
 static volatile int zero = 0;
 
+// So that compilers do not see what they are asked for.
+static int *volatile nowhere = NULL;
+
 static void crash(void) {
-    *(volatile int *)8 = 1;
+    *nowhere = 1;
 }
 
 __attribute__((noinline)) static int recurse(int depth) {
@@ -58,7 +61,7 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
                      size_t wasm_count, wlprof_stack_t *stack) {
     (void)walker, (void)wasm;
     uint64_t word;
-    switch (WRONG) {
+    switch ((int)WRONG) {
     case LOOPS_IN_WALK:
         while (forever) {}
         break;
@@ -116,7 +119,7 @@ static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const w
     if (frame.kind != WLPROF_FRAME_KIND_OWN) return;
     if (WRONG == NAMELESS) return;
     wlprof_source_frame_t one = {.size = sizeof one, .function = WLPROF_BYTES("one")};
-    switch (WRONG) {
+    switch ((int)WRONG) {
     case CRASHES_IN_SYMBOLIZE:
         crash();
         break;

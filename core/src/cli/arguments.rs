@@ -143,7 +143,7 @@ pub(super) struct CheckPlugin {
     /// The plugin, a dynamic library
     #[arg(value_name = "FILE")]
     pub(super) plugin: PathBuf,
-    /// A program of its language, to walk. Its output is dropped
+    /// A program of its language, to walk. Its output is dropped, and it is halted after 20 s
     #[arg(long, value_name = "GUEST")]
     pub(super) guest: Option<PathBuf>,
     /// Give the guest a folder; may repeat

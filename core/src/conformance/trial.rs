@@ -8,7 +8,11 @@ use crate::sampler::{SamplerKind, SamplerOptions};
 use crate::symbols::symbolize;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use wlprof_plugin::Walker;
+
+/// A guest that runs longer is halted: there are moments enough by then.
+const LONGEST_RUN: Duration = Duration::from_secs(20);
 
 /// A guest in the language of a plugin.
 pub struct Trial {
@@ -40,6 +44,12 @@ impl Trial {
         let (walker, moments) = Keeping::new(walker);
         let options = RunOptions { wasi: self.wasi.clone(), invoke: None, sampler: Some(sampler) };
         let run = Run::start(&self.guest, vec![Some(Box::new(walker))], options).map_err(|error| error.to_string())?;
+        // Ends the wait, unless the guest has ended by then; nobody waits for this thread.
+        let interrupter = run.interrupter();
+        std::thread::spawn(move || {
+            std::thread::sleep(LONGEST_RUN);
+            interrupter.interrupt(0);
+        });
         let ended = run.wait();
         let finished = run.finish().ok_or("it was not sampled")?;
         let recording = symbolize(finished, std::slice::from_ref(&self.image), |_| (), |_| ());

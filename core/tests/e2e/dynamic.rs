@@ -1,9 +1,10 @@
 //! Plugins that are dynamic libraries: the Go plugin, built as one, says what the built-in one says of the same moments.
 
 use crate::guest::{Place, run, was_seen};
+use crate::library;
 use crate::sampled::fixture;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::OnceLock;
 use wlprof::guest::{Guest, LoadOptions, WasiOptions};
 use wlprof::languages::loader::LoadedPlugin;
@@ -19,15 +20,7 @@ use wlprof_plugin::{
 /// The Go plugin's library, built on first use.
 fn go_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(&root).args(["build", "--release", "--package", "wlprof-go", "--example", "go_plugin"]);
-        let built = cargo.output().unwrap();
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        let programs = Path::new(env!("CARGO_BIN_EXE_wlprof")).parent().unwrap();
-        programs.join("examples/libgo_plugin.so")
-    })
+    LIBRARY.get_or_init(|| library::with_cargo(&["wlprof-go", "--example", "go_plugin"], "examples/libgo_plugin.so"))
 }
 
 /// Both plugins at once: each is asked everything, and must answer as the other.

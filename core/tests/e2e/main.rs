@@ -14,6 +14,7 @@ mod host_calls;
 mod interruption;
 mod languages;
 mod layout;
+mod library;
 mod lines;
 mod misbehaving;
 mod output;

@@ -1,23 +1,15 @@
 //! Plugins that do what none should: the guest runs to its end, the profile is written, and the user is told.
 
 use crate::guest::{Place, Ran, was_seen};
+use crate::library;
 use crate::sampled::fixture;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use wlprof::recording::{Recording, file};
 
 /// Compiles `testdata/plugins/misbehaving.c` to do `wrong`.
 pub(crate) fn misbehaving(place: &Place, wrong: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let library = place.path(&format!("{wrong}.so"));
-    // Rust links with it, so it is there.
-    let mut compiler = Command::new("cc");
-    compiler.args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Wno-infinite-recursion", "-fPIC", "-shared"]);
-    compiler.arg(format!("-DWRONG={wrong}")).arg("-I").arg(root.join("plugins/api/include"));
-    compiler.arg(root.join("testdata/plugins/misbehaving.c")).arg("-o").arg(&library);
-    let compiled = compiler.output().unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    library
+    let options = [&format!("-DWRONG={wrong}"), "-Wno-infinite-recursion"];
+    library::from_c("plugins/misbehaving.c", place.path(&format!("{wrong}.so")), &options)
 }
 
 /// What the guest prints without a plugin.

@@ -1,6 +1,7 @@
 //! What comes with wlprof for those who write plugins: new ones compile and pass, and checks find what is wrong.
 
 use crate::guest::{Place, Ran, run};
+use crate::library;
 use crate::misbehaving::misbehaving;
 use crate::sampled::fixture;
 use std::path::{Path, PathBuf};
@@ -50,15 +51,7 @@ fn new_plugins_compile_and_pass() {
 
 /// Compiles the plugin for the tiny language.
 fn tiny_library(place: &Place) -> PathBuf {
-    let library = place.path("libtiny.so");
-    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/api/include");
-    let mut compiler = Command::new("cc");
-    compiler
-        .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC", "-shared", "-I"])
-        .arg(include);
-    let compiled = compiler.arg(testdata("tiny/tiny_plugin.c")).arg("-o").arg(&library).output().unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    library
+    library::from_c("tiny/tiny_plugin.c", place.path("libtiny.so"), &[])
 }
 
 /// Checks a library with a guest that it knows.

@@ -2,6 +2,7 @@
 //! against what JavaScript says of them, known shares, and native code under the lines that called it.
 
 use crate::guest::{Place, fixture, fixture_bytes, run};
+use crate::library;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,15 +12,11 @@ use wlprof::recording::{Category, Frame, LanguageTruncation, Origin, Recording, 
 const GUESTS: [&str; 2] = ["quickjs-0.16.wasm", "quickjs-0.16-stripped.wasm"];
 
 /// The plugin's library, built on first use.
-fn library() -> &'static str {
+fn plugin() -> &'static str {
     static LIBRARY: OnceLock<String> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
-        let built = cargo.args(["build", "--release", "--package", "wlprof-quickjs"]).output().unwrap();
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        let programs = Path::new(env!("CARGO_BIN_EXE_wlprof")).parent().unwrap();
-        programs.join("libwlprof_quickjs.so").into_os_string().into_string().unwrap()
+        let library = library::with_cargo(&["wlprof-quickjs"], "libwlprof_quickjs.so");
+        library.into_os_string().into_string().unwrap()
     })
 }
 
@@ -28,7 +25,7 @@ fn profile(guest: &Path, options: &[&str], script: &[&str]) -> (String, Recordin
     let place = Place::new();
     let recording = place.path("x.wlprof");
     let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
-    command.current_dir(scripts()).args(["--plugin", library(), "--lang", "javascript", "-o"]).arg(recording);
+    command.current_dir(scripts()).args(["--plugin", plugin(), "--lang", "javascript", "-o"]).arg(recording);
     command.args(["--rate", "10000", "--max-overhead", "100", "--dir", "."]).args(options).arg(guest).args(script);
     let ran = run(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -220,7 +217,7 @@ fn frames_tells_whose_are_shown() {
         let script = scripts().join("json.js");
         place.file("json.js", std::fs::read(script).unwrap());
         let guest = fixture(GUESTS[0]);
-        let options = ["--plugin", library(), "--frames", frames, "--rate", "5000", "-o", "x.folded", "--dir", "."];
+        let options = ["--plugin", plugin(), "--frames", frames, "--rate", "5000", "-o", "x.folded", "--dir", "."];
         let ran = place.run(options.into_iter().chain([guest.to_str().unwrap(), "json.js", "100"]));
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         std::fs::read_to_string(place.path("x.folded")).unwrap()
@@ -245,7 +242,7 @@ fn a_release_that_is_not_supported_is_named() {
         let place = Place::new();
         place.file("other.wasm", bytes);
         place.file("x.js", "let sum = 0;\nfor (let i = 0; i < 300000; i++) sum += i;\n");
-        let ran = place.run(["--plugin", library(), "-o", "x.folded", "--dir", ".", "other.wasm", "x.js"]);
+        let ran = place.run(["--plugin", plugin(), "-o", "x.folded", "--dir", ".", "other.wasm", "x.js"]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let expected = "unsupported QuickJS-ng 0.12.3 in other.wasm (supported: QuickJS-ng 0.16, others with DWARF)";
         assert_eq!(ran.stderr.contains(expected), !is_supported, "{}", ran.stderr);
@@ -258,7 +255,7 @@ fn a_release_that_is_not_supported_is_named() {
 fn the_plugin_passes_what_plugins_are_checked_for() {
     for guest in GUESTS {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
-        command.current_dir(scripts()).args(["plugins", "check", library(), "--dir", ".", "--guest"]);
+        command.current_dir(scripts()).args(["plugins", "check", plugin(), "--dir", ".", "--guest"]);
         command.arg(fixture(guest)).args(["json.js", "40"]).stdin(Stdio::null());
         let ran = run(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         assert_eq!(ran.code, Some(0), "{guest}: {}{}", ran.stdout, ran.stderr);

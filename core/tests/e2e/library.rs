@@ -1,0 +1,27 @@
+//! Builds plugins' dynamic libraries, as those who write them do.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Has cargo build `target` of the workspace, and gives the library `file` of it, from the folder of its programs.
+pub(crate) fn with_cargo(target: &[&str], file: &str) -> PathBuf {
+    let mut cargo = Command::new(env!("CARGO"));
+    let built = cargo.current_dir(root()).args(["build", "--release", "--package"]).args(target).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Path::new(env!("CARGO_BIN_EXE_wlprof")).parent().unwrap().join(file)
+}
+
+/// Compiles `source` of `testdata` into `library`, without a warning. The linker of every Rust program is a C compiler, so
+/// there is one.
+pub(crate) fn from_c(source: &str, library: PathBuf, options: &[&str]) -> PathBuf {
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC", "-shared"]).args(options);
+    compiler.arg("-I").arg(root().join("plugins/api/include")).arg(root().join("testdata").join(source));
+    let compiled = compiler.arg("-o").arg(&library).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    library
+}
