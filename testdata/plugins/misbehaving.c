@@ -13,6 +13,7 @@ enum {
     OVERRUNS,
     WILD_COUNT,
     WILD_INDEX,
+    WILD_KIND,
     WILD_END,
     FAILS,
     LOOPS_IN_ATTACH,
@@ -30,6 +31,10 @@ enum {
     NO_LANGUAGES,
     SHORT_PLUGIN,
     SHORT_WALKER,
+    SHORT_FRAME,
+    NO_LENGTH,
+    ABORTS,
+    CRASHES_IN_DESTROY,
     FROM_THE_FUTURE,
     UNSTABLE,
     NAMELESS,
@@ -77,6 +82,8 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
         break;
     case DIVIDES_BY_ZERO:
         return (uint32_t)((int)wasm_count / zero);
+    case ABORTS:
+        abort();
     case OVERRUNS:
         for (size_t i = 0; i < stack->capacity + 1000; i++) stack->frames[i].value = i;
         break;
@@ -109,8 +116,10 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
         break;
     }
     }
-    stack->frames[0] = (wlprof_stack_frame_t){.kind = WRONG == WILD_INDEX, .value = WRONG == WILD_INDEX ? 1 << 30 : 1};
-    stack->length = 1;
+    stack->frames[0] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_OWN, .value = 1};
+    if (WRONG == WILD_INDEX) stack->frames[0] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_WASM, .value = wasm_count};
+    if (WRONG == WILD_KIND) stack->frames[0].kind = 9;
+    if (WRONG != NO_LENGTH) stack->length = 1;
     return WLPROF_WALK_END_COMPLETE;
 }
 
@@ -138,6 +147,9 @@ static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const w
     case IMPOSSIBLE_TEXT:
         one.function.length = SIZE_MAX;
         break;
+    case SHORT_FRAME:
+        one.size = 8;
+        break;
     case NO_TEXT:
         one.function = (wlprof_bytes_t){NULL, 1000};
         break;
@@ -149,6 +161,7 @@ static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const w
 }
 
 static void destroy(wlprof_walker_t *walker) {
+    if (WRONG == CRASHES_IN_DESTROY) crash();
     free(walker);
 }
 

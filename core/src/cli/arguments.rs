@@ -150,7 +150,7 @@ pub(super) struct CheckPlugin {
     #[arg(long = "dir", value_name = "HOST[::GUEST]")]
     pub(super) directories: Vec<Directory>,
     /// The guest's arguments
-    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "ARGS", requires = "guest", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) arguments: Vec<String>,
 }
 

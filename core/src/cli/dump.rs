@@ -114,7 +114,7 @@ fn write_thread(thread: &DumpedThread, stacks: &Stacks, symbols: &mut Symbols, t
         }
     }
     if let Some(reason) = thread.truncation {
-        let _ = writeln!(text, "...the rest cannot be read ({reason:?})...");
+        let _ = writeln!(text, "...the rest cannot be read ({reason})...");
     }
     if let Some((creator, frame)) = &thread.creator
         && let Some(frame) = named(*frame, stacks, symbols).last()

@@ -141,7 +141,7 @@ fn describe(reason: Truncation) -> String {
     match reason {
         Truncation::TooDeep => "deeper than a sample holds".into(),
         Truncation::BrokenChain => "with a broken chain of frames".into(),
-        Truncation::Language(reason) => format!("language: {reason:?}"),
+        Truncation::Language(reason) => format!("language: {reason}"),
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Damaged<'a> {
     moment: &'a Moment,
     size: u64,
     bytes: BTreeMap<u64, u8>,
+    /// From here on all is `A`: texts do not end.
+    endless_text: u64,
     has_frames: bool,
 }
 
@@ -35,6 +37,8 @@ impl GuestMemory for Damaged<'_> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
         let end = address.checked_add(buffer.len() as u64).filter(|end| *end <= self.size).ok_or(OutOfBounds)?;
         self.moment.read(address, buffer)?;
+        let endless = self.endless_text.clamp(address, end);
+        buffer[(endless - address) as usize..].fill(b'A');
         for (at, byte) in self.bytes.range(address..end) {
             buffer[(at - address) as usize] = *byte;
         }
@@ -81,10 +85,27 @@ pub(super) fn addresses_read(moment: &Moment, walk: impl FnOnce(&dyn GuestMemory
 pub(super) fn memories(moment: &Moment, addresses: Vec<u64>) -> impl Iterator<Item = (usize, Damaged<'_>)> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     (0..MEMORIES).map(move |round| {
-        let mut damaged = Damaged { moment, size: moment.size(), bytes: BTreeMap::new(), has_frames: round % 5 != 4 };
+        let mut damaged = Damaged {
+            moment,
+            size: moment.size(),
+            bytes: BTreeMap::new(),
+            endless_text: u64::MAX,
+            has_frames: round % 5 != 4,
+        };
         match round {
             0 => damaged.size = 0,
             1 => damaged.size /= 2,
+            // As much memory is left as it was as the walk needs to come to a text.
+            2..20 if !addresses.is_empty() => {
+                let whole: Vec<u64> = addresses.iter().copied().take(addresses.len() * (round - 1) / 18).collect();
+                let mut around = [0; 16];
+                for at in whole {
+                    if moment.read(at, &mut around).is_ok() {
+                        damaged.bytes.extend((at..).zip(around));
+                    }
+                }
+                damaged.endless_text = 0;
+            }
             _ => {
                 // From one word to all that is read.
                 for _ in 0..1_usize << (round % 8) {

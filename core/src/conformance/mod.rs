@@ -8,13 +8,16 @@ mod moment;
 mod trial;
 
 use crate::guest::ModuleImage;
+use crate::languages::BUILT_IN;
 use crate::languages::loader::{ForeignLanguage, LoadedPlugin};
 use moment::Moment;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 pub use trial::Trial;
-use wlprof_plugin::{Detection, FrameKey, FrameSink, GuestMemory, Language, SinkEntry, WalkEnd, Walker, WasmFrame};
+use wlprof_plugin::{
+    Detection, FrameKey, FrameSink, GuestMemory, Language, ModuleView, SinkEntry, WalkEnd, Walker, WasmFrame,
+};
 
 /// How a check went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,15 +30,6 @@ pub enum Outcome {
     Skipped(String),
 }
 
-/// One thing that was checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// What is asked of the plugin.
-    pub what: &'static str,
-    /// How it went.
-    pub outcome: Outcome,
-}
-
 /// Stack that a walk may take, and what wlprof itself needs around it.
 const STACK: usize = (200 << 10) + (24 << 10);
 /// A walk may take this long; it holds up the guest.
@@ -46,47 +40,67 @@ const TIMED_FOR: Duration = Duration::from_millis(50);
 /// How long damaged memory is walked.
 const DAMAGED_FOR: Duration = Duration::from_secs(5);
 
-/// Checks the plugin at `path`, with a guest of its language if there is one. `done` is told of each check.
-pub fn check(path: &Path, trial: Option<&Trial>, done: &mut dyn FnMut(Check)) {
-    let mut report = |what, outcome: Result<String, String>| {
-        let outcome = outcome.map_or_else(Outcome::Failed, Outcome::Passed);
-        let passed = matches!(outcome, Outcome::Passed(_));
-        done(Check { what, outcome });
-        passed
-    };
-    let plugin = match LoadedPlugin::load(path) {
-        Ok(plugin) => plugin,
-        Err(error) => {
-            report("is a plugin", Err(error.to_string()));
-            return;
-        }
-    };
-    let (major, minor) = plugin.abi;
-    report("is a plugin", Ok(format!("{} {}, ABI {major}.{minor}", plugin.name, plugin.version)));
-    report("names itself and its languages", describes_itself(&plugin));
-    report("leaves other languages alone", leaves_others_alone(path));
+/// Who is told how it goes.
+pub trait Observer {
+    /// A check begins. If the plugin ends the process, it was in this one.
+    fn begins(&mut self, what: &'static str);
+    /// It has ended.
+    fn ended(&mut self, outcome: Outcome);
+}
+
+/// Checks the plugin at `path`, with a guest of its language if there is one.
+pub fn check(path: &Path, trial: Option<&Trial>, observer: &mut dyn Observer) {
+    let mut loaded = None;
+    ask(observer, "is a plugin", || {
+        let plugin = LoadedPlugin::load(path).map_err(|error| error.to_string())?;
+        let (major, minor) = plugin.abi;
+        let said = format!("{} {}, ABI {major}.{minor}", plugin.name, plugin.version);
+        loaded = Some(plugin);
+        Ok(said)
+    });
+    let Some(plugin) = loaded else { return };
+    ask(observer, "names itself and its languages", || describes_itself(&plugin));
+    ask(observer, "leaves other languages alone", || leaves_others_alone(path));
     let Some(trial) = trial else {
-        let reason = "give a guest of its language: --guest FILE.wasm".to_owned();
-        done(Check { what: "walks a guest", outcome: Outcome::Skipped(reason) });
+        observer.begins("walks a guest");
+        observer.ended(Outcome::Skipped("give a guest of its language: --guest FILE.wasm".to_owned()));
         return;
     };
-    let chosen = choose(&plugin, &trial.image);
-    let index = chosen.as_ref().ok().map(|(index, _)| *index);
-    report("knows the guest", chosen.map(|(_, found)| found));
-    let Some(index) = index else { return };
-    let subject = Subject { path, language: index, trial };
-    let (moments, sampled) = match subject.run() {
-        Ok((moments, seen)) => (moments, Ok(seen)),
-        Err(error) => (Vec::new(), Err(error)),
-    };
-    if !report("walks its stacks while it runs", sampled) {
+    let mut language = None;
+    ask(observer, "knows the guest", || {
+        let (index, found) = choose(&plugin, &trial.image)?;
+        language = Some(index);
+        Ok(found)
+    });
+    let Some(language) = language else { return };
+    let subject = Subject { path, language, trial };
+    let mut moments = Vec::new();
+    ask(observer, "walks its stacks while it runs", || {
+        let (kept, seen) = subject.run()?;
+        moments = kept;
+        Ok(seen)
+    });
+    if moments.is_empty() {
         return;
     }
-    report("says the same of the same moment", subject.on_small_stack(|| subject.says_the_same(&moments)));
-    report("names its frames", subject.on_small_stack(|| subject.names_its_frames(&moments)));
-    report("survives damaged memory", subject.on_small_stack(|| subject.survives_damaged_memory(&moments)));
-    report("survives damaged modules", subject.survives_damaged_modules(&moments));
-    report("takes little time", subject.on_small_stack(|| subject.takes_little_time(&moments)));
+    ask(observer, "says the same of the same moment", || on_small_stack(|| subject.says_the_same(&moments)));
+    ask(observer, "names its frames", || on_small_stack(|| subject.names_its_frames(&moments)));
+    ask(observer, "survives damaged memory", || on_small_stack(|| subject.survives_damaged_memory(&moments)));
+    ask(observer, "survives damaged modules", || subject.survives_damaged_modules(&moments));
+    ask(observer, "takes little time", || on_small_stack(|| subject.takes_little_time(&moments)));
+}
+
+fn ask(observer: &mut dyn Observer, what: &'static str, check: impl FnOnce() -> Result<String, String>) {
+    observer.begins(what);
+    observer.ended(check().map_or_else(Outcome::Failed, Outcome::Passed));
+}
+
+/// Runs a check with as little stack as a signal handler has.
+fn on_small_stack(check: impl FnOnce() -> Result<String, String> + Send) -> Result<String, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, check);
+        thread.map_err(|error| error.to_string())?.join().unwrap_or_else(|_| Err("it panicked".to_owned()))
+    })
 }
 
 fn describes_itself(plugin: &LoadedPlugin) -> Result<String, String> {
@@ -95,10 +109,13 @@ fn describes_itself(plugin: &LoadedPlugin) -> Result<String, String> {
         let name = language.name();
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-._#".contains(c);
         if name.is_empty() || !name.chars().all(is_plain) {
-            return Err(format!("`{name}` is no name for --lang (lower case letters and digits)"));
+            return Err(format!("`{name}` is no name for --lang (lower case letters, digits and any of + - . _ #)"));
         }
         if ["auto", "native"].contains(&name) {
             return Err(format!("`{name}` means something else to --lang"));
+        }
+        if BUILT_IN.iter().any(|built_in| built_in.name() == name) {
+            return Err(format!("`{name}` is built in: with both, one is never asked"));
         }
         if !names.insert(name) {
             return Err(format!("`{name}` is there twice"));
@@ -130,7 +147,8 @@ fn leaves_others_alone(path: &Path) -> Result<String, String> {
             let detection = language.detect(&image);
             not_failed(language)?;
             if detection != Detection::No {
-                return Err(format!("{} takes this module for its own: {text}", language.name()));
+                let name = language.name();
+                return Err(format!("{name} takes a module for its own that is in no language: {text}"));
             }
         }
     }
@@ -150,7 +168,7 @@ fn choose(plugin: &LoadedPlugin, image: &ModuleImage) -> Result<(usize, String),
             }
         }
     }
-    Err("none of its languages is the guest's".to_owned())
+    Err(format!("detect says no to {}", image.name()))
 }
 
 fn not_failed(language: &ForeignLanguage) -> Result<(), String> {
@@ -163,6 +181,24 @@ struct Walked {
     end: WalkEnd,
     entries: Vec<SinkEntry>,
     labels: Option<u64>,
+}
+
+/// How two stacks of one moment differ.
+fn difference(one: &Walked, other: &Walked) -> String {
+    let advice = "what a walk gives must depend on the guest's memory alone, keys included";
+    let at = one.entries.iter().zip(&other.entries).position(|(one, other)| one != other);
+    let frame = |walked: &Walked, at: usize| match walked.entries.get(at) {
+        Some(SinkEntry::Own(key)) => format!("the key {key:#x}"),
+        Some(SinkEntry::Wasm(index)) => format!("wasm frame {index}"),
+        None => "no frame".to_owned(),
+    };
+    let what =
+        match at.or((one.entries.len() != other.entries.len()).then(|| one.entries.len().min(other.entries.len()))) {
+            Some(at) => format!("frame {at} is {} and {}", frame(one, at), frame(other, at)),
+            None if one.labels != other.labels => "the labels differ".to_owned(),
+            None => format!("the walk ends with {:?} and {:?}", one.end, other.end),
+        };
+    format!("{what}; {advice}")
 }
 
 /// One language of a plugin, with a guest to walk.
@@ -194,14 +230,6 @@ impl Subject<'_> {
         self.trial.run(walker)
     }
 
-    /// Runs a check with as little stack as a signal handler has.
-    fn on_small_stack(&self, check: impl FnOnce() -> Result<String, String> + Send) -> Result<String, String> {
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, check);
-            thread.map_err(|error| error.to_string())?.join().unwrap_or_else(|_| Err("it panicked".to_owned()))
-        })
-    }
-
     fn says_the_same(&self, moments: &[Moment]) -> Result<String, String> {
         let mut walkers = [self.attach(&self.trial.image)?, self.attach(&self.trial.image)?];
         let mut first = Vec::new();
@@ -209,16 +237,17 @@ impl Subject<'_> {
             let walked = [walkers[0].walk(moment, &moment.wasm)?, walkers[1].walk(moment, &moment.wasm)?];
             let [one, other] = &walked;
             if one != other {
-                return Err(format!("two walkers, one moment: {one:?} and {other:?}"));
+                return Err(format!("two walkers at one moment: {}", difference(one, other)));
             }
             first.extend(walked.into_iter().next());
         }
         for (moment, before) in moments.iter().zip(&first) {
             let again = walkers[0].walk(moment, &moment.wasm)?;
             if again != *before {
-                return Err(format!("one walker, one moment, two times: {before:?} and {again:?}"));
+                return Err(format!("one walker at one moment, twice: {}", difference(before, &again)));
             }
         }
+        walkers.into_iter().try_for_each(Walking::end)?;
         Ok(format!("{} moments, two walkers, twice", moments.len()))
     }
 
@@ -231,12 +260,18 @@ impl Subject<'_> {
             walking.walker.symbolize(FrameKey::Own(key), &mut once);
             walking.walker.symbolize(FrameKey::Own(key), &mut again);
             walking.not_failed()?;
-            if once != again {
-                return Err(format!("frame {key:#x} is {once:?} at first and {again:?} then"));
-            }
-            let Some(frame) = once.first().filter(|frame| !frame.function.is_empty()) else {
-                return Err(format!("frame {key:#x} has no name"));
+            let Some(frame) = once.first() else {
+                return Err(format!("symbolize is missing, or adds nothing for the frame with key {key:#x}"));
             };
+            if frame.function.is_empty() {
+                return Err(format!("symbolize gives an empty function name for the frame with key {key:#x}"));
+            }
+            if frame.function.starts_with('[') {
+                return Err(format!("symbolize gives {} for the frame with key {key:#x}", frame.function));
+            }
+            if once != again {
+                return Err(format!("symbolize names the frame with key {key:#x} differently when asked again"));
+            }
             without_line += usize::from(frame.line.is_none());
             if shown.is_empty() {
                 shown.clone_from(&frame.function);
@@ -309,6 +344,12 @@ impl Subject<'_> {
 }
 
 impl Walking {
+    /// Ends the walker.
+    fn end(self) -> Result<(), String> {
+        drop(self.walker);
+        not_failed(&self.plugin.languages[self.language])
+    }
+
     fn not_failed(&self) -> Result<(), String> {
         not_failed(&self.plugin.languages[self.language])
     }

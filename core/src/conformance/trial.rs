@@ -1,8 +1,8 @@
 //! Runs a guest under a plugin and keeps moments of it.
 
 use super::moment::{Keeping, Moment};
-use crate::guest::{Guest, LoadError, LoadOptions, ModuleImage, Stdio, WasiOptions};
-use crate::profile::{Run, RunOptions};
+use crate::guest::{Exit, Guest, LoadError, LoadOptions, ModuleImage, Stdio, WasiOptions};
+use crate::profile::{Ended, Run, RunOptions};
 use crate::recording::{Origin, Recording, Truncation};
 use crate::sampler::{SamplerKind, SamplerOptions};
 use crate::symbols::symbolize;
@@ -58,11 +58,25 @@ impl Trial {
             return Err(note.clone());
         }
         let moments = std::mem::take(&mut *moments.lock().unwrap_or_else(PoisonError::into_inner));
+        let how = match ended {
+            Ended::Exit(Exit::Returned(_)) => "ended".to_owned(),
+            Ended::Exit(Exit::Code(code)) => format!("ended with code {code}"),
+            Ended::Exit(Exit::Trapped(error)) => format!("trapped: {}", error.root_cause()),
+            Ended::Exit(Exit::NotCallable(error)) => return Err(format!("the guest cannot be run: {error:#}")),
+            Ended::Interrupted(_) => "was halted".to_owned(),
+        };
+        if recording.ticks.sampled == 0 {
+            return Err(format!(
+                "the guest {how} before a sample was taken. What it needs comes last: wlprof plugins check PLUGIN --guest \
+                 GUEST --dir FOLDER ARGUMENTS"
+            ));
+        }
         if !recording.frames.iter().any(|frame| matches!(frame.origin, Origin::Language { .. })) {
-            return Err(format!("no stack has a frame of its own ({seen}); the guest ended so: {ended:?}"));
+            let hint = if recording.truncated.is_empty() { "; is `length` set where frames are written?" } else { "" };
+            return Err(format!("no stack has a frame of its own ({seen}; the guest {how}){hint}"));
         }
         if moments.is_empty() {
-            return Err(format!("there was no moment to keep ({seen})"));
+            return Err(format!("there was no moment to keep ({seen}; the guest {how})"));
         }
         Ok((moments, seen))
     }
@@ -72,7 +86,7 @@ fn describe(recording: &Recording) -> String {
     let mut said = format!("{} samples", recording.ticks.sampled);
     for (reason, count) in &recording.truncated {
         if let Truncation::Language(reason) = reason {
-            said.push_str(&format!(", {count} {reason:?}"));
+            said.push_str(&format!(", {count} {reason}"));
         }
     }
     said

@@ -14,6 +14,7 @@ pub use markers::HostCallSpan;
 pub use totals::{FunctionTotal, Totals};
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Index into [`Recording::frames`].
 pub type FrameId = u32;
@@ -284,10 +285,24 @@ pub enum LanguageTruncation {
     Inconsistent,
     /// The runtime had no stack.
     NoStack,
-    /// The plugin panicked.
+    /// The plugin failed: it panicked, crashed, did not come back, or said so.
     Panicked,
     /// The thread was in host code, and the guest's own stack could not be read before it went on.
     InHostCode,
+}
+
+impl fmt::Display for LanguageTruncation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooDeep => "deeper than a sample holds",
+            Self::BadPointer => "bad pointer",
+            Self::Cycle => "cycle",
+            Self::Inconsistent => "inconsistent",
+            Self::NoStack => "no stack",
+            Self::Panicked => "plugin failed",
+            Self::InHostCode => "in host code",
+        })
+    }
 }
 
 /// What became of every tick. The fields other than `fired` and `late` add up to `fired`.

@@ -15,7 +15,9 @@
  * # Threads
  * Calls into one wlprof_walker_t never overlap. wlprof_walker_t.walk runs in a signal handler on the guest's thread, which stands
  * still in the middle of an instruction: no input or output, no lock that anything outside the plugin takes, bounded time,
- * at most 200 KiB of stack. It may allocate memory if wlprof_stack_t.may_allocate says so. All else runs as ordinary code.
+ * at most 200 KiB of stack. It may allocate memory if wlprof_stack_t.may_allocate says so. wlprof_walker_t.threads, and
+ * wlprof_walker_t.symbolize when the user asks for the stacks of a running guest, may run there as well: they may take longer and
+ * allocate, but touch no files and wait for nothing. All else runs as ordinary code.
  *
  * # Errors
  * Functions return what went wrong. Nothing may unwind or jump through a function of the other side.
@@ -45,6 +47,9 @@
 
 // This one, in a form that the plugin cannot walk.
 #define WLPROF_DETECTION_UNSUPPORTED 2
+
+// The plugin failed in a way that it did not expect.
+#define WLPROF_DETECTION_FAILED 3
 
 // Stacks are read from the stopped guest; without it they are the wasm stack, and only named by the plugin.
 #define WLPROF_WALKER_READS_GUEST 1
@@ -323,18 +328,21 @@ typedef struct wlprof_walker_t {
   // Ends the walker and frees it. May be missing.
   void (*destroy)(struct wlprof_walker_t *walker);
   // Reads the stack of a stopped guest into stack, leaf first, and gives one of WLPROF_WALK_END_*. wasm is the wasm stack,
-  // leaf first, of wasm_count frames. May be missing without WLPROF_WALKER_READS_GUEST.
+  // leaf first, of wasm_count frames: it may be empty, and is cut at 2048. If no frame is written, the wasm stack stands
+  // in. May be missing without WLPROF_WALKER_READS_GUEST.
   uint32_t (*walk)(struct wlprof_walker_t *walker,
                    const struct wlprof_guest_t *guest,
                    const struct wlprof_wasm_frame_t *wasm,
                    size_t wasm_count,
                    struct wlprof_stack_t *stack);
   // Tells frames what a frame is: innermost inlined function first, the function itself last, nothing if it is unknown.
-  // Asked of its own frames, and of those of the module's wasm stack before DWARF is. May be missing.
+  // Asked once of each of its own frames that was sampled, after the samples; and of wasm frames, before DWARF is. May be
+  // missing.
   void (*symbolize)(struct wlprof_walker_t *walker,
                     struct wlprof_frame_key_t frame,
                     const struct wlprof_source_frames_t *frames);
-  // A category of WLPROF_CATEGORY_* for a function that something else has named, or WLPROF_CATEGORY_UNKNOWN. May be missing.
+  // A category of WLPROF_CATEGORY_* for a wasm frame that DWARF or the name section has named, or WLPROF_CATEGORY_UNKNOWN; frames
+  // that symbolize names say theirs themselves. May be missing.
   uint32_t (*categorize)(const struct wlprof_walker_t *walker, const struct wlprof_source_frame_t *frame);
   // Tells labels what the labels of a key are. May be missing.
   void (*labels)(struct wlprof_walker_t *walker, uint64_t key, const struct wlprof_labels_t *labels);

@@ -3,9 +3,9 @@
 use super::super::arguments::CheckPlugin;
 use super::super::guest::cannot_load;
 use super::super::{Failure, escape};
-use crate::conformance::{Check, Outcome, Trial, check};
+use crate::conformance::{Observer, Outcome, Trial, check};
 use crate::guest::{LoadOptions, WasiOptions};
-use std::io::Write;
+use std::io::{Stdout, Write};
 
 /// The exit code if the plugin failed a check.
 const CHECK_FAILED: u8 = 1;
@@ -25,20 +25,36 @@ pub(super) fn run(arguments: &CheckPlugin) -> Result<u8, Failure> {
         None => None,
     };
     let mut out = std::io::stdout();
-    // Whoever closed standard output wants no more of it.
     let _ = writeln!(out, "checking {}", escape::single_line(&arguments.plugin.to_string_lossy()));
-    let (mut passed, mut failed) = (0, 0);
-    check(&arguments.plugin, trial.as_ref(), &mut |Check { what, outcome }| {
+    let mut printer = Printer { out, passed: 0, failed: 0 };
+    check(&arguments.plugin, trial.as_ref(), &mut printer);
+    let Printer { mut out, passed, failed } = printer;
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    let _ = writeln!(out, "check result: {result}. {passed} passed; {failed} failed");
+    Ok(if failed == 0 { 0 } else { CHECK_FAILED })
+}
+
+/// Prints as test runners do. Whoever closed standard output wants no more of it.
+struct Printer {
+    out: Stdout,
+    passed: u32,
+    failed: u32,
+}
+
+impl Observer for Printer {
+    fn begins(&mut self, what: &'static str) {
+        let _ = write!(self.out, "check {what} ... ");
+        let _ = self.out.flush();
+    }
+
+    fn ended(&mut self, outcome: Outcome) {
         let (word, details) = match &outcome {
             Outcome::Passed(details) => ("ok", details),
             Outcome::Failed(details) => ("FAILED", details),
             Outcome::Skipped(details) => ("skipped", details),
         };
-        passed += u32::from(matches!(outcome, Outcome::Passed(_)));
-        failed += u32::from(matches!(outcome, Outcome::Failed(_)));
-        let _ = writeln!(out, "check {what} ... {word} ({})", escape::single_line(details));
-    });
-    let result = if failed == 0 { "ok" } else { "FAILED" };
-    let _ = writeln!(out, "check result: {result}. {passed} passed; {failed} failed");
-    Ok(if failed == 0 { 0 } else { CHECK_FAILED })
+        self.passed += u32::from(matches!(outcome, Outcome::Passed(_)));
+        self.failed += u32::from(matches!(outcome, Outcome::Failed(_)));
+        let _ = writeln!(self.out, "{word} ({})", escape::single_line(details));
+    }
 }

@@ -2,6 +2,8 @@
 
 use super::super::arguments::{NewPlugin, PluginLanguage};
 use super::super::{FAILED, Failure, escape, say};
+use crate::languages::BUILT_IN;
+use std::io::ErrorKind;
 use std::path::Path;
 
 const HEADER: &str = include_str!("../../../../plugins/api/include/wlprof_plugin.h");
@@ -38,6 +40,10 @@ pub(super) fn write(new: &NewPlugin) -> Result<(), Failure> {
         let message = format!("`{name}` is no name for a plugin: use lower case letters, digits and _, as in `lua54`");
         return Err(Failure::new(FAILED, message));
     }
+    if BUILT_IN.iter().any(|language| language.name() == name) {
+        let message = format!("wlprof has a plugin for {name} built in; take another name");
+        return Err(Failure::new(FAILED, message));
+    }
     let new = match new.language {
         PluginLanguage::C => c(name),
         PluginLanguage::Rust => rust(name),
@@ -45,7 +51,10 @@ pub(super) fn write(new: &NewPlugin) -> Result<(), Failure> {
     let failed = |path: &Path, error| Failure::new(FAILED, format!("{}: {error}", path.display()));
     let folder = Path::new(name);
     // Not into a folder with something else in it.
-    std::fs::create_dir(folder).map_err(|error| failed(folder, error))?;
+    std::fs::create_dir(folder).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => Failure::new(FAILED, format!("{name} is there already; take another name")),
+        _ => failed(folder, error),
+    })?;
     let Skeleton { source, build, library, templates, verbatim } = new;
     let fill_in = |text: &str| {
         let text = text.replace("LANGUAGE", name).replace("LIBRARY", &library);

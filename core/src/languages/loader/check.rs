@@ -17,6 +17,9 @@ const PREFIX: usize = 16;
 /// # Errors
 /// What is wrong with it.
 pub(super) fn check(bytes: &[u8]) -> Result<(), LoadError> {
+    if !bytes.starts_with(b"\x7fELF") {
+        return Err(LoadError::NotALibrary("it is no ELF file".to_owned()));
+    }
     let elf = Elf::parse(bytes).map_err(|error| LoadError::NotALibrary(error.to_string()))?;
     if elf.header.e_type != ET_DYN {
         return Err(LoadError::NotALibrary(format!("it is of type {}", header::et_to_str(elf.header.e_type))));

@@ -2,6 +2,7 @@
 
 use super::containment::{Activity, Calls, PluginLibrary};
 use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts, text};
+use super::size_fits;
 use super::stack_room::StackRoom;
 use super::threads::HostThreads;
 use std::sync::Arc;
@@ -73,6 +74,10 @@ impl Language for ForeignLanguage {
         let mut next = || answers.next().unwrap_or_else(|| self.name.clone());
         match detection {
             Some(abi::DETECTION_YES) => Detection::Yes(next()),
+            Some(abi::DETECTION_FAILED) => {
+                self.library.failed_by_its_own_account(Activity::Detect);
+                Detection::No
+            }
             Some(abi::DETECTION_UNSUPPORTED) => Detection::Unsupported { found: next(), supported: next() },
             _ => Detection::No,
         }
@@ -123,9 +128,8 @@ impl ForeignWalker {
     unsafe fn new(walker: *mut abi::Walker, calls: Calls) -> Result<Self, AttachError> {
         // SAFETY: the caller's promise.
         let abi = unsafe { &*walker };
-        if abi.size < size_of::<abi::Walker>() {
-            return Err(AttachError(format!("the plugin's walker has {} bytes, too few", abi.size)));
-        }
+        let minor = calls.library().abi_minor;
+        size_fits::<abi::Walker>(abi.size, minor, "wlprof_walker_t").map_err(AttachError)?;
         if abi.flags & abi::WALKER_READS_GUEST != 0 && abi.walk.is_none() {
             return Err(AttachError("the plugin's walker says that it reads the guest and has no `walk`".to_owned()));
         }
@@ -189,14 +193,24 @@ impl Walker for ForeignWalker {
         };
         // A length that cannot be says that nothing else is to be believed.
         let Some(frames) = self.frames.get(..stack.length) else { return WalkEnd::Inconsistent };
-        let fits = frames.iter().all(|frame| match frame.kind {
-            abi::FRAME_KIND_WASM => out.push_wasm(frame.value as usize),
-            _ => out.push(frame.value),
-        });
+        for frame in frames {
+            let fits = match frame.kind {
+                abi::FRAME_KIND_OWN => out.push(frame.value),
+                abi::FRAME_KIND_WASM if frame.value < wasm.len() as u64 => out.push_wasm(frame.value as usize),
+                // No kind of frame, or none of the stack's.
+                _ => {
+                    out.clear();
+                    return WalkEnd::Inconsistent;
+                }
+            };
+            if !fits {
+                return WalkEnd::TooDeep;
+            }
+        }
         if stack.has_labels {
             out.set_labels(stack.labels);
         }
-        if fits { abi::walk_end_of(end).unwrap_or(WalkEnd::Inconsistent) } else { WalkEnd::TooDeep }
+        abi::walk_end_of(end).unwrap_or(WalkEnd::Inconsistent)
     }
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {

@@ -229,10 +229,17 @@ unsafe extern "C" fn add_frame(frames: *const abi::SourceFrames, frame: *const a
     // SAFETY: the plugin gives back what it was given, and a frame that is there for this call.
     let (frames, frame) = unsafe { (&*frames.cast::<HostFrames<'_>>(), &*frame) };
     let mut frames = frames.frames.borrow_mut();
-    if frames.len() < MOST && frame.size >= size_of::<abi::SourceFrame>() {
-        // SAFETY: as above.
-        frames.push(unsafe { frame.get(LONGEST_TEXT) });
+    if frames.len() >= MOST {
+        return;
     }
+    let wanted = size_of::<abi::SourceFrame>();
+    frames.push(if frame.size >= wanted {
+        // SAFETY: as above.
+        unsafe { frame.get(LONGEST_TEXT) }
+    } else {
+        let function = format!("[a wlprof_source_frame_t with a size of {} instead of {wanted}]", frame.size);
+        SourceFrame { function, ..SourceFrame::default() }
+    });
 }
 
 /// Receives labels.

@@ -49,7 +49,7 @@ pub enum LoadError {
     /// The system cannot load it.
     Load(String),
     /// What it says of itself cannot be.
-    Malformed(&'static str),
+    Malformed(String),
     /// One of its languages lacks a function.
     Incomplete(&'static str),
 }
@@ -68,7 +68,11 @@ impl fmt::Display for LoadError {
                 "it exports no `{}`: not a wlprof plugin (in Rust: export_plugin!, in C: see wlprof_plugin.h)",
                 abi::PLUGIN_SYMBOL
             ),
-            Self::NoMagic => write!(f, "its `{}` does not begin as a plugin does", abi::PLUGIN_SYMBOL),
+            Self::NoMagic => write!(
+                f,
+                "its `{}` does not begin as a plugin does: set `.magic = WLPROF_PLUGIN_MAGIC`",
+                abi::PLUGIN_SYMBOL
+            ),
             Self::OtherAbi { major: found, minor: found_minor } => write!(
                 f,
                 "built for plugin ABI {found}.{found_minor} (supported: {major}.0 to {major}.{minor}); build it with \
@@ -97,6 +101,15 @@ pub struct LoadedPlugin {
     pub languages: Vec<ForeignLanguage>,
 }
 
+/// Whether a structure of a plugin has the size that its version of the ABI gives it; larger ones are of later versions.
+fn size_fits<T>(size: usize, abi_minor: u32, name: &str) -> Result<(), String> {
+    let wanted = size_of::<T>();
+    if size == wanted || (size > wanted && abi_minor > abi::ABI_MINOR) {
+        return Ok(());
+    }
+    Err(format!("a {name} with a size of {size} instead of {wanted} (set `.size = sizeof({name})`)"))
+}
+
 /// Languages that a plugin may have.
 const MOST_LANGUAGES: usize = 64;
 
@@ -110,30 +123,38 @@ impl LoadedPlugin {
         check::check(&bytes)?;
         // Without a folder in it the system would look elsewhere.
         let absolute = std::path::absolute(path).map_err(|error| LoadError::Read(error.to_string()))?;
+        // What it lacks is better known now than when it is called.
+        let flags = libloading::os::unix::RTLD_NOW | libloading::os::unix::RTLD_LOCAL;
         // SAFETY: what the library does when it is loaded is the user's choice, as for any program.
-        let library = unsafe { Library::new(&absolute) }.map_err(|error| LoadError::Load(error.to_string()))?;
+        let library = unsafe { libloading::os::unix::Library::open(Some(&absolute), flags) };
+        let library = Library::from(library.map_err(|error| LoadError::Load(error.to_string()))?);
         // SAFETY: the symbol is a constant of that type: magic and version have been checked.
         let plugin = unsafe {
             let symbol: Symbol<'_, *const abi::Plugin> =
                 library.get(abi::PLUGIN_SYMBOL.as_bytes()).map_err(|error| LoadError::Load(error.to_string()))?;
             &**symbol
         };
-        if plugin.size < size_of::<abi::Plugin>() {
-            return Err(LoadError::Malformed("it is smaller than a plugin"));
-        }
+        let minor = plugin.abi_minor;
+        size_fits::<abi::Plugin>(plugin.size, minor, "wlprof_plugin_t").map_err(LoadError::Malformed)?;
         if plugin.language_count > MOST_LANGUAGES || plugin.languages.is_null() {
-            return Err(LoadError::Malformed("the number of its languages"));
+            let count = plugin.language_count;
+            return Err(LoadError::Malformed(format!(
+                "it has {count} languages at {:p} (supported: up to {MOST_LANGUAGES}, not at null)",
+                plugin.languages
+            )));
         }
         // SAFETY: there are as many, by the ABI.
         let languages = unsafe { std::slice::from_raw_parts(plugin.languages, plugin.language_count) };
         // SAFETY: texts that stay while the library is loaded.
         let (name, version) = unsafe { (host::text(plugin.name), host::text(plugin.version)) };
-        let library = Arc::new(PluginLibrary::new(name.clone(), library, std::ptr::from_ref(plugin) as usize));
+        let library = Arc::new(PluginLibrary::new(name.clone(), minor, library, std::ptr::from_ref(plugin) as usize));
         let language = |&language: &*const abi::Language| {
-            // SAFETY: a language, by the ABI.
-            if language.is_null() || unsafe { (*language).size } < size_of::<abi::Language>() {
-                return Err(LoadError::Malformed("one of its languages is smaller than that"));
+            if language.is_null() {
+                return Err(LoadError::Malformed("one of its languages is at null".to_owned()));
             }
+            // SAFETY: a language, by the ABI.
+            let size = unsafe { (*language).size };
+            size_fits::<abi::Language>(size, minor, "wlprof_language_t").map_err(LoadError::Malformed)?;
             // SAFETY: as above, and whole.
             let (detect, attach) = unsafe { ((*language).detect, (*language).attach) };
             detect.ok_or(LoadError::Incomplete("detect"))?;

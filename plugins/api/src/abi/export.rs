@@ -96,7 +96,11 @@ struct ExportedWalker {
     wanted_globals: Vec<u32>,
     /// Kept, so that symbolizing many frames does not allocate for each.
     frames: Vec<crate::SourceFrame>,
+    symbolize_panics: u32,
 }
+
+/// After as many it is not called any more.
+const MOST_PANICS: u32 = 3;
 
 /// What `call` gives, or `otherwise` if it panics: nothing may unwind into wlprof.
 fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
@@ -111,7 +115,7 @@ unsafe fn say(texts: *const Texts, text: &str) {
 }
 
 unsafe extern "C" fn detect(language: *const Language, module: *const Module, answer: *const Texts) -> u32 {
-    guarded(DETECTION_NO, || {
+    guarded(DETECTION_FAILED, || {
         // SAFETY: all three are as the ABI says, here and below.
         let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(&*module)) };
         match language.detect(&module) {
@@ -184,7 +188,8 @@ impl ExportedWalker {
             threads: Some(threads),
             warnings: Some(warnings),
         };
-        let exported = Self { abi, walker, sink: FrameSink::new(), wanted_globals, frames: Vec::new() };
+        let exported =
+            Self { abi, walker, sink: FrameSink::new(), wanted_globals, frames: Vec::new(), symbolize_panics: 0 };
         debug_assert_eq!(exported.abi.wanted_globals, exported.wanted_globals.as_ptr());
         Box::into_raw(Box::new(exported)).cast()
     }
@@ -244,6 +249,13 @@ unsafe extern "C" fn walk(
 }
 
 unsafe extern "C" fn symbolize(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames) {
+    // SAFETY: the walker is as the ABI says.
+    let panics = unsafe { &mut ExportedWalker::from_abi(walker).symbolize_panics };
+    // Each prints a line, and there may be thousands of frames.
+    if *panics == MOST_PANICS {
+        return;
+    }
+    *panics += 1;
     guarded((), || {
         // SAFETY: both are as the ABI says.
         let exported = unsafe { ExportedWalker::from_abi(walker) };
@@ -253,6 +265,7 @@ unsafe extern "C" fn symbolize(walker: *mut Walker, frame: FrameKey, frames: *co
             // SAFETY: as above.
             unsafe { ((*frames).add)(frames, &SourceFrame::of(frame)) };
         }
+        exported.symbolize_panics -= 1;
     });
 }
 
@@ -323,9 +336,14 @@ unsafe extern "C" fn threads(
 unsafe extern "C" fn warnings(walker: *const Walker, warnings: *const Texts) {
     guarded((), || {
         // SAFETY: both are as the ABI says, and nothing is changed.
-        for warning in unsafe { &*walker.cast::<ExportedWalker>() }.walker.warnings() {
+        let exported = unsafe { &*walker.cast::<ExportedWalker>() };
+        for warning in exported.walker.warnings() {
             // SAFETY: as above.
             unsafe { say(warnings, &warning) };
+        }
+        if exported.symbolize_panics == MOST_PANICS {
+            // SAFETY: as above.
+            unsafe { say(warnings, "symbolize panicked three times and is not called any more; frames stay unknown") };
         }
     });
 }

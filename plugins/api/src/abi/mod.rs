@@ -13,7 +13,9 @@
 //! # Threads
 //! Calls into one [`Walker`] never overlap. [`Walker::walk`] runs in a signal handler on the guest's thread, which stands
 //! still in the middle of an instruction: no input or output, no lock that anything outside the plugin takes, bounded time,
-//! at most 200 KiB of stack. It may allocate memory if [`Stack::may_allocate`] says so. All else runs as ordinary code.
+//! at most 200 KiB of stack. It may allocate memory if [`Stack::may_allocate`] says so. [`Walker::threads`], and
+//! [`Walker::symbolize`] when the user asks for the stacks of a running guest, may run there as well: they may take longer and
+//! allocate, but touch no files and wait for nothing. All else runs as ordinary code.
 //!
 //! # Errors
 //! Functions return what went wrong. Nothing may unwind or jump through a function of the other side.
@@ -143,6 +145,8 @@ pub const DETECTION_NO: u32 = 0;
 pub const DETECTION_YES: u32 = 1;
 /// This one, in a form that the plugin cannot walk.
 pub const DETECTION_UNSUPPORTED: u32 = 2;
+/// The plugin failed in a way that it did not expect.
+pub const DETECTION_FAILED: u32 = 3;
 
 /// Receives texts. It is wlprof's.
 #[repr(C)]
@@ -220,7 +224,8 @@ pub struct Walker {
     /// Ends the walker and frees it. May be missing.
     pub destroy: Option<unsafe extern "C" fn(walker: *mut Walker)>,
     /// Reads the stack of a stopped guest into `stack`, leaf first, and gives one of `WALK_END_…`. `wasm` is the wasm stack,
-    /// leaf first, of `wasm_count` frames. May be missing without [`WALKER_READS_GUEST`].
+    /// leaf first, of `wasm_count` frames: it may be empty, and is cut at 2048. If no frame is written, the wasm stack stands
+    /// in. May be missing without [`WALKER_READS_GUEST`].
     pub walk: Option<
         unsafe extern "C" fn(
             walker: *mut Walker,
@@ -231,9 +236,11 @@ pub struct Walker {
         ) -> u32,
     >,
     /// Tells `frames` what a frame is: innermost inlined function first, the function itself last, nothing if it is unknown.
-    /// Asked of its own frames, and of those of the module's wasm stack before DWARF is. May be missing.
+    /// Asked once of each of its own frames that was sampled, after the samples; and of wasm frames, before DWARF is. May be
+    /// missing.
     pub symbolize: Option<unsafe extern "C" fn(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames)>,
-    /// A category of `CATEGORY_…` for a function that something else has named, or [`CATEGORY_UNKNOWN`]. May be missing.
+    /// A category of `CATEGORY_…` for a wasm frame that DWARF or the name section has named, or [`CATEGORY_UNKNOWN`]; frames
+    /// that `symbolize` names say theirs themselves. May be missing.
     pub categorize: Option<unsafe extern "C" fn(walker: *const Walker, frame: *const SourceFrame) -> u32>,
     /// Tells `labels` what the labels of a key are. May be missing.
     pub labels: Option<unsafe extern "C" fn(walker: *mut Walker, key: u64, labels: *const Labels)>,

@@ -78,8 +78,8 @@ impl Activity {
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     activity: Activity,
-    /// Of a crash; the watchdog's own if it did not come back.
-    signal: i32,
+    /// Of a crash; the watchdog's own if it did not come back. `None` if the plugin said so itself.
+    signal: Option<i32>,
 }
 
 /// The library of a plugin, loaded for as long as anything of it is in use.
@@ -88,30 +88,38 @@ pub(super) struct PluginLibrary {
     pub(super) name: String,
     /// Kept loaded.
     _library: Library,
+    /// Minor version of the ABI that it was built for.
+    pub(super) abi_minor: u32,
     code: Vec<Range<usize>>,
     failure: OnceLock<Failure>,
 }
 
 impl PluginLibrary {
     /// Takes a library with code around the address `within` it.
-    pub(super) fn new(name: String, library: Library, within: usize) -> Self {
+    pub(super) fn new(name: String, abi_minor: u32, library: Library, within: usize) -> Self {
         recovery::prepare();
         watchdog::start();
-        Self { name, _library: library, code: recovery::code_around(within), failure: OnceLock::new() }
+        Self { name, abi_minor, _library: library, code: recovery::code_around(within), failure: OnceLock::new() }
+    }
+
+    /// Takes note that the plugin said of itself that it failed.
+    pub(super) fn failed_by_its_own_account(&self, activity: Activity) {
+        let _ = self.failure.set(Failure { activity, signal: None });
     }
 
     /// Why the plugin is not called any more, in a sentence; `None` if it is.
     pub(super) fn failure(&self) -> Option<String> {
         let Failure { activity, signal } = self.failure.get()?;
         let (name, call, limit) = (&self.name, activity.name(), activity.limit_s());
-        let how = match *signal {
+        let how = match signal.unwrap_or_default() {
+            0 => format!("failed in {call} (in Rust: by a panic)"),
             libc::SIGSEGV => format!("crashed in {call}: it used an address that is not its own (SIGSEGV)"),
             libc::SIGBUS => format!("crashed in {call}: it used an address that is not its own (SIGBUS)"),
             libc::SIGFPE => format!("crashed in {call}: it divided by zero (SIGFPE)"),
             libc::SIGILL => format!("crashed in {call}: it ran into an illegal instruction (SIGILL)"),
             _ => format!("did not come back from {call} within {limit} s"),
         };
-        Some(format!("plugin {name} {how}; it is not asked any more, and frames are native only from then on"))
+        Some(format!("plugin {name} {how}; it is not asked any more, and stacks are wasm frames from then on"))
     }
 
     /// Whether the plugin failed before it could be asked for stacks.
@@ -150,7 +158,7 @@ impl Calls {
         match outcome {
             Ok(result) => Some(result),
             Err(signal) => {
-                let _ = self.library.failure.set(Failure { activity, signal });
+                let _ = self.library.failure.set(Failure { activity, signal: Some(signal) });
                 // A thread or a callback of its own may still be in there.
                 std::mem::forget(Arc::clone(&self.library));
                 None
