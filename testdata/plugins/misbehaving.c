@@ -32,6 +32,11 @@ enum {
     SHORT_PLUGIN,
     SHORT_WALKER,
     SHORT_FRAME,
+    NULL_GLOBALS,
+    MANY_GLOBALS,
+    WILD_WALKER,
+    WILD_NAME,
+    ENDLESS_TEXT,
     NO_LENGTH,
     ABORTS,
     CRASHES_IN_DESTROY,
@@ -91,6 +96,8 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
         stack->length = SIZE_MAX;
         return WLPROF_WALK_END_COMPLETE;
     case WILD_END:
+        stack->frames[0] = (wlprof_stack_frame_t){.value = 1};
+        stack->length = 1;
         return 77;
     case FAILS:
         return WLPROF_WALK_END_FAILED;
@@ -108,6 +115,12 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
         if (!guest->read(guest, 4096, &word, sizeof word)) crash();
         if (before && before != word + 1) crash();
         before = word + 1;
+        break;
+    }
+    case ENDLESS_TEXT: {
+        static char text[64];
+        // In a text of the guest's, which ends somewhere.
+        for (int i = 0; guest->read(guest, 1024 + (uint64_t)i, &text[i], 1) && text[i]; i++) {}
         break;
     }
     case GREEDY_OF_STACK: {
@@ -177,10 +190,12 @@ static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_m
     if (WRONG == LOOPS_IN_ATTACH)
         while (forever) {}
     if (WRONG == CRASHES_IN_ATTACH) crash();
+    if (WRONG == WILD_WALKER) return (wlprof_walker_t *)64;
     struct later_walker *later = calloc(1, sizeof *later);
     later->walker = (wlprof_walker_t){
         .size = WRONG == SHORT_WALKER ? 16 : WRONG == FROM_THE_FUTURE ? sizeof *later : sizeof later->walker,
         .flags = WLPROF_WALKER_READS_GUEST | WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+        .wanted_global_count = WRONG == NULL_GLOBALS ? 1 : WRONG == MANY_GLOBALS ? (size_t)1 << 60 : 0,
         .destroy = destroy,
         .walk = WRONG == NO_WALK ? NULL : walk,
         .symbolize = symbolize,
@@ -197,7 +212,7 @@ static uint32_t detect(const wlprof_language_t *language, const wlprof_module_t 
 
 static const wlprof_language_t misbehaving = {
     .size = sizeof misbehaving,
-    .name = WLPROF_BYTES("misbehaving"),
+    .name = {(const uint8_t *)(WRONG == WILD_NAME ? (const char *)16 : "misbehaving"), 11},
     .detect = WRONG == NO_DETECT ? NULL : detect,
     .attach = attach,
 };

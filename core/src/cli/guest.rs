@@ -31,8 +31,15 @@ pub(super) fn load(
     let languages = plugins.languages();
     let mut walkers = Vec::new();
     for (_, image) in &guest.modules {
-        let chosen =
-            languages::choose(&choice, &languages, &**image).map_err(|error| Failure::new(CANNOT_RUN, error))?;
+        let chosen = languages::choose(&choice, &languages, &**image).map_err(|error| {
+            // A plugin that fails does not know its guests.
+            let failures = plugins.failures();
+            if failures.is_empty() {
+                Failure::new(CANNOT_RUN, error)
+            } else {
+                Failure::new(FAILED, failures.join("\n"))
+            }
+        })?;
         walkers.push(chosen.walker);
         guest.notes.extend(chosen.notes);
     }

@@ -8,7 +8,7 @@ use wlprof_plugin::{
 
 /// The most moments that are kept, and bytes of memory of all of them.
 const MOST: usize = 24;
-const MOST_BYTES: u64 = 256 << 20;
+pub(super) const MOST_BYTES: u64 = 256 << 20;
 
 /// What a walk can see.
 pub(super) struct Moment {

@@ -1,6 +1,6 @@
 //! Runs a guest under a plugin and keeps moments of it.
 
-use super::moment::{Keeping, Moment};
+use super::moment::{Keeping, MOST_BYTES, Moment};
 use crate::guest::{Exit, Guest, LoadError, LoadOptions, ModuleImage, Stdio, WasiOptions};
 use crate::profile::{Ended, Run, RunOptions};
 use crate::recording::{Origin, Recording, Truncation};
@@ -76,7 +76,10 @@ impl Trial {
             return Err(format!("no stack has a frame of its own ({seen}; the guest {how}){hint}"));
         }
         if moments.is_empty() {
-            return Err(format!("there was no moment to keep ({seen}; the guest {how})"));
+            return Err(format!(
+                "there was no moment to keep ({seen}; the guest {how}); its memory must be below {} MiB",
+                MOST_BYTES >> 20
+            ));
         }
         Ok((moments, seen))
     }

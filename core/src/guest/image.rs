@@ -327,7 +327,8 @@ impl ModuleView for ModuleImage {
     }
 
     fn global_named(&self, name: &str) -> Option<u32> {
-        self.globals.get(name).copied()
+        let own = self.globals.get(name);
+        own.or_else(|| self.debug.as_ref()?.globals.get(name)).copied()
     }
 
     fn variable_address(&self, name: &str) -> Option<u64> {

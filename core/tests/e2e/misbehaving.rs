@@ -97,6 +97,15 @@ fn one_that_crashes_in_detect_is_left_out() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("plugin misbehaving crashed in detect: "), "{}", ran.stderr);
     assert!(was_seen(&place.recording("x.wlprof"), "evaluate"));
+    // Asked for by name it cannot be had.
+    let ran = place.run([
+        "--plugin",
+        library.to_str().unwrap(),
+        "--lang=misbehaving",
+        fixture("c-frames.wasm").to_str().unwrap(),
+    ]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(125), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("plugin misbehaving crashed in detect: "), "{}", ran.stderr);
 }
 
 /// The stacks have been sampled by then.
@@ -148,6 +157,10 @@ fn one_that_is_not_whole_is_refused() {
             125,
             "SHORT_PLUGIN.so: what it says of itself cannot be: a wlprof_plugin_t with a size of 8 instead of 72",
         ),
+        ("WILD_NAME", 125, "plugin WILD_NAME.so crashed in its description: it used an address that is not its own"),
+        ("NULL_GLOBALS", 0, "the plugin's walker wants 1 globals at 0x0 (supported: up to 4096, not at null); frames"),
+        ("MANY_GLOBALS", 0, "the plugin's walker wants 1152921504606846976 globals at 0x0 (supported: up to 4096"),
+        ("WILD_WALKER", 0, "plugin misbehaving crashed in attach: it used an address that is not its own"),
         ("SHORT_WALKER", 0, "misbehaving 1 in c-frames.wasm: a wlprof_walker_t with a size of 16 instead of 88 (set"),
         (
             "NO_WALK",

@@ -245,8 +245,8 @@ typedef struct wlprof_stack_t {
   size_t length;
   // A key for what else the stack belongs to, which wlprof_walker_t.labels spells out later.
   uint64_t labels;
-  // Whether there is one.
-  bool has_labels;
+  // Whether there is one: not 0 if so.
+  uint8_t has_labels;
   // Whether memory may be allocated and freed during this walk.
   bool may_allocate;
 } wlprof_stack_t;
@@ -293,10 +293,10 @@ typedef struct wlprof_thread_t {
   size_t frame_count;
   // One of WLPROF_WALK_END_*.
   uint32_t end;
-  // Whether it is what the guest runs right now.
-  bool is_running;
-  // Whether the next two are known.
-  bool has_creator;
+  // Whether it is what the guest runs right now: not 0 if so.
+  uint8_t is_running;
+  // Whether the next two are known: not 0 if so.
+  uint8_t has_creator;
   // The name of the thread that started it.
   struct wlprof_bytes_t creator;
   // The statement that started it.

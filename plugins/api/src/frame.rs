@@ -134,6 +134,8 @@ pub enum WalkEnd {
     NoStack,
     /// It would have had to allocate memory and must not: see [`FrameSink::may_allocate`]. What it pushed is dropped.
     WouldAllocate,
+    /// The plugin failed in a way that it did not expect. After some of these it is not asked for stacks any more.
+    Failed,
 }
 
 #[cfg(test)]

@@ -42,8 +42,10 @@ struct Entry {
     tag: gimli::DwTag,
     name: Option<String>,
     type_: Option<Place>,
+    specification: Option<Place>,
     byte_size: Option<u64>,
-    offset: Option<u64>,
+    /// Of a member that has one; `None` in it if it has to be computed.
+    offset: Option<Option<u64>>,
     bit_offset: Option<u64>,
     bit_size: Option<u64>,
     count: Option<u64>,
@@ -145,6 +147,10 @@ impl Layout {
             return Ok(None);
         }
         let mut entry = self.attributes(unit, entries, abbreviation, budget)?;
+        // The definition of a static member has its name where it is declared.
+        if let (None, Some(declaration)) = (&entry.name, entry.specification) {
+            entry.name = self.entry(declaration, budget)?.name;
+        }
         Ok(entry.name.take().map(|name| (name, place, entry)))
     }
 
@@ -169,6 +175,7 @@ impl Layout {
             tag: abbreviation.tag(),
             name: None,
             type_: None,
+            specification: None,
             byte_size: None,
             offset: None,
             bit_offset: None,
@@ -183,15 +190,10 @@ impl Layout {
             let number = attribute.udata_value();
             match attribute.name() {
                 gimli::DW_AT_name => entry.name = self.units.string(dies, attribute.value(), budget)?,
-                gimli::DW_AT_type => {
-                    entry.type_ = match attribute.value() {
-                        AttributeValue::UnitRef(offset) => Some((unit, offset)),
-                        AttributeValue::DebugInfoRef(offset) => self.units.containing(offset.0),
-                        _ => None,
-                    };
-                }
+                gimli::DW_AT_type => entry.type_ = self.place(unit, attribute.value()),
+                gimli::DW_AT_specification => entry.specification = self.place(unit, attribute.value()),
                 gimli::DW_AT_byte_size => entry.byte_size = number,
-                gimli::DW_AT_data_member_location => entry.offset = number,
+                gimli::DW_AT_data_member_location => entry.offset = Some(number),
                 gimli::DW_AT_data_bit_offset => entry.bit_offset = number,
                 gimli::DW_AT_bit_size => entry.bit_size = number,
                 gimli::DW_AT_count => entry.count = number,
@@ -207,6 +209,15 @@ impl Layout {
             }
         }
         Ok(entry)
+    }
+
+    /// Where a reference leads.
+    fn place(&self, unit: usize, reference: AttributeValue<Reader>) -> Option<Place> {
+        match reference {
+            AttributeValue::UnitRef(offset) => Some((unit, offset)),
+            AttributeValue::DebugInfoRef(offset) => self.units.containing(offset.0),
+            _ => None,
+        }
     }
 
     /// The address that an expression is, if it is nothing else.
@@ -266,7 +277,10 @@ impl Layout {
 
     fn member_at(&self, structure: Place, path: &str, budget: &mut Budget) -> Result<Member, Fault> {
         let (mut place, mut base, mut found) = (structure, 0_u64, None);
-        for name in path.split('.').take(DEEPEST) {
+        if path.split('.').count() > DEEPEST {
+            return Err(Fault::Broken);
+        }
+        for name in path.split('.') {
             let (offset, entry) = self.find_member(place, name, budget)?;
             base = base.checked_add(offset).ok_or(Fault::Broken)?;
             place = entry.type_.ok_or(Fault::Broken)?;
@@ -281,10 +295,13 @@ impl Layout {
         let Some(bits) = member.bit_size else { return Ok(Member { offset: base, size, bits: None }) };
         // Counted from the start of the structure; asked for are the bits of the unit that it is stored in.
         let first = member.bit_offset.ok_or(Fault::Broken)?;
-        let unit = size.checked_mul(8).filter(|&unit| unit > 0 && bits <= unit).ok_or(Fault::Broken)?;
-        let (start, first) = (first / unit * size, (first % unit) as u32);
+        let unit = size.checked_mul(8).filter(|&unit| unit > 0).ok_or(Fault::Broken)?;
+        let (start, first) = (first / unit * size, first % unit);
+        // Packed ones may lie in two units.
+        let last = first.checked_add(bits).filter(|&last| last <= unit).ok_or(Fault::Broken)?;
+        let bits = first as u32..last as u32;
         let offset = base.checked_add(start).ok_or(Fault::Broken)?;
-        Ok(Member { offset, size, bits: Some(first..first + bits as u32) })
+        Ok(Member { offset, size, bits: Some(bits) })
     }
 
     /// A member of the structure at `place` and its offset, in nameless structures and unions and in base classes, too.
@@ -298,7 +315,9 @@ impl Layout {
                     continue;
                 }
                 // Members of unions and bit-fields have no offset of their own.
-                let offset = base.checked_add(child.offset.unwrap_or(0)).ok_or(Fault::Broken)?;
+                let Some(offset) = base.checked_add(child.offset.unwrap_or(Some(0)).unwrap_or(u64::MAX)) else {
+                    continue;
+                };
                 if !is_base && child.name.as_deref() == Some(name) {
                     return Ok((offset, child));
                 }

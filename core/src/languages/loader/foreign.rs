@@ -1,7 +1,7 @@
 //! Languages and walkers behind the C ABI, as the rest of wlprof sees them.
 
 use super::containment::{Activity, Calls, PluginLibrary};
-use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts, text};
+use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts};
 use super::size_fits;
 use super::stack_room::StackRoom;
 use super::threads::HostThreads;
@@ -27,10 +27,10 @@ unsafe impl Sync for ForeignLanguage {}
 
 impl ForeignLanguage {
     /// # Safety
-    /// `language` is a whole one, as the ABI says, in `library`.
-    pub(super) unsafe fn new(language: *const abi::Language, library: Arc<PluginLibrary>) -> Self {
+    /// `language`, called `name`, is a whole one, as the ABI says, in `library`.
+    pub(super) unsafe fn new(language: *const abi::Language, name: String, library: Arc<PluginLibrary>) -> Self {
         // SAFETY: the caller's promise.
-        let (name, library_folder) = unsafe { (text((*language).name), (*language).library_folder) };
+        let library_folder = unsafe { (*language).library_folder };
         let mut folders = Vec::new();
         if let Some(library_folder) = library_folder {
             let receiver = HostTexts::new(&mut folders);
@@ -86,20 +86,22 @@ impl Language for ForeignLanguage {
     fn attach(&self, module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
         let mut errors = Vec::new();
         let calls = Calls::new(self.library.clone());
-        let walker = {
+        let read = {
             let (module, receiver) = (HostModule::new(module), HostTexts::new(&mut errors));
             // SAFETY: as for `detect`.
             let attach = unsafe { (*self.language).attach };
             let attach = attach.ok_or_else(|| AttachError("the plugin has no `attach`".to_owned()))?;
-            // SAFETY: as above.
-            calls.call(Activity::Attach, || unsafe { attach(self.language, &module.abi, &receiver.abi) })
-        };
-        match walker {
-            Some(walker) if !walker.is_null() => {
+            let minor = self.library.abi_minor;
+            calls.call(Activity::Attach, || {
+                // SAFETY: as for `detect`.
+                let walker = unsafe { attach(self.language, &module.abi, &receiver.abi) };
                 // SAFETY: it is a new walker of this library's.
-                unsafe { ForeignWalker::new(walker, calls) }.map(|walker| Box::new(walker) as Box<dyn Walker>)
-            }
-            Some(_) => {
+                (!walker.is_null()).then(|| unsafe { ReadWalker::read(walker, minor) })
+            })
+        };
+        match read {
+            Some(Some(walker)) => Ok(Box::new(ForeignWalker::new(walker?, calls)?)),
+            Some(None) => {
                 let reason = errors.pop().unwrap_or_else(|| "the plugin does not say why it cannot walk it".to_owned());
                 Err(AttachError(reason))
             }
@@ -108,9 +110,46 @@ impl Language for ForeignLanguage {
     }
 }
 
+/// The most globals that a walker may ask for.
+const MOST_GLOBALS: usize = 1 << 12;
+
+/// What a plugin says of a new walker, read once.
+struct ReadWalker {
+    walker: *mut abi::Walker,
+    abi: abi::Walker,
+    wanted_globals: Vec<u32>,
+}
+
+impl ReadWalker {
+    /// # Safety
+    /// `walker` is as the ABI says, or this is called where a crash is contained.
+    unsafe fn read(walker: *mut abi::Walker, abi_minor: u32) -> Result<Self, AttachError> {
+        // SAFETY: the caller's promise. Before the rest is believed to be there.
+        let size = unsafe { (*walker).size };
+        size_fits::<abi::Walker>(size, abi_minor, "wlprof_walker_t").map_err(AttachError)?;
+        // SAFETY: the caller's promise.
+        let abi = unsafe { walker.read() };
+        if abi.flags & abi::WALKER_READS_GUEST != 0 && abi.walk.is_none() {
+            return Err(AttachError("the plugin's walker says that it reads the guest and has no `walk`".to_owned()));
+        }
+        let count = abi.wanted_global_count;
+        if count > MOST_GLOBALS || (count > 0 && abi.wanted_globals.is_null()) {
+            return Err(AttachError(format!(
+                "the plugin's walker wants {count} globals at {:p} (supported: up to {MOST_GLOBALS}, not at null)",
+                abi.wanted_globals
+            )));
+        }
+        // SAFETY: the caller's promise.
+        let wanted_globals = (0..count).map(|index| unsafe { abi.wanted_globals.add(index).read() }).collect();
+        Ok(Self { walker, abi, wanted_globals })
+    }
+}
+
 /// A walker of a loaded plugin.
 struct ForeignWalker {
     walker: *mut abi::Walker,
+    /// A copy of what it is, that nobody changes.
+    abi: abi::Walker,
     wanted_globals: Vec<u32>,
     /// Room for one walk, so that it allocates nothing.
     frames: StackRoom,
@@ -123,35 +162,17 @@ struct ForeignWalker {
 unsafe impl Send for ForeignWalker {}
 
 impl ForeignWalker {
-    /// # Safety
-    /// `walker` is as the ABI says, and nobody else's.
-    unsafe fn new(walker: *mut abi::Walker, calls: Calls) -> Result<Self, AttachError> {
-        // SAFETY: the caller's promise.
-        let abi = unsafe { &*walker };
-        let minor = calls.library().abi_minor;
-        size_fits::<abi::Walker>(abi.size, minor, "wlprof_walker_t").map_err(AttachError)?;
-        if abi.flags & abi::WALKER_READS_GUEST != 0 && abi.walk.is_none() {
-            return Err(AttachError("the plugin's walker says that it reads the guest and has no `walk`".to_owned()));
-        }
-        let wanted_globals = match abi.wanted_global_count {
-            0 => Vec::new(),
-            // SAFETY: as above.
-            count => unsafe { std::slice::from_raw_parts(abi.wanted_globals, count) }.to_vec(),
-        };
+    fn new(read: ReadWalker, calls: Calls) -> Result<Self, AttachError> {
         let frames = StackRoom::new(FrameSink::CAPACITY).map_err(|error| AttachError(error.to_string()))?;
-        Ok(Self { walker, wanted_globals, frames, failed_walks: 0, calls })
-    }
-
-    fn abi(&self) -> &abi::Walker {
-        // SAFETY: it lives as long as this.
-        unsafe { &*self.walker }
+        let ReadWalker { walker, abi, wanted_globals } = read;
+        Ok(Self { walker, abi, wanted_globals, frames, failed_walks: 0, calls })
     }
 }
 
 impl Drop for ForeignWalker {
     fn drop(&mut self) {
         let walker = self.walker;
-        if let Some(destroy) = self.abi().destroy {
+        if let Some(destroy) = self.abi.destroy {
             // SAFETY: it is this one's own and no call uses it.
             self.calls.call(Activity::Destroy, || unsafe { destroy(walker) });
         }
@@ -160,11 +181,11 @@ impl Drop for ForeignWalker {
 
 impl Walker for ForeignWalker {
     fn reads_guest(&self) -> bool {
-        self.abi().flags & abi::WALKER_READS_GUEST != 0
+        self.abi.flags & abi::WALKER_READS_GUEST != 0
     }
 
     fn walks_without_allocating(&self) -> bool {
-        self.abi().flags & abi::WALKER_WALKS_WITHOUT_ALLOCATING != 0
+        self.abi.flags & abi::WALKER_WALKS_WITHOUT_ALLOCATING != 0
     }
 
     fn wanted_globals(&self) -> &[u32] {
@@ -172,27 +193,28 @@ impl Walker for ForeignWalker {
     }
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
-        let Some(walk) = self.abi().walk else { return WalkEnd::NoStack };
+        let Some(walk) = self.abi.walk else { return WalkEnd::NoStack };
         let mut stack = abi::Stack {
             size: size_of::<abi::Stack>(),
             frames: self.frames.as_mut_ptr(),
             capacity: self.frames.len(),
             length: 0,
             labels: 0,
-            has_labels: false,
+            has_labels: 0,
             may_allocate: out.may_allocate(),
         };
         let guest = HostGuest::new(guest);
         // SAFETY: what it is given is there for the call.
         let ask = || unsafe { walk(self.walker, &guest.abi, wasm.as_ptr(), wasm.len(), &mut stack) };
-        let end = self.calls.call(Activity::Walk, ask);
-        self.failed_walks += u32::from(end == Some(abi::WALK_END_FAILED));
-        let Some(end) = end.filter(|end| *end != abi::WALK_END_FAILED) else {
-            // The sampler counts panics, and asks no more after some. Without the panic hook: this may be a signal handler.
-            std::panic::resume_unwind(Box::new(()));
+        let Some(end) = self.calls.call(Activity::Walk, ask) else { return WalkEnd::Failed };
+        self.failed_walks += u32::from(end == abi::WALK_END_FAILED);
+        // An end or a length that cannot be says that nothing else is to be believed.
+        let (Some(end), Some(frames)) = (abi::walk_end_of(end), self.frames.get(..stack.length)) else {
+            return WalkEnd::Inconsistent;
         };
-        // A length that cannot be says that nothing else is to be believed.
-        let Some(frames) = self.frames.get(..stack.length) else { return WalkEnd::Inconsistent };
+        if end == WalkEnd::Failed {
+            return end;
+        }
         for frame in frames {
             let fits = match frame.kind {
                 abi::FRAME_KIND_OWN => out.push(frame.value),
@@ -207,14 +229,14 @@ impl Walker for ForeignWalker {
                 return WalkEnd::TooDeep;
             }
         }
-        if stack.has_labels {
+        if stack.has_labels != 0 {
             out.set_labels(stack.labels);
         }
-        abi::walk_end_of(end).unwrap_or(WalkEnd::Inconsistent)
+        end
     }
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
-        let Some(threads) = self.abi().threads else { return };
+        let Some(threads) = self.abi.threads else { return };
         let (guest, receiver) = (HostGuest::new(guest), HostThreads::new(out));
         // SAFETY: what it is given is there for the call.
         let ask = || unsafe { threads(self.walker, &guest.abi, wasm.as_ptr(), wasm.len(), &receiver.abi) };
@@ -222,21 +244,21 @@ impl Walker for ForeignWalker {
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
-        let Some(symbolize) = self.abi().symbolize else { return };
+        let Some(symbolize) = self.abi.symbolize else { return };
         let receiver = HostFrames::new(out);
         // SAFETY: as above.
         self.calls.call(Activity::Symbolize, || unsafe { symbolize(self.walker, frame.into(), &receiver.abi) });
     }
 
     fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
-        let (categorize, frame) = (self.abi().categorize?, abi::SourceFrame::of(frame));
+        let (categorize, frame) = (self.abi.categorize?, abi::SourceFrame::of(frame));
         // SAFETY: as above.
         let category = self.calls.call(Activity::Categorize, || unsafe { categorize(self.walker, &frame) });
         category.and_then(abi::category_of)
     }
 
     fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
-        let Some(labels) = self.abi().labels else { return };
+        let Some(labels) = self.abi.labels else { return };
         let receiver = HostLabels::new(out);
         // SAFETY: as above.
         self.calls.call(Activity::Labels, || unsafe { labels(self.walker, key, &receiver.abi) });
@@ -244,7 +266,7 @@ impl Walker for ForeignWalker {
 
     fn warnings(&self) -> Vec<String> {
         let mut texts = Vec::new();
-        if let Some(warnings) = self.abi().warnings {
+        if let Some(warnings) = self.abi.warnings {
             let receiver = HostTexts::new(&mut texts);
             // SAFETY: as above.
             self.calls.call(Activity::Warnings, || unsafe { warnings(self.walker, &receiver.abi) });

@@ -3,14 +3,15 @@
 //! Each is a structure of the ABI with what it stands for behind it. The functions get a pointer to the first and find the
 //! second there.
 
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use wlprof_plugin::abi::{self, Bytes};
 use wlprof_plugin::{GuestMemory, Label, ModuleView, SourceFrame};
 
 /// The longest text that a plugin may give, in bytes; what is longer is cut.
 const LONGEST_TEXT: usize = 1 << 16;
-/// The most texts, frames, labels or threads that one call of a plugin may give.
-const MOST: usize = 1 << 16;
+/// What one call of a plugin may give, in bytes of memory; what is more is left out.
+const ROOM: usize = 64 << 20;
 
 /// # Safety
 /// The plugin's promise: the bytes are there for this call.
@@ -19,27 +20,45 @@ pub(super) unsafe fn text(bytes: Bytes) -> String {
     unsafe { bytes.text(LONGEST_TEXT) }
 }
 
+/// Takes what a plugin gives in one call, as far as there is room.
+pub(super) struct Received<'a, T> {
+    items: RefCell<&'a mut Vec<T>>,
+    room: Cell<usize>,
+}
+
+impl<'a, T> Received<'a, T> {
+    pub(super) fn new(items: &'a mut Vec<T>, room: usize) -> Self {
+        Self { items: items.into(), room: room.into() }
+    }
+
+    /// Takes one more, with these texts and as many other bytes in it.
+    pub(super) fn take(&self, texts: &[Bytes], others: usize, item: impl FnOnce() -> T) {
+        let texts: usize = texts.iter().map(|text| text.length.min(LONGEST_TEXT)).sum();
+        if let Some(rest) = self.room.get().checked_sub(size_of::<T>() + texts + others) {
+            self.room.set(rest);
+            self.items.borrow_mut().push(item());
+        }
+    }
+}
+
 /// Receives texts.
 #[repr(C)]
 pub(super) struct HostTexts<'a> {
     pub(super) abi: abi::Texts,
-    texts: std::cell::RefCell<&'a mut Vec<String>>,
+    texts: Received<'a, String>,
 }
 
 impl<'a> HostTexts<'a> {
     pub(super) fn new(texts: &'a mut Vec<String>) -> Self {
-        Self { abi: abi::Texts { size: size_of::<abi::Texts>(), add: add_text }, texts: texts.into() }
+        Self { abi: abi::Texts { size: size_of::<abi::Texts>(), add: add_text }, texts: Received::new(texts, ROOM) }
     }
 }
 
 unsafe extern "C" fn add_text(texts: *const abi::Texts, bytes: Bytes) {
     // SAFETY: the plugin gives back what it was given.
     let texts = unsafe { &*texts.cast::<HostTexts<'_>>() };
-    let mut texts = texts.texts.borrow_mut();
-    if texts.len() < MOST {
-        // SAFETY: the plugin's promise.
-        texts.push(unsafe { text(bytes) });
-    }
+    // SAFETY: the plugin's promise.
+    texts.texts.take(&[bytes], 0, || unsafe { text(bytes) });
 }
 
 /// A module.
@@ -215,53 +234,46 @@ unsafe extern "C" fn global(guest: *const abi::Guest, index: u32, value: *mut u6
 #[repr(C)]
 pub(super) struct HostFrames<'a> {
     pub(super) abi: abi::SourceFrames,
-    frames: std::cell::RefCell<&'a mut Vec<SourceFrame>>,
+    frames: Received<'a, SourceFrame>,
 }
 
 impl<'a> HostFrames<'a> {
     pub(super) fn new(frames: &'a mut Vec<SourceFrame>) -> Self {
         let abi = abi::SourceFrames { size: size_of::<abi::SourceFrames>(), add: add_frame };
-        Self { abi, frames: frames.into() }
+        Self { abi, frames: Received::new(frames, ROOM) }
     }
 }
 
 unsafe extern "C" fn add_frame(frames: *const abi::SourceFrames, frame: *const abi::SourceFrame) {
     // SAFETY: the plugin gives back what it was given, and a frame that is there for this call.
     let (frames, frame) = unsafe { (&*frames.cast::<HostFrames<'_>>(), &*frame) };
-    let mut frames = frames.frames.borrow_mut();
-    if frames.len() >= MOST {
-        return;
-    }
     let wanted = size_of::<abi::SourceFrame>();
-    frames.push(if frame.size >= wanted {
-        // SAFETY: as above.
-        unsafe { frame.get(LONGEST_TEXT) }
-    } else {
+    if frame.size < wanted {
         let function = format!("[a wlprof_source_frame_t with a size of {} instead of {wanted}]", frame.size);
-        SourceFrame { function, ..SourceFrame::default() }
-    });
+        return frames.frames.take(&[], 0, || SourceFrame { function, ..SourceFrame::default() });
+    }
+    let texts = [frame.function, frame.linkage_name, frame.file];
+    // SAFETY: as above.
+    frames.frames.take(&texts, 0, || unsafe { frame.get(LONGEST_TEXT) });
 }
 
 /// Receives labels.
 #[repr(C)]
 pub(super) struct HostLabels<'a> {
     pub(super) abi: abi::Labels,
-    labels: std::cell::RefCell<&'a mut Vec<Label>>,
+    labels: Received<'a, Label>,
 }
 
 impl<'a> HostLabels<'a> {
     pub(super) fn new(labels: &'a mut Vec<Label>) -> Self {
         let abi = abi::Labels { size: size_of::<abi::Labels>(), add: add_label };
-        Self { abi, labels: labels.into() }
+        Self { abi, labels: Received::new(labels, ROOM) }
     }
 }
 
 unsafe extern "C" fn add_label(labels: *const abi::Labels, name: Bytes, value: Bytes) {
     // SAFETY: the plugin gives back what it was given, and texts that are there for this call.
-    unsafe {
-        let mut labels = (*labels.cast::<HostLabels<'_>>()).labels.borrow_mut();
-        if labels.len() < MOST {
-            labels.push(Label { name: text(name), value: text(value) });
-        }
-    }
+    let labels = unsafe { &*labels.cast::<HostLabels<'_>>() };
+    // SAFETY: as above.
+    labels.labels.take(&[name, value], 0, || unsafe { Label { name: text(name), value: text(value) } });
 }

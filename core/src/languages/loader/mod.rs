@@ -50,13 +50,15 @@ pub enum LoadError {
     Load(String),
     /// What it says of itself cannot be.
     Malformed(String),
+    /// It crashed while it was asked what it is.
+    Failed(String),
     /// One of its languages lacks a function.
     Incomplete(&'static str),
 }
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (major, minor) = (abi::ABI_MAJOR, abi::ABI_MINOR);
+        let major = abi::ABI_MAJOR;
         match self {
             Self::Read(error) => f.write_str(error),
             Self::NotALibrary(error) => write!(f, "not a dynamic library, or not a whole one: {error}"),
@@ -75,9 +77,10 @@ impl fmt::Display for LoadError {
             ),
             Self::OtherAbi { major: found, minor: found_minor } => write!(
                 f,
-                "built for plugin ABI {found}.{found_minor} (supported: {major}.0 to {major}.{minor}); build it with \
+                "built for plugin ABI {found}.{found_minor} (supported: {major}.x); build it with \
                  this wlprof's header or crate"
             ),
+            Self::Failed(how) => f.write_str(how),
             Self::Load(error) => write!(f, "cannot be loaded: {error}"),
             Self::Incomplete(function) => write!(f, "one of its languages has no `{function}`"),
             Self::Malformed(what) => write!(f, "what it says of itself cannot be: {what}"),
@@ -101,7 +104,8 @@ pub struct LoadedPlugin {
     pub languages: Vec<ForeignLanguage>,
 }
 
-/// Whether a structure of a plugin has the size that its version of the ABI gives it; larger ones are of later versions.
+/// Whether a structure of a plugin has the size that its version of the ABI gives it; larger ones are of later versions. Once
+/// there is a later one, sizes from that of 1.0 on will do, and fields beyond a structure's size are missing.
 fn size_fits<T>(size: usize, abi_minor: u32, name: &str) -> Result<(), String> {
     let wanted = size_of::<T>();
     if size == wanted || (size > wanted && abi_minor > abi::ABI_MINOR) {
@@ -132,42 +136,64 @@ impl LoadedPlugin {
         let plugin = unsafe {
             let symbol: Symbol<'_, *const abi::Plugin> =
                 library.get(abi::PLUGIN_SYMBOL.as_bytes()).map_err(|error| LoadError::Load(error.to_string()))?;
-            &**symbol
+            *symbol
         };
+        let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut library = PluginLibrary::new(file_name, library, plugin as usize);
+        // SAFETY: where it crashes that is contained.
+        let described = library.call_first(|| unsafe { Description::read(plugin) });
+        let Some(described) = described else { return Err(LoadError::Failed(library.failure().unwrap_or_default())) };
+        let Description { name, version, abi, languages } = described?;
+        library.name.clone_from(&name);
+        library.abi_minor = abi.1;
+        let library = Arc::new(library);
+        // SAFETY: it has been read, so it is there.
+        let language = |(language, name)| unsafe { ForeignLanguage::new(language, name, library.clone()) };
+        Ok(Self { name, version, abi, path: path.to_owned(), languages: languages.into_iter().map(language).collect() })
+    }
+}
+
+/// What a plugin says of itself.
+struct Description {
+    name: String,
+    version: String,
+    abi: (u32, u32),
+    languages: Vec<(*const abi::Language, String)>,
+}
+
+impl Description {
+    /// # Safety
+    /// `plugin` is one, by the ABI, or this is called where a crash is contained.
+    unsafe fn read(plugin: *const abi::Plugin) -> Result<Self, LoadError> {
+        // SAFETY: the caller's promise, here and below.
+        let plugin = unsafe { &*plugin };
         let minor = plugin.abi_minor;
         size_fits::<abi::Plugin>(plugin.size, minor, "wlprof_plugin_t").map_err(LoadError::Malformed)?;
-        if plugin.language_count > MOST_LANGUAGES || plugin.languages.is_null() {
-            let count = plugin.language_count;
+        let (count, first) = (plugin.language_count, plugin.languages);
+        if count > MOST_LANGUAGES || first.is_null() {
             return Err(LoadError::Malformed(format!(
-                "it has {count} languages at {:p} (supported: up to {MOST_LANGUAGES}, not at null)",
-                plugin.languages
+                "it has {count} languages at {first:p} (supported: up to {MOST_LANGUAGES}, not at null)"
             )));
         }
-        // SAFETY: there are as many, by the ABI.
-        let languages = unsafe { std::slice::from_raw_parts(plugin.languages, plugin.language_count) };
-        // SAFETY: texts that stay while the library is loaded.
-        let (name, version) = unsafe { (host::text(plugin.name), host::text(plugin.version)) };
-        let library = Arc::new(PluginLibrary::new(name.clone(), minor, library, std::ptr::from_ref(plugin) as usize));
-        let language = |&language: &*const abi::Language| {
+        let mut languages = Vec::new();
+        for index in 0..count {
+            // SAFETY: as above.
+            let language = unsafe { first.add(index).read() };
             if language.is_null() {
                 return Err(LoadError::Malformed("one of its languages is at null".to_owned()));
             }
-            // SAFETY: a language, by the ABI.
+            // SAFETY: as above.
             let size = unsafe { (*language).size };
             size_fits::<abi::Language>(size, minor, "wlprof_language_t").map_err(LoadError::Malformed)?;
             // SAFETY: as above, and whole.
-            let (detect, attach) = unsafe { ((*language).detect, (*language).attach) };
+            let abi::Language { name, detect, attach, .. } = unsafe { language.read() };
             detect.ok_or(LoadError::Incomplete("detect"))?;
             attach.ok_or(LoadError::Incomplete("attach"))?;
             // SAFETY: as above.
-            Ok(unsafe { ForeignLanguage::new(language, library.clone()) })
-        };
-        Ok(Self {
-            name,
-            version,
-            abi: (plugin.abi_major, plugin.abi_minor),
-            path: path.to_owned(),
-            languages: languages.iter().map(language).collect::<Result<_, _>>()?,
-        })
+            languages.push((language, unsafe { host::text(name) }));
+        }
+        // SAFETY: as above.
+        let (name, version) = unsafe { (host::text(plugin.name), host::text(plugin.version)) };
+        Ok(Self { name, version, abi: (plugin.abi_major, minor), languages })
     }
 }

@@ -1,30 +1,31 @@
 //! Takes the threads that a plugin tells of.
 
-use super::host::text;
+use super::host::{Received, text};
 use wlprof_plugin::abi;
 use wlprof_plugin::{Creator, Label, ThreadStack, WalkEnd};
 
-/// The most threads that are taken, and frames and labels of one.
+/// The most frames and labels of one that are taken.
 const MOST: usize = 1 << 20;
+/// What all of them may take, in bytes of memory: there are programs with a hundred thousand goroutines.
+const ROOM: usize = 512 << 20;
 
 /// Receives threads.
 #[repr(C)]
 pub(super) struct HostThreads<'a> {
     pub(super) abi: abi::Threads,
-    threads: std::cell::RefCell<&'a mut Vec<ThreadStack>>,
+    threads: Received<'a, ThreadStack>,
 }
 
 impl<'a> HostThreads<'a> {
     pub(super) fn new(threads: &'a mut Vec<ThreadStack>) -> Self {
-        Self { abi: abi::Threads { size: size_of::<abi::Threads>(), add }, threads: threads.into() }
+        Self { abi: abi::Threads { size: size_of::<abi::Threads>(), add }, threads: Received::new(threads, ROOM) }
     }
 }
 
 unsafe extern "C" fn add(threads: *const abi::Threads, thread: *const abi::Thread) {
     // SAFETY: the plugin gives back what it was given, and a thread that is there for this call with all that it has.
     let (threads, thread) = unsafe { (&*threads.cast::<HostThreads<'_>>(), &*thread) };
-    let mut threads = threads.threads.borrow_mut();
-    if threads.len() >= MOST || thread.size < size_of::<abi::Thread>() {
+    if thread.size < size_of::<abi::Thread>() {
         return;
     }
     // SAFETY: as above.
@@ -32,13 +33,16 @@ unsafe extern "C" fn add(threads: *const abi::Threads, thread: *const abi::Threa
         unsafe { (slice(thread.frames, thread.frame_count), slice(thread.labels, thread.label_count)) };
     // SAFETY: as above.
     let text = |bytes| unsafe { text(bytes) };
-    threads.push(ThreadStack {
+    let mut texts = vec![thread.name, thread.state, thread.creator];
+    texts.extend(labels.iter().flat_map(|label| [label.name, label.value]));
+    threads.threads.take(&texts, size_of_val(frames) + size_of_val(labels), || ThreadStack {
         name: text(thread.name),
         state: text(thread.state),
-        is_running: thread.is_running,
+        is_running: thread.is_running != 0,
         frames: frames.iter().map(|&key| key.into()).collect(),
         end: abi::walk_end_of(thread.end).unwrap_or(WalkEnd::Inconsistent),
-        creator: thread.has_creator.then(|| Creator { name: text(thread.creator), frame: thread.creator_frame.into() }),
+        creator: (thread.has_creator != 0)
+            .then(|| Creator { name: text(thread.creator), frame: thread.creator_frame.into() }),
         labels: labels.iter().map(|label| Label { name: text(label.name), value: text(label.value) }).collect(),
     });
 }

@@ -138,7 +138,11 @@ impl Drain {
                     match *entry {
                         Entry::Key(key) => leaf_first.push(recorder.frame(Origin::Language { module, key })),
                         Entry::Native(index) => {
-                            let Some(word) = record.frame(index) else { continue };
+                            let Some(word) = record.frame(index) else {
+                                // The plugin said that a frame stands here that there is not.
+                                truncation = Some(Truncation::Language(LanguageTruncation::Inconsistent));
+                                continue;
+                            };
                             // Of a frame that calls the host only the frame itself: the call has its place already.
                             let frames = self.frames_of(word, shared, recorder);
                             leaf_first.extend(&frames[usize::from(word.is_host_call() && index == 0)..]);

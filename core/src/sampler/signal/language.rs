@@ -46,6 +46,7 @@ fn truncation(end: WalkEnd) -> Option<LanguageTruncation> {
         WalkEnd::Inconsistent => LanguageTruncation::Inconsistent,
         WalkEnd::NoStack => LanguageTruncation::NoStack,
         WalkEnd::WouldAllocate => LanguageTruncation::InHostCode,
+        WalkEnd::Failed => LanguageTruncation::Panicked,
     })
 }
 
@@ -162,6 +163,7 @@ impl LanguageWalk {
             let (walker, wasm, sink) = (&mut self.walker, &self.wasm, &mut self.sink);
             catch_unwind(AssertUnwindSafe(|| walker.walk(&guest, wasm, sink))).ok()
         };
+        let walked = walked.filter(|end| *end != WalkEnd::Failed);
         self.panicked_last = is_asked && walked.is_none();
         self.panics += u32::from(self.panicked_last);
         if walked == Some(WalkEnd::WouldAllocate) {

@@ -108,10 +108,11 @@ pub fn walk_end_number(end: WalkEnd) -> u32 {
         WalkEnd::Inconsistent => WALK_END_INCONSISTENT,
         WalkEnd::NoStack => WALK_END_NO_STACK,
         WalkEnd::WouldAllocate => WALK_END_WOULD_ALLOCATE,
+        WalkEnd::Failed => WALK_END_FAILED,
     }
 }
 
-/// The end of a number; `None` for [`WALK_END_FAILED`] and what this version does not know.
+/// The end of a number; `None` for what this version does not know.
 pub fn walk_end_of(number: u32) -> Option<WalkEnd> {
     Some(match number {
         WALK_END_COMPLETE => WalkEnd::Complete,
@@ -121,6 +122,7 @@ pub fn walk_end_of(number: u32) -> Option<WalkEnd> {
         WALK_END_INCONSISTENT => WalkEnd::Inconsistent,
         WALK_END_NO_STACK => WalkEnd::NoStack,
         WALK_END_WOULD_ALLOCATE => WalkEnd::WouldAllocate,
+        WALK_END_FAILED => WalkEnd::Failed,
         _ => return None,
     })
 }
@@ -154,9 +156,9 @@ mod tests {
         assert_eq!(unsafe { SourceFrame::of(&frame).get(100) }, frame);
         // SAFETY: as above.
         assert_eq!(unsafe { SourceFrame::of(&frame).get(1) }.linkage_name.as_deref(), Some("_"));
-        for number in 0..WALK_END_FAILED {
+        for number in 0..=WALK_END_FAILED {
             assert_eq!(walk_end_of(number).map(walk_end_number), Some(number));
         }
-        assert_eq!((walk_end_of(WALK_END_FAILED), category_of(CATEGORY_UNKNOWN)), (None, None));
+        assert_eq!((walk_end_of(WALK_END_FAILED + 1), category_of(CATEGORY_UNKNOWN)), (None, None));
     }
 }

@@ -242,7 +242,7 @@ unsafe extern "C" fn walk(
         }
         stack.length = sink.len().min(stack.capacity);
         if let Some(key) = sink.labels() {
-            (stack.labels, stack.has_labels) = (key, true);
+            (stack.labels, stack.has_labels) = (key, 1);
         }
         walk_end_number(end)
     })
@@ -320,8 +320,8 @@ unsafe extern "C" fn threads(
                 frames: frames.as_ptr(),
                 frame_count: frames.len(),
                 end: walk_end_number(stack.end),
-                is_running: stack.is_running,
-                has_creator: creator.is_some(),
+                is_running: stack.is_running.into(),
+                has_creator: creator.is_some().into(),
                 creator: creator.map_or(Bytes::EMPTY, |creator| Bytes::of(creator.name.as_bytes())),
                 creator_frame: creator.map_or(crate::FrameKey::Own(0), |creator| creator.frame).into(),
                 labels: labels.as_ptr(),

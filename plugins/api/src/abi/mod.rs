@@ -303,8 +303,8 @@ pub struct Stack {
     pub length: usize,
     /// A key for what else the stack belongs to, which [`Walker::labels`] spells out later.
     pub labels: u64,
-    /// Whether there is one.
-    pub has_labels: bool,
+    /// Whether there is one: not 0 if so.
+    pub has_labels: u8,
     /// Whether memory may be allocated and freed during this walk.
     pub may_allocate: bool,
 }
@@ -436,10 +436,10 @@ pub struct Thread {
     pub frame_count: usize,
     /// One of `WALK_END_…`.
     pub end: u32,
-    /// Whether it is what the guest runs right now.
-    pub is_running: bool,
-    /// Whether the next two are known.
-    pub has_creator: bool,
+    /// Whether it is what the guest runs right now: not 0 if so.
+    pub is_running: u8,
+    /// Whether the next two are known: not 0 if so.
+    pub has_creator: u8,
     /// The name of the thread that started it.
     pub creator: Bytes,
     /// The statement that started it.

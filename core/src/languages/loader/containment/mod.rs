@@ -13,6 +13,7 @@ mod recovery;
 mod recovery {
     //! Calls that are left to end by themselves.
     use super::Slot;
+    use std::mem::ManuallyDrop;
     use std::ops::Range;
 
     pub(super) fn prepare() {}
@@ -30,6 +31,7 @@ mod recovery {
 mod watchdog;
 
 use libloading::Library;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use watchdog::Slot;
@@ -37,6 +39,8 @@ use watchdog::Slot;
 /// What a plugin is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
+    /// Reading what the plugin says of itself.
+    Load,
     Detect,
     Attach,
     Walk,
@@ -60,6 +64,7 @@ impl Activity {
 
     fn name(self) -> &'static str {
         match self {
+            Self::Load => "its description",
             Self::Detect => "detect",
             Self::Attach => "attach",
             Self::Walk => "walk",
@@ -86,8 +91,8 @@ struct Failure {
 pub(super) struct PluginLibrary {
     /// What the plugin is called.
     pub(super) name: String,
-    /// Kept loaded.
-    _library: Library,
+    /// Kept loaded; for good once the plugin has failed: a thread or a callback of its own may still be in there.
+    _library: ManuallyDrop<Library>,
     /// Minor version of the ABI that it was built for.
     pub(super) abi_minor: u32,
     code: Vec<Range<usize>>,
@@ -96,10 +101,31 @@ pub(super) struct PluginLibrary {
 
 impl PluginLibrary {
     /// Takes a library with code around the address `within` it.
-    pub(super) fn new(name: String, abi_minor: u32, library: Library, within: usize) -> Self {
+    pub(super) fn new(name: String, library: Library, within: usize) -> Self {
         recovery::prepare();
         watchdog::start();
-        Self { name, abi_minor, _library: library, code: recovery::code_around(within), failure: OnceLock::new() }
+        Self {
+            name,
+            abi_minor: 0,
+            _library: ManuallyDrop::new(library),
+            code: recovery::code_around(within),
+            failure: OnceLock::new(),
+        }
+    }
+
+    /// What `run` gives, which reads what the plugin is. `None` if that crashes.
+    pub(super) fn call_first<T>(&self, run: impl FnOnce() -> T) -> Option<T> {
+        self.call(&watchdog::watch(), Activity::Load, run)
+    }
+
+    fn call<T>(&self, slot: &Slot, activity: Activity, run: impl FnOnce() -> T) -> Option<T> {
+        if self.failure.get().is_some() {
+            return None;
+        }
+        slot.enter(activity.limit_s());
+        let outcome = recovery::call(slot, &self.code, run);
+        slot.leave();
+        outcome.map_err(|signal| self.failure.set(Failure { activity, signal: Some(signal) })).ok()
     }
 
     /// Takes note that the plugin said of itself that it failed.
@@ -111,13 +137,13 @@ impl PluginLibrary {
     pub(super) fn failure(&self) -> Option<String> {
         let Failure { activity, signal } = self.failure.get()?;
         let (name, call, limit) = (&self.name, activity.name(), activity.limit_s());
-        let how = match signal.unwrap_or_default() {
-            0 => format!("failed in {call} (in Rust: by a panic)"),
-            libc::SIGSEGV => format!("crashed in {call}: it used an address that is not its own (SIGSEGV)"),
-            libc::SIGBUS => format!("crashed in {call}: it used an address that is not its own (SIGBUS)"),
-            libc::SIGFPE => format!("crashed in {call}: it divided by zero (SIGFPE)"),
-            libc::SIGILL => format!("crashed in {call}: it ran into an illegal instruction (SIGILL)"),
-            _ => format!("did not come back from {call} within {limit} s"),
+        let how = match *signal {
+            None => format!("failed in {call} (in Rust: by a panic)"),
+            Some(libc::SIGSEGV) => format!("crashed in {call}: it used an address that is not its own (SIGSEGV)"),
+            Some(libc::SIGBUS) => format!("crashed in {call}: it used an address that is not its own (SIGBUS)"),
+            Some(libc::SIGFPE) => format!("crashed in {call}: it divided by zero (SIGFPE)"),
+            Some(libc::SIGILL) => format!("crashed in {call}: it ran into an illegal instruction (SIGILL)"),
+            Some(_) => format!("did not come back from {call} within {limit} s"),
         };
         Some(format!("plugin {name} {how}; it is not asked any more, and stacks are wasm frames from then on"))
     }
@@ -125,6 +151,15 @@ impl PluginLibrary {
     /// Whether the plugin failed before it could be asked for stacks.
     pub(super) fn failed_early(&self) -> bool {
         self.failure.get().is_some_and(|failure| matches!(failure.activity, Activity::Detect | Activity::LibraryFolder))
+    }
+}
+
+impl Drop for PluginLibrary {
+    fn drop(&mut self) {
+        if self.failure.get().is_none() {
+            // SAFETY: once, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self._library) };
+        }
     }
 }
 
@@ -149,20 +184,6 @@ impl Calls {
     /// `run` may be left anywhere: it must hold nothing that has to be given back.
     #[inline]
     pub(super) fn call<T>(&self, activity: Activity, run: impl FnOnce() -> T) -> Option<T> {
-        if self.library.failure.get().is_some() {
-            return None;
-        }
-        self.slot.enter(activity.limit_s());
-        let outcome = recovery::call(&self.slot, &self.library.code, run);
-        self.slot.leave();
-        match outcome {
-            Ok(result) => Some(result),
-            Err(signal) => {
-                let _ = self.library.failure.set(Failure { activity, signal: Some(signal) });
-                // A thread or a callback of its own may still be in there.
-                std::mem::forget(Arc::clone(&self.library));
-                None
-            }
-        }
+        self.library.call(&self.slot, activity, run)
     }
 }

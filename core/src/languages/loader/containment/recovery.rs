@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::null;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// A call that is going on. The first two fields are where the machine goes on when it is left.
 #[repr(C)]
@@ -30,9 +31,17 @@ const CRASHES: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGI
 /// Their handlers before this one's.
 static BEFORE: [OnceLock<libc::sigaction>; CRASHES.len()] = [const { OnceLock::new() }; CRASHES.len()];
 
-/// The watchdog's signal. Of the real-time ones, which nothing sends by itself; the first ones are in use by libraries.
-fn interruption() -> i32 {
-    libc::SIGRTMIN() + 11
+/// The watchdog's signal: a real-time one, which nothing sends by itself, that nobody handles. The first ones are in use by
+/// libraries. 0 if there is none; calls that do not come back are not left then.
+static INTERRUPTION: AtomicI32 = AtomicI32::new(0);
+
+fn free_signal() -> Option<i32> {
+    (libc::SIGRTMIN() + 11..=libc::SIGRTMAX()).find(|signal| {
+        // SAFETY: an all-zero one is a place for the system to write to.
+        let mut current: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: only asks.
+        unsafe { libc::sigaction(*signal, null(), &mut current) == 0 && current.sa_sigaction == libc::SIG_DFL }
+    })
 }
 
 /// Installs the handlers, once in the life of the process.
@@ -51,7 +60,10 @@ pub(super) fn prepare() {
                 install(*signal);
             }
         }
-        install(interruption());
+        if let Some(signal) = free_signal() {
+            install(signal);
+            INTERRUPTION.store(signal, Ordering::Relaxed);
+        }
     });
 }
 
@@ -66,8 +78,9 @@ fn install(signal: i32) {
 
 /// Makes a thread look whether it is to leave its call.
 pub(super) fn interrupt(thread: i32) {
-    // SAFETY: the handler is installed, and does nothing in a thread that is in no call.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, interruption()) };
+    let signal = INTERRUPTION.load(Ordering::Relaxed);
+    // SAFETY: the handler is installed, and does nothing in a thread that is in no call. Signal 0 is none.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
 }
 
 /// Calls `run`; the signal, if it was left.
@@ -129,8 +142,10 @@ unsafe extern "C" fn call_until_left(run: extern "C" fn(*mut c_void), data: *mut
 
 extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     let call = CURRENT.get();
-    let is_crash = signal != interruption();
-    if call.is_null() {
+    let is_crash = CRASHES.contains(&signal);
+    // SAFETY: of a SA_SIGINFO handler. What somebody sends is no crash of the code that was interrupted.
+    let was_sent = unsafe { (*info).si_code } <= 0;
+    if call.is_null() || (is_crash && was_sent) {
         if is_crash {
             pass_on(signal, info, context);
         }

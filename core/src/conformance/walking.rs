@@ -1,0 +1,106 @@
+//! A walker of the plugin that is being checked, asked about moments.
+
+use super::moment::Moment;
+use super::not_failed;
+use crate::languages::loader::LoadedPlugin;
+use std::collections::BTreeSet;
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SinkEntry, SourceFrame, WalkEnd, Walker, WasmFrame};
+
+/// A stack as a walker gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Walked {
+    pub(super) end: WalkEnd,
+    pub(super) entries: Vec<SinkEntry>,
+    pub(super) labels: Option<u64>,
+}
+
+/// How two stacks of one moment differ.
+pub(super) fn difference(one: &Walked, other: &Walked) -> String {
+    let advice = "what a walk gives must depend on the guest's memory alone, keys included";
+    let at = one.entries.iter().zip(&other.entries).position(|(one, other)| one != other);
+    let frame = |walked: &Walked, at: usize| match walked.entries.get(at) {
+        Some(SinkEntry::Own(key)) => format!("the key {key:#x}"),
+        Some(SinkEntry::Wasm(index)) => format!("wasm frame {index}"),
+        None => "no frame".to_owned(),
+    };
+    let what =
+        match at.or((one.entries.len() != other.entries.len()).then(|| one.entries.len().min(other.entries.len()))) {
+            Some(at) => format!("frame {at} is {} and {}", frame(one, at), frame(other, at)),
+            None if one.labels != other.labels => "the labels differ".to_owned(),
+            None => format!("the walk ends with {:?} and {:?}", one.end, other.end),
+        };
+    format!("{what}; {advice}")
+}
+
+/// A walker of the language that is being checked.
+pub(super) struct Walking {
+    /// Dropped first.
+    pub(super) walker: Box<dyn Walker>,
+    pub(super) plugin: LoadedPlugin,
+    pub(super) language: usize,
+    pub(super) sink: FrameSink,
+}
+
+impl Walking {
+    /// Ends the walker.
+    pub(super) fn end(self) -> Result<(), String> {
+        drop(self.walker);
+        not_failed(&self.plugin.languages[self.language])
+    }
+
+    pub(super) fn not_failed(&self) -> Result<(), String> {
+        not_failed(&self.plugin.languages[self.language])
+    }
+
+    pub(super) fn walk_only(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame]) -> Result<WalkEnd, String> {
+        let (walker, sink) = (&mut self.walker, &mut self.sink);
+        sink.clear();
+        let end = walker.walk(guest, wasm, sink);
+        self.not_failed()?;
+        if end == WalkEnd::Failed { Err("walk failed (in Rust: by a panic)".to_owned()) } else { Ok(end) }
+    }
+
+    pub(super) fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame]) -> Result<Walked, String> {
+        let end = self.walk_only(guest, wasm)?;
+        Ok(Walked { end, entries: self.sink.entries().collect(), labels: self.sink.labels() })
+    }
+
+    /// All frames of its own in these moments.
+    pub(super) fn keys(&mut self, moments: &[Moment]) -> Result<BTreeSet<u64>, String> {
+        let mut keys = BTreeSet::new();
+        for moment in moments {
+            let walked = self.walk(moment, &moment.wasm)?;
+            keys.extend(walked.entries.iter().filter_map(|entry| match entry {
+                SinkEntry::Own(key) => Some(*key),
+                SinkEntry::Wasm(_) => None,
+            }));
+        }
+        Ok(keys)
+    }
+
+    /// Asks what is not asked at every sample, whatever comes of it.
+    pub(super) fn ask_the_rest(&mut self, moment: &Moment) -> Result<(), String> {
+        let walked = self.walk(moment, &moment.wasm)?;
+        if let Some(key) = walked.labels {
+            self.walker.labels(key, &mut Vec::new());
+        }
+        self.walker.threads(moment, &moment.wasm, &mut Vec::new());
+        self.walker.categorize(&SourceFrame { function: "main".to_owned(), ..SourceFrame::default() });
+        self.walker.warnings();
+        self.not_failed()
+    }
+
+    /// Names what was walked, whatever comes of it.
+    pub(super) fn name_all(&mut self, walked: &Walked) -> Result<(), String> {
+        const MOST: usize = 64;
+        for entry in walked.entries.iter().take(MOST) {
+            if let SinkEntry::Own(key) = entry {
+                self.walker.symbolize(FrameKey::Own(*key), &mut Vec::new());
+            }
+        }
+        if let Some(key) = walked.labels {
+            self.walker.labels(key, &mut Vec::new());
+        }
+        self.not_failed()
+    }
+}
