@@ -1,4 +1,4 @@
-// Shows wlprof the stacks of programs in the tiny language, which tiny.c runs. docs/writing-a-plugin.md explains it.
+// Shows wlprof the stacks of programs in the tiny language, which interpreter.c runs. docs/writing-a-plugin.md explains it.
 #include "wlprof_plugin.h"
 #include <stdlib.h>
 #include <string.h>

@@ -171,7 +171,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("rust-inlined", Language::Rust, "rust/inlined.rs", RUST_LEGACY),
     recipe("rust-mix", Language::Rust, "rust/mix.rs", RUST_LEGACY),
     recipe("rust-mix-v0", Language::Rust, "rust/mix.rs", RUST_V0),
-    recipe("tiny", Language::C, "tiny/tiny.c", C),
+    recipe("tiny", Language::C, "tiny/interpreter.c", C),
     recipe("wat-call-ref", Language::Wat, "wat/call-ref.wat", &[]),
     recipe("wat-no-names", Language::Wat, "wat/no-names.wat", &[]),
     recipe("wat-start-function", Language::Wat, "wat/start-function.wat", &[]),

@@ -54,6 +54,9 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     if let Some(code) = code {
         code.finish(record.output.quiet);
     }
+    if record.output.quiet {
+        plugins.print_failures();
+    }
     match ended {
         Ended::Exit(exit) => written.map(|()| guest::exit_code(&exit)),
         Ended::Interrupted(signal) => {

@@ -4,21 +4,25 @@
 use super::moment::Moment;
 use crate::guest::ModuleImage;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use wlprof_plugin::{GuestMemory, ModuleView, OutOfBounds, WasmFrame};
 
 /// Damaged memories of each moment, and damaged modules.
 const MEMORIES: usize = 300;
 const MODULES: usize = 40;
+/// Memory behind the guest's own where texts do not end.
+const MORE_MEMORY: u64 = 16 << 20;
+/// Before this round texts do not end, from farther and farther on in the walk.
+pub(super) const FIRST_RANDOM: usize = 60;
 /// Addresses that a walk read which are remembered.
-const MOST_READ: usize = 1 << 14;
+const MOST_READ: usize = 1 << 10;
 
 /// A moment with some bytes of its memory replaced, or without any memory.
 pub(super) struct Damaged<'a> {
     moment: &'a Moment,
     size: u64,
     bytes: BTreeMap<u64, u8>,
-    /// From here on all is `A`: texts do not end.
+    /// From here on all is `A`, so that texts do not end; nothing is, or everything.
     endless_text: u64,
     has_frames: bool,
 }
@@ -36,7 +40,9 @@ impl GuestMemory for Damaged<'_> {
 
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
         let end = address.checked_add(buffer.len() as u64).filter(|end| *end <= self.size).ok_or(OutOfBounds)?;
-        self.moment.read(address, buffer)?;
+        if end <= self.endless_text {
+            self.moment.read(address, buffer)?;
+        }
         let endless = self.endless_text.clamp(address, end);
         buffer[(endless - address) as usize..].fill(b'A');
         for (at, byte) in self.bytes.range(address..end) {
@@ -53,7 +59,8 @@ impl GuestMemory for Damaged<'_> {
 /// Remembers what is read of a moment.
 struct Watched<'a> {
     moment: &'a Moment,
-    read: RefCell<BTreeSet<u64>>,
+    /// In the order of the first reads.
+    read: RefCell<Vec<u64>>,
 }
 
 impl GuestMemory for Watched<'_> {
@@ -63,8 +70,8 @@ impl GuestMemory for Watched<'_> {
 
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
         let mut read = self.read.borrow_mut();
-        if read.len() < MOST_READ {
-            read.insert(address);
+        if read.len() < MOST_READ && !read.contains(&address) {
+            read.push(address);
         }
         self.moment.read(address, buffer)
     }
@@ -74,11 +81,11 @@ impl GuestMemory for Watched<'_> {
     }
 }
 
-/// Where `walk` reads.
+/// Where `walk` reads, in the order of the first reads.
 pub(super) fn addresses_read(moment: &Moment, walk: impl FnOnce(&dyn GuestMemory)) -> Vec<u64> {
     let watched = Watched { moment, read: RefCell::default() };
     walk(&watched);
-    watched.read.into_inner().into_iter().collect()
+    watched.read.into_inner()
 }
 
 /// Damaged memories with their numbers: changed at some of `addresses`.
@@ -96,14 +103,18 @@ pub(super) fn memories(moment: &Moment, addresses: Vec<u64>) -> impl Iterator<It
             0 => damaged.size = 0,
             1 => damaged.size /= 2,
             // As much memory is left as it was as the walk needs to come to a text.
-            2..20 if !addresses.is_empty() => {
-                let whole: Vec<u64> = addresses.iter().copied().take(addresses.len() * (round - 1) / 18).collect();
-                let mut around = [0; 16];
-                for at in whole {
-                    if moment.read(at, &mut around).is_ok() {
-                        damaged.bytes.extend((at..).zip(around));
+            2..FIRST_RANDOM if !addresses.is_empty() => {
+                let whole = addresses.len() * (round - 1) / (FIRST_RANDOM - 2);
+                let mut word = [0; 8];
+                for &at in &addresses[..whole] {
+                    // A text is read byte by byte, or in pieces that are longer than what leads to it.
+                    let length = if addresses.contains(&(at + 1)) { 1 } else { word.len() };
+                    if moment.read(at, &mut word[..length]).is_ok() {
+                        damaged.bytes.extend((at..).zip(word).take(length));
                     }
                 }
+                // There may be little memory behind the guest's texts.
+                damaged.size += MORE_MEMORY;
                 damaged.endless_text = 0;
             }
             _ => {

@@ -90,8 +90,18 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
         Choice::Native => Ok(Chosen::default()),
         Choice::Auto => {
             let mut detected = languages.iter().map(|language| (language, language.detect(module)));
-            let first = detected.find(|(_, detection)| *detection != Detection::No);
-            Ok(first.map_or_else(Chosen::default, |(language, detection)| attach(*language, detection, module)))
+            let Some((language, detection)) = detected.find(|(_, detection)| *detection != Detection::No) else {
+                return Ok(Chosen::default());
+            };
+            let others = detected
+                .filter(|(other, detection)| matches!(detection, Detection::Yes(_)) && other.name() != language.name());
+            let others: Vec<&str> = others.map(|(other, _)| other.name()).collect();
+            let mut chosen = attach(*language, detection, module);
+            if !others.is_empty() {
+                let (name, taken, others) = (module.name(), language.name(), others.join(", "));
+                chosen.notes.push(format!("{name} is taken for {taken}; --lang has it shown as {others}"));
+            }
+            Ok(chosen)
         }
         Choice::Named(name) => {
             let Some(language) = languages.iter().find(|language| language.name() == name) else {

@@ -56,6 +56,17 @@ fn one_that_works_is_believed() {
 }
 
 #[test]
+fn the_user_is_told_even_with_quiet() {
+    let place = Place::new();
+    let library = misbehaving(&place, "CRASHES_IN_WALK");
+    let guest = fixture("c-frames.wasm");
+    let ran = place.run(["-q", "--plugin", library.to_str().unwrap(), "-o", "x.folded", guest.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("note: plugin misbehaving crashed in walk"), "{}", ran.stderr);
+}
+
+#[test]
 fn one_that_does_not_come_back_is_left() {
     for wrong in ["LOOPS_IN_WALK", "LOOPS_IN_READ", "SLEEPS_IN_WALK"] {
         let message = format!("plugin misbehaving did not come back from walk within 2 s; {DROPPED}");

@@ -7,7 +7,8 @@
 //! 2. [`Language::attach`]: parse what never changes (symbol tables, offsets of the runtime's structures), once per
 //!    module.
 //! 3. [`Walker::walk`]: read one stack, at every sample, on the guest's own thread while it stands still in the
-//!    middle of an instruction. [`Walker::symbolize`] names a frame later, once per distinct frame, guest running.
+//!    middle of an instruction. [`Walker::symbolize`] names a frame later, once per distinct frame, when the guest cannot be read
+//!    any more.
 //!
 //! Everything a walker reads from the guest is hostile until checked: lengths lie, pointers form cycles, and what was
 //! a string a moment ago is now something else. [`GuestMemory`] bounds every read and [`FrameSink`] bounds the output.

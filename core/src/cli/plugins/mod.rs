@@ -58,6 +58,13 @@ impl Plugins {
             .collect()
     }
 
+    /// Prints what plugins did that failed, however little the user wants to read: the profile is another one then.
+    pub(super) fn print_failures(&self) {
+        for failure in self.loaded.iter().filter_map(|plugin| plugin.languages.first()?.failure()) {
+            say::line(format_args!("note: {}", escape::single_line(&failure)));
+        }
+    }
+
     /// All languages, in the order in which they are asked.
     pub(super) fn languages(&self) -> Vec<&dyn Language> {
         let loaded = self.loaded.iter().flat_map(|plugin| &plugin.languages).map(|language| language as &dyn Language);
