@@ -36,6 +36,10 @@ struct object {
     uint8_t trailing[];
 };
 
+struct __attribute__((packed)) packed {
+    uint32_t first : 20, second : 20;
+};
+
 typedef struct {
     char tag;
     struct object *objects;
@@ -44,6 +48,7 @@ typedef heap heap_alias;
 
 struct object *objects = NULL;
 static volatile int static_variable = 5;
+struct packed packed_bits = {1, 2};
 heap_alias the_heap = {'t', NULL};
 
 static void print_member(const char *structure, const char *name, size_t offset, size_t size, int first, int bits) {
@@ -99,5 +104,5 @@ int main(void) {
     printf("enumerator BLUE %lld\n", (long long)BLUE);
     printf("enumerator NAMELESS_ENUMERATOR %lld\n", (long long)NAMELESS_ENUMERATOR);
     printf("enumerator WIDE %lld\n", (long long)WIDE);
-    return objects != NULL;
+    return objects != NULL || packed_bits.second != 2;
 }

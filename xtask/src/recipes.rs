@@ -137,6 +137,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("c-straight", Language::C, "c/straight.c", C),
     recipe("c-traps", Language::C, "c/traps.c", C),
     recipe("cpp-inlined", Language::Cpp, "cpp/inlined.cpp", CPP),
+    recipe("cpp-layout", Language::Cpp, "cpp/layout.cpp", CPP),
     recipe("cpp-shapes", Language::Cpp, "cpp/shapes.cpp", CPP),
     recipe("go-bench", GO_1_24, "go/bench.go", GO),
     recipe("go-export", GO_1_24, "go/export/export.go", GO_REACTOR),

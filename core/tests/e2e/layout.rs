@@ -35,9 +35,11 @@ fn answer(module: &dyn ModuleView, line: &str) -> String {
 
 #[test]
 fn names_lead_to_where_the_guest_says_its_data_is() {
-    for name in ["c-layout.wasm", "c-layout-dwarf5.wasm", "c-layout-O0.wasm"] {
+    let guests =
+        [("c-layout.wasm", 30), ("c-layout-dwarf5.wasm", 30), ("c-layout-O0.wasm", 30), ("cpp-layout.wasm", 5)];
+    for (name, lines) in guests {
         let (said, image) = (said(name), image(name));
-        assert!(said.len() >= 30, "{said:?}");
+        assert_eq!(said.len(), lines, "{said:?}");
         let answers: Vec<String> = said.iter().map(|line| answer(&image, line)).collect();
         assert_eq!(answers, said, "{name}");
     }
@@ -58,6 +60,8 @@ fn what_is_not_there_has_no_place() {
     ] {
         assert_eq!(image.member(structure, member), None, "{structure}.{member}");
     }
+    // In two units of what it is stored in.
+    assert!(image.member("packed", "first").is_some() && image.member("packed", "second").is_none());
     assert_eq!((image.type_size("none"), image.enumerator("color")), (None, None));
     let without_dwarf = crate::sampled::image("go-bench.wasm");
     assert_eq!((without_dwarf.variable_address("runtime.allgs"), without_dwarf.type_size("int")), (None, None));
