@@ -3,7 +3,7 @@
 
 use crate::guest::{Place, fixture, fixture_bytes, run};
 use crate::library;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -108,22 +108,43 @@ fn stacks_are_what_javascript_says_they_are() {
     }
 }
 
+/// In what way `renamed.js` made a function, and of which kind its frame says that it is: by its name, by its file or by
+/// the line at which it loops. `None` if it is not yet there.
+fn made(frame: &str) -> Option<(usize, &str)> {
+    let (name, place) = frame.split_once(" (").unwrap();
+    match name {
+        "madeOfFile" if place.contains("///") => Some((2, "Betaa")),
+        "madeOfFile" => Some((2, "Alpha")),
+        "madeOfLines" => match place.split(':').nth(1).unwrap().parse().unwrap() {
+            15 => Some((3, "Alpha")),
+            17 => Some((3, "Betaa")),
+            line => (line > 14).then_some((3, "none")),
+        },
+        _ => Some((usize::from(name.len() > 300), &name[name.len() - 6..name.len() - 1])),
+    }
+}
+
 #[test]
 fn functions_that_took_the_places_of_others_are_told_apart() {
     for guest in GUESTS {
         let (_, recording) = profile(&fixture(guest), &[], &["renamed.js", "4000"]);
-        let mut seen = 0;
+        let mut seen = [0; 4];
+        let mut names = BTreeSet::new();
         for sample in recording.samples() {
             let frames: Vec<String> =
                 recording.frames_of(sample.stack).filter_map(|frame| javascript(&recording, frame)).collect();
-            for pair in frames.windows(2) {
-                let Some(kind) = pair[0].strip_prefix("made") else { continue };
-                assert!(pair[1].starts_with(&format!("call{}", &kind[..5])), "{guest}: {frames:?}");
-                seen += 1;
+            for pair in frames.windows(2).filter(|pair| pair[0].starts_with("made")) {
+                let Some((way, kind)) = made(&pair[0]) else { continue };
+                assert!(pair[1].starts_with(&format!("call{kind} ")), "{guest}: {frames:?}");
+                seen[way] += 1;
+                names.extend(pair[0].split(' ').next().map(str::to_owned));
             }
         }
         assert_whole(&recording, guest);
-        assert!(seen > 1000, "{guest}: {seen}");
+        println!("{guest}: {seen:?}, {} names", names.len());
+        assert!(seen.iter().all(|&seen| seen > 100), "{guest}: {seen:?}");
+        // 14 short ones, 14 long ones, and one in each of the other ways.
+        assert_eq!(names.len(), 30, "{guest}: {names:?}");
     }
 }
 

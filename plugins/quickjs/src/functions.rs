@@ -1,11 +1,12 @@
 //! Functions: known by the addresses of their bytecode and of their name as long as what lies there is what lay there
-//! before, and copied when first seen, so that frames can be named when the guest has long freed them.
+//! before (`places.rs`), and copied when first seen, so that frames can be named when the guest has long freed them.
 
 use crate::{
     layout::Layout,
-    memory::{INCONSISTENT, Stop, Window},
+    memory::{INCONSISTENT, Stop, Window, holds},
+    places::Places,
     properties,
-    values::{self, Atom, Sample, Text},
+    values::{self, Atom, Text},
 };
 use std::{
     collections::HashMap,
@@ -14,8 +15,8 @@ use std::{
 use wlprof_plugin::{GuestMemory, WalkEnd};
 
 /// Longest texts that are kept, in characters.
-const LONGEST_FILE: u32 = 2048;
-const LONGEST_NAME: u32 = 1024;
+pub(crate) const LONGEST_FILE: u32 = 2048;
+pub(crate) const LONGEST_NAME: u32 = 1024;
 /// Largest table of lines that is kept, in bytes.
 const LARGEST_TABLE: u32 = 1 << 20;
 /// Functions that are kept, and bytes of them all; frames of any others have no name.
@@ -23,12 +24,13 @@ const MOST_FUNCTIONS: usize = 1 << 20;
 const MOST_BYTES: usize = 256 << 20;
 /// Bytes that one walk copies; functions that it meets after that are left for later walks.
 const MOST_A_WALK: usize = 4 << 20;
-/// Places that are remembered.
-const MOST_PLACES: usize = 1 << 16;
 /// Function objects that wait for a walk that may keep them.
 const MOST_WANTED: usize = 64;
-/// How much of the table of lines is compared.
-const TABLE_SAMPLE: usize = 32;
+/// Tables of lines that are compared as a whole, in bytes. Comparing larger ones in each walk would make walks long.
+const WHOLE_TABLE: usize = 256;
+/// What is compared of larger ones: so many pieces, evenly spread from the first byte to the last.
+const PIECES: usize = 4;
+const PIECE: usize = WHOLE_TABLE / PIECES;
 
 /// A function's number, the same for equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,29 +65,10 @@ pub(crate) struct Found {
     pub(crate) code_length: u32,
 }
 
-/// What lay at a place.
-#[derive(Clone, Debug)]
-struct Seen {
-    found: Found,
-    identity: Identity,
-}
-
-/// What must be the same for a function to be the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Identity {
-    /// Members of the bytecode: see [`words`].
-    words: [u32; 7],
-    /// Strings and tables may have been freed and others put in their places, so some of their contents too.
-    name: Sample,
-    file: Sample,
-    lines: [u8; TABLE_SAMPLE],
-}
-
 /// All functions seen.
 #[derive(Debug)]
 pub(crate) struct Functions {
-    /// By the addresses of bytecode (0 for native functions) and name.
-    places: HashMap<(u32, u32), Seen, BuildHasherDefault<DefaultHasher>>,
+    places: Places,
     by_content: HashMap<u64, Vec<u32>, BuildHasherDefault<DefaultHasher>>,
     functions: Vec<Function>,
     bytes: usize,
@@ -98,8 +81,6 @@ pub(crate) struct Functions {
     copied: usize,
     /// Function objects of this walk, the latest of each group of addresses: recursion meets the same over and over.
     met: [(u64, u32, Option<Found>); 16],
-    /// Names of files of this walk, by their runtimes and atoms: most functions have the same few.
-    files: [(u64, (u32, u32), Sample); 8],
     is_full: bool,
 }
 
@@ -114,7 +95,7 @@ pub(crate) struct Reading<'a> {
 impl Functions {
     pub(crate) fn new(name_atom: u32) -> Self {
         Self {
-            places: HashMap::default(),
+            places: Places::default(),
             by_content: HashMap::default(),
             functions: Vec::new(),
             bytes: 0,
@@ -124,7 +105,6 @@ impl Functions {
             walk: 0,
             copied: 0,
             met: [(0, 0, None); 16],
-            files: [(0, (0, 0), Sample::default()); 8],
             is_full: false,
         }
     }
@@ -133,6 +113,7 @@ impl Functions {
     pub(crate) fn begin(&mut self, may_allocate: bool) {
         self.may_allocate = may_allocate;
         self.walk += 1;
+        self.places.begin();
         self.copied = 0;
     }
 
@@ -185,9 +166,10 @@ impl Functions {
         let (shape, values) = (window.word(members.shape)?, window.word(members.prop)?);
         let name = properties::name(reading, self.name_atom, shape, values)?;
         let words = if bytecode == 0 { [0; 7] } else { words(guest, layout, bytecode)? };
-        let identity = self.identity(reading, words, name)?;
-        if let Some(seen) = self.places.get(&(bytecode, name)).filter(|seen| seen.identity == identity) {
-            return Ok(seen.found);
+        if let Some(found) = self.places.find(reading, (bytecode, name), words)?
+            && self.has_lines(guest, found, words)?
+        {
+            return Ok(found);
         }
         if !self.may_allocate {
             if self.wanted.len() < MOST_WANTED && !self.wanted.contains(&(runtime, object)) {
@@ -205,42 +187,27 @@ impl Functions {
             let function = read(reading, is_native, words, name)?;
             self.copied += function.size();
             found.id = self.keep(function);
-            if self.places.len() >= MOST_PLACES {
-                self.places.clear();
-            }
-            self.places.insert((bytecode, name), Seen { found, identity });
+            self.places.insert(reading, (bytecode, name), words, found)?;
         }
         Ok(found)
     }
 
-    fn identity(&mut self, reading: Reading<'_>, words: [u32; 7], name: u32) -> Result<Identity, Stop> {
-        let Reading { guest, layout, .. } = reading;
-        let [_, _, file, _, _, length, table] = words;
-        let file = self.file_sample(reading, file)?;
-        let mut lines = [0; TABLE_SAMPLE];
-        let compared = TABLE_SAMPLE.min(length as usize);
-        guest.read(table.into(), lines.get_mut(..compared).unwrap_or_default())?;
-        let name = if name == 0 { Sample::default() } else { values::first(guest, &layout.string, name)? };
-        Ok(Identity { words, name, file, lines })
-    }
-
-    /// The end of a file's name, at which such names differ.
-    fn file_sample(&mut self, reading: Reading<'_>, file: u32) -> Result<Sample, Stop> {
-        let Reading { guest, layout, runtime } = reading;
-        let group = file as usize % self.files.len();
-        if let Some(&(walk, sampled, sample)) = self.files.get(group)
-            && (walk, sampled) == (self.walk, (runtime, file))
-        {
-            return Ok(sample);
+    /// Whether the table of lines of bytecode with those members is the function's: all of it, if it is not large.
+    fn has_lines(&self, guest: &dyn GuestMemory, found: Found, words: [u32; 7]) -> Result<bool, Stop> {
+        // Of functions that were not kept nothing is shown, and no lines of those whose tables were not.
+        let Some(function) = self.get(found.id).filter(|function| !function.lines.is_empty()) else { return Ok(true) };
+        let ([.., address], lines) = (words.map(u64::from), &function.lines);
+        if lines.len() <= WHOLE_TABLE {
+            return holds(guest, address, lines);
         }
-        let sample = match values::atom(guest, layout, runtime, file)? {
-            Atom::Text(text) => Text::find(guest, &layout.string, text)?.last(guest)?,
-            Atom::None | Atom::Number(_) => Sample::default(),
-        };
-        if let Some(entry) = self.files.get_mut(group) {
-            *entry = (self.walk, (runtime, file), sample);
+        for piece in 0..PIECES {
+            let start = (lines.len() - PIECE) * piece / (PIECES - 1);
+            let bytes = lines.get(start..start + PIECE).unwrap_or_default();
+            if !holds(guest, address + start as u64, bytes)? {
+                return Ok(false);
+            }
         }
-        Ok(sample)
+        Ok(true)
     }
 
     #[cold]

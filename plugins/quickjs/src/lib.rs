@@ -21,6 +21,7 @@ mod linking;
 mod memory;
 mod merge;
 mod module;
+mod places;
 mod properties;
 mod roles;
 mod symbols;

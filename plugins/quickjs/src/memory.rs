@@ -18,6 +18,9 @@ impl From<OutOfBounds> for Stop {
 /// Most of a structure that is read: more than what lies before the last member of interest in any of them.
 const LARGEST: usize = 128;
 
+/// How much is compared at once.
+const COMPARED: usize = 256;
+
 /// The first bytes of a structure.
 pub(crate) struct Window {
     bytes: [u8; LARGEST],
@@ -38,6 +41,11 @@ impl Window {
         bytes.copied().ok_or(INCONSISTENT)
     }
 
+    /// What was read from `offset` on.
+    pub(crate) fn after(&self, offset: u32) -> &[u8] {
+        self.bytes.get(offset as usize..self.length).unwrap_or_default()
+    }
+
     pub(crate) fn half(&self, offset: u32) -> Result<u16, Stop> {
         Ok(u16::from_le_bytes(self.array(offset)?))
     }
@@ -54,4 +62,19 @@ impl Window {
 /// The word at `offset` of the structure at `base`.
 pub(crate) fn word(guest: &dyn GuestMemory, base: u32, offset: u32) -> Result<u32, Stop> {
     Ok(guest.read_u32(u64::from(base) + u64::from(offset))?)
+}
+
+/// Whether these bytes are at `address`.
+pub(crate) fn holds(guest: &dyn GuestMemory, address: u64, bytes: &[u8]) -> Result<bool, Stop> {
+    let mut there = [0; COMPARED];
+    let mut at = address;
+    for part in bytes.chunks(COMPARED) {
+        let there = there.get_mut(..part.len()).unwrap_or_default();
+        guest.read(at, there)?;
+        if there != part {
+            return Ok(false);
+        }
+        at += part.len() as u64;
+    }
+    Ok(true)
 }

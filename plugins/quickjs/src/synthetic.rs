@@ -112,8 +112,7 @@ impl Guest {
     /// Moves a function in bytecode to another context.
     pub(crate) fn set_realm(&mut self, object: u32, context: u32) {
         let layout = Layout::NG_0_16;
-        let at = (object + layout.object.function_bytecode) as usize;
-        let bytecode = u32::from_le_bytes(self.memory[at..][..4].try_into().unwrap());
+        let bytecode = self.member(object + layout.object.function_bytecode);
         self.word(bytecode + layout.bytecode.realm, context);
     }
 
@@ -174,6 +173,21 @@ impl Guest {
         object
     }
 
+    /// Gives a function in bytecode another table of lines, and says where that is.
+    pub(crate) fn set_lines(&mut self, object: u32, lines: &[u8]) -> u32 {
+        let layout = Layout::NG_0_16;
+        let at = self.room(lines.len() as u32);
+        self.memory[at as usize..][..lines.len()].copy_from_slice(lines);
+        let bytecode = self.member(object + layout.object.function_bytecode);
+        self.word(bytecode + layout.bytecode.pc2line_len, lines.len() as u32);
+        self.word(bytecode + layout.bytecode.pc2line_buf, at);
+        at
+    }
+
+    fn member(&self, at: u32) -> u32 {
+        u32::from_le_bytes(self.memory[at as usize..][..4].try_into().unwrap())
+    }
+
     /// Makes these functions' frames the list, innermost first, with how far into its code each is.
     pub(crate) fn run(&mut self, frames: &[(u32, u32)]) {
         self.run_in(RUNTIME, STACK_POINTER + 0x20, frames);
@@ -187,8 +201,8 @@ impl Guest {
             let frame = first + 0x40 * index as u32;
             self.word(from, frame);
             self.long(frame + layout.frame.cur_func, -1, object);
-            let member = |at: u32| u32::from_le_bytes(self.memory[at as usize..][..4].try_into().unwrap());
-            let code = member(member(object + layout.object.function_bytecode) + layout.bytecode.byte_code_buf);
+            let bytecode = self.member(object + layout.object.function_bytecode);
+            let code = self.member(bytecode + layout.bytecode.byte_code_buf);
             self.word(frame + layout.frame.cur_pc, if offset == 0 { 0 } else { code + offset });
             from = frame + layout.frame.prev_frame;
         }

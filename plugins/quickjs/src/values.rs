@@ -2,7 +2,7 @@
 
 use crate::{
     layout::{Layout, StringLayout},
-    memory::{INCONSISTENT, Stop, Window, word},
+    memory::{INCONSISTENT, Stop, Window, holds, word},
 };
 use wlprof_plugin::GuestMemory;
 
@@ -14,11 +14,8 @@ const NUMBER_ATOM: u32 = 1 << 31;
 /// `JSStringKind`.
 const KIND_SLICE: u32 = 1;
 const KIND_INDIRECT: u32 = 2;
-/// Bytes of a text that are compared to know it again.
-const SAMPLE: usize = 16;
-
-/// Some of a text, and its size in characters.
-pub(crate) type Sample = ([u8; SAMPLE], u32);
+/// Bytes of a text that are read along with its header when it is compared: all of most names of functions.
+const AT_ONCE: u32 = 32;
 
 /// The object that a value is.
 pub(crate) fn object(value: u64) -> Option<u32> {
@@ -88,15 +85,6 @@ impl Text {
         if self.is_wide { 2 } else { 1 }
     }
 
-    /// The last bytes.
-    pub(crate) fn last(self, guest: &dyn GuestMemory) -> Result<Sample, Stop> {
-        let size = u64::from(self.length) * self.width();
-        let length = size.min(SAMPLE as u64);
-        let mut sample = [0; SAMPLE];
-        guest.read(self.address + size - length, sample.get_mut(..length as usize).unwrap_or_default())?;
-        Ok((sample, self.length))
-    }
-
     /// The text; characters after the first `most` are left out, which an ellipsis shows.
     pub(crate) fn read(self, guest: &dyn GuestMemory, most: u32) -> Result<String, Stop> {
         let length = self.length.min(most);
@@ -110,22 +98,53 @@ impl Text {
     }
 }
 
-/// The first bytes of the string at `address`, or where they are, in one read.
-pub(crate) fn first(guest: &dyn GuestMemory, layout: &StringLayout, address: u32) -> Result<Sample, Stop> {
-    // Those of a short string at the end of memory cannot be read like this.
-    let window = Window::read(guest, address, layout.size.saturating_add(SAMPLE as u32))
-        .or_else(|_| Window::read(guest, address, layout.size))?;
-    let length = layout.len.of(window.word(layout.len.word)?);
-    let width = 1 + layout.is_wide_char.of(window.word(layout.is_wide_char.word)?);
-    let mut sample: [u8; SAMPLE] = window.array(layout.size).unwrap_or_default();
-    let is_inside = match layout.kind {
-        Some(kind) => kind.of(window.word(kind.word)?) == 0,
-        None => true,
-    };
-    // What follows a short string is something else.
-    let used = if is_inside { length.saturating_mul(width) as usize } else { 8 };
-    sample.iter_mut().skip(used).for_each(|byte| *byte = 0);
-    Ok((sample, length))
+/// A text as the guest has it, to be known again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// In characters; all of them, even if some are left out.
+    length: u32,
+    is_wide: bool,
+    bytes: Box<[u8]>,
+}
+
+impl Kept {
+    /// That at `address`, without characters after the first `most`; nothing if that is 0.
+    pub(crate) fn read(guest: &dyn GuestMemory, layout: &StringLayout, address: u32, most: u32) -> Result<Self, Stop> {
+        if address == 0 {
+            return Ok(Self::default());
+        }
+        let text = Text::find(guest, layout, address)?;
+        let mut bytes = vec![0; text.length.min(most) as usize * text.width() as usize];
+        guest.read(text.address, &mut bytes)?;
+        Ok(Self { length: text.length, is_wide: text.is_wide, bytes: bytes.into_boxed_slice() })
+    }
+
+    /// Whether it is at `address` now. One read tells of most.
+    pub(crate) fn is_at(&self, guest: &dyn GuestMemory, layout: &StringLayout, address: u32) -> Result<bool, Stop> {
+        if address == 0 {
+            return Ok(*self == Self::default());
+        }
+        // What follows a short string at the end of memory cannot be read.
+        let window = Window::read(guest, address, layout.size.saturating_add(AT_ONCE))
+            .or_else(|_| Window::read(guest, address, layout.size))?;
+        let length = layout.len.of(window.word(layout.len.word)?);
+        let is_wide = layout.is_wide_char.of(window.word(layout.is_wide_char.word)?) == 1;
+        if (length, is_wide) != (self.length, self.is_wide) {
+            return Ok(false);
+        }
+        let kind = layout.kind.map_or(Ok(0), |bits| window.word(bits.word).map(|word| bits.of(word)))?;
+        if kind == 0
+            && let Some(there) = window.after(layout.size).get(..self.bytes.len())
+        {
+            return Ok(*there == *self.bytes);
+        }
+        holds(guest, Text::find(guest, layout, address)?.address, &self.bytes)
+    }
+
+    /// In bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 fn decode(bytes: &[u8], is_wide: bool) -> String {

@@ -2,7 +2,7 @@
 
 use crate::synthetic::{CONTEXT, Guest, LOOP, NATIVE, OTHER, RUNTIME, SIZE, STACK_POINTER, walker, wasm};
 use crate::{layout::Layout, walker::JavaScriptWalker};
-use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, WalkEnd, Walker};
+use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, SourceFrame, WalkEnd, Walker};
 
 /// A walk, with frames as `name:line` or `#index`.
 fn walk(walker: &mut JavaScriptWalker, guest: &Guest, functions: &[u32]) -> (Vec<String>, WalkEnd) {
@@ -18,6 +18,18 @@ fn walk(walker: &mut JavaScriptWalker, guest: &Guest, functions: &[u32]) -> (Vec
         }
     };
     (out.entries().map(&mut name).collect(), end)
+}
+
+/// What is shown of the function that runs.
+fn shown(walker: &mut JavaScriptWalker, guest: &Guest) -> (Vec<SourceFrame>, WalkEnd) {
+    let (mut out, mut frames) = (FrameSink::new(), Vec::new());
+    let end = walker.walk(guest, &wasm(&[LOOP]), &mut out);
+    for entry in out.entries() {
+        if let SinkEntry::Own(key) = entry {
+            walker.symbolize(FrameKey::Own(key), &mut frames);
+        }
+    }
+    (frames, end)
 }
 
 /// A guest in which `inner` was called by native code that `outer` called.
@@ -62,11 +74,36 @@ fn a_walk_that_may_not_allocate_leaves_new_functions_for_later() {
 
 #[test]
 fn functions_put_in_the_place_of_others_are_told_apart() {
-    let (mut guest, mut walker) = (nested(), walker());
-    walk(&mut walker, &guest, &NESTED);
-    let name = guest.memory.windows(5).position(|bytes| bytes == b"outer").unwrap();
-    guest.memory[name..name + 5].copy_from_slice(b"other");
-    assert_eq!(walk(&mut walker, &guest, &NESTED).0.last().unwrap(), "other:12");
+    for text in ["app.js", "outer", "outer that has a name longer than what is read at once of it", &"long".repeat(200)]
+    {
+        let mut guest = Guest::new();
+        let outer = guest.function(if text == "app.js" { "outer" } else { text }, false);
+        guest.run(&[(outer, 51)]);
+        let (mut walker, mut before) = (walker(), Vec::new());
+        let start = guest.memory.windows(text.len()).position(|bytes| bytes == text.as_bytes()).unwrap();
+        for at in start..start + text.len() {
+            guest.memory[at] ^= 2;
+            let (frames, _) = shown(&mut walker, &guest);
+            assert_ne!(frames, before, "byte {at} of {text}");
+            assert_eq!(frames, shown(&mut crate::synthetic::walker(), &guest).0);
+            before = frames;
+        }
+    }
+}
+
+#[test]
+fn functions_that_differ_in_a_line_are_told_apart() {
+    let mut guest = Guest::new();
+    let outer = guest.function("outer", false);
+    // A byte of code an entry, all on one line until they are changed.
+    let lines = guest.set_lines(outer, &[1 + 5 + 1, 0].repeat(128));
+    guest.run(&[(outer, 60)]);
+    let mut walker = walker();
+    assert_eq!(walk(&mut walker, &guest, &[LOOP]).0, ["outer:10"]);
+    for entry in 0..59 {
+        guest.memory[lines as usize + 2 * entry] += 1;
+        assert_eq!(walk(&mut walker, &guest, &[LOOP]).0, [format!("outer:{}", 11 + entry)], "entry {entry}");
+    }
 }
 
 #[test]
