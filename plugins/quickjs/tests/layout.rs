@@ -88,11 +88,8 @@ impl ModuleView for Module {
 
 #[test]
 fn the_table_is_what_the_debug_information_says() {
-    let module = Module::fixture("quickjs-0.16.wasm");
-    assert_eq!(Layout::from_debug_info(&module), Some(Layout::NG_0_16));
+    assert_eq!(Layout::from_debug_info(&Module::fixture("quickjs-0.16.wasm")), Some(Layout::NG_0_16));
     assert_eq!(Layout::from_debug_info(&Module::fixture("quickjs-0.16-stripped.wasm")), None);
-    // What is found of atoms in the data section.
-    assert!(module.enumerator("JS_ATOM_name").is_none_or(|number| number == 58));
 }
 
 #[test]
