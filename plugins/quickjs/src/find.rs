@@ -141,24 +141,7 @@ impl Runtime {
         Ok(word(guest, self.context, layout.context.rt)? == self.address
             && word(guest, first, layout.context.list_prev)? == head)
     }
-}
 
-/// The runtime that the function at `object` belongs to, if it is a function; it may be none.
-fn of_object(guest: &dyn GuestMemory, layout: &Layout, object: u32) -> Result<Option<Runtime>, Stop> {
-    let members = &layout.object;
-    let window = Window::read(guest, object, members.function_bytecode.max(members.realm).saturating_add(4))?;
-    let class = window.half(members.class_id)?;
-    let context = if layout.classes.bytecode.contains(&class) {
-        word(guest, window.word(members.function_bytecode)?, layout.bytecode.realm)?
-    } else if class == layout.classes.c_function {
-        window.word(members.realm)?
-    } else {
-        return Ok(None);
-    };
-    Ok(Some(Runtime { address: word(guest, context, layout.context.rt)?, context }))
-}
-
-impl Runtime {
     /// Whether the context is on the runtime's list, and the list in order.
     fn has_context(self, guest: &dyn GuestMemory, layout: &Layout) -> Result<bool, Stop> {
         if self.address == 0 || !self.address.is_multiple_of(4) {
@@ -185,4 +168,19 @@ impl Runtime {
         }
         Ok(false)
     }
+}
+
+/// The runtime that the function at `object` belongs to, if it is a function; it may be none.
+fn of_object(guest: &dyn GuestMemory, layout: &Layout, object: u32) -> Result<Option<Runtime>, Stop> {
+    let members = &layout.object;
+    let window = Window::read(guest, object, members.function_bytecode.max(members.realm).saturating_add(4))?;
+    let class = window.half(members.class_id)?;
+    let context = if layout.classes.bytecode.contains(&class) {
+        word(guest, window.word(members.function_bytecode)?, layout.bytecode.realm)?
+    } else if class == layout.classes.c_function {
+        window.word(members.realm)?
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(Runtime { address: word(guest, context, layout.context.rt)?, context }))
 }
