@@ -16,8 +16,10 @@ const MOST_OBJECTS: usize = 256;
 const MOST_CONTEXTS: usize = 64;
 /// Runtimes that are remembered.
 const MOST_RUNTIMES: usize = 8;
-/// So many walks apart the stack is searched for others than those that are known.
+/// So many walks apart the stack is searched for others than those that are known, when missing frames have walks search
+/// as well; and if they cannot, as nothing tells that frames are missing.
 const PERIOD: u32 = 64;
+const PERIOD_ALONE: u32 = 8;
 
 /// A runtime, and the context by which it is known again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,7 @@ pub(crate) struct Runtimes {
     running: Vec<Running>,
     stack: Vec<u8>,
     walks: u32,
+    period: u32,
 }
 
 /// A runtime that runs a function, and its innermost frame.
@@ -44,20 +47,20 @@ pub(crate) struct Running {
     pub(crate) frame: u32,
 }
 
-impl Default for Runtimes {
-    /// With all the room that is needed, so that searching allocates nothing.
-    fn default() -> Self {
+impl Runtimes {
+    /// With all the room that is needed, so that searching allocates nothing. `is_told` if [`Self::search_next`] will be
+    /// called when frames are missing.
+    pub(crate) fn new(is_told: bool) -> Self {
         Self {
             known: Vec::with_capacity(MOST_RUNTIMES),
             on_stack: Vec::with_capacity(MOST_RUNTIMES),
             running: Vec::with_capacity(MOST_RUNTIMES),
             stack: vec![0; REACH],
             walks: 0,
+            period: if is_told { PERIOD } else { PERIOD_ALONE },
         }
     }
-}
 
-impl Runtimes {
     /// Whether one has ever been found.
     pub(crate) fn has_any(&self) -> bool {
         !self.known.is_empty()
@@ -65,7 +68,7 @@ impl Runtimes {
 
     /// Has the next walk search the stack: there seem to be others than those that are known.
     pub(crate) fn search_next(&mut self) {
-        self.walks = PERIOD - 1;
+        self.walks = self.period - 1;
     }
 
     /// The runtimes that run functions, innermost first: several if a native function of one uses another. `None` if no
@@ -82,7 +85,7 @@ impl Runtimes {
         self.on_stack.clear();
         let busy = self.known.iter().filter(|runtime| frame(runtime) != 0).count();
         // One that is idle may only be the one that is known.
-        let is_time = self.walks.is_multiple_of(PERIOD);
+        let is_time = self.walks.is_multiple_of(self.period);
         if busy != 1 || is_time {
             let most = if busy > 1 || is_time { MOST_RUNTIMES } else { 1 };
             self.search(guest, layout, stack_pointer, most);

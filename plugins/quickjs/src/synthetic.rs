@@ -1,6 +1,6 @@
 //! A made-up guest: as much of QuickJS-ng 0.16's memory as walks read, for tests.
 
-use crate::{detect::Evidence, layout::Layout, linking::Linking, roles::Roles, walker::JavaScriptWalker};
+use crate::{layout::Layout, linking::Linking, roles::Roles, walker::JavaScriptWalker};
 use std::{cell::Cell, ops::Range};
 use wlprof_plugin::{FunctionImport, GuestMemory, ModuleView, OutOfBounds, WasmFrame};
 
@@ -77,8 +77,12 @@ impl ModuleView for Module {
 
 /// A walker for guests like this.
 pub(crate) fn walker() -> JavaScriptWalker {
-    let evidence = Evidence { found: String::new(), is_ng_0_16: true, name_atom: NAME_ATOM };
-    JavaScriptWalker::new(Layout::NG_0_16, evidence.name_atom, Roles::new(&Module), Linking::default(), 0)
+    JavaScriptWalker::new(Layout::NG_0_16, NAME_ATOM, Roles::new(&Module), Linking::default(), 0)
+}
+
+/// One that does not know the names of wasm functions.
+pub(crate) fn nameless_walker() -> JavaScriptWalker {
+    JavaScriptWalker::new(Layout::NG_0_16, NAME_ATOM, Roles::default(), Linking::default(), 0)
 }
 
 /// A wasm stack of these functions.

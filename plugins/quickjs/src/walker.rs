@@ -36,10 +36,10 @@ impl JavaScriptWalker {
     pub(crate) fn new(layout: Layout, name_atom: u32, roles: Roles, linking: Linking, stack_pointer: u32) -> Self {
         Self {
             layout,
+            runtimes: Runtimes::new(roles.has_loop()),
             roles,
             linking,
             globals: [stack_pointer],
-            runtimes: Runtimes::default(),
             functions: Functions::new(name_atom),
             chain: Chain::default(),
             walks: 0,

@@ -1,6 +1,8 @@
 //! Walks of made-up guests: what stacks become, and that nothing in memory can make a walk hang, panic or go on for long.
 
-use crate::synthetic::{CONTEXT, Guest, LOOP, NATIVE, OTHER, RUNTIME, SIZE, STACK_POINTER, walker, wasm};
+use crate::synthetic::{
+    CONTEXT, Guest, LOOP, NATIVE, OTHER, RUNTIME, SIZE, STACK_POINTER, nameless_walker, walker, wasm,
+};
 use crate::{layout::Layout, walker::JavaScriptWalker};
 use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, SourceFrame, WalkEnd, Walker};
 
@@ -119,10 +121,8 @@ fn a_guest_that_runs_nothing_has_no_stack() {
     assert_eq!(walk(&mut walker, &guest, &[OTHER]), (Vec::new(), WalkEnd::NoStack));
 }
 
-#[test]
-fn runtimes_that_use_each_other_are_one_stack() {
-    let (mut guest, mut walker) = (nested(), walker());
-    assert_eq!(walk(&mut walker, &guest, &NESTED).1, WalkEnd::Complete);
+/// Has the function that `nested` runs use another runtime.
+fn use_another(guest: &mut Guest) {
     let (runtime, context) = (0x4000, 0x5000);
     guest.make_runtime(runtime, context);
     let sandboxed = guest.function("sandboxed", false);
@@ -130,10 +130,27 @@ fn runtimes_that_use_each_other_are_one_stack() {
     guest.run_in(runtime, STACK_POINTER + 8, &[(sandboxed, 0), (sandboxed, 20)]);
     let outer = guest.function("outer", false);
     guest.run_in(RUNTIME, STACK_POINTER + 0x100, &[(outer, 51)]);
+}
+
+#[test]
+fn runtimes_that_use_each_other_are_one_stack() {
+    let (mut guest, mut walker) = (nested(), walker());
+    assert_eq!(walk(&mut walker, &guest, &NESTED).1, WalkEnd::Complete);
+    use_another(&mut guest);
     // What is not known is looked for as soon as frames are missing.
     assert_eq!(walk(&mut walker, &guest, &[LOOP, LOOP, OTHER, LOOP]).1, WalkEnd::Inconsistent);
     let whole = ["sandboxed:10", "sandboxed:10", "#2", "outer:12"].map(str::to_owned).to_vec();
     assert_eq!(walk(&mut walker, &guest, &[LOOP, LOOP, OTHER, LOOP]), (whole, WalkEnd::Complete));
+}
+
+#[test]
+fn without_names_other_runtimes_are_looked_for_more_often() {
+    let (mut guest, mut walker) = (nested(), nameless_walker());
+    assert_eq!(walk(&mut walker, &guest, &NESTED).0.len(), 3);
+    use_another(&mut guest);
+    let mut walks = (0..64).map(|_| walk(&mut walker, &guest, &[LOOP, LOOP, OTHER, LOOP]).0.join(" "));
+    let found = walks.position(|frames| frames == "sandboxed:10 sandboxed:10 outer:12");
+    assert!(found.is_some_and(|walks| walks < 8), "after {found:?} walks");
 }
 
 #[test]
