@@ -17,6 +17,7 @@ mod recipes;
 mod rust_target;
 mod source_text;
 mod stress;
+mod strip;
 mod tests_and_lints;
 mod tidy;
 mod wheels;

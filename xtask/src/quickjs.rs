@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use crate::cache::Cache;
-use crate::cpython::without_custom_sections;
+use crate::strip::without_custom_sections;
 use crate::wheels::Wheels;
 use crate::{checkout, fixtures, process};
 
