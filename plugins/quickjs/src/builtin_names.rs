@@ -5,7 +5,9 @@
 pub(crate) const COLLECTOR: &[&str] = &[
     "JS_MarkValue",
     "JS_RunGC",
-    "gc_",
+    "gc_decref",
+    "gc_free_cycles",
+    "gc_scan",
     "js_trigger_gc",
     "mark_children",
     "free_gc_object",

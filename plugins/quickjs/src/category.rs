@@ -16,7 +16,24 @@ const COMMAND: &[&str] = &["qjs.c", "standalone.c", "repl.c"];
 const START: &[&str] =
     &["_start", "_start.command_export", "__main_void", "__main_argc_argv", "main", "__wasm_call_ctors"];
 /// How names begin that QuickJS's functions have, and hardly any others.
-const OWN: &[&str] = &["JS_", "__JS_", "js_", "async_func_", "lre_", "find_own_property", "free_zero_ref", "json_"];
+const OWN: &[&str] = &["JS_", "__JS_", "js_", "async_func_", "lre_", "find_own_property", "free_zero_ref"];
+/// Its names that other libraries might have, so these must be whole.
+const OWN_WHOLE: &[&str] = &[
+    "json_free_parse_record",
+    "json_free_token",
+    "json_next_token",
+    "json_parse_error",
+    "json_parse_ident",
+    "json_parse_number",
+    "json_parse_record_add",
+    "json_parse_record_find",
+    "json_parse_record_init_array",
+    "json_parse_record_init_obj",
+    "json_parse_record_init_primitive",
+    "json_parse_record_resize_hash",
+    "json_parse_string",
+    "json_parse_value",
+];
 
 /// What kind of code a wasm function of a QuickJS is; `None` if it is not known, so whatever is said of it otherwise
 /// stands.
@@ -26,7 +43,9 @@ pub fn categorize(frame: &SourceFrame) -> Option<Category> {
         return Some(Category::Interpreter);
     }
     let Some(file) = frame.file.as_deref() else {
-        let is_own = OWN.iter().chain(COLLECTOR).any(|start| name.starts_with(start));
+        // Linkers make names unique, compilers mark parts and clones.
+        let whole = name.split('.').next().unwrap_or_default();
+        let is_own = OWN.iter().chain(COLLECTOR).any(|start| name.starts_with(start)) || OWN_WHOLE.contains(&whole);
         return is_own.then(|| by_name(name));
     };
     let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -67,6 +86,11 @@ mod tests {
             ("js_array_every", Some("../quickjs.c"), Some(Library)),
             ("js_array_mark", Some("../quickjs.c"), Some(GarbageCollector)),
             ("json_parse_value", Some("quickjs.c"), Some(Library)),
+            ("json_parse_value", None, Some(Library)),
+            ("json_next_token.llvm.7", None, Some(Library)),
+            ("json_load_file", None, None),
+            ("gc_scan", None, Some(GarbageCollector)),
+            ("gc_of_another", None, None),
             ("lre_exec_backtrack", None, Some(Library)),
             ("cr_add_range", Some("/quickjs/libunicode.c"), Some(Library)),
             ("JS_RunGC", None, Some(GarbageCollector)),
