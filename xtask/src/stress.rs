@@ -120,7 +120,19 @@ fn ways(recipe: &Recipe) -> Vec<Vec<&'static str>> {
             vec![vec!["split"], vec!["channels", "20"], vec!["garbage", "20"], vec!["recursion", "20"]]
         }
         (_, Language::Python(_)) => vec![vec!["bench.py", "200"], vec!["stacks.py"], vec!["no-such-script.py"]],
+        (_, Language::QuickJs) => vec![vec!["shares.js", "loops", "10"], vec!["no-such-script.js"]],
+        ("tiny", _) => vec![vec!["demo.tiny"]],
         _ => vec![vec![]],
+    }
+}
+
+/// The folder of `testdata` that a guest is shown, if it runs scripts.
+fn scripts(recipe: &Recipe) -> Option<&'static str> {
+    match (recipe.name, recipe.language) {
+        (_, Language::Python(_)) => Some("python"),
+        (_, Language::QuickJs) => Some("quickjs"),
+        ("tiny", _) => Some("tiny"),
+        _ => None,
     }
 }
 
@@ -131,15 +143,13 @@ fn cases(wlprof: &Path) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for recipe in RECIPES {
         for arguments in ways(recipe) {
-            let options = match (recipe.name, recipe.language) {
+            let options = match (recipe.name, scripts(recipe)) {
                 ("go-export", _) => vec!["--invoke=work".to_owned()],
-                (_, Language::Python(_)) => {
-                    vec![format!("--dir={}::.", checkout::testdata().join("python").display())]
-                }
+                (_, Some(folder)) => vec![format!("--dir={}::.", checkout::testdata().join(folder).display())],
                 _ => vec![],
             };
             let file = match recipe.language {
-                Language::Python(_) => format!("{}.wasm", recipe.name),
+                Language::Python(_) | Language::QuickJs => format!("{}.wasm", recipe.name),
                 _ => recipe.file_name(),
             };
             let guest = fixtures.join(file);

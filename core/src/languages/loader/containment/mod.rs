@@ -13,7 +13,6 @@ mod recovery;
 mod recovery {
     //! Calls that are left to end by themselves.
     use super::Slot;
-    use std::mem::ManuallyDrop;
     use std::ops::Range;
 
     pub(super) fn prepare() {}
@@ -54,7 +53,8 @@ pub(super) enum Activity {
 }
 
 impl Activity {
-    /// How long it may take, in seconds. Walks take microseconds and hold up the guest; tables of large modules take a while to read.
+    /// How long it may take, in seconds. Walks take microseconds and hold up the guest; tables of large modules take a while
+    /// to read.
     fn limit_s(self) -> u64 {
         match self {
             Self::Walk | Self::Threads => 2,
@@ -92,7 +92,7 @@ pub(super) struct PluginLibrary {
     /// What the plugin is called.
     pub(super) name: String,
     /// Kept loaded; for good once the plugin has failed: a thread or a callback of its own may still be in there.
-    _library: ManuallyDrop<Library>,
+    library: ManuallyDrop<Library>,
     /// Minor version of the ABI that it was built for.
     pub(super) abi_minor: u32,
     code: Vec<Range<usize>>,
@@ -107,7 +107,7 @@ impl PluginLibrary {
         Self {
             name,
             abi_minor: 0,
-            _library: ManuallyDrop::new(library),
+            library: ManuallyDrop::new(library),
             code: recovery::code_around(within),
             failure: OnceLock::new(),
         }
@@ -158,7 +158,7 @@ impl Drop for PluginLibrary {
     fn drop(&mut self) {
         if self.failure.get().is_none() {
             // SAFETY: once, and not used after.
-            unsafe { ManuallyDrop::drop(&mut self._library) };
+            unsafe { ManuallyDrop::drop(&mut self.library) };
         }
     }
 }
