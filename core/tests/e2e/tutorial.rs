@@ -20,8 +20,9 @@ fn blocks<'a>(page: &'a str, fence: &str) -> Vec<&'a str> {
     page.split(fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
-/// What `line` says besides numbers and what is drawn. Numbers may be in the middle of words.
+/// What `line` says besides numbers, what is drawn, and the details of a check. Numbers may be in the middle of words.
 fn gist(line: &str) -> String {
+    let line = if line.starts_with("check ") { line.split(" (").next().unwrap() } else { line };
     let line = line.split_whitespace().filter(|word| !word.starts_with('█')).collect::<Vec<_>>().join(" ");
     let mut gist = String::new();
     for c in line.chars() {
