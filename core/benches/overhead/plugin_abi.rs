@@ -1,7 +1,8 @@
 //! What a walk costs through the plugins' ABI, as a ratio to the same walk by the same plugin built in.
 //!
 //! Both are asked at the same samples of one run, while the guest stands still, one after the other; which is first changes
-//! with every sample. Each is asked a few times, because a walk is not much longer than reading the clock.
+//! with every sample. Each is asked once, as the sampler does, after the guest has had the processor's caches; then a few times
+//! more, which shows the ABI's own cost at its worst: a walk that has all at hand.
 
 use super::statistics::Spread;
 use super::table::Table;
@@ -15,16 +16,18 @@ use wlprof::profile::{Run, RunOptions};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Language, SourceFrame, WalkEnd, Walker, WasmFrame};
 
-/// Walks of each at one sample.
-const WALKS: u32 = 8;
+/// Walks of each at one sample after the first.
+const MORE_WALKS: u32 = 8;
 
 /// Time spent in walks.
 #[derive(Default)]
 struct Times {
     samples: u32,
     frames: usize,
-    built_in: Duration,
-    loaded: Duration,
+    /// Of the first walks: built in, loaded.
+    first: [Duration; 2],
+    /// Of the others.
+    more: [Duration; 2],
 }
 
 /// The plugin in both forms. The built-in one's stacks are those of the profile.
@@ -48,20 +51,23 @@ impl Walker for Both {
         let Self { built_in, loaded, sink, times } = self;
         // Nobody else locks it while the guest runs.
         let mut times = times.try_lock().unwrap_or_else(|_| unreachable!("one thread walks"));
-        let mut timed = |walker: &mut Box<dyn Walker>| {
+        let mut timed = |walker: &mut Box<dyn Walker>, walks: u32| {
             let began = Instant::now();
-            for _ in 0..WALKS {
+            for _ in 0..walks {
                 sink.clear();
                 walker.walk(guest, wasm, sink);
             }
             began.elapsed()
         };
+        let mut walkers = [(0, &mut *built_in), (1, loaded)];
         if times.samples.is_multiple_of(2) {
-            times.built_in += timed(built_in);
-            times.loaded += timed(loaded);
-        } else {
-            times.loaded += timed(loaded);
-            times.built_in += timed(built_in);
+            walkers.reverse();
+        }
+        for (form, walker) in &mut walkers {
+            times.first[*form] += timed(walker, 1);
+        }
+        for (form, walker) in &mut walkers {
+            times.more[*form] += timed(walker, MORE_WALKS);
         }
         times.samples += 1;
         let end = built_in.walk(guest, wasm, out);
@@ -77,36 +83,29 @@ impl Walker for Both {
 /// Runs the guest at `path`, in Go, `rounds` times and prints the table.
 pub(crate) fn bench(path: &Path, rounds: usize) -> Result<()> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let (mut built_in, mut loaded, mut ratios, mut samples, mut frames) = (Vec::new(), Vec::new(), Vec::new(), 0, 0);
+    let mut rounds_times = Vec::new();
     for round in 0..rounds {
         eprintln!("plugin ABI with {name}: round {} of {rounds}", round + 1);
-        let times = run(path, &name)?;
-        let walks = f64::from(times.samples * WALKS);
-        let micros = |time: Duration| time.as_secs_f64() * 1e6 / walks;
-        built_in.push(micros(times.built_in));
-        loaded.push(micros(times.loaded));
-        ratios.push(times.loaded.as_secs_f64() / times.built_in.as_secs_f64());
-        samples += times.samples;
-        frames += times.frames;
+        rounds_times.push(run(path, &name)?);
     }
+    let samples: u32 = rounds_times.iter().map(|times| times.samples).sum();
+    let frames: usize = rounds_times.iter().map(|times| times.frames).sum();
     println!(
         "\nthe Go plugin, built in and as a dynamic library, on the same {samples} samples of {name} ({:.1} frames a stack)",
         frames as f64 / f64::from(samples)
     );
-    let mut table = Table::new(&["", "µs a walk", "lowest–highest"]);
-    for (form, spread) in [("built in", Spread::of(built_in)), ("through the ABI", Spread::of(loaded))] {
-        table.row(vec![
-            form.to_owned(),
-            format!("{:.2}", spread.median),
-            format!("{:.2}–{:.2}", spread.lowest, spread.highest),
-        ]);
-    }
-    let ratio = Spread::of(ratios);
-    table.row(vec![
-        "ratio".to_owned(),
-        format!("{:.3}", ratio.median),
-        format!("{:.3}–{:.3}", ratio.lowest, ratio.highest),
-    ]);
+    let mut table = Table::new(&["", "built in, µs a walk", "through the ABI", "ratio"]);
+    let mut row = |what: &str, walks: u32, of: fn(&Times) -> [Duration; 2]| {
+        let spread = |number: &dyn Fn(&Times) -> f64| Spread::of(rounds_times.iter().map(number));
+        let micros = |form: usize| {
+            let time = move |times: &Times| of(times)[form].as_secs_f64() * 1e6 / f64::from(times.samples * walks);
+            format!("{:.2}", spread(&time).median)
+        };
+        let ratio = |times: &Times| of(times)[1].as_secs_f64() / of(times)[0].as_secs_f64();
+        table.row(vec![what.to_owned(), micros(0), micros(1), spread(&ratio).to_string()]);
+    };
+    row("once a sample", 1, |times| times.first);
+    row("again and again", MORE_WALKS, |times| times.more);
     table.print();
     Ok(())
 }
