@@ -183,17 +183,27 @@ fn functions_have_their_shares() {
     }
 }
 
+/// The script's clock runs on while another program has the processor, and the profile's does not. On a busy machine the
+/// script is the one that is wrong, so it may try again.
 #[test]
 fn native_code_has_the_share_that_the_script_measured() {
+    const TRIES: usize = 4;
+    let names = ["build", "encode", "decode", "scan"];
     for guest in GUESTS {
-        let (said, recording) = profile(&fixture(guest), &[], &["json.js", "2500"]);
-        let names = ["build", "encode", "decode", "scan"];
-        let truth = names.map(|name| {
-            let line = said.lines().find_map(|line| line.strip_prefix("@ ")?.strip_prefix(name)).unwrap();
-            line.trim().parse().unwrap()
-        });
-        assert_near(shares(&recording, names), truth, guest);
-        assert_whole(&recording, guest);
+        for attempt in 1..=TRIES {
+            let (said, recording) = profile(&fixture(guest), &[], &["json.js", "2500"]);
+            assert_whole(&recording, guest);
+            let truth = names.map(|name| {
+                let line = said.lines().find_map(|line| line.strip_prefix("@ ")?.strip_prefix(name)).unwrap();
+                line.trim().parse::<f64>().unwrap()
+            });
+            let found = shares(&recording, names);
+            println!("{guest}: {found:.1?}, by the script {truth:.1?}");
+            if found.iter().zip(truth).all(|(found, truth)| (found - truth).abs() <= 2.0) {
+                break;
+            }
+            assert!(attempt < TRIES, "{guest}: {found:.1?}, by the script {truth:.1?}");
+        }
     }
 }
 
