@@ -80,6 +80,43 @@ fn one_that_does_not_come_back_from_attach_is_left() {
     costs_its_frames_alone("LOOPS_IN_ATTACH", &format!("misbehaving 1 in c-frames.wasm: {reason}"));
 }
 
+/// In Rust, through `export_plugin!`. Each panic prints its own message, so these runs are not looked through for panics.
+#[test]
+fn one_that_panics_is_told_of() {
+    let library = library::with_cargo(&["wlprof-plugin", "--example", "panicking"], "examples/libpanicking.so");
+    let profile = |panics_in: &str| {
+        let place = Place::new();
+        let mut command = place.command(["--lang=panicking", "-o", "x.wlprof", "--plugin"]);
+        let output = command.arg(&library).arg(fixture("c-frames.wasm")).env("PANICS_IN", panics_in).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let code = output.status.code();
+        if code == Some(0) {
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), truth(), "{panics_in}");
+        }
+        (code, errors, place)
+    };
+    let (_, errors, place) = profile("nothing");
+    assert!(was_seen(&place.recording("x.wlprof"), "one"), "{errors}");
+    for (activity, code, panics, message, frame) in [
+        ("detect", 125, 1, "plugin wlprof-plugin failed in detect (in Rust: by a panic)", ""),
+        ("attach", 0, 1, "panicking 1 in c-frames.wasm: the plugin panicked; frames will be native only", "evaluate"),
+        ("walk", 0, 3, "plugin wlprof-plugin failed in 3 walks (in Rust: by a panic)", "evaluate"),
+        ("symbolize", 0, 3, "symbolize panicked three times and is not called any more", "[unknown frame 0x"),
+    ] {
+        let (found, errors, place) = profile(activity);
+        assert!(found == Some(code) && errors.contains(message), "{activity}: {found:?} {errors}");
+        assert_eq!(errors.matches(&format!("asked to, in {activity}")).count(), panics, "{errors}");
+        if code == 0 {
+            let recording = place.recording("x.wlprof");
+            let names: Vec<&str> = recording.functions.iter().map(|function| function.name.as_str()).collect();
+            assert!(
+                names.iter().any(|name| name.starts_with(frame)) && !names.contains(&"one"),
+                "{activity}: {names:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn one_that_crashes_is_left() {
     let address = "it used an address that is not its own (SIGSEGV)";
