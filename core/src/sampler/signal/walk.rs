@@ -190,7 +190,13 @@ impl Stack<'_> {
         }
         // SAFETY: passed on to the caller.
         let walked = unsafe { self.walk_exit(activation, above, frames) };
-        if self.in_host_call || frames.len() > 0 { walked } else { Ok(()) }
+        if walked == Err(WalkEnd::BrokenChain) && !self.in_host_call {
+            // Frames of the guest's last host call, found in what Wasmtime's own frames leave unwritten, after the stack
+            // overflowed.
+            frames.length = 0;
+            return Ok(());
+        }
+        walked
     }
 
     /// Whether the instruction before `exit_pc` calls a builtin.
