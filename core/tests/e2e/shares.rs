@@ -1,6 +1,6 @@
 //! Known costs must come out as known shares.
 
-use crate::sampled::{profile, profile_fast};
+use crate::sampled::{measure_again_if_off, near, profile, profile_fast};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -9,6 +9,9 @@ use wlprof::recording::{Recording, Totals};
 /// Samples from which a share is taken. Its standard error is below a third of a percentage point then, and still below
 /// half of one on a busy machine, where some samples stand for several ticks.
 const SAMPLES: u64 = 20_000;
+
+/// How far a share may be off, in points.
+const POINTS: f64 = 1.5;
 
 /// Shares of self time in percent, of the functions whose names begin with `prefix`, in order of their names.
 fn shares(recording: &Recording, prefix: &str) -> Vec<(String, f64)> {
@@ -36,29 +39,27 @@ fn profile_enough(name: &str, sampler: &str) -> Recording {
     }
 }
 
-fn assert_near(name: &str, share: f64, truth: f64) {
-    assert!((share - truth).abs() <= 1.5, "{name}: {share:.2} % instead of {truth:.2} %");
-}
-
 #[test]
 fn three_to_one_is_75_to_25() {
-    let recording = profile_enough("c-shares.wasm", "signal");
-    let heavy = shares(&recording, "heavy");
-    let light = shares(&recording, "light");
-    println!("{} samples: {heavy:?} {light:?}", recording.ticks.sampled);
-    assert_near("heavy", heavy[0].1, 75.0);
-    assert_near("light", light[0].1, 25.0);
+    measure_again_if_off(|| {
+        let recording = profile_enough("c-shares.wasm", "signal");
+        let heavy = shares(&recording, "heavy");
+        let light = shares(&recording, "light");
+        println!("{} samples: {heavy:?} {light:?}", recording.ticks.sampled);
+        near("heavy", heavy[0].1, 75.0, POINTS)?;
+        near("light", light[0].1, 25.0, POINTS)
+    });
 }
 
 #[test]
 fn ten_straight_line_functions_have_a_tenth_each() {
-    let recording = profile_enough("c-straight.wasm", "signal");
-    let found = shares(&recording, "straight_");
-    println!("{} samples: {found:?}", recording.ticks.sampled);
-    assert_eq!(found.len(), 10);
-    for (name, share) in found {
-        assert_near(&name, share, 10.0);
-    }
+    measure_again_if_off(|| {
+        let recording = profile_enough("c-straight.wasm", "signal");
+        let found = shares(&recording, "straight_");
+        println!("{} samples: {found:?}", recording.ticks.sampled);
+        assert_eq!(found.len(), 10);
+        found.iter().try_for_each(|(name, share)| near(name, *share, 10.0, POINTS))
+    });
 }
 
 /// Samples stand for the CPU time that the guest used, whole, however often it waits for the host or for a processor.
