@@ -5,8 +5,11 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
 
+use crate::cache::Cache;
 use crate::checkout;
+use crate::process;
 use crate::progress::Step;
+use crate::wheels::{Pins, Wheels};
 
 const SOURCE: &str = "plugins/api/src/abi/mod.rs";
 const HEADER: &str = "plugins/api/include/wlprof_plugin.h";
@@ -51,7 +54,27 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         }
         fs::write(&path, generated).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    is_taken_by_cpp()?;
     step.done();
+    Ok(())
+}
+
+/// Has a C++ compiler read the header, with a plugin that defines what it declares. The C plugins of the tests show that C
+/// compilers do.
+fn is_taken_by_cpp() -> Result<()> {
+    let (cache, pins) = (Cache::open()?, Pins::read()?);
+    let wheels = {
+        let _lock = cache.lock()?;
+        Wheels::get(&cache, &pins)?
+    };
+    let workplace = cache.workplace("header")?;
+    let mut compiler = wheels.zig(&cache)?;
+    compiler.args(["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-c", "-o"]);
+    compiler.arg(workplace.path.join("nothing.o")).arg("-I");
+    compiler.arg(checkout::root().join(HEADER).parent().context("the header is in no folder")?);
+    compiler.arg(checkout::testdata().join("plugins/nothing.cpp"));
+    process::output(&mut compiler, "run `cargo xtask test-fixtures`, which installs it")
+        .context("the header is no C++")?;
     Ok(())
 }
 
@@ -87,7 +110,8 @@ fn generate() -> Result<String> {
     Ok([&header[..end], FOR_C, &header[end..]].concat())
 }
 
-/// What is there for C alone: how texts are written, and that the plugin's symbol is to be defined.
+/// How texts are written, and that the plugin's symbol is to be defined. In C++ a constant is another file's only if it is
+/// said to be, and `extern "C" extern` says it once too often.
 const FOR_C: &str = "\
 // The bytes of a string literal, to initialize a wlprof_bytes_t with.
 #define WLPROF_BYTES(literal) {(const uint8_t *)(literal), sizeof(literal) - 1}
@@ -95,11 +119,13 @@ const FOR_C: &str = "\
 // The symbol that a library exports.
 #ifdef __cplusplus
 extern \"C\"
+#else
+extern
 #endif
 #ifdef __GNUC__
 __attribute__((visibility(\"default\")))
 #endif
-extern const wlprof_plugin_t wlprof_plugin;
+const wlprof_plugin_t wlprof_plugin;
 
 ";
 

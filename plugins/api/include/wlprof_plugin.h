@@ -401,10 +401,12 @@ typedef struct wlprof_plugin_t {
 // The symbol that a library exports.
 #ifdef __cplusplus
 extern "C"
+#else
+extern
 #endif
 #ifdef __GNUC__
 __attribute__((visibility("default")))
 #endif
-extern const wlprof_plugin_t wlprof_plugin;
+const wlprof_plugin_t wlprof_plugin;
 
 #endif  /* WLPROF_PLUGIN_H */
