@@ -43,6 +43,7 @@ impl Plugins {
     /// As [`Plugins::load`], and says which are left out.
     pub(super) fn for_run(paths: &[PathBuf]) -> Result<Self, Failure> {
         let plugins = Self::load(paths)?;
+        say_what_is_no_folder();
         for (path, error) in &plugins.broken {
             let note = format!("plugin {} is left out: {error}", path.display());
             say::line(format_args!("note: {}", escape::single_line(&note)));
@@ -58,9 +59,11 @@ impl Plugins {
             .collect()
     }
 
-    /// Prints what plugins did that failed, however little the user wants to read: the profile is another one then.
-    pub(super) fn print_failures(&self) {
-        for failure in self.loaded.iter().filter_map(|plugin| plugin.languages.first()?.failure()) {
+    /// Prints what plugins did that failed and is in none of the notes that the user has `seen`. To be called at the end, when
+    /// walkers are gone, and however little the user wants to read: the profile is another one then.
+    pub(super) fn print_failures(&self, seen: &[String]) {
+        let failures = self.loaded.iter().filter_map(|plugin| plugin.languages.first()?.failure());
+        for failure in failures.filter(|failure| !seen.iter().any(|note| note.contains(failure))) {
             say::line(format_args!("note: {}", escape::single_line(&failure)));
         }
     }
@@ -75,11 +78,22 @@ impl Plugins {
 /// The folders of `WLPROF_PLUGIN_PATH`, then the user's own.
 fn folders() -> Vec<PathBuf> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
-    let data = variable("XDG_DATA_HOME").map(PathBuf::from);
+    // As the XDG specification has it: relative ones are ignored. Nobody's working folder is to be a place for plugins.
+    let data = variable("XDG_DATA_HOME").map(PathBuf::from).filter(|data| data.is_absolute());
     let data = data.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".local/share")));
-    let named = variable(PATH_VARIABLE).unwrap_or_default();
-    let named = env::split_paths(&named).filter(|folder| !folder.as_os_str().is_empty());
-    named.chain(data.map(|data| data.join("wlprof/plugins"))).collect()
+    named_folders().into_iter().chain(data.map(|data| data.join("wlprof/plugins"))).collect()
+}
+
+fn named_folders() -> Vec<PathBuf> {
+    let named = env::var_os(PATH_VARIABLE).unwrap_or_default();
+    env::split_paths(&named).filter(|folder| !folder.as_os_str().is_empty()).collect()
+}
+
+fn say_what_is_no_folder() {
+    for folder in named_folders().iter().filter(|folder| !folder.is_dir()) {
+        let note = format!("{PATH_VARIABLE} names {}, which is no folder", folder.display());
+        say::line(format_args!("note: {}", escape::single_line(&note)));
+    }
 }
 
 /// The dynamic libraries of a folder, in order of their names. None if it does not exist.
@@ -103,6 +117,7 @@ pub(super) fn run(command: &PluginsCommand) -> Result<u8, Failure> {
 /// Lists the plugins on standard output: a line each of name, version, ABI, languages and path, parted by tabs.
 fn list(arguments: &ListPlugins) -> Result<(), Failure> {
     let plugins = Plugins::load(&arguments.plugins)?;
+    say_what_is_no_folder();
     let mut text = String::from("NAME\tVERSION\tABI\tLANGUAGES\tPATH\n");
     let mut row = |cells: [&str; 5]| {
         let cells = cells.map(escape::single_line);

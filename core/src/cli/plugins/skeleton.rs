@@ -3,6 +3,7 @@
 use super::super::arguments::{NewPlugin, PluginLanguage};
 use super::super::{FAILED, Failure, escape, say};
 use crate::languages::BUILT_IN;
+use crate::languages::loader::why_no_name;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -39,6 +40,9 @@ pub(super) fn write(new: &NewPlugin) -> Result<(), Failure> {
     if !starts_well || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
         let message = format!("`{name}` is no name for a plugin: use lower case letters, digits and _, as in `lua54`");
         return Err(Failure::new(FAILED, message));
+    }
+    if let Some(reason) = why_no_name(name) {
+        return Err(Failure::new(FAILED, format!("{reason}; take another name")));
     }
     if BUILT_IN.iter().any(|language| language.name() == name) {
         let message = format!("wlprof has a plugin for {name} built in; take another name");

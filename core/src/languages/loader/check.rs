@@ -2,7 +2,7 @@
 
 use super::LoadError;
 use goblin::elf::header::{EM_AARCH64, EM_X86_64, ET_DYN};
-use goblin::elf::program_header::PT_LOAD;
+use goblin::elf::program_header::{PT_LOAD, ProgramHeader};
 use goblin::elf::{Elf, header};
 use wlprof_plugin::abi;
 
@@ -29,6 +29,12 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), LoadError> {
             found: header::machine_to_str(elf.header.e_machine).to_owned(),
             wanted: header::machine_to_str(MACHINE).to_owned(),
         });
+    }
+    // The system's loader maps what a header says, and crashes in what the file does not have.
+    let end = |segment: &ProgramHeader| segment.p_offset.checked_add(segment.p_filesz);
+    let is_whole = |segment: &ProgramHeader| end(segment).is_some_and(|end| end <= bytes.len() as u64);
+    if !elf.program_headers.iter().filter(|segment| segment.p_type == PT_LOAD).all(is_whole) {
+        return Err(LoadError::NotALibrary("it ends before its last segment does".to_owned()));
     }
     let exported = elf
         .dynsyms
