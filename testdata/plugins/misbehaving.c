@@ -46,6 +46,14 @@ enum {
     SLOW,
     TRUSTING,
     GREEDY_OF_STACK,
+    ILLEGAL_INSTRUCTION,
+    CRASHES_WHEN_LOADED,
+    CRASHES_IN_THREADS,
+    LOOPS_IN_THREADS,
+    UNSUPPORTED,
+    DOES_NOT_KNOW,
+    NAMED_AUTO,
+    ONLY_NAMES,
 };
 
 #ifndef WRONG
@@ -87,6 +95,8 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
         break;
     case DIVIDES_BY_ZERO:
         return (uint32_t)((int)wasm_count / zero);
+    case ILLEGAL_INSTRUCTION:
+        __builtin_trap();
     case ABORTS:
         abort();
     case OVERRUNS:
@@ -173,6 +183,21 @@ static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const w
     frames->add(frames, &one);
 }
 
+static void threads(wlprof_walker_t *walker, const wlprof_guest_t *guest, const wlprof_wasm_frame_t *wasm,
+                    size_t wasm_count, const wlprof_threads_t *threads) {
+    (void)walker, (void)guest, (void)wasm, (void)wasm_count;
+    if (WRONG == CRASHES_IN_THREADS) crash();
+    wlprof_label_t labels[200];
+    for (int i = 0; i < 200; i++) labels[i] = (wlprof_label_t){WLPROF_BYTES("name"), WLPROF_BYTES("value")};
+    wlprof_thread_t thread = {.size = sizeof thread, .name = WLPROF_BYTES("main"), .labels = labels, .label_count = 200};
+    do threads->add(threads, &thread);
+    while (WRONG == LOOPS_IN_THREADS && forever);
+}
+
+__attribute__((constructor)) static void when_loaded(void) {
+    if (WRONG == CRASHES_WHEN_LOADED) crash();
+}
+
 static void destroy(wlprof_walker_t *walker) {
     if (WRONG == CRASHES_IN_DESTROY) crash();
     free(walker);
@@ -194,11 +219,12 @@ static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_m
     struct later_walker *later = calloc(1, sizeof *later);
     later->walker = (wlprof_walker_t){
         .size = WRONG == SHORT_WALKER ? 16 : WRONG == FROM_THE_FUTURE ? sizeof *later : sizeof later->walker,
-        .flags = WLPROF_WALKER_READS_GUEST | WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+        .flags = WRONG == ONLY_NAMES ? 0 : WLPROF_WALKER_READS_GUEST | WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
         .wanted_global_count = WRONG == NULL_GLOBALS ? 1 : WRONG == MANY_GLOBALS ? (size_t)1 << 60 : 0,
         .destroy = destroy,
         .walk = WRONG == NO_WALK ? NULL : walk,
         .symbolize = symbolize,
+        .threads = threads,
     };
     return &later->walker;
 }
@@ -206,13 +232,20 @@ static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_m
 static uint32_t detect(const wlprof_language_t *language, const wlprof_module_t *module, const wlprof_texts_t *answer) {
     (void)language, (void)module;
     if (WRONG == CRASHES_IN_DETECT) crash();
+    if (WRONG == DOES_NOT_KNOW) return WLPROF_DETECTION_NO;
+    if (WRONG == UNSUPPORTED) {
+        answer->add(answer, (wlprof_bytes_t)WLPROF_BYTES("misbehaving 0"));
+        answer->add(answer, (wlprof_bytes_t)WLPROF_BYTES("1"));
+        return WLPROF_DETECTION_UNSUPPORTED;
+    }
     answer->add(answer, (wlprof_bytes_t)WLPROF_BYTES("misbehaving 1"));
     return WLPROF_DETECTION_YES;
 }
 
 static const wlprof_language_t misbehaving = {
     .size = sizeof misbehaving,
-    .name = {(const uint8_t *)(WRONG == WILD_NAME ? (const char *)16 : "misbehaving"), 11},
+    .name = {(const uint8_t *)(WRONG == WILD_NAME ? (const char *)16 : WRONG == NAMED_AUTO ? "auto" : "misbehaving"),
+             WRONG == NAMED_AUTO ? 4 : 11},
     .detect = WRONG == NO_DETECT ? NULL : detect,
     .attach = attach,
 };

@@ -50,11 +50,12 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     // What was read is printed before this ends.
     drop(printer.symbols.lock());
     let Ended::Exit(exit) = ended else { return Err(Failure::new(FAILED, "the run was interrupted")) };
-    for note in run.finish().map(|finished| finished.meta.notes).unwrap_or_default() {
-        if !guest.notes.contains(&note) {
-            say::line(format_args!("note: {}", escape::single_line(&note)));
-        }
+    // The walkers are gone then.
+    let notes = run.finish().map(|finished| finished.meta.notes).unwrap_or_default();
+    for note in notes.iter().filter(|note| !guest.notes.contains(note)) {
+        say::line(format_args!("note: {}", escape::single_line(note)));
     }
+    plugins.print_failures(&[notes, guest.notes.clone()].concat());
     guest::report_exit(&exit, &guest, &dump.guest)?;
     if printer.asked.load(Ordering::SeqCst) == 0 {
         let message = "note: the guest ended before its stacks were asked for: press Ctrl-\\ while it runs, or give a \

@@ -41,11 +41,14 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         // What was found out about the guest may say why it does not run.
         guest::report_exit(exit, &guest, &record.guest).inspect_err(|_| guest::print_notes(&guest))?;
     }
-    let mut written = Ok(());
+    let (mut written, mut seen) = (Ok(()), Vec::new());
     if let Some(mut finished) = run.finish() {
         let dumped = code.as_mut().map_or(Ok(()), |code| code.add_sampled(&mut finished, &guest));
         code = code.filter(|_| dumped.is_ok());
         let recording = close(finished, &guest, arguments);
+        if !record.output.quiet {
+            seen.clone_from(&recording.meta.notes);
+        }
         written = match (dumped, output::write_all(recording, record.output.frames, targets, record.output.quiet)) {
             (Err(one), Err(other)) => Err(Failure::new(FAILED, format!("{}\nwlprof: {}", one.message, other.message))),
             (dumped, written) => dumped.and(written),
@@ -54,9 +57,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     if let Some(code) = code {
         code.finish(record.output.quiet);
     }
-    if record.output.quiet {
-        plugins.print_failures();
-    }
+    plugins.print_failures(&seen);
     match ended {
         Ended::Exit(exit) => written.map(|()| guest::exit_code(&exit)),
         Ended::Interrupted(signal) => {

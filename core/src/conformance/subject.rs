@@ -16,8 +16,19 @@ const SLOWEST_WALK: Duration = Duration::from_millis(1);
 /// Walks of each moment that are timed, if they take no longer than that together.
 const TIMED: u32 = 200;
 const TIMED_FOR: Duration = Duration::from_millis(50);
-/// How long damaged memory is walked.
+/// How long damaged memory is walked, and how much longer new walkers may take to be made for it.
 const DAMAGED_FOR: Duration = Duration::from_secs(5);
+const ATTACHED_FOR: Duration = Duration::from_secs(5);
+/// How long damaged modules are tried, if that is not one alone.
+const MODULES_FOR: Duration = Duration::from_secs(20);
+
+/// What came of running the guest.
+pub(super) enum Ran {
+    /// Moments with stacks, and a sentence about what was seen.
+    Walked(Vec<Moment>, String),
+    /// There is nothing to walk.
+    OnlyNames,
+}
 
 /// One language of a plugin, with a guest to walk.
 pub(super) struct Subject<'a> {
@@ -27,16 +38,21 @@ pub(super) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// A new walker for `image`, of a plugin that nothing has happened to.
+    /// A new walker for `image`. What the plugin keeps in variables of its own is not new: it is loaded once.
     pub(super) fn attach(&self, image: &ModuleImage) -> Result<Walking, String> {
         let plugin = LoadedPlugin::load(self.path).map_err(|error| error.to_string())?;
         let walker = plugin.languages[self.language].attach(image).map_err(|error| error.to_string())?;
         Ok(Walking { walker, plugin, language: self.language, sink: FrameSink::new() })
     }
 
-    pub(super) fn run(&self) -> Result<(Vec<Moment>, String), String> {
-        let Walking { walker, .. } = self.attach(&self.trial.image)?;
-        self.trial.run(walker)
+    pub(super) fn run(&self) -> Result<Ran, String> {
+        let Walking { walker, plugin, language, .. } = self.attach(&self.trial.image)?;
+        if !walker.reads_guest() {
+            return Ok(Ran::OnlyNames);
+        }
+        let ran = self.trial.run(walker);
+        not_failed(&plugin.languages[language])?;
+        ran.map(|(moments, seen)| Ran::Walked(moments, seen))
     }
 
     pub(super) fn says_the_same(&self, moments: &[Moment]) -> Result<String, String> {
@@ -113,21 +129,23 @@ impl Subject<'_> {
     }
 
     pub(super) fn survives_damaged_memory(&self, moments: &[Moment]) -> Result<String, String> {
-        let (began, mut walks) = (Instant::now(), 0);
+        let (began, mut attaching, mut walks) = (Instant::now(), Duration::ZERO, 0);
+        let mut walking = self.attach(&self.trial.image)?;
         for (number, moment) in moments.iter().enumerate() {
-            let mut walking = self.attach(&self.trial.image)?;
             let mut walked = Ok(());
             let addresses = damage::addresses_read(moment, |memory| {
                 walked = walking.walk(memory, &moment.wasm).map(|_| ());
             });
             walked?;
             for (round, damaged) in damage::memories(moment, addresses) {
-                if began.elapsed() > DAMAGED_FOR {
-                    break;
+                if began.elapsed().saturating_sub(attaching) > DAMAGED_FOR {
+                    return Ok(format!("{walks} walks"));
                 }
                 // One that knows nothing reads more; one that has seen other damage believes more.
-                if round < damage::FIRST_RANDOM || round % 2 == 0 {
+                if (round < damage::FIRST_RANDOM || round % 2 == 0) && attaching < ATTACHED_FOR {
+                    let attached = Instant::now();
                     walking = self.attach(&self.trial.image)?;
+                    attaching += attached.elapsed();
                 }
                 let walked = walking.walk(&damaged, damaged.wasm());
                 let named = walked.and_then(|walked| walking.name_all(&walked));
@@ -139,8 +157,11 @@ impl Subject<'_> {
     }
 
     pub(super) fn survives_damaged_modules(&self, moments: &[Moment]) -> Result<String, String> {
-        let (mut modules, mut attached) = (0, 0);
+        let (began, mut modules, mut attached) = (Instant::now(), 0, 0);
         for (round, image) in damage::modules(&self.trial.image) {
+            if modules > 0 && began.elapsed() > MODULES_FOR {
+                break;
+            }
             let failed = |error| format!("damage {round}: {error}");
             let plugin = LoadedPlugin::load(self.path).map_err(|error| error.to_string())?;
             let language = &plugin.languages[self.language];

@@ -80,54 +80,71 @@ pub fn library_folder<'a>(languages: &[&'a dyn Language], module: &dyn ModuleVie
     with_folder.find(|(language, _)| language.detect(module) != Detection::No).map(|(_, folder)| folder)
 }
 
-/// Chooses a language for `module` among `languages`.
+/// Chooses a language for `module` among `languages`: the first that knows the module and can walk it. Several may have one
+/// name, for other releases of a runtime.
 ///
 /// # Errors
-/// [`ChooseError`] if a named language is not there or does not fit. A language that fits but cannot be attached is a
-/// note: its frames are wasm's then.
+/// [`ChooseError`] if a named language is not there or does not fit. If those that fit cannot walk the module, what the first
+/// of them says is a note: its frames are wasm's then.
 pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleView) -> Result<Chosen, ChooseError> {
-    match choice {
-        Choice::Native => Ok(Chosen::default()),
-        Choice::Auto => {
-            let mut detected = languages.iter().map(|language| (language, language.detect(module)));
-            let Some((language, detection)) = detected.find(|(_, detection)| *detection != Detection::No) else {
-                return Ok(Chosen::default());
-            };
-            let others = detected
-                .filter(|(other, detection)| matches!(detection, Detection::Yes(_)) && other.name() != language.name());
-            let others: Vec<&str> = others.map(|(other, _)| other.name()).collect();
-            let mut chosen = attach(*language, detection, module);
-            if !others.is_empty() {
-                let (name, taken, others) = (module.name(), language.name(), others.join(", "));
-                chosen.notes.push(format!("{name} is taken for {taken}; --lang has it shown as {others}"));
+    let is_meant = |language: &&&dyn Language| match choice {
+        Choice::Native => false,
+        Choice::Auto => true,
+        Choice::Named(name) => language.name() == name,
+    };
+    let mut candidates = languages.iter().filter(is_meant).peekable();
+    if let (Choice::Named(name), None) = (choice, candidates.peek()) {
+        let known = ["auto", "native"].into_iter().chain(languages.iter().map(|language| language.name()));
+        return Err(ChooseError::Unknown { name: name.clone(), known: known.map(str::to_owned).collect() });
+    }
+    let mut reasons = Vec::new();
+    let mut walked = None;
+    for language in candidates.by_ref() {
+        match attach(*language, module) {
+            Attached::Walked(walker) => {
+                walked = Some((language.name(), walker));
+                break;
             }
-            Ok(chosen)
-        }
-        Choice::Named(name) => {
-            let Some(language) = languages.iter().find(|language| language.name() == name) else {
-                let known = ["auto", "native"].into_iter().chain(languages.iter().map(|language| language.name()));
-                return Err(ChooseError::Unknown { name: name.clone(), known: known.map(str::to_owned).collect() });
-            };
-            match language.detect(module) {
-                Detection::No => {
-                    Err(ChooseError::NotDetected { language: name.clone(), module: module.name().to_owned() })
-                }
-                detection => Ok(attach(*language, detection, module)),
-            }
+            Attached::Refused(reason) => reasons.push(reason),
+            Attached::Unknown => {}
         }
     }
+    let Some((taken, walker)) = walked else {
+        let reason = reasons.into_iter().next().map(|reason| format!("{reason}; frames will be native only"));
+        return match (choice, reason) {
+            (Choice::Named(name), None) => {
+                Err(ChooseError::NotDetected { language: name.clone(), module: module.name().to_owned() })
+            }
+            (_, reason) => Ok(Chosen { walker: None, notes: reason.into_iter().collect() }),
+        };
+    };
+    let knows_it_too =
+        |language: &&&dyn Language| language.name() != taken && matches!(language.detect(module), Detection::Yes(_));
+    let others: Vec<&str> = candidates.filter(knows_it_too).map(|other| other.name()).collect();
+    let mut notes = Vec::new();
+    if !others.is_empty() {
+        notes.push(format!("{} is taken for {taken}; --lang has it shown as {}", module.name(), others.join(", ")));
+    }
+    Ok(Chosen { walker: Some(walker), notes })
 }
 
-fn attach(language: &dyn Language, detection: Detection, module: &dyn ModuleView) -> Chosen {
-    let without = |note: String| Chosen { walker: None, notes: vec![format!("{note}; frames will be native only")] };
-    match detection {
-        Detection::No => Chosen::default(),
+/// What comes of asking a language to walk a module.
+enum Attached {
+    Walked(Box<dyn Walker>),
+    /// It is in the language and cannot be walked, for this reason.
+    Refused(String),
+    Unknown,
+}
+
+fn attach(language: &dyn Language, module: &dyn ModuleView) -> Attached {
+    match language.detect(module) {
+        Detection::No => Attached::Unknown,
         Detection::Unsupported { found, supported } => {
-            without(format!("unsupported {found} in {} (supported: {supported})", module.name()))
+            Attached::Refused(format!("unsupported {found} in {} (supported: {supported})", module.name()))
         }
         Detection::Yes(found) => match language.attach(module) {
-            Ok(walker) => Chosen { walker: Some(walker), notes: Vec::new() },
-            Err(error) => without(format!("{found} in {}: {error}", module.name())),
+            Ok(walker) => Attached::Walked(walker),
+            Err(error) => Attached::Refused(format!("{found} in {}: {error}", module.name())),
         },
     }
 }

@@ -76,7 +76,7 @@ fn one_that_does_not_come_back_is_left() {
 
 #[test]
 fn one_that_does_not_come_back_from_attach_is_left() {
-    let reason = format!("plugin misbehaving did not come back from attach within 15 s; {DROPPED}");
+    let reason = "plugin misbehaving did not come back from attach within 15 s; it is not asked any more";
     costs_its_frames_alone("LOOPS_IN_ATTACH", &format!("misbehaving 1 in c-frames.wasm: {reason}"));
 }
 
@@ -101,7 +101,17 @@ fn one_that_panics_is_told_of() {
         ("detect", 125, 1, "plugin wlprof-plugin failed in detect (in Rust: by a panic)", ""),
         ("attach", 0, 1, "panicking 1 in c-frames.wasm: the plugin panicked; frames will be native only", "evaluate"),
         ("walk", 0, 3, "plugin wlprof-plugin failed in 3 walks (in Rust: by a panic)", "evaluate"),
-        ("symbolize", 0, 3, "symbolize panicked three times and is not called any more", "[unknown frame 0x"),
+        ("reads_guest", 0, 1, "panicking 1 in c-frames.wasm: the plugin panicked; frames will be native", "evaluate"),
+        (
+            "symbolize",
+            0,
+            3,
+            "labels, threads or warnings (3 times); what it did not say is missing",
+            "[unknown frame 0x",
+        ),
+        ("categorize", 0, 3, "labels, threads or warnings (3 times); what it did not say is missing", "one"),
+        ("labels", 0, 1, "labels, threads or warnings (1 times); what it did not say is missing", "one"),
+        ("warnings", 0, 1, "labels, threads or warnings (1 times); what it did not say is missing", "one"),
     ] {
         let (found, errors, place) = profile(activity);
         assert!(found == Some(code) && errors.contains(message), "{activity}: {found:?} {errors}");
@@ -110,7 +120,7 @@ fn one_that_panics_is_told_of() {
             let recording = place.recording("x.wlprof");
             let names: Vec<&str> = recording.functions.iter().map(|function| function.name.as_str()).collect();
             assert!(
-                names.iter().any(|name| name.starts_with(frame)) && !names.contains(&"one"),
+                names.iter().any(|name| name.starts_with(frame)) && names.contains(&"one") == (frame == "one"),
                 "{activity}: {names:?}"
             );
         }
@@ -124,10 +134,65 @@ fn one_that_crashes_is_left() {
         ("CRASHES_IN_WALK", "walk", address),
         ("OVERRUNS", "walk", address),
         ("DIVIDES_BY_ZERO", "walk", "it divided by zero (SIGFPE)"),
+        ("ILLEGAL_INSTRUCTION", "walk", "it ran into an illegal instruction (SIGILL)"),
         ("CRASHES_IN_ATTACH", "attach", address),
     ] {
-        costs_its_frames_alone(wrong, &format!("plugin misbehaving crashed in {activity}: {how}; {DROPPED}"));
+        let dropped = if activity == "walk" { DROPPED } else { "it is not asked any more; frames will be native only" };
+        costs_its_frames_alone(wrong, &format!("plugin misbehaving crashed in {activity}: {how}; {dropped}"));
     }
+    let (ran, _) = profile("CRASHES_IN_DESTROY");
+    assert_eq!(ran.stderr.matches("plugin misbehaving crashed in destroy").count(), 1, "{}", ran.stderr);
+}
+
+/// Where constructors run nothing can be contained.
+#[test]
+fn one_that_crashes_when_it_is_loaded_is_named() {
+    let place = Place::new();
+    misbehaving(&place, "CRASHES_WHEN_LOADED");
+    let ran = place.run(["--plugin", "CRASHES_WHEN_LOADED.so", fixture("c-frames.wasm").to_str().unwrap()]);
+    assert!(ran.signal.is_some() && ran.stdout.is_empty(), "{ran:?}");
+    let message = "wlprof: crashed while it loaded the plugin /";
+    assert!(ran.stderr.starts_with(message) && ran.stderr.contains("CRASHES_WHEN_LOADED.so\n"), "{}", ran.stderr);
+}
+
+/// While the guest runs, for dumps; `threads` gives what it found to wlprof, whose allocator must not be left in the middle.
+#[test]
+fn one_that_fails_in_a_dump_is_left() {
+    let place = Place::new();
+    for (wrong, message) in [
+        ("CRASHES_IN_THREADS", "plugin misbehaving crashed in threads"),
+        ("LOOPS_IN_THREADS", "plugin misbehaving did not come back from threads within 2 s; it is not asked any more"),
+    ] {
+        let library = misbehaving(&place, wrong);
+        let dump = ["dump", "--goroutines", "--dump-at", "0.05", "--lang=misbehaving", "--plugin"];
+        let guest = [library.to_str().unwrap(), fixture("c-frames.wasm").to_str().unwrap()].map(str::to_owned);
+        let ran = place.run(dump.map(str::to_owned).into_iter().chain(guest));
+        assert_eq!((ran.code, &ran.stdout), (Some(0), &truth()), "{wrong}: {}", ran.stderr);
+        assert_eq!(ran.stderr.matches(message).count(), 1, "{wrong}: {}", ran.stderr);
+    }
+}
+
+/// A plugin that does not know a release, or cannot walk a guest, does not take it away from another that can.
+#[test]
+fn another_of_the_same_language_is_asked() {
+    let place = Place::new();
+    let works = misbehaving(&place, "NOTHING");
+    let guest = fixture("c-frames.wasm");
+    for wrong in ["UNSUPPORTED", "DOES_NOT_KNOW", "CRASHES_IN_ATTACH", "CRASHES_IN_DETECT"] {
+        let library = misbehaving(&place, wrong);
+        for choice in ["--lang=auto", "--lang=misbehaving"] {
+            let mut command = place.command([choice, "-q", "-o", "x.wlprof", "--plugin"]);
+            let output = command.arg(&library).arg("--plugin").arg(&works).arg(&guest).output().unwrap();
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(0), "{wrong}: {errors}");
+            assert!(was_seen(&place.recording("x.wlprof"), "one"), "{wrong} {choice}: {errors}");
+            assert!(!errors.contains("native only"), "{wrong}: {errors}");
+        }
+    }
+    let library = misbehaving(&place, "UNSUPPORTED");
+    let ran = place.run(["--plugin", library.to_str().unwrap(), guest.to_str().unwrap()]);
+    let message = "note: unsupported misbehaving 0 in c-frames.wasm (supported: 1); frames will be native only";
+    assert!(ran.code == Some(0) && ran.stderr.contains(message), "{ran:?}");
 }
 
 /// Not chosen then, as if it did not know the guest.
@@ -199,6 +264,7 @@ fn one_that_says_too_much_is_cut() {
 fn one_that_is_not_whole_is_refused() {
     let cases = [
         ("NO_DETECT", 125, "NO_DETECT.so: one of its languages has no `detect`"),
+        ("NAMED_AUTO", 125, "NAMED_AUTO.so: what it says of itself cannot be: `auto` means something else to --lang"),
         ("NO_LANGUAGES", 125, "NO_LANGUAGES.so: what it says of itself cannot be: it has 1 languages at 0x0"),
         (
             "SHORT_PLUGIN",

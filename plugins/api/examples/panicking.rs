@@ -1,9 +1,9 @@
 //! A plugin that panics in what the variable `PANICS_IN` names, for the tests of how wlprof takes that. Without it, every
-//! stack is one frame, `one`.
+//! stack has some frames called `one`, on top of those of wasm.
 
 use wlprof_plugin::{
-    AttachError, Detection, FrameKey, FrameSink, GuestMemory, Language, ModuleView, SourceFrame, WalkEnd, Walker,
-    WasmFrame,
+    AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, SourceFrame,
+    WalkEnd, Walker, WasmFrame,
 };
 
 wlprof_plugin::export_plugin!("panicking" => Panicking);
@@ -34,14 +34,17 @@ struct Frames;
 
 impl Walker for Frames {
     fn reads_guest(&self) -> bool {
+        panic_in("reads_guest");
         true
     }
 
-    fn walk(&mut self, guest: &dyn GuestMemory, _wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         panic_in("walk");
         // Some keys, so that there is more than one frame to name.
         let key = guest.size() % 7;
-        if (key..key + 5).all(|key| out.push(key)) { WalkEnd::Complete } else { WalkEnd::TooDeep }
+        out.set_labels(key);
+        let fits = (key..key + 5).all(|key| out.push(key)) && (0..wasm.len()).all(|index| out.push_wasm(index));
+        if fits { WalkEnd::Complete } else { WalkEnd::TooDeep }
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
@@ -49,5 +52,19 @@ impl Walker for Frames {
             panic_in("symbolize");
             out.push(SourceFrame { function: "one".to_owned(), ..SourceFrame::default() });
         }
+    }
+
+    fn categorize(&self, _frame: &SourceFrame) -> Option<Category> {
+        panic_in("categorize");
+        None
+    }
+
+    fn labels(&mut self, _key: u64, _out: &mut Vec<Label>) {
+        panic_in("labels");
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        panic_in("warnings");
+        Vec::new()
     }
 }

@@ -3,6 +3,7 @@
 //! Each is a structure of the ABI with what it stands for behind it. The functions get a pointer to the first and find the
 //! second there.
 
+use super::containment::in_host;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use wlprof_plugin::abi::{self, Bytes};
@@ -55,10 +56,12 @@ impl<'a> HostTexts<'a> {
 }
 
 unsafe extern "C" fn add_text(texts: *const abi::Texts, bytes: Bytes) {
-    // SAFETY: the plugin gives back what it was given.
-    let texts = unsafe { &*texts.cast::<HostTexts<'_>>() };
-    // SAFETY: the plugin's promise.
-    texts.texts.take(&[bytes], 0, || unsafe { text(bytes) });
+    in_host(|| {
+        // SAFETY: the plugin gives back what it was given.
+        let texts = unsafe { &*texts.cast::<HostTexts<'_>>() };
+        // SAFETY: the plugin's promise.
+        texts.texts.take(&[bytes], 0, || unsafe { text(bytes) });
+    })
 }
 
 /// A module.
@@ -97,26 +100,34 @@ impl<'a> HostModule<'a> {
 }
 
 unsafe extern "C" fn module_name(module: *const abi::Module) -> Bytes {
-    // SAFETY: the plugin gives back what it was given, here and below, and places for results are its own.
-    Bytes::of(unsafe { HostModule::from_abi(module) }.name().as_bytes())
+    in_host(|| {
+        // SAFETY: the plugin gives back what it was given, here and below, and places for results are its own.
+        Bytes::of(unsafe { HostModule::from_abi(module) }.name().as_bytes())
+    })
 }
 
 unsafe extern "C" fn module_bytes(module: *const abi::Module) -> Bytes {
-    // SAFETY: as above.
-    Bytes::of(unsafe { HostModule::from_abi(module) }.bytes())
+    in_host(|| {
+        // SAFETY: as above.
+        Bytes::of(unsafe { HostModule::from_abi(module) }.bytes())
+    })
 }
 
 unsafe extern "C" fn custom_section(module: *const abi::Module, name: Bytes, section: *mut Bytes) -> bool {
-    // SAFETY: as above.
-    let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
-    let found = module.custom_section(&name);
-    // SAFETY: as above.
-    found.is_some_and(|found| unsafe { put(section, Bytes::of(found)) })
+    in_host(|| {
+        // SAFETY: as above.
+        let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
+        let found = module.custom_section(&name);
+        // SAFETY: as above.
+        found.is_some_and(|found| unsafe { put(section, Bytes::of(found)) })
+    })
 }
 
 unsafe extern "C" fn function_import_count(module: *const abi::Module) -> u32 {
-    // SAFETY: as above.
-    unsafe { HostModule::from_abi(module) }.function_imports().len() as u32
+    in_host(|| {
+        // SAFETY: as above.
+        unsafe { HostModule::from_abi(module) }.function_imports().len() as u32
+    })
 }
 
 unsafe extern "C" fn function_import(
@@ -125,40 +136,50 @@ unsafe extern "C" fn function_import(
     from: *mut Bytes,
     name: *mut Bytes,
 ) -> bool {
-    // SAFETY: as above.
-    let imports = unsafe { HostModule::from_abi(module) }.function_imports();
-    imports.get(index as usize).is_some_and(|import| {
+    in_host(|| {
         // SAFETY: as above.
-        unsafe { put(from, Bytes::of(import.module.as_bytes())) && put(name, Bytes::of(import.name.as_bytes())) }
+        let imports = unsafe { HostModule::from_abi(module) }.function_imports();
+        imports.get(index as usize).is_some_and(|import| {
+            // SAFETY: as above.
+            unsafe { put(from, Bytes::of(import.module.as_bytes())) && put(name, Bytes::of(import.name.as_bytes())) }
+        })
     })
 }
 
 unsafe extern "C" fn function_body(module: *const abi::Module, index: u32, start: *mut u32, end: *mut u32) -> bool {
-    // SAFETY: as above.
-    let body = unsafe { HostModule::from_abi(module) }.function_body(index);
-    // SAFETY: as above.
-    body.is_some_and(|body| unsafe { put(start, body.start) && put(end, body.end) })
+    in_host(|| {
+        // SAFETY: as above.
+        let body = unsafe { HostModule::from_abi(module) }.function_body(index);
+        // SAFETY: as above.
+        body.is_some_and(|body| unsafe { put(start, body.start) && put(end, body.end) })
+    })
 }
 
 unsafe extern "C" fn function_name(module: *const abi::Module, index: u32, name: *mut Bytes) -> bool {
-    // SAFETY: as above.
-    let found = unsafe { HostModule::from_abi(module) }.function_name(index);
-    // SAFETY: as above.
-    found.is_some_and(|found| unsafe { put(name, Bytes::of(found.as_bytes())) })
+    in_host(|| {
+        // SAFETY: as above.
+        let found = unsafe { HostModule::from_abi(module) }.function_name(index);
+        // SAFETY: as above.
+        found.is_some_and(|found| unsafe { put(name, Bytes::of(found.as_bytes())) })
+    })
 }
 
 unsafe extern "C" fn global_named(module: *const abi::Module, name: Bytes, index: *mut u32) -> bool {
-    // SAFETY: as above.
-    let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
-    // SAFETY: as above.
-    module.global_named(&name).is_some_and(|found| unsafe { put(index, found) })
+    in_host(|| {
+        // SAFETY: as above.
+        let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
+        // SAFETY: as above.
+        module.global_named(&name).is_some_and(|found| unsafe { put(index, found) })
+    })
 }
 
 unsafe extern "C" fn variable_address(module: *const abi::Module, name: Bytes, address: *mut u64) -> bool {
-    // SAFETY: as above.
-    let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
-    // SAFETY: as above.
-    module.variable_address(&name).is_some_and(|found| unsafe { put(address, found) })
+    in_host(|| {
+        // SAFETY: as above.
+        let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
+        // SAFETY: as above.
+        module.variable_address(&name).is_some_and(|found| unsafe { put(address, found) })
+    })
 }
 
 unsafe extern "C" fn member(
@@ -167,24 +188,30 @@ unsafe extern "C" fn member(
     name: Bytes,
     member: *mut abi::Member,
 ) -> bool {
-    // SAFETY: as above.
-    let (module, structure, name) = unsafe { (HostModule::from_abi(module), text(structure), text(name)) };
-    // SAFETY: as above.
-    module.member(&structure, &name).is_some_and(|found| unsafe { put(member, found.into()) })
+    in_host(|| {
+        // SAFETY: as above.
+        let (module, structure, name) = unsafe { (HostModule::from_abi(module), text(structure), text(name)) };
+        // SAFETY: as above.
+        module.member(&structure, &name).is_some_and(|found| unsafe { put(member, found.into()) })
+    })
 }
 
 unsafe extern "C" fn type_size(module: *const abi::Module, name: Bytes, size: *mut u64) -> bool {
-    // SAFETY: as above.
-    let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
-    // SAFETY: as above.
-    module.type_size(&name).is_some_and(|found| unsafe { put(size, found) })
+    in_host(|| {
+        // SAFETY: as above.
+        let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
+        // SAFETY: as above.
+        module.type_size(&name).is_some_and(|found| unsafe { put(size, found) })
+    })
 }
 
 unsafe extern "C" fn enumerator(module: *const abi::Module, name: Bytes, value: *mut i64) -> bool {
-    // SAFETY: as above.
-    let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
-    // SAFETY: as above.
-    module.enumerator(&name).is_some_and(|found| unsafe { put(value, found) })
+    in_host(|| {
+        // SAFETY: as above.
+        let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
+        // SAFETY: as above.
+        module.enumerator(&name).is_some_and(|found| unsafe { put(value, found) })
+    })
 }
 
 /// # Safety
@@ -245,16 +272,18 @@ impl<'a> HostFrames<'a> {
 }
 
 unsafe extern "C" fn add_frame(frames: *const abi::SourceFrames, frame: *const abi::SourceFrame) {
-    // SAFETY: the plugin gives back what it was given, and a frame that is there for this call.
-    let (frames, frame) = unsafe { (&*frames.cast::<HostFrames<'_>>(), &*frame) };
-    let wanted = size_of::<abi::SourceFrame>();
-    if frame.size < wanted {
-        let function = format!("[a wlprof_source_frame_t with a size of {} instead of {wanted}]", frame.size);
-        return frames.frames.take(&[], 0, || SourceFrame { function, ..SourceFrame::default() });
-    }
-    let texts = [frame.function, frame.linkage_name, frame.file];
-    // SAFETY: as above.
-    frames.frames.take(&texts, 0, || unsafe { frame.get(LONGEST_TEXT) });
+    in_host(|| {
+        // SAFETY: the plugin gives back what it was given, and a frame that is there for this call.
+        let (frames, frame) = unsafe { (&*frames.cast::<HostFrames<'_>>(), &*frame) };
+        let wanted = size_of::<abi::SourceFrame>();
+        if frame.size < wanted {
+            let function = format!("[a wlprof_source_frame_t with a size of {} instead of {wanted}]", frame.size);
+            return frames.frames.take(&[], 0, || SourceFrame { function, ..SourceFrame::default() });
+        }
+        let texts = [frame.function, frame.linkage_name, frame.file];
+        // SAFETY: as above.
+        frames.frames.take(&texts, 0, || unsafe { frame.get(LONGEST_TEXT) });
+    })
 }
 
 /// Receives labels.
@@ -272,8 +301,10 @@ impl<'a> HostLabels<'a> {
 }
 
 unsafe extern "C" fn add_label(labels: *const abi::Labels, name: Bytes, value: Bytes) {
-    // SAFETY: the plugin gives back what it was given, and texts that are there for this call.
-    let labels = unsafe { &*labels.cast::<HostLabels<'_>>() };
-    // SAFETY: as above.
-    labels.labels.take(&[name, value], 0, || unsafe { Label { name: text(name), value: text(value) } });
+    in_host(|| {
+        // SAFETY: the plugin gives back what it was given, and texts that are there for this call.
+        let labels = unsafe { &*labels.cast::<HostLabels<'_>>() };
+        // SAFETY: as above.
+        labels.labels.take(&[name, value], 0, || unsafe { Label { name: text(name), value: text(value) } });
+    })
 }

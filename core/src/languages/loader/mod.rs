@@ -114,6 +114,15 @@ fn size_fits<T>(size: usize, abi_minor: u32, name: &str) -> Result<(), String> {
     Err(format!("a {name} with a size of {size} instead of {wanted} (set `.size = sizeof({name})`)"))
 }
 
+/// Why a language cannot be called `name`; `None` if it can.
+pub fn why_no_name(name: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-._#".contains(c);
+    if name.is_empty() || !name.chars().all(is_plain) {
+        return Some(format!("`{name}` is no name for --lang (lower case letters, digits and any of + - . _ #)"));
+    }
+    ["auto", "native"].contains(&name).then(|| format!("`{name}` means something else to --lang"))
+}
+
 /// Languages that a plugin may have.
 const MOST_LANGUAGES: usize = 64;
 
@@ -123,14 +132,18 @@ impl LoadedPlugin {
     /// # Errors
     /// [`LoadError`] says what it is instead.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
-        let bytes = std::fs::read(path).map_err(|error| LoadError::Read(error.to_string()))?;
-        check::check(&bytes)?;
+        let read = |error: std::io::Error| LoadError::Read(error.to_string());
+        if !std::fs::metadata(path).map_err(read)?.is_file() {
+            return Err(LoadError::NotALibrary("it is no file".to_owned()));
+        }
+        check::check(&std::fs::read(path).map_err(read)?)?;
         // Without a folder in it the system would look elsewhere.
-        let absolute = std::path::absolute(path).map_err(|error| LoadError::Read(error.to_string()))?;
+        let absolute = std::path::absolute(path).map_err(read)?;
         // What it lacks is better known now than when it is called.
         let flags = libloading::os::unix::RTLD_NOW | libloading::os::unix::RTLD_LOCAL;
         // SAFETY: what the library does when it is loaded is the user's choice, as for any program.
-        let library = unsafe { libloading::os::unix::Library::open(Some(&absolute), flags) };
+        let open = || unsafe { libloading::os::unix::Library::open(Some(&absolute), flags) };
+        let library = containment::loading(&absolute, open);
         let library = Library::from(library.map_err(|error| LoadError::Load(error.to_string()))?);
         // SAFETY: the symbol is a constant of that type: magic and version have been checked.
         let plugin = unsafe {
@@ -190,7 +203,11 @@ impl Description {
             detect.ok_or(LoadError::Incomplete("detect"))?;
             attach.ok_or(LoadError::Incomplete("attach"))?;
             // SAFETY: as above.
-            languages.push((language, unsafe { host::text(name) }));
+            let name = unsafe { host::text(name) };
+            if let Some(reason) = why_no_name(&name) {
+                return Err(LoadError::Malformed(reason));
+            }
+            languages.push((language, name));
         }
         // SAFETY: as above.
         let (name, version) = unsafe { (host::text(plugin.name), host::text(plugin.version)) };

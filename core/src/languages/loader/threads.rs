@@ -1,5 +1,6 @@
 //! Takes the threads that a plugin tells of.
 
+use super::containment::in_host;
 use super::host::{Received, text};
 use wlprof_plugin::abi;
 use wlprof_plugin::{Creator, Label, ThreadStack, WalkEnd};
@@ -23,28 +24,30 @@ impl<'a> HostThreads<'a> {
 }
 
 unsafe extern "C" fn add(threads: *const abi::Threads, thread: *const abi::Thread) {
-    // SAFETY: the plugin gives back what it was given, and a thread that is there for this call with all that it has.
-    let (threads, thread) = unsafe { (&*threads.cast::<HostThreads<'_>>(), &*thread) };
-    if thread.size < size_of::<abi::Thread>() {
-        return;
-    }
-    // SAFETY: as above.
-    let (frames, labels) =
-        unsafe { (slice(thread.frames, thread.frame_count), slice(thread.labels, thread.label_count)) };
-    // SAFETY: as above.
-    let text = |bytes| unsafe { text(bytes) };
-    let mut texts = vec![thread.name, thread.state, thread.creator];
-    texts.extend(labels.iter().flat_map(|label| [label.name, label.value]));
-    threads.threads.take(&texts, size_of_val(frames) + size_of_val(labels), || ThreadStack {
-        name: text(thread.name),
-        state: text(thread.state),
-        is_running: thread.is_running != 0,
-        frames: frames.iter().map(|&key| key.into()).collect(),
-        end: abi::walk_end_of(thread.end).unwrap_or(WalkEnd::Inconsistent),
-        creator: (thread.has_creator != 0)
-            .then(|| Creator { name: text(thread.creator), frame: thread.creator_frame.into() }),
-        labels: labels.iter().map(|label| Label { name: text(label.name), value: text(label.value) }).collect(),
-    });
+    in_host(|| {
+        // SAFETY: the plugin gives back what it was given, and a thread that is there for this call with all that it has.
+        let (threads, thread) = unsafe { (&*threads.cast::<HostThreads<'_>>(), &*thread) };
+        if thread.size < size_of::<abi::Thread>() {
+            return;
+        }
+        // SAFETY: as above.
+        let (frames, labels) =
+            unsafe { (slice(thread.frames, thread.frame_count), slice(thread.labels, thread.label_count)) };
+        // SAFETY: as above.
+        let text = |bytes| unsafe { text(bytes) };
+        let mut texts = vec![thread.name, thread.state, thread.creator];
+        texts.extend(labels.iter().flat_map(|label| [label.name, label.value]));
+        threads.threads.take(&texts, size_of_val(frames) + size_of_val(labels), || ThreadStack {
+            name: text(thread.name),
+            state: text(thread.state),
+            is_running: thread.is_running != 0,
+            frames: frames.iter().map(|&key| key.into()).collect(),
+            end: abi::walk_end_of(thread.end).unwrap_or(WalkEnd::Inconsistent),
+            creator: (thread.has_creator != 0)
+                .then(|| Creator { name: text(thread.creator), frame: thread.creator_frame.into() }),
+            labels: labels.iter().map(|label| Label { name: text(label.name), value: text(label.value) }).collect(),
+        });
+    })
 }
 
 /// # Safety

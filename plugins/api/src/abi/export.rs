@@ -4,6 +4,7 @@ use super::convert::{category_number, walk_end_number};
 use super::guest::{ForeignGuest, ForeignModule};
 use super::*;
 use crate::{Detection, FrameSink, SinkEntry};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A language with what the ABI says of it in front.
@@ -96,10 +97,11 @@ struct ExportedWalker {
     wanted_globals: Vec<u32>,
     /// Kept, so that symbolizing many frames does not allocate for each.
     frames: Vec<crate::SourceFrame>,
-    symbolize_panics: u32,
+    /// In all that it was asked but walks, whose failures wlprof counts.
+    panics: Cell<u32>,
 }
 
-/// After as many it is not called any more.
+/// After as many it is only asked to walk.
 const MOST_PANICS: u32 = 3;
 
 /// What `call` gives, or `otherwise` if it panics: nothing may unwind into wlprof.
@@ -151,12 +153,13 @@ unsafe extern "C" fn attach(language: *const Language, module: *const Module, er
         // SAFETY: all three are as the ABI says, here and below.
         let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(&*module)) };
         match language.attach(&module) {
-            Ok(walker) => Some(Ok(walker)),
+            // Asks the walker, too, what it is.
+            Ok(walker) => Some(Ok(ExportedWalker::leak(walker))),
             Err(reason) => Some(Err(reason)),
         }
     });
     match attached {
-        Some(Ok(walker)) => ExportedWalker::leak(walker),
+        Some(Ok(walker)) => walker,
         Some(Err(reason)) => {
             // SAFETY: as above.
             unsafe { say(error, &reason.0) };
@@ -189,7 +192,7 @@ impl ExportedWalker {
             warnings: Some(warnings),
         };
         let exported =
-            Self { abi, walker, sink: FrameSink::new(), wanted_globals, frames: Vec::new(), symbolize_panics: 0 };
+            Self { abi, walker, sink: FrameSink::new(), wanted_globals, frames: Vec::new(), panics: Cell::new(0) };
         debug_assert_eq!(exported.abi.wanted_globals, exported.wanted_globals.as_ptr());
         Box::into_raw(Box::new(exported)).cast()
     }
@@ -200,6 +203,24 @@ impl ExportedWalker {
         // SAFETY: it is the first field of one.
         unsafe { &mut *walker.cast::<Self>() }
     }
+}
+
+/// What `call` gives, which asks the walker anything but to walk; `otherwise` if it panics, or has too often: each panic
+/// prints a line, and there may be thousands of frames to name.
+///
+/// # Safety
+/// `walker` must have come from [`ExportedWalker::leak`] and not be destroyed.
+unsafe fn asked<T>(walker: *const Walker, otherwise: T, call: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller's promise. Not while `call` uses it.
+    let panics = || unsafe { &(*walker.cast::<ExportedWalker>()).panics };
+    if panics().get() == MOST_PANICS {
+        return otherwise;
+    }
+    let Some(answer) = guarded(None, || Some(call())) else {
+        panics().set(panics().get() + 1);
+        return otherwise;
+    };
+    answer
 }
 
 /// # Safety
@@ -249,15 +270,8 @@ unsafe extern "C" fn walk(
 }
 
 unsafe extern "C" fn symbolize(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames) {
-    // SAFETY: the walker is as the ABI says.
-    let panics = unsafe { &mut ExportedWalker::from_abi(walker).symbolize_panics };
-    // Each prints a line, and there may be thousands of frames.
-    if *panics == MOST_PANICS {
-        return;
-    }
-    *panics += 1;
-    guarded((), || {
-        // SAFETY: both are as the ABI says.
+    let symbolize = || {
+        // SAFETY: both are as the ABI says, here and below.
         let exported = unsafe { ExportedWalker::from_abi(walker) };
         exported.frames.clear();
         exported.walker.symbolize(frame.into(), &mut exported.frames);
@@ -265,22 +279,25 @@ unsafe extern "C" fn symbolize(walker: *mut Walker, frame: FrameKey, frames: *co
             // SAFETY: as above.
             unsafe { ((*frames).add)(frames, &SourceFrame::of(frame)) };
         }
-        exported.symbolize_panics -= 1;
-    });
+    };
+    // SAFETY: as above.
+    unsafe { asked(walker, (), symbolize) }
 }
 
 unsafe extern "C" fn categorize(walker: *const Walker, frame: *const SourceFrame) -> u32 {
-    guarded(CATEGORY_UNKNOWN, || {
+    let categorize = || {
         // SAFETY: both are as the ABI says, and nothing is changed.
         let (exported, frame) = unsafe { (&*walker.cast::<ExportedWalker>(), &*frame) };
         // SAFETY: as above.
         let frame = unsafe { frame.get(usize::MAX) };
         exported.walker.categorize(&frame).map_or(CATEGORY_UNKNOWN, category_number)
-    })
+    };
+    // SAFETY: as above.
+    unsafe { asked(walker, CATEGORY_UNKNOWN, categorize) }
 }
 
 unsafe extern "C" fn labels(walker: *mut Walker, key: u64, labels: *const Labels) {
-    guarded((), || {
+    let labels = || {
         let mut found = Vec::new();
         // SAFETY: both are as the ABI says.
         unsafe { ExportedWalker::from_abi(walker) }.walker.labels(key, &mut found);
@@ -288,7 +305,9 @@ unsafe extern "C" fn labels(walker: *mut Walker, key: u64, labels: *const Labels
             // SAFETY: as above.
             unsafe { ((*labels).add)(labels, Bytes::of(label.name.as_bytes()), Bytes::of(label.value.as_bytes())) };
         }
-    });
+    };
+    // SAFETY: as above.
+    unsafe { asked(walker, (), labels) }
 }
 
 unsafe extern "C" fn threads(
@@ -298,7 +317,7 @@ unsafe extern "C" fn threads(
     wasm_count: usize,
     threads: *const Threads,
 ) {
-    guarded((), || {
+    let threads = || {
         // SAFETY: all are as the ABI says.
         let (exported, guest) = unsafe { (ExportedWalker::from_abi(walker), &*guest) };
         // SAFETY: as above.
@@ -330,20 +349,29 @@ unsafe extern "C" fn threads(
             // SAFETY: as above.
             unsafe { ((*threads).add)(threads, &thread) };
         }
-    });
+    };
+    // SAFETY: as above.
+    unsafe { asked(walker, (), threads) }
 }
 
 unsafe extern "C" fn warnings(walker: *const Walker, warnings: *const Texts) {
-    guarded((), || {
-        // SAFETY: both are as the ABI says, and nothing is changed.
-        let exported = unsafe { &*walker.cast::<ExportedWalker>() };
+    // SAFETY: both are as the ABI says, and nothing is changed.
+    let exported = unsafe { &*walker.cast::<ExportedWalker>() };
+    let say_all = || {
         for warning in exported.walker.warnings() {
             // SAFETY: as above.
             unsafe { say(warnings, &warning) };
         }
-        if exported.symbolize_panics == MOST_PANICS {
-            // SAFETY: as above.
-            unsafe { say(warnings, "symbolize panicked three times and is not called any more; frames stay unknown") };
-        }
-    });
+    };
+    // SAFETY: as above.
+    unsafe { asked(walker, (), say_all) };
+    let panics = exported.panics.get();
+    if panics > 0 {
+        let warning = format!(
+            "the plugin panicked when it was asked for names, categories, labels, threads or warnings ({panics} times); what \
+             it did not say is missing, and after {MOST_PANICS} it is only asked to walk"
+        );
+        // SAFETY: as above.
+        unsafe { say(warnings, &warning) };
+    }
 }

@@ -3,8 +3,9 @@
 //!
 //! # Security
 //! This contains mistakes. What a plugin overwrites of wlprof's memory before it crashes cannot be known, nor can a stack
-//! overflow in [`Activity::Walk`] be survived, which has no other stack to be handled on. A lock that a plugin holds when it
-//! is left stays locked, so it is left where it holds none of the system's, in its own code, unless it is never seen there.
+//! overflow in [`Activity::Walk`] be survived, which has no other stack to be handled on. A lock that is held when a call is
+//! left stays locked, so it is left in the plugin's own code, or where wlprof's returns to that; elsewhere, as in a lock that
+//! the plugin waits for, only if it is never seen there.
 //! Elsewhere than on Linux and x86-64 calls are not contained.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -26,12 +27,20 @@ mod recovery {
     pub(super) fn call<T>(_slot: &Slot, _code: &[Range<usize>], run: impl FnOnce() -> T) -> Result<T, i32> {
         Ok(run())
     }
+
+    pub(super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
+        run()
+    }
+
+    pub(super) fn loading<T>(_path: &std::path::Path, load: impl FnOnce() -> T) -> T {
+        load()
+    }
 }
 mod watchdog;
 
 use libloading::Library;
-use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use watchdog::Slot;
 
@@ -87,12 +96,10 @@ struct Failure {
     signal: Option<i32>,
 }
 
-/// The library of a plugin, loaded for as long as anything of it is in use.
+/// The library of a plugin. It stays loaded for good: it may have threads of its own, or have left addresses behind.
 pub(super) struct PluginLibrary {
     /// What the plugin is called.
     pub(super) name: String,
-    /// Kept loaded; for good once the plugin has failed: a thread or a callback of its own may still be in there.
-    library: ManuallyDrop<Library>,
     /// Minor version of the ABI that it was built for.
     pub(super) abi_minor: u32,
     code: Vec<Range<usize>>,
@@ -104,13 +111,8 @@ impl PluginLibrary {
     pub(super) fn new(name: String, library: Library, within: usize) -> Self {
         recovery::prepare();
         watchdog::start();
-        Self {
-            name,
-            abi_minor: 0,
-            library: ManuallyDrop::new(library),
-            code: recovery::code_around(within),
-            failure: OnceLock::new(),
-        }
+        std::mem::forget(library);
+        Self { name, abi_minor: 0, code: recovery::code_around(within), failure: OnceLock::new() }
     }
 
     /// What `run` gives, which reads what the plugin is. `None` if that crashes.
@@ -145,7 +147,12 @@ impl PluginLibrary {
             Some(libc::SIGILL) => format!("crashed in {call}: it ran into an illegal instruction (SIGILL)"),
             Some(_) => format!("did not come back from {call} within {limit} s"),
         };
-        Some(format!("plugin {name} {how}; it is not asked any more, and stacks are wasm frames from then on"))
+        let consequence = match activity {
+            Activity::Load | Activity::Destroy => "",
+            Activity::Walk => "; it is not asked any more, and stacks are wasm frames from then on",
+            _ => "; it is not asked any more",
+        };
+        Some(format!("plugin {name} {how}{consequence}"))
     }
 
     /// Whether the plugin failed before it could be asked for stacks.
@@ -154,13 +161,15 @@ impl PluginLibrary {
     }
 }
 
-impl Drop for PluginLibrary {
-    fn drop(&mut self) {
-        if self.failure.get().is_none() {
-            // SAFETY: once, and not used after.
-            unsafe { ManuallyDrop::drop(&mut self.library) };
-        }
-    }
+/// Runs what a plugin asks wlprof for in a call. Anything that may allocate, lock or take long is to be run so: a call that
+/// takes too long is not left in it.
+pub(super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
+    recovery::in_host(run)
+}
+
+/// Runs `load`, which loads the library at `path` with the constructors in it; if that crashes, says whose they were.
+pub(super) fn loading<T>(path: &Path, load: impl FnOnce() -> T) -> T {
+    recovery::loading(path, load)
 }
 
 /// Calls into one plugin that never overlap.

@@ -5,9 +5,10 @@ use std::arch::naked_asm;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ops::Range;
+use std::path::Path;
 use std::ptr::null;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering, compiler_fence};
 
 /// A call that is going on. The first two fields are where the machine goes on when it is left.
 #[repr(C)]
@@ -18,11 +19,25 @@ struct Call {
     code: *const [Range<usize>],
     /// The signal in whose handler it was left.
     signal: Cell<i32>,
+    /// Where it is: [`IN_PLUGIN`], [`IN_HOST`] or [`BACK_FROM_HOST`].
+    place: AtomicU8,
 }
+
+/// In the plugin, or what it calls that is not wlprof's.
+const IN_PLUGIN: u8 = 0;
+/// In a function that wlprof gave the plugin, which may hold a lock of wlprof's or the allocator's.
+const IN_HOST: u8 = 1;
+/// At the end of such a function, where nothing is held.
+const BACK_FROM_HOST: u8 = 2;
 
 thread_local! {
     /// This thread's innermost call. Without a destructor, so that signal handlers may ask for it.
     static CURRENT: Cell<*const Call> = const { Cell::new(null()) };
+}
+
+thread_local! {
+    /// What is said if this thread crashes in a constructor of a library that it loads.
+    static LOADING: Cell<*const [u8]> = const { Cell::new(std::ptr::slice_from_raw_parts(null(), 0)) };
 }
 
 /// Signals of a crash.
@@ -94,7 +109,8 @@ pub(super) fn call<T, F: FnOnce() -> T>(slot: &Slot, code: &[Range<usize>], run:
         }
     }
     let mut data = Data(Some(run), None);
-    let mut call = Call { stack_pointer: 0, resume: 0, slot, code, signal: Cell::new(0) };
+    let mut call =
+        Call { stack_pointer: 0, resume: 0, slot, code, signal: Cell::new(0), place: AtomicU8::new(IN_PLUGIN) };
     let call = &raw mut call;
     let outer = CURRENT.replace(call);
     // SAFETY: the function gets what it needs, and `call` lives until it is over.
@@ -103,6 +119,38 @@ pub(super) fn call<T, F: FnOnce() -> T>(slot: &Slot, code: &[Range<usize>], run:
     // SAFETY: as above.
     let signal = unsafe { (*call).signal.get() };
     data.1.ok_or(signal)
+}
+
+/// Runs `load`; a crash in it ends the process, since the system's loader cannot be left, but not without a word.
+pub(super) fn loading<T>(path: &Path, load: impl FnOnce() -> T) -> T {
+    prepare();
+    let message = format!("wlprof: crashed while it loaded the plugin {}\n", path.display());
+    let before = LOADING.replace(message.as_bytes());
+    let loaded = load();
+    LOADING.set(before);
+    loaded
+}
+
+/// Runs what the plugin asks wlprof for, in which the call that is going on is not left, but at the end. What it gives owns
+/// nothing.
+pub(super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
+    let call = CURRENT.get();
+    if call.is_null() {
+        return run();
+    }
+    // SAFETY: this thread's innermost call, which goes on while this runs.
+    let (place, slot) = unsafe { (&(*call).place, &*(*call).slot) };
+    place.store(IN_HOST, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    let result = run();
+    compiler_fence(Ordering::SeqCst);
+    if slot.is_condemned() {
+        // A plugin may spend nearly all of its time in here, where the watchdog does not reach it.
+        place.store(BACK_FROM_HOST, Ordering::Relaxed);
+        slot.interrupt();
+    }
+    place.store(IN_PLUGIN, Ordering::Relaxed);
+    result
 }
 
 /// Calls `run` with `data`. Comes back when that does, or when a signal handler sets stack and instruction pointer to what it
@@ -147,6 +195,9 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
     let was_sent = unsafe { (*info).si_code } <= 0;
     if call.is_null() || (is_crash && was_sent) {
         if is_crash {
+            let message = LOADING.replace(std::ptr::slice_from_raw_parts(null(), 0));
+            // SAFETY: it is there while it is set. Nothing can be done if it cannot be written.
+            unsafe { libc::write(libc::STDERR_FILENO, message.cast(), message.len()) };
             pass_on(signal, info, context);
         }
         return;
@@ -157,7 +208,12 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
         let pc = registers[libc::REG_RIP as usize] as usize;
         // SAFETY: both live as long as the call.
         let (slot, code) = unsafe { (&*call.slot, &*call.code) };
-        if !slot.is_to_be_left(code.iter().any(|range| range.contains(&pc))) {
+        let may_be_left = match call.place.load(Ordering::Relaxed) {
+            IN_HOST => false,
+            BACK_FROM_HOST => true,
+            _ => slot.is_out_of_patience() || code.iter().any(|range| range.contains(&pc)),
+        };
+        if !may_be_left || !slot.is_condemned() {
             return;
         }
     }

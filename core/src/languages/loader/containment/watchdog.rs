@@ -3,12 +3,14 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How often it looks.
+/// How often it looks. Calls are measured in such rounds, not by a clock: one goes on while the process is stopped, by
+/// Ctrl-Z or a debugger, and the plugin does nothing meanwhile.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How long a call is tried to be left in the plugin's own code before it is left anywhere.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ROUNDS_A_SECOND: u64 = 10;
+/// In how many rounds a call is tried to be left in the plugin's own code before it is left anywhere outside wlprof's.
+const PATIENCE: u64 = 2 * ROUNDS_A_SECOND;
 
 /// Where calls that never overlap say when they begin and end. Two stores each: a walk is some thousand instructions.
 #[derive(Default)]
@@ -30,14 +32,23 @@ impl Slot {
         self.sequence.store(self.sequence.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
+    /// Makes its thread look whether it is to leave the call.
+    pub(super) fn interrupt(&self) {
+        super::recovery::interrupt(self.thread.load(Ordering::Relaxed));
+    }
+
     pub(super) fn leave(&self) {
         self.sequence.store(self.sequence.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Whether the call that is going on is to be left, here (in the plugin's own code or not) and now.
-    pub(super) fn is_to_be_left(&self, in_own_code: bool) -> bool {
+    /// Whether the call that is going on is to be left.
+    pub(super) fn is_condemned(&self) -> bool {
         self.condemned.load(Ordering::Acquire) == self.sequence.load(Ordering::Relaxed)
-            && (in_own_code || self.out_of_patience.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is to be left in code that is not the plugin's own, too.
+    pub(super) fn is_out_of_patience(&self) -> bool {
+        self.out_of_patience.load(Ordering::Relaxed)
     }
 }
 
@@ -73,7 +84,7 @@ pub(super) fn start() {
 struct Seen {
     slot: Arc<Slot>,
     sequence: u64,
-    since: Instant,
+    rounds: u64,
 }
 
 fn run() {
@@ -92,14 +103,13 @@ fn run() {
         let before = std::mem::take(&mut seen);
         seen.extend(going_on.into_iter().map(|(slot, sequence)| {
             let same = before.iter().find(|seen| Arc::ptr_eq(&seen.slot, &slot) && seen.sequence == sequence);
-            Seen { since: same.map_or_else(Instant::now, |seen| seen.since), slot, sequence }
+            Seen { rounds: same.map_or(0, |seen| seen.rounds + 1), slot, sequence }
         }));
-        for Seen { slot, sequence, since } in &seen {
-            let over = since.elapsed().checked_sub(Duration::from_secs(slot.limit_s.load(Ordering::Relaxed)));
-            if let Some(over) = over {
+        for Seen { slot, sequence, rounds } in &seen {
+            if let Some(over) = rounds.checked_sub(slot.limit_s.load(Ordering::Relaxed) * ROUNDS_A_SECOND) {
                 slot.out_of_patience.store(over > PATIENCE, Ordering::Relaxed);
                 slot.condemned.store(*sequence, Ordering::Release);
-                super::recovery::interrupt(slot.thread.load(Ordering::Relaxed));
+                slot.interrupt();
             }
         }
     }
