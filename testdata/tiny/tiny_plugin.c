@@ -141,19 +141,22 @@ static void destroy(wlprof_walker_t *walker) {
     free(walker);
 }
 
+static bool find_run(struct tiny *tiny, const wlprof_module_t *module) {
+    uint32_t start, end;
+    tiny->run = module->function_import_count(module);
+    while (module->function_body(module, tiny->run, &start, &end) && !is_called(module, tiny->run, "run")) tiny->run++;
+    return module->function_body(module, tiny->run, &start, &end);
+}
+
 static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
                                const wlprof_texts_t *error) {
     (void)language;
     struct tiny *tiny = calloc(1, sizeof *tiny);
-    if (!tiny || !find_layout(tiny, module)) {
-        error->add(error, TEXT("its DWARF does not say where the interpreter keeps its frames; build it with -g"));
+    if (!tiny || !find_layout(tiny, module) || !find_run(tiny, module)) {
+        error->add(error, TEXT("nothing says where its frames are, or which function is `run`; build it with -g"));
         free(tiny);
         return NULL;
     }
-    uint32_t start, end;
-    uint32_t index = module->function_import_count(module);
-    while (module->function_body(module, index, &start, &end) && !is_called(module, index, "run")) index++;
-    tiny->run = index;
     tiny->walker = (wlprof_walker_t){
         .size = sizeof tiny->walker,
         .flags = WLPROF_WALKER_READS_GUEST | WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,

@@ -32,7 +32,7 @@ pub(super) enum Command {
     /// Run a guest and show its stacks whenever it is interrupted with Ctrl-\ (SIGQUIT) or at given times
     Dump(Dump),
     /// List the language plugins: the built-in ones, those in $WLPROF_PLUGIN_PATH and in
-    /// ~/.local/share/wlprof/plugins. Or check one, or begin a new one
+    /// ~/.local/share/wlprof/plugins ($XDG_DATA_HOME/wlprof/plugins). Or check one, or begin a new one
     Plugins(PluginsCommand),
 }
 
@@ -149,8 +149,14 @@ pub(super) struct CheckPlugin {
     /// Give the guest a folder; may repeat
     #[arg(long = "dir", value_name = "HOST[::GUEST]")]
     pub(super) directories: Vec<Directory>,
-    /// The guest's arguments
-    #[arg(value_name = "ARGS", requires = "guest", trailing_var_arg = true, allow_hyphen_values = true)]
+    /// Give the guest an environment variable, or pass on one of this process; may repeat
+    #[arg(long = "env", value_name = "K[=V]")]
+    pub(super) environment: Vec<String>,
+    /// Call this exported function instead of `_start`; ARGS are its parameters
+    #[arg(long, value_name = "NAME")]
+    pub(super) invoke: Option<String>,
+    /// The guest's arguments; options come before them
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) arguments: Vec<String>,
 }
 

@@ -123,16 +123,21 @@ pub(super) fn arguments(options: &GuestOptions) -> Result<Vec<String>, Failure> 
     options.guest_and_arguments[1..].iter().map(text).collect()
 }
 
+/// The variables that `--env` names.
+pub(super) fn environment(options: &[String]) -> Vec<(String, String)> {
+    let variable = |variable: &String| match variable.split_once('=') {
+        Some((name, value)) => Some((name.to_owned(), value.to_owned())),
+        None => std::env::var(variable).ok().map(|value| (variable.clone(), value)),
+    };
+    options.iter().filter_map(variable).collect()
+}
+
 fn wasi(options: &GuestOptions, guest: &Guest, arguments: &[String]) -> WasiOptions {
     let own = std::iter::once(guest.name.clone());
     let rest = arguments.iter().cloned();
-    let environment = options.environment.iter().filter_map(|variable| match variable.split_once('=') {
-        Some((name, value)) => Some((name.to_owned(), value.to_owned())),
-        None => std::env::var(variable).ok().map(|value| (variable.clone(), value)),
-    });
     WasiOptions {
         arguments: own.chain(rest).collect(),
-        environment: environment.collect(),
+        environment: environment(&options.environment),
         directories: options.directories.clone(),
         ..WasiOptions::default()
     }

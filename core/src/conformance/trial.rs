@@ -18,19 +18,25 @@ const LONGEST_RUN: Duration = Duration::from_secs(20);
 pub struct Trial {
     guest: Guest,
     wasi: WasiOptions,
+    invoke: Option<String>,
     /// Its main module, which the plugin is shown.
     pub image: Arc<ModuleImage>,
 }
 
 impl Trial {
-    /// Compiles the guest at `path`. Its output is dropped.
+    /// Compiles the guest at `path`, to be run or, instead, its function `invoke`. Its output is dropped.
     ///
     /// # Errors
     /// [`LoadError`] if it cannot be run.
-    pub fn load(path: &Path, options: &LoadOptions, wasi: WasiOptions) -> Result<Self, LoadError> {
+    pub fn load(
+        path: &Path,
+        options: &LoadOptions,
+        wasi: WasiOptions,
+        invoke: Option<String>,
+    ) -> Result<Self, LoadError> {
         let guest = Guest::load(path, options)?;
         let image = guest.modules[0].1.clone();
-        Ok(Self { guest, wasi: WasiOptions { stdio: Stdio::Null, ..wasi }, image })
+        Ok(Self { guest, wasi: WasiOptions { stdio: Stdio::Null, ..wasi }, invoke, image })
     }
 
     /// Runs it, sampled with `walker`. Gives moments with stacks, and a sentence about what was seen.
@@ -39,7 +45,7 @@ impl Trial {
         // Keeping moments costs more than a profile may.
         let sampler = SamplerOptions { kind, max_overhead: 1.0, ..SamplerOptions::default() };
         let (walker, moments) = Keeping::new(walker);
-        let options = RunOptions { wasi: self.wasi.clone(), invoke: None, sampler: Some(sampler) };
+        let options = RunOptions { wasi: self.wasi.clone(), invoke: self.invoke.clone(), sampler: Some(sampler) };
         let run = Run::start(&self.guest, vec![Some(Box::new(walker))], options).map_err(|error| error.to_string())?;
         // Ends the wait, unless the guest has ended by then; nobody waits for this thread.
         let interrupter = run.interrupter();

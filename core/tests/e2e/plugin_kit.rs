@@ -127,6 +127,17 @@ fn what_is_wrong_is_found() {
     let other = check(&place, &tiny_library(&place), "c-calls.wasm");
     assert_eq!(other.code, Some(1));
     assert!(other.stdout.contains("check knows the guest ... FAILED (detect says no to c-calls.wasm)"), "{other:?}");
+    // Wrong options are no plugin's failures.
+    for (options, message) in [
+        (
+            &["script.lua", "--guest", "x.wasm"][..],
+            "wlprof: `script.lua --guest x.wasm` is for a guest, and there is none",
+        ),
+        (&["--guest", "x.wasm", "--dir", "missing"], "wlprof: --dir missing: cannot open it: No such file"),
+    ] {
+        let ran = place.run(["plugins", "check", "missing.so"].iter().chain(options));
+        assert!(ran.code == Some(125) && ran.stderr.starts_with(message) && ran.stdout.is_empty(), "{ran:?}");
+    }
     let missing = place.run(["plugins", "check", "missing.so"]);
     assert!(missing.code == Some(1) && missing.stdout.contains("No such file"), "{missing:?}");
 }

@@ -1,8 +1,8 @@
 //! `wlprof plugins check`: prints what a plugin does and does not do as it should.
 
 use super::super::arguments::CheckPlugin;
-use super::super::guest::cannot_load;
-use super::super::{Failure, escape};
+use super::super::guest::{cannot_load, environment};
+use super::super::{FAILED, Failure, escape};
 use crate::conformance::{Observer, Outcome, Trial, check};
 use crate::guest::{LoadOptions, WasiOptions};
 use std::io::{Stdout, Write};
@@ -18,9 +18,20 @@ pub(super) fn run(arguments: &CheckPlugin) -> Result<u8, Failure> {
             let wasi = WasiOptions {
                 arguments: std::iter::once(name).chain(arguments.arguments.iter().cloned()).collect(),
                 directories: arguments.directories.clone(),
+                environment: environment(&arguments.environment),
                 ..WasiOptions::default()
             };
-            Some(Trial::load(path, &LoadOptions::default(), wasi).map_err(|error| cannot_load(path, &error))?)
+            // A folder that cannot be opened is a wrong option, not a wrong plugin.
+            wasi.build().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
+            let load = LoadOptions::default();
+            let trial = Trial::load(path, &load, wasi, arguments.invoke.clone());
+            Some(trial.map_err(|error| cannot_load(path, &error))?)
+        }
+        None if !arguments.arguments.is_empty() => {
+            let usage = "wlprof plugins check PLUGIN --guest GUEST [OPTIONS] ARGUMENTS";
+            let found = arguments.arguments.join(" ");
+            let message = format!("`{found}` is for a guest, and there is none; options come first: {usage}");
+            return Err(Failure::new(FAILED, message));
         }
         None => None,
     };
