@@ -196,8 +196,10 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
     if call.is_null() || (is_crash && was_sent) {
         if is_crash {
             let message = LOADING.replace(std::ptr::slice_from_raw_parts(null(), 0));
-            // SAFETY: it is there while it is set. Nothing can be done if it cannot be written.
-            unsafe { libc::write(libc::STDERR_FILENO, message.cast(), message.len()) };
+            if !message.is_empty() {
+                // SAFETY: it is there while it is set. Nothing can be done if it cannot be written.
+                unsafe { libc::write(libc::STDERR_FILENO, message.cast(), message.len()) };
+            }
             pass_on(signal, info, context);
         }
         return;
