@@ -33,7 +33,7 @@ pub(super) fn load(
     for (_, image) in &guest.modules {
         let chosen = languages::choose(&choice, &languages, &**image).map_err(|error| {
             // A plugin that fails does not know its guests.
-            let failures = plugins.failures();
+            let failures = plugins.failures(&[]);
             if failures.is_empty() {
                 Failure::new(CANNOT_RUN, error)
             } else {
@@ -43,7 +43,8 @@ pub(super) fn load(
         walkers.push(chosen.walker);
         guest.notes.extend(chosen.notes);
     }
-    guest.notes.extend(plugins.failures());
+    let failures = plugins.failures(&guest.notes);
+    guest.notes.extend(failures);
     Ok((guest, walkers))
 }
 

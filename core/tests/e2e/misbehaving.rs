@@ -181,7 +181,7 @@ fn another_of_the_same_language_is_asked() {
     for wrong in ["UNSUPPORTED", "DOES_NOT_KNOW", "CRASHES_IN_ATTACH", "CRASHES_IN_DETECT"] {
         let library = misbehaving(&place, wrong);
         for choice in ["--lang=auto", "--lang=misbehaving"] {
-            let mut command = place.command([choice, "-q", "-o", "x.wlprof", "--plugin"]);
+            let mut command = place.command([choice, "-o", "x.wlprof", "--plugin"]);
             let output = command.arg(&library).arg("--plugin").arg(&works).arg(&guest).output().unwrap();
             let errors = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(0), "{wrong}: {errors}");

@@ -7,7 +7,7 @@ mod skeleton;
 use super::arguments::{ListPlugins, PluginsAction, PluginsCommand};
 use super::{FAILED, Failure, escape, say};
 use crate::languages::BUILT_IN;
-use crate::languages::loader::{ForeignLanguage, LoadError, LoadedPlugin};
+use crate::languages::loader::{LoadError, LoadedPlugin};
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -51,19 +51,16 @@ impl Plugins {
         Ok(plugins)
     }
 
-    /// What plugins did that failed while they were asked about guests.
-    pub(super) fn failures(&self) -> Vec<String> {
-        self.loaded
-            .iter()
-            .filter_map(|plugin| plugin.languages.iter().find_map(ForeignLanguage::early_failure))
-            .collect()
+    /// What plugins did that failed and is in none of the notes that the user has `seen`.
+    pub(super) fn failures(&self, seen: &[String]) -> Vec<String> {
+        let failures = self.loaded.iter().filter_map(|plugin| plugin.languages.first()?.failure());
+        failures.filter(|failure| !seen.iter().any(|note| note.contains(failure))).collect()
     }
 
-    /// Prints what plugins did that failed and is in none of the notes that the user has `seen`. To be called at the end, when
-    /// walkers are gone, and however little the user wants to read: the profile is another one then.
+    /// Prints [`Plugins::failures`]. To be called at the end, when walkers are gone, and however little the user wants to read:
+    /// the profile is another one then.
     pub(super) fn print_failures(&self, seen: &[String]) {
-        let failures = self.loaded.iter().filter_map(|plugin| plugin.languages.first()?.failure());
-        for failure in failures.filter(|failure| !seen.iter().any(|note| note.contains(failure))) {
+        for failure in self.failures(seen) {
             say::line(format_args!("note: {}", escape::single_line(&failure)));
         }
     }

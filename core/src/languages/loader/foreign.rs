@@ -45,11 +45,6 @@ impl ForeignLanguage {
     pub fn failure(&self) -> Option<String> {
         self.library.failure()
     }
-
-    /// Why the plugin is not asked any more, if it failed before it was asked for stacks.
-    pub fn early_failure(&self) -> Option<String> {
-        self.library.failure().filter(|_| self.library.failed_early())
-    }
 }
 
 impl Language for ForeignLanguage {

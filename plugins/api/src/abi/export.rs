@@ -152,11 +152,8 @@ unsafe extern "C" fn attach(language: *const Language, module: *const Module, er
     let attached = guarded(None, || {
         // SAFETY: all three are as the ABI says, here and below.
         let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(&*module)) };
-        match language.attach(&module) {
-            // Asks the walker, too, what it is.
-            Ok(walker) => Some(Ok(ExportedWalker::leak(walker))),
-            Err(reason) => Some(Err(reason)),
-        }
+        // Asks the walker, too, what it is.
+        Some(language.attach(&module).map(ExportedWalker::leak))
     });
     match attached {
         Some(Ok(walker)) => walker,

@@ -28,19 +28,20 @@ mod recovery {
         Ok(run())
     }
 
-    pub(super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
+    pub(in super::super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
         run()
     }
 
-    pub(super) fn loading<T>(_path: &std::path::Path, load: impl FnOnce() -> T) -> T {
+    pub(in super::super) fn loading<T>(_path: &std::path::Path, load: impl FnOnce() -> T) -> T {
         load()
     }
 }
 mod watchdog;
 
+pub(super) use recovery::{in_host, loading};
+
 use libloading::Library;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use watchdog::Slot;
 
@@ -154,22 +155,6 @@ impl PluginLibrary {
         };
         Some(format!("plugin {name} {how}{consequence}"))
     }
-
-    /// Whether the plugin failed before it could be asked for stacks.
-    pub(super) fn failed_early(&self) -> bool {
-        self.failure.get().is_some_and(|failure| matches!(failure.activity, Activity::Detect | Activity::LibraryFolder))
-    }
-}
-
-/// Runs what a plugin asks wlprof for in a call. Anything that may allocate, lock or take long is to be run so: a call that
-/// takes too long is not left in it.
-pub(super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
-    recovery::in_host(run)
-}
-
-/// Runs `load`, which loads the library at `path` with the constructors in it; if that crashes, says whose they were.
-pub(super) fn loading<T>(path: &Path, load: impl FnOnce() -> T) -> T {
-    recovery::loading(path, load)
 }
 
 /// Calls into one plugin that never overlap.

@@ -121,8 +121,9 @@ pub(super) fn call<T, F: FnOnce() -> T>(slot: &Slot, code: &[Range<usize>], run:
     data.1.ok_or(signal)
 }
 
-/// Runs `load`; a crash in it ends the process, since the system's loader cannot be left, but not without a word.
-pub(super) fn loading<T>(path: &Path, load: impl FnOnce() -> T) -> T {
+/// Runs `load`, which loads the library at `path` with the constructors in it. A crash there ends the process, since the
+/// system's loader cannot be left, but not without a word.
+pub(in super::super) fn loading<T>(path: &Path, load: impl FnOnce() -> T) -> T {
     prepare();
     let message = format!("wlprof: crashed while it loaded the plugin {}\n", path.display());
     let before = LOADING.replace(message.as_bytes());
@@ -131,9 +132,9 @@ pub(super) fn loading<T>(path: &Path, load: impl FnOnce() -> T) -> T {
     loaded
 }
 
-/// Runs what the plugin asks wlprof for, in which the call that is going on is not left, but at the end. What it gives owns
-/// nothing.
-pub(super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
+/// Runs what a plugin asks wlprof for in a call. Anything that may allocate, lock or take long is to be run so: a call that
+/// takes too long is not left in it, but at its end. What it gives owns nothing.
+pub(in super::super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
     let call = CURRENT.get();
     if call.is_null() {
         return run();
