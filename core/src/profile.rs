@@ -1,7 +1,8 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
 use crate::guest::{Exit, Guest, GuestState, WasiOptions, call, linker, missing_imports};
-use crate::sampler::{Finished, SampledStore, SamplerOptions, Session};
+use crate::recording::Journal;
+use crate::sampler::{Finished, RunName, SampledStore, SamplerOptions, Session};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -59,7 +60,25 @@ impl Run {
     /// # Errors
     /// If no thread can be started.
     pub fn start(guest: &Guest, walkers: Vec<Option<Box<dyn Walker>>>, options: RunOptions) -> io::Result<Self> {
-        let session = options.sampler.clone().map(|sampler| Arc::new(Session::new(&guest.modules, walkers, sampler)));
+        Self::start_recording(Journal::default(), guest, walkers, options)
+    }
+
+    /// As [`Run::start`], and writes what is sampled into `journal` as it comes.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn start_recording(
+        journal: Journal,
+        guest: &Guest,
+        walkers: Vec<Option<Box<dyn Walker>>>,
+        options: RunOptions,
+    ) -> io::Result<Self> {
+        let arguments = options.wasi.arguments.get(1..).unwrap_or_default().to_vec();
+        let name = RunName { guest: guest.name.clone(), arguments };
+        let session = options
+            .sampler
+            .clone()
+            .map(|sampler| Arc::new(Session::recording_into(journal, name, &guest.modules, walkers, sampler)));
         if let Some(session) = &session {
             guest.notes.iter().for_each(|note| session.note(note.clone()));
         }

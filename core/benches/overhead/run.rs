@@ -91,7 +91,7 @@ fn run_here(guest: &Guest, world: World, mode: Mode) -> Result<Measured> {
 /// What watches the guest.
 enum Profiler {
     None,
-    Wlprof(Session),
+    Wlprof(Box<Session>),
     Wasmtime { samples: Arc<AtomicU64>, ticker: Ticker },
 }
 
@@ -102,7 +102,7 @@ impl Profiler {
             let chosen = guest.modules.iter().map(|(_, image)| Ok(walker(image)?.walker)).collect::<Result<_>>()?;
             let session = Session::new(&guest.modules, chosen, options);
             let store = session.attach(store)?;
-            return Ok((store, Self::Wlprof(session)));
+            return Ok((store, Self::Wlprof(Box::new(session))));
         }
         let Mode::GuestProfiler { hz } = mode else {
             return Ok((SampledStore::unsampled(store), Self::None));

@@ -34,6 +34,9 @@ pub(super) enum Command {
     /// List the language plugins: the built-in ones, those in $WLPROF_PLUGIN_PATH and in
     /// ~/.local/share/wlprof/plugins ($XDG_DATA_HOME/wlprof/plugins). Or check one, or begin a new one
     Plugins(PluginsCommand),
+    /// What `wlprof` starts itself as when a run is over, to make the profile
+    #[command(name = super::finish::SUBCOMMAND, hide = true)]
+    MakeProfile,
 }
 
 /// Options of a run.
@@ -173,6 +176,9 @@ pub(super) struct ListPlugins {
 pub(super) struct Render {
     #[command(flatten)]
     pub(super) output: Output,
+    /// The program that was run, which names what a run that was cut short could not name
+    #[arg(long, value_name = "GUEST")]
+    pub(super) guest: Option<PathBuf>,
     /// The recording
     #[arg(value_name = "FILE")]
     pub(super) recording: PathBuf,

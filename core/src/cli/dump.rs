@@ -1,10 +1,12 @@
 //! `wlprof dump GUEST`: runs the guest and shows its stacks when asked, as Go shows them when a program panics.
 
 use super::arguments::Dump;
+use super::guest::{self, Loaded};
 use super::plugins::Plugins;
-use super::{FAILED, Failure, escape, guest, say};
+use super::{FAILED, Failure, escape, say};
 use crate::guest::{Guest, ModuleImage};
 use crate::profile::Ended;
+use crate::recording::Journal;
 use crate::sampler::{Dump as Stacks, DumpedFrame, DumpedFrameId, DumpedThread, SamplerKind, SamplerOptions, Session};
 use crate::symbols::Symbols;
 use signal_hook::{consts::SIGQUIT, iterator::Signals};
@@ -27,12 +29,13 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
         .resolve()
         .map_err(|error| Failure::new(FAILED, format!("{error:#}; a dump cannot be taken without it")))?;
     let plugins = Plugins::for_run(&dump.guest.plugins)?;
-    let (guest, walkers) = guest::load(&dump.guest, &plugins, false, false)?;
+    let Loaded { guest, walkers, .. } = guest::load(&dump.guest, &plugins, false, false)?;
     guest::print_notes(&guest);
     let sampler = SamplerOptions { kind, rate_hz: RATE_HZ, ..SamplerOptions::default() };
     // Before the guest runs: from here on Ctrl-\ no longer ends the process.
     let mut interrupts = Signals::new([SIGQUIT]).map_err(fail)?;
-    let run = guest::start(&dump.guest, &plugins, &guest, &arguments, walkers, Some(sampler))?;
+    let journal = || Ok(Journal::default());
+    let run = guest::start(&dump.guest, &plugins, &guest, &arguments, walkers, Some(sampler), journal)?;
     let printer = Arc::new(Printer::new(dump.goroutines, run.session(), &guest));
     let interrupted = printer.clone();
     let by_signal = move || interrupts.forever().for_each(|_| interrupted.print());

@@ -7,6 +7,7 @@ use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, say};
 use crate::guest::{Directory, Exit, Guest, LoadError, LoadOptions, WasiOptions};
 use crate::languages::{self, Choice};
 use crate::profile::{Run, RunOptions};
+use crate::recording::Journal;
 use crate::sampler::SamplerOptions;
 use std::io::Write;
 use std::path::Path;
@@ -15,13 +16,21 @@ use wlprof_plugin::Walker;
 /// The walker of each of a guest's modules that has one.
 pub(super) type Walkers = Vec<Option<Box<dyn Walker>>>;
 
+/// A guest that can be started.
+pub(super) struct Loaded {
+    pub(super) guest: Guest,
+    pub(super) walkers: Walkers,
+    /// The language that the walkers are of, if there are any.
+    pub(super) language: Option<String>,
+}
+
 /// Compiles the guest and attaches its languages' walkers.
 pub(super) fn load(
     options: &GuestOptions,
     plugins: &Plugins,
     native: bool,
     epoch_interruption: bool,
-) -> Result<(Guest, Walkers), Failure> {
+) -> Result<Loaded, Failure> {
     let choice = if native { Choice::Native } else { options.language.as_str().into() };
     let path = Path::new(&options.guest_and_arguments[0]);
     let load = LoadOptions { debug_file: options.debug_file.clone(), epoch_interruption, no_cache: options.no_cache };
@@ -29,7 +38,7 @@ pub(super) fn load(
     let mut guest = Guest::load(path, &load).map_err(|error| cannot_load(path, &error))?;
     drop(spinner);
     let languages = plugins.languages();
-    let mut walkers = Vec::new();
+    let (mut walkers, mut language) = (Vec::new(), None);
     for (_, image) in &guest.modules {
         let chosen = languages::choose(&choice, &languages, &**image).map_err(|error| {
             // A plugin that fails does not know its guests.
@@ -41,14 +50,16 @@ pub(super) fn load(
             }
         })?;
         walkers.push(chosen.walker);
+        language = language.or(chosen.language);
         guest.notes.extend(chosen.notes);
     }
     let failures = plugins.failures(&guest.notes);
     guest.notes.extend(failures);
-    Ok((guest, walkers))
+    Ok(Loaded { guest, walkers, language })
 }
 
-/// Starts the guest with these arguments, its name not among them.
+/// Starts the guest with these arguments, its name not among them, and records what is sampled into what `journal` gives
+/// at the last moment before it begins.
 pub(super) fn start(
     options: &GuestOptions,
     plugins: &Plugins,
@@ -56,13 +67,14 @@ pub(super) fn start(
     arguments: &[String],
     walkers: Walkers,
     sampler: Option<SamplerOptions>,
+    journal: impl FnOnce() -> Result<Journal, Failure>,
 ) -> Result<Run, Failure> {
     let mut wasi = wasi(options, guest, arguments);
     wasi.directories.extend(library(options, plugins, guest));
     let run = RunOptions { wasi, invoke: options.invoke.clone(), sampler };
     // Said here, a folder that cannot be opened is a wrong option and not a guest that cannot run.
     run.wasi.build().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
-    Run::start(guest, walkers, run).map_err(|error| Failure::new(FAILED, error))
+    Run::start_recording(journal()?, guest, walkers, run).map_err(|error| Failure::new(FAILED, error))
 }
 
 /// The folder beside the guest with its language's library, if there is one and the user has not given another.

@@ -13,8 +13,9 @@ use crate::export::perf_map;
 use crate::guest::Guest;
 use crate::native_symbols::{Lines, NativeFunction, for_each_function};
 use crate::recording::ModuleId;
-use crate::sampler::{CodeName, Finished, show_to_perf};
+use crate::sampler::{CodeName, show_to_perf};
 use crate::symbols::Symbols;
+use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -101,15 +102,19 @@ impl CodeFile {
     }
 
     /// Writes the functions that were sampled, if that is what the file is to hold.
-    pub(super) fn add_sampled(&mut self, finished: &mut Finished, guest: &Guest) -> Result<(), Failure> {
+    pub(super) fn add_sampled(
+        &mut self,
+        seen: &BTreeSet<(ModuleId, u32)>,
+        walkers: &mut Walkers,
+        guest: &Guest,
+    ) -> Result<(), Failure> {
         let Some(dump) = self.unfinished.take() else { return Ok(()) };
-        let seen = finished.recorder.functions_seen();
         let wanted = |module, name: &CodeName<'_>| match *name {
             CodeName::Function(function) | CodeName::Entry { function, .. } => seen.contains(&(module, function)),
             // Samples say nothing of those.
             CodeName::Stub(_) => true,
         };
-        self.dump(dump, guest, &mut finished.walkers, wanted).map_err(|error| cannot_write(&self.path, &error))
+        self.dump(dump, guest, walkers, wanted).map_err(|error| cannot_write(&self.path, &error))
     }
 
     /// Keeps the file, and says what was written and what to do with it.

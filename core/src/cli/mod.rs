@@ -6,14 +6,17 @@
 mod arguments;
 mod dump;
 mod escape;
+mod finish;
 mod guest;
 mod interrupt;
 mod machine_code;
 mod output;
+mod output_file;
 mod plugins;
 mod progress;
 mod record;
 mod render;
+mod run_outputs;
 mod say;
 mod summary;
 
@@ -59,6 +62,7 @@ pub fn main() -> ExitCode {
         Some(Command::Render(render)) => render::run(&render).map(|()| 0),
         Some(Command::Dump(dump)) => dump::run(&dump),
         Some(Command::Plugins(arguments)) => plugins::run(&arguments),
+        Some(Command::MakeProfile) => finish::run_child().map(|()| 0).map_err(|error| Failure::new(FAILED, error)),
         None => record::run(&arguments.record),
     };
     match result {

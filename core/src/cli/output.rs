@@ -1,58 +1,116 @@
-//! Writes profiles to the files that the user named.
+//! The files that the user wants profiles in: opened first, written by an exporter, put in place last.
 
 use super::arguments::{FramesChoice, Output};
-use super::{FAILED, Failure, summary};
+use super::output_file::OutputFile;
+use super::{FAILED, Failure, escape};
 use crate::export::{self, Exporter};
 use crate::recording::Recording;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Where the profile goes when the user names no file.
 const DEFAULT: &str = "profile.json";
 
+/// What means standard output.
+const STANDARD_OUTPUT: &str = "-";
+
 /// A file to write and its format.
 pub(super) struct Target {
-    /// Absolute, and no link: what a link points to is replaced, not the link.
-    path: PathBuf,
+    pub(super) exporter: &'static dyn Exporter,
     /// As the user named it, unless that is a link.
     pub(super) name: PathBuf,
+    /// Absolute, and no link: what a link points to is replaced, not the link.
+    path: PathBuf,
+    /// Whether there was a file before, which this one replaces.
+    replaces: bool,
+    pub(super) file: OutputFile,
+    /// The second file of formats that come as two.
+    pub(super) companion: Option<OutputFile>,
+}
+
+/// Where an exporter writes to.
+pub(super) struct Destination<'a> {
     pub(super) exporter: &'static dyn Exporter,
+    /// Where the file will be.
+    pub(super) path: &'a Path,
+    pub(super) file: &'a File,
+    pub(super) companion: Option<&'a File>,
 }
 
 impl Target {
-    /// Checks what can be checked before a guest runs.
-    fn new(name: &Path, exporter: &'static dyn Exporter) -> Result<Self, Failure> {
-        let fail =
-            |path: &Path, reason: &str| Err(Failure::new(FAILED, format!("cannot write {}: {reason}", path.display())));
-        let path = match std::fs::canonicalize(name).or_else(|_| std::path::absolute(name)) {
-            Ok(path) => path,
-            Err(error) => return fail(name, &error.to_string()),
-        };
+    /// Opens the file at `name`, or those beside which it is to be.
+    fn open(name: &Path, exporter: &'static dyn Exporter) -> Result<Self, Failure> {
+        let path = std::fs::canonicalize(name).or_else(|_| std::path::absolute(name));
+        let path = path.map_err(|error| cannot_write(name, &error))?;
         let name = if name.is_symlink() { path.clone() } else { name.to_owned() };
-        let target = Self { path, name, exporter };
-        if target.path.is_dir() {
-            return fail(&target.name, "it is a folder");
+        let fail = |reason: &str| Err(cannot_write(&name, &reason));
+        if path.is_dir() {
+            return fail("it is a folder");
         }
-        if let Some(companion) = target.companion() {
-            if is_special(&target.path) {
-                return fail(&target.name, "this format comes as two files; name a regular file");
+        let replaces = path.is_file();
+        let file = OutputFile::create(&path).map_err(|error| cannot_write(&name, &explained(&error)))?;
+        let companion = match exporter.companion_ending() {
+            None => None,
+            Some(ending) => {
+                let second = with_ending(&path, ending);
+                if second.exists() && !second.is_file() {
+                    return Err(cannot_write(&second, &"it is not a regular file"));
+                }
+                match file.beside(ending).map_err(|error| cannot_write(&second, &explained(&error)))? {
+                    None => return fail("this format comes as two files; name a regular file"),
+                    companion => companion,
+                }
             }
-            if is_special(&companion) {
-                return fail(&companion, "it is not a regular file");
-            }
-        }
-        Ok(target)
+        };
+        Ok(Self { exporter, name, path, replaces, file, companion })
     }
 
-    /// The second file of formats that come as two.
-    fn companion(&self) -> Option<PathBuf> {
-        self.exporter.companion_ending().map(|ending| with_ending(&self.path, ending))
+    /// Whether it is a pipe or a device.
+    pub(super) fn is_written_as_it_is(&self) -> bool {
+        self.file.is_written_as_it_is()
+    }
+
+    /// Where its exporter writes to.
+    pub(super) fn destination(&self) -> Destination<'_> {
+        Destination {
+            exporter: self.exporter,
+            path: &self.path,
+            file: self.file.file(),
+            companion: self.companion.as_ref().map(OutputFile::file),
+        }
+    }
+
+    /// Puts what has been written in its place. Gives a line for the user.
+    pub(super) fn put_in_place(self) -> Result<String, Failure> {
+        let companion_name = || with_ending(&self.name, self.exporter.companion_ending().unwrap_or_default());
+        // The second file first: whoever finds the first looks for it.
+        if let Some(companion) = self.companion {
+            companion.put_in_place().map_err(|error| cannot_write(&companion_name(), &error))?;
+        }
+        self.file.put_in_place().map_err(|error| cannot_write(&self.name, &error))?;
+        let replaced = if self.replaces { " (in place of an older one)" } else { "" };
+        let (name, how) = (self.name.to_string_lossy(), self.exporter.how_to_open(&self.name));
+        Ok(format!("wrote {}{replaced}: {}", escape::single_line(&name), escape::single_line(&how)))
     }
 }
 
-/// The files to write. Checked before the guest runs, so that a misspelt ending does not cost a run.
-pub(super) fn targets(output: &Output) -> Result<Vec<Target>, Failure> {
+fn cannot_write(path: &Path, reason: &dyn std::fmt::Display) -> Failure {
+    Failure::new(FAILED, format!("cannot write {}: {reason}", path.display()))
+}
+
+/// An error of opening a file for writing, with what to do where the system's words do not say it.
+fn explained(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("{error}; make the folder first"),
+        io::ErrorKind::StorageFull => format!("{error}; make room, or write to another disk"),
+        _ => error.to_string(),
+    }
+}
+
+/// Opens the files to write. Before the guest runs, so that a misspelt ending or a full disk does not cost a run, and so
+/// that the guest has no say in where they are.
+pub(super) fn open(output: &Output) -> Result<Vec<Target>, Failure> {
     let named = output.profile_format();
     if output.files.is_empty() {
         if output.code_format().is_some() {
@@ -63,19 +121,23 @@ pub(super) fn targets(output: &Output) -> Result<Vec<Target>, Failure> {
             Some(exporter) => PathBuf::from(format!("profile.{}", exporter.extensions()[0])),
             None => PathBuf::from(DEFAULT),
         };
-        return Ok(vec![Target::new(&path, exporter)?]);
+        return Ok(vec![Target::open(&path, exporter)?]);
     }
     output
         .files
         .iter()
         .map(|path| {
+            if path.as_os_str() == STANDARD_OUTPUT {
+                let message = "-o -: standard output is the guest's; name a file, or /dev/fd/3 with 3>FILE";
+                return Err(Failure::new(FAILED, message));
+            }
             // With several files the format fills in for the endings that tell nothing; a single one is as it says.
             let exporter = match (named, export::by_path(path)) {
                 (Some(named), _) if output.files.len() == 1 => Some(named),
                 (named, by_path) => by_path.or(named),
             };
             let exporter = exporter.ok_or_else(|| Failure::new(FAILED, unknown_ending(path, output)))?;
-            Target::new(path, exporter)
+            Target::open(path, exporter)
         })
         .collect()
 }
@@ -89,98 +151,68 @@ fn unknown_ending(path: &Path, output: &Output) -> String {
     format!("{}: its ending tells no format (known: {}); {remedy}", path.display(), endings.join(", "))
 }
 
-/// Writes `recording` to all `targets` and prints the summary. A target that cannot be written costs none of the
-/// others: the guest's run is not to be had again.
-pub(super) fn write_all(
-    recording: Recording,
-    frames: FramesChoice,
-    targets: Vec<Target>,
-    quiet: bool,
-) -> Result<(), Failure> {
-    let (whole, shown) = match frames {
-        FramesChoice::Guest if targets.iter().any(|target| target.exporter.keeps_all_frames()) => {
-            (Some(recording.clone()), recording.without_interpreter())
+/// What a recording shows in formats for people, and the recording itself for those that keep all frames.
+pub(super) struct Shown {
+    shown: Recording,
+    whole: Option<Recording>,
+}
+
+impl Shown {
+    /// What `frames` asks for. `keeps_all` says whether a format keeps all frames.
+    pub(super) fn new(recording: Recording, frames: FramesChoice, keeps_all: bool) -> Self {
+        match frames {
+            FramesChoice::Guest if keeps_all => {
+                Self { whole: Some(recording.clone()), shown: recording.without_interpreter() }
+            }
+            FramesChoice::Guest => Self { shown: recording.without_interpreter(), whole: None },
+            FramesChoice::Merged | FramesChoice::Native => Self { shown: recording, whole: None },
         }
-        FramesChoice::Guest => (None, recording.without_interpreter()),
-        FramesChoice::Merged | FramesChoice::Native => (None, recording),
-    };
-    let recording = &shown;
-    let mut failures = Vec::new();
-    let mut written = Vec::new();
-    for target in targets {
-        let whole = whole.as_ref().filter(|_| target.exporter.keeps_all_frames());
-        match write(whole.unwrap_or(recording), &target) {
-            Ok(()) => written.push(target),
+    }
+
+    /// What people see.
+    pub(super) fn recording(&self) -> &Recording {
+        &self.shown
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Whatever the file fails with.
+    pub(super) fn write(&self, to: &Destination<'_>) -> io::Result<()> {
+        let whole = self.whole.as_ref().filter(|_| to.exporter.keeps_all_frames());
+        let mut out = BufWriter::with_capacity(1 << 16, to.file);
+        let companion = to.exporter.export(whole.unwrap_or(&self.shown), to.path, &mut out)?;
+        out.flush()?;
+        match (companion, to.companion) {
+            (Some(contents), Some(mut file)) => file.write_all(&contents),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Puts those of `targets` in their places that were written, and gives what to say of them. A target that could not be
+/// written costs none of the others: the guest's run is not to be had again.
+pub(super) fn put_in_place(
+    targets: Vec<Target>,
+    written: impl IntoIterator<Item = Result<(), String>>,
+) -> (Vec<String>, Result<(), Failure>) {
+    let (mut lines, mut failures) = (Vec::new(), Vec::new());
+    for (target, written) in targets.into_iter().zip(written) {
+        let placed = match written {
+            Ok(()) => target.put_in_place(),
+            Err(error) => Err(cannot_write(&target.name, &error)),
+        };
+        match placed {
+            Ok(line) => lines.push(line),
             Err(failure) => failures.push(failure.message),
         }
     }
-    if !quiet {
-        summary::print(recording, &written);
-    }
-    if failures.is_empty() { Ok(()) } else { Err(Failure::new(FAILED, failures.join("\nwlprof: "))) }
-}
-
-/// Writes `recording` to `target`. Its files are whole afterwards, or untouched if something fails.
-fn write(recording: &Recording, target: &Target) -> Result<(), Failure> {
-    let fail =
-        |path: &Path, error: std::io::Error| Failure::new(FAILED, format!("cannot write {}: {error}", path.display()));
-    if is_special(&target.path) {
-        // A pipe or a device such as /dev/stdout: written in place.
-        let written = File::options().write(true).open(&target.path).and_then(|file| export(recording, target, file));
-        return written.map(drop).map_err(|error| fail(&target.name, error));
-    }
-    let profile = Replacement::of(&target.path);
-    let companion = profile.create().and_then(|file| export(recording, target, file));
-    let companion = companion.map_err(|error| fail(&target.name, error))?;
-    if let (Some(contents), Some(path)) = (companion, target.companion()) {
-        let companion = Replacement::of(&path);
-        let written = companion.create().and_then(|mut file| file.write_all(&contents));
-        written.and_then(|()| companion.finish()).map_err(|error| fail(&path, error))?;
-    }
-    profile.finish().map_err(|error| fail(&target.name, error))
-}
-
-/// Whether there is something at `path` that cannot be replaced.
-fn is_special(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
+    let failed = if failures.is_empty() { Ok(()) } else { Err(Failure::new(FAILED, failures.join("\nwlprof: "))) };
+    (lines, failed)
 }
 
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.to_owned().into_os_string();
     name.push(ending);
     name.into()
-}
-
-/// A file that takes the place of the one at `path` when it is finished, and is gone if it is not.
-struct Replacement<'a> {
-    path: &'a Path,
-    temporary: PathBuf,
-}
-
-impl<'a> Replacement<'a> {
-    fn of(path: &'a Path) -> Self {
-        Self { path, temporary: with_ending(path, &format!(".{}.tmp", std::process::id())) }
-    }
-
-    fn create(&self) -> std::io::Result<File> {
-        File::create(&self.temporary)
-    }
-
-    fn finish(self) -> std::io::Result<()> {
-        std::fs::rename(&self.temporary, self.path)
-    }
-}
-
-impl Drop for Replacement<'_> {
-    fn drop(&mut self) {
-        // Not there any more if it was finished.
-        let _ = std::fs::remove_file(&self.temporary);
-    }
-}
-
-fn export(recording: &Recording, target: &Target, file: File) -> std::io::Result<Option<Vec<u8>>> {
-    let mut out = BufWriter::with_capacity(1 << 16, file);
-    let companion = target.exporter.export(recording, &target.path, &mut out)?;
-    out.flush()?;
-    Ok(companion)
 }

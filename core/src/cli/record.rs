@@ -1,20 +1,21 @@
 //! `wlprof GUEST`: runs the guest, samples it, writes the profile.
 
 use super::arguments::{FramesChoice, Record};
+use super::guest::{self, Loaded};
+use super::interrupt::{self, Interrupts};
+use super::machine_code;
 use super::plugins::Plugins;
-use super::progress::Bar;
-use super::{FAILED, Failure, guest, interrupt, machine_code, output};
-use crate::guest::Guest;
+use super::run_outputs::{ProfileOf, RunOutputs};
+use super::{FAILED, Failure};
 use crate::profile::Ended;
-use crate::recording::Recording;
-use crate::sampler::{Finished, SamplerKind};
-use crate::symbols::symbolize;
+use crate::recording::Journal;
+use crate::sampler::SamplerKind;
+use crate::symbols::LanguageWalkers;
 use std::sync::Arc;
 
 /// Runs the guest and gives its exit code.
 pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     record.check().map_err(|message| Failure::new(FAILED, message))?;
-    let targets = output::targets(&record.output)?;
     let arguments = guest::arguments(&record.guest)?;
     let mut sampler = record.sampler_options();
     let mut fallback = None;
@@ -22,34 +23,47 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         (options.kind, fallback) =
             options.kind.resolve().map_err(|error| Failure::new(FAILED, format!("{error:#}; try --sampler=epoch")))?;
     }
+    let mut outputs = match &sampler {
+        Some(_) => Some(RunOutputs::open(&record.output)?),
+        None => None,
+    };
     let epoch = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
     let plugins = Plugins::for_run(&record.guest.plugins)?;
-    let (mut guest, mut walkers) =
-        guest::load(&record.guest, &plugins, record.output.frames == FramesChoice::Native, epoch)?;
+    let native = record.output.frames == FramesChoice::Native;
+    let Loaded { mut guest, mut walkers, language } = guest::load(&record.guest, &plugins, native, epoch)?;
     guest.notes.extend(fallback);
     let mut code = match record.output.code_format() {
         Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &mut walkers)?),
         None => None,
     };
-    let is_sampled = sampler.is_some();
-    let run = guest::start(&record.guest, &plugins, &guest, &arguments, walkers, sampler)?;
-    if is_sampled {
-        interrupt::watch(run.interrupter()).map_err(|error| Failure::new(FAILED, error))?;
+    let journal = || outputs.as_mut().map_or_else(|| Ok(Journal::default()), RunOutputs::begin_journal);
+    let run = guest::start(&record.guest, &plugins, &guest, &arguments, walkers, sampler, journal)?;
+    let interrupts = Interrupts::default();
+    if outputs.is_some() {
+        interrupts.watch(run.interrupter()).map_err(|error| Failure::new(FAILED, error))?;
     }
     let ended = run.wait();
+    interrupts.run_is_over();
     if let Ended::Exit(exit) = &ended {
         // What was found out about the guest may say why it does not run.
-        guest::report_exit(exit, &guest, &record.guest).inspect_err(|_| guest::print_notes(&guest))?;
+        guest::report_exit(exit, &guest, &record.guest).inspect_err(|_| {
+            outputs.iter().for_each(RunOutputs::remove_forerunner);
+            guest::print_notes(&guest);
+        })?;
     }
-    let (mut written, mut seen) = (Ok(()), Vec::new());
-    if let Some(mut finished) = run.finish() {
-        let dumped = code.as_mut().map_or(Ok(()), |code| code.add_sampled(&mut finished, &guest));
+    let (mut written, mut seen, mut languages) = (Ok(()), Vec::new(), None);
+    if let (Some(mut finished), Some(outputs)) = (run.finish(), outputs) {
+        let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
+        let functions_seen = finished.recorder.functions_seen();
+        let walkers = LanguageWalkers::new(std::mem::take(&mut finished.walkers), &images).until(interrupts.hurry());
+        let walkers = languages.insert(walkers);
+        drop(finished.recorder.close(finished.meta, finished.ticks, walkers));
+        let plugins = language.iter().flat_map(|language| plugins.files_of(language)).collect();
+        (seen, written) = outputs.make(ProfileOf { images: &images, language, plugins }, &interrupts);
+        let dumped =
+            code.as_mut().map_or(Ok(()), |code| code.add_sampled(&functions_seen, walkers.walkers_mut(), &guest));
         code = code.filter(|_| dumped.is_ok());
-        let recording = close(finished, &guest, arguments);
-        if !record.output.quiet {
-            seen.clone_from(&recording.meta.notes);
-        }
-        written = match (dumped, output::write_all(recording, record.output.frames, targets, record.output.quiet)) {
+        written = match (dumped, written) {
             (Err(one), Err(other)) => Err(Failure::new(FAILED, format!("{}\nwlprof: {}", one.message, other.message))),
             (dumped, written) => dumped.and(written),
         };
@@ -57,24 +71,20 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     if let Some(code) = code {
         code.finish(record.output.quiet);
     }
+    // Plugins may end the process when they are told to let go of what they have: nothing else is left to do then.
+    drop(languages);
     plugins.print_failures(&seen);
-    match ended {
-        Ended::Exit(exit) => written.map(|()| guest::exit_code(&exit)),
-        Ended::Interrupted(signal) => {
+    let signal = match ended {
+        Ended::Interrupted(signal) => Some(signal),
+        Ended::Exit(_) => interrupts.signal(),
+    };
+    match (signal, ended) {
+        (Some(signal), _) => {
             // Whoever sent the signal waits for a process that died of it, whatever else went wrong.
             written.unwrap_or_else(|failure| failure.print());
             interrupt::die_of(signal)
         }
+        (None, Ended::Exit(exit)) => written.map(|()| guest::exit_code(&exit)),
+        (None, Ended::Interrupted(signal)) => interrupt::die_of(signal),
     }
-}
-
-/// Symbolizes what was sampled.
-fn close(finished: Finished, guest: &Guest, arguments: Vec<String>) -> Recording {
-    let bar = Bar::new("symbolizing", finished.recorder.frame_count());
-    let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
-    let complete_meta = |meta: &mut crate::recording::Meta| {
-        meta.guest = guest.name.clone();
-        meta.arguments = arguments;
-    };
-    symbolize(finished, &images, complete_meta, |done| bar.set(done))
 }

@@ -1,8 +1,18 @@
 //! `wlprof render`: a recording in other formats.
 
 use super::arguments::{FramesChoice, Render};
-use super::{FAILED, Failure, output};
-use crate::recording::file;
+use super::output::{self, Shown, Target};
+use super::summary::summary;
+use super::{FAILED, Failure, guest, say};
+use crate::guest::{ModuleImage, read_module};
+use crate::languages::{self, Choice};
+use crate::recording::file::ReadError;
+use crate::recording::{RawRecording, Recording};
+use crate::symbols::name;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Renders a recording.
 pub(super) fn run(render: &Render) -> Result<(), Failure> {
@@ -12,18 +22,50 @@ pub(super) fn run(render: &Render) -> Result<(), Failure> {
                        --format=perf writes a recording's samples for perf";
         return Err(Failure::new(FAILED, message));
     }
-    let targets = if render.output.files.is_empty() && render.output.format.is_none() {
-        Vec::new()
-    } else {
-        output::targets(&render.output)?
-    };
-    let fail = |error: &dyn std::fmt::Display| Failure::new(FAILED, format!("{}: {error}", path.display()));
-    let bytes = std::fs::read(path).map_err(|error| fail(&error))?;
-    let recording = file::read(&bytes).map_err(|error| fail(&error))?;
     if render.output.frames == FramesChoice::Native {
         let reason =
             "a recording has no wasm frames where it has the language's own; run the guest with --frames=native";
-        return Err(fail(&reason));
+        return Err(cannot_read(path, &reason));
     }
-    output::write_all(recording, render.output.frames, targets, render.output.quiet)
+    let raw = File::open(path).map_err(ReadError::Io).and_then(|file| RawRecording::read(&mut BufReader::new(file)));
+    let raw = raw.map_err(|error| cannot_read(path, &error))?;
+    let wants_files = !render.output.files.is_empty() || render.output.format.is_some();
+    let targets = if wants_files { output::open(&render.output)? } else { Vec::new() };
+    let keeps_all = targets.iter().any(|target| target.exporter.keeps_all_frames());
+    let recording = named(raw, render.guest.as_deref())?;
+    let shown = Shown::new(recording, render.output.frames, keeps_all);
+    let write = |target: &Target| shown.write(&target.destination()).map_err(|error| error.to_string());
+    let written: Vec<_> = targets.iter().map(write).collect();
+    let (lines, placed) = output::put_in_place(targets, written);
+    if !render.output.quiet {
+        say::text(&summary(shown.recording()));
+        lines.iter().for_each(|line| say::line(format_args!("{line}")));
+    }
+    placed
+}
+
+/// The recording with names: its own, or, if the run was cut short before they were found, those that the guest has.
+fn named(raw: RawRecording, guest: Option<&Path>) -> Result<Recording, Failure> {
+    if raw.is_named() {
+        return Ok(name(raw, &[], Vec::new(), |_| ()));
+    }
+    let Some(path) = guest else {
+        let mut recording = name(raw, &[], Vec::new(), |_| ());
+        let note = "functions have numbers instead of names, since the run was cut short; give the program that was run \
+                    with --guest";
+        recording.meta.notes.push(note.to_owned());
+        return Ok(recording);
+    };
+    let bytes = read_module(path).map_err(|error| guest::cannot_load(path, &error))?;
+    let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+    let image = ModuleImage::parse(bytes, &file_name).map_err(|error| cannot_read(path, &error))?;
+    if raw.modules().first().is_none_or(|module| module.build_id != image.build_id()) {
+        return Err(cannot_read(path, &"it is not the program that was run, or another build of it"));
+    }
+    let walker = languages::choose(&Choice::Auto, languages::BUILT_IN, &image).ok().and_then(|chosen| chosen.walker);
+    Ok(name(raw, &[Arc::new(image)], vec![walker], |_| ()))
+}
+
+fn cannot_read(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(FAILED, format!("{}: {error}", path.display()))
 }

@@ -1,8 +1,6 @@
 //! The table printed after a run, on standard error: standard output is the guest's.
 
 use super::escape::single_line;
-use super::output::Target;
-use super::say;
 use crate::recording::{Clock, FunctionTotal, Recording, Totals, Truncation};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,17 +12,8 @@ const NAME_WIDTH: usize = 56;
 /// Cells of a bar at 100 %.
 const BAR_WIDTH: f64 = 20.0;
 
-/// Prints the summary of `recording`, and how to open the files it was written to.
-pub(super) fn print(recording: &Recording, targets: &[Target]) {
-    let mut text = summary(recording);
-    for target in targets {
-        let how = target.exporter.how_to_open(&target.name);
-        let _ = writeln!(text, "wrote {}: {}", single_line(&target.name.to_string_lossy()), single_line(&how));
-    }
-    say::text(&text);
-}
-
-fn summary(recording: &Recording) -> String {
+/// The summary of `recording`.
+pub(super) fn summary(recording: &Recording) -> String {
     let totals = Totals::of(recording);
     let mut text = String::from("\n");
     // Writing to a string cannot fail.
@@ -74,6 +63,7 @@ fn head(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::
     let reasons = [
         (ticks.coalesced, "the signal was delayed"),
         (ticks.ring_full, "buffer full"),
+        (ticks.unrecorded, "could not be recorded"),
         (ticks.woke, "the guest woke while being read"),
     ];
     list(text, counted(&reasons))?;
@@ -141,6 +131,7 @@ fn describe(reason: Truncation) -> String {
     match reason {
         Truncation::TooDeep => "deeper than a sample holds".into(),
         Truncation::BrokenChain => "with a broken chain of frames".into(),
+        Truncation::TooMany => "beyond the distinct stacks that a recording holds".into(),
         Truncation::Language(reason) => format!("language: {reason}"),
     }
 }

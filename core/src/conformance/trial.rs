@@ -55,7 +55,8 @@ impl Trial {
         });
         let ended = run.wait();
         let finished = run.finish().ok_or("it was not sampled")?;
-        let recording = symbolize(finished, std::slice::from_ref(&self.image), |_| (), |_| ());
+        let recording = symbolize(finished, std::slice::from_ref(&self.image), |_| ());
+        let recording = recording.map_err(|error| error.to_string())?;
         let seen = describe(&recording);
         let moments = std::mem::take(&mut *moments.lock().unwrap_or_else(PoisonError::into_inner));
         let how = match ended {

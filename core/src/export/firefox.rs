@@ -12,8 +12,9 @@
 //! `inlineDepth` counting from 0 at the outermost.
 
 use super::Exporter;
-use crate::recording::{Category, Frame, Function, Line, Origin, Recording, Sample, Thread};
+use crate::recording::{Category, Frame, Function, Line, Origin, Recording, Thread};
 use rustc_hash::FxHashMap;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::Path;
@@ -38,15 +39,63 @@ impl Exporter for Firefox {
 
     fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
         let tables = Tables::new(recording);
-        let profile = json!({
-            "meta": meta(recording),
-            "libs": recording.modules.iter().map(library).collect::<Vec<_>>(),
-            "threads": recording.threads.iter().enumerate().map(|(i, t)| tables.thread(recording, i, t)).collect::<Vec<_>>(),
-            "shared": tables.shared(),
-        });
+        let profile = Profile {
+            meta: meta(recording),
+            libs: recording.modules.iter().map(library).collect(),
+            threads: Column(recording.threads.iter().enumerate().map(|(i, t)| tables.thread(recording, i, t))),
+            shared: tables.shared(),
+        };
         serde_json::to_writer(out, &profile)?;
         Ok(None)
     }
+}
+
+/// A column of a table, or a list, written item by item: a long run's samples are many.
+struct Column<I>(I);
+
+impl<I: Iterator<Item: Serialize> + Clone> Serialize for Column<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.clone())
+    }
+}
+
+#[derive(Serialize)]
+struct Profile<Threads> {
+    meta: Value,
+    libs: Vec<Value>,
+    threads: Threads,
+    shared: Value,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ThreadProfile<'a, Samples> {
+    name: &'a str,
+    process_name: &'a str,
+    process_type: &'static str,
+    is_main_thread: bool,
+    show_markers_in_timeline: bool,
+    pid: &'static str,
+    tid: u64,
+    register_time: u32,
+    unregister_time: f64,
+    process_startup_time: u32,
+    process_shutdown_time: f64,
+    paused_ranges: [u32; 0],
+    samples: Samples,
+    markers: Value,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SampleTable<Stack, Time, Weight, Delta> {
+    length: u64,
+    stack: Stack,
+    time: Time,
+    weight: Option<Weight>,
+    weight_type: &'static str,
+    #[serde(rename = "threadCPUDelta")]
+    thread_cpu_delta: Delta,
 }
 
 /// Categories in the front end's terms. At least one must be `grey`, or the call tree crashes.
@@ -320,39 +369,35 @@ impl Tables {
         })
     }
 
-    fn thread(&self, recording: &Recording, index: usize, thread: &Thread) -> Value {
-        let samples = &thread.samples;
-        let column = |value: &dyn Fn(&Sample) -> Value| samples.iter().map(value).collect::<Vec<_>>();
-        let periods_differ = samples.windows(2).any(|pair| pair[0].period_ns != pair[1].period_ns);
+    fn thread<'a>(&'a self, recording: &'a Recording, index: usize, thread: &'a Thread) -> impl Serialize + 'a {
+        let samples = thread.samples.iter();
+        let periods = samples.clone().map(|sample| sample.period_ns);
+        let periods_differ = periods.clone().zip(periods.skip(1)).any(|(one, next)| one != next);
         // Plain counts read best; where the governor changed the rate only time is a true weight.
-        let (weight, weight_type) = if periods_differ {
-            (Value::from(column(&|sample| ms(sample.period_ns).into())), "tracing-ms")
-        } else {
-            (Value::Null, "samples")
-        };
-        json!({
-            "name": thread.name,
-            "processName": recording.meta.guest,
-            "processType": "default",
-            "isMainThread": index == 0,
-            "showMarkersInTimeline": true,
-            "pid": "0",
-            "tid": thread.tid,
-            "registerTime": 0,
-            "unregisterTime": ms(recording.meta.duration_ns),
-            "processStartupTime": 0,
-            "processShutdownTime": ms(recording.meta.duration_ns),
-            "pausedRanges": [],
-            "samples": {
-                "length": samples.len(),
-                "stack": column(&|sample| self.stack_rows[sample.stack as usize].into()),
-                "time": column(&|sample| ms(sample.time_ns).into()),
-                "weight": weight,
-                "weightType": weight_type,
-                "threadCPUDelta": column(&|sample| sample.cpu_delta_ns.into()),
+        let weight = periods_differ.then(|| Column(samples.clone().map(|sample| ms(sample.period_ns))));
+        ThreadProfile {
+            name: &thread.name,
+            process_name: &recording.meta.guest,
+            process_type: "default",
+            is_main_thread: index == 0,
+            show_markers_in_timeline: true,
+            pid: "0",
+            tid: thread.tid,
+            register_time: 0,
+            unregister_time: ms(recording.meta.duration_ns),
+            process_startup_time: 0,
+            process_shutdown_time: ms(recording.meta.duration_ns),
+            paused_ranges: [],
+            samples: SampleTable {
+                length: thread.samples.len(),
+                stack: Column(samples.clone().map(|sample| self.stack_rows[sample.stack as usize])),
+                time: Column(samples.clone().map(|sample| ms(sample.time_ns))),
+                weight_type: if weight.is_some() { "tracing-ms" } else { "samples" },
+                weight,
+                thread_cpu_delta: Column(samples.map(|sample| sample.cpu_delta_ns)),
             },
-            "markers": self.markers(thread),
-        })
+            markers: self.markers(thread),
+        }
     }
 
     fn markers(&self, thread: &Thread) -> Value {

@@ -214,6 +214,11 @@ impl ModuleImage {
         self.debug = Some(Box::new(debug));
     }
 
+    /// The file that holds its debug sections, if it was given one.
+    pub fn debug_file(&self) -> Option<&ModuleImage> {
+        self.debug.as_deref()
+    }
+
     /// Whether the module has DWARF of its own or from its debug file.
     pub fn has_dwarf(&self) -> bool {
         self.custom_section(".debug_info").is_some()

@@ -146,7 +146,7 @@ fn what_else(bytes: &[u8]) -> &'static str {
         [0x50, 0x4b, 3, 4, ..] => "a zip archive",
         [0x1f, 0x8b, ..] => "a gzip file; decompress it first",
         _ if b"\0asm".starts_with(bytes) => "the beginning of it; the file is cut short",
-        _ if bytes.starts_with(&crate::recording::file::MAGIC) => "a recording; show it with `wlprof render`",
+        _ if bytes.starts_with(&crate::recording::MAGIC) => "a recording; show it with `wlprof render`",
         _ if std::str::from_utf8(bytes).is_ok() && !bytes.contains(&0) => "a text file",
         _ => "data of some other kind",
     }

@@ -35,6 +35,8 @@ impl From<&str> for Choice {
 pub struct Chosen {
     /// Reads its stacks; `None` if they are wasm's.
     pub walker: Option<Box<dyn Walker>>,
+    /// The language that the walker is of.
+    pub language: Option<String>,
     /// What the user should know.
     pub notes: Vec<String>,
 }
@@ -115,7 +117,7 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
             (Choice::Named(name), None) => {
                 Err(ChooseError::NotDetected { language: name.clone(), module: module.name().to_owned() })
             }
-            (_, reason) => Ok(Chosen { walker: None, notes: reason.into_iter().collect() }),
+            (_, reason) => Ok(Chosen { notes: reason.into_iter().collect(), ..Chosen::default() }),
         };
     };
     let knows_it_too =
@@ -125,7 +127,7 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
     if !others.is_empty() {
         notes.push(format!("{} is taken for {taken}; --lang has it shown as {}", module.name(), others.join(", ")));
     }
-    Ok(Chosen { walker: Some(walker), notes })
+    Ok(Chosen { walker: Some(walker), language: Some(taken.to_owned()), notes })
 }
 
 /// What comes of asking a language to walk a module.

@@ -1,49 +1,112 @@
-//! Builds a recording while the guest runs: interns frames and stacks, appends samples.
+//! Builds a recording while the guest runs: interns frames and stacks, and writes all that is new into the journal.
 
+use super::journal::{Block, End, Journal, Progress};
 use super::markers::HostCallTracker;
+use super::samples::Samples;
 use super::{
-    Category, Frame, FrameId, Function, FunctionId, LabelSetId, Line, Meta, Module, ModuleId, Origin, Recording,
-    Sample, Stack, StackId, Thread, TickCounts, Truncation,
+    Category, FrameId, Function, FunctionId, HostCallSpan, LabelSetId, Line, Meta, Module, ModuleId, NamedFrame,
+    Origin, Sample, Stack, StackId, TickCounts, Truncation,
 };
-use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
 use wlprof_plugin::SourceFrame;
+
+/// Distinct frames that are kept; what comes later is shown as [`Origin::Truncated`]. A guest may make code without end.
+const MAX_FRAMES: usize = 1 << 20;
+/// Distinct stacks that are kept. A guest that is never twice as deep in the same recursion makes thousands a sample.
+const MAX_STACKS: usize = 1 << 21;
+/// Bytes of samples from which on they are written.
+const MANY_BYTES: usize = 1 << 15;
+/// Nanoseconds after which all that is new is written: what is lost if the process is killed.
+const WRITE_AFTER_NS: u64 = 500_000_000;
 
 /// A recording in the making: frames are origins still, without symbols.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    modules: Vec<Module>,
-    frames: Vec<Origin>,
-    frame_ids: FxHashMap<Origin, FrameId>,
-    stacks: Vec<Stack>,
-    stack_ids: FxHashMap<Stack, StackId>,
-    thread: Thread,
+    journal: Journal,
+    frames: Table<Origin>,
+    stacks: Table<Stack>,
+    labels: Table<(ModuleId, u64)>,
+    /// Those that are not in the journal yet.
+    samples: Samples,
+    host_calls: Vec<HostCallSpan>,
+    host_call: HostCallTracker,
     last_cpu_ns: Option<u64>,
-    host_calls: HostCallTracker,
-    label_keys: Vec<(ModuleId, u64)>,
-    label_ids: FxHashMap<(ModuleId, u64), LabelSetId>,
+    first_cpu_ns: Option<u64>,
+    last_time_ns: u64,
+    written_ns: u64,
     truncated: BTreeMap<Truncation, u64>,
     seen: BTreeSet<(ModuleId, u32)>,
+    count: u64,
+    unrecorded: u64,
+}
+
+/// Numbers what is distinct, and knows which of it is not in the journal yet.
+#[derive(Debug)]
+struct Table<T> {
+    /// Guests choose what is in it: with a hasher that they do not know, they cannot make it slow.
+    ids: HashMap<T, u32>,
+    /// In the order of their ids, from the first that is not written.
+    new: Vec<T>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { ids: HashMap::new(), new: Vec::new() }
+    }
+}
+
+impl<T: Copy + Eq + Hash> Table<T> {
+    fn id(&mut self, item: T) -> u32 {
+        let next = self.ids.len() as u32;
+        *self.ids.entry(item).or_insert_with(|| {
+            self.new.push(item);
+            next
+        })
+    }
+
+    fn holds(&self, item: &T) -> bool {
+        self.ids.contains_key(item)
+    }
+
+    fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    fn in_order(&self) -> Vec<T> {
+        let mut items: Vec<(u32, T)> = self.ids.iter().map(|(item, id)| (*id, *item)).collect();
+        items.sort_unstable_by_key(|(id, _)| *id);
+        items.into_iter().map(|(_, item)| item).collect()
+    }
+
+    /// Writes what is new; what could not be written stays new.
+    fn write(&mut self, journal: &mut Journal, block: impl FnOnce(Vec<T>) -> Block) -> bool {
+        self.new.is_empty() || {
+            let written = journal.write(&block(self.new.clone()));
+            if written {
+                self.new.clear();
+            }
+            written
+        }
+    }
 }
 
 impl Recorder {
-    /// A recorder for frames of `modules`.
-    pub fn new(modules: Vec<Module>) -> Self {
-        Self { modules, ..Self::default() }
+    /// A recorder for frames of `modules`, which writes into `journal`. `meta` is what is known before the guest begins.
+    pub fn new(modules: Vec<Module>, meta: Meta, mut journal: Journal) -> Self {
+        journal.write(&Block::Start(meta, modules));
+        Self { journal, ..Self::default() }
     }
 
-    /// Names the thread that the samples come from.
+    /// Names the thread that the samples come from. Before the first of them.
     pub fn set_thread(&mut self, name: &str, tid: u64) {
-        self.thread.name = name.to_owned();
-        self.thread.tid = tid;
+        self.journal.write(&Block::Thread { name: name.to_owned(), tid });
     }
 
     /// The id of a frame.
     pub fn frame(&mut self, origin: Origin) -> FrameId {
-        *self.frame_ids.entry(origin).or_insert_with(|| {
-            self.frames.push(origin);
-            (self.frames.len() - 1) as FrameId
-        })
+        let is_known = self.frames.len() < MAX_FRAMES || self.frames.holds(&origin);
+        self.frames.id(if is_known { origin } else { Origin::Truncated })
     }
 
     /// Notes that a wasm function was on a stack, for those that are in no frame.
@@ -53,7 +116,7 @@ impl Recorder {
 
     /// The wasm functions that were on a stack, by module and index.
     pub fn functions_seen(&self) -> BTreeSet<(ModuleId, u32)> {
-        let framed = self.frames.iter().filter_map(|origin| match *origin {
+        let framed = self.frames.ids.keys().filter_map(|origin| match *origin {
             Origin::Wasm { module, function, .. } => Some((module, function)),
             _ => None,
         });
@@ -63,22 +126,29 @@ impl Recorder {
     /// The id of the stack with these frames, root first. `None` without frames.
     pub fn stack(&mut self, root_first: impl IntoIterator<Item = FrameId>) -> Option<StackId> {
         let mut parent = None;
-        for frame in root_first {
+        let mut frames = root_first.into_iter();
+        while let Some(frame) = frames.next() {
             let stack = Stack { parent, frame };
-            parent = Some(*self.stack_ids.entry(stack).or_insert_with(|| {
-                self.stacks.push(stack);
-                (self.stacks.len() - 1) as StackId
-            }));
+            if self.stacks.len() >= MAX_STACKS && !self.stacks.holds(&stack) {
+                let leaf = frames.last().unwrap_or(frame);
+                return Some(self.leaf_alone(leaf));
+            }
+            parent = Some(self.stacks.id(stack));
         }
         parent
     }
 
+    /// The stack of a frame whose callers there is no room for.
+    fn leaf_alone(&mut self, leaf: FrameId) -> StackId {
+        self.truncated(Truncation::TooMany);
+        let root = self.frames.id(Origin::Truncated);
+        let parent = self.stacks.id(Stack { parent: None, frame: root });
+        self.stacks.id(Stack { parent: Some(parent), frame: leaf })
+    }
+
     /// The id of the labels that the plugin of `module` calls by `key`.
     pub fn labels(&mut self, module: ModuleId, key: u64) -> LabelSetId {
-        *self.label_ids.entry((module, key)).or_insert_with(|| {
-            self.label_keys.push((module, key));
-            (self.label_keys.len() - 1) as LabelSetId
-        })
+        self.labels.id((module, key))
     }
 
     /// Appends a sample. `cpu_ns` is the thread's CPU clock at the sample, from any fixed start; the sample's own
@@ -86,19 +156,26 @@ impl Recorder {
     pub fn sample(&mut self, cpu_ns: u64, sample: Sample) {
         let cpu_delta_ns = cpu_ns.saturating_sub(self.last_cpu_ns.unwrap_or(cpu_ns));
         self.last_cpu_ns = Some(cpu_ns);
-        self.thread.samples.push(Sample { cpu_delta_ns, ..sample });
+        self.first_cpu_ns.get_or_insert(cpu_ns);
+        self.last_time_ns = self.last_time_ns.max(sample.time_ns);
+        self.count += 1;
+        self.samples.push(Sample { cpu_delta_ns, ..sample });
+        if self.samples.open_bytes() >= MANY_BYTES {
+            self.write();
+        }
+        self.write_if_due(sample.time_ns);
     }
 
     /// Notes that host call number `call` was going on at `time_ns`.
     pub fn host_call(&mut self, call: u64, frame: FrameId, time_ns: u64, blocked: bool) {
-        let ended = self.host_calls.see(call, frame, time_ns, blocked);
-        self.thread.host_calls.extend(ended);
+        let ended = self.host_call.see(call, frame, time_ns, blocked);
+        self.host_calls.extend(ended);
     }
 
     /// Notes that no host call was going on.
     pub fn no_host_call(&mut self) {
-        let ended = self.host_calls.finish();
-        self.thread.host_calls.extend(ended);
+        let ended = self.host_call.finish();
+        self.host_calls.extend(ended);
     }
 
     /// Counts an incomplete stack.
@@ -108,73 +185,127 @@ impl Recorder {
 
     /// Number of samples so far.
     pub fn sample_count(&self) -> u64 {
-        self.thread.samples.len() as u64
+        self.count
     }
 
-    /// Number of distinct frames so far: what [`Recorder::finish`] has to symbolize.
-    pub fn frame_count(&self) -> usize {
-        self.frames.len()
-    }
-
-    /// Names every distinct frame and set of labels once and closes the recording.
-    pub fn finish(mut self, meta: Meta, ticks: TickCounts, names: &mut dyn Names) -> Recording {
-        self.thread.host_calls.extend(self.host_calls.finish());
-        let mut functions = FunctionTable::default();
-        let mut source = Vec::new();
-        let frames = self
-            .frames
-            .iter()
-            .map(|&origin| {
-                source.clear();
-                names.frames(&origin, &mut source);
-                debug_assert!(!source.is_empty(), "no name for {origin:?}");
-                Frame { origin, lines: source.drain(..).map(|frame| functions.line(&origin, frame)).collect() }
-            })
-            .collect();
-        Recording {
-            meta,
-            modules: self.modules,
-            functions: functions.functions,
-            frames,
-            stacks: self.stacks,
-            label_sets: self.label_keys.iter().map(|&(module, key)| names.labels(module, key)).collect(),
-            threads: vec![self.thread],
-            ticks,
-            truncated: self.truncated.into_iter().collect(),
+    /// Writes what is new into the journal if some time has passed since that was last done. `now_ns` is counted as the
+    /// samples' times are.
+    pub fn write_if_due(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.written_ns) > WRITE_AFTER_NS {
+            self.last_time_ns = self.last_time_ns.max(now_ns);
+            self.write();
         }
+    }
+
+    /// Writes what is new into the journal. Samples that cannot be written are gone, and counted: a full disk must not
+    /// fill the memory as well.
+    fn write(&mut self) {
+        self.written_ns = self.last_time_ns;
+        let journal = &mut self.journal;
+        let tables = self.frames.write(journal, Block::Frames)
+            && self.stacks.write(journal, Block::Stacks)
+            && self.labels.write(journal, Block::LabelKeys);
+        let samples = self.samples.len();
+        let block = self.samples.take_block();
+        if samples > 0 && !(tables && journal.write(&Block::Samples(0, block))) {
+            self.unrecorded += samples;
+        }
+        let host_calls = std::mem::take(&mut self.host_calls);
+        if !host_calls.is_empty() {
+            journal.write(&Block::HostCalls(0, host_calls));
+        }
+        let progress = Progress {
+            duration_ns: self.last_time_ns,
+            cpu_ns: self.last_cpu_ns.zip(self.first_cpu_ns).map_or(0, |(last, first)| last.saturating_sub(first)),
+            truncated: self.truncated.iter().map(|(reason, count)| (*reason, *count)).collect(),
+        };
+        journal.write(&Block::Progress(progress));
+    }
+
+    /// Writes all that is left, with the names that only the walkers of the languages know: the journal is a whole
+    /// recording then, without the symbols of wasm frames.
+    pub fn close(mut self, mut meta: Meta, mut ticks: TickCounts, names: &mut dyn LanguageNames) -> Journal {
+        self.no_host_call();
+        self.write();
+        for frames in self.frames.in_order().chunks(NAMED_AT_ONCE).zip((0..).step_by(NAMED_AT_ONCE)) {
+            let named = names_of_own_frames(frames.0, frames.1, names);
+            if !named.is_empty() {
+                self.journal.write(&Block::LanguageNames(named));
+            }
+        }
+        let labels = self.labels.in_order();
+        if !labels.is_empty() {
+            let sets = labels.into_iter().map(|(module, key)| names.labels(module, key)).collect();
+            self.journal.write(&Block::LabelSets(sets));
+        }
+        meta.notes.extend(names.notes());
+        if self.unrecorded > 0 {
+            ticks.sampled -= self.unrecorded.min(ticks.sampled);
+            ticks.unrecorded += self.unrecorded;
+            let reason = self.journal.failure().map(ToString::to_string).unwrap_or_default();
+            meta.notes
+                .push(format!("{} samples could not be written to the disk and are lost: {reason}", self.unrecorded));
+        }
+        let truncated = self.truncated.into_iter().collect();
+        self.journal.write(&Block::End(End { meta, ticks, truncated }));
+        self.journal
     }
 }
 
-/// Who knows what frames and labels are called.
-pub trait Names {
-    /// Appends the source frames of `origin`, innermost inlined first; at least one.
-    fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>);
+/// Frames that are named before they are written: so many names are lost if naming the next one ends the process.
+const NAMED_AT_ONCE: usize = 512;
+
+/// What the languages call those of `frames` that are their own, by id. `first` is the first one's.
+fn names_of_own_frames(
+    frames: &[Origin],
+    first: FrameId,
+    names: &mut dyn LanguageNames,
+) -> Vec<(FrameId, Vec<NamedFrame>)> {
+    let mut named = Vec::new();
+    let mut source = Vec::new();
+    for (id, origin) in (first..).zip(frames) {
+        if let Origin::Language { module, key } = *origin {
+            names.own_frame(module, key, &mut source);
+            named.push((id, source.drain(..).map(NamedFrame::from).collect()));
+        }
+    }
+    named
+}
+
+/// What only the walkers know that walked the languages' stacks.
+pub trait LanguageNames {
+    /// Appends the source frames of a frame of the language's own, innermost inlined first; none if it is unknown.
+    fn own_frame(&mut self, module: ModuleId, key: u64, out: &mut Vec<SourceFrame>);
 
     /// The names and values of the labels that the plugin of `module` calls by `key`.
     fn labels(&mut self, module: ModuleId, key: u64) -> Vec<(String, String)>;
+
+    /// What the user should know of what was walked and named.
+    fn notes(&mut self) -> Vec<String>;
 }
 
-/// Names for tests, from a function.
-#[cfg(test)]
+/// Who knows what frames are called.
+pub trait Names {
+    /// Appends the source frames of `origin`, innermost inlined first; at least one.
+    fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>);
+}
+
 impl<F: FnMut(&Origin, &mut Vec<SourceFrame>)> Names for F {
     fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>) {
         self(origin, out);
-    }
-
-    fn labels(&mut self, _module: ModuleId, key: u64) -> Vec<(String, String)> {
-        vec![("key".into(), key.to_string())]
     }
 }
 
 /// Interns functions by all that distinguishes them, so that two statics of one name stay two.
 #[derive(Default)]
-struct FunctionTable {
-    functions: Vec<Function>,
-    ids: FxHashMap<Function, FunctionId>,
+pub(super) struct FunctionTable {
+    pub(super) functions: Vec<Function>,
+    ids: HashMap<Function, FunctionId>,
 }
 
 impl FunctionTable {
-    fn line(&mut self, origin: &Origin, source: SourceFrame) -> Line {
+    /// The line that a source frame of `origin` is.
+    pub(super) fn line(&mut self, origin: &Origin, source: SourceFrame) -> Line {
         let (module, category) = match *origin {
             Origin::Wasm { module, .. } | Origin::Language { module, .. } => (Some(module), source.category.into()),
             Origin::HostCall { .. } | Origin::Host => (None, Category::Host),
@@ -196,8 +327,51 @@ impl FunctionTable {
     }
 }
 
+/// Recordings for tests, of recorders and functions that name their frames.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use crate::recording::{RawRecording, Recording};
+
+    /// Labels that are called by their key.
+    struct Keys;
+
+    impl LanguageNames for Keys {
+        fn own_frame(&mut self, _: ModuleId, _: u64, _: &mut Vec<SourceFrame>) {}
+
+        fn labels(&mut self, _: ModuleId, key: u64) -> Vec<(String, String)> {
+            vec![("key".into(), key.to_string())]
+        }
+
+        fn notes(&mut self) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    /// Closes the recorder and reads what it has written.
+    pub(crate) fn finish(recorder: Recorder, names: &mut dyn Names) -> Recording {
+        let ticks = TickCounts { fired: recorder.count, sampled: recorder.count, ..TickCounts::default() };
+        let journal = recorder.close(Meta::default(), ticks, &mut Keys);
+        RawRecording::read(&mut *journal.into_reader().unwrap()).unwrap().named(names)
+    }
+
+    /// A recorder with a thread, for frames of no module.
+    pub(crate) fn recorder() -> Recorder {
+        with_modules(0)
+    }
+
+    /// A recorder with a thread, for frames of so many modules.
+    pub(crate) fn with_modules(count: usize) -> Recorder {
+        let module = Module { name: String::new(), build_id: String::new() };
+        let mut recorder = Recorder::new(vec![module; count], Meta::default(), Journal::default());
+        recorder.set_thread("guest", 1);
+        recorder
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::testing::{finish, with_modules};
     use super::*;
 
     fn wasm(code_offset: u32) -> Origin {
@@ -206,7 +380,7 @@ mod tests {
 
     #[test]
     fn equal_stacks_are_one_and_share_their_roots() {
-        let mut recorder = Recorder::default();
+        let mut recorder = with_modules(1);
         let (a, b, c) = (recorder.frame(wasm(1)), recorder.frame(wasm(2)), recorder.frame(wasm(3)));
         let first = recorder.stack([a, b]).unwrap();
         let again = recorder.stack([a, b]).unwrap();
@@ -218,17 +392,50 @@ mod tests {
 
     #[test]
     fn functions_of_one_name_in_two_files_stay_apart() {
-        let mut recorder = Recorder::default();
+        let mut recorder = with_modules(1);
         let (a, b) = (recorder.frame(wasm(1)), recorder.frame(wasm(2)));
         recorder.stack([a, b]).unwrap();
-        let recording = recorder.finish(
-            Meta::default(),
-            TickCounts::default(),
-            &mut |origin: &Origin, out: &mut Vec<SourceFrame>| {
-                let file = if *origin == wasm(1) { "a.c" } else { "b.c" };
-                out.push(SourceFrame { function: "init".into(), file: Some(file.into()), ..SourceFrame::default() });
-            },
-        );
+        let recording = finish(recorder, &mut |origin: &Origin, out: &mut Vec<SourceFrame>| {
+            let file = if *origin == wasm(1) { "a.c" } else { "b.c" };
+            out.push(SourceFrame { function: "init".into(), file: Some(file.into()), ..SourceFrame::default() });
+        });
         assert_eq!(recording.functions.len(), 2);
+    }
+
+    #[test]
+    fn endless_stacks_end_at_the_leaf() {
+        let mut recorder = with_modules(1);
+        let mut deepest = Vec::new();
+        for code_offset in 0.. {
+            // Never twice the same: each makes as many new stacks as it is deep.
+            let root = recorder.frame(wasm(code_offset));
+            deepest = std::iter::once(root).chain((0..4000).map(|depth| (root + depth) % (root + 1))).collect();
+            recorder.stack(deepest.iter().copied()).unwrap();
+            if recorder.truncated.contains_key(&Truncation::TooMany) {
+                break;
+            }
+        }
+        let bounded = recorder.stacks.len();
+        assert!(bounded <= MAX_STACKS + recorder.frames.len() + 1, "{bounded}");
+        let leaf = *deepest.last().unwrap();
+        let shortened = recorder.stack(deepest).unwrap();
+        let truncated = recorder.frame(Origin::Truncated);
+        let root = recorder.stacks.id(Stack { parent: None, frame: truncated });
+        assert_eq!(recorder.stacks.id(Stack { parent: Some(root), frame: leaf }), shortened);
+    }
+
+    #[test]
+    fn samples_that_a_full_disk_cannot_take_are_counted() {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut recorder = Recorder::new(Vec::new(), Meta::default(), Journal::in_file(full, None));
+        recorder.set_thread("guest", 1);
+        let frame = recorder.frame(Origin::Host);
+        let stack = recorder.stack([frame]).unwrap();
+        for number in 0..100_000 {
+            let state = crate::recording::State::Host;
+            recorder.sample(0, Sample { time_ns: number, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: None });
+        }
+        assert!(recorder.unrecorded > 90_000);
+        assert!(recorder.samples.open_bytes() < 2 * MANY_BYTES, "they are not kept in memory either");
     }
 }

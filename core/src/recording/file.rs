@@ -1,18 +1,19 @@
-//! The recording on disk: `x.wlprof`, written by `-o x.wlprof`, read by `wlprof render`.
-//!
-//! Layout: the eight bytes [`MAGIC`], a little-endian u32 [`VERSION`], then the [`Recording`] in postcard's wire
-//! format (varints, no field names). Any change to the shape of `Recording` or what it holds raises the version; older
-//! versions are refused with both numbers rather than misread.
+//! A recording as a whole, read from the blocks of its [journal](super::journal) or written as such: `x.wlprof`, written by
+//! `-o x.wlprof`, read by `wlprof render`.
 
-use super::{Origin, Recording, Sample};
+use super::build::{FunctionTable, Names};
+use super::journal::{Block, End, MAGIC, NoBlock, Progress, VERSION, read_block, write_all};
+use super::{
+    Frame, FrameId, Function, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording, Sample, Stack, Thread,
+    TickCounts,
+};
+use std::collections::HashMap;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use wlprof_plugin::SourceFrame;
 
-/// First bytes of every recording.
-pub const MAGIC: [u8; 8] = *b"wlprof\r\n";
-
-/// Version that this build writes and reads.
-pub const VERSION: u32 = 1;
+/// Frames on a stack beyond which a file is not believed: some more than any sampler gives.
+const MAX_DEPTH: u32 = 1 << 14;
 
 /// Why a file is not a recording that can be read.
 #[derive(Debug)]
@@ -21,8 +22,10 @@ pub enum ReadError {
     NotARecording,
     /// It was written by another version.
     Version(u32),
-    /// It is cut short or corrupt.
+    /// It has no beginning, or says what cannot be.
     Corrupt(String),
+    /// It cannot be read.
+    Io(io::Error),
 }
 
 impl fmt::Display for ReadError {
@@ -34,6 +37,7 @@ impl fmt::Display for ReadError {
                 "recording of format version {found} (supported: {VERSION}); render it with the wlprof that made it"
             ),
             Self::Corrupt(what) => write!(f, "corrupt recording: {what}"),
+            Self::Io(error) => error.fmt(f),
         }
     }
 }
@@ -45,75 +49,253 @@ impl std::error::Error for ReadError {}
 /// # Errors
 /// Whatever `out` fails with.
 pub fn write(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
-    out.write_all(&MAGIC)?;
-    out.write_all(&VERSION.to_le_bytes())?;
-    let body = postcard::to_stdvec(recording).map_err(io::Error::other)?;
-    out.write_all(&body)
+    let Recording { meta, modules, functions, frames, stacks, label_sets, threads, ticks, truncated } = recording;
+    let label_keys = (0..label_sets.len() as u64).map(|key| (0, key)).collect();
+    let tables = [
+        Block::Start(meta.clone(), modules.clone()),
+        Block::Frames(frames.iter().map(|frame| frame.origin).collect()),
+        Block::Stacks(stacks.clone()),
+        Block::LabelKeys(label_keys),
+        Block::LabelSets(label_sets.clone()),
+    ];
+    let threads = (0..).zip(threads).flat_map(|(number, thread)| {
+        let begin = Block::Thread { name: thread.name.clone(), tid: thread.tid };
+        let samples = thread.samples.blocks().map(move |block| Block::Samples(number, block.into()));
+        let host_calls = Block::HostCalls(number, thread.host_calls.clone());
+        [begin].into_iter().chain(samples).chain([host_calls])
+    });
+    let end = [
+        Block::End(End { meta: meta.clone(), ticks: *ticks, truncated: truncated.clone() }),
+        Block::Symbols {
+            functions: functions.clone(),
+            lines: frames.iter().map(|frame| frame.lines.clone()).collect(),
+            notes: Vec::new(),
+        },
+    ];
+    write_all(tables.into_iter().chain(threads).chain(end), out)
 }
 
-/// Reads a recording and checks that all its indices hold, so that nobody downstream needs to.
+/// Reads a recording and checks that all its indices hold, so that nobody downstream needs to. What has no names in it is
+/// called by its number.
 ///
 /// # Errors
 /// [`ReadError`] if the bytes are not a recording of this version.
-pub fn read(bytes: &[u8]) -> Result<Recording, ReadError> {
-    let rest = bytes.strip_prefix(&MAGIC).ok_or(ReadError::NotARecording)?;
-    let (version, body) =
-        rest.split_first_chunk().ok_or_else(|| ReadError::Corrupt("it ends within its header".into()))?;
-    let version = u32::from_le_bytes(*version);
-    if version != VERSION {
-        return Err(ReadError::Version(version));
-    }
-    let (recording, rest): (Recording, &[u8]) =
-        postcard::take_from_bytes(body).map_err(|error| ReadError::Corrupt(error.to_string()))?;
-    if !rest.is_empty() {
-        return Err(ReadError::Corrupt("something follows its end".into()));
-    }
-    check(&recording).map_err(|table| ReadError::Corrupt(format!("an index in its {table} leads nowhere")))?;
-    Ok(recording)
+pub fn read(mut bytes: &[u8]) -> Result<Recording, ReadError> {
+    Ok(RawRecording::read(&mut bytes)?.named(&mut |origin: &Origin, out: &mut Vec<SourceFrame>| {
+        out.push(SourceFrame { function: unnamed(origin), ..SourceFrame::default() });
+    }))
 }
 
-/// Names the first table with an index out of range.
-fn check(recording: &Recording) -> Result<(), &'static str> {
-    let within = |index: u32, len: usize| (index as usize) < len;
-    let all = |ok: bool, table| if ok { Ok(()) } else { Err(table) };
-    let Recording { modules, functions, frames, stacks, label_sets, threads, .. } = recording;
-    let origin_holds = |origin: Origin| match origin {
-        Origin::Wasm { module, .. } | Origin::Language { module, .. } | Origin::HostCall { module, .. } => {
-            within(module, modules.len())
+/// What a frame is called that nobody has named.
+pub fn unnamed(origin: &Origin) -> String {
+    match *origin {
+        Origin::Wasm { function, .. } => format!("wasm-function[{function}]"),
+        Origin::Language { key, .. } => format!("[unknown frame {key:#x}]"),
+        Origin::HostCall { .. } | Origin::Host => "[host]".to_owned(),
+        Origin::Truncated => "[truncated]".to_owned(),
+    }
+}
+
+/// A recording as its file has it: perhaps without the names of wasm frames, perhaps without its end.
+#[derive(Debug, Default)]
+pub struct RawRecording {
+    meta: Meta,
+    modules: Vec<Module>,
+    frames: Vec<Origin>,
+    stacks: Vec<Stack>,
+    /// Frames on each stack.
+    depths: Vec<u32>,
+    label_count: usize,
+    label_sets: Vec<Vec<(String, String)>>,
+    threads: Vec<Thread>,
+    progress: Progress,
+    language_names: HashMap<FrameId, Vec<NamedFrame>>,
+    end: Option<End>,
+    symbols: Option<Symbols>,
+}
+
+#[derive(Debug)]
+struct Symbols {
+    functions: Vec<Function>,
+    lines: Vec<Vec<Line>>,
+    notes: Vec<String>,
+}
+
+impl RawRecording {
+    /// Reads a recording as far as it is whole.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the bytes are not a recording of this version, or say what cannot be.
+    pub fn read(input: &mut dyn Read) -> Result<Self, ReadError> {
+        let mut header = Vec::new();
+        input.take((MAGIC.len() + 4) as u64).read_to_end(&mut header).map_err(ReadError::Io)?;
+        let version = header.strip_prefix(&MAGIC).ok_or(ReadError::NotARecording)?;
+        let version = version.try_into().map(u32::from_le_bytes).map_err(|_| corrupt("it ends within its header"))?;
+        if version != VERSION {
+            return Err(ReadError::Version(version));
         }
-        Origin::Host | Origin::Truncated => true,
-    };
-    all(functions.iter().all(|f| f.module.is_none_or(|id| within(id, modules.len()))), "functions")?;
-    all(
-        frames.iter().all(|frame| {
-            origin_holds(frame.origin)
-                && !frame.lines.is_empty()
-                && frame.lines.iter().all(|line| within(line.function, functions.len()))
-        }),
-        "frames",
-    )?;
-    all(
-        stacks
-            .iter()
-            .enumerate()
-            .all(|(own, stack)| within(stack.frame, frames.len()) && stack.parent.is_none_or(|id| within(id, own))),
-        "stacks",
-    )?;
-    let sample_holds = |sample: &Sample| {
-        within(sample.stack, stacks.len()) && sample.labels.is_none_or(|id| within(id, label_sets.len()))
-    };
-    all(threads.iter().all(|t| t.samples.iter().all(sample_holds)), "samples")?;
-    all(threads.iter().all(|t| t.host_calls.iter().all(|h| within(h.frame, frames.len()))), "host calls")
+        let mut recording = match read_block(input) {
+            Ok(Block::Start(meta, modules)) => Self { meta, modules, ..Self::default() },
+            Err(NoBlock::Read(error)) => return Err(ReadError::Io(error)),
+            _ => return Err(corrupt("it has no beginning")),
+        };
+        let ended = loop {
+            match read_block(input) {
+                Ok(block) => recording.take(block).map_err(|what| corrupt(&format!("its {what} cannot be")))?,
+                Err(NoBlock::Read(error)) => return Err(ReadError::Io(error)),
+                Err(ended) => break ended,
+            }
+        };
+        recording.finish(&ended);
+        Ok(recording)
+    }
+
+    /// Takes one more block, or says which table of it leads nowhere.
+    fn take(&mut self, block: Block) -> Result<(), &'static str> {
+        let check = |holds: bool, table| if holds { Ok(()) } else { Err(table) };
+        let module_holds = |module: ModuleId| (module as usize) < self.modules.len();
+        match block {
+            Block::Start(..) => return Err("second beginning"),
+            Block::Thread { name, tid } => self.threads.push(Thread { name, tid, ..Thread::default() }),
+            Block::Frames(frames) => {
+                let holds = |origin: &Origin| match *origin {
+                    Origin::Wasm { module, .. } | Origin::Language { module, .. } | Origin::HostCall { module, .. } => {
+                        module_holds(module)
+                    }
+                    Origin::Host | Origin::Truncated => true,
+                };
+                check(frames.iter().all(holds), "frames")?;
+                self.frames.extend(frames);
+            }
+            Block::Stacks(stacks) => stacks.into_iter().try_for_each(|stack| self.add_stack(stack)).ok_or("stacks")?,
+            Block::LabelKeys(keys) => self.label_count += keys.len(),
+            Block::Samples(thread, samples) => {
+                let (stacks, labels) = (self.stacks.len(), self.label_count);
+                let holds = |sample: &Sample| {
+                    (sample.stack as usize) < stacks && sample.labels.is_none_or(|id| (id as usize) < labels)
+                };
+                let thread = self.threads.get_mut(thread as usize).ok_or("threads")?;
+                check(thread.samples.add_block(samples, holds), "samples")?;
+            }
+            Block::HostCalls(thread, calls) => {
+                check(calls.iter().all(|call| (call.frame as usize) < self.frames.len()), "host calls")?;
+                self.threads.get_mut(thread as usize).ok_or("threads")?.host_calls.extend(calls);
+            }
+            Block::Progress(progress) => self.progress = progress,
+            Block::LanguageNames(names) => {
+                check(names.iter().all(|(frame, _)| (*frame as usize) < self.frames.len()), "names")?;
+                self.language_names.extend(names);
+            }
+            Block::LabelSets(sets) => {
+                check(sets.len() == self.label_count, "labels")?;
+                self.label_sets = sets;
+            }
+            Block::End(end) => self.end = Some(end),
+            Block::Symbols { functions, lines, notes } => {
+                check(functions.iter().all(|function| function.module.is_none_or(module_holds)), "functions")?;
+                let line_holds = |line: &Line| (line.function as usize) < functions.len();
+                let hold = |lines: &Vec<Line>| !lines.is_empty() && lines.iter().all(line_holds);
+                check(lines.len() == self.frames.len() && lines.iter().all(hold), "lines")?;
+                self.symbols = Some(Symbols { functions, lines, notes });
+            }
+        }
+        Ok(())
+    }
+
+    fn add_stack(&mut self, stack: Stack) -> Option<()> {
+        let callers = match stack.parent {
+            Some(parent) => *self.depths.get(parent as usize)?,
+            None => 0,
+        };
+        if stack.frame as usize >= self.frames.len() || callers >= MAX_DEPTH {
+            return None;
+        }
+        self.depths.push(callers + 1);
+        self.stacks.push(stack);
+        Some(())
+    }
+
+    /// Makes up for what a recording that was cut short has not.
+    fn finish(&mut self, ended: &NoBlock) {
+        self.label_sets.resize_with(self.label_count, Vec::new);
+        if self.end.is_some() && matches!(ended, NoBlock::End) {
+            return;
+        }
+        let why = match ended {
+            NoBlock::Damaged => "what follows is damaged",
+            _ => "wlprof was ended before it could finish it",
+        };
+        let what = if self.end.is_some() { "its symbols are missing" } else { "later samples are missing" };
+        self.meta.notes.push(format!("the recording is not whole: {why}; {what}"));
+        if let Some(End { meta, .. }) = &mut self.end {
+            meta.notes.append(&mut self.meta.notes);
+        }
+    }
+
+    /// Whether it says what its frames are called.
+    pub fn is_named(&self) -> bool {
+        self.symbols.is_some()
+    }
+
+    /// The modules that its frames are of.
+    pub fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    /// How it came about, as far as that is known.
+    pub fn meta(&self) -> &Meta {
+        self.end.as_ref().map_or(&self.meta, |end| &end.meta)
+    }
+
+    /// Number of distinct frames: what there is to name.
+    pub fn frame_count(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// The recording with the names that it has, or, if it has none, with those that `names` gives.
+    pub fn named(self, names: &mut dyn Names) -> Recording {
+        let Self { frames, stacks, modules, label_sets, threads, progress, language_names, end, symbols, meta, .. } =
+            self;
+        let Symbols { functions, lines, notes } = symbols.unwrap_or_else(|| {
+            let mut functions = FunctionTable::default();
+            let mut source = Vec::new();
+            let lines = (0..).zip(&frames).map(|(id, origin)| {
+                source.clear();
+                let known = language_names.get(&id).into_iter().flatten();
+                source.extend(known.cloned().map(SourceFrame::from));
+                if source.is_empty() {
+                    names.frames(origin, &mut source);
+                }
+                debug_assert!(!source.is_empty(), "no name for {origin:?}");
+                source.drain(..).map(|frame| functions.line(origin, frame)).collect()
+            });
+            let lines = lines.collect();
+            Symbols { functions: functions.functions, lines, notes: Vec::new() }
+        });
+        let sampled = threads.iter().map(|thread| thread.samples.len()).sum();
+        let End { mut meta, ticks, truncated } = end.unwrap_or_else(|| End {
+            meta: Meta { duration_ns: progress.duration_ns, cpu_ns: progress.cpu_ns, ..meta },
+            ticks: TickCounts { fired: sampled, sampled, ..TickCounts::default() },
+            truncated: progress.truncated,
+        });
+        meta.notes.extend(notes);
+        let frames = frames.into_iter().zip(lines).map(|(origin, lines)| Frame { origin, lines }).collect();
+        Recording { meta, modules, functions, frames, stacks, label_sets, threads, ticks, truncated }
+    }
+}
+
+fn corrupt(what: &str) -> ReadError {
+    ReadError::Corrupt(what.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Meta, Origin, Recorder, Sample, State, TickCounts};
-    use wlprof_plugin::SourceFrame;
+    use crate::recording::State;
+    use crate::recording::build::testing::{finish, recorder};
 
     fn small() -> Recording {
-        let mut recorder = Recorder::default();
+        let mut recorder = recorder();
         let frame = recorder.frame(Origin::Host);
         let stack = recorder.stack([frame, frame]).unwrap();
         let labels = recorder.labels(0, 3);
@@ -128,9 +310,7 @@ mod tests {
                 labels: Some(labels),
             },
         );
-        recorder.finish(Meta::default(), TickCounts::default(), &mut |_: &Origin, out: &mut Vec<SourceFrame>| {
-            out.push(SourceFrame::default());
-        })
+        finish(recorder, &mut |_: &Origin, out: &mut Vec<SourceFrame>| out.push(SourceFrame::default()))
     }
 
     fn bytes(recording: &Recording) -> Vec<u8> {
@@ -146,13 +326,15 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_an_error_and_no_panic() {
+    fn every_cut_is_an_error_or_is_told_and_no_panic() {
         let whole = bytes(&small());
         for end in 0..whole.len() {
-            assert!(read(&whole[..end]).is_err(), "cut at {end}");
+            let Ok(recording) = read(&whole[..end]) else { continue };
+            let told = recording.meta.notes.iter().any(|note| note.contains("not whole"));
+            // Without its last block, symbols, it is still what a run leaves.
+            assert!(told || recording.functions.iter().all(|function| !function.name.is_empty()), "cut at {end}");
         }
     }
-
     #[test]
     fn indices_that_lead_nowhere_are_refused() {
         let mut recording = small();

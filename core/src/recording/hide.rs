@@ -1,6 +1,6 @@
 //! Leaves frames out of a recording: an interpreter's own, for whoever looks for the program's.
 
-use super::{Category, Frame, FrameId, Origin, Recording, Stack, StackId};
+use super::{Category, Frame, FrameId, Origin, Recording, Sample, Stack, StackId};
 use rustc_hash::FxHashMap;
 
 impl Recording {
@@ -16,13 +16,18 @@ impl Recording {
         let mut stacks = Stacks::default();
         let mut shortened: FxHashMap<StackId, StackId> = FxHashMap::default();
         let mut threads = std::mem::take(&mut self.threads);
-        for sample in threads.iter_mut().flat_map(|thread| &mut thread.samples) {
-            sample.stack = *shortened.entry(sample.stack).or_insert_with(|| {
-                let leaf_first: Vec<FrameId> = self.frame_ids(sample.stack).collect();
-                let is_language = |id: &FrameId| matches!(self.frames[*id as usize].origin, Origin::Language { .. });
-                let hides = leaf_first.iter().any(is_language);
-                stacks.add(leaf_first.into_iter().rev().filter(|id| !hides || shown[*id as usize]))
-            });
+        for samples in threads.iter_mut().map(|thread| &mut thread.samples) {
+            let shorten = |sample: Sample| {
+                let stack = *shortened.entry(sample.stack).or_insert_with(|| {
+                    let leaf_first: Vec<FrameId> = self.frame_ids(sample.stack).collect();
+                    let is_language =
+                        |id: &FrameId| matches!(self.frames[*id as usize].origin, Origin::Language { .. });
+                    let hides = leaf_first.iter().any(is_language);
+                    stacks.add(leaf_first.into_iter().rev().filter(|id| !hides || shown[*id as usize]))
+                });
+                Sample { stack, ..sample }
+            };
+            *samples = samples.iter().map(shorten).collect();
         }
         self.threads = threads;
         self.stacks = stacks.stacks;
@@ -78,7 +83,8 @@ impl Stacks {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Meta, Recorder, Sample, State, TickCounts};
+    use super::super::State;
+    use super::super::testing::{finish, with_modules};
     use super::*;
     use wlprof_plugin::{Category as Kind, SourceFrame};
 
@@ -99,15 +105,14 @@ mod tests {
 
     #[test]
     fn an_interpreters_frames_go_where_the_language_has_its_own() {
-        let mut recorder = Recorder::new(Vec::new());
-        recorder.set_thread("guest", 1);
+        let mut recorder = with_modules(1);
         for stack in [&[MAIN, PYTHON, SORT, MALLOC][..], &[MAIN, MALLOC], &[MAIN, PYTHON, MALLOC]] {
             let frames: Vec<FrameId> = stack.iter().map(|origin| recorder.frame(*origin)).collect();
             let stack = recorder.stack(frames).unwrap();
             let state = State::Guest;
             recorder.sample(0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: None });
         }
-        let recording = recorder.finish(Meta::default(), TickCounts::default(), &mut named);
+        let recording = finish(recorder, &mut named);
         let shown = recording.without_interpreter();
         let stacks: Vec<Vec<&str>> = shown
             .samples()

@@ -1,4 +1,5 @@
-//! A finished recording: what was sampled, with every frame symbolized. Exporters read it, [`mod@file`] keeps it on disk.
+//! A recording: what was sampled. The [`Recorder`] writes it into a [`Journal`] while the guest runs, as a [`RawRecording`]
+//! it is read from there, and with every frame symbolized, as a [`Recording`], exporters get it.
 //!
 //! All tables refer to each other by index. Frames are shared by stacks, stacks by samples, and a stack names only its
 //! leaf frame and its parent, so a recording grows with the number of *distinct* stacks plus one [`Sample`] a sample.
@@ -6,11 +7,20 @@
 mod build;
 pub mod file;
 mod hide;
+mod journal;
 mod markers;
+mod named_frame;
+mod samples;
 mod totals;
 
-pub use build::{Names, Recorder};
+#[cfg(test)]
+pub(crate) use build::testing;
+pub use build::{LanguageNames, Names, Recorder};
+pub use file::RawRecording;
+pub use journal::{Journal, MAGIC};
 pub use markers::HostCallSpan;
+use named_frame::NamedFrame;
+pub use samples::Samples;
 pub use totals::{FunctionTotal, Totals};
 
 use serde::{Deserialize, Serialize};
@@ -28,7 +38,7 @@ pub type ModuleId = u32;
 pub type LabelSetId = u32;
 
 /// Everything that one run left behind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
     /// How and when it was made.
     pub meta: Meta,
@@ -191,7 +201,7 @@ pub enum Origin {
 }
 
 /// One place that a stack can go through, with what was inlined there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// What it was before symbolization.
     pub origin: Origin,
@@ -220,20 +230,20 @@ pub struct Stack {
 }
 
 /// A thread of the guest.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
     /// Name shown in profiles.
     pub name: String,
     /// The operating system's id of the thread that ran it.
     pub tid: u64,
     /// In order of time.
-    pub samples: Vec<Sample>,
+    pub samples: Samples,
     /// Host calls long enough to be seen by two ticks, in order of their start.
     pub host_calls: Vec<HostCallSpan>,
 }
 
 /// One sample. Each stands for one tick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Nanoseconds since sampling began.
     pub time_ns: u64,
@@ -268,6 +278,8 @@ pub enum Truncation {
     TooDeep,
     /// The frame pointers do not lead to the entry frame.
     BrokenChain,
+    /// The recording has no room for more distinct stacks.
+    TooMany,
     /// The language's own stack could not be read whole; what is missing is shown as wasm frames, or not at all.
     Language(LanguageTruncation),
 }
@@ -323,6 +335,8 @@ pub struct TickCounts {
     pub coalesced: u64,
     /// The ring between the thread and the recorder was full.
     pub ring_full: u64,
+    /// The recorder failed, or the disk that it writes to was full.
+    pub unrecorded: u64,
     /// The thread was blocked and woke while its stack was being read from outside (wall clock only).
     pub woke: u64,
     /// Sampling ended before the signal was handled.
@@ -334,7 +348,7 @@ pub struct TickCounts {
 impl TickCounts {
     /// Ticks that should have been samples and are not.
     pub fn lost(&self) -> u64 {
-        self.coalesced + self.ring_full + self.woke
+        self.coalesced + self.ring_full + self.unrecorded + self.woke
     }
 
     /// Whether every tick is accounted for.
@@ -361,7 +375,7 @@ impl Recording {
     }
 
     /// All samples of all threads.
-    pub fn samples(&self) -> impl Iterator<Item = &Sample> {
-        self.threads.iter().flat_map(|thread| &thread.samples)
+    pub fn samples(&self) -> impl Iterator<Item = Sample> {
+        self.threads.iter().flat_map(|thread| thread.samples.iter())
     }
 }

@@ -84,12 +84,13 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Meta, Origin, Recorder, Sample, TickCounts};
+    use crate::recording::testing::{finish, with_modules};
+    use crate::recording::{Origin, Recorder, Sample};
     use wlprof_plugin::SourceFrame;
 
     #[test]
     fn recursion_counts_once_and_the_leaf_has_the_self_time() {
-        let mut recorder = Recorder::default();
+        let mut recorder = with_modules(1);
         let frame = |recorder: &mut Recorder, function| {
             recorder.frame(Origin::Wasm { module: 0, function, code_offset: function * 10 })
         };
@@ -99,18 +100,14 @@ mod tests {
         for (stack, state) in [(deep, State::Guest), (deep, State::Host), (flat, State::Blocked)] {
             recorder.sample(0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 10, stack, state, labels: None });
         }
-        let recording = recorder.finish(
-            Meta::default(),
-            TickCounts::default(),
-            &mut |origin: &Origin, out: &mut Vec<SourceFrame>| {
-                let Origin::Wasm { function, .. } = *origin else { unreachable!("only wasm frames") };
-                out.push(SourceFrame {
-                    function: function.to_string(),
-                    line: Some(function + 1),
-                    ..SourceFrame::default()
-                });
-            },
-        );
+        let recording = finish(recorder, &mut |origin: &Origin, out: &mut Vec<SourceFrame>| {
+            let Origin::Wasm { function, .. } = *origin else { unreachable!("only wasm frames") };
+            out.push(SourceFrame {
+                function: function.to_string(),
+                line: Some(function + 1),
+                ..SourceFrame::default()
+            });
+        });
         let totals = Totals::of(&recording);
         assert_eq!((totals.all_ns, totals.host_ns, totals.blocked_ns), (30, 20, 10));
         let rows: Vec<_> =

@@ -13,6 +13,7 @@
 
 use super::clock::{monotonic_ns, own_cpu_ns};
 use super::dump::Dump;
+use super::pauses::Pauses;
 use super::session::Shared;
 use super::{Report, Sampler};
 use crate::recording::{ModuleId, Origin, PauseStats, Sample, State, TickCounts};
@@ -29,7 +30,7 @@ struct EpochThread {
     started_cpu_ns: u64,
     cpu_ns: AtomicU64,
     sampled: AtomicU64,
-    pauses_ns: Mutex<Vec<u32>>,
+    pauses: Mutex<Pauses>,
     stop: AtomicBool,
     halted: AtomicBool,
 }
@@ -52,7 +53,7 @@ pub(super) fn attach<T: 'static>(shared: &Arc<Shared>, store: &mut Store<T>) -> 
         started_cpu_ns: own_cpu_ns(),
         cpu_ns: AtomicU64::new(0),
         sampled: AtomicU64::new(0),
-        pauses_ns: Mutex::new(Vec::new()),
+        pauses: Mutex::default(),
         stop: AtomicBool::new(false),
         halted: AtomicBool::new(false),
     });
@@ -137,8 +138,7 @@ impl EpochThread {
         recorder.sample(cpu_ns, sample);
         drop(recorder);
         self.sampled.fetch_add(1, Ordering::Relaxed);
-        let pause = u32::try_from(monotonic_ns() - began).unwrap_or(u32::MAX);
-        self.pauses_ns.lock().unwrap_or_else(PoisonError::into_inner).push(pause);
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner).add(monotonic_ns() - began);
     }
 
     fn module(&self, module: &Module) -> Option<(ModuleId, u32)> {
@@ -170,9 +170,7 @@ impl Sampler for EpochSampler {
         let ticker = self.ticker.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (fired, idle) = ticker.and_then(|ticker| ticker.join().ok()).unwrap_or_default();
         let sampled = thread.sampled.load(Ordering::Relaxed);
-        let mut pauses = thread.pauses_ns.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        pauses.sort_unstable();
-        let percentile = |percent| pauses.get(pauses.len() * percent / 100).copied().unwrap_or(0).into();
+        let pauses = thread.pauses.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let finished = Report {
             // Any other tick without a callback found no check to stop at before the next: the guest was busy in a host
             // call or in straight-line code.
@@ -183,7 +181,11 @@ impl Sampler for EpochSampler {
                 coalesced: fired.saturating_sub(sampled + idle),
                 ..TickCounts::default()
             },
-            pause: PauseStats { handler_p50_ns: percentile(50), handler_p99_ns: percentile(99), tick_ns: 0 },
+            pause: PauseStats {
+                handler_p50_ns: pauses.percentile(50),
+                handler_p99_ns: pauses.percentile(99),
+                tick_ns: 0,
+            },
             allowed_hz: thread.shared.options.rate_hz,
             duration_ns: monotonic_ns() - thread.started_ns,
             cpu_ns: thread.cpu_ns.load(Ordering::Relaxed).saturating_sub(thread.started_cpu_ns),

@@ -15,6 +15,7 @@ mod compiled_image;
 mod dump;
 mod epoch;
 mod native_code;
+mod pauses;
 mod perf_marker;
 mod session;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -24,7 +25,7 @@ mod store;
 pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 pub use native_code::{CodeName, NativeCode, UnwindInfo, native_code};
 pub use perf_marker::show_to_perf;
-pub use session::{Finished, SamplerKind, SamplerOptions, Session};
+pub use session::{Finished, RunName, SamplerKind, SamplerOptions, Session};
 pub use store::SampledStore;
 
 use crate::recording::{PauseStats, TickCounts};

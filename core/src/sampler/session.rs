@@ -5,7 +5,7 @@ use super::dump::Dump;
 use super::store::SampledStore;
 use super::{Report, Sampler, epoch};
 use crate::guest::ModuleImage;
-use crate::recording::{Clock, Meta, Module, ModuleId, Origin, Recorder, TickCounts};
+use crate::recording::{Clock, Journal, Meta, Module, ModuleId, Origin, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::{Instance, Store};
@@ -100,6 +100,15 @@ impl Default for SamplerOptions {
     }
 }
 
+/// What a recording calls a run.
+#[derive(Clone, Debug, Default)]
+pub struct RunName {
+    /// The guest, as the user named it.
+    pub guest: String,
+    /// Its arguments, without its name.
+    pub arguments: Vec<String>,
+}
+
 /// What samplers and the session share.
 pub(super) struct Shared {
     pub(super) options: SamplerOptions,
@@ -143,7 +152,8 @@ pub struct Session {
     shared: Arc<Shared>,
     sampler: Mutex<Option<Arc<dyn Sampler>>>,
     notes: Mutex<Vec<String>>,
-    started: SystemTime,
+    /// What was known at the beginning.
+    meta: Meta,
 }
 
 /// Keeps a session attached to the calling thread.
@@ -157,7 +167,7 @@ pub(super) struct Attached {
 pub struct Finished {
     /// Frames, stacks and samples.
     pub recorder: Recorder,
-    /// How they came about. The guest's name and arguments are still to be filled in.
+    /// How they came about.
     pub meta: Meta,
     /// What became of every tick.
     pub ticks: TickCounts,
@@ -166,12 +176,36 @@ pub struct Finished {
 }
 
 impl Session {
-    /// Prepares to sample guests made of `modules`. `walkers` are their languages', as many as there are modules.
+    /// Prepares to sample guests made of `modules`, in memory. `walkers` are their languages', as many as there are
+    /// modules.
     pub fn new(
         modules: &[(wasmtime::Module, Arc<ModuleImage>)],
         walkers: Vec<Option<Box<dyn Walker>>>,
         options: SamplerOptions,
     ) -> Self {
+        Self::recording_into(Journal::default(), RunName::default(), modules, walkers, options)
+    }
+
+    /// As [`Session::new`], and writes what is sampled into `journal` as it comes.
+    pub fn recording_into(
+        journal: Journal,
+        run: RunName,
+        modules: &[(wasmtime::Module, Arc<ModuleImage>)],
+        walkers: Vec<Option<Box<dyn Walker>>>,
+        options: SamplerOptions,
+    ) -> Self {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH);
+        let meta = Meta {
+            wlprof_version: env!("CARGO_PKG_VERSION").to_owned(),
+            guest: run.guest,
+            arguments: run.arguments,
+            start_unix_ms: started.map_or(0, |since| since.as_millis() as u64),
+            sampler: if options.kind == SamplerKind::Epoch { "epoch" } else { "signal" }.to_owned(),
+            clock: options.clock,
+            requested_hz: options.rate_hz,
+            allowed_hz: options.rate_hz,
+            ..Meta::default()
+        };
         let descriptions = modules
             .iter()
             .map(|(_, image)| Module { name: image.name().to_owned(), build_id: image.build_id() })
@@ -180,19 +214,14 @@ impl Session {
             options,
             code: CodeMap::new(modules),
             modules: modules.to_vec(),
-            recorder: Mutex::new(Recorder::new(descriptions)),
+            recorder: Mutex::new(Recorder::new(descriptions, meta.clone(), journal)),
             walkers: Mutex::new(walkers),
         };
         if shared.walkers().iter().flatten().any(|walker| walker.reads_guest()) {
             // Walkers are given wasm frames while the guest stands still: the maps must be there then.
             shared.code.prepare_origins();
         }
-        Self {
-            shared: Arc::new(shared),
-            sampler: Mutex::new(None),
-            notes: Mutex::new(Vec::new()),
-            started: SystemTime::now(),
-        }
+        Self { shared: Arc::new(shared), sampler: Mutex::new(None), notes: Mutex::new(Vec::new()), meta }
     }
 
     /// Begins to sample the calling thread, which is about to run a guest in `store`. Takes the store's call hook or its
@@ -291,19 +320,14 @@ impl Session {
         };
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         notes.extend(report.notes);
-        let start_unix_ms = self.started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let meta = Meta {
-            wlprof_version: env!("CARGO_PKG_VERSION").to_owned(),
-            start_unix_ms,
             duration_ns: report.duration_ns,
             cpu_ns: report.cpu_ns,
             sampler: name.to_owned(),
-            clock: self.shared.options.clock,
-            requested_hz: self.shared.options.rate_hz,
             allowed_hz: report.allowed_hz,
             pause: report.pause,
             notes,
-            ..Meta::default()
+            ..self.meta.clone()
         };
         Finished {
             recorder: std::mem::take(&mut *self.shared.recorder()),

@@ -147,7 +147,7 @@ fn profile(name: &str, arguments: &[&str]) -> Recording {
         let _ = session.dump();
     }
     assert!(matches!(run.wait(), Ended::Exit(_)));
-    symbolize(run.finish().unwrap(), &[image], |_| (), |_| ())
+    symbolize(run.finish().unwrap(), &[image], |_| ()).unwrap()
 }
 
 #[test]

@@ -2,13 +2,20 @@
 
 use crate::guest::{Place, Ran, finish, fixture, send_signal, was_seen};
 use crate::world;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use wlprof::recording::file;
 
 /// Long enough for hundreds of ticks, on a busy machine for dozens.
 const SOME_WORK: Duration = Duration::from_millis(500);
+
+/// A little longer than two signals are taken for one.
+const SAME_PRESS: Duration = Duration::from_millis(600);
 
 /// A guest that has said "ready".
 struct Started {
@@ -100,18 +107,124 @@ fn a_ctrl_c_that_a_wrapper_doubles_costs_no_profile() {
     assert!(was_seen(&place.recording("p.wlprof"), "spin"));
 }
 
+/// A pipe that takes no more: whoever writes a profile to it waits.
+struct FullPipe {
+    /// Somebody must be there who could read.
+    _reader: File,
+}
+
+impl FullPipe {
+    fn new(path: &Path) -> Self {
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+        let mut pipe = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap();
+        while pipe.write(&[0; 4096]).is_ok() {}
+        Self { _reader: pipe }
+    }
+
+    /// Waits until `wlprof` has started a process that makes the profile, and gives its number.
+    fn child_of(&self, wlprof: u32) -> u32 {
+        let since = Instant::now();
+        loop {
+            let children = std::fs::read_to_string(format!("/proc/{wlprof}/task/{wlprof}/children")).unwrap();
+            if let Some(child) = children.split_whitespace().next() {
+                return child.parse().unwrap();
+            }
+            assert!(since.elapsed() < Duration::from_secs(120), "no profile is being made");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The one file in `place` that is a recording and is called by no name that was asked for.
+fn kept_recording(place: &Place) -> String {
+    let mut kept: Vec<_> = place.files().into_iter().filter(|name| name.ends_with(".wlprof")).collect();
+    assert_eq!(kept.len(), 1, "{:?}", place.files());
+    kept.remove(0)
+}
+
 #[test]
-fn a_second_ctrl_c_does_not_wait_for_the_profile() {
+fn a_second_ctrl_c_does_not_wait_for_the_profile_and_keeps_the_recording() {
     let place = Place::new();
-    // Nobody reads from it, so that writing the profile takes forever.
-    assert!(Command::new("mkfifo").arg(place.path("p.wlprof")).status().unwrap().success());
+    let pipe = FullPipe::new(&place.path("p.folded"));
     let spin = fixture("c-spin.wasm");
-    let mut started = start(&mut place.command(["-q", "-o", "p.wlprof", spin.to_str().unwrap()]));
+    let mut started = start(&mut place.command(["-q", "-o", "p.folded", "-o", "p.json", spin.to_str().unwrap()]));
     started.signal("INT");
-    std::thread::sleep(2 * SOME_WORK);
-    assert!(started.child.try_wait().unwrap().is_none(), "it did not try to write the profile");
+    pipe.child_of(started.child.id());
+    assert!(started.child.try_wait().unwrap().is_none(), "it did not wait for the pipe");
+    std::thread::sleep(SAME_PRESS);
     started.signal("INT");
-    assert_eq!(started.end().signal, Some(2));
+    let ran = started.end();
+    assert_eq!(ran.signal, Some(2));
+    assert!(ran.stderr.contains("it was interrupted; what was sampled is in "), "{ran:?}");
+    assert!(ran.stderr.contains("/p.json.wlprof: "), "{ran:?}");
+    place.recording(&kept_recording(&place));
+}
+
+#[test]
+fn a_signal_after_the_end_of_the_guest_ends_wlprof() {
+    for (name, number) in SIGNALS {
+        let place = Place::new();
+        let pipe = FullPipe::new(&place.path("p.folded"));
+        let traps = fixture("c-traps.wasm");
+        let mut command = place.command(["-o", "p.folded", "-o", "p.wlprof", traps.to_str().unwrap()]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        pipe.child_of(child.id());
+        send_signal(child.id(), name);
+        let ran = finish(child, "wlprof after its guest");
+        assert_eq!((ran.signal, ran.code), (Some(number), None), "{ran:?}");
+        assert!(ran.stderr.contains("what was sampled is in p.wlprof"), "{ran:?}");
+        place.recording("p.wlprof");
+    }
+}
+
+#[test]
+fn whatever_happens_to_the_making_of_a_profile_the_recording_and_the_exit_code_remain() {
+    for signal in ["KILL", "SEGV", "ABRT"] {
+        let place = Place::new();
+        let pipe = FullPipe::new(&place.path("p.folded"));
+        let traps = fixture("c-traps.wasm");
+        let traps = traps.to_str().unwrap();
+        let mut command = place.command(["-o", "p.folded", "-o", "p.json", traps, "exit", "3"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        send_signal(pipe.child_of(child.id()), signal);
+        let ran = finish(child, "wlprof without its child");
+        assert_eq!((ran.code, ran.signal), (Some(3), None), "{signal}: {ran:?}");
+        assert!(ran.stderr.contains("no profile could be made"), "{signal}: {ran:?}");
+        let kept = kept_recording(&place);
+        assert!(ran.stderr.contains(&format!("/{kept}: ")), "{signal}: {ran:?}");
+        let rendered = place.run(["render", "--guest", traps, &kept, "-o", "late.folded"]);
+        assert_eq!(rendered.code, Some(0), "{rendered:?}");
+        let folded = std::fs::read_to_string(place.path("late.folded")).unwrap();
+        assert!(folded.contains("main;work "), "{folded}");
+    }
+}
+
+#[test]
+fn a_killed_wlprof_leaves_a_recording() {
+    let place = Place::new();
+    let spin = fixture("c-spin.wasm");
+    let spin = spin.to_str().unwrap();
+    let mut started = start(&mut place.command(["-o", "p.wlprof", spin]));
+    // Until a second of samples is there; how long that takes is the machine's affair.
+    let since = Instant::now();
+    loop {
+        let found = std::fs::read(place.path("p.wlprof")).ok().and_then(|bytes| file::read(&bytes).ok());
+        if found.is_some_and(|recording| recording.meta.duration_ns > 1_000_000_000 && recording.ticks.sampled > 50) {
+            break;
+        }
+        assert!(since.elapsed() < Duration::from_secs(120), "no samples come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    started.child.kill().unwrap();
+    assert_eq!(started.end().signal, Some(9));
+    let rendered = place.run(["render", "--guest", spin, "p.wlprof", "-o", "p.folded"]);
+    assert_eq!(rendered.code, Some(0), "{rendered:?}");
+    assert!(rendered.stderr.contains("note: the recording is not whole: wlprof was ended"), "{rendered:?}");
+    assert!(std::fs::read_to_string(place.path("p.folded")).unwrap().contains("main;spin "));
+    let other = fixture("c-traps.wasm");
+    let refused = place.run(["render", "--guest", other.to_str().unwrap(), "p.wlprof"]);
+    assert_eq!(refused.code, Some(125));
+    assert!(refused.stderr.contains("not the program that was run"), "{refused:?}");
 }
 
 #[test]
@@ -144,15 +257,4 @@ fn without_a_sampler_signals_are_not_touched() {
     let ran = started.end();
     assert_eq!((ran.signal, ran.stdout.as_str(), ran.stderr.as_str()), (Some(2), "", ""));
     assert!(place.files().is_empty());
-}
-
-#[test]
-fn a_profile_that_cannot_be_written_does_not_change_the_end() {
-    let place = Place::new();
-    let spin = fixture("c-spin.wasm");
-    let started = start(&mut place.command(["-q", "-o", "no/such/folder.json", spin.to_str().unwrap()]));
-    started.signal("TERM");
-    let ran = started.end();
-    assert_eq!(ran.signal, Some(15));
-    assert!(ran.stderr.contains("cannot write no/such/folder.json"), "{}", ran.stderr);
 }

@@ -152,7 +152,7 @@ fn profile(guest: &str, behaviour: Behaviour) -> Recording {
     };
     let run = Run::start(&guest, vec![chosen.walker], options).unwrap();
     assert!(matches!(run.wait(), Ended::Exit(_)));
-    symbolize(run.finish().unwrap(), &[image], |_| (), |_| ())
+    symbolize(run.finish().unwrap(), &[image], |_| ()).unwrap()
 }
 
 /// Samples of each stack, root first.

@@ -15,7 +15,7 @@ fn share(recording: &Recording, places: &[Place<'_>], file: &str) -> f64 {
             && (*number == 0 || line.line == Some(*number))
             && function.file.as_deref().is_some_and(|own| own.ends_with(file))
     };
-    let matches = |sample: &&Sample| {
+    let matches = |sample: &Sample| {
         let lines: Vec<Line> = recording.lines_of(sample.stack).collect();
         lines.windows(places.len()).any(|window| window.iter().zip(places).all(|(line, place)| is_at(line, place)))
     };

@@ -7,6 +7,7 @@ mod bad_modules;
 mod behaviour;
 mod cli;
 mod dynamic;
+mod escape;
 mod go;
 mod go_calls;
 mod guest;

@@ -40,6 +40,19 @@ impl Plugins {
         Ok(plugins)
     }
 
+    /// Loads the plugins at these paths, as far as they can be loaded, and no others.
+    pub(super) fn of_files(paths: &[PathBuf]) -> Self {
+        let loaded = paths.iter().filter_map(|path| LoadedPlugin::load(path).ok()).collect();
+        Self { loaded, broken: Vec::new() }
+    }
+
+    /// The files of the plugins that know `language`.
+    pub(super) fn files_of(&self, language: &str) -> Vec<PathBuf> {
+        let knows = |plugin: &&LoadedPlugin| plugin.languages.iter().any(|known| known.name() == language);
+        let absolute = |plugin: &LoadedPlugin| std::path::absolute(&plugin.path).unwrap_or(plugin.path.clone());
+        self.loaded.iter().filter(knows).map(absolute).collect()
+    }
+
     /// As [`Plugins::load`], and says which are left out.
     pub(super) fn for_run(paths: &[PathBuf]) -> Result<Self, Failure> {
         let plugins = Self::load(paths)?;

@@ -99,15 +99,15 @@ fn longest_chain(recording: &Recording) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Frame, Meta, Origin, Recorder, TickCounts};
+    use crate::recording::{Frame, Origin, testing};
     use wlprof_plugin::SourceFrame;
 
     /// A stack of as many frames, all of one function.
     fn recursion(frames: usize) -> Recording {
-        let mut recorder = Recorder::new(Vec::new());
+        let mut recorder = testing::recorder();
         let frame = recorder.frame(Origin::Host);
         recorder.stack(std::iter::repeat_n(frame, frames)).unwrap();
-        recorder.finish(Meta::default(), TickCounts::default(), &mut |_: &Origin, out: &mut Vec<SourceFrame>| {
+        testing::finish(recorder, &mut |_: &Origin, out: &mut Vec<SourceFrame>| {
             out.push(SourceFrame { function: "f".into(), ..SourceFrame::default() });
         })
     }

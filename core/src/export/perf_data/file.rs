@@ -172,8 +172,8 @@ impl Records<'_> {
             if tid != process {
                 out.write_all(&self.comm(tid, &thread.name, 0))?;
             }
-            for sample in &thread.samples {
-                out.write_all(&self.sample(tid, sample))?;
+            for sample in thread.samples.iter() {
+                out.write_all(&self.sample(tid, &sample))?;
             }
         }
         let lost = self.recording.ticks.lost();

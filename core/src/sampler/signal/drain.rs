@@ -1,5 +1,7 @@
 //! The thread that takes samples out of the ring and interns them.
 
+use super::super::clock::monotonic_ns;
+use super::super::pauses::Pauses;
 use super::super::session::Shared;
 use super::language::Entry;
 use super::record::{Header, Kind, Record};
@@ -7,6 +9,7 @@ use super::thread::GuestThread;
 use super::walk::{FrameWord, WalkEnd};
 use crate::recording::{FrameId, LabelSetId, LanguageTruncation, Origin, Recorder, Sample, StackId, State, Truncation};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,8 +22,12 @@ const INTERVAL: Duration = Duration::from_millis(50);
 pub(super) struct Drained {
     /// Samples recorded.
     pub(super) sampled: u64,
+    /// Samples that were taken out of the ring after this had failed.
+    pub(super) unrecorded: u64,
     /// Time in the handler of each sample.
-    pub(super) pauses_ns: Vec<u32>,
+    pub(super) pauses: Pauses,
+    /// Why not all samples were recorded.
+    pub(super) failure: Option<&'static str>,
 }
 
 /// Moves records from the ring into the recorder.
@@ -36,8 +43,9 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// Drains until `stop` is set, and then once more.
-    pub(super) fn run(thread: Arc<GuestThread>, stop: &AtomicBool) -> Drained {
+    /// Drains until `stop` is set, and then once more. Should this panic, sampling ends by `stop_ticker`, and not the
+    /// guest.
+    pub(super) fn run(thread: Arc<GuestThread>, stop: &AtomicBool, stop_ticker: &AtomicBool) -> Drained {
         let mut drain = Self {
             thread,
             frames: FxHashMap::default(),
@@ -46,12 +54,38 @@ impl Drain {
             leaf_first: Vec::new(),
             drained: Drained::default(),
         };
+        if catch_unwind(AssertUnwindSafe(|| drain.drain_until(stop))).is_err() {
+            stop_ticker.store(true, Ordering::Relaxed);
+            drain.drained.failure = Some("the thread that records samples failed");
+            drain.drop_until(stop);
+        }
+        drain.drained
+    }
+
+    fn drain_until(&mut self, stop: &AtomicBool) {
         loop {
             let last = stop.load(Ordering::Acquire);
-            drain.empty_ring();
+            self.empty_ring();
             if last {
-                drain.finish();
-                return drain.drained;
+                return self.finish();
+            }
+            std::thread::park_timeout(INTERVAL);
+        }
+    }
+
+    /// Counts what is still in the ring, and what comes before the ticker has stopped.
+    fn drop_until(&mut self, stop: &AtomicBool) {
+        self.drained.unrecorded += std::mem::take(&mut self.awaiting).len() as u64;
+        loop {
+            let last = stop.load(Ordering::Acquire);
+            let mut count = |words: &[u64]| {
+                let is_sample = matches!(Header::read(words).header.kind, Kind::Sample | Kind::AwaitsLanguage);
+                self.drained.unrecorded += u64::from(is_sample);
+            };
+            // SAFETY: this is the ring's only consumer.
+            while unsafe { self.thread.ring.pop(&mut count) } {}
+            if last {
+                return;
             }
             std::thread::park_timeout(INTERVAL);
         }
@@ -68,6 +102,7 @@ impl Drain {
         let mut recorder = shared.recorder();
         // SAFETY: this is the ring's only consumer.
         while unsafe { thread.ring.pop(|words| self.record(words, shared, &mut recorder)) } {}
+        recorder.write_if_due(monotonic_ns().saturating_sub(thread.started_ns.load(Ordering::Relaxed)));
     }
 
     fn record(&mut self, words: &[u64], shared: &Shared, recorder: &mut Recorder) {
@@ -132,7 +167,8 @@ impl Drain {
                 labels = language.labels.map(|key| recorder.labels(module, key));
                 let host_call = record.frame(0).filter(|leaf| leaf.is_host_call());
                 if let Some(leaf) = host_call {
-                    leaf_first.push(self.frames_of(leaf, shared, recorder)[0]);
+                    // None if the call was the entry frame's own: of an import that the outermost function ended with.
+                    leaf_first.extend(self.frames_of(leaf, shared, recorder).first());
                 }
                 for entry in &language.entries {
                     match *entry {
@@ -145,7 +181,8 @@ impl Drain {
                             };
                             // Of a frame that calls the host only the frame itself: the call has its place already.
                             let frames = self.frames_of(word, shared, recorder);
-                            leaf_first.extend(&frames[usize::from(word.is_host_call() && index == 0)..]);
+                            let skipped = usize::from(word.is_host_call() && index == 0);
+                            leaf_first.extend(frames.iter().skip(skipped));
                         }
                     }
                 }
@@ -197,7 +234,7 @@ impl Drain {
         recorder.sample(header.cpu_ns, sample);
         self.drained.sampled += 1;
         if header.pause_ns > 0 {
-            self.drained.pauses_ns.push(u32::try_from(header.pause_ns).unwrap_or(u32::MAX));
+            self.drained.pauses.add(header.pause_ns);
         }
     }
 
@@ -225,7 +262,7 @@ struct Awaiting {
 /// Whether the missing frames are at the root end.
 fn loses_root(truncation: Truncation) -> bool {
     match truncation {
-        Truncation::TooDeep | Truncation::BrokenChain => true,
+        Truncation::TooDeep | Truncation::BrokenChain | Truncation::TooMany => true,
         // Without any frame of the language the wasm stack stands in, and that is whole.
         Truncation::Language(reason) => !matches!(
             reason,

@@ -184,8 +184,8 @@ impl SignalSampler {
         let watch = ThreadWatch::new(thread.tid)?;
         let (stop_ticker, stop_drain) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let drain = std::thread::Builder::new().name("wlprof drain".into()).spawn({
-            let (thread, stop) = (thread.clone(), stop_drain.clone());
-            move || Drain::run(thread, &stop)
+            let (thread, stop, stop_ticker) = (thread.clone(), stop_drain.clone(), stop_ticker.clone());
+            move || Drain::run(thread, &stop, &stop_ticker)
         })?;
         let wake = drain.thread().clone();
         let ticker = ticker::spawn(thread.clone(), watch, tick_ns, stop_ticker.clone(), move || wake.unpark())?;
@@ -196,6 +196,7 @@ impl SignalSampler {
         let thread = &self.thread;
         let mut ticks = ticked.ticks;
         ticks.sampled = drained.sampled;
+        ticks.unrecorded = drained.unrecorded;
         ticks.ring_full += thread.ring_full.load(Ordering::Relaxed);
         ticks.at_end = ticked.sent - handled;
         let detached = thread.detached.load(Ordering::Acquire);
@@ -204,9 +205,11 @@ impl SignalSampler {
         } else {
             (super::clock::monotonic_ns(), ticked.cpu_ns)
         };
-        let mut pauses = drained.pauses_ns;
-        pauses.sort_unstable();
-        let percentile = |percent| pauses.get(pauses.len() * percent / 100).copied().unwrap_or(0).into();
+        let percentile = |percent| drained.pauses.percentile(percent);
+        let mut notes = ticked.notes;
+        notes.extend(
+            drained.failure.map(|failure| format!("{failure}: what the guest did after that is not in the profile")),
+        );
         Report {
             ticks,
             pause: PauseStats { handler_p50_ns: percentile(50), handler_p99_ns: percentile(99), tick_ns: self.tick_ns },
@@ -217,7 +220,7 @@ impl SignalSampler {
             },
             duration_ns: ended_ns.saturating_sub(thread.started_ns.load(Ordering::Relaxed)),
             cpu_ns: ended_cpu_ns.saturating_sub(thread.started_cpu_ns.load(Ordering::Relaxed)),
-            notes: ticked.notes,
+            notes,
         }
     }
 

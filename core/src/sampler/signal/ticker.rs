@@ -6,6 +6,7 @@ use super::governor::Governor;
 use super::own_thread::SIGNAL;
 use super::thread::GuestThread;
 use crate::recording::{Clock, TickCounts};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,7 +39,7 @@ struct Ticker<'a> {
     ticked: Ticked,
 }
 
-/// Ticks until `stop` is set or the thread has left its guest.
+/// Ticks until `stop` is set or the thread has left its guest. Should this panic, sampling ends, and not the guest.
 pub(super) fn run(
     thread: &GuestThread,
     watch: &ThreadWatch,
@@ -48,42 +49,53 @@ pub(super) fn run(
 ) -> Ticked {
     let options = &thread.shared.options;
     let mut governor = Governor::new(options, tick_cost_ns);
-    let mut jitter = Jitter(monotonic_ns() | 1);
     let ticked = Ticked {
         handled_before: thread.handled.load(Ordering::Acquire),
         cpu_ns: watch.cpu_ns().unwrap_or(0),
         ..Ticked::default()
     };
     let mut ticker = Ticker { thread, watch, options, unsampled_ns: 0, ticked };
-    let mut next = monotonic_ns();
-    while !stop.load(Ordering::Relaxed) && !thread.is_over() {
-        let period = governor.period_ns();
-        // Evenly spread around the period: a guest that does something at a steady rate must not meet the ticks in step.
-        next += jitter.around(period);
-        let now = monotonic_ns();
-        if next > now {
-            sleep_until(next);
-        } else {
-            // The ticker was kept from running. Ticks that never fired are not made up for: they would all see one place.
-            ticker.ticked.ticks.late += (now - next) / period;
-            next = now;
-        }
-        if stop.load(Ordering::Relaxed) || thread.is_over() {
-            break;
-        }
-        ticker.tick(period);
-        if thread.ring.is_filling() {
-            wake_drain();
-        }
-        if ticker.ticked.ticks.fired.is_multiple_of(GOVERN_EVERY) {
-            governor.adjust(thread.handled.load(Ordering::Relaxed), thread.handler_ns.load(Ordering::Relaxed));
-        }
+    let ticking = catch_unwind(AssertUnwindSafe(|| ticker.tick_until(stop, &mut governor, wake_drain)));
+    if ticking.is_err() {
+        let note = "the thread that times samples failed: what the guest did after that is not in the profile";
+        ticker.ticked.notes.push(note.to_owned());
     }
     ticker.ticked.notes.extend(governor.note());
     ticker.ticked
 }
 
 impl Ticker<'_> {
+    fn tick_until(&mut self, stop: &AtomicBool, governor: &mut Governor, wake_drain: impl Fn()) {
+        let thread = self.thread;
+        let mut jitter = Jitter(monotonic_ns() | 1);
+        let mut next = monotonic_ns();
+        while !stop.load(Ordering::Relaxed) && !thread.is_over() {
+            let period = governor.period_ns();
+            // Evenly spread around the period: a guest that does something at a steady rate must not meet the ticks in
+            // step.
+            next += jitter.around(period);
+            let now = monotonic_ns();
+            if next > now {
+                sleep_until(next);
+            } else {
+                // The ticker was kept from running. Ticks that never fired are not made up for: they would all see one
+                // place.
+                self.ticked.ticks.late += (now - next) / period;
+                next = now;
+            }
+            if stop.load(Ordering::Relaxed) || thread.is_over() {
+                break;
+            }
+            self.tick(period);
+            if thread.ring.is_filling() {
+                wake_drain();
+            }
+            if self.ticked.ticks.fired.is_multiple_of(GOVERN_EVERY) {
+                governor.adjust(thread.handled.load(Ordering::Relaxed), thread.handler_ns.load(Ordering::Relaxed));
+            }
+        }
+    }
+
     fn tick(&mut self, period: u64) {
         self.ticked.ticks.fired += 1;
         self.ticked.intervals_ns += period;

@@ -1,7 +1,12 @@
-//! Names every distinct frame of a finished session, once.
+//! Names every distinct frame of a recording, once.
+
+mod language_names;
+
+pub use language_names::LanguageWalkers;
 
 use crate::guest::ModuleImage;
-use crate::recording::{Meta, ModuleId, Names, Origin, Recording};
+use crate::recording::file::{ReadError, unnamed};
+use crate::recording::{Names, Origin, RawRecording, Recording};
 use crate::sampler::Finished;
 use std::sync::Arc;
 use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
@@ -10,17 +15,36 @@ use wlprof_plugin::{FrameKey, ModuleView, SourceFrame, Walker, WasmFrame};
 /// The longest name that is kept, in bytes. Names come from the guest; one of a megabyte helps nobody.
 const LONGEST_NAME: usize = 4096;
 
-/// Symbolizes what a session left and closes the recording. `progress` is called with the number of frames done.
+/// Closes what a session left and symbolizes it. `progress` is called with the number of frames done.
+///
+/// # Errors
+/// If the file that the session recorded into cannot be read back.
 pub fn symbolize(
     finished: Finished,
     modules: &[Arc<ModuleImage>],
-    complete_meta: impl FnOnce(&mut Meta),
+    progress: impl FnMut(usize),
+) -> Result<Recording, ReadError> {
+    let Finished { recorder, meta, ticks, walkers } = finished;
+    let mut languages = LanguageWalkers::new(walkers, modules);
+    let journal = recorder.close(meta, ticks, &mut languages);
+    let raw = RawRecording::read(&mut *journal.into_reader().map_err(ReadError::Io)?)?;
+    Ok(name(raw, modules, languages.into_walkers(), progress))
+}
+
+/// Names the frames of a recording that has no names yet. `modules` are those that it was made of, and `languages` those of
+/// them that have one: not necessarily the walkers that walked the stacks. `progress` is called with the number of frames
+/// done.
+pub fn name(
+    raw: RawRecording,
+    modules: &[Arc<ModuleImage>],
+    languages: Vec<Option<Box<dyn Walker>>>,
     progress: impl FnMut(usize),
 ) -> Recording {
-    let Finished { recorder, mut meta, ticks, walkers } = finished;
-    complete_meta(&mut meta);
-    let mut naming = Naming { symbolizers: Symbols::new(modules, walkers).0, done: 0, progress };
-    let mut recording = recorder.finish(meta, ticks, &mut naming);
+    if raw.is_named() {
+        return raw.named(&mut |origin: &Origin, out: &mut Vec<SourceFrame>| out.push(named(&unnamed(origin))));
+    }
+    let mut naming = Naming { symbolizers: Symbols::new(modules, languages).0, done: 0, progress };
+    let mut recording = raw.named(&mut naming);
     for symbolizer in &naming.symbolizers {
         let notes: Vec<String> = symbolizer.notes(&recording).collect();
         recording.meta.notes.extend(notes);
@@ -36,22 +60,10 @@ struct Naming<P> {
 
 impl<P: FnMut(usize)> Names for Naming<P> {
     fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>) {
-        name(origin, &mut self.symbolizers, out);
+        name_origin(origin, &mut self.symbolizers, out);
         out.iter_mut().for_each(shorten_names);
         self.done += 1;
         (self.progress)(self.done);
-    }
-
-    fn labels(&mut self, module: ModuleId, key: u64) -> Vec<(String, String)> {
-        let mut labels = Vec::new();
-        if let Some(language) = self.symbolizers.get_mut(module as usize).and_then(|s| s.language.as_mut()) {
-            language.labels(key, &mut labels);
-        }
-        let shortened = |mut text: String| {
-            shorten(&mut text);
-            text
-        };
-        labels.into_iter().map(|label| (shortened(label.name), shortened(label.value))).collect()
     }
 }
 
@@ -68,6 +80,10 @@ fn shorten(name: &mut String) {
         name.truncate(name.floor_char_boundary(LONGEST_NAME));
         name.push('…');
     }
+}
+
+fn named(function: &str) -> SourceFrame {
+    SourceFrame { function: function.to_owned(), ..SourceFrame::default() }
 }
 
 /// Names frames one by one, outside of a recording.
@@ -87,33 +103,28 @@ impl Symbols {
 
     /// Appends what is at `origin`, innermost inlined call first.
     pub fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>) {
-        name(origin, &mut self.0, out);
+        name_origin(origin, &mut self.0, out);
         out.iter_mut().for_each(shorten_names);
     }
 }
 
 /// Names that are no function's are in brackets, as perf has them: scripts that fold stacks drop those that begin with a
 /// parenthesis.
-fn name(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<SourceFrame>) {
-    let named = |function: &str| SourceFrame { function: function.to_owned(), ..SourceFrame::default() };
+fn name_origin(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<SourceFrame>) {
     match *origin {
         Origin::Wasm { module, function, code_offset } => {
-            symbolizers[module as usize].symbolize(FrameKey::Wasm(WasmFrame { function, code_offset }), out);
-            if out.is_empty() {
-                out.push(named(&format!("wasm-function[{function}]")));
-            }
-        }
-        Origin::Language { module, key } => {
-            symbolizers[module as usize].symbolize(FrameKey::Own(key), out);
-            if out.is_empty() {
-                out.push(named(&format!("[unknown frame {key:#x}]")));
+            if let Some(symbolizer) = symbolizers.get_mut(module as usize) {
+                symbolizer.symbolize(FrameKey::Wasm(WasmFrame { function, code_offset }), out);
             }
         }
         Origin::HostCall { module, function, code_offset } => {
-            out.push(named(&symbolizers[module as usize].host_call(function, code_offset)));
+            let symbolizer = symbolizers.get(module as usize);
+            out.extend(symbolizer.map(|symbolizer| named(&symbolizer.host_call(function, code_offset))));
         }
-        Origin::Host => out.push(named("[host]")),
-        Origin::Truncated => out.push(named("[truncated]")),
+        Origin::Language { .. } | Origin::Host | Origin::Truncated => {}
+    }
+    if out.is_empty() {
+        out.push(named(&unnamed(origin)));
     }
 }
 
@@ -184,9 +195,7 @@ impl Symbolizer {
                  --debug-file)"
             )),
         };
-        let language = self.language.as_ref().map(|language| language.warnings()).unwrap_or_default();
-        let warnings =
-            self.dwarf.warnings().into_iter().chain(language).map(move |warning| format!("{name}: {warning}"));
+        let warnings = self.dwarf.warnings().into_iter().map(move |warning| format!("{name}: {warning}"));
         without_lines.into_iter().chain(warnings)
     }
 }

@@ -1,0 +1,117 @@
+//! Makes the profile of a run that is over, in a process of its own: whatever a guest's names and debug information do to
+//! it, the recording, the guest's exit code and a plain sentence remain.
+
+mod child;
+mod request;
+
+pub(super) use child::run as run_child;
+
+use super::interrupt::Interrupts;
+use super::output::Target;
+use crate::guest::ModuleImage;
+use request::{Answer, Module, Request, Wanted};
+use rustix::fs::MemfdFlags;
+use rustix::io::{FdFlags, fcntl_setfd};
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+
+/// The subcommand that the process is started with.
+pub(super) const SUBCOMMAND: &str = "make-profile";
+
+/// How a profile is to be made.
+pub(super) struct Making<'a> {
+    /// The whole recording, without symbols.
+    pub(super) journal: &'a File,
+    pub(super) images: &'a [Arc<ModuleImage>],
+    pub(super) targets: &'a [Target],
+    pub(super) hides_interpreter: bool,
+    pub(super) wants_summary: bool,
+    pub(super) language: Option<String>,
+    pub(super) plugins: Vec<PathBuf>,
+}
+
+/// A profile that was made.
+pub(super) struct Made {
+    /// For each target, why it could not be written.
+    pub(super) written: Vec<Result<(), String>>,
+    /// The table.
+    pub(super) summary: String,
+    /// What the profile says to its readers.
+    pub(super) notes: Vec<String>,
+}
+
+impl Making<'_> {
+    /// Makes it. A signal that ends wlprof ends this, too.
+    ///
+    /// # Errors
+    /// What happened to the process, in words for the user.
+    pub(super) fn make(self, interrupts: &Interrupts) -> Result<Made, String> {
+        let failed = |error: io::Error| format!("it cannot be started: {error}");
+        let mut answer: File = rustix::fs::memfd_create("wlprof-answer", MemfdFlags::empty())
+            .map_err(|error| failed(error.into()))?
+            .into();
+        let request = self.request(&answer).map_err(failed)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(SUBCOMMAND).stdin(Stdio::piped()).stdout(Stdio::null());
+        // A Ctrl-C is for this process to answer.
+        command.process_group(0);
+        let mut child = command.spawn().map_err(failed)?;
+        interrupts.begin_child(&child);
+        let mut input = child.stdin.take().ok_or("it has no input")?;
+        // If it has ended by then, how it ended says more.
+        let sent = request.send(self.images, &mut input);
+        drop(input);
+        let status = child.wait().map_err(failed)?;
+        interrupts.end_child();
+        if !status.success() {
+            let is_interrupted = interrupts.signal().is_some();
+            return Err(if is_interrupted { "it was interrupted".to_owned() } else { how_it_ended(status) });
+        }
+        sent.map_err(failed)?;
+        let mut bytes = Vec::new();
+        answer.rewind().and_then(|()| answer.read_to_end(&mut bytes)).map_err(failed)?;
+        let answer = postcard::from_bytes(&bytes).map_err(|error| failed(io::Error::other(error)))?;
+        let Answer { written, summary, notes } = answer;
+        Ok(Made { written, summary, notes })
+    }
+
+    fn request(&self, answer: &File) -> io::Result<Request> {
+        let wanted = |target: &Target| {
+            let to = target.destination();
+            let companion = to.companion.map(inherit).transpose()?;
+            Ok(Wanted::new(to.exporter, to.path.to_owned(), inherit(to.file)?, companion))
+        };
+        let outputs = self.targets.iter().map(wanted).collect::<io::Result<_>>()?;
+        Ok(Request {
+            journal: inherit(self.journal)?,
+            answer: inherit(answer)?,
+            outputs,
+            hides_interpreter: self.hides_interpreter,
+            wants_summary: self.wants_summary,
+            language: self.language.clone(),
+            plugins: self.plugins.clone(),
+            modules: self.images.iter().map(|image| Module::of(image)).collect(),
+        })
+    }
+}
+
+/// Lets the next process that is started have `file`, and gives the number that it has there.
+fn inherit(file: &File) -> io::Result<i32> {
+    fcntl_setfd(file.as_fd(), FdFlags::empty())?;
+    Ok(file.as_raw_fd())
+}
+
+fn how_it_ended(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(libc::SIGKILL) => "it was killed, as the system does when memory is short".to_owned(),
+        Some(libc::SIGXCPU) => "it took more processor time than it may have".to_owned(),
+        Some(libc::SIGABRT) => "it ran out of memory, or gave up".to_owned(),
+        Some(signal) => format!("it ended with signal {signal}"),
+        None => format!("it failed with code {}", status.code().unwrap_or_default()),
+    }
+}

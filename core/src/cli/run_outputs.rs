@@ -1,0 +1,124 @@
+//! The files of a run: the recording, which grows while the guest runs, and the profiles that are made of it at the end.
+
+use super::arguments::{FramesChoice, Output};
+use super::finish::{Made, Making};
+use super::interrupt::Interrupts;
+use super::output::{self, Target};
+use super::output_file::OutputFile;
+use super::{FAILED, Failure, escape, say};
+use crate::guest::ModuleImage;
+use crate::recording::Journal;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What the recording's name has after a profile's.
+const ENDING: &str = ".wlprof";
+
+pub(super) struct RunOutputs {
+    journal: OutputFile,
+    /// Which target the recording itself is, if one is.
+    recording: Option<usize>,
+    /// The file under the name of that target, which grows, too: what is found if wlprof is killed.
+    forerunner: Option<File>,
+    targets: Vec<Target>,
+    frames: FramesChoice,
+    quiet: bool,
+}
+
+/// What a profile is made of besides the recording.
+pub(super) struct ProfileOf<'a> {
+    pub(super) images: &'a [Arc<ModuleImage>],
+    /// The language that was walked.
+    pub(super) language: Option<String>,
+    /// The files of plugins that know it.
+    pub(super) plugins: Vec<PathBuf>,
+}
+
+impl RunOutputs {
+    /// Opens all that the user wants.
+    pub(super) fn open(output: &Output) -> Result<Self, Failure> {
+        let targets = output::open(output)?;
+        let recording =
+            targets.iter().position(|target| target.exporter.keeps_all_frames() && !target.is_written_as_it_is());
+        let journal = match recording {
+            Some(index) => targets[index].file.beside(""),
+            None => new_journal(&targets).map(Some),
+        };
+        let journal = journal.and_then(|journal| journal.ok_or_else(|| io::ErrorKind::Unsupported.into()));
+        let journal = journal.map_err(no_place)?;
+        Ok(Self { journal, recording, forerunner: None, targets, frames: output.frames, quiet: output.quiet })
+    }
+
+    /// The journal to record into. To be asked for when the guest is about to begin: a recording of the same name is gone
+    /// from then on.
+    pub(super) fn begin_journal(&mut self) -> Result<Journal, Failure> {
+        if self.recording.is_some() {
+            self.forerunner = self.journal.forerunner().map_err(no_place)?;
+        }
+        let copy = self.forerunner.as_ref().map(File::try_clone).transpose().map_err(no_place)?;
+        Ok(Journal::in_file(self.journal.file().try_clone().map_err(no_place)?, copy))
+    }
+
+    /// The guest cannot be run: nothing is to be found where its recording would have been.
+    pub(super) fn remove_forerunner(&self) {
+        self.forerunner.iter().for_each(|forerunner| self.journal.remove_forerunner(forerunner));
+    }
+
+    /// Makes the profiles and puts them in their places. Gives what they say to their readers, if those have been told.
+    pub(super) fn make(self, of: ProfileOf<'_>, interrupts: &Interrupts) -> (Vec<String>, Result<(), Failure>) {
+        let ProfileOf { images, language, plugins } = of;
+        let making = Making {
+            journal: self.journal.file(),
+            images,
+            targets: &self.targets,
+            hides_interpreter: self.frames == FramesChoice::Guest,
+            wants_summary: !self.quiet,
+            language,
+            plugins,
+        };
+        match making.make(interrupts) {
+            Ok(Made { written, summary, notes }) => {
+                let (lines, placed) = output::put_in_place(self.targets, written);
+                if self.quiet {
+                    return (Vec::new(), placed);
+                }
+                say::text(&summary);
+                lines.iter().for_each(|line| say::line(format_args!("{line}")));
+                (notes, placed)
+            }
+            Err(how) => (Vec::new(), self.keep_recording(&how)),
+        }
+    }
+
+    /// Keeps the recording where no profile could be made of it. That is no failure of the run.
+    fn keep_recording(self, how: &str) -> Result<(), Failure> {
+        let kept = match self.recording {
+            Some(index) => self.journal.put_in_place().map(|()| Some(self.targets[index].name.clone())),
+            None => self.journal.keep().map_err(|error| error.to_string()),
+        };
+        let no_profile = |what: String| format!("no profile could be made: {how}; {what}");
+        let lost = |why: &str| Failure::new(FAILED, no_profile(format!("what was sampled is lost: {why}")));
+        let path = kept.map_err(|error| lost(&error))?.ok_or_else(|| lost("its file has no name"))?;
+        let path = path.display();
+        let kept = no_profile(format!("what was sampled is in {path}: `wlprof render --guest GUEST {path}` shows it"));
+        say::line(format_args!("wlprof: {}", escape::single_line(&kept)));
+        Ok(())
+    }
+}
+
+/// A new file for the recording of a run: beside the first of `targets` that lies in a folder, or in the system's folder for
+/// such files.
+fn new_journal(targets: &[Target]) -> io::Result<OutputFile> {
+    for target in targets {
+        if let Ok(Some(file)) = target.file.beside(ENDING) {
+            return Ok(file);
+        }
+    }
+    OutputFile::create(&std::env::temp_dir().join(format!("profile{ENDING}")))
+}
+
+fn no_place(error: io::Error) -> Failure {
+    Failure::new(FAILED, format!("there is no place for the recording: {error}"))
+}

@@ -1,0 +1,109 @@
+//! What only the walkers can name that walked the languages' stacks: frames by their own keys, and labels.
+
+use super::{shorten, shorten_names};
+use crate::guest::ModuleImage;
+use crate::recording::{LanguageNames, ModuleId};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use wlprof_plugin::{FrameKey, ModuleView, SourceFrame, Walker};
+
+/// How long all of it may take. What is not named by then is shown by its number.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The most source frames that one frame may be, and labels that one set may have.
+const MOST: usize = 1024;
+
+/// The walkers of a run that is over. A plugin may do what it likes when it is told to let go of one, so this is to be
+/// dropped last, when the profile is written.
+pub struct LanguageWalkers {
+    walkers: Vec<Option<Box<dyn Walker>>>,
+    modules: Vec<Arc<ModuleImage>>,
+    until: Instant,
+    notes: Vec<String>,
+    is_over: bool,
+    hurry: Arc<AtomicBool>,
+}
+
+impl LanguageWalkers {
+    /// Takes the walkers of `modules`.
+    pub fn new(walkers: Vec<Option<Box<dyn Walker>>>, modules: &[Arc<ModuleImage>]) -> Self {
+        let until = Instant::now() + PATIENCE;
+        let hurry = Arc::default();
+        Self { walkers, modules: modules.to_vec(), until, notes: Vec::new(), is_over: false, hurry }
+    }
+
+    /// Has nothing more be named once `hurry` is set.
+    #[must_use]
+    pub fn until(self, hurry: Arc<AtomicBool>) -> Self {
+        Self { hurry, ..self }
+    }
+
+    /// The walkers.
+    pub fn into_walkers(self) -> Vec<Option<Box<dyn Walker>>> {
+        self.walkers
+    }
+
+    /// The walkers, for a while.
+    pub fn walkers_mut(&mut self) -> &mut Vec<Option<Box<dyn Walker>>> {
+        &mut self.walkers
+    }
+
+    /// What `ask` gives of the walker of `module`; nothing if that panics, now or before, or if time is up.
+    fn ask<T: Default>(&mut self, module: ModuleId, ask: impl FnOnce(&mut dyn Walker) -> T) -> T {
+        if self.is_over || self.hurry.load(Ordering::Relaxed) {
+            return T::default();
+        }
+        if Instant::now() > self.until {
+            self.stop(format!("naming what was seen took longer than {} s", PATIENCE.as_secs()));
+            return T::default();
+        }
+        let Some(Some(walker)) = self.walkers.get_mut(module as usize) else { return T::default() };
+        let asked = catch_unwind(AssertUnwindSafe(|| ask(&mut **walker)));
+        asked.unwrap_or_else(|_| {
+            self.stop("the language plugin failed while it named what was seen".to_owned());
+            T::default()
+        })
+    }
+
+    fn stop(&mut self, why: String) {
+        self.is_over = true;
+        self.notes.push(format!("{why}; the rest has numbers instead of names"));
+    }
+}
+
+impl LanguageNames for LanguageWalkers {
+    fn own_frame(&mut self, module: ModuleId, key: u64, out: &mut Vec<SourceFrame>) {
+        let mut frames = self.ask(module, |walker| {
+            let mut frames = Vec::new();
+            walker.symbolize(FrameKey::Own(key), &mut frames);
+            frames
+        });
+        frames.truncate(MOST);
+        frames.iter_mut().for_each(shorten_names);
+        out.append(&mut frames);
+    }
+
+    fn labels(&mut self, module: ModuleId, key: u64) -> Vec<(String, String)> {
+        let labels = self.ask(module, |walker| {
+            let mut labels = Vec::new();
+            walker.labels(key, &mut labels);
+            labels
+        });
+        let shortened = |mut text: String| {
+            shorten(&mut text);
+            text
+        };
+        labels.into_iter().take(MOST).map(|label| (shortened(label.name), shortened(label.value))).collect()
+    }
+
+    fn notes(&mut self) -> Vec<String> {
+        let mut notes = std::mem::take(&mut self.notes);
+        for module in 0..self.modules.len() {
+            let warnings = self.ask(module as ModuleId, |walker| walker.warnings());
+            notes.extend(warnings.iter().map(|warning| format!("{}: {warning}", self.modules[module].name())));
+        }
+        notes
+    }
+}
