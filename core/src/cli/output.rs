@@ -160,6 +160,7 @@ pub(super) struct Shown {
 impl Shown {
     /// What `frames` asks for. `keeps_all` says whether a format keeps all frames.
     pub(super) fn new(recording: Recording, frames: FramesChoice, keeps_all: bool) -> Self {
+        let recording = recording.bounded();
         match frames {
             FramesChoice::Guest if keeps_all => {
                 Self { whole: Some(recording.clone()), shown: recording.without_interpreter() }

@@ -3,10 +3,9 @@
 use super::arguments::{FramesChoice, Render};
 use super::output::{self, Shown, Target};
 use super::summary::summary;
-use super::{FAILED, Failure, guest, say};
+use super::{FAILED, Failure, guest, limits, say};
 use crate::guest::{ModuleImage, read_module};
 use crate::languages::{self, Choice};
-use crate::recording::file::ReadError;
 use crate::recording::{RawRecording, Recording};
 use crate::symbols::name;
 use std::fs::File;
@@ -27,8 +26,10 @@ pub(super) fn run(render: &Render) -> Result<(), Failure> {
             "a recording has no wasm frames where it has the language's own; run the guest with --frames=native";
         return Err(cannot_read(path, &reason));
     }
-    let raw = File::open(path).map_err(ReadError::Io).and_then(|file| RawRecording::read(&mut BufReader::new(file)));
-    let raw = raw.map_err(|error| cannot_read(path, &error))?;
+    let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
+    let size = file.metadata().map_or(0, |metadata| metadata.len());
+    limits::set(size).map_err(|error| Failure::new(FAILED, error))?;
+    let raw = RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))?;
     let wants_files = !render.output.files.is_empty() || render.output.format.is_some();
     let targets = if wants_files { output::open(&render.output)? } else { Vec::new() };
     let keeps_all = targets.iter().any(|target| target.exporter.keeps_all_frames());

@@ -2,7 +2,7 @@
 
 use super::Exporter;
 use super::plain_text::plain_name;
-use crate::recording::Recording;
+use crate::recording::{Recording, StackId};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
@@ -24,14 +24,16 @@ impl Exporter for Folded {
     }
 
     fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
+        let mut samples = BTreeMap::<StackId, u64>::new();
+        recording.samples().for_each(|sample| *samples.entry(sample.stack).or_default() += 1);
         let mut counts = BTreeMap::<String, u64>::new();
-        for sample in recording.samples() {
+        for (stack, count) in samples {
             let mut names: Vec<_> = recording
-                .lines_of(sample.stack)
+                .lines_of(stack)
                 .map(|line| plain_name(&recording.functions[line.function as usize].name))
                 .collect();
             names.reverse();
-            *counts.entry(names.join(";")).or_default() += 1;
+            *counts.entry(names.join(";")).or_default() += count;
         }
         counts.iter().try_for_each(|(stack, count)| writeln!(out, "{stack} {count}"))?;
         Ok(None)

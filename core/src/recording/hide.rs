@@ -1,7 +1,6 @@
 //! Leaves frames out of a recording: an interpreter's own, for whoever looks for the program's.
 
-use super::{Category, Frame, FrameId, Origin, Recording, Sample, Stack, StackId};
-use rustc_hash::FxHashMap;
+use super::{Category, Frame, FrameId, Origin, Recording};
 
 impl Recording {
     /// The recording as the guest's language sees it: in stacks with frames of the language's own, those of its
@@ -13,24 +12,12 @@ impl Recording {
             return self;
         }
         let shown: Vec<bool> = self.frames.iter().map(|frame| self.is_shown(frame)).collect();
-        let mut stacks = Stacks::default();
-        let mut shortened: FxHashMap<StackId, StackId> = FxHashMap::default();
-        let mut threads = std::mem::take(&mut self.threads);
-        for samples in threads.iter_mut().map(|thread| &mut thread.samples) {
-            let shorten = |sample: Sample| {
-                let stack = *shortened.entry(sample.stack).or_insert_with(|| {
-                    let leaf_first: Vec<FrameId> = self.frame_ids(sample.stack).collect();
-                    let is_language =
-                        |id: &FrameId| matches!(self.frames[*id as usize].origin, Origin::Language { .. });
-                    let hides = leaf_first.iter().any(is_language);
-                    stacks.add(leaf_first.into_iter().rev().filter(|id| !hides || shown[*id as usize]))
-                });
-                Sample { stack, ..sample }
-            };
-            *samples = samples.iter().map(shorten).collect();
-        }
-        self.threads = threads;
-        self.stacks = stacks.stacks;
+        self.replace_stacks(|recording, stack| {
+            let leaf_first: Vec<FrameId> = recording.frame_ids(stack).collect();
+            let is_language = |id: &FrameId| matches!(recording.frames[*id as usize].origin, Origin::Language { .. });
+            let hides = leaf_first.iter().any(is_language);
+            leaf_first.into_iter().rev().filter(|id| !hides || shown[*id as usize]).collect()
+        });
         self.hide_inlined(&shown);
         self
     }
@@ -47,44 +34,12 @@ impl Recording {
         let is_interpreter = |function: u32| self.functions[function as usize].category == Category::Interpreter;
         !matches!(frame.origin, Origin::Wasm { .. }) || frame.lines.iter().any(|line| !is_interpreter(line.function))
     }
-
-    /// Ids of the frames of a stack, leaf first.
-    fn frame_ids(&self, stack: StackId) -> impl Iterator<Item = FrameId> {
-        std::iter::successors(Some(self.stacks[stack as usize]), |stack| {
-            stack.parent.map(|parent| self.stacks[parent as usize])
-        })
-        .map(|stack| stack.frame)
-    }
-}
-
-/// Stacks being put together anew.
-#[derive(Default)]
-struct Stacks {
-    stacks: Vec<Stack>,
-    known: FxHashMap<Stack, StackId>,
-}
-
-impl Stacks {
-    /// The stack of these frames, root first. There is at least one.
-    fn add(&mut self, root_first: impl Iterator<Item = FrameId>) -> StackId {
-        let mut parent = None;
-        for frame in root_first {
-            let stack = Stack { parent, frame };
-            let id = *self.known.entry(stack).or_insert_with(|| {
-                self.stacks.push(stack);
-                (self.stacks.len() - 1) as StackId
-            });
-            parent = Some(id);
-        }
-        // A stack with a frame of the language keeps that one, others keep all.
-        parent.unwrap_or(0)
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
     use super::super::testing::{finish, with_modules};
+    use super::super::{Sample, State};
     use super::*;
     use wlprof_plugin::{Category as Kind, SourceFrame};
 

@@ -4,12 +4,14 @@
 //! All tables refer to each other by index. Frames are shared by stacks, stacks by samples, and a stack names only its
 //! leaf frame and its parent, so a recording grows with the number of *distinct* stacks plus one [`Sample`] a sample.
 
+mod bounds;
 mod build;
 pub mod file;
 mod hide;
 mod journal;
 mod markers;
 mod named_frame;
+mod restack;
 mod samples;
 mod totals;
 

@@ -14,6 +14,7 @@ mod guest;
 mod host_calls;
 mod interruption;
 mod languages;
+mod last_call;
 mod layout;
 mod library;
 mod lines;

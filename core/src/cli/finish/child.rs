@@ -5,6 +5,7 @@
 
 use super::request::{Answer, Request, Wanted};
 use crate::cli::arguments::FramesChoice;
+use crate::cli::limits;
 use crate::cli::output::{Destination, Shown};
 use crate::cli::plugins::Plugins;
 use crate::cli::progress::Bar;
@@ -13,22 +14,12 @@ use crate::guest::ModuleImage;
 use crate::languages::{self, Choice};
 use crate::recording::RawRecording;
 use crate::symbols::name;
-use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wlprof_plugin::Walker;
-
-/// Address space, in bytes, besides what the recording takes: the debug information of the largest programs takes some
-/// hundred megabytes.
-const MOST_MEMORY: u64 = 4 << 30;
-
-/// What an unpacked recording may take, as a multiple of its file.
-const MEMORY_OF_RECORDING: u64 = 8;
-
-/// Processor time, in seconds.
-const MOST_TIME_S: u64 = 300;
 
 /// Makes a profile as standard input says.
 ///
@@ -38,21 +29,12 @@ pub(in super::super) fn run() -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let (request, images) = Request::receive(&mut io::stdin().lock())?;
     let journal = inherited(request.journal).read()?;
-    limit(journal.metadata()?.len())?;
+    limits::set(journal.metadata()?.len())?;
+    // If the machine runs out of memory, this is what can be spared. It need not be allowed.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let answer = make(&request, &images, journal)?;
     let answer = postcard::to_stdvec(&answer).map_err(io::Error::other)?;
     inherited(request.answer).write()?.write_all(&answer)
-}
-
-fn limit(size_of_recording: u64) -> io::Result<()> {
-    let set = |resource, limit: u64| setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) });
-    set(Resource::As, MOST_MEMORY + MEMORY_OF_RECORDING * size_of_recording)?;
-    set(Resource::Cpu, MOST_TIME_S)?;
-    // A recording remains if this fails: nobody needs its memory.
-    set(Resource::Core, 0)?;
-    // If the machine runs out of memory, this is what can be spared. It need not be allowed.
-    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-    Ok(())
 }
 
 fn make(request: &Request, images: &[Arc<ModuleImage>], journal: File) -> io::Result<Answer> {
