@@ -184,16 +184,18 @@ impl Symbolizer {
         let any_wasm = recording.frames.iter().any(|frame| matches!(frame.origin, Origin::Wasm { .. }));
         let any_line = recording.frames.iter().flat_map(|frame| &frame.lines).any(|line| line.line.is_some());
         let name = self.image.name();
+        let functions = match self.image.custom_section("name") {
+            Some(_) => "functions have names but no lines",
+            None => "functions have no lines, and names only where they are exported",
+        };
         let without_lines = match (any_wasm && !any_line, self.image.has_dwarf()) {
             (false, _) => None,
             (true, true) => Some(format!(
-                "the debug information of {name} does not fit its code (stale or corrupt DWARF); functions have names \
-                 but no lines"
+                "the debug information of {name} does not fit its code (stale or corrupt DWARF); {functions}"
             )),
-            (true, false) => Some(format!(
-                "{name} has no debug information; functions have names but no lines (compile with -g, or give \
-                 --debug-file)"
-            )),
+            (true, false) => {
+                Some(format!("{name} has no debug information; {functions} (compile with -g, or give --debug-file)"))
+            }
         };
         let warnings = self.dwarf.warnings().into_iter().map(move |warning| format!("{name}: {warning}"));
         without_lines.into_iter().chain(warnings)
