@@ -58,6 +58,11 @@ pub enum ChooseError {
         /// The module.
         module: String,
     },
+    /// The module is in that language, and cannot be walked.
+    NotWalked {
+        /// What was found and what is supported.
+        reason: String,
+    },
 }
 
 impl fmt::Display for ChooseError {
@@ -69,6 +74,9 @@ impl fmt::Display for ChooseError {
                     f,
                     "{module} does not look like a {language} program; leave out --lang to profile it as what it is"
                 )
+            }
+            Self::NotWalked { reason } => {
+                write!(f, "{reason}; leave out --lang to profile it without the language's own frames")
             }
         }
     }
@@ -86,8 +94,8 @@ pub fn library_folder<'a>(languages: &[&'a dyn Language], module: &dyn ModuleVie
 /// name, for other releases of a runtime.
 ///
 /// # Errors
-/// [`ChooseError`] if a named language is not there or does not fit. If those that fit cannot walk the module, what the first
-/// of them says is a note: its frames are wasm's then.
+/// [`ChooseError`] if a named language is not there, does not fit or cannot walk the module. If none is named and those that
+/// fit cannot walk it, what the first of them says is a note: its frames are wasm's then.
 pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleView) -> Result<Chosen, ChooseError> {
     let is_meant = |language: &&&dyn Language| match choice {
         Choice::Native => false,
@@ -112,12 +120,15 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
         }
     }
     let Some((taken, walker)) = walked else {
-        let reason = reasons.into_iter().next().map(|reason| format!("{reason}; frames will be native only"));
-        return match (choice, reason) {
+        return match (choice, reasons.into_iter().next()) {
             (Choice::Named(name), None) => {
                 Err(ChooseError::NotDetected { language: name.clone(), module: module.name().to_owned() })
             }
-            (_, reason) => Ok(Chosen { notes: reason.into_iter().collect(), ..Chosen::default() }),
+            (Choice::Named(_), Some(reason)) => Err(ChooseError::NotWalked { reason }),
+            (_, reason) => {
+                let note = reason.map(|reason| format!("{reason}; frames will be native only"));
+                Ok(Chosen { notes: note.into_iter().collect(), ..Chosen::default() })
+            }
         };
     };
     let knows_it_too =
