@@ -1,6 +1,6 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
-use crate::guest::{Exit, Guest, GuestState, WasiOptions, call, linker, missing_imports};
+use crate::guest::{Exit, Guest, GuestState, WasiOptions, call, linker};
 use crate::recording::Journal;
 use crate::sampler::{Finished, RunName, SampledStore, SamplerOptions, Session};
 use std::io;
@@ -18,7 +18,7 @@ const STACK_SIZE: usize = 8 << 20;
 pub struct RunOptions {
     /// The guest's world.
     pub wasi: WasiOptions,
-    /// Function to call instead of `_start`; the arguments after the first are its parameters then.
+    /// Function to call instead of the main function; the arguments after the first are its parameters then.
     pub invoke: Option<String>,
     /// How to sample; `None` runs the guest as `wasmtime run` would.
     pub sampler: Option<SamplerOptions>,
@@ -124,16 +124,8 @@ impl Run {
 
 fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {
     let started = options.wasi.build().and_then(|state| {
-        let mut store = Store::new(&guest.engine, state);
+        let store = Store::new(&guest.engine, state);
         let linker = linker(&guest.engine)?;
-        let missing = missing_imports(&mut store, &linker, &guest.modules[0].0);
-        if !missing.is_empty() {
-            wasmtime::bail!(
-                "it imports what wlprof does not provide: {} (provided: WASI preview 1); link that into the module, or \
-                 build it for that (Rust: --target wasm32-wasip1, Go: GOOS=wasip1)",
-                shown(&missing),
-            );
-        }
         Ok((sampled(store, guest, session)?, linker))
     });
     let (mut store, linker) = match started {
@@ -158,14 +150,6 @@ fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {
 /// Whether an error of instantiation comes from the guest's own doing: a trap, an exit, a failed host call.
 fn ran(error: &wasmtime::Error) -> bool {
     error.is::<wasmtime::Trap>() || error.is::<wasmtime_wasi::I32Exit>() || error.is::<wasmtime::WasmBacktrace>()
-}
-
-/// The first few of `names`: a module for another host misses hundreds.
-fn shown(names: &[String]) -> String {
-    const SHOWN: usize = 8;
-    let more = names.len().saturating_sub(SHOWN);
-    let first = names[..names.len().min(SHOWN)].join(", ");
-    if more == 0 { first } else { format!("{first} and {more} more") }
 }
 
 /// Readies `store` and begins to sample.

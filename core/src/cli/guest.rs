@@ -4,7 +4,7 @@ use super::arguments::GuestOptions;
 use super::plugins::Plugins;
 use super::progress::Spinner;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, say};
-use crate::guest::{Directory, Exit, Guest, LoadError, LoadOptions, WasiOptions};
+use crate::guest::{Directory, Exit, Guest, LoadError, LoadOptions, Program, WasiOptions};
 use crate::languages::{self, Choice};
 use crate::profile::{Run, RunOptions};
 use crate::recording::Journal;
@@ -24,38 +24,54 @@ pub(super) struct Loaded {
     pub(super) language: Option<String>,
 }
 
-/// Compiles the guest and attaches its languages' walkers.
+/// How a guest is to be loaded.
+pub(super) struct Loading<'a> {
+    /// What it is to be called with.
+    pub(super) arguments: &'a [String],
+    /// No language's own frames are wanted.
+    pub(super) native: bool,
+    /// It is for the epoch sampler.
+    pub(super) epoch_interruption: bool,
+}
+
+/// Reads the guest, attaches its language's walker and, if nothing is in the way of a run, compiles it.
 pub(super) fn load(
     options: &GuestOptions,
     plugins: &Plugins,
-    native: bool,
-    epoch_interruption: bool,
+    loading: &Loading<'_>,
 ) -> Result<Loaded, Failure> {
-    let choice = if native { Choice::Native } else { options.language.as_str().into() };
+    let choice = if loading.native { Choice::Native } else { options.language.as_str().into() };
     let path = Path::new(&options.guest_and_arguments[0]);
-    let load = LoadOptions { debug_file: options.debug_file.clone(), epoch_interruption, no_cache: options.no_cache };
-    let spinner = Spinner::new(format!("compiling {}", escape::single_line(&path.to_string_lossy())));
-    let mut guest = Guest::load(path, &load).map_err(|error| cannot_load(path, &error))?;
-    drop(spinner);
-    let languages = plugins.languages();
-    let (mut walkers, mut language) = (Vec::new(), None);
-    for (_, image) in &guest.modules {
-        let chosen = languages::choose(&choice, &languages, &**image).map_err(|error| {
-            // A plugin that fails does not know its guests.
-            let failures = plugins.failures(&[]);
-            if failures.is_empty() {
-                Failure::new(CANNOT_RUN, error)
-            } else {
-                Failure::new(FAILED, failures.join("\n"))
-            }
-        })?;
-        walkers.push(chosen.walker);
-        language = language.or(chosen.language);
-        guest.notes.extend(chosen.notes);
+    let how = LoadOptions {
+        debug_file: options.debug_file.clone(),
+        epoch_interruption: loading.epoch_interruption,
+        no_cache: options.no_cache,
+    };
+    let program = Program::read(path, &how).map_err(|error| cannot_load(path, &error))?;
+    let checked = program.check(options.invoke.as_deref(), loading.arguments);
+    let chosen = languages::choose(&choice, &plugins.languages(), program.image());
+    if let Err(error) = checked {
+        // What is known of its language may say why it does not run.
+        chosen.iter().flat_map(|chosen| &chosen.notes).for_each(|note| print_note(note));
+        return Err(cannot_load(path, &error));
     }
+    let chosen = chosen.map_err(|error| {
+        // A plugin that fails does not know its guests.
+        let failures = plugins.failures(&[]);
+        if failures.is_empty() { Failure::new(CANNOT_RUN, error) } else { Failure::new(FAILED, failures.join("\n")) }
+    })?;
+    let mut notes = chosen.notes;
+    if options.invoke.is_none() {
+        notes.extend(program.note_without_main());
+    }
+    let message = format!("compiling {}", escape::single_line(&path.to_string_lossy()));
+    let spinner = Spinner::new(message);
+    let mut guest = program.compile().map_err(|error| cannot_load(path, &error))?;
+    drop(spinner);
+    guest.notes.extend(notes);
     let failures = plugins.failures(&guest.notes);
     guest.notes.extend(failures);
-    Ok(Loaded { guest, walkers, language })
+    Ok(Loaded { guest, walkers: vec![chosen.walker], language: chosen.language })
 }
 
 /// Starts the guest with these arguments, its name not among them, and records what is sampled into what `journal` gives
@@ -105,7 +121,11 @@ fn library(options: &GuestOptions, plugins: &Plugins, guest: &Guest) -> Option<D
 
 /// Prints what there is to say of a guest.
 pub(super) fn print_notes(guest: &Guest) {
-    guest.notes.iter().for_each(|note| say::line(format_args!("note: {}", escape::single_line(note))));
+    guest.notes.iter().for_each(|note| print_note(note));
+}
+
+fn print_note(note: &str) {
+    say::line(format_args!("note: {}", escape::single_line(note)));
 }
 
 /// The code that wlprof ends with after the guest.

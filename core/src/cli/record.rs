@@ -29,8 +29,12 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     };
     let epoch = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
     let plugins = Plugins::for_run(&record.guest.plugins)?;
-    let native = record.output.frames == FramesChoice::Native;
-    let Loaded { mut guest, mut walkers, language } = guest::load(&record.guest, &plugins, native, epoch)?;
+    let loading = guest::Loading {
+        arguments: &arguments,
+        native: record.output.frames == FramesChoice::Native,
+        epoch_interruption: epoch,
+    };
+    let Loaded { mut guest, mut walkers, language } = guest::load(&record.guest, &plugins, &loading)?;
     guest.notes.extend(fallback);
     let mut code = match record.output.code_format() {
         Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &mut walkers)?),

@@ -1,7 +1,7 @@
 //! Runs a guest under a plugin and keeps moments of it.
 
 use super::moment::{Keeping, MOST_BYTES, Moment};
-use crate::guest::{Exit, Guest, LoadError, LoadOptions, ModuleImage, Stdio, WasiOptions};
+use crate::guest::{Exit, Guest, LoadError, LoadOptions, ModuleImage, Program, Stdio, WasiOptions};
 use crate::profile::{Ended, Run, RunOptions};
 use crate::recording::{Origin, Recording, Truncation};
 use crate::sampler::{SamplerKind, SamplerOptions};
@@ -34,7 +34,9 @@ impl Trial {
         wasi: WasiOptions,
         invoke: Option<String>,
     ) -> Result<Self, LoadError> {
-        let guest = Guest::load(path, options)?;
+        let program = Program::read(path, options)?;
+        program.check(invoke.as_deref(), wasi.arguments.get(1..).unwrap_or_default())?;
+        let guest = program.compile()?;
         let image = guest.modules[0].1.clone();
         Ok(Self { guest, wasi: WasiOptions { stdio: Stdio::Null, ..wasi }, invoke, image })
     }

@@ -1,6 +1,7 @@
 //! Calls the guest and tells how it ended.
 
-use wasmtime::{AsContextMut, Func, Instance, Trap, Val, ValType};
+use std::fmt;
+use wasmtime::{AsContextMut, Instance, Trap, Val, ValType};
 use wasmtime_wasi::I32Exit;
 
 /// How a guest ended.
@@ -36,100 +37,127 @@ impl Exit {
     }
 }
 
-/// Calls `function`, or `_start`, or the default export, with `arguments` parsed as the parameters' types.
+/// What is called if no function is named: the first of these that a module exports.
+pub(super) const MAIN_FUNCTIONS: [&str; 2] = ["", "_start"];
+
+/// Calls `function`, or the main function if none is named, with `arguments` parsed as the parameters' types. A module
+/// without a main function has done what it does when it is instantiated and initialized.
 pub fn call(mut store: impl AsContextMut, instance: &Instance, function: Option<&str>, arguments: &[String]) -> Exit {
-    let found = match function {
-        Some(name) => instance.get_func(&mut store, name).ok_or_else(|| no_such_function(&mut store, instance, name)),
-        None => instance
-            .get_func(&mut store, "_start")
-            .or_else(|| instance.get_func(&mut store, ""))
-            .ok_or_else(|| no_such_function(&mut store, instance, "_start")),
-    };
-    let prepared = found.and_then(|func| {
-        // A main function's arguments come through WASI.
-        let own = if function.is_some() { arguments } else { &[] };
-        let parameters = parse_arguments(store.as_context_mut(), &func, own)?;
-        Ok((func, parameters))
-    });
-    let (func, parameters) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => return Exit::NotCallable(error),
-    };
-    // A reactor is to be initialized before any other of its exports is called, as `wasmtime run --invoke` does.
-    if function.is_some_and(|name| name != "_initialize")
-        && let Some(initialize) = instance.get_func(&mut store, "_initialize")
+    // `wasmtime run` calls it whatever else there is, and once more if it is the function that is named.
+    if let Some(initialize) = instance.get_func(&mut store, "_initialize")
         && let Err(error) = initialize.call(&mut store, &[], &mut [])
     {
         return Exit::from_error(error);
     }
-    let mut results = vec![Val::I32(0); func.ty(&store).results().len()];
+    let func = match function {
+        Some(name) => match instance.get_func(&mut store, name) {
+            Some(func) => func,
+            None => return Exit::NotCallable(wasmtime::format_err!("the module exports no function `{name}`")),
+        },
+        None => match MAIN_FUNCTIONS.iter().find_map(|name| instance.get_func(&mut store, name)) {
+            Some(func) => func,
+            None => return Exit::Returned(Vec::new()),
+        },
+    };
+    let ty = func.ty(&store);
+    let types = ty.params().map(|ty| if ty.is_ref() { Err(ty.to_string()) } else { Ok(ty) });
+    let parameters = match parse_arguments(types, arguments) {
+        Ok(parameters) => parameters,
+        Err(error) => return Exit::NotCallable(error.into()),
+    };
+    let mut results = vec![Val::I32(0); ty.results().len()];
     match func.call(&mut store, &parameters, &mut results) {
         Ok(()) => Exit::Returned(results.iter().map(show).collect()),
         Err(error) => Exit::from_error(error),
     }
 }
 
-fn no_such_function(mut store: impl AsContextMut, instance: &Instance, name: &str) -> wasmtime::Error {
-    let exports: Vec<String> = instance
-        .exports(&mut store)
-        .filter_map(|e| {
-            let name = e.name().to_owned();
-            e.into_func().map(|_| name)
-        })
-        .collect();
-    let names = if exports.is_empty() { "none".to_owned() } else { exports.join(", ") };
-    wasmtime::format_err!(
-        "the module exports no function `{name}` (functions it exports: {names}); choose one with --invoke NAME"
-    )
+/// Why a function cannot be called with the arguments that the user gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArgumentError {
+    /// There are too few.
+    TooFew {
+        /// The types of the function's parameters.
+        parameters: Vec<String>,
+        /// How many arguments there are.
+        given: usize,
+    },
+    /// A parameter is of a type that has no text: this one.
+    Type(String),
+    /// An argument is no value of its parameter's type.
+    Value {
+        /// The argument.
+        argument: String,
+        /// The type.
+        parameter: String,
+    },
 }
 
-fn parse_arguments(store: impl wasmtime::AsContext, func: &Func, arguments: &[String]) -> wasmtime::Result<Vec<Val>> {
-    let ty = func.ty(&store);
-    if ty.params().len() != arguments.len() {
-        let types: Vec<String> = ty.params().map(|ty| ty.to_string()).collect();
-        wasmtime::bail!(
-            "the function takes {} arguments ({}), {} were given; use --invoke NAME GUEST ARGS",
-            types.len(),
-            types.join(" "),
-            arguments.len()
-        );
+impl fmt::Display for ArgumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooFew { parameters, given } => {
+                let (count, types) = (parameters.len(), parameters.join(" "));
+                write!(f, "the function takes {count} arguments ({types}), {given} were given; they come after GUEST")
+            }
+            Self::Type(ty) => {
+                write!(f, "arguments of type {ty} cannot be given on the command line (supported: i32, i64, f32, f64)")
+            }
+            Self::Value { argument, parameter } => write!(f, "argument {argument:?} is no {parameter}"),
+        }
     }
-    ty.params()
-        .zip(arguments)
-        .map(|(ty, text)| {
-            let value = match ty {
-                ValType::I32 => parse_integer(text)
-                    .and_then(|v| i32::try_from(v).or(u32::try_from(v).map(|v| v as i32)).ok())
-                    .map(Val::I32),
-                ValType::I64 => parse_integer(text)
-                    .and_then(|v| i64::try_from(v).or(u64::try_from(v).map(|v| v as i64)).ok())
-                    .map(Val::I64),
-                ValType::F32 => text.parse::<f32>().ok().map(|v| Val::F32(v.to_bits())),
-                ValType::F64 => text.parse::<f64>().ok().map(|v| Val::F64(v.to_bits())),
-                other => wasmtime::bail!("arguments of type {other} cannot be given on the command line"),
-            };
-            value.ok_or_else(|| wasmtime::format_err!("argument {text:?} is no {ty}"))
-        })
-        .collect()
 }
 
-/// Parses a decimal or `0x` integer.
-fn parse_integer(text: &str) -> Option<i128> {
-    match text.strip_prefix("0x") {
-        Some(hex) => i128::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
+impl std::error::Error for ArgumentError {}
+
+/// Parses as many arguments as there are parameters. Others are the guest's own, which WASI gives it all the same. A
+/// parameter that is an `Err` is of the type it names, for which there is no argument.
+pub(super) fn parse_arguments(
+    parameters: impl Iterator<Item = Result<ValType, String>>,
+    arguments: &[String],
+) -> Result<Vec<Val>, ArgumentError> {
+    let parameters: Vec<_> = parameters.collect();
+    if parameters.len() > arguments.len() {
+        let name = |ty: Result<ValType, String>| ty.map_or_else(|name| name, |ty| ty.to_string());
+        let parameters = parameters.into_iter().map(name).collect();
+        return Err(ArgumentError::TooFew { parameters, given: arguments.len() });
+    }
+    let parse = |(ty, text): (Result<ValType, String>, &String)| {
+        let ty = ty.map_err(ArgumentError::Type)?;
+        let value = match ty {
+            ValType::I32 => integer(text, i32::from_str_radix).map(Val::I32),
+            ValType::I64 => integer(text, i64::from_str_radix).map(Val::I64),
+            ValType::F32 => text.parse::<f32>().ok().map(|value| Val::F32(value.to_bits())),
+            ValType::F64 => text.parse::<f64>().ok().map(|value| Val::F64(value.to_bits())),
+            other => return Err(ArgumentError::Type(other.to_string())),
+        };
+        value.ok_or_else(|| ArgumentError::Value { argument: text.clone(), parameter: ty.to_string() })
+    };
+    parameters.into_iter().zip(arguments).map(parse).collect()
+}
+
+/// A signed integer, decimal or after `0x` hexadecimal.
+fn integer<T, E>(text: &str, parse: fn(&str, u32) -> Result<T, E>) -> Option<T> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => parse(digits, 16).ok(),
+        None => parse(text, 10).ok(),
     }
 }
 
 /// Shows a result as `wasmtime run --invoke` prints it.
 fn show(value: &Val) -> String {
+    let reference = |name: &str, is_null: bool| if is_null { format!("<null {name}>") } else { format!("<{name}>") };
     match value {
         Val::I32(v) => v.to_string(),
         Val::I64(v) => v.to_string(),
         Val::F32(v) => f32::from_bits(*v).to_string(),
         Val::F64(v) => f64::from_bits(*v).to_string(),
         Val::V128(v) => v.as_u128().to_string(),
-        other => format!("<{}>", if matches!(other, Val::ExternRef(_)) { "externref" } else { "reference" }),
+        Val::ExternRef(v) => reference("externref", v.is_none()),
+        Val::FuncRef(v) => reference("funcref", v.is_none()),
+        Val::AnyRef(v) => reference("anyref", v.is_none()),
+        Val::ExnRef(v) => reference("exnref", v.is_none()),
+        Val::ContRef(v) => reference("contref", v.is_none()),
     }
 }
 
@@ -138,10 +166,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_are_decimal_or_hexadecimal() {
-        assert_eq!(parse_integer("-7"), Some(-7));
-        assert_eq!(parse_integer("0xff"), Some(255));
-        assert_eq!(parse_integer("seven"), None);
+    fn integers_are_signed_and_decimal_or_hexadecimal() {
+        let parse = |text| integer(text, i32::from_str_radix);
+        for (text, value) in [("-7", -7), ("+7", 7), ("0xff", 255), ("0XFF", 255), ("0x-1", -1)] {
+            assert_eq!(parse(text), Some(value), "{text}");
+        }
+        for text in ["seven", "", "0x", "-0x1", " 7", "2147483648", "0xffffffff"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -1,12 +1,16 @@
-//! From a path to a compiled guest.
+//! From a path to a program that is known to be one that can be run, and from that to a compiled guest.
 
 use super::debug_file;
 use super::engine::{EngineOptions, engine};
 use super::image::{ImageError, ModuleImage};
+use super::interface::Interface;
+use super::obstacle::Obstacle;
+use super::wasi::{Stdio, WasiOptions, linker};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wasmtime::{Engine, Module};
+use wasmtime::{Engine, Module, Precompiled, Store};
+use wlprof_plugin::ModuleView;
 
 /// Why a guest could not be loaded.
 #[derive(Debug)]
@@ -21,6 +25,8 @@ pub enum LoadError {
     DebugFile(String),
     /// It is WebAssembly that wlprof cannot run.
     Image(PathBuf, ImageError),
+    /// Something that it needs is not there.
+    Obstacle(PathBuf, Obstacle),
     /// The engine refuses it.
     Compile(PathBuf, wasmtime::Error),
     /// The engine cannot start.
@@ -38,6 +44,7 @@ impl fmt::Display for LoadError {
             ),
             Self::Text(message) | Self::DebugFile(message) => f.write_str(message),
             Self::Image(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Obstacle(path, obstacle) => write!(f, "{}: {obstacle}", path.display()),
             Self::Compile(path, error) => write!(f, "{}: Wasmtime cannot compile it: {error:#}", path.display()),
             Self::Engine(error) => write!(f, "Wasmtime cannot start on this machine: {error:#}"),
         }
@@ -80,14 +87,37 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Reads and compiles the module at `path`.
+    /// Reads and compiles the module at `path`. [`Program`] does it in steps, with a look at what the module needs.
     ///
     /// # Errors
     /// [`LoadError`] says what the file is and what would do.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
+        Program::read(path, options)?.compile()
+    }
+}
+
+/// A module that has been read and not yet compiled.
+pub struct Program {
+    path: PathBuf,
+    name: String,
+    image: ModuleImage,
+    interface: Interface,
+    engine: Engine,
+    epoch_interruption: bool,
+    notes: Vec<String>,
+}
+
+impl Program {
+    /// Reads the module at `path`.
+    ///
+    /// # Errors
+    /// [`LoadError`] says what the file is and what would do.
+    pub fn read(path: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
         let bytes = read_module(path)?;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        let mut image = ModuleImage::parse(bytes, &name).map_err(|error| LoadError::Image(path.to_owned(), error))?;
+        let of_image = |error| LoadError::Image(path.to_owned(), error);
+        let mut image = ModuleImage::parse(bytes, &name).map_err(of_image)?;
+        let interface = Interface::read(image.bytes()).map_err(|error| of_image(ImageError::Malformed(error)))?;
         let mut notes = Vec::new();
         match debug_file::find(&image, path, options.debug_file.as_deref()) {
             Ok(Some(debug)) => image.set_debug_file(debug),
@@ -96,17 +126,42 @@ impl Guest {
             Err(message) if options.debug_file.is_some() => return Err(LoadError::DebugFile(message)),
             Err(note) => notes.push(note),
         }
-        let engine = engine(EngineOptions { epoch_interruption: options.epoch_interruption, cache: !options.no_cache })
-            .map_err(LoadError::Engine)?;
-        let module = Module::from_binary(&engine, wlprof_plugin::ModuleView::bytes(&image))
-            .map_err(|error| LoadError::Compile(path.to_owned(), error))?;
-        Ok(Self {
-            engine,
-            modules: vec![(module, Arc::new(image))],
-            name,
-            notes,
-            epoch_interruption: options.epoch_interruption,
-        })
+        let epoch_interruption = options.epoch_interruption;
+        let engine =
+            engine(EngineOptions { epoch_interruption, cache: !options.no_cache }).map_err(LoadError::Engine)?;
+        Ok(Self { path: path.to_owned(), name, image, interface, engine, epoch_interruption, notes })
+    }
+
+    /// What the module's sections say.
+    pub fn image(&self) -> &ModuleImage {
+        &self.image
+    }
+
+    /// Finds what keeps `function`, or the main function if none is named, from being called with `arguments`.
+    ///
+    /// # Errors
+    /// [`LoadError::Obstacle`] says what is in the way and what to do about it.
+    pub fn check(&self, function: Option<&str>, arguments: &[String]) -> Result<(), LoadError> {
+        let world = WasiOptions { stdio: Stdio::Null, ..WasiOptions::default() };
+        let mut store = Store::new(&self.engine, world.build().map_err(LoadError::Engine)?);
+        let linker = linker(&self.engine).map_err(LoadError::Engine)?;
+        let obstacle = self.interface.check(&mut store, &linker, function, arguments);
+        obstacle.map_err(|obstacle| LoadError::Obstacle(self.path.clone(), obstacle))
+    }
+
+    /// What the user should know of a run of the main function: that there is none.
+    pub fn note_without_main(&self) -> Option<String> {
+        self.interface.note_without_main(&self.name)
+    }
+
+    /// Compiles it.
+    ///
+    /// # Errors
+    /// [`LoadError::Compile`] says what the engine refuses.
+    pub fn compile(self) -> Result<Guest, LoadError> {
+        let Self { path, name, image, engine, epoch_interruption, notes, .. } = self;
+        let module = Module::from_binary(&engine, image.bytes()).map_err(|error| LoadError::Compile(path, error))?;
+        Ok(Guest { engine, modules: vec![(module, Arc::new(image))], name, notes, epoch_interruption })
     }
 }
 
@@ -140,6 +195,9 @@ fn looks_like_text(bytes: &[u8]) -> bool {
 fn what_else(bytes: &[u8]) -> &'static str {
     match bytes {
         [] => "an empty file",
+        _ if matches!(Engine::detect_precompiled(bytes), Some(Precompiled::Module | Precompiled::Component)) => {
+            "a module that is compiled already (.cwasm); give the .wasm that it was compiled from"
+        }
         [0x7f, b'E', b'L', b'F', ..] => "a native program (ELF)",
         [b'!', b'<', b'a', b'r', ..] => "a static library; link it first",
         [b'#', b'!', ..] => "a script",
@@ -162,6 +220,9 @@ mod tests {
         assert!(looks_like_text(b";; a comment"));
         assert!(!looks_like_text(b"print('hello')"));
         assert_eq!(what_else(b"\x7fELF\x02"), "a native program (ELF)");
+        let module = wat::parse_str("(module)").unwrap();
+        let compiled = Engine::default().precompile_module(&module).unwrap();
+        assert!(what_else(&compiled).contains(".cwasm"));
         assert_eq!(what_else(b"\0as"), "the beginning of it; the file is cut short");
         assert_eq!(what_else(b"\0\x01\x02"), "data of some other kind");
     }

@@ -4,15 +4,20 @@
 
 mod debug_file;
 mod engine;
+mod foreign_host;
 mod image;
+mod interface;
 mod invoke;
 mod load;
+mod obstacle;
 mod wasi;
 
 #[cfg(test)]
 pub(crate) use engine::config;
 pub use engine::{EngineOptions, engine};
+pub use foreign_host::ForeignHost;
 pub use image::{ImageError, IndexSpaces, ModuleImage};
-pub use invoke::{Exit, call};
-pub use load::{Guest, LoadError, LoadOptions, read_module};
-pub use wasi::{Directory, GuestState, Stdio, WasiOptions, linker, missing_imports};
+pub use invoke::{ArgumentError, Exit, call};
+pub use load::{Guest, LoadError, LoadOptions, Program, read_module};
+pub use obstacle::Obstacle;
+pub use wasi::{Directory, GuestState, Stdio, WasiOptions, linker};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use wasmtime::{Engine, Linker, Module, Store};
+use wasmtime::{Engine, Linker};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
@@ -22,8 +22,11 @@ impl FromStr for Directory {
 
     /// Parses `HOST[::GUEST]`, as `wasmtime run --dir` does.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (host, guest) = text.split_once("::").unwrap_or((text, text));
-        if host.is_empty() || guest.is_empty() {
+        // What follows a second `::` counts for nothing there.
+        let mut parts = text.split("::");
+        let host = parts.next().unwrap_or_default();
+        let guest = parts.next().unwrap_or(host);
+        if host.is_empty() {
             return Err("expected HOST or HOST::GUEST".into());
         }
         Ok(Self { host: host.into(), guest: guest.to_owned(), read_only: false })
@@ -83,26 +86,15 @@ pub struct GuestState {
     wasi: WasiP1Ctx,
 }
 
-/// A linker with WASI preview 1.
+/// A linker with WASI preview 1, and with `wasi_unstable`, as its drafts were called: old compilers import that.
 ///
 /// # Errors
 /// Never in practice: the names are added once.
 pub fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
+    wasmtime_wasi::p0::add_to_linker_sync(&mut linker, |state: &mut GuestState| &mut state.wasi)?;
     wasmtime_wasi::p1::add_to_linker_sync(&mut linker, |state: &mut GuestState| &mut state.wasi)?;
     Ok(linker)
-}
-
-/// The module's imports that `linker` does not have, as `module.name`, without repetition.
-pub fn missing_imports(store: &mut Store<GuestState>, linker: &Linker<GuestState>, module: &Module) -> Vec<String> {
-    let mut missing = Vec::new();
-    for import in module.imports() {
-        let name = format!("{}.{}", import.module(), import.name());
-        if linker.get_by_import(&mut *store, &import).is_none() && !missing.contains(&name) {
-            missing.push(name);
-        }
-    }
-    missing
 }
 
 #[cfg(test)]
@@ -114,7 +106,10 @@ mod tests {
         let same = Directory { host: ".".into(), guest: ".".into(), read_only: false };
         assert_eq!(".".parse(), Ok(same));
         let mapped = Directory { host: "/srv/data".into(), guest: "/data".into(), read_only: false };
-        assert_eq!("/srv/data::/data".parse(), Ok(mapped));
+        assert_eq!("/srv/data::/data".parse(), Ok(mapped.clone()));
+        assert_eq!("/srv/data::/data::/more".parse(), Ok(mapped));
+        let nameless = Directory { host: "/srv/data".into(), guest: String::new(), read_only: false };
+        assert_eq!("/srv/data::".parse(), Ok(nameless));
         assert!("::/data".parse::<Directory>().is_err());
     }
 }

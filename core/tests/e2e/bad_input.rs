@@ -106,6 +106,75 @@ fn missing_imports_are_listed_with_what_is_there() {
     assert_refused(&place.run(["many.wat"]), 126, &["env.f7 and 92 more"]);
 }
 
+/// Their code is not valid, which compiling them would have shown.
+#[test]
+fn what_is_in_the_way_is_told_before_the_guest_is_compiled() {
+    let place = Place::new();
+    let wasi = r#"import "wasi_snapshot_preview1""#;
+    let cases: [(&str, &[&str], &[&str]); 13] = [
+        (r#"(import "env" "log" (func))"#, &[], &["env.log (provided: WASI preview 1)", "--target wasm32-wasip1"]),
+        (r#"(import "gojs" "runtime.wasmExit" (func (param i32)))"#, &[], &["Go for a JavaScript host", "GOOS=wasip1"]),
+        (r#"(import "env" "emscripten_resize_heap" (func))"#, &[], &["Emscripten", "-sSTANDALONE_WASM"]),
+        (r#"(import "./app_bg.js" "__wbindgen_throw" (func))"#, &[], &["wasm-bindgen", "wasm32-wasip1"]),
+        (r#"(import "env" "abort" (func (param i32 i32 i32 i32)))"#, &[], &["AssemblyScript", "wasi-shim"]),
+        (r#"(import "wasi" "thread-spawn" (func))"#, &[], &["wasi-threads", "one thread"]),
+        (r#"(import "env" "memory" (memory 1 1 shared))"#, &[], &["memory for several threads", "one thread"]),
+        (r#"(memory 1 1 shared)"#, &[], &["memory for several threads", "one thread"]),
+        (&format!(r#"({wasi} "fd_close" (func))"#), &[], &["fd_close as a function () -> ()", "(i32) -> (i32)"]),
+        (&format!(r#"({wasi} "fd_close" (global i32))"#), &[], &["wasi_snapshot_preview1.fd_close (provided"]),
+        (r#"(func (export "_initialize") (param i32))"#, &[], &["`_initialize` as a function (i32) -> ()"]),
+        ("", &["--invoke=run"], &["no function `run`", "_start", "--invoke NAME"]),
+        (r#"(func (export "run") (param i32))"#, &["--invoke=run"], &["takes 1 arguments (i32), 0 were given"]),
+    ];
+    for (part, options, message) in cases {
+        place.file("guest.wat", format!(r#"(module {part} (func (export "_start") i32.const 1))"#));
+        for command in [&[][..], &["dump"]] {
+            let ran = place.run(command.iter().chain(options).chain(&["guest.wat"]));
+            assert_refused(&ran, 126, &["guest.wat: "]);
+            assert!(message.iter().all(|part| ran.stderr.contains(part)), "{part}: {ran:?}");
+        }
+    }
+    assert_eq!(place.files(), ["guest.wat"], "a profile of nothing");
+}
+
+#[test]
+fn a_module_that_is_compiled_already_is_recognized() {
+    let place = Place::new();
+    let compiled = wasmtime::Engine::default().precompile_module(b"(module)").unwrap();
+    place.file("guest.cwasm", compiled);
+    assert_refused(&place.run(["guest.cwasm"]), 126, &["compiled already (.cwasm); give the .wasm"]);
+}
+
+/// As under `wasmtime run`, which says nothing; wlprof adds a note.
+#[test]
+fn a_module_without_a_main_function_ends_at_once_and_says_what_could_be_called() {
+    let place = Place::new();
+    place.file("reactor.wat", r#"(module (func (export "_initialize")) (func (export "fib")) (func (export "fac")))"#);
+    place.file("library.wat", r#"(module (func (export "fib")))"#);
+    place.file("none.wat", "(module)");
+    for (name, note) in [
+        (
+            "reactor.wat",
+            "reactor.wat is a reactor: `_initialize` alone is called; choose a function with --invoke NAME (it exports: fib, fac)",
+        ),
+        (
+            "library.wat",
+            "library.wat has no `_start`: nothing that it exports is called; choose a function with --invoke NAME (it exports: fib)",
+        ),
+        (
+            "none.wat",
+            "none.wat has no `_start`: nothing that it exports is called; choose a function with --invoke NAME (it exports: none)",
+        ),
+    ] {
+        let ran = place.run([name]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{ran:?}");
+        assert!(ran.stderr.contains(note), "{name}: {ran:?}");
+        let ran = place.run(["-q", name]);
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "", ""));
+    }
+    assert!(!place.run(["--invoke=fib", "reactor.wat"]).stderr.contains("is a reactor"));
+}
+
 #[test]
 fn functions_that_cannot_be_called() {
     let place = Place::new();
@@ -114,15 +183,13 @@ fn functions_that_cannot_be_called() {
         r#"(module (func (export "f") (param i32 v128)) (func (export "g") (param i32))
             (func (export "_start") (param i64)))"#,
     );
-    place.file("none.wat", "(module)");
     let invoke = |name: &str, arguments: &[&str]| place.run([&["--invoke", name, "f.wat"], arguments].concat());
     assert_refused(&invoke("h", &[]), 126, &["no function `h`", "f, g, _start", "--invoke NAME"]);
-    assert_refused(&invoke("g", &[]), 126, &["takes 1 arguments (i32), 0 were given"]);
+    assert_refused(&invoke("g", &[]), 126, &["takes 1 arguments (i32), 0 were given; they come after GUEST"]);
     assert_refused(&invoke("g", &["x"]), 126, &[r#"argument "x" is no i32"#]);
     assert_refused(&invoke("g", &["99999999999"]), 126, &[r#"argument "99999999999" is no i32"#]);
     assert_refused(&invoke("f", &["1", "2"]), 126, &["arguments of type v128"]);
     assert_refused(&place.run(["f.wat"]), 126, &["takes 1 arguments (i64), 0 were given"]);
-    assert_refused(&place.run(["none.wat"]), 126, &["no function `_start`", "none"]);
 }
 
 #[test]
