@@ -29,7 +29,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
         .resolve()
         .map_err(|error| Failure::new(FAILED, format!("{error:#}; a dump cannot be taken without it")))?;
     let plugins = Plugins::for_run(&dump.guest.plugins)?;
-    let loading = guest::Loading { arguments: &arguments, native: false, epoch_interruption: false };
+    let loading = guest::Loading { arguments: &arguments, native: false, epoch_interruption: false, quiet: false };
     let Loaded { guest, walkers, .. } = guest::load(&dump.guest, &plugins, &loading)?;
     guest::print_notes(&guest);
     let sampler = SamplerOptions { kind, rate_hz: RATE_HZ, ..SamplerOptions::default() };

@@ -32,6 +32,8 @@ pub(super) struct Loading<'a> {
     pub(super) native: bool,
     /// It is for the epoch sampler.
     pub(super) epoch_interruption: bool,
+    /// As little as possible is to be said.
+    pub(super) quiet: bool,
 }
 
 /// Reads the guest, attaches its language's walker and, if nothing is in the way of a run, compiles it.
@@ -64,8 +66,11 @@ pub(super) fn load(
     if options.invoke.is_none() {
         notes.extend(program.note_without_main());
     }
+    if choice == Choice::Auto {
+        notes.extend(plugins.strangers(program.image()));
+    }
     let message = format!("compiling {}", escape::single_line(&path.to_string_lossy()));
-    let spinner = Spinner::new(message);
+    let spinner = if loading.quiet { Spinner::new(message) } else { Spinner::with_line(message) };
     let mut guest = program.compile().map_err(|error| cannot_load(path, &error))?;
     drop(spinner);
     guest.notes.extend(notes);

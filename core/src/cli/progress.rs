@@ -1,10 +1,20 @@
-//! Spinner and progress bar on standard error; nothing where that is no terminal.
+//! Spinner and progress bar on standard error. Where that is no terminal, a line for what takes long.
 
+use super::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// What takes less needs no line in a log.
+const LONG: Duration = Duration::from_secs(5);
+
 /// A spinner that says what takes a while. It vanishes when dropped.
-pub(super) struct Spinner(ProgressBar);
+pub(super) struct Spinner {
+    bar: ProgressBar,
+    line: Option<Later>,
+}
 
 impl Spinner {
     pub(super) fn new(message: String) -> Self {
@@ -12,13 +22,52 @@ impl Spinner {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         bar.set_message(message);
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self(bar)
+        Self { bar, line: None }
+    }
+
+    /// As [`Spinner::new`]. Where standard error is no terminal, it prints a line once it has taken long.
+    pub(super) fn with_line(message: String) -> Self {
+        let in_log = format!("{message}…");
+        let mut spinner = Self::new(message);
+        let line = || Later::new(LONG, move || say::line(format_args!("{in_log}")));
+        spinner.line = (!std::io::stderr().is_terminal()).then(line);
+        spinner
     }
 }
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Something that is done after a time, unless this is dropped before.
+struct Later {
+    cancel: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Later {
+    fn new(delay: Duration, act: impl FnOnce() + Send + 'static) -> Self {
+        let (cancel, cancelled) = channel();
+        let wait = move || {
+            if cancelled.recv_timeout(delay) == Err(RecvTimeoutError::Timeout) {
+                act();
+            }
+        };
+        // Without a thread nothing is said, and nothing else is lost.
+        let thread = thread::Builder::new().name("wlprof progress".into()).spawn(wait).ok();
+        Self { cancel: Some(cancel), thread }
+    }
+}
+
+impl Drop for Later {
+    fn drop(&mut self) {
+        drop(self.cancel.take());
+        if let Some(thread) = self.thread.take() {
+            // It panics only if what it does panics, which has been printed then.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -43,5 +92,25 @@ impl Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_told() {
+        let (said, heard) = channel();
+        let later = Later::new(Duration::ZERO, move || said.send(()).unwrap());
+        assert_eq!(heard.recv_timeout(Duration::from_secs(180)), Ok(()));
+        drop(later);
+    }
+
+    #[test]
+    fn what_is_over_before_is_not() {
+        let (said, heard) = channel();
+        drop(Later::new(Duration::from_secs(60), move || said.send(()).unwrap()));
+        assert!(heard.try_recv().is_err());
     }
 }

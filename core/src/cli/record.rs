@@ -33,6 +33,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         arguments: &arguments,
         native: record.output.frames == FramesChoice::Native,
         epoch_interruption: epoch,
+        quiet: record.output.quiet,
     };
     let Loaded { mut guest, mut walkers, language } = guest::load(&record.guest, &plugins, &loading)?;
     guest.notes.extend(fallback);

@@ -24,7 +24,6 @@ fn profile(wrong: &str) -> (Ran, Recording) {
     let ran = place.run([
         "--plugin",
         library.to_str().unwrap(),
-        "--lang=misbehaving",
         "-o",
         "x.wlprof",
         "-o",
@@ -99,9 +98,9 @@ fn one_that_panics_is_told_of() {
     assert!(was_seen(&place.recording("x.wlprof"), "one"), "{errors}");
     for (activity, code, panics, message, frame) in [
         ("detect", 125, 1, "plugin wlprof-plugin failed in detect (in Rust: by a panic)", ""),
-        ("attach", 0, 1, "panicking 1 in c-frames.wasm: the plugin panicked; frames will be native only", "evaluate"),
+        ("attach", 126, 1, "panicking 1 in c-frames.wasm: the plugin panicked; leave out --lang", ""),
         ("walk", 0, 3, "plugin wlprof-plugin failed in 3 walks (in Rust: by a panic)", "evaluate"),
-        ("reads_guest", 0, 1, "panicking 1 in c-frames.wasm: the plugin panicked; frames will be native", "evaluate"),
+        ("reads_guest", 126, 1, "panicking 1 in c-frames.wasm: the plugin panicked; leave out --lang", ""),
         (
             "symbolize",
             0,
@@ -193,6 +192,36 @@ fn another_of_the_same_language_is_asked() {
     let ran = place.run(["--plugin", library.to_str().unwrap(), guest.to_str().unwrap()]);
     let message = "note: unsupported misbehaving 0 in c-frames.wasm (supported: 1); frames will be native only";
     assert!(ran.code == Some(0) && ran.stderr.contains(message), "{ran:?}");
+}
+
+/// Whoever names a language wants its frames, and not a long run without them.
+#[test]
+fn a_language_asked_for_by_name_is_walked_or_the_guest_does_not_run() {
+    let place = Place::new();
+    for (wrong, code, message) in [
+        ("UNSUPPORTED", 126, "wlprof: unsupported misbehaving 0 in c-frames.wasm (supported: 1); leave out --lang"),
+        ("DOES_NOT_KNOW", 126, "wlprof: c-frames.wasm does not look like a misbehaving program; leave out --lang"),
+        ("CRASHES_IN_ATTACH", 125, "wlprof: plugin misbehaving crashed in attach: "),
+    ] {
+        let library = misbehaving(&place, wrong);
+        let guest = fixture("c-frames.wasm");
+        let ran = place.run(["--lang=misbehaving", "--plugin", library.to_str().unwrap(), guest.to_str().unwrap()]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(code), ""), "{wrong}: {ran:?}");
+        assert!(ran.stderr.starts_with(message), "{wrong}: {ran:?}");
+    }
+}
+
+#[test]
+fn one_that_is_named_and_does_not_know_the_guest_is_told_of() {
+    let place = Place::new();
+    let library = misbehaving(&place, "DOES_NOT_KNOW");
+    let plugin = ["--plugin", library.to_str().unwrap()];
+    let guest = fixture("c-frames.wasm");
+    let note = "DOES_NOT_KNOW.so is not used: it does not know c-frames.wasm (its languages: misbehaving)";
+    for (options, is_told) in [(&[][..], true), (&["-q"], false), (&["--lang=native"], false)] {
+        let ran = place.run([options, &plugin, &[guest.to_str().unwrap()]].concat());
+        assert!(ran.code == Some(0) && ran.stderr.contains(note) == is_told, "{options:?}: {ran:?}");
+    }
 }
 
 /// Not chosen then, as if it did not know the guest.

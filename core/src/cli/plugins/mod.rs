@@ -7,18 +7,20 @@ mod skeleton;
 use super::arguments::{ListPlugins, PluginsAction, PluginsCommand};
 use super::{FAILED, Failure, escape, say};
 use crate::languages::BUILT_IN;
-use crate::languages::loader::{LoadError, LoadedPlugin};
+use crate::languages::loader::{ForeignLanguage, LoadError, LoadedPlugin};
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use wlprof_plugin::Language;
+use wlprof_plugin::{Detection, Language, ModuleView};
 
 /// Folders with plugins, parted as in `PATH`.
 const PATH_VARIABLE: &str = "WLPROF_PLUGIN_PATH";
 
 /// The plugins of a run.
 pub(super) struct Plugins {
+    /// Those that the user named come first.
     loaded: Vec<LoadedPlugin>,
+    named: usize,
     /// What lies in the folders and is no plugin that can be used.
     broken: Vec<(PathBuf, LoadError)>,
 }
@@ -30,7 +32,8 @@ impl Plugins {
             let failed = |error| Failure::new(FAILED, format!("plugin {}: {error}", path.display()));
             LoadedPlugin::load(path).map_err(failed)
         };
-        let mut plugins = Self { loaded: paths.iter().map(load).collect::<Result<_, _>>()?, broken: Vec::new() };
+        let loaded = paths.iter().map(load).collect::<Result<_, _>>()?;
+        let mut plugins = Self { loaded, named: paths.len(), broken: Vec::new() };
         for path in folders().iter().flat_map(|folder| libraries(folder)) {
             match LoadedPlugin::load(&path) {
                 Ok(plugin) => plugins.loaded.push(plugin),
@@ -76,6 +79,17 @@ impl Plugins {
         for failure in self.failures(seen) {
             say::line(format_args!("note: {}", escape::single_line(&failure)));
         }
+    }
+
+    /// Says of the plugins that the user named which of them do not know `module`. Those that failed have said so.
+    pub(super) fn strangers(&self, module: &dyn ModuleView) -> impl Iterator<Item = String> {
+        let is_stranger =
+            |language: &ForeignLanguage| language.detect(module) == Detection::No && language.failure().is_none();
+        self.loaded[..self.named].iter().filter(move |plugin| plugin.languages.iter().all(is_stranger)).map(|plugin| {
+            let languages: Vec<&str> = plugin.languages.iter().map(Language::name).collect();
+            let (path, module) = (plugin.path.display(), module.name());
+            format!("plugin {path} is not used: it does not know {module} (its languages: {})", languages.join(", "))
+        })
     }
 
     /// All languages, in the order in which they are asked.
