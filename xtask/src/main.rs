@@ -20,6 +20,8 @@ mod stress;
 mod strip;
 mod tests_and_lints;
 mod tidy;
+mod tools;
+mod wasmtime;
 mod wheels;
 
 use std::process::ExitCode;
@@ -28,7 +30,7 @@ const USAGE: &str = "\
 cargo xtask TASK
 
   test-fixtures [NAME…]  build the test guests (all, or those named) into target/fixtures
-  test-tools             provide perf and what it needs in target/tools
+  test-tools             provide perf, what it needs, and wasmtime in target/tools
   test [ARGS]            everything CI checks: fixtures, tools, demo, fmt, clippy, tests, tidy;
                          ARGS go to `cargo test`
   bench [ARGS]           run guests with and without sampling and print the ratios;
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = arguments.collect();
     let outcome = match task.as_str() {
         "test-fixtures" => fixtures::build(&rest),
-        "test-tools" => perf::provide(),
+        "test-tools" => tools::provide(),
         "test" => tests_and_lints::run(&rest),
         "bench" => bench::run(&rest),
         "stress" => stress::run(&rest),

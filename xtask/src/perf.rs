@@ -2,8 +2,6 @@
 //!
 //! Usually the machine's own. Where there is none, Debian's packages are unpacked without root.
 
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,8 +9,8 @@ use anyhow::{Context, Result};
 
 use crate::cache::{self, Cache};
 use crate::debian::Packages;
-use crate::progress::{self, Step};
-use crate::{checkout, process};
+use crate::process;
+use crate::progress::Step;
 
 const PROGRAMS: [&str; 3] = ["perf", "addr2line", "objdump"];
 const PACKAGES: [&str; 2] = ["linux-perf", "binutils"];
@@ -21,31 +19,23 @@ const REMEDY: &str = "install perf and binutils (Debian: apt-get install linux-p
 /// Comes with the machine, and must be of one piece with its loader.
 const NOT_UNPACKED: &str = "libc6";
 
-/// Puts the programs into `target/tools`, for the tests.
-pub(crate) fn provide() -> Result<()> {
-    let cache = Cache::open()?;
+/// The programs, each with its path.
+pub(crate) fn programs(cache: &Cache) -> Result<Vec<(&'static str, PathBuf)>> {
     let unpacked = cache.toolchain(FOLDER);
-    let tools = checkout::root().join("target/tools");
-    fs::create_dir_all(&tools)?;
+    let mut found = Vec::new();
     for program in PROGRAMS {
         let path = match installed(program) {
             Some(path) => path,
             None => {
                 if !unpacked.exists() {
-                    unpack(&cache, &unpacked).context(REMEDY)?;
+                    unpack(cache, &unpacked).context(REMEDY)?;
                 }
                 unpacked.join(program)
             }
         };
-        let link = tools.join(program);
-        if fs::read_link(&link).ok().as_ref() != Some(&path) {
-            // Whatever is there is an older link of ours.
-            let _ = fs::remove_file(&link);
-            symlink(&path, &link).with_context(|| format!("cannot make {}", link.display()))?;
-        }
+        found.push((program, path));
     }
-    progress::say(format_args!("{} in target/tools", PROGRAMS.join(", ")));
-    Ok(())
+    Ok(found)
 }
 
 /// Where the machine has a program that runs. A `perf` that is only a script which looks for another one does not.

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use crate::progress::Step;
-use crate::{checkout, demo, fixtures, header, perf, process, tidy};
+use crate::{checkout, demo, fixtures, header, process, tidy, tools};
 
 const FORMAT: &[&str] = &["fmt", "--all", "--check"];
 const LINT: &[&str] = &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
@@ -15,7 +15,7 @@ const TEST_OTHERS: &[&str] = &["test", "--release", "--workspace", "--exclude", 
 /// Runs everything, up to the first failure. `arguments` go to `cargo test`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     fixtures::build(&[])?;
-    perf::provide()?;
+    tools::provide()?;
     demo::run(&[])?;
     header::run(&[])?;
     cargo(FORMAT, &[]).context("the code is not formatted: run `cargo fmt --all`")?;

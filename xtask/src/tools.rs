@@ -1,0 +1,29 @@
+//! `cargo xtask test-tools`: puts the programs that tests compare with into `target/tools`.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use anyhow::{Context, Result};
+
+use crate::cache::Cache;
+use crate::{checkout, perf, progress, wasmtime};
+
+/// Links them, after building or downloading what neither the machine nor the cache has.
+pub(crate) fn provide() -> Result<()> {
+    let cache = Cache::open()?;
+    let tools = checkout::root().join("target/tools");
+    fs::create_dir_all(&tools)?;
+    let mut programs = perf::programs(&cache)?;
+    programs.push(("wasmtime", wasmtime::program(&cache)?));
+    for (program, path) in &programs {
+        let link = tools.join(program);
+        if fs::read_link(&link).ok().as_ref() != Some(path) {
+            // Whatever is there is an older link of ours.
+            let _ = fs::remove_file(&link);
+            symlink(path, &link).with_context(|| format!("cannot make {}", link.display()))?;
+        }
+    }
+    let names: Vec<&str> = programs.iter().map(|(program, _)| *program).collect();
+    progress::say(format_args!("{} in target/tools", names.join(", ")));
+    Ok(())
+}
