@@ -94,7 +94,7 @@ impl Printer {
             Err(reason) => return say::line(format_args!("wlprof: no stacks: {reason}")),
         };
         let symbols = symbols.get_or_insert_with(|| Symbols::new(&self.images, Vec::new()));
-        let mut text = stacks.note.iter().map(|note| format!("note: {note}\n")).collect();
+        let mut text = stacks.note.iter().map(|note| format!("note: {}\n", escape::single_line(note))).collect();
         for thread in stacks.threads.iter().filter(|thread| self.all || thread.is_running) {
             write_thread(thread, &stacks, symbols, &mut text);
         }

@@ -51,7 +51,7 @@ fn head(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::
         recording.ticks.sampled,
         seconds(meta.duration_ns),
         seconds(meta.cpu_ns),
-        meta.sampler,
+        single_line(&meta.sampler),
         meta.requested_hz,
     )?;
     write!(text, "host {:.1} %", percent(totals.host_ns, totals.all_ns))?;
@@ -203,6 +203,38 @@ fn short_path(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::{Meta, Module, Origin, Recorder, Sample, State, TickCounts};
+    use wlprof_plugin::SourceFrame;
+
+    #[test]
+    fn no_text_of_a_recording_reaches_the_terminal_as_it_is() {
+        const TEXT: &str = "a\u{1b}[31m\u{61c}\nb";
+        let text = || TEXT.to_owned();
+        let meta = Meta {
+            wlprof_version: text(),
+            guest: text(),
+            arguments: vec![text()],
+            sampler: text(),
+            notes: vec![text()],
+            ..Meta::default()
+        };
+        let mut recorder = Recorder::new(vec![Module { name: text(), build_id: text() }]);
+        recorder.set_thread(TEXT, 1);
+        let origin = Origin::Wasm { module: 0, function: 0, code_offset: 0 };
+        let frame = recorder.frame(origin);
+        let stack = recorder.stack([frame]).unwrap();
+        let labels = Some(recorder.labels(0, 0));
+        recorder.sample(0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state: State::Guest, labels });
+        let mut recording =
+            recorder.finish(meta, TickCounts::default(), &mut |_: &Origin, out: &mut Vec<SourceFrame>| {
+                out.push(SourceFrame { function: text(), file: Some(text()), line: Some(1), ..SourceFrame::default() });
+            });
+        recording.label_sets = vec![vec![(text(), text())]];
+        let printed = summary(&recording);
+        assert!(printed.contains("(a\\u{1b}[31m\\u{61c}\\u{a}b sampler"), "{printed}");
+        let is_raw = |c: char| c != '\n' && c.is_control() || c == '\u{61c}';
+        assert!(!printed.contains(is_raw) && !printed.contains("\nb"), "{printed:?}");
+    }
 
     #[test]
     fn long_names_keep_both_ends() {
