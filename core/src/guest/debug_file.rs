@@ -1,29 +1,39 @@
 //! Finds the separate file that holds a module's debug sections.
 
 use super::image::ModuleImage;
-use super::load::read_module;
+use super::load::{module_of, read_module};
+use std::fs::{Metadata, OpenOptions};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+/// Largest debug file that a module can name, in bytes. Those of browsers, the largest programs there are, have half of it.
+const LARGEST: u64 = 2 << 30;
 
 /// Reads the debug file of `image`: the one the user named, else the one the module's `external_debug_info` section
 /// names, relative to the module's own place. `Err` is a note for the user; the profile then has names alone.
 ///
 /// # Security
-/// A module cannot make wlprof read a URL or a path outside its own folder: only a plain file name is followed.
+/// A module cannot make wlprof read a URL or a path outside its own folder: only a plain file name is followed, and only to
+/// a regular file: no link, which leads elsewhere, no pipe or device, which may never end.
 pub(super) fn find(
     image: &ModuleImage,
     module_path: &Path,
     named: Option<&Path>,
 ) -> Result<Option<ModuleImage>, String> {
-    let path = match named {
-        Some(path) => path.to_owned(),
-        None => match image.external_debug_info() {
-            None => return Ok(None),
-            Some(url) => beside(module_path, url).ok_or_else(|| {
+    let (path, bytes) = match named {
+        Some(path) => (path.to_owned(), read_module(path)),
+        None => {
+            let Some(url) = image.external_debug_info() else { return Ok(None) };
+            let path = beside(module_path, url).ok_or_else(|| {
                 format!("the module's debug information is at {url:?}; fetch it and name it with --debug-file")
-            })?,
-        },
+            })?;
+            let bytes = read_untrusted(&path)
+                .map_err(|error| format!("debug file {}: {error}; --debug-file names another", path.display()))?;
+            let module = module_of(bytes, &path);
+            (path, module)
+        }
     };
-    let bytes = read_module(&path).map_err(|error| format!("debug file {error}"))?;
+    let bytes = bytes.map_err(|error| format!("debug file {error}"))?;
     let debug =
         ModuleImage::parse(bytes, "debug file").map_err(|error| format!("debug file {}: {error}", path.display()))?;
     if !debug.has_dwarf() {
@@ -42,6 +52,33 @@ fn beside(module_path: &Path, url: &str) -> Option<PathBuf> {
     plain.then(|| module_path.with_file_name(name))
 }
 
+/// Reads a file that the user has not named.
+fn read_untrusted(path: &Path) -> io::Result<Vec<u8>> {
+    let check = |metadata: Metadata| match metadata.file_type() {
+        kind if kind.is_symlink() => Err(io::Error::other("it is a link, which is not followed on a module's word")),
+        kind if !kind.is_file() => Err(io::Error::other("it is not a regular file")),
+        _ => Ok(metadata),
+    };
+    check(std::fs::symlink_metadata(path)?)?;
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // What was looked at may be another by now: opening a pipe waits for whoever writes to it.
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    }
+    let file = options.read(true).open(path)?;
+    let metadata = check(file.metadata()?)?;
+    let too_large = || io::Error::other(format!("it is larger than {LARGEST} bytes"));
+    if metadata.len() > LARGEST {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    // It may grow meanwhile.
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST { Err(too_large()) } else { Ok(bytes) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,5 +90,44 @@ mod tests {
         for url in ["../secret.wasm", "/etc/passwd", "https://example.org/x.wasm", "sub/x.wasm", "", ".."] {
             assert_eq!(beside(module, url), None, "{url}");
         }
+    }
+
+    /// A module that says its debug information is in the file `name` beside it.
+    fn naming(name: &str) -> ModuleImage {
+        let mut bytes = b"\0asm\x01\0\0\0".to_vec();
+        let section = "external_debug_info";
+        bytes.extend([0, (section.len() + name.len() + 2) as u8, section.len() as u8]);
+        bytes.extend(section.bytes().chain([name.len() as u8]).chain(name.bytes()));
+        ModuleImage::parse(bytes, "guest.wasm").unwrap()
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_a_regular_file_is_read_on_the_modules_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        std::fs::create_dir(place("folder")).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(place("pipe")).status().unwrap().success());
+        std::os::unix::fs::symlink("/dev/zero", place("endless")).unwrap();
+        std::os::unix::fs::symlink("module", place("link")).unwrap();
+        std::fs::write(place("module"), b"\0asm\x01\0\0\0").unwrap();
+        std::fs::File::create(place("huge")).unwrap().set_len(LARGEST + 1).unwrap();
+        for (name, reason) in [
+            ("folder", "not a regular file"),
+            // Without a writer, opening it waits for ever.
+            ("pipe", "not a regular file"),
+            ("endless", "it is a link"),
+            ("link", "it is a link"),
+            ("huge", "larger than"),
+            ("nothing", "No such file"),
+            // It is read.
+            ("module", "no .debug_info"),
+        ] {
+            let note = find(&naming(name), &place("guest.wasm"), None).unwrap_err();
+            assert!(note.contains(reason) && note.contains(name), "{name}: {note}");
+        }
+        // What the user names is the user's affair.
+        let note = find(&naming("nothing"), &place("guest.wasm"), Some(&place("link"))).unwrap_err();
+        assert!(note.contains("no .debug_info"), "{note}");
     }
 }

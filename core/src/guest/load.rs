@@ -171,6 +171,11 @@ impl Program {
 /// [`LoadError`] if there is no such file, or if it is neither form.
 pub fn read_module(path: &Path) -> Result<Vec<u8>, LoadError> {
     let bytes = std::fs::read(path).map_err(|error| LoadError::Read(path.to_owned(), error))?;
+    module_of(bytes, path)
+}
+
+/// The binary form of the module that was read from `path`.
+pub(super) fn module_of(bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>, LoadError> {
     if bytes.starts_with(b"\0asm") {
         return Ok(bytes);
     }
