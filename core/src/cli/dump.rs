@@ -30,13 +30,13 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
         .map_err(|error| Failure::new(FAILED, format!("{error:#}; a dump cannot be taken without it")))?;
     let plugins = Plugins::for_run(&dump.guest.plugins)?;
     let loading = guest::Loading { arguments: &arguments, native: false, epoch_interruption: false, quiet: false };
-    let Loaded { guest, walkers, .. } = guest::load(&dump.guest, &plugins, &loading)?;
+    let Loaded { guest, walkers, library, .. } = guest::load(&dump.guest, &plugins, &loading)?;
     guest::print_notes(&guest);
     let sampler = SamplerOptions { kind, rate_hz: RATE_HZ, ..SamplerOptions::default() };
     // Before the guest runs: from here on Ctrl-\ no longer ends the process.
     let mut interrupts = Signals::new([SIGQUIT]).map_err(fail)?;
     let journal = || Ok(Journal::default());
-    let run = guest::start(&dump.guest, &plugins, &guest, &arguments, walkers, Some(sampler), journal)?;
+    let run = guest::start(&dump.guest, &guest, library, &arguments, walkers, Some(sampler), journal)?;
     let printer = Arc::new(Printer::new(dump.goroutines, run.session(), &guest));
     let interrupted = printer.clone();
     let by_signal = move || interrupts.forever().for_each(|_| interrupted.print());

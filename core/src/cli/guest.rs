@@ -3,9 +3,9 @@
 use super::arguments::GuestOptions;
 use super::plugins::Plugins;
 use super::progress::Spinner;
-use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, say};
-use crate::guest::{Directory, Exit, Guest, LoadError, LoadOptions, Program, WasiOptions};
-use crate::languages::{self, Choice};
+use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say};
+use crate::guest::{Exit, Guest, LoadError, LoadOptions, Program, WasiOptions};
+use crate::languages::{self, Choice, Library};
 use crate::profile::{Run, RunOptions};
 use crate::recording::Journal;
 use crate::sampler::SamplerOptions;
@@ -22,6 +22,8 @@ pub(super) struct Loaded {
     pub(super) walkers: Walkers,
     /// The language that the walkers are of, if there are any.
     pub(super) language: Option<String>,
+    /// The library that the first module looks for.
+    pub(super) library: Option<Library>,
 }
 
 /// How a guest is to be loaded.
@@ -42,7 +44,10 @@ pub(super) fn load(
     plugins: &Plugins,
     loading: &Loading<'_>,
 ) -> Result<Loaded, Failure> {
-    let choice = if loading.native { Choice::Native } else { options.language.as_str().into() };
+    let choice = match options.language.as_str().into() {
+        Choice::Auto if loading.native => Choice::Native,
+        choice => choice,
+    };
     let path = Path::new(&options.guest_and_arguments[0]);
     let how = LoadOptions {
         debug_file: options.debug_file.clone(),
@@ -76,52 +81,34 @@ pub(super) fn load(
     guest.notes.extend(notes);
     let failures = plugins.failures(&guest.notes);
     guest.notes.extend(failures);
-    Ok(Loaded { guest, walkers: vec![chosen.walker], language: chosen.language })
+    // Native frames alone are wanted; the library that a named language brings is needed all the same.
+    let walked = (chosen.walker, chosen.language);
+    let (walker, language) = if loading.native { (None, None) } else { walked };
+    Ok(Loaded { guest, walkers: vec![walker], language, library: chosen.library })
 }
 
 /// Starts the guest with these arguments, its name not among them, and records what is sampled into what `journal` gives
-/// at the last moment before it begins.
+/// at the last moment before it begins. `library` is what the guest looks for; it gets it if it is walked, or if the user
+/// says what language it is in.
 pub(super) fn start(
     options: &GuestOptions,
-    plugins: &Plugins,
     guest: &Guest,
+    library: Option<Library>,
     arguments: &[String],
     walkers: Walkers,
     sampler: Option<SamplerOptions>,
     journal: impl FnOnce() -> Result<Journal, Failure>,
 ) -> Result<Run, Failure> {
     let mut wasi = wasi(options, guest, arguments);
-    wasi.directories.extend(library(options, plugins, guest));
+    let is_named = Choice::from(options.language.as_str()) != Choice::Auto;
+    if let Some(library) = library.filter(|_| is_named || sampler.is_some()) {
+        let path = Path::new(&options.guest_and_arguments[0]);
+        wasi.directories.extend(library::beside(path, &library, &options.directories));
+    }
     let run = RunOptions { wasi, invoke: options.invoke.clone(), sampler };
     // Said here, a folder that cannot be opened is a wrong option and not a guest that cannot run.
     run.wasi.build().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
     Run::start_recording(journal()?, guest, walkers, run).map_err(|error| Failure::new(FAILED, error))
-}
-
-/// The folder beside the guest with its language's library, if there is one and the user has not given another.
-fn library(options: &GuestOptions, plugins: &Plugins, guest: &Guest) -> Option<Directory> {
-    let path = Path::new(&options.guest_and_arguments[0]);
-    let mut name = path.file_stem()?.to_owned();
-    name.push("-lib");
-    let host = path.with_file_name(name);
-    if !host.is_dir() {
-        return None;
-    }
-    let languages = plugins.languages();
-    let folder = languages::library_folder(&languages, &*guest.modules.first()?.1)?;
-    let is_given = |given: &Directory| {
-        let given = given.guest.trim_matches('/');
-        !given.is_empty() && Path::new(folder.trim_start_matches('/')).starts_with(given)
-    };
-    if options.directories.iter().any(is_given) {
-        return None;
-    }
-    // Read-only: the user has not named it.
-    say::line(format_args!(
-        "note: {} is the guest's {folder}, read-only",
-        escape::single_line(&host.to_string_lossy())
-    ));
-    Some(Directory { host, guest: folder.to_owned(), read_only: true })
 }
 
 /// Prints what there is to say of a guest.

@@ -9,6 +9,7 @@ mod escape;
 mod finish;
 mod guest;
 mod interrupt;
+mod library;
 mod limits;
 mod machine_code;
 mod output;

@@ -35,14 +35,14 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         epoch_interruption: epoch,
         quiet: record.output.quiet,
     };
-    let Loaded { mut guest, mut walkers, language } = guest::load(&record.guest, &plugins, &loading)?;
+    let Loaded { mut guest, mut walkers, language, library } = guest::load(&record.guest, &plugins, &loading)?;
     guest.notes.extend(fallback);
     let mut code = match record.output.code_format() {
         Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &mut walkers)?),
         None => None,
     };
     let journal = || outputs.as_mut().map_or_else(|| Ok(Journal::default()), RunOutputs::begin_journal);
-    let run = guest::start(&record.guest, &plugins, &guest, &arguments, walkers, sampler, journal)?;
+    let run = guest::start(&record.guest, &guest, library, &arguments, walkers, sampler, journal)?;
     let interrupts = Interrupts::default();
     if outputs.is_some() {
         interrupts.watch(run.interrupter()).map_err(|error| Failure::new(FAILED, error))?;

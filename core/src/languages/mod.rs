@@ -37,8 +37,26 @@ pub struct Chosen {
     pub walker: Option<Box<dyn Walker>>,
     /// The language that the walker is of.
     pub language: Option<String>,
+    /// The library of that language, if its programs need one.
+    pub library: Option<Library>,
     /// What the user should know.
     pub notes: Vec<String>,
+}
+
+/// Where programs of a language look for their library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// What they call its folder.
+    pub folder: String,
+    /// Files by which the folder is known, as paths in it: one of them is there.
+    pub files: Vec<String>,
+}
+
+impl Library {
+    fn of(language: &dyn Language) -> Option<Self> {
+        let files = language.library_files().into_iter().map(str::to_owned).collect();
+        Some(Self { folder: language.library_folder()?.to_owned(), files })
+    }
 }
 
 /// Why the language that the user named cannot be had.
@@ -84,12 +102,6 @@ impl fmt::Display for ChooseError {
 
 impl std::error::Error for ChooseError {}
 
-/// What a guest made of `module` calls the folder of its library, if its language has one.
-pub fn library_folder<'a>(languages: &[&'a dyn Language], module: &dyn ModuleView) -> Option<&'a str> {
-    let mut with_folder = languages.iter().filter_map(|language| Some((language, language.library_folder()?)));
-    with_folder.find(|(language, _)| language.detect(module) != Detection::No).map(|(_, folder)| folder)
-}
-
 /// Chooses a language for `module` among `languages`: the first that knows the module and can walk it. Several may have one
 /// name, for other releases of a runtime.
 ///
@@ -112,14 +124,14 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
     for language in candidates.by_ref() {
         match attach(*language, module) {
             Attached::Walked(walker) => {
-                walked = Some((language.name(), walker));
+                walked = Some((*language, walker));
                 break;
             }
             Attached::Refused(reason) => reasons.push(reason),
             Attached::Unknown => {}
         }
     }
-    let Some((taken, walker)) = walked else {
+    let Some((language, walker)) = walked else {
         return match (choice, reasons.into_iter().next()) {
             (Choice::Named(name), None) => {
                 Err(ChooseError::NotDetected { language: name.clone(), module: module.name().to_owned() })
@@ -131,6 +143,7 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
             }
         };
     };
+    let taken = language.name();
     let knows_it_too =
         |language: &&&dyn Language| language.name() != taken && matches!(language.detect(module), Detection::Yes(_));
     let others: Vec<&str> = candidates.filter(knows_it_too).map(|other| other.name()).collect();
@@ -138,7 +151,8 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
     if !others.is_empty() {
         notes.push(format!("{} is taken for {taken}; --lang has it shown as {}", module.name(), others.join(", ")));
     }
-    Ok(Chosen { walker: Some(walker), language: Some(taken.to_owned()), notes })
+    let (language, library) = (Some(taken.to_owned()), Library::of(language));
+    Ok(Chosen { walker: Some(walker), language, library, notes })
 }
 
 /// What comes of asking a language to walk a module.

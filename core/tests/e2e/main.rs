@@ -11,6 +11,7 @@ mod dynamic;
 mod escape;
 mod go;
 mod go_calls;
+mod grants;
 mod guest;
 mod host_calls;
 mod interruption;

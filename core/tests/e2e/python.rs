@@ -31,7 +31,7 @@ fn profile(release: &str, frames: &str, arguments: &[&str]) -> Recording {
 /// Every call between Python functions that a script made: caller, line, callee, by Python's own account.
 fn calls(release: &str, arguments: &[&str]) -> BTreeSet<(String, u32, String)> {
     let arguments: Vec<&str> = ["calls.py"].into_iter().chain(arguments.iter().copied()).collect();
-    let output = command(&["--sampler", "off"], release, &arguments).output().unwrap();
+    let output = command(&["--sampler=off", "--lang=python"], release, &arguments).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let calls = text.lines().filter_map(|line| {
         let parts: Vec<&str> = line.strip_prefix("@\t")?.split('\t').collect();
@@ -166,7 +166,8 @@ fn frames_tells_whose_are_shown() {
         // Not the recording itself, which keeps all: what is written from it.
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("x.folded");
-        let options = ["--frames", frames, "--rate", "5000", "--max-overhead", "100", "-o", output.to_str().unwrap()];
+        let sampling = ["--lang=python", "--rate=5000", "--max-overhead=100"];
+        let options = [&["--frames", frames, "-o", output.to_str().unwrap()][..], &sampling].concat();
         assert!(command(&options, "3.11", &["bench.py", "400"]).output().unwrap().status.success());
         std::fs::read_to_string(&output).unwrap()
     };
@@ -312,7 +313,7 @@ fn the_library_beside_the_interpreter_cannot_be_written_to() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("write.py"), "open('/usr/local/lib/new', 'w')\n").unwrap();
     let run = Command::new(env!("CARGO_BIN_EXE_wlprof"))
-        .args(["--sampler=off", "--dir", &format!("{}::.", folder.path().display())])
+        .args(["--sampler=off", "--lang=python", "--dir", &format!("{}::.", folder.path().display())])
         .arg(fixture("python-3.11.wasm"))
         .arg("write.py")
         .output()

@@ -371,8 +371,9 @@ typedef struct wlprof_language_t {
   struct wlprof_walker_t *(*attach)(const struct wlprof_language_t *language,
                                     const struct wlprof_module_t *module,
                                     const struct wlprof_texts_t *error);
-  // Tells folder where its programs look for their library, if there is such a place. May be missing.
-  void (*library_folder)(const struct wlprof_language_t *language, const struct wlprof_texts_t *folder);
+  // Tells library where its programs look for their library, if there is such a place, and after that by which files it
+  // is known, as paths in it: one of them has to be there. May be missing.
+  void (*library_folder)(const struct wlprof_language_t *language, const struct wlprof_texts_t *library);
 } wlprof_language_t;
 
 // What a library exports.

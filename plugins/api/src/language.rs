@@ -42,9 +42,16 @@ pub trait Language: Send + Sync {
     fn name(&self) -> &str;
 
     /// Where programs of this language look for their library, if it is neither in the module nor given by the user: a
-    /// folder `NAME-lib` beside `NAME.wasm` is shown to the guest as this.
+    /// folder `NAME-lib` beside `NAME.wasm` is shown to the guest as this, read-only, if it has one of
+    /// [`Language::library_files`].
     fn library_folder(&self) -> Option<&str> {
         None
+    }
+
+    /// By which files that folder is known, as paths in it. Without them none is shown to a guest: the user has not named it,
+    /// and it may be anything.
+    fn library_files(&self) -> Vec<&str> {
+        Vec::new()
     }
 
     /// Looks at the module without parsing much of it.

@@ -66,6 +66,20 @@ impl Language for Python {
         Some("/usr/local/lib")
     }
 
+    fn library_files(&self) -> Vec<&str> {
+        // What CPython itself looks for, and the library as one file.
+        vec![
+            "python3.11/os.py",
+            "python3.12/os.py",
+            "python3.13/os.py",
+            "python3.14/os.py",
+            "python311.zip",
+            "python312.zip",
+            "python313.zip",
+            "python314.zip",
+        ]
+    }
+
     fn detect(&self, view: &dyn ModuleView) -> Detection {
         match version::detect(view, &Module::read(view.bytes())) {
             None => Detection::No,

@@ -15,7 +15,8 @@ use wlprof_plugin::{
 /// A language of a loaded plugin.
 pub struct ForeignLanguage {
     name: String,
-    library_folder: Option<String>,
+    /// The folder of its programs' library, then the files by which that is known.
+    program_library: Vec<String>,
     language: *const abi::Language,
     library: Arc<PluginLibrary>,
 }
@@ -31,14 +32,14 @@ impl ForeignLanguage {
     pub(super) unsafe fn new(language: *const abi::Language, name: String, library: Arc<PluginLibrary>) -> Self {
         // SAFETY: the caller's promise.
         let library_folder = unsafe { (*language).library_folder };
-        let mut folders = Vec::new();
+        let mut program_library = Vec::new();
         if let Some(library_folder) = library_folder {
-            let receiver = HostTexts::new(&mut folders);
+            let receiver = HostTexts::new(&mut program_library);
             // SAFETY: the caller's promise, and what it is given is there for the call.
             let ask = || unsafe { library_folder(language, &receiver.abi) };
             Calls::new(library.clone()).call(Activity::LibraryFolder, ask);
         }
-        Self { name, library_folder: folders.pop(), language, library }
+        Self { name, program_library, language, library }
     }
 
     /// Why the plugin is not asked any more; `None` if it is.
@@ -53,7 +54,11 @@ impl Language for ForeignLanguage {
     }
 
     fn library_folder(&self) -> Option<&str> {
-        self.library_folder.as_deref()
+        self.program_library.first().map(String::as_str)
+    }
+
+    fn library_files(&self) -> Vec<&str> {
+        self.program_library.iter().skip(1).map(String::as_str).collect()
     }
 
     fn detect(&self, module: &dyn ModuleView) -> Detection {

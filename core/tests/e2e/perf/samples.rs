@@ -55,11 +55,11 @@ impl Guest {
     fn python() -> Self {
         let guest = Self::new(
             &fixture_bytes("python-3.11.wasm"),
-            "--dir . guest.wasm bench.py 500",
+            "--dir . --dir library::/usr/local/lib guest.wasm bench.py 500",
             // perf sees no Python, and wlprof is to see as little.
             &["--frames=native"],
         );
-        std::os::unix::fs::symlink(fixture("python-3.11-lib"), guest.place.path("guest-lib")).unwrap();
+        std::os::unix::fs::symlink(fixture("python-3.11-lib"), guest.place.path("library")).unwrap();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python/bench.py");
         std::fs::copy(script, guest.place.path("bench.py")).unwrap();
         guest

@@ -138,12 +138,15 @@ unsafe extern "C" fn detect(language: *const Language, module: *const Module, an
     })
 }
 
-unsafe extern "C" fn library_folder(language: *const Language, folder: *const Texts) {
+unsafe extern "C" fn library_folder(language: *const Language, library: *const Texts) {
     guarded((), || {
         // SAFETY: both are as the ABI says.
-        if let Some(path) = unsafe { ExportedLanguage::from_abi(language) }.library_folder() {
-            // SAFETY: as above.
-            unsafe { say(folder, path) };
+        let language = unsafe { ExportedLanguage::from_abi(language) };
+        if let Some(folder) = language.library_folder() {
+            for text in std::iter::once(folder).chain(language.library_files()) {
+                // SAFETY: as above.
+                unsafe { say(library, text) };
+            }
         }
     });
 }

@@ -132,8 +132,9 @@ pub struct Language {
     pub attach: Option<
         unsafe extern "C" fn(language: *const Language, module: *const Module, error: *const Texts) -> *mut Walker,
     >,
-    /// Tells `folder` where its programs look for their library, if there is such a place. May be missing.
-    pub library_folder: Option<unsafe extern "C" fn(language: *const Language, folder: *const Texts)>,
+    /// Tells `library` where its programs look for their library, if there is such a place, and after that by which files it
+    /// is known, as paths in it: one of them has to be there. May be missing.
+    pub library_folder: Option<unsafe extern "C" fn(language: *const Language, library: *const Texts)>,
 }
 
 // SAFETY: as for `Plugin`.
