@@ -13,9 +13,9 @@
 
 use super::Exporter;
 use crate::recording::{Category, Frame, Function, Line, Origin, Recording, Thread};
-use rustc_hash::FxHashMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -197,17 +197,17 @@ struct FrameRow {
 #[derive(Default)]
 struct Tables {
     strings: Vec<String>,
-    string_ids: FxHashMap<String, usize>,
+    string_ids: HashMap<String, usize>,
     sources: Vec<usize>,
-    source_ids: FxHashMap<String, usize>,
+    source_ids: HashMap<String, usize>,
     resources: Vec<(Option<u32>, usize)>,
     functions: Vec<FunctionRow>,
     native_symbols: Vec<(u32, u32, usize)>,
-    native_symbol_ids: FxHashMap<(u32, u32), usize>,
+    native_symbol_ids: HashMap<(u32, u32), usize>,
     frames: Vec<(FrameRow, usize)>,
-    frame_ids: FxHashMap<FrameRow, usize>,
+    frame_ids: HashMap<FrameRow, usize>,
     stacks: Vec<(usize, Option<usize>)>,
-    stack_ids: FxHashMap<(usize, Option<usize>), usize>,
+    stack_ids: HashMap<(usize, Option<usize>), usize>,
     /// For each stack of the recording, its row here.
     stack_rows: Vec<usize>,
     /// For each frame of the recording, the name of its leaf line.

@@ -1,7 +1,7 @@
 //! Sums over a recording: how much time each function has, itself and with all it called.
 
 use super::{FunctionId, Recording, State};
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 /// Time of one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Totals {
 struct Sum {
     self_ns: u64,
     total_ns: u64,
-    lines: FxHashMap<Option<u32>, u64>,
+    lines: HashMap<Option<u32>, u64>,
     last_sample: usize,
 }
 
@@ -41,9 +41,9 @@ impl Totals {
     /// Adds up `recording`.
     pub fn of(recording: &Recording) -> Self {
         let mut totals = Self::default();
-        let mut sums: FxHashMap<FunctionId, Sum> = FxHashMap::default();
+        let mut sums: HashMap<FunctionId, Sum> = HashMap::default();
         // Stacks repeat: add up their samples first, and walk each stack once.
-        let mut stack_ns: FxHashMap<u32, u64> = FxHashMap::default();
+        let mut stack_ns: HashMap<u32, u64> = HashMap::default();
         for sample in recording.samples() {
             totals.all_ns = totals.all_ns.saturating_add(sample.period_ns);
             totals.host_ns += if sample.state == State::Guest { 0 } else { sample.period_ns };

@@ -6,8 +6,7 @@ use crate::{
     stop::{INCONSISTENT, Stop},
     text::Text,
 };
-use rustc_hash::{FxBuildHasher, FxHashMap};
-use std::{hash::BuildHasher, sync::Arc};
+use std::{collections::HashMap, hash::BuildHasher, sync::Arc};
 use wlprof_plugin::{GuestMemory, WalkEnd};
 
 /// Longest texts that are kept, in characters.
@@ -63,9 +62,9 @@ pub(crate) struct Found {
 /// All code objects seen.
 #[derive(Debug)]
 pub(crate) struct Codes {
-    by_address: FxHashMap<u32, Seen>,
-    by_content: FxHashMap<u64, Vec<u32>>,
-    files: FxHashMap<Arc<str>, ()>,
+    by_address: HashMap<u32, Seen>,
+    by_content: HashMap<u64, Vec<u32>>,
+    files: HashMap<Arc<str>, ()>,
     codes: Vec<Code>,
     bytes: usize,
     /// The address of `PyCode_Type`, once it is known.
@@ -110,9 +109,9 @@ struct Identity {
 impl Default for Codes {
     fn default() -> Self {
         Self {
-            by_address: FxHashMap::default(),
-            by_content: FxHashMap::default(),
-            files: FxHashMap::default(),
+            by_address: HashMap::new(),
+            by_content: HashMap::new(),
+            files: HashMap::new(),
             codes: Vec::new(),
             bytes: 0,
             code_type: None,
@@ -232,7 +231,8 @@ impl Codes {
             None => Arc::from(file),
         };
         let code = Code { file, qualified_name, first_line, location_table: table.into_boxed_slice() };
-        let same = self.by_content.entry(FxBuildHasher.hash_one(&code)).or_default();
+        let hash = self.by_content.hasher().hash_one(&code);
+        let same = self.by_content.entry(hash).or_default();
         if let Some(&id) = same.iter().find(|&&id| self.codes.get(id as usize) == Some(&code)) {
             return CodeId(id);
         }

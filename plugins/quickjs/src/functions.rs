@@ -8,10 +8,7 @@ use crate::{
     properties,
     values::{self, Atom, Text},
 };
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
-};
+use std::{collections::HashMap, hash::BuildHasher};
 use wlprof_plugin::{GuestMemory, WalkEnd};
 
 /// Longest texts that are kept, in characters.
@@ -69,7 +66,7 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) struct Functions {
     places: Places,
-    by_content: HashMap<u64, Vec<u32>, BuildHasherDefault<DefaultHasher>>,
+    by_content: HashMap<u64, Vec<u32>>,
     functions: Vec<Function>,
     bytes: usize,
     name_atom: u32,
@@ -212,9 +209,8 @@ impl Functions {
 
     #[cold]
     fn keep(&mut self, function: Function) -> FunctionId {
-        let mut hasher = DefaultHasher::new();
-        function.hash(&mut hasher);
-        let same = self.by_content.entry(hasher.finish()).or_default();
+        let hash = self.by_content.hasher().hash_one(&function);
+        let same = self.by_content.entry(hash).or_default();
         if let Some(&id) = same.iter().find(|&&id| self.functions.get(id as usize) == Some(&function)) {
             return FunctionId(id);
         }

@@ -6,18 +6,13 @@ use crate::{
     memory::Stop,
     values::{self, Atom, Kept},
 };
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, DefaultHasher},
-};
+use std::collections::HashMap;
 
 /// Places that are remembered, and bytes of their functions' names.
 const MOST_PLACES: usize = 1 << 16;
 const MOST_NAMES: usize = 16 << 20;
 /// Names of files that are remembered: at most 4 KB each.
 const MOST_FILES: usize = 1 << 12;
-
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 /// What lay at a place.
 #[derive(Debug)]
@@ -40,11 +35,11 @@ struct File {
 /// The places at which functions were seen, by the addresses of bytecode (0 for native functions) and name.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    seen: Map<(u32, u32), Seen>,
+    seen: HashMap<(u32, u32), Seen>,
     /// Bytes of their names.
     names: usize,
     /// By runtime and atom.
-    files: Map<(u32, u32), File>,
+    files: HashMap<(u32, u32), File>,
     /// The latest number of a file. A name that is read again has another one, and then so have its functions.
     numbered: u32,
     walk: u64,

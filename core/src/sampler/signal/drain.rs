@@ -8,7 +8,7 @@ use super::record::{Header, Kind, Record};
 use super::thread::GuestThread;
 use super::walk::{FrameWord, WalkEnd};
 use crate::recording::{FrameId, LabelSetId, LanguageTruncation, Origin, Recorder, Sample, StackId, State, Truncation};
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,9 +34,9 @@ pub(super) struct Drained {
 pub(super) struct Drain {
     thread: Arc<GuestThread>,
     /// Frames of each word seen, leaf first; empty for stubs.
-    frames: FxHashMap<FrameWord, Vec<FrameId>>,
+    frames: HashMap<FrameWord, Vec<FrameId>>,
     /// Words seen under a language's stack, which may show none of them.
-    under_language: FxHashSet<FrameWord>,
+    under_language: HashSet<FrameWord>,
     awaiting: Vec<Awaiting>,
     leaf_first: Vec<FrameId>,
     drained: Drained,
@@ -48,8 +48,8 @@ impl Drain {
     pub(super) fn run(thread: Arc<GuestThread>, stop: &AtomicBool, stop_ticker: &AtomicBool) -> Drained {
         let mut drain = Self {
             thread,
-            frames: FxHashMap::default(),
-            under_language: FxHashSet::default(),
+            frames: HashMap::default(),
+            under_language: HashSet::default(),
             awaiting: Vec::new(),
             leaf_first: Vec::new(),
             drained: Drained::default(),

@@ -7,7 +7,7 @@ use super::vm_context::{InstanceContext, MemoryDefinition};
 use super::walk::FrameWord;
 use crate::guest::ModuleImage;
 use crate::recording::{LanguageTruncation, ModuleId, Origin};
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use wlprof_plugin::{
     FrameKey, FrameSink, GuestMemory, OutOfBounds, SinkEntry, ThreadStack, WalkEnd, Walker, WasmFrame,
@@ -187,7 +187,7 @@ impl LanguageWalk {
             let mut threads = Vec::new();
             walker.threads(&guest, wasm, &mut threads);
             let mut dump = Dump::default();
-            let mut known = FxHashMap::default();
+            let mut known = HashMap::default();
             let mut frame = |key: FrameKey| {
                 *known.entry(key).or_insert_with(|| {
                     let mut lines = Vec::new();
