@@ -13,6 +13,10 @@ use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Label, SourceFrame, Thread
 /// `SP`, an i32, and `g`, an i64; the compiler gives them these numbers and no name.
 const GLOBALS: [u32; 2] = [0, 2];
 
+/// Walks of goroutines that fit no row after which a program's runtime is held to be another one. Before the runtime is set
+/// up, and for some instructions while it changes a goroutine's state, those of every release fit none.
+const MANY_MISFITS: u64 = 10;
+
 /// Reads the stacks of a Go program.
 ///
 /// # Accuracy
@@ -26,13 +30,16 @@ pub struct GoWalker {
     layout: Layout,
     /// Whether [`Layout::fits`] held; until then labels are not read.
     layout_fits: bool,
+    /// Whole stacks of goroutines under which no row fitted.
+    misfits: u64,
     labels: LabelSets,
     statistics: Statistics,
 }
 
 impl GoWalker {
     pub(crate) fn new(program: Program, layout: Layout) -> Self {
-        Self { program, layout, layout_fits: false, labels: LabelSets::default(), statistics: Statistics::default() }
+        let (labels, statistics) = (LabelSets::default(), Statistics::default());
+        Self { program, layout, layout_fits: false, misfits: 0, labels, statistics }
     }
 
     #[cfg(test)]
@@ -45,15 +52,17 @@ impl GoWalker {
         self.statistics
     }
 
-    /// Tries the rows until one fits.
-    fn check_layout(&mut self, guest: &dyn GuestMemory, g: G) {
-        if !self.layout_fits && layout::is_g0(guest, g) == Ok(false) {
-            let rows = std::iter::once(self.layout).chain(LAYOUTS);
-            if let Some(row) = rows.into_iter().find(|row| row.fits(guest, g)) {
-                self.layout = row;
-                self.layout_fits = true;
-            }
+    /// Tries the rows until one fits. Gives whether none does for `g`, a goroutine.
+    fn check_layout(&mut self, guest: &dyn GuestMemory, g: G) -> bool {
+        if self.layout_fits || layout::is_g0(guest, g) != Ok(false) {
+            return false;
         }
+        let rows = std::iter::once(self.layout).chain(LAYOUTS);
+        if let Some(row) = rows.into_iter().find(|row| row.fits(guest, g)) {
+            self.layout = row;
+            self.layout_fits = true;
+        }
+        !self.layout_fits
     }
 
     fn walk_of<'a>(
@@ -89,7 +98,7 @@ impl Walker for GoWalker {
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         let Some((sp, g)) = registers(guest) else { return WalkEnd::NoStack };
-        self.check_layout(guest, g);
+        let is_misfit = self.check_layout(guest, g);
         self.program.begin_walk(out.may_allocate());
         if self.layout_fits {
             match self.labels.key(guest, &self.layout, g, out.may_allocate()) {
@@ -99,6 +108,7 @@ impl Walker for GoWalker {
             }
         }
         let end = self.walk_of(guest, wasm, out).run(sp, g);
+        self.misfits += u64::from(is_misfit && end == WalkEnd::Complete);
         if self.program.was_refused() && !out.may_allocate() { WalkEnd::WouldAllocate } else { end }
     }
 
@@ -133,7 +143,7 @@ impl Walker for GoWalker {
                  the wasm stack"
             ));
         }
-        if walks > 0 && !self.layout_fits {
+        if !self.layout_fits && self.misfits >= MANY_MISFITS {
             warnings.push(
                 "the Go runtime's structures are not laid out as in any release from 1.21 to 1.27: samples have no \
                  goroutine"

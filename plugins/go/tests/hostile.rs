@@ -65,6 +65,33 @@ fn an_honest_guest_is_walked_to_its_root() {
     }
 }
 
+/// The scheduler's stack says nothing of the layout, and a goroutine's only if it keeps saying so: a short program may be
+/// stopped in nothing but the start of its runtime.
+#[test]
+fn an_unknown_layout_is_told_when_goroutines_keep_fitting_none() {
+    let forge = Forge::new(24);
+    let mut walker = attach(&forge);
+    let mut guest = Stopped::new(&forge);
+    guest.u64(STACK, pc(GOEXIT, 1));
+    let walk = |walker: &mut GoWalker, guest: &Stopped, times: u32| {
+        for _ in 0..times {
+            assert_eq!(walk_with(walker, guest, &resumed(&forge)).0, WalkEnd::Complete);
+        }
+        walker.warnings()
+    };
+    let known = guest.clone();
+    // Waiting, under the rows of all releases, and yet it runs.
+    guest.u64(G + 144, 4);
+    guest.u64(G + 152, 4);
+    guest.registers(STACK, G0);
+    assert!(walk(&mut walker, &guest, 100).is_empty(), "the scheduler's stack");
+    guest.registers(STACK, G);
+    assert!(walk(&mut walker, &guest, 9).is_empty());
+    let warnings = walk(&mut walker, &guest, 1);
+    assert!(matches!(&warnings[..], [warning] if warning.contains("not laid out as in any release")), "{warnings:?}");
+    assert!(walk(&mut walker, &known, 1).is_empty(), "one fits");
+}
+
 #[test]
 fn a_table_that_lies_about_its_size_or_place_is_refused_in_words() {
     let lies: [&dyn Fn(&mut Forge); 5] = [
