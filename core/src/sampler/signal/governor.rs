@@ -16,7 +16,8 @@ pub(super) struct Governor {
     handler_ns: f64,
     seen: (u64, u64),
     hz: f64,
-    lowest_hz: f64,
+    /// The lowest rate, and what a tick cost that made it so.
+    lowest: (f64, f64),
 }
 
 impl Governor {
@@ -30,7 +31,7 @@ impl Governor {
             handler_ns: 0.0,
             seen: (0, 0),
             hz: requested_hz,
-            lowest_hz: requested_hz,
+            lowest: (requested_hz, 0.0),
         };
         governor.decide();
         governor
@@ -54,21 +55,35 @@ impl Governor {
     }
 
     fn decide(&mut self) {
-        let cost_s = (self.delivery_ns + self.handler_ns).max(1.0) / 1e9;
-        let affordable_hz = (self.max_overhead / cost_s).max(LOWEST_HZ);
+        let cost_ns = (self.delivery_ns + self.handler_ns).max(1.0);
+        let affordable_hz = (self.max_overhead / cost_ns * 1e9).max(LOWEST_HZ);
         self.hz = affordable_hz.min(self.requested_hz);
-        self.lowest_hz = self.lowest_hz.min(self.hz);
+        if self.hz < self.lowest.0 || self.hz == LOWEST_HZ && cost_ns > self.lowest.1 {
+            self.lowest = (self.hz, cost_ns);
+        }
     }
 
-    /// What the user should know.
+    /// What the user should know. Its numbers are of one moment, that of the lowest rate: those of others belong to other
+    /// rates.
     pub(super) fn note(&self) -> Option<String> {
-        (self.lowest_hz < 0.9 * self.requested_hz).then(|| {
+        let (lowest_hz, cost_ns) = self.lowest;
+        if lowest_hz >= 0.9 * self.requested_hz {
+            return None;
+        }
+        // Without the digits that are left of its conversion from percent.
+        let percent = |share: f64| (share * 1e4).round() / 1e2;
+        let allowed = percent(self.max_overhead);
+        let cost_us = cost_ns / 1e3;
+        let share = percent(lowest_hz * cost_ns / 1e9);
+        Some(if share > allowed {
             format!(
-                "the rate was lowered to {:.0} Hz at times to keep sampling below {:.1} % of the guest's time: a tick \
-                 costs {:.1} µs on this machine (--max-overhead allows more)",
-                self.lowest_hz,
-                100.0 * self.max_overhead,
-                (self.delivery_ns + self.handler_ns) / 1e3,
+                "the rate was lowered to {lowest_hz:.0} Hz at times, and goes no lower: a tick cost {cost_us:.1} µs then, so \
+                 that sampling took {share} % of the guest's time, above the {allowed} % that --max-overhead allows"
+            )
+        } else {
+            format!(
+                "the rate was lowered to {lowest_hz:.0} Hz at times to keep sampling within {allowed} % of the guest's time: a \
+                 tick cost {cost_us:.1} µs then (--max-overhead allows more)"
             )
         })
     }
@@ -95,7 +110,27 @@ mod tests {
         assert_eq!(governor.period_ns(), 500_000);
         governor.adjust(100, 1_000_000);
         assert_eq!(governor.period_ns(), 1_000_000, "10 µs for the signal and 10 µs in the handler");
-        assert!(governor.note().unwrap().contains("1000 Hz"));
+        assert_eq!(
+            governor.note().unwrap(),
+            "the rate was lowered to 1000 Hz at times to keep sampling within 2 % of the guest's time: a tick cost 20.0 µs \
+             then (--max-overhead allows more)"
+        );
+        // What ticks cost later does not explain that rate.
+        governor.adjust(200, 1_000_100);
+        governor.adjust(300, 1_000_200);
+        assert!(governor.note().unwrap().contains("1000 Hz") && governor.note().unwrap().contains("20.0 µs"));
+    }
+
+    #[test]
+    fn a_rate_that_costs_too_much_even_at_the_lowest_is_told() {
+        let mut governor = Governor::new(&options(1000.0, 0.0007), 10_000);
+        governor.adjust(1, 1_990_000);
+        assert_eq!(governor.period_ns(), 100_000_000);
+        assert_eq!(
+            governor.note().unwrap(),
+            "the rate was lowered to 10 Hz at times, and goes no lower: a tick cost 2000.0 µs then, so that sampling took \
+             2 % of the guest's time, above the 0.07 % that --max-overhead allows"
+        );
     }
 
     #[test]
