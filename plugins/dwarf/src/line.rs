@@ -154,12 +154,39 @@ pub(crate) fn path(
 }
 
 fn join(path: &mut String, piece: &str) {
-    let absolute =
-        |path: &str| path.starts_with(['/', '\\']) || path.get(1..3).is_some_and(|root| root == ":\\" || root == ":/");
+    // As in `wasisdk://v33.0/…`, which stands for a folder that the debug information is not to name.
+    let has_scheme = |path: &str| {
+        let is_scheme = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        path.split_once("://").is_some_and(|(before, _)| is_scheme(before))
+    };
+    let is_drive = |path: &str| path.get(1..3).is_some_and(|root| root == ":\\" || root == ":/");
+    let absolute = |path: &str| path.starts_with(['/', '\\']) || is_drive(path) || has_scheme(path);
     if absolute(piece) {
         path.clear();
     } else if !path.is_empty() && !path.ends_with(['/', '\\']) {
         path.push(if absolute(path) && path.contains('\\') { '\\' } else { '/' });
     }
     path.push_str(piece);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::join;
+
+    #[test]
+    fn an_absolute_piece_takes_the_place_of_what_is_before_it() {
+        let joined = |pieces: &[&str]| {
+            let mut path = String::new();
+            pieces.iter().for_each(|piece| join(&mut path, piece));
+            path
+        };
+        assert_eq!(joined(&["/src", "lib", "a.c"]), "/src/lib/a.c");
+        assert_eq!(joined(&["/src", "/usr/include", "a.h"]), "/usr/include/a.h");
+        assert_eq!(joined(&["C:\\src", "lib", "a.c"]), "C:\\src\\lib\\a.c");
+        assert_eq!(joined(&["/src", "C:/lib", "a.c"]), "C:/lib/a.c");
+        // wasi-sdk 33 names its own sources so, folder and file.
+        assert_eq!(joined(&["wasisdk://v33.0", "build", "wasisdk://v33.0/libc/a.c"]), "wasisdk://v33.0/libc/a.c");
+        assert_eq!(joined(&["wasisdk://v33.0", "libc", "a.c"]), "wasisdk://v33.0/libc/a.c");
+        assert_eq!(joined(&["/src", "://a.c"]), "/src/://a.c");
+    }
 }
