@@ -4,6 +4,7 @@ use crate::export::Exporter;
 use crate::guest::Directory;
 use crate::recording::Clock;
 use crate::sampler::{SamplerKind, SamplerOptions};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -171,8 +172,13 @@ pub(super) struct ListPlugins {
     pub(super) plugins: Vec<PathBuf>,
 }
 
-/// Options of `wlprof render`.
+/// Options of `wlprof render`: those of a run that are about its profile, in words that are about no run.
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("files", |files| files.help(RENDERED_FILES)),
+    mut_arg("format", |format| format.help("Format of files whose ending tells none: firefox, folded, perf or wlprof")),
+    mut_arg("frames", |frames| frames.value_parser(rendered_frames())),
+)]
 pub(super) struct Render {
     #[command(flatten)]
     pub(super) output: Output,
@@ -182,6 +188,19 @@ pub(super) struct Render {
     /// The recording
     #[arg(value_name = "FILE")]
     pub(super) recording: PathBuf,
+}
+
+const RENDERED_FILES: &str = "Write the recording here, in another format; may repeat. The ending tells the format: .json \
+                              (Firefox Profiler), .perf.data, .folded, .wlprof. Without it --format writes profile.json or \
+                              the like, and without that nothing is written";
+
+/// Shows no `native` among the frames: a recording has none of those, which [`super::render`] says to who asks for them.
+fn rendered_frames() -> impl TypedValueParser<Value = FramesChoice> {
+    let names = FramesChoice::value_variants().iter().filter_map(|choice| {
+        let value = choice.to_possible_value()?;
+        Some(value.hide(*choice == FramesChoice::Native))
+    });
+    PossibleValuesParser::new(names).try_map(|name| FramesChoice::from_str(&name, false))
 }
 
 /// Where profiles go.
@@ -241,9 +260,9 @@ pub(super) enum FramesChoice {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ClockChoice {
-    /// Time in which the guest runs or wants to run
+    /// Time in which the guest's thread runs, in wasm or in host calls; waiting does not count
     Cpu,
-    /// All time, blocked host calls included
+    /// All time: waiting counts, in host calls or for a processor
     Wall,
 }
 

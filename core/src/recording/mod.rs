@@ -94,10 +94,10 @@ pub struct Meta {
 /// What time samples stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Clock {
-    /// Time in which the guest's thread runs or wants to run.
+    /// Time in which the guest's thread runs, in wasm or in host code.
     #[default]
     Cpu,
-    /// All time, blocked host calls included.
+    /// All time: waiting counts, in host calls or for a processor.
     Wall,
 }
 

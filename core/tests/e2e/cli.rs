@@ -32,6 +32,19 @@ fn help_and_version_go_to_standard_output() {
 }
 
 #[test]
+fn the_help_of_render_speaks_of_recordings() {
+    let help = Place::new().run(["render", "--help"]);
+    assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
+    for part in ["-o, --output", "the recording here, in another format", "firefox, folded, perf or wlprof", "merged"] {
+        assert!(help.stdout.contains(part), "no {part} in {}", help.stdout);
+    }
+    for part in ["A run", "a guest that runs", "perfmap", "jitdump", "native:", "--lang"] {
+        assert!(!help.stdout.contains(part), "{part} in {}", help.stdout);
+    }
+    assert!(Place::new().run(["--help"]).stdout.contains("native:"));
+}
+
+#[test]
 fn misspelt_options_are_answered_with_the_right_ones() {
     let place = Place::new();
     let ran = place.run(["--rat=5", "guest.wasm"]);
