@@ -39,11 +39,7 @@ pub(super) struct Loading<'a> {
 }
 
 /// Reads the guest, attaches its language's walker and, if nothing is in the way of a run, compiles it.
-pub(super) fn load(
-    options: &GuestOptions,
-    plugins: &Plugins,
-    loading: &Loading<'_>,
-) -> Result<Loaded, Failure> {
+pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<'_>) -> Result<Loaded, Failure> {
     let choice = match options.language.as_str().into() {
         Choice::Auto if loading.native => Choice::Native,
         choice => choice,

@@ -203,7 +203,7 @@ fn short_path(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Meta, Module, Origin, Recorder, Sample, State, TickCounts};
+    use crate::recording::{Meta, Module, Origin, Sample, State, testing};
     use wlprof_plugin::SourceFrame;
 
     #[test]
@@ -218,17 +218,18 @@ mod tests {
             notes: vec![text()],
             ..Meta::default()
         };
-        let mut recorder = Recorder::new(vec![Module { name: text(), build_id: text() }]);
-        recorder.set_thread(TEXT, 1);
+        let mut recorder = testing::with_modules(1);
         let origin = Origin::Wasm { module: 0, function: 0, code_offset: 0 };
         let frame = recorder.frame(origin);
         let stack = recorder.stack([frame]).unwrap();
         let labels = Some(recorder.labels(0, 0));
         recorder.sample(0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state: State::Guest, labels });
-        let mut recording =
-            recorder.finish(meta, TickCounts::default(), &mut |_: &Origin, out: &mut Vec<SourceFrame>| {
-                out.push(SourceFrame { function: text(), file: Some(text()), line: Some(1), ..SourceFrame::default() });
-            });
+        let mut recording = testing::finish(recorder, &mut |_: &Origin, out: &mut Vec<SourceFrame>| {
+            out.push(SourceFrame { function: text(), file: Some(text()), line: Some(1), ..SourceFrame::default() });
+        });
+        recording.meta = meta;
+        recording.modules = vec![Module { name: text(), build_id: text() }];
+        recording.threads[0].name = text();
         recording.label_sets = vec![vec![(text(), text())]];
         let printed = summary(&recording);
         assert!(printed.contains("(a\\u{1b}[31m\\u{61c}\\u{a}b sampler"), "{printed}");

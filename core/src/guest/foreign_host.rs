@@ -25,8 +25,11 @@ pub enum ForeignHost {
     JsOfAssemblyScript,
 }
 
-/// Each host, and whether an import is its mark. Emscripten comes before AssemblyScript: both import `env.abort`.
-const MARKS: [(ForeignHost, fn(&Import) -> bool); 8] = [
+/// Whether an import is the mark of a host.
+type IsMark = fn(&Import) -> bool;
+
+/// Each host and its marks. Emscripten comes before AssemblyScript: both import `env.abort`.
+const MARKS: [(ForeignHost, IsMark); 8] = [
     (ForeignHost::WasiThreads, |import| import.module == "wasi" && import.name == "thread-spawn"),
     (ForeignHost::Wasix, |import| import.module.starts_with("wasix_")),
     (ForeignHost::Component, |import| {

@@ -45,8 +45,8 @@ impl Plugins {
 
     /// Loads the plugins at these paths, as far as they can be loaded, and no others.
     pub(super) fn of_files(paths: &[PathBuf]) -> Self {
-        let loaded = paths.iter().filter_map(|path| LoadedPlugin::load(path).ok()).collect();
-        Self { loaded, broken: Vec::new() }
+        let loaded: Vec<_> = paths.iter().filter_map(|path| LoadedPlugin::load(path).ok()).collect();
+        Self { named: loaded.len(), loaded, broken: Vec::new() }
     }
 
     /// The files of the plugins that know `language`.

@@ -187,7 +187,7 @@ impl LanguageWalk {
             let mut threads = Vec::new();
             walker.threads(&guest, wasm, &mut threads);
             let mut dump = Dump::default();
-            let mut known = HashMap::default();
+            let mut known = HashMap::new();
             let mut frame = |key: FrameKey| {
                 *known.entry(key).or_insert_with(|| {
                     let mut lines = Vec::new();
