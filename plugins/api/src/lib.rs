@@ -21,6 +21,7 @@
 
 #[allow(unsafe_code)]
 pub mod abi;
+mod budget;
 mod frame;
 mod language;
 mod memory;
@@ -28,6 +29,7 @@ mod module;
 mod symbol;
 mod thread;
 
+pub use budget::{Budget, BudgetSpent};
 pub use frame::{FrameKey, FrameSink, SinkEntry, WalkEnd, WasmFrame};
 pub use language::{AttachError, Detection, Language, Walker};
 pub use memory::{GuestMemory, OutOfBounds};

@@ -1,0 +1,75 @@
+//! A bound on the work that one module's tables can cause.
+//!
+//! Tables that describe a program are graphs of offsets: a thousand units may name the same line program, ten thousand
+//! functions the same table of steps. Real producers write each thing once, so the work is about the size of the tables;
+//! a hostile one makes it quadratic, or worse. Every pass therefore pays for what it reads and for what it keeps.
+
+use std::{error::Error, fmt};
+
+/// How much may still be done. The unit is about one entry read, one row decoded, or one byte kept: it counts work and
+/// memory, never time, so that the same module gives the same names on every machine.
+#[derive(Debug)]
+pub struct Budget {
+    left: u64,
+    is_spent: bool,
+}
+
+impl Budget {
+    /// `amount` of work.
+    pub fn new(amount: u64) -> Self {
+        Self { left: amount, is_spent: false }
+    }
+
+    /// Work in proportion to an input of `bytes`, `factor` for each; and for small ones, `floor` more.
+    pub fn for_input(bytes: usize, factor: u64, floor: u64) -> Self {
+        Self::new((bytes as u64).saturating_mul(factor).saturating_add(floor))
+    }
+
+    /// Pays for `amount` of work.
+    ///
+    /// # Errors
+    /// If there is less left than that; then nothing is left for anything else either.
+    pub fn spend(&mut self, amount: usize) -> Result<(), BudgetSpent> {
+        match self.left.checked_sub(amount as u64) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                (self.left, self.is_spent) = (0, true);
+                Err(BudgetSpent)
+            }
+        }
+    }
+
+    /// Whether something was not done because of it.
+    pub fn is_spent(&self) -> bool {
+        self.is_spent
+    }
+}
+
+/// A [`Budget`] did not suffice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetSpent;
+
+impl fmt::Display for BudgetSpent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the tables ask for more work than their size justifies")
+    }
+}
+
+impl Error for BudgetSpent {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spent_stays_spent() {
+        let mut budget = Budget::for_input(3, 2, 4);
+        assert_eq!((budget.spend(10), budget.is_spent()), (Ok(()), false));
+        assert_eq!((budget.spend(0), budget.spend(1), budget.is_spent()), (Ok(()), Err(BudgetSpent), true));
+        let mut endless = Budget::for_input(usize::MAX, u64::MAX, u64::MAX);
+        assert_eq!(endless.spend(usize::MAX), Ok(()));
+    }
+}
