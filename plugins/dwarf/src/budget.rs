@@ -1,8 +1,6 @@
-//! A bound on the work that one module's DWARF can cause.
-//!
-//! DWARF is a graph of offsets: a thousand units may name the same line program, ten thousand functions the same range
-//! list. Real producers write each thing once, so the work is about the size of the sections; hostile input makes it
-//! quadratic. Every pass therefore pays for what it reads.
+//! What reading one module's DWARF may cost, and why a piece of it could not be read.
+
+use wlprof_plugin::{Budget, BudgetSpent};
 
 /// Why a piece of DWARF could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,33 +17,26 @@ impl From<gimli::Error> for Fault {
     }
 }
 
-/// How much may still be read.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    left: u64,
+impl From<BudgetSpent> for Fault {
+    fn from(_: BudgetSpent) -> Self {
+        Self::Budget
+    }
 }
 
-impl Budget {
-    /// Enough to read `bytes` of sections several times over, which no real module needs.
-    pub(crate) fn for_sections(bytes: usize) -> Self {
-        Self { left: (bytes as u64).saturating_mul(8).saturating_add(1 << 20) }
-    }
+/// Work for each byte of the sections. Naming every instruction of CPython takes less than six.
+const FACTOR: u64 = 16;
+/// Work for modules of any size.
+const FLOOR: u64 = 4 << 20;
 
-    /// Pays for `amount` entries, rows or bytes.
-    pub(crate) fn spend(&mut self, amount: usize) -> Result<(), Fault> {
-        match self.left.checked_sub(amount as u64) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                self.left = 0;
-                Err(Fault::Budget)
-            }
-        }
-    }
+/// The same for line tables alone, so that names remain if these ask for too much.
+const LINES_FACTOR: u64 = 8;
 
-    pub(crate) fn is_spent(&self) -> bool {
-        self.left == 0
-    }
+/// Enough to read the line tables of `bytes` of sections.
+pub(crate) fn for_lines(bytes: usize) -> Budget {
+    Budget::for_input(bytes, LINES_FACTOR, FLOOR)
+}
+
+/// Enough to read `bytes` of sections several times over.
+pub(crate) fn for_sections(bytes: usize) -> Budget {
+    Budget::for_input(bytes, FACTOR, FLOOR)
 }

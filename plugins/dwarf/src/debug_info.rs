@@ -2,20 +2,29 @@
 
 use crate::{
     bodies::Bodies,
-    budget::Budget,
+    budget::{self, Fault},
     category::categorize,
-    function::{self, Function, Inlined},
+    function::{self, Function},
+    inlined::{Inlined, InlinedCalls},
     line::{self, Row, Sequence},
     names::{self, Names},
     sections::Reader,
     unit::{FunctionName, Units},
 };
 use gimli::UnitOffset;
-use std::{cmp::Reverse, collections::HashMap, sync::Arc};
-use wlprof_plugin::{Category, SourceFrame, WasmFrame};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+use wlprof_plugin::{Budget, Category, SourceFrame, WasmFrame};
 
 /// What is shown for an inlined function that has no name.
 const NAMELESS: &str = "<inlined function>";
+/// What stands for inlined functions that are left out.
+const LEFT_OUT: &str = "[truncated]";
+/// How much of a path decides what kind of code is there. Rules name folders of toolchains, and those are near its start.
+const CATEGORIZED: usize = 1024;
 
 /// The index of a module's DWARF. Units are read when a frame first falls into one.
 pub(crate) struct DebugInfo {
@@ -25,14 +34,17 @@ pub(crate) struct DebugInfo {
     /// Units that do not say what they cover.
     anywhere: Vec<usize>,
     read: Vec<bool>,
+    /// File tables of the line programs that were run, by where these are. Several units may name one.
     headers: HashMap<usize, gimli::LineProgramHeader<Reader>>,
+    lines_read: HashSet<usize>,
     functions: HashMap<usize, Vec<Function>>,
     sequences: HashMap<usize, Vec<Sequence>>,
-    inlined: HashMap<(usize, UnitOffset), Arc<[Inlined]>>,
-    names: HashMap<(usize, UnitOffset), FunctionName>,
+    inlined: HashMap<(usize, UnitOffset), Arc<InlinedCalls>>,
+    names: HashMap<(usize, UnitOffset), Arc<FunctionName>>,
     /// Paths of files by unit and number. The same few are asked for with every frame.
     paths: HashMap<(usize, u64), Option<String>>,
     budget: Budget,
+    lines_budget: Budget,
     damage: Damage,
 }
 
@@ -44,7 +56,12 @@ pub(crate) struct Damage {
     pub(crate) misplaced: usize,
     pub(crate) placed: usize,
     pub(crate) split: usize,
+    /// Places with more inlined calls than are shown.
+    pub(crate) deep_places: usize,
+    /// Whether reading was given up.
     pub(crate) budget: bool,
+    /// Whether reading line tables was given up.
+    pub(crate) lines_budget: bool,
 }
 
 /// A place in a source file.
@@ -63,20 +80,26 @@ impl From<Row> for Place {
     }
 }
 
+impl From<Inlined> for Place {
+    fn from(call: Inlined) -> Self {
+        Self { file: call.call_file, line: call.call_line, column: call.call_column }
+    }
+}
+
 impl DebugInfo {
     pub(crate) fn new(dwarf: gimli::Dwarf<Reader>, size: usize, bodies: &Bodies) -> Self {
-        let mut budget = Budget::for_sections(size);
-        let units = Units::parse(dwarf, &mut budget);
-        let mut by_body = Vec::new();
+        let mut budget = budget::for_sections(size);
+        let mut units = Units::parse(dwarf, &mut budget);
+        let mut by_body: Vec<(usize, usize)> = Vec::new();
         let mut anywhere = Vec::new();
-        for (index, unit) in units.all.iter().enumerate() {
-            let Some(ranges) = &unit.ranges else {
+        for (index, unit) in units.all.iter_mut().enumerate() {
+            let Some(ranges) = unit.ranges.take() else {
                 anywhere.push(index);
                 continue;
             };
             for range in ranges {
                 let touched = bodies.touching(range.begin, range.end);
-                if budget.spend(touched.len()).is_ok() {
+                if budget.spend(touched.len().saturating_mul(size_of::<(usize, usize)>())).is_ok() {
                     by_body.extend(touched.map(|body| (body, index)));
                 }
             }
@@ -91,26 +114,27 @@ impl DebugInfo {
             anywhere,
             read,
             headers: HashMap::new(),
+            lines_read: HashSet::new(),
             functions: HashMap::new(),
             sequences: HashMap::new(),
             inlined: HashMap::new(),
             names: HashMap::new(),
             paths: HashMap::new(),
             budget,
+            lines_budget: budget::for_lines(size),
             damage,
         }
     }
 
     pub(crate) fn damage(&self) -> Damage {
-        Damage { budget: self.budget.is_spent(), ..self.damage }
+        Damage { budget: self.budget.is_spent(), lines_budget: self.lines_budget.is_spent(), ..self.damage }
     }
 
     /// Appends the frames at `frame`, innermost inlined function first. Nothing, if the DWARF does not know it.
-    pub(crate) fn frames(&mut self, frame: WasmFrame, bodies: &Bodies, names: &Names, out: &mut Vec<SourceFrame>) {
+    pub(crate) fn frames(&mut self, frame: WasmFrame, bodies: &Bodies, names: &mut Names, out: &mut Vec<SourceFrame>) {
         let Some(body) = bodies.of_function(frame.function, frame.code_offset) else { return };
         self.read_units_of(body, bodies);
-        let linker_name = names.linkage(frame.function);
-        let function = self.function_at(body, frame.code_offset, linker_name, bodies);
+        let function = self.function_at(body, frame, names, bodies);
         let Some((unit, row)) = self.row_at(body, frame.code_offset, function.as_ref().map(|function| function.unit))
         else {
             let Some(function) = function else { return };
@@ -143,50 +167,58 @@ impl DebugInfo {
     fn read_unit(&mut self, unit: usize, bodies: &Bodies) {
         let mut found = function::Found::default();
         let read = function::functions(&self.units, unit, bodies, &mut self.budget, &mut found);
-        self.damage.units += usize::from(read.is_err());
+        self.damage.units += usize::from(read == Err(Fault::Broken));
         self.damage.misplaced += found.misplaced;
         self.damage.placed += found.functions.len();
         for (body, function) in found.functions {
             self.functions.entry(body).or_default().push(function);
         }
+        let Some(offset) = self.units.all[unit].lines else { return };
+        if !self.lines_read.insert(offset.0) {
+            return;
+        }
         let mut lines = line::Lines::default();
-        let read = line::lines(&self.units, unit, bodies, &mut self.budget, &mut lines);
-        self.damage.line_programs += usize::from(read.is_err());
+        let read = line::lines(&self.units, unit, offset, bodies, &mut self.lines_budget, &mut lines);
+        self.damage.line_programs += usize::from(read == Err(Fault::Broken));
         for (body, sequence) in lines.sequences {
             self.sequences.entry(body).or_default().push(sequence);
         }
-        self.headers.extend(lines.header.map(|header| (unit, header)));
+        self.headers.extend(lines.header.map(|header| (offset.0, header)));
     }
 
     /// The function whose code at `offset` is. A body has one; where the DWARF has several, all but one are dead
     /// functions whose stale addresses happen to fall inside: the one that is the whole body is preferred, then the
     /// one that the linker calls so, then the larger.
-    fn function_at(
-        &mut self,
-        body: usize,
-        offset: u32,
-        linker_name: Option<&str>,
-        bodies: &Bodies,
-    ) -> Option<Function> {
+    fn function_at(&mut self, body: usize, frame: WasmFrame, names: &mut Names, bodies: &Bodies) -> Option<Function> {
         let whole = bodies.range(body);
+        let here = self.functions.get(&body)?;
+        // Compilers leave one, and linkers a few.
+        self.budget.spend(here.len() - 1).ok()?;
         let mut fitting: Vec<_> =
-            self.functions.get(&body)?.iter().filter(|function| function.range.contains(&offset)).cloned().collect();
+            here.iter().filter(|function| function.range.contains(&frame.code_offset)).cloned().collect();
         if fitting.len() > 1 {
+            let linker_name = names.linkage(frame.function);
             fitting.sort_by_cached_key(|function| {
                 let name = self.name(function.unit, function.die);
-                let named = linker_name.is_some_and(|linker_name| name.is_called(linker_name));
-                (function.range != whole, !named, Reverse(function.range.len()))
+                let is_called = |(linker_name, name): (&Arc<str>, &str)| names.is_called(linker_name, name);
+                let is_named = linker_name.as_ref().zip(name.linkage()).is_some_and(is_called);
+                (function.range != whole, !is_named, Reverse(function.range.len()))
             });
         }
         fitting.into_iter().next()
     }
 
     /// The line row for `offset` from the sequence that fits the body best, of the function's unit if possible.
-    fn row_at(&self, body: usize, offset: u32, unit: Option<usize>) -> Option<(usize, Row)> {
+    fn row_at(&mut self, body: usize, offset: u32, unit: Option<usize>) -> Option<(usize, Row)> {
         let sequences = self.sequences.get(&body)?;
+        self.budget.spend(sequences.len() - 1).ok()?;
+        let program = |unit: usize| self.units.all.get(unit)?.lines;
+        let wanted = unit.and_then(program);
         let rows = sequences.iter().filter_map(|sequence| Some((sequence, sequence.row(offset)?)));
-        let (sequence, row) = rows.min_by_key(|(sequence, _)| (Some(sequence.unit) != unit, sequence.fit))?;
-        Some((sequence.unit, row))
+        let is_other = |sequence: &Sequence| wanted.is_none() || program(sequence.unit) != wanted;
+        let (sequence, row) = rows.min_by_key(|(sequence, _)| (is_other(sequence), sequence.fit))?;
+        // Of the units that name this program, the function's own knows the folder that its paths begin at.
+        Some((unit.filter(|_| !is_other(sequence)).unwrap_or(sequence.unit), row))
     }
 
     fn push_chain(
@@ -194,43 +226,49 @@ impl DebugInfo {
         function: &Function,
         frame: WasmFrame,
         mut place: Option<Place>,
-        names: &Names,
+        names: &mut Names,
         out: &mut Vec<SourceFrame>,
     ) {
         let key = (function.unit, function.die);
-        let calls = match self.inlined.get(&key) {
-            Some(calls) => Arc::clone(calls),
+        let inlined = match self.inlined.get(&key) {
+            Some(inlined) => Arc::clone(inlined),
             None => {
-                let calls: Arc<[_]> = function::inlined(&self.units, function, &mut self.budget).into();
-                self.inlined.insert(key, Arc::clone(&calls));
-                calls
+                let inlined = Arc::new(InlinedCalls::read(&self.units, function, &mut self.budget));
+                self.inlined.insert(key, Arc::clone(&inlined));
+                inlined
             }
         };
-        for call in function::chain(&calls, frame.code_offset).into_iter().rev() {
+        let chain = inlined.at(frame.code_offset);
+        for call in chain.calls {
             let name = self.name(function.unit, call.die);
-            let named = source_frame(&name).unwrap_or_else(|| names::named(NAMELESS));
+            let named = source_frame(&name, names).unwrap_or_else(|| names.named(NAMELESS));
             out.push(self.placed(named, function.unit, place, &name));
-            place = Some(Place { file: call.call_file, line: call.call_line, column: call.call_column });
+            place = Some((*call).into());
+        }
+        if let Some(outermost) = chain.outermost {
+            self.damage.deep_places += 1;
+            out.push(SourceFrame { function: LEFT_OUT.to_owned(), ..SourceFrame::default() });
+            place = Some((*outermost).into());
         }
         let name = self.name(function.unit, function.die);
         let linker_name = names.linkage(frame.function);
         // DWARF cut down to line tables has plain names alone: `fmt`, hundreds of times.
-        let qualified = linker_name.filter(|linker| name.linkage.is_none() && names::is_qualified(linker));
+        let qualified = linker_name.clone().filter(|linker| name.linkage.is_none() && names.is_qualified(linker));
         let mut named = match qualified {
-            Some(linker_name) => names::named(linker_name),
-            None => source_frame(&name).unwrap_or_else(|| names.frame(frame.function)),
+            Some(linker_name) => names.named(&linker_name),
+            None => source_frame(&name, names).unwrap_or_else(|| names.frame(frame.function)),
         };
-        let linker_name = linker_name.filter(|name| *name != named.function);
-        named.linkage_name = named.linkage_name.or_else(|| linker_name.map(|name| names::shorten(name.to_owned())));
+        let linker_name = linker_name.filter(|name| **name != *named.function);
+        named.linkage_name = named.linkage_name.or_else(|| linker_name.map(|name| names::shorten(&name)));
         out.push(self.placed(named, function.unit, place, &name));
     }
 
-    fn name(&mut self, unit: usize, die: UnitOffset) -> FunctionName {
+    fn name(&mut self, unit: usize, die: UnitOffset) -> Arc<FunctionName> {
         if let Some(name) = self.names.get(&(unit, die)) {
-            return name.clone();
+            return Arc::clone(name);
         }
-        let name = self.units.function_name(unit, die, &mut self.budget);
-        self.names.insert((unit, die), name.clone());
+        let name = Arc::new(self.units.function_name(unit, die, &mut self.budget));
+        self.names.insert((unit, die), Arc::clone(&name));
         name
     }
 
@@ -253,7 +291,7 @@ impl DebugInfo {
         frame.line = line;
         frame.column = place.and_then(|place| place.column);
         frame.category = match &frame.file {
-            Some(file) => categorize(&frame.function, Some(file)),
+            Some(file) => categorize(&frame.function, Some(&file[..file.floor_char_boundary(CATEGORIZED)])),
             None => self.category_of_unit(&frame.function, unit),
         };
         frame
@@ -262,7 +300,7 @@ impl DebugInfo {
     /// Without a file the unit's name, which is its main file, is the next best.
     fn category_of_unit(&self, function: &str, unit: usize) -> Category {
         let unit = self.units.all.get(unit).and_then(|unit| unit.dies.name.as_ref());
-        let unit = unit.map(|name| String::from_utf8_lossy(name.bytes()));
+        let unit = unit.map(|name| String::from_utf8_lossy(&name.bytes()[..name.bytes().len().min(CATEGORIZED)]));
         match unit.map(|unit| categorize(function, Some(&unit))) {
             None | Some(Category::User) => categorize(function, None),
             Some(category) => category,
@@ -270,27 +308,24 @@ impl DebugInfo {
     }
 
     fn path(&mut self, unit: usize, file: u64) -> Option<String> {
-        let header = self.headers.get(&unit)?;
-        let path = self
-            .paths
-            .entry((unit, file))
-            .or_insert_with(|| line::path(&self.units, unit, header, file, &mut self.budget).map(names::shorten));
-        path.clone()
+        let header = self.headers.get(&self.units.all.get(unit)?.lines?.0)?;
+        let path = self.paths.entry((unit, file));
+        path.or_insert_with(|| line::path(&self.units, unit, header, file, &mut self.budget)).clone()
     }
 }
 
 /// The linker's name is preferred where it says more than the plain one: `shapes::Square::area()` for `area`, Zig's
 /// `main.parse` for `parse`. `main` itself it knows as `__main_argc_argv`.
-fn source_frame(name: &FunctionName) -> Option<SourceFrame> {
-    let linkage = name.linkage.as_ref().or(name.plain.as_ref())?;
-    let mut frame = names::named(linkage);
+fn source_frame(name: &FunctionName, names: &mut Names) -> Option<SourceFrame> {
+    let linkage = name.linkage()?;
+    let mut frame = names.named(linkage);
     if let Some(plain) = &name.plain
         && frame.linkage_name.is_none()
         && plain != linkage
         && !linkage.strip_suffix(plain.as_str()).is_some_and(|scope| scope.ends_with('.'))
     {
         frame.linkage_name = Some(frame.function);
-        frame.function = names::shorten(plain.clone());
+        frame.function = plain.clone();
     }
     Some(frame)
 }

@@ -1,18 +1,24 @@
 //! Where a program keeps its data, asked for by name: addresses of variables, offsets of members, sizes, enumerators.
 
 use crate::{
-    budget::{Budget, Fault},
+    budget::{self, Fault},
     sections::{self, Reader},
     unit::Units,
 };
 use gimli::{AttributeValue, UnitOffset};
-use std::{collections::HashMap, fmt};
-use wlprof_plugin::{Member, ModuleView};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+use wlprof_plugin::{Budget, Member, ModuleView};
 
 /// The most types of one name that are kept: as a rule they are all the same, from one header.
 const MOST_NAMESAKES: usize = 8;
 /// The most `typedef`s, qualifiers and nested structures that are followed.
 const DEEPEST: usize = 32;
+/// What keeping a name takes in memory, besides the name.
+const NAME_COST: usize = 64;
 /// Addresses from here up are those that linkers give to what they dropped; lower ones give 0.
 const DROPPED: u64 = 0xffff_fff0;
 
@@ -26,14 +32,24 @@ type Place = (usize, UnitOffset);
 /// the first in the DWARF is taken.
 pub struct Layout {
     units: Units,
+    named: Named,
+    /// What is left for all questions together: types may contain themselves.
+    budget: Mutex<Budget>,
+}
+
+/// All that can be asked for.
+#[derive(Default)]
+struct Named {
     types: HashMap<String, Vec<Place>>,
     variables: HashMap<String, u64>,
     enumerators: HashMap<String, i64>,
+    /// Where functions begin, in code section offsets.
+    functions: HashMap<String, u64>,
 }
 
 impl fmt::Debug for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Layout").field("types", &self.types.len()).finish_non_exhaustive()
+        f.debug_struct("Layout").field("types", &self.named.types.len()).finish_non_exhaustive()
     }
 }
 
@@ -51,73 +67,97 @@ struct Entry {
     count: Option<u64>,
     value: Option<i64>,
     address: Option<u64>,
+    /// Where code begins.
+    start: Option<u64>,
     is_declaration: bool,
 }
 
 impl Layout {
     /// Reads the names of all data once. `None` without DWARF. What is broken is left out.
     pub fn new(module: &dyn ModuleView) -> Option<Self> {
+        Self::of_units(module, &|_| true)
+    }
+
+    /// Reads the names in the compilation units of these files alone, which are given without their folders.
+    pub fn of_files(module: &dyn ModuleView, files: &[&str]) -> Option<Self> {
+        let file = |path: &[u8]| path.rsplit(|byte| matches!(byte, b'/' | b'\\')).next().unwrap_or_default().to_owned();
+        Self::of_units(module, &|path| files.iter().any(|wanted| wanted.as_bytes() == file(path)))
+    }
+
+    fn of_units(module: &dyn ModuleView, is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<Self> {
         let (dwarf, size) = sections::load(module)?;
-        let mut budget = Budget::for_sections(size);
+        let mut budget = budget::for_sections(size);
         let units = Units::parse(dwarf, &mut budget);
-        let mut layout = Self { units, types: HashMap::new(), variables: HashMap::new(), enumerators: HashMap::new() };
-        for unit in 0..layout.units.all.len() {
-            // What stands before a broken entry is kept.
-            let _ = layout.index(unit, &mut budget);
+        let mut layout = Self { units, named: Named::default(), budget: Mutex::new(budget::for_sections(size)) };
+        let mut named = Named::default();
+        for (unit, dies) in layout.units.all.iter().map(|unit| &unit.dies).enumerate() {
+            if is_wanted(dies.name.as_ref().map_or(&[], |name| name.bytes())) {
+                // What stands before a broken entry is kept.
+                let _ = layout.index(unit, &mut named, &mut budget);
+            }
         }
+        layout.named = named;
         Some(layout)
     }
 
     /// The address of the variable `name` in the guest's memory. `None` if there is none, or it has no fixed address.
     pub fn variable_address(&self, name: &str) -> Option<u64> {
-        self.variables.get(name).copied()
+        self.named.variables.get(name).copied()
+    }
+
+    /// Where the code of the function `name` begins, as an offset in the code section, with the size that stands before its
+    /// body.
+    pub fn function_start(&self, name: &str) -> Option<u64> {
+        self.named.functions.get(name).copied()
     }
 
     /// The value of the enumerator `name`.
     pub fn enumerator(&self, name: &str) -> Option<i64> {
-        self.enumerators.get(name).copied()
+        self.named.enumerators.get(name).copied()
     }
 
     /// The size of the type `name` in bytes: the tag of a structure, union, class or enumeration, or a `typedef`.
     pub fn type_size(&self, name: &str) -> Option<u64> {
-        let mut budget = Budget::for_sections(0);
-        self.types.get(name)?.iter().find_map(|&place| self.size(place, &mut budget).ok())
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        self.named.types.get(name)?.iter().find_map(|&place| self.size(place, &mut budget).ok())
     }
 
     /// Where `member` lies in the structure, union or class `structure`. Members of members are asked for with dots.
     pub fn member(&self, structure: &str, member: &str) -> Option<Member> {
-        let mut budget = Budget::for_sections(0);
-        self.types.get(structure)?.iter().find_map(|&place| self.member_at(place, member, &mut budget).ok())
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        self.named.types.get(structure)?.iter().find_map(|&place| self.member_at(place, member, &mut budget).ok())
     }
 
-    fn index(&mut self, unit: usize, budget: &mut Budget) -> Result<(), Fault> {
+    fn index(&self, unit: usize, named: &mut Named, budget: &mut Budget) -> Result<(), Fault> {
         let mut entries = self.units.all[unit].dies.entries_raw(None)?;
-        let mut found = Vec::new();
-        let mut outcome = Ok(());
-        while !entries.is_empty() && outcome.is_ok() {
-            outcome = self.named_entry(unit, &mut entries, budget).map(|entry| found.extend(entry));
-        }
-        for (name, place, entry) in found {
+        while !entries.is_empty() {
+            let Some((name, place, entry)) = self.named_entry(unit, &mut entries, budget)? else { continue };
+            budget.spend(NAME_COST)?;
             match entry.tag {
                 gimli::DW_TAG_variable => {
                     if let Some(address) = entry.address.filter(|&address| address != 0 && address < DROPPED) {
-                        self.variables.entry(name).or_insert(address);
+                        named.variables.entry(name).or_insert(address);
+                    }
+                }
+                gimli::DW_TAG_subprogram => {
+                    if let Some(start) = entry.start.filter(|&start| start != 0 && start < DROPPED) {
+                        named.functions.entry(name).or_insert(start);
                     }
                 }
                 gimli::DW_TAG_enumerator => {
                     if let Some(value) = entry.value {
-                        self.enumerators.entry(name).or_insert(value);
+                        named.enumerators.entry(name).or_insert(value);
                     }
                 }
                 _ => {
-                    let places = self.types.entry(name).or_default();
+                    let places = named.types.entry(name).or_default();
                     if !entry.is_declaration && places.len() < MOST_NAMESAKES {
                         places.push(place);
                     }
                 }
             }
         }
-        outcome
+        Ok(())
     }
 
     /// Reads the next entry, if it is one that can be asked for.
@@ -134,6 +174,7 @@ impl Layout {
         let is_wanted = matches!(
             abbreviation.tag(),
             gimli::DW_TAG_variable
+                | gimli::DW_TAG_subprogram
                 | gimli::DW_TAG_enumerator
                 | gimli::DW_TAG_enumeration_type
                 | gimli::DW_TAG_structure_type
@@ -183,6 +224,7 @@ impl Layout {
             count: None,
             value: None,
             address: None,
+            start: None,
             is_declaration: false,
         };
         for spec in abbreviation.attributes() {
@@ -199,6 +241,9 @@ impl Layout {
                 gimli::DW_AT_count => entry.count = number,
                 gimli::DW_AT_upper_bound => entry.count = number.and_then(|last| last.checked_add(1)),
                 gimli::DW_AT_const_value => entry.value = attribute.sdata_value(),
+                gimli::DW_AT_low_pc => {
+                    entry.start = self.units.dwarf.attr_address(dies, attribute.value()).ok().flatten();
+                }
                 gimli::DW_AT_declaration => entry.is_declaration = true,
                 gimli::DW_AT_location => {
                     if let AttributeValue::Exprloc(expression) = attribute.value() {
@@ -266,10 +311,12 @@ impl Layout {
             if shape.tag != gimli::DW_TAG_array_type {
                 return Err(Fault::Broken);
             }
-            for dimension in self.children(shape_place, budget)? {
-                let length = dimension.count.ok_or(Fault::Broken)?;
-                count = count.checked_mul(length).ok_or(Fault::Broken)?;
-            }
+            let mut length = Some(count);
+            self.children(shape_place, budget, |dimension| {
+                length = length.and_then(|length| length.checked_mul(dimension.count?));
+                length.is_some()
+            })?;
+            count = length.ok_or(Fault::Broken)?;
             place = shape.type_.ok_or(Fault::Broken)?;
         }
         Err(Fault::Broken)
@@ -309,31 +356,36 @@ impl Layout {
         let mut open = vec![(place, 0_u64)];
         while let Some((place, base)) = open.pop() {
             let (place, _) = self.shape(place, budget)?;
-            for child in self.children(place, budget)? {
+            let mut found = None;
+            self.children(place, budget, |child| {
                 let is_base = child.tag == gimli::DW_TAG_inheritance;
                 if child.tag != gimli::DW_TAG_member && !is_base {
-                    continue;
+                    return true;
                 }
                 // Members of unions and bit-fields have no offset of their own.
                 let Some(offset) = base.checked_add(child.offset.unwrap_or(Some(0)).unwrap_or(u64::MAX)) else {
-                    continue;
+                    return true;
                 };
                 if !is_base && child.name.as_deref() == Some(name) {
-                    return Ok((offset, child));
+                    found = Some((offset, child));
+                    return false;
                 }
                 if let (true, Some(inner)) = (is_base || child.name.is_none(), child.type_) {
                     open.push((inner, offset));
                 }
+                true
+            })?;
+            if let Some(found) = found {
+                return Ok(found);
             }
         }
         Err(Fault::Broken)
     }
 
-    /// The entries directly below the one at `place`.
-    fn children(&self, place: Place, budget: &mut Budget) -> Result<Vec<Entry>, Fault> {
+    /// Calls `each` with the entries directly below the one at `place`, until it returns that this is enough.
+    fn children(&self, place: Place, budget: &mut Budget, mut each: impl FnMut(Entry) -> bool) -> Result<(), Fault> {
         let dies = &self.units.all.get(place.0).ok_or(Fault::Broken)?.dies;
         let mut entries = dies.entries_raw(Some(place.1))?;
-        let mut children = Vec::new();
         let parent = entries.read_abbreviation()?.ok_or(Fault::Broken)?;
         entries.skip_attributes(parent.attributes())?;
         let mut depth = usize::from(parent.has_children());
@@ -343,7 +395,9 @@ impl Layout {
                 None => depth -= 1,
                 Some(abbreviation) => {
                     if depth == 1 {
-                        children.push(self.attributes(place.0, &mut entries, abbreviation, budget)?);
+                        if !each(self.attributes(place.0, &mut entries, abbreviation, budget)?) {
+                            return Ok(());
+                        }
                     } else {
                         budget.spend(abbreviation.attributes().len())?;
                         entries.skip_attributes(abbreviation.attributes())?;
@@ -352,6 +406,6 @@ impl Layout {
                 }
             }
         }
-        Ok(children)
+        Ok(())
     }
 }

@@ -2,12 +2,17 @@
 
 use crate::{
     bodies::Bodies,
-    budget::{Budget, Fault},
+    budget::Fault,
+    names::{shorten, text},
     sections::Reader,
     unit::Units,
 };
-use gimli::ColumnType;
+use gimli::{ColumnType, DebugLineOffset, Section as _};
 use std::sync::Arc;
+use wlprof_plugin::Budget;
+
+/// What the tables of files and folders take in memory for each byte of a line program's header.
+const HEADER_COST: usize = 32;
 
 /// A file, line and column, from one address on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,7 @@ pub(crate) enum Fit {
 /// The rows of one sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
+    /// The unit whose files these are: the first of those that name the line program.
     pub(crate) unit: usize,
     pub(crate) fit: Fit,
     rows: Arc<[Row]>,
@@ -56,17 +62,17 @@ pub(crate) struct Lines {
     pub(crate) header: Option<gimli::LineProgramHeader<Reader>>,
 }
 
-/// Runs the line program of `unit`. Sequences before a broken instruction are kept.
+/// Runs the line program at `offset`, which `unit` names. Sequences before a broken instruction are kept.
 pub(crate) fn lines(
     units: &Units,
     unit: usize,
+    offset: DebugLineOffset,
     bodies: &Bodies,
     budget: &mut Budget,
     out: &mut Lines,
 ) -> Result<(), Fault> {
     let dies = &units.all[unit].dies;
-    let Some(offset) = units.all[unit].lines else { return Ok(()) };
-    budget.spend(1)?;
+    pay_for_header(units, offset, budget)?;
     let program = units.dwarf.debug_line.program(offset, dies.address_size(), None, None)?;
     budget.spend(program.header().unit_length())?;
     let mut rows = program.rows();
@@ -79,13 +85,31 @@ pub(crate) fn lines(
                     break Err(fault);
                 }
             }
-            Ok(Some((_, row))) => push(&mut sequence, row),
+            Ok(Some((_, row))) => {
+                if let Err(spent) = budget.spend(size_of::<Row>()) {
+                    break Err(spent.into());
+                }
+                push(&mut sequence, row);
+            }
             Ok(None) => break Ok(()),
             Err(error) => break Err(error.into()),
         }
     };
     out.header = Some(rows.header().clone());
     result
+}
+
+/// A header is read in one go, and an entry of its tables may be a single byte.
+fn pay_for_header(units: &Units, offset: DebugLineOffset, budget: &mut Budget) -> Result<(), Fault> {
+    let program = units.dwarf.debug_line.reader().bytes().get(offset.0..).ok_or(Fault::Broken)?;
+    let (word, start) = if program.starts_with(&[0xff; 4]) { (8, 12) } else { (4, 4) };
+    let rest = program.get(start..).ok_or(Fault::Broken)?;
+    // What follows the length: the version, from 5 on two sizes, and the header's length.
+    let at = if rest.starts_with(&[5, 0]) { 4 } else { 2 };
+    let length = rest.get(at..at + word).ok_or(Fault::Broken)?;
+    let length = length.iter().rev().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
+    let length = usize::try_from(length).unwrap_or(usize::MAX).min(rest.len());
+    Ok(budget.spend(length.saturating_mul(HEADER_COST))?)
 }
 
 /// Adds a row; of several at one address the last is valid.
@@ -121,10 +145,11 @@ fn keep(
     };
     let sequence = |fit, rows: &Arc<[Row]>| Sequence { unit, fit, rows: Arc::clone(rows), end: narrow_end };
     if let Some((body, range)) = bodies.enclosing(start, end) {
+        budget.spend(size_of::<Sequence>())?;
         let fit = if range == bodies.range(body) { Fit::Exact } else { Fit::Inside };
         out.sequences.push((body, sequence(fit, &rows.into())));
     } else if let Some(covered) = bodies.exactly_covered(start, end) {
-        budget.spend(covered.len())?;
+        budget.spend(covered.len().saturating_mul(size_of::<Sequence>()))?;
         let rows: Arc<[Row]> = rows.into();
         out.sequences.extend(covered.map(|body| (body, sequence(Fit::Whole, &rows))));
     }
@@ -141,7 +166,8 @@ pub(crate) fn path(
 ) -> Option<String> {
     let dies = &units.all.get(unit)?.dies;
     let file = header.file(index)?;
-    let mut path = dies.comp_dir.as_ref().map(|directory| String::from_utf8_lossy(directory.bytes()).into_owned());
+    let mut path = dies.comp_dir.as_ref().map(|directory| text(directory.bytes()));
+    budget.spend(path.as_ref().map_or(0, String::len)).ok()?;
     // Directory 0 is the unit's own, which DWARF 5 writes out again.
     let directory = if file.directory_index() == 0 { None } else { file.directory(header) };
     for piece in [directory, Some(file.path_name())].into_iter().flatten() {
@@ -150,7 +176,7 @@ pub(crate) fn path(
             join(path.get_or_insert_default(), &piece);
         }
     }
-    path.filter(|path| !path.is_empty())
+    path.filter(|path| !path.is_empty()).map(|path| shorten(&path))
 }
 
 fn join(path: &mut String, piece: &str) {

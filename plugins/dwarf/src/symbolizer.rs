@@ -3,6 +3,7 @@
 use crate::{
     bodies::Bodies,
     debug_info::{Damage, DebugInfo},
+    inlined::DEEPEST,
     names::Names,
     sections::{self, Reader},
 };
@@ -55,11 +56,11 @@ impl Symbolizer {
     /// Copies what it needs out of `module` and reads nothing of the DWARF yet.
     pub fn new(module: &dyn ModuleView) -> Self {
         let bodies = Bodies::new(module);
-        let names = Names::new(module, bodies.len());
-        let debug_info = match sections::load(module) {
-            Some((dwarf, size)) => Source::Unread(Box::new(dwarf), size),
-            None => Source::None,
+        let (debug_info, size) = match sections::load(module) {
+            Some((dwarf, size)) => (Source::Unread(Box::new(dwarf), size), size),
+            None => (Source::None, 0),
         };
+        let names = Names::new(module, bodies.len(), size);
         Self { bodies, names, debug_info }
     }
 }
@@ -74,7 +75,7 @@ impl Walker for Symbolizer {
         }
         let before = out.len();
         if let Source::Read(debug_info) = &mut self.debug_info {
-            debug_info.frames(frame, &self.bodies, &self.names, out);
+            debug_info.frames(frame, &self.bodies, &mut self.names, out);
         }
         if out.len() == before {
             out.push(self.names.frame(frame.function));
@@ -83,11 +84,29 @@ impl Walker for Symbolizer {
 
     /// What could not be read of the DWARF so far, in sentences for the user. Frames it concerns have names alone.
     fn warnings(&self) -> Vec<String> {
-        let Source::Read(debug_info) = &self.debug_info else { return Vec::new() };
-        let Damage { units, line_programs, misplaced, placed, split, budget } = debug_info.damage();
         let mut warnings = Vec::new();
+        if self.names.gave_up() {
+            let text = "some names of functions would take too long to demangle and are shown as the linker has them";
+            warnings.push(text.to_owned());
+        }
+        let Source::Read(debug_info) = &self.debug_info else { return warnings };
+        let damage = debug_info.damage();
+        let Damage { units, line_programs, misplaced, placed, split, deep_places, budget, lines_budget } = damage;
         if budget {
-            warnings.push("the DWARF refers to itself so much that reading it was given up".to_owned());
+            let text = "the DWARF asks for far more work than its size justifies, and reading it was given up: functions read \
+                        after that have names alone";
+            warnings.push(text.to_owned());
+        }
+        if lines_budget {
+            let text = "the DWARF's line tables ask for far more work than their size justifies, and reading them was given \
+                        up: functions read after that have no lines";
+            warnings.push(text.to_owned());
+        }
+        if deep_places > 0 {
+            warnings.push(format!(
+                "at {deep_places} places more than {DEEPEST} inlined calls are nested; the outer ones are left out, which \
+                 [truncated] marks"
+            ));
         }
         if units > 0 {
             warnings.push(format!("{units} units of the DWARF are broken and were read only in part"));

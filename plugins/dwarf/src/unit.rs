@@ -1,15 +1,18 @@
 //! Units of `.debug_info`: finding them, their shared attributes and the code they cover.
 
 use crate::{
-    budget::{Budget, Fault},
-    names::demangle,
+    budget::Fault,
+    names::text,
     sections::{Reader, unit_starts},
 };
 use gimli::{AttributeValue, DebugInfoOffset, DebugLineOffset, Section as _, UnitOffset};
 use std::{collections::HashMap, sync::Arc};
+use wlprof_plugin::Budget;
 
 /// The most ancestors that are asked for a name.
 const LONGEST_REFERENCE: usize = 16;
+/// What an abbreviation takes in memory for each of its bytes.
+const ABBREVIATION_COST: usize = 16;
 
 /// A unit, ready to read entries from.
 pub(crate) struct Unit {
@@ -35,11 +38,9 @@ pub(crate) struct FunctionName {
 }
 
 impl FunctionName {
-    /// Whether the linker's name for a function is this one. Linkers may write names demangled, spaced as they like.
-    pub(crate) fn is_called(&self, linker_name: &str) -> bool {
-        let letters = |text: &str| text.chars().filter(|letter| *letter != ' ').collect::<String>();
-        let Some(linkage) = self.linkage.as_ref().or(self.plain.as_ref()) else { return false };
-        linkage == linker_name || demangle(linkage).is_some_and(|name| letters(&name) == letters(linker_name))
+    /// The name that the linker has for it, as far as the DWARF knows.
+    pub(crate) fn linkage(&self) -> Option<&str> {
+        self.linkage.as_deref().or(self.plain.as_deref())
     }
 }
 
@@ -64,7 +65,8 @@ impl Units {
                 Err(_) => units.broken += 1,
             }
         }
-        let tables = abbreviations(&units.dwarf, headers.iter().map(|(_, header)| header.debug_abbrev_offset().0));
+        let offsets = headers.iter().map(|(_, header)| header.debug_abbrev_offset().0);
+        let tables = abbreviations(&units.dwarf, offsets, budget);
         for (start, header) in headers {
             let table = tables.get(&header.debug_abbrev_offset().0).cloned().flatten();
             match table.ok_or(Fault::Broken).and_then(|table| units.read_unit(start, header, table, budget)) {
@@ -72,7 +74,7 @@ impl Units {
                     units.split += usize::from(unit.dies.dwo_id.is_some());
                     units.all.push(unit);
                 }
-                Err(_) => units.broken += 1,
+                Err(fault) => units.broken += usize::from(fault == Fault::Broken),
             }
         }
         units
@@ -105,10 +107,11 @@ impl Units {
         };
         let mut entries = dies.header.entries_raw(&dies.abbreviations, None)?;
         let root = entries.read_abbreviation()?.ok_or(Fault::Broken)?;
-        budget.spend(root.attributes().len())?;
+        budget.spend(size_of::<Unit>() + root.attributes().len())?;
         let mut lines = None;
         let mut comp_dir = None;
         let mut unit_name = None;
+        let (mut comp_dir_text, mut name_text) = (None, None);
         let mut span = Span::default();
         // Bases first: the other attributes need them, and may stand before them.
         let mut rest = Vec::new();
@@ -126,8 +129,10 @@ impl Units {
             }
         }
         drop(entries);
-        dies.comp_dir = comp_dir.and_then(|value| self.dwarf.attr_string(&dies, value).ok());
-        dies.name = unit_name.and_then(|value| self.dwarf.attr_string(&dies, value).ok());
+        for (value, text) in [(comp_dir, &mut comp_dir_text), (unit_name, &mut name_text)] {
+            *text = value.map(|value| self.bytes(&dies, value, budget)).transpose()?.flatten();
+        }
+        (dies.comp_dir, dies.name) = (comp_dir_text, name_text);
         for (name, value) in rest {
             // A broken address costs the unit its ranges, not its entries.
             let _ = span.note(&self.dwarf, &dies, name, value);
@@ -204,25 +209,28 @@ impl Units {
         Some((unit, UnitOffset(offset - self.all[unit].start)))
     }
 
-    /// A string, which costs its length to find the end of.
+    /// A string, cut if it is too long. `None` if it is empty or cannot be read.
     pub(crate) fn string(
         &self,
         dies: &gimli::Unit<Reader>,
         value: AttributeValue<Reader>,
         budget: &mut Budget,
     ) -> Result<Option<String>, Fault> {
-        match self.dwarf.attr_string(dies, value) {
-            Ok(text) => {
-                budget.spend(text.bytes().len())?;
-                let text = String::from_utf8_lossy(text.bytes()).into_owned();
-                Ok((!text.is_empty()).then_some(text))
-            }
-            Err(_) => {
-                // The section was searched to its end for a terminator.
-                budget.spend(self.dwarf.debug_str.reader().bytes().len())?;
-                Ok(None)
-            }
-        }
+        let bytes = self.bytes(dies, value, budget)?;
+        Ok(bytes.map(|bytes| text(bytes.bytes())).filter(|text| !text.is_empty()))
+    }
+
+    /// The bytes of a string, which cost their length to find the end of. `None` if it cannot be read.
+    fn bytes(
+        &self,
+        dies: &gimli::Unit<Reader>,
+        value: AttributeValue<Reader>,
+        budget: &mut Budget,
+    ) -> Result<Option<Reader>, Fault> {
+        let text = self.dwarf.attr_string(dies, value).ok();
+        // Without a terminator the section was searched to its end.
+        budget.spend(text.as_ref().unwrap_or(self.dwarf.debug_str.reader()).bytes().len())?;
+        Ok(text)
     }
 }
 
@@ -232,17 +240,19 @@ impl Units {
 fn abbreviations(
     dwarf: &gimli::Dwarf<Reader>,
     offsets: impl Iterator<Item = usize>,
+    budget: &mut Budget,
 ) -> HashMap<usize, Option<Arc<gimli::Abbreviations>>> {
     use gimli::Reader as _;
     let mut offsets: Vec<_> = offsets.collect();
     offsets.sort_unstable();
     offsets.dedup();
-    let table = |offset: usize, end: Option<usize>| {
+    let mut table = |offset: usize, end: Option<usize>| {
         let mut bytes = dwarf.debug_abbrev.reader().clone();
         bytes.skip(offset).ok()?;
         if let Some(end) = end {
             bytes.truncate((end - offset).min(bytes.len())).ok()?;
         }
+        budget.spend(bytes.len().saturating_mul(ABBREVIATION_COST)).ok()?;
         let section = gimli::DebugAbbrev::from(bytes);
         section.abbreviations(gimli::DebugAbbrevOffset(0)).ok().map(Arc::new)
     };
@@ -289,7 +299,8 @@ impl Span {
         if let Some(list) = self.list {
             let mut ranges = dwarf.ranges(dies, list)?;
             while let Some(range) = ranges.next()? {
-                budget.spend(1)?;
+                // Kept by whoever asks.
+                budget.spend(size_of::<gimli::Range>())?;
                 if range.begin < range.end {
                     each(range);
                 }
