@@ -13,6 +13,8 @@ mod code;
 #[cfg(test)]
 mod damage_tests;
 mod debug_info;
+#[cfg(test)]
+mod debug_info_tests;
 mod debug_offsets;
 mod function_names;
 mod functions;
@@ -40,5 +42,5 @@ mod walker_tests;
 
 pub use category::categorize;
 pub use language::Python;
-pub use locations::{Position, locate};
+pub use locations::{LocationIndex, Position, locate};
 pub use walker::PythonWalker;

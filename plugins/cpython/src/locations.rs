@@ -23,24 +23,94 @@ const NO_COLUMNS: u8 = 13;
 const LONG: u8 = 14;
 const NONE: u8 = 15;
 
+/// After how many bytes of a table its index has an entry.
+const STRIDE: usize = 256;
+
 /// The position of code unit `unit` of a code object whose first line is `first_line`. `None` if the table is broken or
 /// does not reach that far.
 pub fn locate(table: &[u8], first_line: u32, unit: u32) -> Option<Position> {
-    let mut reader = Reader { rest: table };
-    let mut line = i64::from(first_line);
-    let mut covered = 0_u64;
-    while let Some(first) = reader.byte() {
-        if first & 0x80 == 0 {
-            return None;
-        }
-        let code = first >> 3 & 15;
-        covered += u64::from(first & 7) + 1;
-        let position = reader.position(code, &mut line)?;
-        if covered > u64::from(unit) {
-            return Some(position);
+    Decoder::new(table, first_line).find(unit)
+}
+
+/// Where to begin in a location table, so that a long one is not decoded from its start for each of its code units. It
+/// takes a sixteenth of the table's size.
+#[derive(Clone, Debug)]
+pub struct LocationIndex {
+    /// Ascending; of a broken table, up to where it breaks.
+    marks: Box<[Mark]>,
+}
+
+/// What has been decoded at an entry's start.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// Code units before it. Counting them cannot overflow: a byte covers eight at most.
+    covered: u32,
+    offset: u32,
+    line: i64,
+}
+
+impl LocationIndex {
+    /// Decodes `table` once.
+    pub fn new(table: &[u8], first_line: u32) -> Self {
+        let mut decoder = Decoder::new(table, first_line);
+        let mut marks: Vec<Mark> = Vec::new();
+        loop {
+            let offset = table.len() - decoder.reader.rest.len();
+            if offset >= (marks.len() + 1) * STRIDE
+                && let (Ok(covered), Ok(offset)) = (u32::try_from(decoder.covered), u32::try_from(offset))
+            {
+                marks.push(Mark { covered, offset, line: decoder.line });
+            }
+            if decoder.entry().is_none() {
+                return Self { marks: marks.into() };
+            }
         }
     }
-    None
+
+    /// What [`locate`] says. `table` and `first_line` are those that it was made from.
+    pub fn locate(&self, table: &[u8], first_line: u32, unit: u32) -> Option<Position> {
+        let next = self.marks.partition_point(|mark| mark.covered <= unit);
+        let decoder = match next.checked_sub(1) {
+            Some(mark) => Decoder::at(table, self.marks[mark])?,
+            None => Decoder::new(table, first_line),
+        };
+        decoder.find(unit)
+    }
+}
+
+/// Goes through a table entry by entry.
+struct Decoder<'a> {
+    reader: Reader<'a>,
+    line: i64,
+    /// Code units so far.
+    covered: u64,
+}
+
+impl<'a> Decoder<'a> {
+    fn new(table: &'a [u8], first_line: u32) -> Self {
+        Self { reader: Reader { rest: table }, line: first_line.into(), covered: 0 }
+    }
+
+    fn at(table: &'a [u8], mark: Mark) -> Option<Self> {
+        let rest = table.get(mark.offset as usize..)?;
+        Some(Self { reader: Reader { rest }, line: mark.line, covered: mark.covered.into() })
+    }
+
+    /// The next entry's position.
+    fn entry(&mut self) -> Option<Position> {
+        let first = self.reader.byte().filter(|first| first & 0x80 != 0)?;
+        self.covered += u64::from(first & 7) + 1;
+        self.reader.position(first >> 3 & 15, &mut self.line)
+    }
+
+    fn find(mut self, unit: u32) -> Option<Position> {
+        loop {
+            let position = self.entry()?;
+            if self.covered > u64::from(unit) {
+                return Some(position);
+            }
+        }
+    }
 }
 
 struct Reader<'a> {

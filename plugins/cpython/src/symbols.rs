@@ -2,16 +2,23 @@
 
 use crate::{
     code::{Code, CodeId, Codes},
-    locations,
+    locations::LocationIndex,
 };
+use std::collections::HashMap;
 use wlprof_plugin::{Category, SourceFrame};
 
+/// The location tables of the code objects named so far.
+pub(crate) type Indices = HashMap<u32, LocationIndex>;
+
 /// What `key` is, if it is a frame of a kept code object.
-pub(crate) fn frame(codes: &Codes, key: u64) -> Option<SourceFrame> {
-    let code = codes.get(CodeId((key >> 32) as u32))?;
+pub(crate) fn frame(codes: &Codes, indices: &mut Indices, key: u64) -> Option<SourceFrame> {
+    let id = (key >> 32) as u32;
+    let code = codes.get(CodeId(id))?;
+    let (table, start) = (&code.location_table, code.first_line);
+    let index = indices.entry(id).or_insert_with(|| LocationIndex::new(table, start));
     // One more than the code unit; 0 is a function that has not begun, which is at its first line.
     let unit = (key as u32).checked_sub(1);
-    let position = unit.and_then(|unit| locations::locate(&code.location_table, code.first_line, unit));
+    let position = unit.and_then(|unit| index.locate(table, start, unit));
     let first_line = (code.first_line > 0).then_some(code.first_line);
     Some(SourceFrame {
         function: code.qualified_name.clone(),

@@ -31,6 +31,7 @@ pub struct PythonWalker {
     half_linked: Option<Range<u32>>,
     codes: Codes,
     chain: Chain,
+    locations: symbols::Indices,
     walks: u64,
 }
 
@@ -44,6 +45,7 @@ impl PythonWalker {
             half_linked: None,
             codes: Codes::default(),
             chain: Chain::default(),
+            locations: symbols::Indices::default(),
             walks: 0,
         }
     }
@@ -125,7 +127,7 @@ impl Walker for PythonWalker {
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
         if let FrameKey::Own(key) = frame {
-            out.extend(symbols::frame(&self.codes, key));
+            out.extend(symbols::frame(&self.codes, &mut self.locations, key));
         }
     }
 

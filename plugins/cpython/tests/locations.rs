@@ -1,7 +1,7 @@
 //! The decoder of location tables against CPython's own, for every code unit of every code object of `stacks.py`.
 //! `testdata/python/locations.py` made the golden files with CPython 3.11.2, 3.12.1 and 3.13.0.
 
-use wlprof_cpython::{Position, locate};
+use wlprof_cpython::{LocationIndex, Position, locate};
 
 fn golden(name: &str) -> String {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -84,5 +84,38 @@ fn broken_tables_have_no_positions() {
             })
             .collect();
         let _ = locate(&table, state, state >> 26);
+    }
+}
+
+#[test]
+fn an_index_says_what_the_table_says() {
+    // Tables of real functions one after the other, with an entry cut short behind them.
+    for name in ["locations-3.11.txt", "locations-3.12.txt", "locations-3.13.txt"] {
+        let text = golden(name);
+        let tables = text.lines().filter_map(|line| line.strip_prefix("code "));
+        let table: Vec<u8> = tables.flat_map(|code| bytes(code.split(' ').nth(1).unwrap())).chain([0xf0, 2]).collect();
+        let index = LocationIndex::new(&table, 7);
+        let mut unit = 0;
+        while let Some(position) = locate(&table, 7, unit) {
+            assert_eq!(index.locate(&table, 7, unit), Some(position), "{name}, unit {unit}");
+            unit += 1;
+        }
+        assert!(unit > 1000, "{name}: {unit} units");
+        for unit in [unit, unit + 1, unit + 10_000, u32::MAX] {
+            assert_eq!((index.locate(&table, 7, unit), locate(&table, 7, unit)), (None, None), "{name}, unit {unit}");
+        }
+    }
+}
+
+/// The largest table that is kept, asked for at many of its code units: from its start each time, these are tens of thousands
+/// of millions of entries.
+#[test]
+fn a_large_table_is_decoded_once() {
+    // A line further, eight code units on.
+    let table = [0xef, 0x02].repeat(1 << 19);
+    let index = LocationIndex::new(&table, 0);
+    for unit in (0..8 << 19).step_by(61) {
+        let line = index.locate(&table, 0, unit).and_then(|position| position.line);
+        assert_eq!(line, Some(unit / 8 + 1));
     }
 }
