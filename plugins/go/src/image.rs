@@ -55,6 +55,11 @@ impl Image {
         self.chunks.last().map_or(0, Chunk::end)
     }
 
+    /// How many bytes are known.
+    pub(crate) fn size(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.bytes.len()).sum()
+    }
+
     /// What is known from `address` on in one piece; empty if it is a long run of zeros.
     fn piece(&self, address: u64) -> &[u8] {
         let after = self.chunks.partition_point(|chunk| chunk.start <= address);

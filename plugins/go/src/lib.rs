@@ -10,6 +10,7 @@
 mod body;
 mod call_sites;
 mod category;
+mod decoded;
 mod goroutines;
 mod image;
 mod labels;

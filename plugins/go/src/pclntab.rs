@@ -4,7 +4,10 @@
 //! the points at which a function can be resumed, and a few more. The table's entries are in the order of the module's
 //! functions, so a lookup is an index. That this holds is checked for every entry when the table is found.
 
-use crate::image::{Bytes, Image};
+use crate::{
+    decoded::DecodedTables,
+    image::{Bytes, Image},
+};
 
 /// What the table starts with since Go 1.20: magic, two zeros, instructions of one byte, pointers of eight.
 const HEADER: [u8; 8] = [0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8];
@@ -152,7 +155,8 @@ impl Pclntab {
         self.name_at(function.name)
     }
 
-    fn steps(&self, table: u32) -> Steps<'_> {
+    /// What the table at an offset says: values, and the blocks at which they end.
+    pub(crate) fn steps(&self, table: u32) -> impl Iterator<Item = (i32, u32)> + '_ {
         let bytes = self.image.bytes(self.pctab + u64::from(table));
         Steps { bytes, value: -1, block: 0, is_first: true, left: MOST_STEPS }
     }
@@ -160,13 +164,6 @@ impl Pclntab {
     fn sizes(&self, function: &Function) -> impl Iterator<Item = (i32, u32)> + '_ {
         let most = if function.pcsp == 0 { 0 } else { MOST_SIZES };
         self.steps(function.pcsp).take(most)
-    }
-
-    fn value(&self, table: u32, block: u32) -> Option<i32> {
-        if table == 0 {
-            return None;
-        }
-        self.steps(table).find(|step| block < step.1).map(|step| step.0)
     }
 
     /// How far the stack pointer is below the return address at a block.
@@ -185,16 +182,16 @@ impl Pclntab {
         self.sizes(function).last().map_or(1, |step| step.1)
     }
 
-    pub(crate) fn line(&self, function: &Function, block: u32) -> Option<u32> {
-        self.value(function.pcln, block).and_then(|line| u32::try_from(line).ok()).filter(|&line| line > 0)
+    pub(crate) fn line(&self, tables: &mut DecodedTables, function: &Function, block: u32) -> Option<u32> {
+        tables.value(self, function.pcln, block).and_then(|line| u32::try_from(line).ok()).filter(|&line| line > 0)
     }
 
     pub(crate) fn start_line(&self, function: &Function) -> Option<u32> {
         line_number(function.start_line)
     }
 
-    pub(crate) fn file(&self, function: &Function, block: u32) -> Option<String> {
-        let file = u32::try_from(self.value(function.pcfile, block)?).ok()?;
+    pub(crate) fn file(&self, tables: &mut DecodedTables, function: &Function, block: u32) -> Option<String> {
+        let file = u32::try_from(tables.value(self, function.pcfile, block)?).ok()?;
         let index = function.unit.checked_add(file)?;
         let offset = self.image.u32(self.units + 4 * u64::from(index)).filter(|&offset| offset != u32::MAX)?;
         self.image.text(self.files + u64::from(offset), LONGEST_NAME)
@@ -211,12 +208,18 @@ impl Pclntab {
     }
 
     /// The inlined call of `tree` that a block belongs to, if it does.
-    pub(crate) fn inlined(&self, function: &Function, tree: u64, block: u32) -> Option<Inlined> {
+    pub(crate) fn inlined(
+        &self,
+        tables: &mut DecodedTables,
+        function: &Function,
+        tree: u64,
+        block: u32,
+    ) -> Option<Inlined> {
         if function.pcdata <= PCDATA_INLINE_INDEX {
             return None;
         }
         let table = self.image.u32(function.address + FUNCTION_SIZE + 4 * u64::from(PCDATA_INLINE_INDEX))?;
-        let index = u32::try_from(self.value(table, block)?).ok()?;
+        let index = u32::try_from(tables.value(self, table, block)?).ok()?;
         let call = tree.checked_add(16 * u64::from(index))?;
         Some(Inlined {
             id: self.image.u8(call)?,

@@ -2,6 +2,7 @@
 
 use crate::{
     category::categorize,
+    decoded::DecodedTables,
     pclntab::{self, Function},
     program::Program,
 };
@@ -14,25 +15,26 @@ const MOST_INLINED: usize = 64;
 ///
 /// Without the tree of inlined calls lines would lie: those of a call to an inlined `fmt.Println` are `print.go`'s, in
 /// the name of the function it was inlined into.
-pub(crate) fn frames(program: &Program, pc: u64, out: &mut Vec<SourceFrame>) {
+pub(crate) fn frames(program: &Program, tables: &mut DecodedTables, pc: u64, out: &mut Vec<SourceFrame>) {
     let table = &program.table;
     let Some(function) = table.index(pc).and_then(|index| table.function(index)) else { return };
     let mut block = pclntab::block(pc);
     let tree = program.moduledata.gofunc.and_then(|gofunc| table.inline_tree(&function, gofunc));
     for _ in 0..MOST_INLINED {
-        let Some(call) = tree.and_then(|tree| table.inlined(&function, tree, block)) else { break };
-        out.push(frame(program, &function, block, &call.name, call.start_line, call.id));
+        let Some(call) = tree.and_then(|tree| table.inlined(tables, &function, tree, block)) else { break };
+        out.push(frame(program, tables, &function, block, &call.name, call.start_line, call.id));
         if block == call.parent_block {
             break;
         }
         block = call.parent_block;
     }
     let name = table.name(&function).unwrap_or_default();
-    out.push(frame(program, &function, block, &name, table.start_line(&function), function.id));
+    out.push(frame(program, tables, &function, block, &name, table.start_line(&function), function.id));
 }
 
 fn frame(
     program: &Program,
+    tables: &mut DecodedTables,
     function: &Function,
     block: u32,
     name: &str,
@@ -40,7 +42,7 @@ fn frame(
     id: u8,
 ) -> SourceFrame {
     let table = &program.table;
-    let file = table.file(function, block);
+    let file = table.file(tables, function, block);
     let short = without_type_arguments(name);
     SourceFrame {
         // Go leaves wrappers out of its own tracebacks.
@@ -49,7 +51,7 @@ fn frame(
         function: short.unwrap_or_else(|| name.to_owned()),
         file,
         function_line: start_line,
-        line: table.line(function, block),
+        line: table.line(tables, function, block),
         column: None,
     }
 }

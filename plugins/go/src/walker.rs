@@ -1,6 +1,7 @@
 //! The walker of one module: keeps what walks have in common.
 
 use crate::{
+    decoded::DecodedTables,
     goroutines,
     labels::{LabelSets, WouldAllocate},
     layout::{self, G, LAYOUTS, Layout},
@@ -34,12 +35,14 @@ pub struct GoWalker {
     misfits: u64,
     labels: LabelSets,
     statistics: Statistics,
+    tables: DecodedTables,
 }
 
 impl GoWalker {
     pub(crate) fn new(program: Program, layout: Layout) -> Self {
+        let tables = DecodedTables::new(program.table.image.size());
         let (labels, statistics) = (LabelSets::default(), Statistics::default());
-        Self { program, layout, layout_fits: false, misfits: 0, labels, statistics }
+        Self { program, layout, layout_fits: false, misfits: 0, labels, statistics, tables }
     }
 
     #[cfg(test)]
@@ -126,7 +129,7 @@ impl Walker for GoWalker {
             FrameKey::Wasm(frame) => self.program.pc(frame),
         };
         if let Some(pc) = pc {
-            symbols::frames(&self.program, pc, out);
+            symbols::frames(&self.program, &mut self.tables, pc, out);
         }
     }
 
@@ -153,6 +156,11 @@ impl Walker for GoWalker {
         if self.program.moduledata.gofunc.is_none() {
             warnings
                 .push("Go's tree of inlined calls was not found: lines of inlined code lack their function".to_owned());
+        }
+        if self.tables.gave_up() {
+            let text = "Go's tables of lines say far more than fits in the module, and reading them was given up: functions read \
+                        after that have names alone";
+            warnings.push(text.to_owned());
         }
         warnings
     }

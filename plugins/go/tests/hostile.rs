@@ -250,3 +250,32 @@ fn moduledata_may_point_anywhere() {
         assert!(goroutines(&mut attach(&forge), &Stopped::new(&forge)).is_empty());
     }
 }
+
+/// Tables of lines and files that begin within each other, each as long as they may be. A lookup used to go through one from
+/// its start.
+#[test]
+fn tables_within_each_other_are_decoded_once_and_not_all() {
+    const STEPS: u32 = 0xffff;
+    let mut forge = Forge::new(24);
+    let start = forge.image.len() as u32 - (PCTAB - forge::BASE) as u32;
+    // One line, and one block, further.
+    forge.image.extend([2, 1].repeat(STEPS as usize + 2 * COUNT as usize));
+    for function in 0..COUNT {
+        forge.u32(record(function) + 24, start + 2 * function);
+        forge.u32(record(function) + 20, start + 2 * (COUNT + function));
+    }
+    let mut walker = attach(&forge);
+    let mut line = |function, block: u32| {
+        let mut frames = Vec::new();
+        walker.symbolize(FrameKey::Own(pc(function, block.into())), &mut frames);
+        let frame = frames.pop().unwrap();
+        assert!(!frame.function.is_empty());
+        frame.line
+    };
+    for block in (1..STEPS).rev() {
+        assert_eq!(line(LEAF, block), Some(block));
+    }
+    let known = (0..COUNT).filter(|&function| line(function, STEPS - 1).is_some()).count();
+    assert!((1..COUNT as usize).contains(&known), "{known}");
+    assert!(walker.warnings().iter().any(|warning| warning.contains("given up")), "{:?}", walker.warnings());
+}
