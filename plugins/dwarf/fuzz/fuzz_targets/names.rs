@@ -1,0 +1,62 @@
+//! Names to demangled names: whatever a linker's name is, it gives one frame with a name that is not empty and not too
+//! long, the same each time, and soon: libFuzzer is told how soon.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::ops::Range;
+use wlprof_dwarf::Symbolizer;
+use wlprof_plugin::{FrameKey, FunctionImport, ModuleView, SourceFrame, Walker, WasmFrame};
+
+/// The longest name that is kept, and what marks that it was cut.
+const LONGEST: usize = (16 << 10) + '…'.len_utf8();
+
+/// A module of one function.
+struct Named(String);
+
+impl ModuleView for Named {
+    fn name(&self) -> &str {
+        "fuzzed"
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &[]
+    }
+
+    fn custom_section(&self, _: &str) -> Option<&[u8]> {
+        None
+    }
+
+    fn function_imports(&self) -> &[FunctionImport] {
+        &[]
+    }
+
+    fn function_body(&self, index: u32) -> Option<Range<u32>> {
+        (index == 0).then_some(0..1)
+    }
+
+    fn function_name(&self, index: u32) -> Option<&str> {
+        (index == 0).then_some(&self.0)
+    }
+}
+
+fn frames(symbolizer: &mut Symbolizer) -> Vec<SourceFrame> {
+    let mut out = Vec::new();
+    symbolizer.symbolize(FrameKey::Wasm(WasmFrame { function: 0, code_offset: 0 }), &mut out);
+    out
+}
+
+fuzz_target!(|input: &[u8]| {
+    // Where names begin is not what is looked for.
+    let (prefix, name) = match input.split_first() {
+        Some((0, name)) => ("_R", name),
+        Some((1, name)) => ("_ZN", name),
+        _ => ("_Z", input),
+    };
+    let module = Named(format!("{prefix}{}", String::from_utf8_lossy(name)));
+    let mut symbolizer = Symbolizer::new(&module);
+    let found = frames(&mut symbolizer);
+    assert_eq!(found.len(), 1);
+    let texts = [Some(&found[0].function), found[0].linkage_name.as_ref()];
+    assert!(texts.into_iter().flatten().all(|text| !text.is_empty() && text.len() <= LONGEST));
+    assert_eq!(frames(&mut symbolizer), found);
+});
