@@ -1,13 +1,10 @@
 //! What is read of debug information, of real interpreters and of hostile modules.
 
-#[path = "../tests/module/mod.rs"]
-mod module;
-
 use crate::{
     debug_info::{Variables, variables},
     functions::EVAL,
+    layout_tests::module::TestModule,
 };
-use module::TestModule;
 use wlprof_plugin::ModuleView;
 
 #[test]

@@ -1,7 +1,7 @@
 //! The layouts against the debug information of the interpreters that `cargo xtask test-fixtures` builds.
 
 #[path = "../tests/module/mod.rs"]
-mod module;
+pub(crate) mod module;
 #[path = "../tests/structures/mod.rs"]
 mod structures;
 

@@ -24,8 +24,7 @@ const STEPS_TO_AN_OPERATOR: u32 = 1;
 /// The most that one name may cost: bytes, times the readings tried. A unit is some forty calls in the parser.
 const DEAREST: usize = 1 << 20;
 
-/// What a name costs at least if it turns out not to be one: the foretelling may be wrong. All of twelve thousand names of
-/// clang and GCC's library are names.
+/// What a name costs at least if it turns out not to be one: the foretelling may be wrong. Compilers' names are names.
 const FAILURE: usize = 1 << 16;
 
 /// What a module's names may cost for each byte of theirs, and at least.
@@ -124,7 +123,7 @@ fn affordable_reading(name: &str) -> Reading {
     }
 }
 
-/// How many parts of a name are tried in two ways, so that what is within them is read twice; at least, since all bytes
+/// How many parts of a name are tried in two ways, so that what is within them is read twice. It is a bound: all bytes
 /// are looked at, those of identifiers, too.
 #[derive(Debug, Default)]
 struct Ambiguities {
@@ -143,15 +142,15 @@ impl Ambiguities {
         let mut found = Self::default();
         let (mut has_conversion, mut has_expression) = (false, false);
         for (at, pair) in name.windows(2).enumerate() {
-            let before = &name[..at];
+            let (before, after) = (&name[..at], &name[at + 2..]);
             match pair {
                 b"cv" => {
                     has_conversion = true;
                     found.parts += u32::from(may_begin_name(before));
                 }
                 b"Ul" => found.parts += u32::from(may_begin_name(before)),
-                b"CI" => found.parts += u32::from(matches!(name.get(at + 2), Some(b'1'..=b'4'))),
-                [b'C', b'1'..=b'4'] => found.parts += u32::from(name.get(at + 2) == Some(&b'I')),
+                b"CI" => found.parts += u32::from(matches!(after.first(), Some(b'1'..=b'4'))),
+                [b'C', b'1'..=b'4'] => found.parts += u32::from(after.starts_with(b"I")),
                 // Both a literal and a name that only its file knows.
                 [b'L', b'0'..=b'9'] => found.parts += 2,
                 // Types of one letter cannot be mistaken.
@@ -165,10 +164,12 @@ impl Ambiguities {
                     }
                 }
                 [b'a'..=b'z', b'I'] => found.parts += u32::from(before.ends_with(b"S")),
-                b"nw" | b"na" | b"dl" | b"da" => found.operators += 1,
+                b"nw" | b"na" | b"dl" | b"da" => {
+                    found.operators += u32::from(after.starts_with(b"_") || may_begin_expression(after));
+                }
                 // Expressions stand in template arguments, types and the sizes of arrays and vectors.
                 [b'X', _] | [b'D', b'T' | b't' | b'O' | b'B' | b'U'] => has_expression = true,
-                [b'A' | b'v', b'a'..=b'z'] => has_expression |= name.get(at + 2).is_some_and(u8::is_ascii_lowercase),
+                [b'A' | b'v', _] => has_expression |= may_begin_expression(&name[at + 1..]),
                 _ => {}
             }
         }
@@ -182,11 +183,27 @@ impl Ambiguities {
     }
 }
 
+/// How expressions begin that are not parameters, literals or names: operators, casts, calls.
+const EXPRESSIONS: &[u8] =
+    b"aNaSaaadanatazccclcmcocvdVdadcdedldndsdtdveOeoeqfLfRflfpfrgegsgtilixlSlelilsltmImLmimlmmnanengnt\
+    nwnxoRonooorpLplpmpppsptqurMrSrcrmrssPsZscsospsrssstsztetitltrtw";
+
 /// Whether the name of a function or a type may stand behind `before`.
 fn may_begin_name(before: &[u8]) -> bool {
-    match before {
-        [.., b'Z' | b'E' | b'_' | b'R' | b'V' | b'H' | b'W'] => true,
-        [.., b'S', b't'] | [.., b'T', b's' | b'u' | b'e'] | [.., b'o', b'n'] => true,
+    matches!(
+        before,
+        [.., b'Z' | b'E' | b'_' | b'R' | b'V' | b'H' | b'W']
+            | [.., b'S', b't']
+            | [.., b'T', b's' | b'u' | b'e']
+            | [.., b'o', b'n']
+    )
+}
+
+/// Whether an expression may begin with `text`.
+fn may_begin_expression(text: &[u8]) -> bool {
+    match text {
+        [b'T' | b'L' | b'v' | b'0'..=b'9', ..] => true,
+        [first, second, ..] => EXPRESSIONS.chunks_exact(2).any(|code| code == [*first, *second]),
         _ => false,
     }
 }

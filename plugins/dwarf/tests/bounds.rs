@@ -12,6 +12,7 @@ use wlprof_plugin::{SourceFrame, Walker};
 /// One body, from 3 on.
 const START: u32 = 3;
 const END: u32 = 0x400;
+const BODY: std::ops::Range<u32> = START..END;
 
 /// Forms and attributes that the DWARF below is made of.
 const ADDR: u8 = 0x01;
@@ -44,8 +45,7 @@ fn module(entries: &[u8]) -> TestModule {
     unit.push(0);
     let mut info = u32::try_from(unit.len()).unwrap().to_le_bytes().to_vec();
     info.extend(unit);
-    let body = START..END;
-    let mut module = TestModule { bodies: vec![body], ..TestModule::default() };
+    let mut module = TestModule { bodies: vec![BODY], ..TestModule::default() };
     module.sections.insert(".debug_info".to_owned(), info);
     module.sections.insert(".debug_abbrev".to_owned(), ABBREVIATIONS.to_vec());
     module
@@ -84,7 +84,7 @@ fn names_that_are_read_in_ever_more_ways_stay_mangled() {
         }),
     ];
     for name in names {
-        let mut module = TestModule { bodies: vec![START..END], ..TestModule::default() };
+        let mut module = TestModule { bodies: vec![BODY], ..TestModule::default() };
         module.names.insert(0, name.clone());
         let mut symbolizer = Symbolizer::new(&module);
         for offset in START..END {
@@ -212,7 +212,6 @@ fn check_given_up(lines: Vec<u8>) {
 fn functions_on_top_of_each_other_are_given_up() {
     let functions: Vec<u8> = (0..10_000).flat_map(|index| function(&format!("f{index}"), &[])).collect();
     let mut module = module(&functions);
-    module.bodies = vec![START..END];
     module.names.insert(0, "f7".to_owned());
     let mut symbolizer = Symbolizer::new(&module);
     let names = (0..40 * (END - START)).map(|at| {
