@@ -17,7 +17,7 @@ pub struct NativeFunction<'m> {
     pub code: &'m [u8],
     /// Its name. Untrusted text.
     pub name: String,
-    /// From where on which line's code it is, in order; empty if no lines are known.
+    /// From where on which line's code it is, in order, the first from the beginning; empty if no lines are known.
     pub lines: Vec<NativeLine>,
     /// How it is unwound, if that is known.
     pub unwind: Option<UnwindInfo<'m>>,
@@ -28,9 +28,9 @@ pub struct NativeFunction<'m> {
 pub struct NativeLine {
     /// Offset into the function's code.
     pub offset: u32,
-    /// Source file. Untrusted text, not empty.
+    /// Source file. Untrusted text, not empty. Where the line is not known, that of the code before or after.
     pub file: Arc<str>,
-    /// Line, from 1.
+    /// Line, from 1; 0 for code of which none is known, as in DWARF.
     pub line: u32,
 }
 
@@ -84,10 +84,11 @@ fn named<'m>(
                 symbols.frames(&Origin::Wasm { module, function, code_offset }, frames);
             };
             if lines == Lines::Find {
-                for (offset, code_offset) in code_offsets {
+                let places = code_offsets.into_iter().map(|(offset, code_offset)| {
                     at(code_offset, &mut frames);
-                    add_line(&mut found, offset, frames.first());
-                }
+                    (offset, frames.first().and_then(place))
+                });
+                found = line_table(places.collect());
             }
             let body = image.function_body(function).unwrap_or_default();
             at(body.start, &mut frames);
@@ -98,17 +99,49 @@ fn named<'m>(
     NativeFunction { address, code: bytes, name, lines: found, unwind }
 }
 
-fn add_line(lines: &mut Vec<NativeLine>, offset: u32, frame: Option<&SourceFrame>) {
-    let Some(SourceFrame { file: Some(file), line: Some(line), .. }) = frame else { return };
-    let last = lines.last();
-    if file.is_empty() || last.is_some_and(|last| last.line == *line && *last.file == **file) {
-        return;
-    }
-    // What comes before the first line that is known, the prologue, is its as well.
-    let offset = if last.is_some() { offset } else { 0 };
-    let file = match last {
-        Some(last) if *last.file == **file => last.file.clone(),
-        _ => Arc::from(file.as_str()),
+fn place(frame: &SourceFrame) -> Option<(Arc<str>, u32)> {
+    Some((frame.file.as_deref().filter(|file| !file.is_empty())?.into(), frame.line?))
+}
+
+/// The lines of code that has these places from these offsets on.
+fn line_table(places: Vec<(u32, Option<(Arc<str>, u32)>)>) -> Vec<NativeLine> {
+    let Some(mut file) = places.iter().find_map(|(_, place)| Some(place.as_ref()?.0.clone())) else {
+        return Vec::new();
     };
-    lines.push(NativeLine { offset, file, line: *line });
+    let mut lines: Vec<NativeLine> = Vec::new();
+    for (offset, place) in places {
+        let line = match place {
+            Some((named, line)) => {
+                // Most of a function's lines are in one file.
+                if named != file {
+                    file = named;
+                }
+                line
+            }
+            None => 0,
+        };
+        if lines.last().is_none_or(|last| last.line != line || last.file != file) {
+            lines.push(NativeLine { offset, file: file.clone(), line });
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(places: &[(u32, Option<(&str, u32)>)]) -> Vec<(u32, String, u32)> {
+        let places = places.iter().map(|&(offset, place)| (offset, place.map(|(file, line)| (file.into(), line))));
+        let lines = line_table(places.collect()).into_iter();
+        lines.map(|line| (line.offset, line.file.to_string(), line.line)).collect()
+    }
+
+    #[test]
+    fn code_of_no_known_line_has_none() {
+        let places = [(0, None), (4, Some(("a.c", 7))), (6, Some(("a.c", 7))), (9, None), (12, Some(("b.c", 7)))];
+        let expected = [(0, "a.c", 0), (4, "a.c", 7), (9, "a.c", 0), (12, "b.c", 7)];
+        assert_eq!(table(&places), expected.map(|(offset, file, line)| (offset, file.to_owned(), line)));
+        assert_eq!(table(&[(0, None), (4, None)]), []);
+    }
 }

@@ -1,5 +1,6 @@
 //! From a native pc to the wasm function and instruction that it stands for.
 
+use super::code_offsets::CodeOffsets;
 use super::compiled_image::CompiledImage;
 use super::native_code::CodeName;
 use crate::guest::ModuleImage;
@@ -60,8 +61,8 @@ struct ModuleCode {
     code: Vec<Code>,
     module: Module,
     image: Arc<ModuleImage>,
-    /// (offset in the text, file offset in the module) in order; made on first use, since only the drain needs it.
-    offsets: OnceLock<Vec<(u32, Option<u32>)>>,
+    /// Made on first use, since only the drain needs it.
+    offsets: OnceLock<CodeOffsets>,
 }
 
 impl CodeMap {
@@ -130,30 +131,15 @@ impl ModuleCode {
         (address < code.end).then_some(code)
     }
 
-    fn offsets(&self) -> &[(u32, Option<u32>)] {
-        self.offsets.get_or_init(|| match self.module.address_map() {
-            Some(map) => map.map(|(text, file)| (text as u32, file)).collect(),
-            None => Vec::new(),
-        })
+    fn offsets(&self) -> &CodeOffsets {
+        self.offsets.get_or_init(|| CodeOffsets::of(&self.module, &self.image))
     }
 
-    /// Code offset of the wasm instruction at `address`.
-    ///
-    /// Cranelift keeps no source location for pure operations once it has optimized them (half of the code's bytes).
-    /// For those the nearest instruction before them in the same function that has one stands in, else the nearest
-    /// after, else the function's start. Calls always have theirs.
+    /// Code offset of the wasm instruction at `address`; the function's start where nothing is known.
     fn code_offset(&self, address: usize, code: &Code, function: u32) -> u32 {
-        let offsets = self.offsets();
-        let text_offset = |address: usize| (address - self.text.start) as u32;
-        let first = offsets.partition_point(|entry| entry.0 < text_offset(code.start));
-        let next = offsets.partition_point(|entry| entry.0 <= text_offset(address));
-        let end = offsets.partition_point(|entry| entry.0 < text_offset(code.end));
-        let before = offsets[first.min(next)..next].iter().rev().find_map(|entry| entry.1);
-        let file_offset = before.or_else(|| offsets[next..end.max(next)].iter().find_map(|entry| entry.1));
-        match file_offset {
-            Some(file_offset) => file_offset - self.image.code_start(),
-            None => self.image.function_body(function).map_or(0, |body| body.start),
-        }
+        let range = code.start - self.text.start..code.end - self.text.start;
+        let code_offset = self.offsets().at(address - self.text.start, &range);
+        code_offset.unwrap_or_else(|| self.image.function_body(function).map_or(0, |body| body.start))
     }
 }
 

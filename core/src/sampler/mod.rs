@@ -11,6 +11,7 @@
 
 mod clock;
 mod code_map;
+mod code_offsets;
 mod compiled_image;
 mod dump;
 mod epoch;

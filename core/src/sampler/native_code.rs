@@ -1,5 +1,6 @@
 //! The machine code that a guest was compiled to, piece by piece, for tools that sample this process themselves.
 
+use super::code_offsets::CodeOffsets;
 use super::compiled_image::CompiledImage;
 use crate::guest::ModuleImage;
 use std::ops::Range;
@@ -14,8 +15,8 @@ pub struct NativeCode<'m> {
     pub bytes: &'m [u8],
     /// What it is.
     pub name: CodeName<'m>,
-    /// Which wasm instruction the code from an offset on is for: the offset and the instruction's code offset, in order.
-    /// Cranelift keeps none for much of optimized code, which belongs to the last one before it then.
+    /// Which wasm instruction the code from an offset on is for: the offset and the instruction's code offset, in order, as
+    /// the sampler has it. The first is for the code from its beginning.
     pub code_offsets: Vec<(u32, u32)>,
     /// How it is unwound, if that is known.
     pub unwind: Option<UnwindInfo<'m>>,
@@ -50,17 +51,10 @@ pub struct UnwindInfo<'m> {
 /// A module's machine code in order of addresses.
 pub fn native_code<'m>(module: &'m Module, image: &ModuleImage) -> Vec<NativeCode<'m>> {
     let text = module.text();
-    let image_start = image.code_start();
-    let rows: Vec<(usize, u32)> = module
-        .address_map()
-        .into_iter()
-        .flatten()
-        .filter_map(|(offset, file_offset)| Some((offset, file_offset?.checked_sub(image_start)?)))
-        .collect();
+    let offsets = CodeOffsets::of(module, image);
     let code_offsets = |range: &Range<usize>| {
-        let first = rows.partition_point(|row| row.0 < range.start);
-        let end = rows.partition_point(|row| row.0 < range.end);
-        rows[first..end].iter().map(|&(offset, code_offset)| ((offset - range.start) as u32, code_offset)).collect()
+        let stretches = offsets.within(range).iter();
+        stretches.map(|&(offset, code_offset)| (offset - range.start as u32, code_offset)).collect()
     };
     let compiled = CompiledImage::of(module);
     let mut unwind = compiled.as_ref().map(CompiledImage::unwind_infos).unwrap_or_default();
@@ -86,8 +80,10 @@ pub fn native_code<'m>(module: &'m Module, image: &ModuleImage) -> Vec<NativeCod
 
 #[cfg(test)]
 mod tests {
+    use super::super::code_map::{CodeMap, NativePc};
     use super::*;
     use crate::guest::{EngineOptions, engine};
+    use crate::recording::Origin;
 
     const TEXT: &str = r#"(module (memory 1)
         (func (export "grow") (result i32) (memory.grow (i32.const 1)))
@@ -111,10 +107,31 @@ mod tests {
         assert!(count(|name| matches!(name, CodeName::Stub(stub) if stub.contains("memory_grow"))) == 1);
         let store = code.iter().find(|code| code.name == CodeName::Function(1)).unwrap();
         let body = wlprof_plugin::ModuleView::function_body(&image, 1).unwrap();
-        assert!(!store.code_offsets.is_empty());
+        assert_eq!(store.code_offsets[0].0, 0);
         assert!(
             store.code_offsets.iter().all(|(at, offset)| (*at as usize) < store.bytes.len() && body.contains(offset))
         );
         assert!(code.iter().all(|code| code.unwind.is_some()), "{code:?}");
+    }
+
+    #[test]
+    fn samples_of_each_address_are_of_the_instruction_that_it_is_listed_for() {
+        let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+        let bytes = wat::parse_str(TEXT).unwrap();
+        let module = Module::new(&engine, &bytes).unwrap();
+        let image = std::sync::Arc::new(ModuleImage::parse(bytes, "test").unwrap());
+        let map = CodeMap::new(&[(module.clone(), image.clone())]);
+        let mut looked_at = 0;
+        for code in native_code(&module, &image) {
+            let CodeName::Function(function) = code.name else { continue };
+            for at in 0..code.bytes.len() as u32 {
+                let next = code.code_offsets.partition_point(|(start, _)| *start <= at);
+                let code_offset = code.code_offsets[next - 1].1;
+                let origin = map.origin(NativePc::Exact((code.address + u64::from(at)) as usize));
+                assert_eq!(origin, Some(Origin::Wasm { module: 0, function, code_offset }));
+                looked_at += 1;
+            }
+        }
+        assert!(looked_at > 0);
     }
 }

@@ -1,0 +1,126 @@
+//! Which wasm instruction each stretch of compiled code is for.
+
+use crate::guest::ModuleImage;
+use std::ops::Range;
+use wasmtime::Module;
+use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
+
+/// A module's compiled code from the start of one stretch to that of the next: where it begins in the text, and the code
+/// offset of its instruction, in order of the former.
+///
+/// Cranelift keeps no source location for pure operations once it has optimized them (half of the code's bytes). Such code
+/// is taken for the nearest instruction before it, in the same function, that has one. But nothing flows from a jump into
+/// what stands behind it: behind the jump table of a Go function, for instance, is often the body of its hottest loop. That
+/// is taken for the nearest instruction after it, as is what comes first in a function. Calls always have their location.
+pub(super) struct CodeOffsets(Vec<(u32, u32)>);
+
+impl CodeOffsets {
+    /// Reads the module's address map.
+    pub(super) fn of(module: &Module, image: &ModuleImage) -> Self {
+        let code_offset = |file_offset: u32| file_offset.checked_sub(image.code_start());
+        let map: Vec<(u32, Option<u32>)> = module
+            .address_map()
+            .into_iter()
+            .flatten()
+            .map(|(at, file_offset)| (at as u32, file_offset.and_then(code_offset)))
+            .collect();
+        let mut functions: Vec<_> = module.functions().collect();
+        functions.sort_by_key(|function| function.offset);
+        let mut stretches = Vec::with_capacity(map.len() / 2);
+        for function in functions {
+            let range = function.offset..function.offset + function.len;
+            let never_goes_on =
+                |code_offset| image.code_at(function.index.as_u32(), code_offset).is_some_and(|code| is_jump(code));
+            join(range.start as u32, within(&map, &range), never_goes_on, &mut stretches);
+        }
+        Self(stretches)
+    }
+
+    /// The stretches of the function that lies at `range` in the text. The first one begins with it; none if nothing is known.
+    pub(super) fn within(&self, range: &Range<usize>) -> &[(u32, u32)] {
+        within(&self.0, range)
+    }
+
+    /// Code offset of the instruction at `at` in the text, in the function at `range`.
+    pub(super) fn at(&self, at: usize, range: &Range<usize>) -> Option<u32> {
+        let stretches = self.within(range);
+        let next = stretches.partition_point(|stretch| stretch.0 as usize <= at);
+        Some(stretches[next.checked_sub(1)?].1)
+    }
+}
+
+fn within<'a, T>(rows: &'a [(u32, T)], range: &Range<usize>) -> &'a [(u32, T)] {
+    let first = rows.partition_point(|row| (row.0 as usize) < range.start);
+    let end = rows.partition_point(|row| (row.0 as usize) < range.end);
+    &rows[first..end]
+}
+
+/// Adds the stretches of the function that begins at `start`, of which the address map says `map`.
+fn join(start: u32, map: &[(u32, Option<u32>)], never_goes_on: impl Fn(u32) -> bool, stretches: &mut Vec<(u32, u32)>) {
+    let mut last = None;
+    // Where the code begins that is for the next instruction with a location.
+    let mut waiting = Some(start);
+    for &(at, code_offset) in map {
+        match code_offset {
+            Some(code_offset) => {
+                stretches.push((waiting.take().unwrap_or(at), code_offset));
+                last = Some(code_offset);
+            }
+            None if waiting.is_none() && last.is_some_and(&never_goes_on) => waiting = Some(at),
+            None => {}
+        }
+    }
+}
+
+/// Whether the instruction at the start of `code` never goes on with the one behind it.
+fn is_jump(code: &[u8]) -> bool {
+    matches!(
+        OperatorsReader::new(BinaryReader::new(code, 0)).read(),
+        Ok(Operator::Br { .. }
+            | Operator::BrTable { .. }
+            | Operator::Return
+            | Operator::ReturnCall { .. }
+            | Operator::ReturnCallIndirect { .. }
+            | Operator::ReturnCallRef { .. }
+            | Operator::Throw { .. }
+            | Operator::ThrowRef
+            | Operator::Unreachable)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(map: &[(u32, Option<u32>)], jumps: &[u32]) -> Vec<(u32, u32)> {
+        let mut stretches = Vec::new();
+        join(100, map, |code_offset| jumps.contains(&code_offset), &mut stretches);
+        stretches
+    }
+
+    #[test]
+    fn code_without_a_location_is_for_the_instruction_before_it() {
+        assert_eq!(joined(&[(100, Some(7)), (104, None), (108, Some(9))], &[]), [(100, 7), (108, 9)]);
+    }
+
+    #[test]
+    fn what_comes_first_is_for_the_instruction_after_it() {
+        assert_eq!(joined(&[(100, None), (104, Some(7)), (108, None)], &[]), [(100, 7)]);
+        assert_eq!(joined(&[(104, Some(7))], &[]), [(100, 7)]);
+        assert_eq!(joined(&[(100, None)], &[]), []);
+    }
+
+    #[test]
+    fn what_stands_behind_a_jump_is_for_the_instruction_after_it() {
+        let map = [(100, Some(7)), (104, None), (108, Some(9)), (110, None), (112, Some(8))];
+        assert_eq!(joined(&map, &[7]), [(100, 7), (104, 9), (112, 8)]);
+        // Behind the last one nothing is known.
+        assert_eq!(joined(&[(100, Some(7)), (104, Some(9)), (108, None)], &[9]), [(100, 7), (104, 9)]);
+    }
+
+    #[test]
+    fn jumps_are_told_from_branches_that_may_not_be_taken() {
+        assert!(is_jump(&[0x0c, 0]) && is_jump(&[0x0f]) && is_jump(&[0]));
+        assert!(!is_jump(&[0x0d, 0]) && !is_jump(&[0x10, 0]) && !is_jump(&[0x6a]) && !is_jump(&[]));
+    }
+}
