@@ -22,6 +22,19 @@ const MOST_SIZES: usize = 64;
 /// Headers with the right number of functions that are looked at; more are there to waste time.
 const MOST_HEADERS: usize = 16;
 
+/// In what stands for the pc of a function that is between two of its blocks.
+const BETWEEN_BLOCKS: u64 = 1 << 63;
+
+/// Stands for the pc of function `index` on its way from one block to another, which has none.
+pub(crate) fn between_blocks(index: u32) -> u64 {
+    pc(index, 0) | BETWEEN_BLOCKS
+}
+
+/// `pc` without that mark, and whether it had it.
+pub(crate) fn unmarked(pc: u64) -> (u64, bool) {
+    (pc & !BETWEEN_BLOCKS, pc & BETWEEN_BLOCKS != 0)
+}
+
 /// A pc of function `index` (among the module's own functions).
 pub(crate) fn pc(index: u32, block: u32) -> u64 {
     (FIRST_FUNCTION + u64::from(index)) << 16 | u64::from(block & 0xffff)

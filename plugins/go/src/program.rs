@@ -1,7 +1,7 @@
 //! All that is known of a module before it runs, and the bodies read so far.
 
 use crate::{
-    body::{Body, Call, Convention},
+    body::{Body, Call, Convention, Place},
     call_sites::{CallSite, CallSites},
     layout::Layout,
     module::Module,
@@ -88,8 +88,6 @@ pub(crate) struct Program {
     /// The bodies read so far, each at its function's number.
     read: Vec<Option<Arc<Body>>>,
     read_size: usize,
-    /// The block in which each function was last seen, for samples that are between two blocks.
-    last_blocks: Vec<u16>,
     call_sites: CallSites,
     wait_reasons: Option<WaitReasons>,
     /// Bytes of bodies that may yet be read.
@@ -135,7 +133,6 @@ impl Program {
             go_signature: module.go_signature,
             read: vec![None; count as usize],
             read_size: 0,
-            last_blocks: vec![0; count as usize],
             call_sites: CallSites::default(),
             wait_reasons: None,
             left_to_read: READ_IN_A_WALK,
@@ -187,17 +184,6 @@ impl Program {
     pub(crate) fn wait_reason(&mut self, reason: u8) -> Option<String> {
         let image = &self.table.image;
         self.wait_reasons.get_or_insert_with(|| WaitReasons::find(image)).text(image, reason)
-    }
-
-    /// The block in which function `index` was last seen.
-    pub(crate) fn last_block(&self, index: u32) -> u32 {
-        self.last_blocks.get(index as usize).copied().unwrap_or(0).into()
-    }
-
-    pub(crate) fn set_last_block(&mut self, index: u32, block: u32) {
-        if let Some(last) = self.last_blocks.get_mut(index as usize) {
-            *last = block as u16;
-        }
     }
 
     /// Whether `target`, in wasm's function indices, is function `index` of the module's own.
@@ -263,10 +249,14 @@ impl Program {
         self.body(index)?.call(frame.code_offset).copied()
     }
 
-    /// The pc of a wasm frame, if it is one of the module's own functions.
+    /// The pc of a wasm frame, if it is one of the module's own functions: that of its block, or what stands for code between
+    /// two of them.
     pub(crate) fn pc(&mut self, frame: WasmFrame) -> Option<u64> {
         let index = self.own(frame.function)?;
-        let block = self.body(index)?.block(frame.code_offset);
-        Some(pclntab::pc(index, block))
+        let body = self.body(index)?;
+        if body.state(frame.code_offset).place == Place::Dispatch {
+            return Some(pclntab::between_blocks(index));
+        }
+        Some(pclntab::pc(index, body.block(frame.code_offset)))
     }
 }

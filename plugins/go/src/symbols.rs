@@ -11,13 +11,16 @@ use wlprof_plugin::{Category, SourceFrame};
 /// Go's inliner has a budget that ends long before this.
 const MOST_INLINED: usize = 64;
 
-/// Appends the frames at `pc`, innermost inlined call first. Nothing if there is no such pc.
+/// Appends the frames at `pc`, innermost inlined call first. Nothing if there is no such pc. Between two blocks that is the
+/// function alone, without a line.
 ///
 /// Without the tree of inlined calls lines would lie: those of a call to an inlined `fmt.Println` are `print.go`'s, in
 /// the name of the function it was inlined into.
 pub(crate) fn frames(program: &Program, tables: &mut DecodedTables, pc: u64, out: &mut Vec<SourceFrame>) {
     let table = &program.table;
+    let (pc, is_between_blocks) = pclntab::unmarked(pc);
     let Some(function) = table.index(pc).and_then(|index| table.function(index)) else { return };
+    let first = out.len();
     let mut block = pclntab::block(pc);
     let tree = program.moduledata.gofunc.and_then(|gofunc| table.inline_tree(&function, gofunc));
     for _ in 0..MOST_INLINED {
@@ -29,7 +32,12 @@ pub(crate) fn frames(program: &Program, tables: &mut DecodedTables, pc: u64, out
         block = call.parent_block;
     }
     let name = table.name(&function).unwrap_or_default();
-    out.push(frame(program, tables, &function, block, &name, table.start_line(&function), function.id));
+    let mut whole = frame(program, tables, &function, block, &name, table.start_line(&function), function.id);
+    if is_between_blocks {
+        out.truncate(first);
+        whole.line = None;
+    }
+    out.push(whole);
 }
 
 fn frame(

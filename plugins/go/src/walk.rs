@@ -5,7 +5,7 @@
 //! is and, as far as it goes, which return addresses are right ([`crate::leaf`]).
 
 use crate::{
-    body::{Body, Place},
+    body::Place,
     call_sites::Step,
     layout::{self, G, Layout},
     leaf::{self, Fit},
@@ -94,7 +94,7 @@ impl Walk<'_> {
         let frame = self.wasm[at];
         let Some(body) = self.program.body(index) else { return Ok(WalkEnd::Inconsistent) };
         let place = body.state(frame.code_offset).place;
-        let leaf = self.leaf_pc(index, &body, frame);
+        let Some(leaf) = self.program.pc(frame) else { return Ok(WalkEnd::Inconsistent) };
         if self.program.table.function(index).is_some_and(|function| function.is_top_frame()) {
             self.push(leaf)?;
             return Ok(WalkEnd::Complete);
@@ -134,18 +134,6 @@ impl Walk<'_> {
             }
         }
         self.without_depth(at, index, sp, g)
-    }
-
-    /// The pc of the innermost frame, which has no pc register: that of its block.
-    fn leaf_pc(&mut self, index: u32, body: &Body, frame: WasmFrame) -> u64 {
-        let block = if body.state(frame.code_offset).place == Place::Dispatch {
-            self.program.last_block(index)
-        } else {
-            let block = body.block(frame.code_offset);
-            self.program.set_last_block(index, block);
-            block
-        };
-        pclntab::pc(index, block)
     }
 
     /// Walks from `leaf`, wasm frame `at`, by a return address that may be its own. `None` if the stack does not hold: it

@@ -23,8 +23,7 @@ const MANY_MISFITS: u64 = 10;
 /// # Accuracy
 /// Functions and callers' lines are exact. Go's tables have no line for most instructions, only for the points where a
 /// function can be resumed, about one for each basic block and each call; so the line of the innermost frame is the
-/// last of its block. Samples taken while a function jumps from one block to another have the line at which that
-/// function was last sampled, or its first.
+/// last of its block. Code that takes a function from one block to another is on no line.
 #[derive(Debug)]
 pub struct GoWalker {
     program: Program,
