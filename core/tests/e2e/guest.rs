@@ -1,16 +1,12 @@
 //! Runs `wlprof` in a folder of its own and reads back what it wrote.
 
+use crate::running::Watchdog;
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 use tempfile::TempDir;
 use wlprof::recording::{Recording, file};
-
-/// After this long a run counts as hung. Nothing takes a tenth of it, even on a busy machine.
-const HUNG: Duration = Duration::from_secs(180);
 
 /// The path of a guest that `cargo xtask test-fixtures` built.
 pub(crate) fn fixture(file_name: &str) -> PathBuf {
@@ -96,18 +92,9 @@ pub(crate) fn run(command: &mut Command) -> Ran {
 
 /// Waits for `child`, whose outputs are pipes or closed.
 pub(crate) fn finish(child: Child, shown: &str) -> Ran {
-    let (done, wait) = channel::<()>();
-    let pid = child.id();
-    let watchdog = std::thread::spawn(move || {
-        let hung = wait.recv_timeout(HUNG) == Err(RecvTimeoutError::Timeout);
-        if hung {
-            send_signal(pid, "KILL");
-        }
-        hung
-    });
+    let watchdog = Watchdog::of(&child);
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    drop(done);
-    assert!(!watchdog.join().unwrap(), "{shown} hung");
+    assert!(!watchdog.has_bitten(), "{shown} hung");
     let text = |bytes| String::from_utf8(bytes).unwrap_or_else(|error| panic!("{shown}: {error}"));
     Ran { code: status.code(), signal: status.signal(), stdout: text(stdout), stderr: text(stderr) }
 }

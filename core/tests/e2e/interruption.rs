@@ -1,53 +1,14 @@
 //! Ctrl-C and its kin: the process dies of the signal as it would have without wlprof, and leaves a whole profile.
 
-use crate::guest::{Place, Ran, finish, fixture, send_signal, was_seen};
+use crate::guest::{Place, finish, fixture, send_signal, was_seen};
+use crate::running::{Started, start, wait_until, with_default_signals};
 use crate::world;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 use wlprof::recording::file;
-
-/// Long enough for hundreds of ticks, on a busy machine for dozens.
-const SOME_WORK: Duration = Duration::from_millis(500);
-
-/// A little longer than two signals are taken for one.
-const SAME_PRESS: Duration = Duration::from_millis(600);
-
-/// A guest that has said "ready".
-struct Started {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-}
-
-fn start(command: &mut Command) -> Started {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let stdin = child.stdin.take().unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    stdout.read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
-    Started { child, stdin, stdout }
-}
-
-impl Started {
-    fn signal(&self, signal: &str) {
-        send_signal(self.child.id(), signal);
-    }
-
-    /// Waits for the end. What the guest was still to read is kept back until then.
-    fn end(mut self) -> Ran {
-        let mut ran = finish(self.child, "an interrupted guest");
-        drop(self.stdin);
-        std::io::Read::read_to_string(&mut self.stdout, &mut ran.stdout).unwrap();
-        assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
-        ran
-    }
-}
 
 const SIGNALS: [(&str, i32); 3] = [("INT", 2), ("TERM", 15), ("HUP", 1)];
 
@@ -58,9 +19,8 @@ fn a_working_guest_dies_of_the_signal_and_leaves_a_profile() {
         for (name, number) in SIGNALS {
             let place = Place::new();
             let option = format!("--sampler={sampler}");
-            let started =
-                start(&mut place.command(["-o", "p.wlprof", "-o", "p.json", &option, spin.to_str().unwrap()]));
-            std::thread::sleep(SOME_WORK);
+            let started = start(&place.command(["-o", "p.wlprof", "-o", "p.json", &option, spin.to_str().unwrap()]));
+            started.wait_for_work();
             started.signal(name);
             let ran = started.end();
             assert_eq!((ran.signal, ran.code), (Some(number), None), "{sampler} {name}: {ran:?}");
@@ -81,8 +41,8 @@ fn a_guest_that_waits_dies_of_the_signal_too() {
             let place = Place::new();
             place.file("cat.wat", world::CAT);
             let options = [format!("--sampler={sampler}"), format!("--clock={clock}")];
-            let started = start(&mut place.command(["-o", "p.wlprof", &options[0], &options[1], "cat.wat"]));
-            std::thread::sleep(SOME_WORK);
+            let started = start(&place.command(["-o", "p.wlprof", &options[0], &options[1], "cat.wat"]));
+            started.wait_for_rest();
             started.signal("INT");
             let ran = started.end();
             assert_eq!((ran.signal, ran.stdout.as_str()), (Some(2), ""), "{sampler} {clock}: {ran:?}");
@@ -97,8 +57,8 @@ fn a_guest_that_waits_dies_of_the_signal_too() {
 fn a_ctrl_c_that_a_wrapper_doubles_costs_no_profile() {
     let place = Place::new();
     let spin = fixture("c-spin.wasm");
-    let started = start(&mut place.command(["-q", "-o", "p.wlprof", spin.to_str().unwrap()]));
-    std::thread::sleep(SOME_WORK);
+    let started = start(&place.command(["-q", "-o", "p.wlprof", spin.to_str().unwrap()]));
+    started.wait_for_work();
     // Two different signals, because the kernel joins equal ones.
     started.signal("INT");
     started.signal("TERM");
@@ -123,15 +83,13 @@ impl FullPipe {
 
     /// Waits until `wlprof` has started a process that makes the profile, and gives its number.
     fn child_of(&self, wlprof: u32) -> u32 {
-        let since = Instant::now();
-        loop {
+        let mut child = None;
+        wait_until("a profile is being made", || {
             let children = std::fs::read_to_string(format!("/proc/{wlprof}/task/{wlprof}/children")).unwrap();
-            if let Some(child) = children.split_whitespace().next() {
-                return child.parse().unwrap();
-            }
-            assert!(since.elapsed() < Duration::from_secs(120), "no profile is being made");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            child = children.split_whitespace().next().map(|child| child.parse().unwrap());
+            child.is_some()
+        });
+        child.unwrap()
     }
 }
 
@@ -147,12 +105,15 @@ fn a_second_ctrl_c_does_not_wait_for_the_profile_and_keeps_the_recording() {
     let place = Place::new();
     let pipe = FullPipe::new(&place.path("p.folded"));
     let spin = fixture("c-spin.wasm");
-    let mut started = start(&mut place.command(["-q", "-o", "p.folded", "-o", "p.json", spin.to_str().unwrap()]));
+    let mut started = start(&place.command(["-q", "-o", "p.folded", "-o", "p.json", spin.to_str().unwrap()]));
     started.signal("INT");
     pipe.child_of(started.child.id());
     assert!(started.child.try_wait().unwrap().is_none(), "it did not wait for the pipe");
-    std::thread::sleep(SAME_PRESS);
-    started.signal("INT");
+    // What comes soon after the first counts as the same press.
+    wait_until("a second press ends it", || {
+        started.signal("INT");
+        started.child.try_wait().unwrap().is_some()
+    });
     let ran = started.end();
     assert_eq!(ran.signal, Some(2));
     assert!(ran.stderr.contains("it was interrupted; what was sampled is in "), "{ran:?}");
@@ -166,7 +127,8 @@ fn a_signal_after_the_end_of_the_guest_ends_wlprof() {
         let place = Place::new();
         let pipe = FullPipe::new(&place.path("p.folded"));
         let traps = fixture("c-traps.wasm");
-        let mut command = place.command(["-o", "p.folded", "-o", "p.wlprof", traps.to_str().unwrap()]);
+        let mut command =
+            with_default_signals(&place.command(["-o", "p.folded", "-o", "p.wlprof", traps.to_str().unwrap()]));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         pipe.child_of(child.id());
         send_signal(child.id(), name);
@@ -204,17 +166,11 @@ fn a_killed_wlprof_leaves_a_recording() {
     let place = Place::new();
     let spin = fixture("c-spin.wasm");
     let spin = spin.to_str().unwrap();
-    let mut started = start(&mut place.command(["-o", "p.wlprof", spin]));
-    // Until a second of samples is there; how long that takes is the machine's affair.
-    let since = Instant::now();
-    loop {
+    let mut started = start(&place.command(["-o", "p.wlprof", spin]));
+    wait_until("a second of samples is there", || {
         let found = std::fs::read(place.path("p.wlprof")).ok().and_then(|bytes| file::read(&bytes).ok());
-        if found.is_some_and(|recording| recording.meta.duration_ns > 1_000_000_000 && recording.ticks.sampled > 50) {
-            break;
-        }
-        assert!(since.elapsed() < Duration::from_secs(120), "no samples come");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        found.is_some_and(|recording| recording.meta.duration_ns > 1_000_000_000 && recording.ticks.sampled > 50)
+    });
     started.child.kill().unwrap();
     assert_eq!(started.end().signal, Some(9));
     let rendered = place.run(["render", "--guest", spin, "p.wlprof", "-o", "p.folded"]);
@@ -240,10 +196,10 @@ fn signals_that_were_ignored_stay_ignored() {
         started.stdin.write_all(b"still here").unwrap();
         let Started { child, stdin, mut stdout } = started;
         drop(stdin);
+        let ran = finish(child, "a guest whose signals are ignored");
         let mut rest = String::new();
-        std::io::Read::read_to_string(&mut stdout, &mut rest).unwrap();
-        let status = child.wait_with_output().unwrap().status;
-        assert_eq!((status.code(), status.signal(), rest.as_str()), (Some(0), None, "still here"), "{name}");
+        stdout.read_to_string(&mut rest).unwrap();
+        assert_eq!((ran.code, ran.signal, rest.as_str()), (Some(0), None, "still here"), "{name}");
         place.recording("p.wlprof");
     }
 }
@@ -252,7 +208,7 @@ fn signals_that_were_ignored_stay_ignored() {
 fn without_a_sampler_signals_are_not_touched() {
     let place = Place::new();
     let spin = fixture("c-spin.wasm");
-    let started = start(&mut place.command(["--sampler=off", spin.to_str().unwrap()]));
+    let started = start(&place.command(["--sampler=off", spin.to_str().unwrap()]));
     started.signal("INT");
     let ran = started.end();
     assert_eq!((ran.signal, ran.stdout.as_str(), ran.stderr.as_str()), (Some(2), "", ""));

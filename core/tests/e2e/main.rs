@@ -27,6 +27,7 @@ mod perf;
 mod plugin_kit;
 mod python;
 mod quickjs;
+mod running;
 mod sampled;
 mod sections;
 mod shares;

@@ -3,7 +3,7 @@
 
 use crate::guest::{Place, fixture, fixture_bytes, run};
 use crate::library;
-use crate::sampled::{measure_again_if_off, near};
+use crate::sampled::{Shares, are_few, measure_again_if_off, profile_until, with_ever_more_work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -37,6 +37,19 @@ fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/quickjs")
 }
 
+/// As [`profile`], of a script that is told by its last argument how much to do: `times` much, and more until there are
+/// samples enough.
+fn profile_enough(guest: &Path, options: &[&str], script: &[&str], times: u64) -> (String, Recording) {
+    const SAMPLES: u64 = 10_000;
+    let mut said = String::new();
+    let recording = profile_until(SAMPLES, |more| {
+        let (printed, recording) = profile(guest, options, &[script, &[&(times * more).to_string()]].concat());
+        said = printed;
+        recording
+    });
+    (said, recording)
+}
+
 /// A JavaScript frame as `new Error().stack` prints it.
 fn javascript(recording: &Recording, frame: &Frame) -> Option<String> {
     let (Origin::Language { .. }, [line]) = (frame.origin, frame.lines.as_slice()) else { return None };
@@ -65,47 +78,67 @@ fn assert_whole(recording: &Recording, guest: &str) {
         matches!(reason, Truncation::Language(NoStack | InHostCode | Inconsistent))
     };
     assert!(recording.truncated.iter().all(|(reason, _)| is_known(reason)), "{guest}: {:?}", recording.truncated);
-    assert!(incomplete * 100 <= sampled, "{guest}: {incomplete} of {sampled}: {:?}", recording.truncated);
+    assert!(are_few(incomplete, sampled, 0.01), "{guest}: {incomplete} of {sampled}: {:?}", recording.truncated);
+}
+
+/// The stacks that `stacks.js` printed, each with how often it was seen. In the innermost frame is another line of the same
+/// function.
+fn printed_stacks(said: &str) -> BTreeMap<Vec<String>, usize> {
+    assert!(said.ends_with("@\ndone\n"), "{said}");
+    let stacks = said.split("@\n").filter(|stack| stack.starts_with("    at spin "));
+    let frames = |stack: &str| {
+        let lines = stack.lines().filter_map(|line| line.strip_prefix("    at "));
+        let mut frames: Vec<String> = lines.map(str::to_owned).collect();
+        frames[0] = without_line(&frames[0]);
+        frames
+    };
+    stacks.map(|stack| (frames(stack), 0)).collect()
+}
+
+fn without_line(frame: &str) -> String {
+    frame.split_once(':').map_or(frame, |(start, _)| start).to_owned()
+}
+
+/// Counts the samples of each stack. There may be no others.
+fn count_stacks(recording: &Recording, stacks: &mut BTreeMap<Vec<String>, usize>, guest: &str) {
+    for sample in recording.samples() {
+        let found = recording.frames_of(sample.stack);
+        let mut frames: Vec<String> = found.filter_map(|frame| javascript(recording, frame)).collect();
+        let Some(spin) = frames.iter().position(|frame| frame.starts_with("spin (")) else { continue };
+        let is_cut = |frame: &Frame| frame.origin == Origin::Truncated;
+        if recording.frames_of(sample.stack).any(is_cut) {
+            continue;
+        }
+        // It calls but these.
+        let natives = ["Error (native)", "get stack (native)", "now (native)", "print (native)"];
+        assert!(frames[..spin].iter().all(|frame| natives.contains(&frame.as_str())), "{guest}: {frames:?}");
+        frames.drain(..spin);
+        frames[0] = without_line(&frames[0]);
+        match stacks.get_mut(&frames) {
+            Some(seen) => *seen += 1,
+            None => panic!("{guest}: not a stack that there was: {frames:#?}"),
+        }
+    }
 }
 
 #[test]
 fn stacks_are_what_javascript_says_they_are() {
     for guest in GUESTS {
-        let (said, recording) = profile(&fixture(guest), &["--frames", "merged"], &["stacks.js"]);
-        assert!(said.ends_with("@\ndone\n"), "{said}");
-        // In the innermost frame is another line of the same function.
-        let innermost = |frame: &str| frame.split_once(':').map_or(frame, |(start, _)| start).to_owned();
-        let mut stacks: BTreeMap<Vec<String>, usize> = BTreeMap::new();
-        for stack in said.split("@\n").filter(|stack| stack.starts_with("    at spin ")) {
-            let mut frames: Vec<String> =
-                stack.lines().filter_map(|line| line.strip_prefix("    at ")).map(str::to_owned).collect();
-            frames[0] = innermost(&frames[0]);
-            stacks.insert(frames, 0);
-        }
-        let frames: usize = stacks.keys().map(Vec::len).sum();
-        assert!(stacks.len() > 70 && frames > 300, "{} stacks, {frames} frames", stacks.len());
-        for sample in recording.samples() {
-            let found = recording.frames_of(sample.stack);
-            let mut frames: Vec<String> = found.filter_map(|frame| javascript(&recording, frame)).collect();
-            let Some(spin) = frames.iter().position(|frame| frame.starts_with("spin (")) else { continue };
-            let is_cut = |frame: &Frame| frame.origin == Origin::Truncated;
-            if recording.frames_of(sample.stack).any(is_cut) {
-                continue;
+        let mut stacks = BTreeMap::new();
+        // Each is there for some milliseconds, in which a busy machine may not let a sample be taken.
+        with_ever_more_work("all stacks", |_| {
+            let (said, recording) = profile(&fixture(guest), &["--frames", "merged"], &["stacks.js"]);
+            for (stack, _) in printed_stacks(&said) {
+                stacks.entry(stack).or_insert(0);
             }
-            // It calls but these.
-            let natives = ["Error (native)", "get stack (native)", "now (native)", "print (native)"];
-            assert!(frames[..spin].iter().all(|frame| natives.contains(&frame.as_str())), "{guest}: {frames:?}");
-            frames.drain(..spin);
-            frames[0] = innermost(&frames[0]);
-            match stacks.get_mut(&frames) {
-                Some(seen) => *seen += 1,
-                None => panic!("{guest}: not a stack that there was: {frames:#?}"),
-            }
-        }
-        assert_whole(&recording, guest);
-        println!("{guest}: {} stacks, {frames} frames", stacks.len());
-        let unseen: Vec<_> = stacks.iter().filter(|(_, seen)| **seen == 0).collect();
-        assert!(unseen.is_empty(), "{guest}: never seen: {unseen:#?}");
+            count_stacks(&recording, &mut stacks, guest);
+            assert_whole(&recording, guest);
+            let frames: usize = stacks.keys().map(Vec::len).sum();
+            let unseen: Vec<_> = stacks.iter().filter(|(_, seen)| **seen == 0).collect();
+            println!("{guest}: {} stacks, {frames} frames, not seen: {unseen:#?}", stacks.len());
+            assert!(stacks.len() > 70 && frames > 300);
+            unseen.is_empty()
+        });
     }
 }
 
@@ -128,60 +161,58 @@ fn made(frame: &str) -> Option<(usize, &str)> {
 #[test]
 fn functions_that_took_the_places_of_others_are_told_apart() {
     for guest in GUESTS {
-        let (_, recording) = profile(&fixture(guest), &[], &["renamed.js", "4000"]);
         let mut seen = [0; 4];
         let mut names = BTreeSet::new();
-        for sample in recording.samples() {
-            let frames: Vec<String> =
-                recording.frames_of(sample.stack).filter_map(|frame| javascript(&recording, frame)).collect();
-            for pair in frames.windows(2).filter(|pair| pair[0].starts_with("made")) {
-                let Some((way, kind)) = made(&pair[0]) else { continue };
-                assert!(pair[1].starts_with(&format!("call{kind} ")), "{guest}: {frames:?}");
-                seen[way] += 1;
-                names.extend(pair[0].split(' ').next().map(str::to_owned));
-            }
-        }
-        assert_whole(&recording, guest);
-        println!("{guest}: {seen:?}, {} names", names.len());
-        assert!(seen.iter().all(|&seen| seen > 100), "{guest}: {seen:?}");
         // 14 short ones, 14 long ones, and one in each of the other ways.
+        with_ever_more_work("all functions", |times| {
+            let (_, recording) = profile(&fixture(guest), &[], &["renamed.js", &(4000 * times).to_string()]);
+            for sample in recording.samples() {
+                let frames: Vec<String> =
+                    recording.frames_of(sample.stack).filter_map(|frame| javascript(&recording, frame)).collect();
+                for pair in frames.windows(2).filter(|pair| pair[0].starts_with("made")) {
+                    let Some((way, kind)) = made(&pair[0]) else { continue };
+                    assert!(pair[1].starts_with(&format!("call{kind} ")), "{guest}: {frames:?}");
+                    seen[way] += 1;
+                    names.extend(pair[0].split(' ').next().map(str::to_owned));
+                }
+            }
+            assert_whole(&recording, guest);
+            println!("{guest}: {seen:?}, {} names", names.len());
+            names.len() >= 30 && seen.iter().all(|&seen| seen > 100)
+        });
         assert_eq!(names.len(), 30, "{guest}: {names:?}");
     }
 }
 
-/// Percent of the time in which a function that is one of `names` was on the stack, of that in which any of them was.
-fn shares<const N: usize>(recording: &Recording, names: [&str; N]) -> [f64; N] {
-    let (mut times, mut samples) = ([0; N], 0);
-    for sample in recording.samples() {
+/// The time in which each of `names` was on the stack, of that in which any of them was.
+fn shares<'n>(recording: &Recording, names: &[&'n str]) -> Shares<&'n str> {
+    Shares::of(recording.samples().filter_map(|sample| {
         let mut frames = recording.frames_of(sample.stack).filter_map(|frame| javascript(recording, frame));
-        let place = frames.find_map(|frame| names.iter().position(|name| frame.split(' ').next() == Some(name)));
-        if let Some(place) = place {
-            times[place] += sample.period_ns;
-            samples += 1;
-        }
-    }
-    assert!(samples > 5000, "{samples} samples in {names:?}");
-    let all: u64 = times.iter().sum();
-    times.map(|time| 100.0 * time as f64 / all as f64)
+        let name = frames.find_map(|frame| names.iter().find(|name| frame.split(' ').next() == Some(name)).copied())?;
+        Some((name, sample.period_ns))
+    }))
 }
 
-fn all_near<const N: usize>(found: [f64; N], truth: [f64; N], guest: &str) -> Result<(), String> {
-    println!("{guest}: {found:.1?}, truth {truth:.1?}");
-    found.into_iter().zip(truth).try_for_each(|(found, truth)| near(guest, found, truth, 2.0))
+/// Whether `names` have these shares, in percent, but for what chance and a point explain: the functions are alike, and
+/// where their data lies is not.
+fn all_near(recording: &Recording, truths: &[(&str, f64)]) -> Result<(), String> {
+    let names: Vec<&str> = truths.iter().map(|(name, _)| *name).collect();
+    let shares = shares(recording, &names);
+    truths.iter().try_for_each(|&(name, truth)| shares.near(name, truth, 1.0))
 }
 
 #[test]
 fn functions_have_their_shares() {
     for guest in GUESTS {
         measure_again_if_off(|| {
-            let (_, recording) = profile(&fixture(guest), &[], &["shares.js", "loops", "300"]);
+            let (_, recording) = profile_enough(&fixture(guest), &[], &["shares.js", "loops"], 300);
             assert_whole(&recording, guest);
-            all_near(shares(&recording, ["heavy", "medium", "light"]), [60.0, 30.0, 10.0], guest)
+            all_near(&recording, &[("heavy", 60.0), ("medium", 30.0), ("light", 10.0)])
         });
         measure_again_if_off(|| {
-            let (_, recording) = profile(&fixture(guest), &[], &["shares.js", "fib", "1200"]);
+            let (_, recording) = profile_enough(&fixture(guest), &[], &["shares.js", "fib"], 1200);
             assert_whole(&recording, guest);
-            all_near(shares(&recording, ["fibMost", "fibSome"]), [75.0, 25.0], guest)
+            all_near(&recording, &[("fibMost", 75.0), ("fibSome", 25.0)])
         });
     }
 }
@@ -190,23 +221,22 @@ fn functions_have_their_shares() {
 /// script is the one that is wrong.
 #[test]
 fn native_code_has_the_share_that_the_script_measured() {
-    let names = ["build", "encode", "decode", "scan"];
     for guest in GUESTS {
         measure_again_if_off(|| {
-            let (said, recording) = profile(&fixture(guest), &[], &["json.js", "2500"]);
+            let (said, recording) = profile_enough(&fixture(guest), &[], &["json.js"], 2000);
             assert_whole(&recording, guest);
-            let truth = names.map(|name| {
+            let truths = ["build", "encode", "decode", "scan"].map(|name| {
                 let line = said.lines().find_map(|line| line.strip_prefix("@ ")?.strip_prefix(name)).unwrap();
-                line.trim().parse::<f64>().unwrap()
+                (name, line.trim().parse::<f64>().unwrap())
             });
-            all_near(shares(&recording, names), truth, guest)
+            all_near(&recording, &truths)
         });
     }
 }
 
 #[test]
 fn native_code_stands_under_the_function_that_called_it() {
-    let (_, recording) = profile(&fixture(GUESTS[0]), &["--frames", "merged"], &["json.js", "200"]);
+    let (_, recording) = profile_enough(&fixture(GUESTS[0]), &["--frames", "merged"], &["json.js"], 800);
     // C functions, and the JavaScript functions that they must be called from, innermost first.
     let cases: [(&str, &[&str]); 3] = [
         ("js_json_to_str", &["stringify", "encode"]),
@@ -255,9 +285,15 @@ fn frames_tells_whose_are_shown() {
         place.file("json.js", std::fs::read(script).unwrap());
         let guest = fixture(GUESTS[0]);
         let options = ["--plugin", plugin(), "--frames", frames, "--rate", "5000", "-o", "x.folded", "--dir", "."];
-        let ran = place.run(options.into_iter().chain([guest.to_str().unwrap(), "json.js", "100"]));
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        std::fs::read_to_string(place.path("x.folded")).unwrap()
+        let mut text = String::new();
+        with_ever_more_work("a script", |times| {
+            let turns = (100 * times).to_string();
+            let ran = place.run(options.into_iter().chain([guest.to_str().unwrap(), "json.js", &turns]));
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+            text = std::fs::read_to_string(place.path("x.folded")).unwrap();
+            text.lines().count() > 100
+        });
+        text
     };
     let (guest, merged, native) = (of("guest"), of("merged"), of("native"));
     let lines =

@@ -1,5 +1,6 @@
 //! Runs `wlprof` on a fixture and reads back what it recorded.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use wlprof::guest::{ModuleImage, read_module};
@@ -46,6 +47,99 @@ pub(crate) fn profile_fast(name: &str, sampler: &str, arguments: &[&str]) -> Rec
     profile(name, &["--sampler", sampler, "--rate", "10000", "--max-overhead", "100"], arguments)
 }
 
+/// Calls `has_enough` with 1, 2, 4 … to multiply its work by, until it has seen enough: how many samples some work leaves
+/// depends on the machine and on who else uses it.
+pub(crate) fn with_ever_more_work(what: &str, mut has_enough: impl FnMut(u64) -> bool) {
+    const MOST_TIMES: u64 = 1 << 8;
+    let mut times = 1;
+    while !has_enough(times) {
+        times *= 2;
+        assert!(times <= MOST_TIMES, "too few samples of {what}");
+    }
+}
+
+/// Profiles with ever more work until there are as many samples as that. `run` is given what to multiply its work by.
+pub(crate) fn profile_until(samples: u64, mut run: impl FnMut(u64) -> Recording) -> Recording {
+    let mut enough = None;
+    with_ever_more_work("a run", |times| {
+        let recording = run(times);
+        println!("{times}: {:?}", recording.ticks);
+        enough = (recording.ticks.sampled >= samples).then_some(recording);
+        enough.is_some()
+    });
+    enough.unwrap()
+}
+
+/// Whether no more of `samples` are some that should be few than `share` of them, and than chance may add to that.
+pub(crate) fn are_few(some: u64, samples: u64, share: f64) -> bool {
+    let expected = samples as f64 * share;
+    some as f64 <= expected + SIGMAS * expected.sqrt()
+}
+
+/// How far chance may take a figure, in standard deviations: less than one in a million goes farther.
+const SIGMAS: f64 = 5.0;
+
+/// Time by what it was spent on.
+pub(crate) struct Shares<K> {
+    times: BTreeMap<K, f64>,
+    all: f64,
+    /// Sum of the samples' squares: on a busy machine they differ, since a sample stands for the ticks before it that were
+    /// lost, too.
+    squares: f64,
+    largest: f64,
+}
+
+impl<K: Ord> Shares<K> {
+    /// Adds up samples: what they are of, and what time they stand for.
+    pub(crate) fn of(samples: impl IntoIterator<Item = (K, u64)>) -> Self {
+        let mut shares = Self { times: BTreeMap::new(), all: 0.0, squares: 0.0, largest: 0.0 };
+        for (of, time) in samples {
+            let time = time as f64;
+            *shares.times.entry(of).or_default() += time;
+            shares.all += time;
+            shares.squares += time * time;
+            shares.largest = shares.largest.max(time);
+        }
+        assert!(shares.all > 0.0, "no samples");
+        shares
+    }
+
+    /// What was seen.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.times.keys()
+    }
+
+    /// A share of the time, in percent.
+    pub(crate) fn percent<Q: Ord + ?Sized>(&self, of: &Q) -> f64
+    where
+        K: std::borrow::Borrow<Q>,
+    {
+        100.0 * self.times.get(of).copied().unwrap_or(0.0) / self.all
+    }
+
+    /// How far from a share of `truth` percent chance may take what is found, in points: Bernstein's inequality, for sums of
+    /// parts that differ.
+    pub(crate) fn chance(&self, truth: f64) -> f64 {
+        let deviation = (truth * (100.0 - truth) * self.squares).sqrt() / self.all;
+        SIGMAS * deviation + SIGMAS * SIGMAS / 3.0 * 100.0 * self.largest / self.all
+    }
+
+    /// Whether a share is what it must be, in percent, but for `points` and chance.
+    pub(crate) fn near<Q: Ord + ?Sized>(&self, of: &Q, truth: f64, points: f64) -> Result<(), String>
+    where
+        K: std::borrow::Borrow<Q> + std::fmt::Debug,
+        Q: std::fmt::Debug,
+    {
+        let (found, bound) = (self.percent(of), points + self.chance(truth));
+        println!("{of:?}: {found:.2} % of {truth:.2} ± {bound:.2} %");
+        if (found - truth).abs() <= bound {
+            Ok(())
+        } else {
+            Err(format!("{of:?}: {found:.2} % of {truth:.2} ± {bound:.2} %"))
+        }
+    }
+}
+
 /// Measures up to four times, until `measure` says that the shares it found are right.
 ///
 /// Equal work takes unequal CPU time while other programs share the processor, and shares are off then by more than
@@ -61,9 +155,12 @@ pub(crate) fn measure_again_if_off(mut measure: impl FnMut() -> Result<(), Strin
     }
 }
 
-/// Whether a share, in percent, is within `points` of what it must be.
-pub(crate) fn near(name: &str, share: f64, truth: f64, points: f64) -> Result<(), String> {
-    if (share - truth).abs() <= points { Ok(()) } else { Err(format!("{name}: {share:.2} % instead of {truth:.2} %")) }
+/// Functions of the innermost lines of a recording's samples, with the time that each sample stands for.
+pub(crate) fn innermost_functions(recording: &Recording) -> impl Iterator<Item = (&str, u64)> {
+    recording.samples().filter_map(|sample| {
+        let line = recording.lines_of(sample.stack).next()?;
+        Some((recording.functions[line.function as usize].name.as_str(), sample.period_ns))
+    })
 }
 
 /// Line of the source that ends with `marker`.

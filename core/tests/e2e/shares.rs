@@ -1,53 +1,29 @@
 //! Known costs must come out as known shares.
 
-use crate::sampled::{measure_again_if_off, near, profile, profile_fast};
+use crate::sampled::{Shares, innermost_functions, measure_again_if_off, profile, profile_fast, profile_until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use wlprof::recording::{Recording, Totals};
+use wlprof::recording::Recording;
 
-/// Samples from which a share is taken. Its standard error is below a third of a percentage point then, and still below
-/// half of one on a busy machine, where some samples stand for several ticks.
+/// Samples from which a share is taken. Chance takes a half by less than two points then.
 const SAMPLES: u64 = 20_000;
 
-/// How far a share may be off, in points.
-const POINTS: f64 = 1.5;
-
-/// Shares of self time in percent, of the functions whose names begin with `prefix`, in order of their names.
-fn shares(recording: &Recording, prefix: &str) -> Vec<(String, f64)> {
-    let totals = Totals::of(recording);
-    let mut shares: Vec<(String, f64)> = totals
-        .functions
-        .iter()
-        .map(|total| (&recording.functions[total.function as usize].name, total.self_ns))
-        .filter(|(name, _)| name.starts_with(prefix))
-        .map(|(name, self_ns)| (name.clone(), 100.0 * self_ns as f64 / totals.all_ns as f64))
-        .collect();
-    shares.sort_by(|a, b| a.0.cmp(&b.0));
-    shares
-}
+/// How far a share may be off by itself, in points: equal work takes a little more time or less by where its code lies.
+const POINTS: f64 = 0.5;
 
 /// Profiles with so large a multiplier that there are enough samples, however fast the machine.
 fn profile_enough(name: &str, sampler: &str) -> Recording {
-    let mut multiplier = 2;
-    loop {
-        let recording = profile_fast(name, sampler, &[&multiplier.to_string()]);
-        if recording.ticks.sampled >= SAMPLES {
-            return recording;
-        }
-        multiplier *= 2;
-    }
+    profile_until(SAMPLES, |times| profile_fast(name, sampler, &[&(2 * times).to_string()]))
 }
 
 #[test]
 fn three_to_one_is_75_to_25() {
     measure_again_if_off(|| {
         let recording = profile_enough("c-shares.wasm", "signal");
-        let heavy = shares(&recording, "heavy");
-        let light = shares(&recording, "light");
-        println!("{} samples: {heavy:?} {light:?}", recording.ticks.sampled);
-        near("heavy", heavy[0].1, 75.0, POINTS)?;
-        near("light", light[0].1, 25.0, POINTS)
+        let shares = Shares::of(innermost_functions(&recording));
+        shares.near("heavy", 75.0, POINTS)?;
+        shares.near("light", 25.0, POINTS)
     });
 }
 
@@ -55,12 +31,15 @@ fn three_to_one_is_75_to_25() {
 fn ten_straight_line_functions_have_a_tenth_each() {
     measure_again_if_off(|| {
         let recording = profile_enough("c-straight.wasm", "signal");
-        let found = shares(&recording, "straight_");
-        println!("{} samples: {found:?}", recording.ticks.sampled);
-        assert_eq!(found.len(), 10);
-        found.iter().try_for_each(|(name, share)| near(name, *share, 10.0, POINTS))
+        let shares = Shares::of(innermost_functions(&recording));
+        let names: Vec<&str> = shares.keys().copied().filter(|name| name.starts_with("straight_")).collect();
+        assert_eq!(names.len(), 10, "{names:?}");
+        names.into_iter().try_for_each(|name| shares.near(name, 10.0, POINTS))
     });
 }
+
+/// Between ticks at the usual rate.
+const PERIOD_NS: u64 = 1_000_000;
 
 /// Samples stand for the CPU time that the guest used, whole, however often it waits for the host or for a processor.
 #[test]
@@ -71,8 +50,13 @@ fn samples_add_up_to_the_cpu_time() {
         let stood_for: u64 = recording.samples().map(|sample| sample.period_ns).sum();
         let used = recording.meta.cpu_ns;
         println!("{guest}: samples for {stood_for} ns of {used} ns, {:?}", recording.ticks);
-        // The last stretch, after the last tick, is nobody's.
-        assert!(stood_for.abs_diff(used) < used / 20 + 5_000_000, "{guest}: {stood_for} ns of {used} ns");
+        // What is used before the first tick and after the last one is nobody's, and can be no more than the time that
+        // passes; in between, samples stand for whole periods, the nearest.
+        let (first, last) = (recording.samples().next().unwrap(), recording.samples().last().unwrap());
+        let at_the_ends = first.time_ns + (recording.meta.duration_ns - last.time_ns);
+        assert_eq!(recording.ticks.ring_full, 0, "{guest}: samples were dropped");
+        assert!(stood_for <= used + PERIOD_NS, "{guest}: {stood_for} ns of {used} ns");
+        assert!(stood_for + at_the_ends + PERIOD_NS >= used, "{guest}: {stood_for} ns of {used} ns");
     }
     drop(load);
 }
@@ -101,9 +85,10 @@ impl Drop for BusyThread {
 #[test]
 fn the_epoch_sampler_finds_the_same_functions() {
     let recording = profile_enough("c-shares.wasm", "epoch");
-    let (heavy, light) = (shares(&recording, "heavy"), shares(&recording, "light"));
-    println!("{} samples: {heavy:?} {light:?}", recording.ticks.sampled);
-    assert!(heavy[0].1 > 50.0 && light[0].1 > 10.0);
+    let shares = Shares::of(innermost_functions(&recording));
+    let (heavy, light) = (shares.percent("heavy"), shares.percent("light"));
+    println!("{} samples: {heavy:.1} % {light:.1} %", recording.ticks.sampled);
+    assert!(heavy > 50.0 && light > 10.0);
     assert_eq!(recording.meta.sampler, "epoch");
     assert!(recording.meta.notes.iter().any(|note| note.contains("epoch sampler")), "{:?}", recording.meta.notes);
 }

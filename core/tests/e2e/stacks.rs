@@ -1,6 +1,6 @@
 //! Every stack must be possible: each caller stands at a call instruction that can have called the next frame.
 
-use crate::sampled::{image, profile_fast};
+use crate::sampled::{image, profile_fast, with_ever_more_work};
 use std::collections::{BTreeMap, BTreeSet};
 use wasmtime_environ::wasmparser::{BinaryReader, FunctionBody, Operator, OperatorsReader};
 use wlprof::guest::ModuleImage;
@@ -145,7 +145,7 @@ fn possible(callee_frame: &Origin, caller_frame: &Origin, image: &ModuleImage, t
 #[test]
 fn every_caller_stands_at_a_call_of_its_callee() {
     let (mut samples, mut pairs) = (0, 0);
-    while samples < SAMPLES {
+    with_ever_more_work("stacks", |_| {
         for (name, arguments) in GUESTS {
             let recording = profile_fast(name, "signal", arguments);
             let broken = recording.truncated.iter().find(|(reason, _)| *reason == Truncation::BrokenChain);
@@ -155,19 +155,26 @@ fn every_caller_stands_at_a_call_of_its_callee() {
             samples += checked.0;
             pairs += checked.1;
         }
-    }
+        samples >= SAMPLES
+    });
     println!("{samples} samples, {pairs} pairs, all possible");
 }
 
 #[test]
 fn a_stack_deeper_than_a_sample_is_labelled() {
-    let recording = profile_fast("c-deep.wasm", "signal", &["6000", "300"]);
-    let (_, deep) = recording.truncated.iter().find(|(reason, _)| *reason == Truncation::TooDeep).unwrap();
+    let mut found = None;
+    with_ever_more_work("deep stacks", |times| {
+        let recording = profile_fast("c-deep.wasm", "signal", &["6000", &(300 * times).to_string()]);
+        let too_deep = recording.truncated.iter().find(|(reason, _)| *reason == Truncation::TooDeep);
+        found = too_deep.map(|(_, count)| *count).map(|count| (recording, count));
+        found.is_some()
+    });
+    let (recording, deep) = found.unwrap();
     let labelled = recording
         .samples()
         .filter(|sample| recording.frames_of(sample.stack).last().unwrap().origin == Origin::Truncated)
         .count();
-    assert_eq!(*deep, labelled as u64);
+    assert_eq!(deep, labelled as u64);
     let (samples, _) = check("c-deep.wasm", &recording, &image("c-deep.wasm"));
     assert!(samples > 0 && labelled > 0);
 }
