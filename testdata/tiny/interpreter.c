@@ -62,6 +62,8 @@ static void emit(enum operation operation, int32_t operand) {
 static void trace(void) {
     for (struct frame *frame = machine.top; frame; frame = frame->caller)
         printf("  at %s %s:%u\n", frame->function->name, frame->function->file, frame->next[-1].line);
+    // Now, so that whoever looks at the call of the host sees the same stack.
+    fflush(stdout);
 }
 
 static void call(const struct function *function) {

@@ -30,7 +30,8 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Render a recording (x.wlprof) in other formats
     Render(Render),
-    /// Run a guest and show its stacks whenever it is interrupted with Ctrl-\ (SIGQUIT) or at given times
+    /// Run a guest and show its stacks whenever it is interrupted with Ctrl-\ (SIGQUIT), at given times, or where it calls
+    /// given imports
     Dump(Dump),
     /// List the language plugins: the built-in ones, those in $WLPROF_PLUGIN_PATH and in
     /// ~/.local/share/wlprof/plugins ($XDG_DATA_HOME/wlprof/plugins). Or check one, or begin a new one
@@ -96,12 +97,19 @@ pub(super) struct GuestOptions {
 /// Options of `wlprof dump`.
 #[derive(Debug, Args)]
 pub(super) struct Dump {
-    /// Show every goroutine, with what it waits for, instead of the running stack alone
-    #[arg(long)]
-    pub(super) goroutines: bool,
+    /// Show every thread of the guest's language (goroutine), with what it waits for, instead of the running stack alone
+    #[arg(long, visible_alias = "goroutines")]
+    pub(super) threads: bool,
     /// Show the stacks this long after the guest began; may repeat
     #[arg(long = "dump-at", value_name = "SECONDS", value_parser = parse_seconds)]
     pub(super) dump_at: Vec<f64>,
+    /// Show the stacks where the guest calls this import, as `fd_write` or `wasi_snapshot_preview1.fd_write`; may repeat. The
+    /// guest goes on when they are printed
+    #[arg(long = "at-import", value_name = "NAME")]
+    pub(super) at_imports: Vec<String>,
+    /// How many calls of them to show, the first ones
+    #[arg(long, value_name = "CALLS", default_value_t = 20, requires = "at_imports")]
+    pub(super) at_import_limit: u64,
     #[command(flatten)]
     pub(super) guest: GuestOptions,
 }
@@ -351,6 +359,7 @@ impl Record {
             max_overhead: self.max_overhead / 100.0,
             clock,
             keep_functions: self.jitdump_functions == DumpedFunctions::Sampled,
+            import_watch: None,
         })
     }
 }

@@ -7,7 +7,9 @@ use super::{FAILED, Failure, escape, say};
 use crate::guest::{Guest, ModuleImage};
 use crate::profile::Ended;
 use crate::recording::Journal;
-use crate::sampler::{Dump as Stacks, DumpedFrame, DumpedFrameId, DumpedThread, SamplerKind, SamplerOptions, Session};
+use crate::sampler::{
+    Dump as Stacks, DumpedFrame, DumpedFrameId, DumpedThread, ImportWatch, SamplerKind, SamplerOptions, Session,
+};
 use crate::symbols::Symbols;
 use signal_hook::{consts::SIGQUIT, iterator::Signals};
 use std::borrow::Cow;
@@ -16,7 +18,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use wlprof_plugin::SourceFrame;
+use wlprof_plugin::{ModuleView, SourceFrame};
 
 /// Ticks a second: how soon a busy guest is read when a dump is asked for.
 const RATE_HZ: f64 = 100.0;
@@ -32,21 +34,23 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     let loading = guest::Loading { arguments: &arguments, native: false, epoch_interruption: false, quiet: false };
     let Loaded { guest, walkers, library, .. } = guest::load(&dump.guest, &plugins, &loading)?;
     guest::print_notes(&guest);
-    let sampler = SamplerOptions { kind, rate_hz: RATE_HZ, ..SamplerOptions::default() };
+    let printer = Arc::new(Printer::new(dump.threads, &guest));
+    let import_watch = watch(dump, &guest, &printer)?;
+    let sampler =
+        SamplerOptions { kind, rate_hz: RATE_HZ, import_watch: import_watch.clone(), ..SamplerOptions::default() };
     // Before the guest runs: from here on Ctrl-\ no longer ends the process.
     let mut interrupts = Signals::new([SIGQUIT]).map_err(fail)?;
     let journal = || Ok(Journal::default());
     let run = guest::start(&dump.guest, &guest, library, &arguments, walkers, Some(sampler), journal)?;
-    let printer = Arc::new(Printer::new(dump.goroutines, run.session(), &guest));
-    let interrupted = printer.clone();
-    let by_signal = move || interrupts.forever().for_each(|_| interrupted.print());
+    let (interrupted, session) = (printer.clone(), run.session());
+    let by_signal = move || interrupts.forever().for_each(|_| interrupted.dump(session.as_deref()));
     std::thread::Builder::new().name("wlprof signals".into()).spawn(by_signal).map_err(fail)?;
-    let (mut times, started, timed) = (dump.dump_at.clone(), Instant::now(), printer.clone());
+    let (mut times, started, timed, session) = (dump.dump_at.clone(), Instant::now(), printer.clone(), run.session());
     times.sort_by(f64::total_cmp);
     let by_time = move || {
         for time in times {
             std::thread::sleep(Duration::from_secs_f64(time).saturating_sub(started.elapsed()));
-            timed.print();
+            timed.dump(session.as_deref());
         }
     };
     std::thread::Builder::new().name("wlprof timer".into()).spawn(by_time).map_err(fail)?;
@@ -61,18 +65,60 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     }
     plugins.print_failures(&[notes, guest.notes.clone()].concat());
     guest::report_exit(&exit, &guest, &dump.guest)?;
-    if printer.asked.load(Ordering::SeqCst) == 0 {
-        let message = "note: the guest ended before its stacks were asked for: press Ctrl-\\ while it runs, or give a \
-                       time with --dump-at";
-        say::line(format_args!("{message}"));
+    match (import_watch.map(|watch| watch.calls()), printer.asked.load(Ordering::SeqCst)) {
+        (Some(0), _) => {
+            let message = format!("note: the guest did not call {}", dump.at_imports.join(", "));
+            say::line(format_args!("{}", escape::single_line(&message)));
+        }
+        (Some(calls), _) if calls > dump.at_import_limit => {
+            let more = calls - dump.at_import_limit;
+            say::line(format_args!("note: {more} more of these calls are not shown; --at-import-limit has them shown"));
+        }
+        (None, 0) => {
+            let message = "note: the guest ended before its stacks were asked for: press Ctrl-\\ while it runs, or give a \
+                           time with --dump-at";
+            say::line(format_args!("{message}"));
+        }
+        _ => {}
     }
     Ok(guest::exit_code(&exit))
+}
+
+/// What the calls that the user wants to see are watched with; `None` if that is none.
+fn watch(dump: &Dump, guest: &Guest, printer: &Arc<Printer>) -> Result<Option<Arc<ImportWatch>>, Failure> {
+    let mut functions = Vec::new();
+    let mut names = Vec::new();
+    for wanted in &dump.at_imports {
+        let before = functions.len();
+        for (module, (_, image)) in (0..).zip(&guest.modules) {
+            for (index, import) in (0..).zip(image.function_imports()) {
+                let name = format!("{}.{}", import.module, import.name);
+                if [&import.name, &name].contains(&wanted) {
+                    functions.push((module, index));
+                    names.push(name);
+                }
+            }
+        }
+        if functions.len() == before {
+            let imports = guest.modules.iter().flat_map(|(_, image)| image.function_imports());
+            let imports: Vec<&str> = imports.map(|import| import.name.as_str()).collect();
+            let message = format!("--at-import {wanted}: {} imports {}", guest.name, imports.join(", "));
+            return Err(Failure::new(FAILED, message));
+        }
+    }
+    if functions.is_empty() {
+        return Ok(None);
+    }
+    let printer = printer.clone();
+    let tell = move |function: usize, number, stacks| {
+        printer.print(&format!("call {number}, {}:\n", escape::single_line(&names[function])), &stacks);
+    };
+    Ok(Some(Arc::new(ImportWatch::new(functions, dump.at_import_limit, tell))))
 }
 
 /// Takes dumps and prints them, one at a time.
 struct Printer {
     all: bool,
-    session: Option<Arc<Session>>,
     images: Vec<Arc<ModuleImage>>,
     /// Made when first needed.
     symbols: Mutex<Option<Symbols>>,
@@ -80,28 +126,38 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(all: bool, session: Option<Arc<Session>>, guest: &Guest) -> Self {
+    fn new(all: bool, guest: &Guest) -> Self {
         let images = guest.modules.iter().map(|(_, image)| image.clone()).collect();
-        Self { all, session, images, symbols: Mutex::new(None), asked: AtomicU64::new(0) }
+        Self { all, images, symbols: Mutex::new(None), asked: AtomicU64::new(0) }
     }
 
-    fn print(&self) {
+    /// Asks for a dump and prints it.
+    fn dump(&self, session: Option<&Session>) {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let mut symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(session) = &self.session else { return };
-        let stacks = match session.dump() {
-            Ok(stacks) => stacks,
-            Err(reason) => return say::line(format_args!("wlprof: no stacks: {reason}")),
-        };
+        let Some(session) = session else { return };
+        match session.dump() {
+            Ok(stacks) => self.print_with(&mut symbols, "", &stacks),
+            Err(reason) => say::line(format_args!("wlprof: no stacks: {reason}")),
+        }
+    }
+
+    /// Prints what was read, below a heading of whole lines.
+    fn print(&self, heading: &str, stacks: &Stacks) {
+        self.print_with(&mut self.symbols.lock().unwrap_or_else(PoisonError::into_inner), heading, stacks);
+    }
+
+    fn print_with(&self, symbols: &mut Option<Symbols>, heading: &str, stacks: &Stacks) {
         let symbols = symbols.get_or_insert_with(|| Symbols::new(&self.images, Vec::new()));
-        let mut text = stacks.note.iter().map(|note| format!("note: {}\n", escape::single_line(note))).collect();
+        let note = |note: &String| format!("note: {}\n", escape::single_line(note));
+        let mut text: String = stacks.note.iter().map(note).collect();
         for thread in stacks.threads.iter().filter(|thread| self.all || thread.is_running) {
-            write_thread(thread, &stacks, symbols, &mut text);
+            write_thread(thread, stacks, symbols, &mut text);
         }
         if text.is_empty() {
-            let _ = writeln!(text, "nothing is running, {} wait (--goroutines shows them)", stacks.threads.len());
+            let _ = writeln!(text, "nothing is running, {} wait (--threads shows them)", stacks.threads.len());
         }
-        say::text(&escape::multi_line(&text));
+        say::text(&escape::multi_line(&format!("{heading}{text}")));
     }
 }
 
@@ -132,7 +188,7 @@ fn write_thread(thread: &DumpedThread, stacks: &Stacks, symbols: &mut Symbols, t
 fn named<'a>(frame: DumpedFrameId, stacks: &'a Stacks, symbols: &mut Symbols) -> Cow<'a, [SourceFrame]> {
     match stacks.frames.get(frame as usize) {
         Some(DumpedFrame::Source(frames)) => Cow::Borrowed(frames),
-        Some(DumpedFrame::Wasm(origin)) => {
+        Some(DumpedFrame::Unnamed(origin)) => {
             let mut frames = Vec::new();
             symbols.frames(origin, &mut frames);
             Cow::Owned(frames)

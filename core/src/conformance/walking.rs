@@ -11,7 +11,7 @@ use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SinkEntry, SourceFrame, Wa
 pub(super) struct Walked {
     pub(super) end: WalkEnd,
     pub(super) entries: Vec<SinkEntry>,
-    pub(super) labels: Option<u64>,
+    pub(super) labels: Vec<u64>,
 }
 
 /// How two stacks of one moment differ.
@@ -21,6 +21,7 @@ pub(super) fn difference(one: &Walked, other: &Walked) -> String {
     let frame = |walked: &Walked, at: usize| match walked.entries.get(at) {
         Some(SinkEntry::Own(key)) => format!("the key {key:#x}"),
         Some(SinkEntry::Wasm(index)) => format!("wasm frame {index}"),
+        Some(SinkEntry::Elided) => "frames left out".to_owned(),
         None => "no frame".to_owned(),
     };
     let what =
@@ -62,7 +63,7 @@ impl Walking {
 
     pub(super) fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame]) -> Result<Walked, String> {
         let end = self.walk_only(guest, wasm)?;
-        Ok(Walked { end, entries: self.sink.entries().collect(), labels: self.sink.labels() })
+        Ok(Walked { end, entries: self.sink.entries().collect(), labels: self.sink.labels().to_vec() })
     }
 
     /// All frames of its own in these moments.
@@ -72,7 +73,7 @@ impl Walking {
             let walked = self.walk(moment, &moment.wasm)?;
             keys.extend(walked.entries.iter().filter_map(|entry| match entry {
                 SinkEntry::Own(key) => Some(*key),
-                SinkEntry::Wasm(_) => None,
+                SinkEntry::Wasm(_) | SinkEntry::Elided => None,
             }));
         }
         Ok(keys)
@@ -81,9 +82,7 @@ impl Walking {
     /// Asks what is not asked at every sample, whatever comes of it.
     pub(super) fn ask_the_rest(&mut self, moment: &Moment) -> Result<(), String> {
         let walked = self.walk(moment, &moment.wasm)?;
-        if let Some(key) = walked.labels {
-            self.walker.labels(key, &mut Vec::new());
-        }
+        walked.labels.iter().for_each(|&key| self.walker.labels(key, &mut Vec::new()));
         self.walker.threads(moment, &moment.wasm, &mut Vec::new());
         self.walker.categorize(&SourceFrame { function: "main".to_owned(), ..SourceFrame::default() });
         self.walker.warnings();
@@ -98,9 +97,7 @@ impl Walking {
                 self.walker.symbolize(FrameKey::Own(*key), &mut Vec::new());
             }
         }
-        if let Some(key) = walked.labels {
-            self.walker.labels(key, &mut Vec::new());
-        }
+        walked.labels.iter().for_each(|&key| self.walker.labels(key, &mut Vec::new()));
         self.not_failed()
     }
 }

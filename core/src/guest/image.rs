@@ -1,14 +1,17 @@
 //! A module's bytes and where its parts lie in them: what plugins see as a [`ModuleView`].
 
+use super::initial::Initial;
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::OnceLock;
 use wasmtime_environ::wasmparser::{
-    BinaryReaderError, ExternalKind, KnownCustom, Name, NameSectionReader, Parser, Payload, TypeRef, ValType,
+    BinaryReader, BinaryReaderError, ExternalKind, KnownCustom, Name, NameSectionReader, Operator, OperatorsReader,
+    Parser, Payload, TypeRef, ValType,
 };
 use wlprof_dwarf::Layout;
-use wlprof_plugin::{FunctionImport, Member, ModuleView};
+use wlprof_plugin::{FunctionImport, Member, ModuleView, OutOfBounds};
 
 /// Why bytes are not a module that can be profiled.
 #[derive(Debug)]
@@ -65,9 +68,12 @@ pub struct ModuleImage {
     bytes: Vec<u8>,
     /// File offset of the code section's payload: what turns Wasmtime's file offsets into code offsets.
     code_start: u32,
+    /// Its size in bytes.
+    code_size: u32,
     bodies: Vec<Range<u32>>,
     imports: Vec<FunctionImport>,
     names: HashMap<u32, String>,
+    exports: Vec<(u32, String)>,
     globals: HashMap<String, u32>,
     custom: Vec<(String, Range<usize>)>,
     index_spaces: IndexSpaces,
@@ -76,6 +82,9 @@ pub struct ModuleImage {
     debug: Option<Box<ModuleImage>>,
     /// The DWARF's data, read when a plugin first asks for it.
     layout: OnceLock<Option<Layout>>,
+    /// What its segments hold and the hash of its code, likewise.
+    initial: OnceLock<Initial>,
+    code_hash: OnceLock<[u8; 32]>,
 }
 
 impl ModuleImage {
@@ -88,29 +97,32 @@ impl ModuleImage {
             name: file_name.to_owned(),
             bytes: Vec::new(),
             code_start: 0,
+            code_size: 0,
             bodies: Vec::new(),
             imports: Vec::new(),
             names: HashMap::new(),
+            exports: Vec::new(),
             globals: HashMap::new(),
             custom: Vec::new(),
             index_spaces: IndexSpaces::default(),
             global_widths: Vec::new(),
             debug: None,
             layout: OnceLock::new(),
+            initial: OnceLock::new(),
+            code_hash: OnceLock::new(),
         };
-        let mut exported = Vec::new();
         for payload in Parser::new(0).parse_all(&bytes) {
             let payload = payload.map_err(ImageError::Malformed)?;
-            image.take(payload, &mut exported)?;
+            image.take(payload)?;
         }
-        for (index, name) in exported {
-            image.names.entry(index).or_insert(name);
+        for (index, name) in &image.exports {
+            image.names.entry(*index).or_insert_with(|| name.clone());
         }
         image.bytes = bytes;
         Ok(image)
     }
 
-    fn take(&mut self, payload: Payload<'_>, exported: &mut Vec<(u32, String)>) -> Result<(), ImageError> {
+    fn take(&mut self, payload: Payload<'_>) -> Result<(), ImageError> {
         let spaces = &mut self.index_spaces;
         let result: Result<(), BinaryReaderError> = match payload {
             Payload::Version { encoding, .. } if encoding != wasmtime_environ::wasmparser::Encoding::Module => {
@@ -155,7 +167,7 @@ impl ModuleImage {
             Payload::ExportSection(section) => section.into_iter().try_for_each(|export| {
                 let export = export?;
                 match export.kind {
-                    ExternalKind::Func => exported.push((export.index, export.name.to_owned())),
+                    ExternalKind::Func => self.exports.push((export.index, export.name.to_owned())),
                     ExternalKind::Global => {
                         self.globals.insert(export.name.to_owned(), export.index);
                     }
@@ -165,6 +177,7 @@ impl ModuleImage {
             }),
             Payload::CodeSectionStart { range, .. } => {
                 self.code_start = range.start as u32;
+                self.code_size = range.len() as u32;
                 Ok(())
             }
             Payload::CodeSectionEntry(body) => {
@@ -227,7 +240,7 @@ impl ModuleImage {
     /// Where a debug file lies, if the module says so: a URL, relative to the module.
     pub fn external_debug_info(&self) -> Option<&str> {
         let section = self.own_section("external_debug_info")?;
-        let mut reader = wasmtime_environ::wasmparser::BinaryReader::new(section, 0);
+        let mut reader = BinaryReader::new(section, 0);
         reader.read_string().ok()
     }
 
@@ -274,6 +287,11 @@ impl ModuleImage {
         body.contains(&code_offset).then(|| &self.bytes[at(code_offset)..at(body.end)])
     }
 
+    /// The instruction at a code offset.
+    pub fn operator_at(&self, function: u32, code_offset: u32) -> Option<Operator<'_>> {
+        OperatorsReader::new(BinaryReader::new(self.code_at(function, code_offset)?, 0)).read().ok()
+    }
+
     /// The function whose body holds a code offset.
     pub fn function_at(&self, code_offset: u32) -> Option<u32> {
         let next = self.bodies.partition_point(|body| body.start <= code_offset);
@@ -283,6 +301,10 @@ impl ModuleImage {
 
     fn layout(&self) -> Option<&Layout> {
         self.layout.get_or_init(|| Layout::new(self)).as_ref()
+    }
+
+    fn initial(&self) -> &Initial {
+        self.initial.get_or_init(|| Initial::read(&self.bytes))
     }
 
     fn own_section(&self, name: &str) -> Option<&[u8]> {
@@ -336,6 +358,28 @@ impl ModuleView for ModuleImage {
         own.or_else(|| self.debug.as_ref()?.globals.get(name)).copied()
     }
 
+    fn function_named(&self, name: &str) -> Option<u32> {
+        let named = |image: &Self| {
+            let names = image.names.iter().filter(|(_, known)| *known == name);
+            names.map(|(index, _)| *index).min()
+        };
+        let exported = || self.exports.iter().find(|(_, known)| known == name).map(|(index, _)| *index);
+        named(self).or_else(exported).or_else(|| named(self.debug.as_ref()?))
+    }
+
+    fn table_function(&self, table: u32, element: u64) -> Option<u32> {
+        self.initial().table_function(table, element)
+    }
+
+    fn initial_data(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
+        self.initial().data(&self.bytes, address, buffer)
+    }
+
+    fn code_hash(&self) -> Option<&[u8; 32]> {
+        let code = || self.bytes.get(self.code_start as usize..)?.get(..self.code_size as usize);
+        Some(self.code_hash.get_or_init(|| Sha256::digest(code().unwrap_or_default()).into()))
+    }
+
     fn variable_address(&self, name: &str) -> Option<u64> {
         self.layout()?.variable_address(name)
     }
@@ -378,6 +422,29 @@ mod tests {
             ["sum", "shown", "other", "none"].map(|name| image.global_named(name)),
             [Some(0), Some(1), Some(1), None]
         );
+    }
+
+    #[test]
+    fn functions_are_found_by_either_name() {
+        let image = image();
+        assert_eq!(["first", "second", "none"].map(|name| image.function_named(name)), [Some(1), Some(2), None]);
+        let text = r#"(module (func $own (export "other")) (func (export "own")) (func $own2 (export "third")))"#;
+        let image = ModuleImage::parse(wat::parse_str(text).unwrap(), "x").unwrap();
+        // What a function is called comes before what another is exported as.
+        assert_eq!(["own", "other", "third"].map(|name| image.function_named(name)), [Some(0), Some(0), Some(2)]);
+    }
+
+    #[test]
+    fn the_codes_hash_is_that_of_its_payload_and_names_do_not_change_it() {
+        let image = image();
+        let (start, end) = (image.code_start as usize, image.bodies.last().unwrap().end as usize);
+        let hash: [u8; 32] = Sha256::digest(&image.bytes()[start..start + end]).into();
+        assert_eq!(image.code_hash(), Some(&hash));
+        let stripped = TEXT.replace("$first", "").replace("$shop", "");
+        let stripped = ModuleImage::parse(wat::parse_str(stripped).unwrap(), "x").unwrap();
+        assert!(stripped.function_name(1).is_none() && stripped.code_hash() == image.code_hash());
+        let other = ModuleImage::parse(wat::parse_str(TEXT.replace("nop nop", "nop")).unwrap(), "x").unwrap();
+        assert_ne!(other.code_hash(), image.code_hash());
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod debug_file;
 mod engine;
 mod foreign_host;
 mod image;
+mod initial;
 mod interface;
 mod invoke;
 mod load;

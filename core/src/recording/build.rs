@@ -9,7 +9,7 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
-use wlprof_plugin::SourceFrame;
+use wlprof_plugin::{FrameSink, SourceFrame};
 
 /// Distinct frames that are kept; what comes later is shown as [`Origin::Truncated`]. A guest may make code without end.
 const MAX_FRAMES: usize = 1 << 20;
@@ -26,7 +26,7 @@ pub struct Recorder {
     journal: Journal,
     frames: Table<Origin>,
     stacks: Table<Stack>,
-    labels: Table<(ModuleId, u64)>,
+    labels: Table<LabelKeys>,
     /// Those that are not in the journal yet.
     samples: Samples,
     host_calls: Vec<HostCallSpan>,
@@ -39,6 +39,46 @@ pub struct Recorder {
     seen: BTreeSet<(ModuleId, u32)>,
     count: u64,
     unrecorded: u64,
+}
+
+/// The keys that the plugin of a module calls the labels of a sample by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct LabelKeys {
+    module: ModuleId,
+    keys: [u64; FrameSink::LABEL_CAPACITY],
+    count: usize,
+}
+
+impl LabelKeys {
+    fn new(module: ModuleId, given: &[u64]) -> Self {
+        let mut keys = [0; FrameSink::LABEL_CAPACITY];
+        let count = given.len().min(keys.len());
+        keys[..count].copy_from_slice(&given[..count]);
+        Self { module, keys, count }
+    }
+
+    fn keys(&self) -> &[u64] {
+        &self.keys[..self.count]
+    }
+
+    fn in_block(&self) -> (ModuleId, Vec<u64>) {
+        (self.module, self.keys().to_vec())
+    }
+}
+
+/// The labels of each set of keys. Each key is asked about once, in however many sets it is.
+fn spell_labels(sets: &[LabelKeys], names: &mut dyn LanguageNames) -> Vec<Vec<(String, String)>> {
+    let mut known: HashMap<(ModuleId, u64), Vec<(String, String)>> = HashMap::new();
+    let mut spelled = Vec::new();
+    for set in sets {
+        let mut labels = Vec::new();
+        for &key in set.keys() {
+            let of_key = known.entry((set.module, key)).or_insert_with(|| names.labels(set.module, key));
+            labels.extend(of_key.iter().cloned());
+        }
+        spelled.push(labels);
+    }
+    spelled
 }
 
 /// Numbers what is distinct, and knows which of it is not in the journal yet.
@@ -146,9 +186,9 @@ impl Recorder {
         self.stacks.id(Stack { parent: Some(parent), frame: leaf })
     }
 
-    /// The id of the labels that the plugin of `module` calls by `key`.
-    pub fn labels(&mut self, module: ModuleId, key: u64) -> LabelSetId {
-        self.labels.id((module, key))
+    /// The id of the labels that the plugin of `module` calls by `keys`, all together. There are no more than a stack has.
+    pub fn labels(&mut self, module: ModuleId, keys: &[u64]) -> LabelSetId {
+        self.labels.id(LabelKeys::new(module, keys))
     }
 
     /// Appends a sample. `cpu_ns` is the thread's CPU clock at the sample, from any fixed start; the sample's own
@@ -204,7 +244,7 @@ impl Recorder {
         let journal = &mut self.journal;
         let tables = self.frames.write(journal, Block::Frames)
             && self.stacks.write(journal, Block::Stacks)
-            && self.labels.write(journal, Block::LabelKeys);
+            && self.labels.write(journal, |new| Block::LabelKeys(new.iter().map(LabelKeys::in_block).collect()));
         let samples = self.samples.len();
         let block = self.samples.take_block();
         if samples > 0 && !(tables && journal.write(&Block::Samples(0, block))) {
@@ -235,8 +275,7 @@ impl Recorder {
         }
         let labels = self.labels.in_order();
         if !labels.is_empty() {
-            let sets = labels.into_iter().map(|(module, key)| names.labels(module, key)).collect();
-            self.journal.write(&Block::LabelSets(sets));
+            self.journal.write(&Block::LabelSets(spell_labels(&labels, names)));
         }
         meta.notes.extend(names.notes());
         if self.unrecorded > 0 {
@@ -309,7 +348,7 @@ impl FunctionTable {
         let (module, category) = match *origin {
             Origin::Wasm { module, .. } | Origin::Language { module, .. } => (Some(module), source.category.into()),
             Origin::HostCall { .. } | Origin::Host => (None, Category::Host),
-            Origin::Truncated => (None, Category::Runtime),
+            Origin::Truncated | Origin::Elided => (None, Category::Runtime),
         };
         let function = Function {
             name: source.function,
@@ -400,6 +439,16 @@ mod tests {
             out.push(SourceFrame { function: "init".into(), file: Some(file.into()), ..SourceFrame::default() });
         });
         assert_eq!(recording.functions.len(), 2);
+    }
+
+    #[test]
+    fn labels_of_several_keys_are_one_set() {
+        let mut recorder = with_modules(1);
+        let sets = [recorder.labels(0, &[1, 2]), recorder.labels(0, &[2]), recorder.labels(0, &[1, 2])];
+        assert_eq!(sets, [0, 1, 0]);
+        let recording = testing::finish(recorder, &mut |_: &Origin, _: &mut Vec<SourceFrame>| {});
+        let label = |key: &str| ("key".to_owned(), key.to_owned());
+        assert_eq!(recording.label_sets, [vec![label("1"), label("2")], vec![label("2")]]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl std::error::Error for ReadError {}
 /// Whatever `out` fails with.
 pub fn write(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     let Recording { meta, modules, functions, frames, stacks, label_sets, threads, ticks, truncated } = recording;
-    let label_keys = (0..label_sets.len() as u64).map(|key| (0, key)).collect();
+    let label_keys = (0..label_sets.len() as u64).map(|key| (0, vec![key])).collect();
     let tables = [
         Block::Start(meta.clone(), modules.clone()),
         Block::Frames(frames.iter().map(|frame| frame.origin).collect()),
@@ -93,6 +93,7 @@ pub fn unnamed(origin: &Origin) -> String {
         Origin::Language { key, .. } => format!("[unknown frame {key:#x}]"),
         Origin::HostCall { .. } | Origin::Host => "[host]".to_owned(),
         Origin::Truncated => "[truncated]".to_owned(),
+        Origin::Elided => "[elided]".to_owned(),
     }
 }
 
@@ -162,7 +163,7 @@ impl RawRecording {
                     Origin::Wasm { module, .. } | Origin::Language { module, .. } | Origin::HostCall { module, .. } => {
                         module_holds(module)
                     }
-                    Origin::Host | Origin::Truncated => true,
+                    Origin::Host | Origin::Truncated | Origin::Elided => true,
                 };
                 check(frames.iter().all(holds), "frames")?;
                 self.frames.extend(frames);
@@ -298,7 +299,7 @@ mod tests {
         let mut recorder = recorder();
         let frame = recorder.frame(Origin::Host);
         let stack = recorder.stack([frame, frame]).unwrap();
-        let labels = recorder.labels(0, 3);
+        let labels = recorder.labels(0, &[3]);
         recorder.sample(
             7,
             Sample {

@@ -32,8 +32,8 @@ pub(super) enum Block {
     Frames(Vec<Origin>),
     /// The next stacks.
     Stacks(Vec<Stack>),
-    /// The next sets of labels, by the module whose plugin knows them and its key.
-    LabelKeys(Vec<(ModuleId, u64)>),
+    /// The next sets of labels, by the module whose plugin knows them and its keys.
+    LabelKeys(Vec<(ModuleId, Vec<u64>)>),
     /// More samples of a thread, packed: see [`Samples`](super::Samples).
     Samples(u32, Box<[u8]>),
     /// More host calls of a thread.

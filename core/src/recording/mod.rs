@@ -200,6 +200,8 @@ pub enum Origin {
     Host,
     /// Stands at the root of a stack whose root end is missing.
     Truncated,
+    /// Stands where a language's plugin left frames out.
+    Elided,
 }
 
 /// One place that a stack can go through, with what was inlined there.

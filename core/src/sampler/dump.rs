@@ -41,6 +41,6 @@ pub struct DumpedThread {
 pub enum DumpedFrame {
     /// Named by the language: innermost inlined call first.
     Source(Vec<SourceFrame>),
-    /// A wasm frame, still to be named.
-    Wasm(Origin),
+    /// Still to be named: a wasm frame, or what stands for frames.
+    Unnamed(Origin),
 }

@@ -15,6 +15,7 @@ mod code_offsets;
 mod compiled_image;
 mod dump;
 mod epoch;
+mod import_watch;
 mod native_code;
 mod pauses;
 mod perf_marker;
@@ -24,6 +25,7 @@ mod signal;
 mod store;
 
 pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
+pub use import_watch::ImportWatch;
 pub use native_code::{CodeName, NativeCode, UnwindInfo, native_code};
 pub use perf_marker::show_to_perf;
 pub use session::{Finished, RunName, SamplerKind, SamplerOptions, Session};

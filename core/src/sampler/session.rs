@@ -3,12 +3,13 @@
 use super::code_map::{CodeMap, NativePc};
 use super::dump::Dump;
 use super::store::SampledStore;
-use super::{Report, Sampler, epoch};
+use super::{ImportWatch, Report, Sampler, epoch};
 use crate::guest::ModuleImage;
 use crate::recording::{Clock, Journal, Meta, Module, ModuleId, Origin, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::{Instance, Store};
+use wasmtime_environ::wasmparser::Operator;
 use wlprof_plugin::{ModuleView, Walker};
 
 /// Which sampler to use.
@@ -92,11 +93,20 @@ pub struct SamplerOptions {
     /// Keep in mind which wasm functions were on a stack where the language shows its own frames instead:
     /// [`Recorder::functions_seen`](crate::recording::Recorder::functions_seen) knows of them then.
     pub keep_functions: bool,
+    /// Calls of imports at which to read the guest's stacks.
+    pub import_watch: Option<Arc<ImportWatch>>,
 }
 
 impl Default for SamplerOptions {
     fn default() -> Self {
-        Self { kind: SamplerKind::Auto, rate_hz: 1000.0, max_overhead: 0.02, clock: Clock::Cpu, keep_functions: false }
+        Self {
+            kind: SamplerKind::Auto,
+            rate_hz: 1000.0,
+            max_overhead: 0.02,
+            clock: Clock::Cpu,
+            keep_functions: false,
+            import_watch: None,
+        }
     }
 }
 
@@ -131,6 +141,16 @@ impl Shared {
         let Origin::Wasm { module, function, code_offset } = self.code.origin(pc)? else { return None };
         let (_, image) = self.modules.get(module as usize)?;
         image.code_at(function, code_offset)?.first().copied()
+    }
+
+    /// The function that the `call` instruction at `pc` calls; `None` if it is no such instruction.
+    pub(super) fn called_at(&self, pc: NativePc) -> Option<(ModuleId, u32)> {
+        let Origin::Wasm { module, function, code_offset } = self.code.origin(pc)? else { return None };
+        let (_, image) = self.modules.get(module as usize)?;
+        match image.operator_at(function, code_offset)? {
+            Operator::Call { function_index } => Some((module, function_index)),
+            _ => None,
+        }
     }
 
     pub(super) fn set_walker(&self, module: ModuleId, walker: Box<dyn Walker>) {

@@ -9,7 +9,7 @@ use crate::recording::file::{ReadError, unnamed};
 use crate::recording::{Names, Origin, RawRecording, Recording};
 use crate::sampler::Finished;
 use std::sync::Arc;
-use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
+use wasmtime_environ::wasmparser::Operator;
 use wlprof_plugin::{FrameKey, ModuleView, SourceFrame, Walker, WasmFrame};
 
 /// The longest name that is kept, in bytes. Names come from the guest; one of a megabyte helps nobody.
@@ -121,7 +121,7 @@ fn name_origin(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<So
             let symbolizer = symbolizers.get(module as usize);
             out.extend(symbolizer.map(|symbolizer| named(&symbolizer.host_call(function, code_offset))));
         }
-        Origin::Language { .. } | Origin::Host | Origin::Truncated => {}
+        Origin::Language { .. } | Origin::Host | Origin::Truncated | Origin::Elided => {}
     }
     if out.is_empty() {
         out.push(named(&unnamed(origin)));
@@ -160,11 +160,7 @@ impl Symbolizer {
     /// What the host does for the instruction at `code_offset`: the import that it calls, or the operation that
     /// Wasmtime carries out in host code.
     fn host_call(&self, function: u32, code_offset: u32) -> String {
-        let operator = self
-            .image
-            .code_at(function, code_offset)
-            .and_then(|code| OperatorsReader::new(BinaryReader::new(code, 0)).read().ok());
-        match operator {
+        match self.image.operator_at(function, code_offset) {
             Some(Operator::Call { function_index } | Operator::ReturnCall { function_index }) => {
                 match self.image.function_imports().get(function_index as usize) {
                     Some(import) => format!("{}.{}", import.module, import.name),

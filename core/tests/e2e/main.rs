@@ -24,6 +24,7 @@ mod misbehaving;
 mod output;
 mod page;
 mod perf;
+mod plugin_abi;
 mod plugin_kit;
 mod python;
 mod quickjs;

@@ -34,7 +34,7 @@ fn new_plugins_compile_and_pass() {
         build(&place.path(&name), program, arguments);
         let checked = place.run(["plugins", "check", &format!("{name}/{library}")]);
         assert_eq!(checked.code, Some(0), "{}", checked.stdout);
-        assert!(checked.stdout.contains(&format!("... ok ({name} 0.1.0, ABI 1.0)")), "{}", checked.stdout);
+        assert!(checked.stdout.contains(&format!("... ok ({name} 0.1.0, ABI 1.1)")), "{}", checked.stdout);
         assert!(checked.stdout.contains("check walks a guest ... skipped"), "{}", checked.stdout);
         let readme = std::fs::read_to_string(place.path(&name).join("README.md")).unwrap();
         assert!(!readme.contains("LANGUAGE") && !readme.contains("LIBRARY"), "{readme}");
@@ -70,7 +70,58 @@ fn a_plugin_that_works_passes() {
     let checked = check(&place, &tiny_library(&place), "tiny.wasm");
     assert_eq!(checked.code, Some(0), "{}", checked.stdout);
     assert!(checked.stdout.contains("check names its frames ... ok ("), "{}", checked.stdout);
-    assert!(checked.stdout.ends_with("check result: ok. 11 passed; 0 failed\n"), "{}", checked.stdout);
+    assert!(checked.stdout.contains("check walks its stacks while it waits ... ok ("), "{}", checked.stdout);
+    let hash = "the SHA-256 of its code is ";
+    let digits = checked.stdout.split(hash).nth(1).unwrap().split(')').next().unwrap();
+    assert!(digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{digits}");
+    assert!(checked.stdout.ends_with("check result: ok. 12 passed; 0 failed\n"), "{}", checked.stdout);
+}
+
+/// The guest prints its own stack, and wlprof does where it writes that: the same functions and lines.
+#[test]
+fn a_dump_at_an_import_says_what_the_guest_says_of_itself() {
+    let place = Place::new();
+    let program =
+        ": leaf trace ;\n: twice\n leaf\n\n leaf ;\n: deep dup 0 < if else\n 1 - deep\n then leaf ;\ntwice\n3 deep\n";
+    place.file("traced.tiny", program);
+    let library = tiny_library(&place);
+    let dump = |options: &[&str]| {
+        let mut command = place.command(["dump", "--at-import", "wasi_snapshot_preview1.fd_write"]);
+        command.args(options).arg("--plugin").arg(&library).args(["--dir", "."]);
+        command.arg(fixture("tiny.wasm")).arg("traced.tiny");
+        run(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    };
+    let ran = dump(&[]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    // `  at leaf traced.tiny:1`, up to the program itself.
+    let said: Vec<String> = ran.stdout.lines().map(|line| line.trim_start_matches("  at ").to_owned()).collect();
+    let is_last = |frame: &String| frame.starts_with("program ");
+    let said: Vec<&[String]> = said.split_inclusive(is_last).collect();
+    assert_eq!(said.len(), 7, "{}", ran.stdout);
+    // `leaf(...)`, and below it `\ttraced.tiny:1`.
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    let of_tiny = |pair: &[&str]| {
+        let place = pair[1].strip_prefix('\t').filter(|place| place.starts_with("traced.tiny:"))?;
+        Some(format!("{} {place}", pair[0].trim_end_matches("(...)")))
+    };
+    let seen: Vec<String> = lines.windows(2).filter_map(of_tiny).collect();
+    // The C library may write one trace in several calls.
+    let mut seen: Vec<&[String]> = seen.split_inclusive(is_last).collect();
+    let written = seen.len();
+    seen.dedup();
+    assert_eq!(seen, said);
+    let calls = |text: &str| text.matches(", wasi_snapshot_preview1.fd_write:\nmain [running]:\n").count();
+    assert_eq!(calls(&ran.stderr), written, "{}", ran.stderr);
+    let limited = dump(&["--at-import-limit", "2"]);
+    assert_eq!(calls(&limited.stderr), 2, "{}", limited.stderr);
+    let note = format!("note: {} more of these calls are not shown; --at-import-limit has them shown\n", written - 2);
+    assert!(limited.stderr.ends_with(&note) && limited.stdout == ran.stdout, "{}", limited.stderr);
+    let guest = fixture("tiny.wasm");
+    let never = place.run(["dump", "--at-import", "fd_seek", guest.to_str().unwrap(), "missing.tiny"]);
+    assert!(never.stderr.contains("note: the guest did not call fd_seek\n"), "{}", never.stderr);
+    let unknown = place.run(["dump", "--at-import", "fd_right", guest.to_str().unwrap()]);
+    assert!(unknown.code == Some(125) && unknown.stdout.is_empty(), "{unknown:?}");
+    assert!(unknown.stderr.contains("wlprof: --at-import fd_right: tiny.wasm imports "), "{}", unknown.stderr);
 }
 
 #[test]
@@ -126,7 +177,12 @@ fn what_is_wrong_is_found() {
     assert!(names.stdout.contains("check survives damaged modules ... ok ("), "{names:?}");
     let other = check(&place, &tiny_library(&place), "c-calls.wasm");
     assert_eq!(other.code, Some(1));
-    assert!(other.stdout.contains("check knows the guest ... FAILED (detect says no to c-calls.wasm)"), "{other:?}");
+    assert!(
+        other
+            .stdout
+            .contains("check knows the guest ... FAILED (detect says no to c-calls.wasm; the SHA-256 of its code is "),
+        "{other:?}"
+    );
     // Wrong options are no plugin's failures.
     for (options, message) in [
         (

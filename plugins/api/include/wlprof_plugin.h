@@ -37,7 +37,7 @@
 #define WLPROF_ABI_MAJOR 1
 
 // Raised when something is added.
-#define WLPROF_ABI_MINOR 0
+#define WLPROF_ABI_MINOR 1
 
 // Another language.
 #define WLPROF_DETECTION_NO 0
@@ -62,6 +62,9 @@
 
 // A wasm frame.
 #define WLPROF_FRAME_KIND_WASM 1
+
+// Frames that the plugin left out, one or many: shown as [elided], and not asked about. Since 1.1.
+#define WLPROF_FRAME_KIND_ELIDED 2
 
 // At the root.
 #define WLPROF_WALK_END_COMPLETE 0
@@ -204,6 +207,18 @@ typedef struct wlprof_module_t {
   bool (*type_size)(const struct wlprof_module_t *module, struct wlprof_bytes_t name, uint64_t *size);
   // By the module's DWARF, the value of an enumerator.
   bool (*enumerator)(const struct wlprof_module_t *module, struct wlprof_bytes_t name, int64_t *value);
+  // Index of the function that is called so by function_name, or else exported so; the first of several. false if there
+  // is none. Since 1.1.
+  bool (*function_named)(const struct wlprof_module_t *module, struct wlprof_bytes_t name, uint32_t *index);
+  // The function that an element of a table is before the module runs, by its active element segments: what a function
+  // pointer is, in table 0 for C. false if nothing is there, or where it is is not a constant. Since 1.1.
+  bool (*table_function)(const struct wlprof_module_t *module, uint32_t table, uint64_t element, uint32_t *function);
+  // Copies length bytes that the first memory has at address before the module runs to buffer: those of its active data
+  // segments, and zeroes where there are none; segments whose place is not a constant, and passive ones, are not seen.
+  // false if any of them is outside of what that memory begins with. Since 1.1.
+  bool (*initial_data)(const struct wlprof_module_t *module, uint64_t address, void *buffer, size_t length);
+  // SHA-256 of the code section's payload, 32 bytes: which build this is, even if it is stripped. Since 1.1.
+  struct wlprof_bytes_t (*code_hash)(const struct wlprof_module_t *module);
 } wlprof_module_t;
 
 // Receives texts. It is wlprof's.
@@ -229,7 +244,7 @@ typedef struct wlprof_stack_frame_t {
   uint32_t kind;
   // Zero.
   uint32_t reserved;
-  // The plugin's own key, or the index in the wasm stack.
+  // The plugin's own key, or the index in the wasm stack; zero for what is elided.
   uint64_t value;
 } wlprof_stack_frame_t;
 
@@ -239,7 +254,8 @@ typedef struct wlprof_stack_t {
   size_t size;
   // Where frames go, leaf first.
   struct wlprof_stack_frame_t *frames;
-  // How many there is room for.
+  // How many there is room for: 2048. What does not fit is left out at the root, and the walk ends with
+  // WLPROF_WALK_END_TOO_DEEP; or in the middle, with a frame of WLPROF_FRAME_KIND_ELIDED there.
   size_t capacity;
   // How many there are. The plugin counts them.
   size_t length;
@@ -249,6 +265,12 @@ typedef struct wlprof_stack_t {
   uint8_t has_labels;
   // Whether memory may be allocated and freed during this walk.
   bool may_allocate;
+  // Where more such keys go: the stack has the labels of all of them. Since 1.1.
+  uint64_t *label_keys;
+  // How many of them there is room for. Since 1.1.
+  size_t label_capacity;
+  // How many of them there are. The plugin counts them. Since 1.1.
+  size_t label_count;
 } wlprof_stack_t;
 
 // A frame in the terms of the source language. Empty texts and zeroes are unknown.
@@ -346,7 +368,7 @@ typedef struct wlprof_walker_t {
   uint32_t (*categorize)(const struct wlprof_walker_t *walker, const struct wlprof_source_frame_t *frame);
   // Tells labels what the labels of a key are. May be missing.
   void (*labels)(struct wlprof_walker_t *walker, uint64_t key, const struct wlprof_labels_t *labels);
-  // Tells threads of every thread of a stopped guest. May be missing.
+  // Tells threads of every thread of a stopped guest. May be missing: what walk gives is shown then.
   void (*threads)(struct wlprof_walker_t *walker,
                   const struct wlprof_guest_t *guest,
                   const struct wlprof_wasm_frame_t *wasm,

@@ -9,16 +9,21 @@ pub enum FrameKey {
     Wasm(WasmFrame),
     /// A frame of the plugin's own, named by a number that the plugin chose. Equal numbers are equal frames.
     Own(u64),
+    /// Frames that the plugin left out. It needs no name.
+    Elided,
 }
 
 /// Receives one stack, leaf first.
 ///
 /// It is bounded: after [`FrameSink::CAPACITY`] frames every further push is refused, so a walker on a cyclic or
-/// endless stack ends.
+/// endless stack ends. What does not fit should be missing at the root: the leaf is where the time went. A walker that can
+/// do better (it knows the depth, or keeps the last frames that it reads) leaves out the middle, says so with
+/// [`FrameSink::push_elided`], and ends with [`WalkEnd::Complete`] at the root.
 #[derive(Debug, Default)]
 pub struct FrameSink {
     frames: Vec<SinkEntry>,
-    labels: Option<u64>,
+    labels: [u64; Self::LABEL_CAPACITY],
+    label_count: usize,
     must_not_allocate: bool,
 }
 
@@ -30,15 +35,31 @@ pub enum SinkEntry {
     /// The wasm frame at this index of the slice given to [`Walker::walk`](crate::Walker::walk), which may be past its
     /// end if the walker is wrong.
     Wasm(usize),
+    /// The walker left frames out here.
+    Elided,
+}
+
+impl SinkEntry {
+    /// What identifies this frame of a stack that goes with the wasm stack `wasm`. `None` if it is past that one's end.
+    pub fn key(self, wasm: &[WasmFrame]) -> Option<FrameKey> {
+        match self {
+            Self::Own(key) => Some(FrameKey::Own(key)),
+            Self::Wasm(index) => wasm.get(index).map(|frame| FrameKey::Wasm(*frame)),
+            Self::Elided => Some(FrameKey::Elided),
+        }
+    }
 }
 
 impl FrameSink {
     /// The most frames that one stack may have.
     pub const CAPACITY: usize = 2048;
 
+    /// The most keys of labels that one stack may have.
+    pub const LABEL_CAPACITY: usize = 8;
+
     /// An empty sink with room for [`FrameSink::CAPACITY`] frames, so that pushing never allocates.
     pub fn new() -> Self {
-        Self { frames: Vec::with_capacity(Self::CAPACITY), labels: None, must_not_allocate: false }
+        Self { frames: Vec::with_capacity(Self::CAPACITY), ..Self::default() }
     }
 
     /// Appends a frame of the plugin's own. `false`: the sink is full and the walk should end with
@@ -53,6 +74,13 @@ impl FrameSink {
     #[must_use]
     pub fn push_wasm(&mut self, index: usize) -> bool {
         self.push_frame(SinkEntry::Wasm(index))
+    }
+
+    /// Says that frames are left out here, one or many: it takes the room of one, and is shown as `[elided]`. `false`: the
+    /// sink is full.
+    #[must_use]
+    pub fn push_elided(&mut self) -> bool {
+        self.push_frame(SinkEntry::Elided)
     }
 
     fn push_frame(&mut self, frame: SinkEntry) -> bool {
@@ -84,14 +112,28 @@ impl FrameSink {
     }
 
     /// Says what the stack belongs to besides its frames (a goroutine, a thread state) by a key of the plugin's own,
-    /// which [`Walker::labels`](crate::Walker::labels) spells out later.
+    /// which [`Walker::labels`](crate::Walker::labels) spells out later. Keys given before are forgotten.
     pub fn set_labels(&mut self, key: u64) {
-        self.labels = Some(key);
+        self.label_count = 0;
+        let _ = self.add_labels(key);
     }
 
-    /// The key given to [`FrameSink::set_labels`].
-    pub fn labels(&self) -> Option<u64> {
-        self.labels
+    /// Adds one more such key: the stack has the labels of all of them, so what varies on its own can have a key of its own.
+    /// `false`: there are [`FrameSink::LABEL_CAPACITY`] keys already.
+    #[must_use]
+    pub fn add_labels(&mut self, key: u64) -> bool {
+        let place = self.labels.get_mut(self.label_count);
+        let room = place.is_some();
+        if let Some(place) = place {
+            *place = key;
+            self.label_count += 1;
+        }
+        room
+    }
+
+    /// The keys given to [`FrameSink::set_labels`] and [`FrameSink::add_labels`].
+    pub fn labels(&self) -> &[u64] {
+        &self.labels[..self.label_count]
     }
 
     /// Whether the walk may allocate memory: see
@@ -108,7 +150,7 @@ impl FrameSink {
     /// Forgets all frames and labels and keeps the room.
     pub fn clear(&mut self) {
         self.frames.clear();
-        self.labels = None;
+        self.label_count = 0;
     }
 
     /// What was pushed, leaf first.
@@ -150,6 +192,16 @@ mod tests {
         }
         assert!(!sink.push(0));
         assert!(!sink.push_wasm(0));
+        assert!(!sink.push_elided());
         assert_eq!(sink.len(), FrameSink::CAPACITY);
+        for key in 0..FrameSink::LABEL_CAPACITY as u64 {
+            assert!(sink.add_labels(key));
+        }
+        assert!(!sink.add_labels(8));
+        assert_eq!(sink.labels(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        sink.set_labels(9);
+        assert_eq!(sink.labels(), [9]);
+        sink.clear();
+        assert!(sink.labels().is_empty());
     }
 }

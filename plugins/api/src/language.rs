@@ -106,7 +106,7 @@ pub trait Walker: Send {
     }
 
     /// Appends the stacks of all threads that the language has in a stopped guest, the running one with the stack that
-    /// `wasm` belongs to. Nothing if it has no threads of its own.
+    /// `wasm` belongs to. Nothing if it has no threads of its own: what [`Walker::walk`] gives is shown then.
     ///
     /// Called when the user asks for a dump: on the guest's thread, in a signal handler or in a host call, or on another
     /// one while the guest waits in a host call. It may take milliseconds and allocate; all else is as for

@@ -1,5 +1,6 @@
 //! What a plugin may know of a module before it runs.
 
+use crate::OutOfBounds;
 use std::ops::Range;
 
 /// A function that the module imports.
@@ -49,6 +50,36 @@ pub trait ModuleView {
     /// there is none.
     fn global_named(&self, name: &str) -> Option<u32> {
         let _ = name;
+        None
+    }
+
+    /// Index of the function that is called `name`, as [`ModuleView::function_name`] has it, or else exported so; the first of
+    /// several. `None` if there is none.
+    fn function_named(&self, name: &str) -> Option<u32> {
+        let _ = name;
+        None
+    }
+
+    /// Index of the function that is element `element` of table `table` before the module runs, by its active element
+    /// segments: what a function pointer is, in table 0 for C. `None` if nothing is there, or where it is is not a constant.
+    fn table_function(&self, table: u32, element: u64) -> Option<u32> {
+        let _ = (table, element);
+        None
+    }
+
+    /// Fills `buffer` with what the first memory holds at `address` before the module runs: the bytes of its active data
+    /// segments, and zeroes where there are none. Segments whose place is not a constant, and passive ones, are not seen.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] if any byte lies outside of what that memory begins with; `buffer` is then unspecified.
+    fn initial_data(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
+        let _ = (address, buffer);
+        Err(OutOfBounds)
+    }
+
+    /// SHA-256 of the code section's payload. It says which build this is even if names and debug information have been
+    /// stripped: what a table of offsets can go by. `None` if whoever shows the module does not know it.
+    fn code_hash(&self) -> Option<&[u8; 32]> {
         None
     }
 

@@ -38,7 +38,8 @@ fn layouts() -> BTreeMap<String, usize> {
         Member as wlprof_member_t { offset, size, first_bit, bit_count }
         Module as wlprof_module_t {
             size, name, bytes, custom_section, function_import_count, function_import, function_body, function_name,
-            global_named, variable_address, member, type_size, enumerator,
+            global_named, variable_address, member, type_size, enumerator, function_named, table_function,
+            initial_data, code_hash,
         }
         Plugin as wlprof_plugin_t {
             magic, abi_major, abi_minor, size, name, version, languages, language_count,
@@ -47,7 +48,9 @@ fn layouts() -> BTreeMap<String, usize> {
             size, function, linkage_name, file, function_line, line, column, category,
         }
         SourceFrames as wlprof_source_frames_t { size, add }
-        Stack as wlprof_stack_t { size, frames, capacity, length, labels, has_labels, may_allocate }
+        Stack as wlprof_stack_t {
+            size, frames, capacity, length, labels, has_labels, may_allocate, label_keys, label_capacity, label_count,
+        }
         StackFrame as wlprof_stack_frame_t { kind, reserved, value }
         Texts as wlprof_texts_t { size, add }
         Thread as wlprof_thread_t {
@@ -129,8 +132,8 @@ fn the_header_declares_what_there_is_in_rust() {
     assert_eq!(declared, layouts().into_keys().collect::<Vec<_>>());
     let constants = constants(&header);
     assert_eq!(constants["WLPROF_PLUGIN_MAGIC"], PLUGIN_MAGIC.to_string());
-    assert_eq!((&*constants["WLPROF_ABI_MAJOR"], &*constants["WLPROF_ABI_MINOR"]), ("1", "0"));
-    assert_eq!((ABI_MAJOR, ABI_MINOR), (1, 0));
+    assert_eq!((&*constants["WLPROF_ABI_MAJOR"], &*constants["WLPROF_ABI_MINOR"]), ("1", "1"));
+    assert_eq!((ABI_MAJOR, ABI_MINOR), (1, 1));
 }
 
 /// A section for each structure, with a row for each field; a row for each constant, with its value.

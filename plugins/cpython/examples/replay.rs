@@ -34,7 +34,7 @@ fn main() {
             walks += 1;
         }
         let mut labels = Vec::new();
-        out.labels().into_iter().for_each(|key| walker.labels(key, &mut labels));
+        out.labels().iter().for_each(|&key| walker.labels(key, &mut labels));
         let state = labels.first().map_or("", |label| &label.value);
         *ends.entry(format!("{end:?} {state}")).or_default() += 1;
         if quiet && format!("{end:?}") == "Complete" {
@@ -55,6 +55,7 @@ fn main() {
                     let name = module.names.get(&wasm[index].function).map_or("?", String::as_str);
                     println!("    {name}+{}", wasm[index].code_offset);
                 }
+                SinkEntry::Elided => println!("    [elided]"),
             }
         }
     }

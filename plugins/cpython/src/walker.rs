@@ -13,7 +13,7 @@ use crate::{
 };
 use std::ops::Range;
 use wlprof_plugin::{
-    Category, FrameKey, FrameSink, GuestMemory, Label, SinkEntry, SourceFrame, ThreadStack, WalkEnd, Walker, WasmFrame,
+    Category, FrameKey, FrameSink, GuestMemory, Label, SourceFrame, ThreadStack, WalkEnd, Walker, WasmFrame,
 };
 
 /// Reads the stacks of a Python program.
@@ -109,16 +109,13 @@ impl Walker for PythonWalker {
         if sink.is_empty() {
             return;
         }
-        let frame = |entry| match entry {
-            SinkEntry::Own(key) => Some(FrameKey::Own(key)),
-            SinkEntry::Wasm(index) => wasm.get(index).map(|frame| FrameKey::Wasm(*frame)),
-        };
-        let state = sink.labels().and_then(State::label).map_or_else(|| "running".to_owned(), |label| label.value);
+        let state = sink.labels().iter().find_map(|&key| State::label(key));
+        let state = state.map_or_else(|| "running".to_owned(), |label| label.value);
         out.push(ThreadStack {
             name: "thread 1".to_owned(),
             state,
             is_running: true,
-            frames: sink.entries().filter_map(frame).collect(),
+            frames: sink.entries().filter_map(|entry| entry.key(wasm)).collect(),
             end,
             creator: None,
             labels: Vec::new(),

@@ -58,6 +58,7 @@ pub(crate) fn stack(walker: &mut PythonWalker, guest: &dyn GuestMemory, wasm: &[
     let end = walker.walk(guest, wasm, &mut out);
     let mut named = |entry| match entry {
         SinkEntry::Wasm(index) => format!("#{index}"),
+        SinkEntry::Elided => panic!("nothing is left out"),
         SinkEntry::Own(key) => {
             let mut frames = Vec::new();
             walker.symbolize(FrameKey::Own(key), &mut frames);

@@ -38,6 +38,7 @@ fn walk(walker: &mut PythonWalker, replay: &Replay, capture: &Capture) -> (Vec<N
             Named::Python(frames.pop().expect("a frame has a name"))
         }
         SinkEntry::Wasm(index) => Named::Wasm(replay.functions[&capture.wasm[index].function].clone()),
+        SinkEntry::Elided => panic!("nothing is left out"),
     });
     (entries.collect(), end)
 }

@@ -8,7 +8,7 @@ mod module;
 use module::{Frozen, TestModule};
 use std::{collections::HashMap, fs};
 use wlprof_go::{Go, GoWalker};
-use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, Walker, WasmFrame};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,19 +30,11 @@ fn main() {
         let took = started.elapsed();
         let after = walker.statistics();
         let mut labels = Vec::new();
-        if let Some(key) = out.labels() {
-            walker.labels(key, &mut labels);
-        }
+        out.labels().iter().for_each(|&key| walker.labels(key, &mut labels));
         let labels: Vec<String> = labels.iter().map(|label| format!("{}={}", label.name, label.value)).collect();
         let switching = after.switching - before.switching;
         println!("@ {} {end:?} switching={switching} {} {took:?}", words[0], labels.join(" "));
-        for entry in out.entries() {
-            let key = match entry {
-                SinkEntry::Own(key) => FrameKey::Own(key),
-                SinkEntry::Wasm(index) => FrameKey::Wasm(wasm[index]),
-            };
-            print_frames(&mut walker, key, "");
-        }
+        out.entries().filter_map(|entry| entry.key(&wasm)).for_each(|key| print_frames(&mut walker, key, ""));
         if arguments.get(2).is_some_and(|argument| argument == "--goroutines") {
             let mut threads = Vec::new();
             walker.threads(&guest, &wasm, &mut threads);

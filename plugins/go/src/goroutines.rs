@@ -9,7 +9,7 @@ use crate::{
     pclntab,
     walk::Walk,
 };
-use wlprof_plugin::{Creator, FrameKey, FrameSink, Label, SinkEntry, ThreadStack, WalkEnd};
+use wlprof_plugin::{Creator, FrameKey, FrameSink, Label, ThreadStack, WalkEnd};
 
 /// Bounds the search and the answer.
 const MOST_GOROUTINES: u64 = 1 << 20;
@@ -95,11 +95,7 @@ fn read_frames(
         Some((sp, g)) => of_this.run(sp, g),
         None => of_this.scheduled(goroutine).unwrap_or_else(WalkEnd::from),
     };
-    let frames = sink.entries().filter_map(|entry| match entry {
-        SinkEntry::Own(pc) => Some(FrameKey::Own(pc)),
-        SinkEntry::Wasm(index) => wasm.get(index).map(|frame| FrameKey::Wasm(*frame)),
-    });
-    out.frames = frames.collect();
+    out.frames = sink.entries().filter_map(|entry| entry.key(wasm)).collect();
     out.is_running = running.is_some();
 }
 

@@ -126,6 +126,7 @@ impl Walker for GoWalker {
         let pc = match frame {
             FrameKey::Own(pc) => Some(pc),
             FrameKey::Wasm(frame) => self.program.pc(frame),
+            FrameKey::Elided => None,
         };
         if let Some(pc) = pc {
             symbols::frames(&self.program, &mut self.tables, pc, out);

@@ -11,9 +11,7 @@ use crate::{
     roles::Roles,
     symbols,
 };
-use wlprof_plugin::{
-    Category, FrameKey, FrameSink, GuestMemory, SinkEntry, SourceFrame, ThreadStack, WalkEnd, Walker, WasmFrame,
-};
+use wlprof_plugin::{Category, FrameKey, FrameSink, GuestMemory, SourceFrame, WalkEnd, Walker, WasmFrame};
 
 /// Reads the stacks of a JavaScript program.
 ///
@@ -86,27 +84,6 @@ impl Walker for JavaScriptWalker {
             self.runtimes.search_next();
         }
         end
-    }
-
-    fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
-        let mut sink = FrameSink::new();
-        let end = self.walk(guest, wasm, &mut sink);
-        if sink.is_empty() {
-            return;
-        }
-        let frame = |entry| match entry {
-            SinkEntry::Own(key) => Some(FrameKey::Own(key)),
-            SinkEntry::Wasm(index) => wasm.get(index).map(|frame| FrameKey::Wasm(*frame)),
-        };
-        out.push(ThreadStack {
-            name: "main".to_owned(),
-            state: "running".to_owned(),
-            is_running: true,
-            frames: sink.entries().filter_map(frame).collect(),
-            end,
-            creator: None,
-            labels: Vec::new(),
-        });
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {

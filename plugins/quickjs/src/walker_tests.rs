@@ -12,6 +12,7 @@ fn walk(walker: &mut JavaScriptWalker, guest: &Guest, functions: &[u32]) -> (Vec
     let end = walker.walk(guest, &wasm(functions), &mut out);
     let mut name = |entry| match entry {
         SinkEntry::Wasm(index) => format!("#{index}"),
+        SinkEntry::Elided => panic!("nothing is left out"),
         SinkEntry::Own(key) => {
             let mut frames = Vec::new();
             walker.symbolize(FrameKey::Own(key), &mut frames);

@@ -194,6 +194,7 @@ impl Walker for ForeignWalker {
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         let Some(walk) = self.abi.walk else { return WalkEnd::NoStack };
+        let mut label_keys = [0; FrameSink::LABEL_CAPACITY - 1];
         let mut stack = abi::Stack {
             size: size_of::<abi::Stack>(),
             frames: self.frames.as_mut_ptr(),
@@ -202,6 +203,9 @@ impl Walker for ForeignWalker {
             labels: 0,
             has_labels: 0,
             may_allocate: out.may_allocate(),
+            label_keys: label_keys.as_mut_ptr(),
+            label_capacity: label_keys.len(),
+            label_count: 0,
         };
         let guest = HostGuest::new(guest);
         // SAFETY: what it is given is there for the call.
@@ -209,7 +213,8 @@ impl Walker for ForeignWalker {
         let Some(end) = self.calls.call(Activity::Walk, ask) else { return WalkEnd::Failed };
         self.failed_walks += u32::from(end == abi::WALK_END_FAILED);
         // An end or a length that cannot be says that nothing else is to be believed.
-        let (Some(end), Some(frames)) = (abi::walk_end_of(end), self.frames.get(..stack.length)) else {
+        let (frames, label_keys) = (self.frames.get(..stack.length), label_keys.get(..stack.label_count));
+        let (Some(end), Some(frames), Some(label_keys)) = (abi::walk_end_of(end), frames, label_keys) else {
             return WalkEnd::Inconsistent;
         };
         if end == WalkEnd::Failed {
@@ -219,6 +224,7 @@ impl Walker for ForeignWalker {
             let fits = match frame.kind {
                 abi::FRAME_KIND_OWN => out.push(frame.value),
                 abi::FRAME_KIND_WASM if frame.value < wasm.len() as u64 => out.push_wasm(frame.value as usize),
+                abi::FRAME_KIND_ELIDED => out.push_elided(),
                 // No kind of frame, or none of the stack's.
                 _ => {
                     out.clear();
@@ -232,6 +238,8 @@ impl Walker for ForeignWalker {
         if stack.has_labels != 0 {
             out.set_labels(stack.labels);
         }
+        // There is room: for the one above and as many as it was told of.
+        let _ = label_keys.iter().all(|&key| out.add_labels(key));
         end
     }
 

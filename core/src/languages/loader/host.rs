@@ -87,6 +87,10 @@ impl<'a> HostModule<'a> {
             member,
             type_size,
             enumerator,
+            function_named,
+            table_function,
+            initial_data,
+            code_hash,
         };
         Self { abi, module }
     }
@@ -211,6 +215,54 @@ unsafe extern "C" fn enumerator(module: *const abi::Module, name: Bytes, value: 
         let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
         // SAFETY: as above.
         module.enumerator(&name).is_some_and(|found| unsafe { put(value, found) })
+    })
+}
+
+unsafe extern "C" fn function_named(module: *const abi::Module, name: Bytes, index: *mut u32) -> bool {
+    in_host(|| {
+        // SAFETY: as above.
+        let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
+        // SAFETY: as above.
+        module.function_named(&name).is_some_and(|found| unsafe { put(index, found) })
+    })
+}
+
+unsafe extern "C" fn table_function(module: *const abi::Module, table: u32, element: u64, function: *mut u32) -> bool {
+    in_host(|| {
+        // SAFETY: as above.
+        let found = unsafe { HostModule::from_abi(module) }.table_function(table, element);
+        // SAFETY: as above.
+        found.is_some_and(|found| unsafe { put(function, found) })
+    })
+}
+
+unsafe extern "C" fn initial_data(
+    module: *const abi::Module,
+    address: u64,
+    buffer: *mut c_void,
+    length: usize,
+) -> bool {
+    // What may have to be read first takes a lock. A buffer that is none is a crash, and that can be left after it.
+    let module = in_host(|| {
+        // SAFETY: as above.
+        let module = unsafe { HostModule::from_abi(module) };
+        let _ = module.initial_data(0, &mut []);
+        module
+    });
+    // No slice may be longer.
+    if buffer.is_null() || isize::try_from(length).is_err() {
+        return false;
+    }
+    // SAFETY: the plugin's promise: there is room for as much. What is there is only written.
+    let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
+    module.initial_data(address, buffer).is_ok()
+}
+
+unsafe extern "C" fn code_hash(module: *const abi::Module) -> Bytes {
+    in_host(|| {
+        // SAFETY: as above.
+        let hash = unsafe { HostModule::from_abi(module) }.code_hash();
+        hash.map_or(Bytes::EMPTY, |hash| Bytes::of(hash))
     })
 }
 

@@ -164,7 +164,7 @@ impl Drain {
                 }
                 let module = shared.language_module();
                 truncation = language.truncation.map(Truncation::Language);
-                labels = language.labels.map(|key| recorder.labels(module, key));
+                labels = (!language.labels.is_empty()).then(|| recorder.labels(module, &language.labels));
                 let host_call = record.frame(0).filter(|leaf| leaf.is_host_call());
                 if let Some(leaf) = host_call {
                     // None if the call was the entry frame's own: of an import that the outermost function ended with.
@@ -173,6 +173,7 @@ impl Drain {
                 for entry in &language.entries {
                     match *entry {
                         Entry::Key(key) => leaf_first.push(recorder.frame(Origin::Language { module, key })),
+                        Entry::Elided => leaf_first.push(recorder.frame(Origin::Elided)),
                         Entry::Native(index) => {
                             let Some(word) = record.frame(index) else {
                                 // The plugin said that a frame stands here that there is not.

@@ -6,6 +6,7 @@
 
 use super::super::clock::{Activity, ThreadWatch, monotonic_ns};
 use super::super::dump::{Dump, DumpedFrame, DumpedThread};
+use super::super::import_watch::WatchedCall;
 use super::language::Reading;
 use super::own_thread::SignalBlocked;
 use super::thread::GuestThread;
@@ -110,6 +111,19 @@ impl GuestThread {
         }
     }
 
+    /// Reads the stacks if the guest calls an import that is watched. To be called by the call hook, on the guest's thread, in
+    /// a host call, before [`DumpRequest::guest_waits`]: from there on others may read the guest.
+    pub(super) fn dump_at_import(&self) -> Option<(WatchedCall, Dump)> {
+        let watch = self.shared.options.import_watch.as_ref()?;
+        let _no_signal = SignalBlocked::new();
+        let mut leaf = [0];
+        // SAFETY: the handler is blocked, and the thread is in the host call whose stack is walked.
+        unsafe { self.stack().walk_blocked(&mut Frames::new(&mut leaf)) };
+        let call = watch.count(self.shared.called_at(FrameWord(leaf[0]).native_pc())?)?;
+        // SAFETY: as above, and nobody else reads the language.
+        Some((call, unsafe { self.read_stacks("running", false, |frames| self.stack().walk_blocked(frames)) }))
+    }
+
     /// Asks for a dump and waits for it, on any other thread than the guest's. One at a time.
     ///
     /// # Errors
@@ -189,14 +203,14 @@ impl GuestThread {
         let length = frames.len();
         let words = &words[..length];
         // SAFETY: the caller's promise.
-        let of_language = unsafe { self.language_threads(words, through_kernel) };
+        let of_language = unsafe { self.language_threads(words, state, through_kernel) };
         let has_language = of_language.is_some();
         if let Some(dump) = of_language.filter(|dump| !dump.threads.is_empty()) {
             return dump;
         }
-        let note = "the threads of the guest's language could not be read; this is the wasm stack";
+        let note = "the stack of the guest's language could not be read; this is the wasm stack";
         let frames = words.iter().filter_map(|&word| self.shared.code.origin(FrameWord(word).native_pc()));
-        let frames: Vec<DumpedFrame> = frames.map(DumpedFrame::Wasm).collect();
+        let frames: Vec<DumpedFrame> = frames.map(DumpedFrame::Unnamed).collect();
         let thread = DumpedThread {
             name: "guest".to_owned(),
             state: state.to_owned(),

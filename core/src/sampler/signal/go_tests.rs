@@ -44,7 +44,7 @@ fn compare_stack(pair: &Pair, walker: &mut dyn Walker, what: &str) -> usize {
     let seen: Vec<String> = frames[checkpoint + 1..].iter().filter(|frame| !is_wrapper(frame)).map(line).collect();
     assert_eq!(seen, said, "{what}: {name}");
     let mut labels = Vec::new();
-    walker.labels(pair.seen.labels.unwrap(), &mut labels);
+    walker.labels(pair.seen.labels[0], &mut labels);
     assert_eq!(labels[0], Label { name: "goroutine".into(), value: goroutine.into() }, "{what}: {name}");
     let labels: Vec<String> = labels[1..].iter().map(|label| format!("{}={}", label.name, label.value)).collect();
     assert_eq!(labels.join(" "), if name == "labelled" { "request=42 user=ada" } else { "" }, "{what}: {name}");
@@ -56,7 +56,7 @@ fn as_go_writes_it(thread: &DumpedThread, stacks: &Dump) -> String {
     let mut text = format!("{} [{}]:\n", thread.name, thread.state);
     let source = |frame: &DumpedFrameId| match &stacks.frames[*frame as usize] {
         DumpedFrame::Source(frames) => frames.as_slice(),
-        DumpedFrame::Wasm(origin) => panic!("{origin:?}"),
+        DumpedFrame::Unnamed(origin) => panic!("{origin:?}"),
     };
     let place = |frame: &SourceFrame| format!("\t{}:{}\n", frame.file.as_deref().unwrap(), frame.line.unwrap());
     let frames: Vec<&SourceFrame> = thread.frames.iter().flat_map(source).collect();

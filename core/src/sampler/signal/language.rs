@@ -20,11 +20,14 @@ const MOST_PANICS: u32 = 3;
 const CACHED_PCS: usize = 1024;
 
 /// Words that a language's stack may take in a record.
-pub(super) const MAX_WORDS: usize = HEADER + FLAGS + FrameSink::CAPACITY;
-/// Words before the flags: how the walk ended and the number of entries, then the labels.
-const HEADER: usize = 3;
+pub(super) const MAX_WORDS: usize = HEADER + FLAGS + FrameSink::CAPACITY + FrameSink::LABEL_CAPACITY;
+/// Words before the flags: how the walk ended, the number of keys of labels and that of entries. The entries follow the flags,
+/// and the keys the entries.
+const HEADER: usize = 1;
 /// A bit for each entry: whether it is the index of a native frame instead of a key.
 const FLAGS: usize = FrameSink::CAPACITY / 64;
+/// Stands for the index of a native frame where frames were left out.
+const ELIDED: u64 = u64::MAX - 1;
 
 /// All reasons that a record can have.
 const REASONS: [LanguageTruncation; 7] = [
@@ -95,13 +98,16 @@ pub(super) enum Entry {
     Key(u64),
     /// The native frame at this index of the record stands here.
     Native(usize),
+    /// Frames were left out here.
+    Elided,
 }
 
 /// A language's stack in a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LanguageStack {
     pub(super) truncation: Option<LanguageTruncation>,
-    pub(super) labels: Option<u64>,
+    /// Keys of its labels.
+    pub(super) labels: Vec<u64>,
     /// Leaf first.
     pub(super) entries: Vec<Entry>,
 }
@@ -172,30 +178,37 @@ impl LanguageWalk {
         self.write(walked.map_or(Some(LanguageTruncation::Panicked), truncation), words)
     }
 
-    /// Reads and names the stacks of all threads that the language has; none if it has none, or panics. `frames` are the
-    /// native frames of the running one, leaf first. `through_kernel`: see [`StoppedGuest`].
+    /// Reads and names the stacks of all threads that the language has, or else the one that [`Walker::walk`] gives; none if
+    /// it has no stack, or panics. `frames` are the native frames of the running one, leaf first. `state` is what the guest
+    /// does, where the language does not know better. `through_kernel`: see [`StoppedGuest`].
     ///
     /// # Safety
     /// As for [`Self::collect`], but on any thread while the guest's cannot go on in wasm.
-    pub(super) unsafe fn threads(&mut self, code: &CodeMap, frames: &[u64], through_kernel: bool) -> Dump {
+    pub(super) unsafe fn threads(&mut self, code: &CodeMap, frames: &[u64], state: &str, through_kernel: bool) -> Dump {
         self.find_wasm_frames(code, frames);
         // SAFETY: the store is alive.
         let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
         let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals, through_kernel };
-        let (walker, wasm, module) = (&mut self.walker, &self.wasm, self.module);
+        let (walker, wasm, module, sink) = (&mut self.walker, &self.wasm, self.module, &mut self.sink);
         catch_unwind(AssertUnwindSafe(|| {
             let mut threads = Vec::new();
             walker.threads(&guest, wasm, &mut threads);
+            if threads.is_empty() {
+                threads.extend(running_thread(&mut **walker, &guest, wasm, sink, state));
+            }
             let mut dump = Dump::default();
             let mut known = HashMap::new();
             let mut frame = |key: FrameKey| {
                 *known.entry(key).or_insert_with(|| {
                     let mut lines = Vec::new();
-                    walker.symbolize(key, &mut lines);
+                    if key != FrameKey::Elided {
+                        walker.symbolize(key, &mut lines);
+                    }
                     dump.frames.push(match key {
                         FrameKey::Wasm(WasmFrame { function, code_offset }) if lines.is_empty() => {
-                            DumpedFrame::Wasm(Origin::Wasm { module, function, code_offset })
+                            DumpedFrame::Unnamed(Origin::Wasm { module, function, code_offset })
                         }
+                        FrameKey::Elided => DumpedFrame::Unnamed(Origin::Elided),
                         _ => DumpedFrame::Source(lines),
                     });
                     (dump.frames.len() - 1) as DumpedFrameId
@@ -243,23 +256,48 @@ impl LanguageWalk {
     }
 
     fn write(&self, truncation: Option<LanguageTruncation>, words: &mut [u64]) -> usize {
-        let labels = self.sink.labels();
-        words[0] = truncation.map_or(0, |reason| 1 + reason as u64) | (self.sink.len() as u64) << 8;
-        words[1] = u64::from(labels.is_some());
-        words[2] = labels.unwrap_or(0);
-        let (flags, entries) = words[HEADER..].split_at_mut(FLAGS);
+        let (length, labels) = (self.sink.len(), self.sink.labels());
+        words[0] =
+            truncation.map_or(0, |reason| 1 + reason as u64) | (labels.len() as u64) << 8 | (length as u64) << 32;
+        let (flags, rest) = words[HEADER..].split_at_mut(FLAGS);
+        let (entries, rest) = rest.split_at_mut(length);
         flags.fill(0);
         for (index, entry) in self.sink.entries().enumerate() {
+            let mut native = |word| {
+                flags[index / 64] |= 1 << (index % 64);
+                word
+            };
             entries[index] = match entry {
                 SinkEntry::Own(key) => key,
-                SinkEntry::Wasm(frame) => {
-                    flags[index / 64] |= 1 << (index % 64);
-                    self.native.get(frame).map_or(u64::MAX, |&native| native.into())
-                }
+                SinkEntry::Wasm(frame) => native(self.native.get(frame).map_or(u64::MAX, |&native| native.into())),
+                SinkEntry::Elided => native(ELIDED),
             };
         }
-        HEADER + FLAGS + self.sink.len()
+        rest[..labels.len()].copy_from_slice(labels);
+        HEADER + FLAGS + length + labels.len()
     }
+}
+
+/// The stack that runs, of a language that tells of no threads. `None` if it has no stack at this moment.
+fn running_thread(
+    walker: &mut dyn Walker,
+    guest: &dyn GuestMemory,
+    wasm: &[WasmFrame],
+    sink: &mut FrameSink,
+    state: &str,
+) -> Option<ThreadStack> {
+    sink.clear();
+    sink.set_may_allocate(true);
+    let end = walker.walk(guest, wasm, sink);
+    (end != WalkEnd::Failed && !sink.is_empty()).then(|| ThreadStack {
+        name: "main".to_owned(),
+        state: state.to_owned(),
+        is_running: true,
+        frames: sink.entries().filter_map(|entry| entry.key(wasm)).collect(),
+        end,
+        creator: None,
+        labels: Vec::new(),
+    })
 }
 
 /// The frame of `module` that a native frame is.
@@ -273,18 +311,20 @@ fn wasm_frame(code: &CodeMap, word: FrameWord, of: ModuleId) -> Option<WasmFrame
 impl LanguageStack {
     /// Reads what [`LanguageWalk::collect`] wrote.
     pub(super) fn read(words: &[u64]) -> Self {
-        let length = (words[0] >> 8) as usize;
-        let (flags, entries) = words[HEADER..].split_at(FLAGS);
+        let (length, label_count) = ((words[0] >> 32) as usize, (words[0] >> 8 & 0xff) as usize);
+        let (flags, rest) = words[HEADER..].split_at(FLAGS);
+        let (entries, labels) = rest.split_at(length);
         let truncation = REASONS.into_iter().find(|reason| 1 + *reason as u64 == words[0] & 0xff);
-        let entries = entries[..length]
+        let entries = entries
             .iter()
             .enumerate()
-            .map(|(index, &word)| match flags[index / 64] >> (index % 64) & 1 {
-                0 => Entry::Key(word),
-                _ => Entry::Native(word as usize),
+            .map(|(index, &word)| match (flags[index / 64] >> (index % 64) & 1, word) {
+                (0, key) => Entry::Key(key),
+                (_, ELIDED) => Entry::Elided,
+                (_, native) => Entry::Native(native as usize),
             })
             .collect();
-        Self { truncation, labels: (words[1] != 0).then_some(words[2]), entries }
+        Self { truncation, labels: labels[..label_count].to_vec(), entries }
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Seen {
     /// Leaf first.
     pub(super) frames: Vec<FrameKey>,
     pub(super) truncation: Option<LanguageTruncation>,
-    pub(super) labels: Option<u64>,
+    pub(super) labels: Vec<u64>,
     pub(super) stacks: Dump,
 }
 
@@ -79,7 +79,7 @@ impl Reader {
         let mut stacks = Dump::default();
         if self.with_threads {
             // SAFETY: as above.
-            stacks = unsafe { language.threads(&self.code, &words[..length], false) };
+            stacks = unsafe { language.threads(&self.code, &words[..length], "running", false) };
         }
         let key = |entry: &Entry| match *entry {
             Entry::Key(key) => FrameKey::Own(key),
@@ -87,6 +87,7 @@ impl Reader {
                 Some(Origin::Wasm { function, code_offset, .. }) => FrameKey::Wasm(WasmFrame { function, code_offset }),
                 other => panic!("{other:?}"),
             },
+            Entry::Elided => FrameKey::Elided,
         };
         let frames = read.entries.iter().map(key).collect();
         Some(Seen { frames, truncation: read.truncation, labels: read.labels, stacks })

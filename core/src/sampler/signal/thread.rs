@@ -168,7 +168,12 @@ impl GuestThread {
         self.host_calls.store(self.host_calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.in_host_call.store(true, Ordering::Relaxed);
         self.dump_at_host_call();
+        let at_import = self.dump_at_import();
         self.dump.guest_waits();
+        // Whoever is told may wait for someone who asks for a dump: that can be made from here on.
+        if let (Some((call, dump)), Some(watch)) = (at_import, &self.shared.options.import_watch) {
+            watch.tell(call, dump);
+        }
     }
 
     /// What a walk of this thread reads.
@@ -378,11 +383,11 @@ impl GuestThread {
     ///
     /// # Safety
     /// As for [`Self::collect_language`], but on any thread while the guest's cannot go on.
-    pub(super) unsafe fn language_threads(&self, frames: &[u64], through_kernel: bool) -> Option<Dump> {
+    pub(super) unsafe fn language_threads(&self, frames: &[u64], state: &str, through_kernel: bool) -> Option<Dump> {
         // SAFETY: the caller's promise.
         let language = unsafe { &mut *self.language.get() };
         // SAFETY: passed on to the caller.
-        language.as_mut().map(|language| unsafe { language.threads(&self.shared.code, frames, through_kernel) })
+        language.as_mut().map(|language| unsafe { language.threads(&self.shared.code, frames, state, through_kernel) })
     }
 
     /// To be called when a host call returns to wasm.

@@ -10,6 +10,7 @@ impl From<crate::FrameKey> for FrameKey {
             crate::FrameKey::Wasm(frame) => {
                 Self { kind: FRAME_KIND_WASM, function: frame.function, value: frame.code_offset.into() }
             }
+            crate::FrameKey::Elided => Self { kind: FRAME_KIND_ELIDED, function: 0, value: 0 },
         }
     }
 }
@@ -18,6 +19,7 @@ impl From<FrameKey> for crate::FrameKey {
     fn from(key: FrameKey) -> Self {
         match key.kind {
             FRAME_KIND_WASM => Self::Wasm(crate::WasmFrame { function: key.function, code_offset: key.value as u32 }),
+            FRAME_KIND_ELIDED => Self::Elided,
             _ => Self::Own(key.value),
         }
     }
@@ -136,6 +138,7 @@ mod tests {
         for key in [
             crate::FrameKey::Own(u64::MAX),
             crate::FrameKey::Wasm(crate::WasmFrame { function: 7, code_offset: u32::MAX }),
+            crate::FrameKey::Elided,
         ] {
             assert_eq!(crate::FrameKey::from(FrameKey::from(key)), key);
         }

@@ -5,6 +5,7 @@ use super::guest::{ForeignGuest, ForeignModule};
 use super::*;
 use crate::{Detection, FrameSink, SinkEntry};
 use std::cell::Cell;
+use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A language with what the ABI says of it in front.
@@ -119,7 +120,7 @@ unsafe fn say(texts: *const Texts, text: &str) {
 unsafe extern "C" fn detect(language: *const Language, module: *const Module, answer: *const Texts) -> u32 {
     guarded(DETECTION_FAILED, || {
         // SAFETY: all three are as the ABI says, here and below.
-        let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(&*module)) };
+        let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(module)) };
         match language.detect(&module) {
             Detection::No => DETECTION_NO,
             Detection::Yes(found) => {
@@ -154,7 +155,7 @@ unsafe extern "C" fn library_folder(language: *const Language, library: *const T
 unsafe extern "C" fn attach(language: *const Language, module: *const Module, error: *const Texts) -> *mut Walker {
     let attached = guarded(None, || {
         // SAFETY: all three are as the ABI says, here and below.
-        let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(&*module)) };
+        let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(module)) };
         // Asks the walker, too, what it is.
         Some(language.attach(&module).map(ExportedWalker::leak))
     });
@@ -246,27 +247,58 @@ unsafe extern "C" fn walk(
 ) -> u32 {
     guarded(WALK_END_FAILED, || {
         // SAFETY: all are as the ABI says.
-        let (exported, guest, stack) = unsafe { (ExportedWalker::from_abi(walker), &*guest, &mut *stack) };
+        let (exported, guest) = unsafe { (ExportedWalker::from_abi(walker), &*guest) };
         // SAFETY: as above.
         let wasm = unsafe { stack_of(wasm, wasm_count) };
+        // SAFETY: as above.
+        let may_allocate = unsafe { (*stack).may_allocate };
         let ExportedWalker { walker, sink, .. } = exported;
         sink.clear();
-        sink.set_may_allocate(stack.may_allocate);
+        sink.set_may_allocate(may_allocate);
         let end = walker.walk(&ForeignGuest(guest), wasm, sink);
-        for (at, entry) in sink.entries().take(stack.capacity).enumerate() {
-            let (kind, value) = match entry {
-                SinkEntry::Own(key) => (FRAME_KIND_OWN, key),
-                SinkEntry::Wasm(index) => (FRAME_KIND_WASM, index as u64),
-            };
-            // SAFETY: there is room for `capacity` frames.
-            unsafe { stack.frames.add(at).write(StackFrame { kind, reserved: 0, value }) };
-        }
-        stack.length = sink.len().min(stack.capacity);
-        if let Some(key) = sink.labels() {
-            (stack.labels, stack.has_labels) = (key, 1);
-        }
+        // SAFETY: as above.
+        unsafe { write_stack(sink, stack) };
         walk_end_number(end)
     })
+}
+
+/// How large a stack is that has room for several keys of labels, which came with 1.1.
+const STACK_SIZE_1_1: usize = offset_of!(Stack, label_count) + size_of::<usize>();
+
+/// Writes what a walk found, as far as there is room.
+///
+/// # Safety
+/// `stack` is as the ABI says. There may be less than all of it, as an older wlprof has it.
+unsafe fn write_stack(sink: &FrameSink, stack: *mut Stack) {
+    // SAFETY: the caller's promise, here and below.
+    let (frames, capacity) = unsafe { ((*stack).frames, (*stack).capacity) };
+    for (at, entry) in sink.entries().take(capacity).enumerate() {
+        let (kind, value) = match entry {
+            SinkEntry::Own(key) => (FRAME_KIND_OWN, key),
+            SinkEntry::Wasm(index) => (FRAME_KIND_WASM, index as u64),
+            SinkEntry::Elided => (FRAME_KIND_ELIDED, 0),
+        };
+        // SAFETY: there is room for `capacity` frames.
+        unsafe { frames.add(at).write(StackFrame { kind, reserved: 0, value }) };
+    }
+    // SAFETY: as above.
+    unsafe { (*stack).length = sink.len().min(capacity) };
+    let Some((&first, more)) = sink.labels().split_first() else { return };
+    // SAFETY: as above.
+    unsafe { ((*stack).labels, (*stack).has_labels) = (first, 1) };
+    // SAFETY: every version has its size in front.
+    if unsafe { (*stack).size } < STACK_SIZE_1_1 {
+        return;
+    }
+    // SAFETY: these are there as well.
+    let (keys, capacity) = unsafe { ((*stack).label_keys, (*stack).label_capacity) };
+    let count = more.len().min(capacity);
+    for (at, &key) in more[..count].iter().enumerate() {
+        // SAFETY: there is room for `capacity` keys.
+        unsafe { keys.add(at).write(key) };
+    }
+    // SAFETY: as above.
+    unsafe { (*stack).label_count = count };
 }
 
 unsafe extern "C" fn symbolize(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames) {
@@ -373,5 +405,41 @@ unsafe extern "C" fn warnings(walker: *const Walker, warnings: *const Texts) {
         );
         // SAFETY: as above.
         unsafe { say(warnings, &warning) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_wlprof_gets_the_labels_that_it_has_room_for() {
+        let mut sink = FrameSink::new();
+        assert!(sink.push(5) && sink.push_elided() && sink.add_labels(1) && sink.add_labels(2) && sink.add_labels(3));
+        for (size, room, expected) in [
+            (offset_of!(Stack, label_keys), 0, &[][..]),
+            (size_of::<Stack>(), 1, &[2]),
+            (size_of::<Stack>(), 4, &[2, 3]),
+        ] {
+            let mut frames = [StackFrame { kind: 9, reserved: 9, value: 9 }; 4];
+            let mut keys = [0; 4];
+            let mut stack = Stack {
+                size,
+                frames: frames.as_mut_ptr(),
+                capacity: frames.len(),
+                length: 0,
+                labels: 0,
+                has_labels: 0,
+                may_allocate: true,
+                label_keys: keys.as_mut_ptr(),
+                label_capacity: room,
+                label_count: 0,
+            };
+            // SAFETY: it is whole, with that room.
+            unsafe { write_stack(&sink, &raw mut stack) };
+            assert_eq!((stack.length, stack.labels, stack.has_labels), (2, 1, 1));
+            assert_eq!((frames[0].kind, frames[0].value, frames[1].kind), (FRAME_KIND_OWN, 5, FRAME_KIND_ELIDED));
+            assert_eq!(&keys[..stack.label_count], expected);
+        }
     }
 }

@@ -37,7 +37,7 @@ const _: () = assert!(u64::from_le_bytes(*b"wlprofpl") == PLUGIN_MAGIC);
 /// Raised when something changes that an older side would misread.
 pub const ABI_MAJOR: u32 = 1;
 /// Raised when something is added.
-pub const ABI_MINOR: u32 = 0;
+pub const ABI_MINOR: u32 = 1;
 
 /// Bytes, UTF-8 where they are text. Not terminated by anything.
 #[repr(C)]
@@ -194,6 +194,20 @@ pub struct Module {
     pub type_size: unsafe extern "C" fn(module: *const Module, name: Bytes, size: *mut u64) -> bool,
     /// By the module's DWARF, the value of an enumerator.
     pub enumerator: unsafe extern "C" fn(module: *const Module, name: Bytes, value: *mut i64) -> bool,
+    /// Index of the function that is called so by `function_name`, or else exported so; the first of several. `false` if there
+    /// is none. Since 1.1.
+    pub function_named: unsafe extern "C" fn(module: *const Module, name: Bytes, index: *mut u32) -> bool,
+    /// The function that an element of a table is before the module runs, by its active element segments: what a function
+    /// pointer is, in table 0 for C. `false` if nothing is there, or where it is is not a constant. Since 1.1.
+    pub table_function:
+        unsafe extern "C" fn(module: *const Module, table: u32, element: u64, function: *mut u32) -> bool,
+    /// Copies `length` bytes that the first memory has at `address` before the module runs to `buffer`: those of its active data
+    /// segments, and zeroes where there are none; segments whose place is not a constant, and passive ones, are not seen.
+    /// `false` if any of them is outside of what that memory begins with. Since 1.1.
+    pub initial_data:
+        unsafe extern "C" fn(module: *const Module, address: u64, buffer: *mut c_void, length: usize) -> bool,
+    /// SHA-256 of the code section's payload, 32 bytes: which build this is, even if it is stripped. Since 1.1.
+    pub code_hash: unsafe extern "C" fn(module: *const Module) -> Bytes,
 }
 
 /// Where a member lies in its structure.
@@ -245,7 +259,7 @@ pub struct Walker {
     pub categorize: Option<unsafe extern "C" fn(walker: *const Walker, frame: *const SourceFrame) -> u32>,
     /// Tells `labels` what the labels of a key are. May be missing.
     pub labels: Option<unsafe extern "C" fn(walker: *mut Walker, key: u64, labels: *const Labels)>,
-    /// Tells `threads` of every thread of a stopped guest. May be missing.
+    /// Tells `threads` of every thread of a stopped guest. May be missing: what `walk` gives is shown then.
     pub threads: Option<
         unsafe extern "C" fn(
             walker: *mut Walker,
@@ -298,7 +312,8 @@ pub struct Stack {
     pub size: usize,
     /// Where frames go, leaf first.
     pub frames: *mut StackFrame,
-    /// How many there is room for.
+    /// How many there is room for: 2048. What does not fit is left out at the root, and the walk ends with
+    /// [`WALK_END_TOO_DEEP`]; or in the middle, with a frame of [`FRAME_KIND_ELIDED`] there.
     pub capacity: usize,
     /// How many there are. The plugin counts them.
     pub length: usize,
@@ -308,6 +323,12 @@ pub struct Stack {
     pub has_labels: u8,
     /// Whether memory may be allocated and freed during this walk.
     pub may_allocate: bool,
+    /// Where more such keys go: the stack has the labels of all of them. Since 1.1.
+    pub label_keys: *mut u64,
+    /// How many of them there is room for. Since 1.1.
+    pub label_capacity: usize,
+    /// How many of them there are. The plugin counts them. Since 1.1.
+    pub label_count: usize,
 }
 
 /// A frame in a [`Stack`].
@@ -318,7 +339,7 @@ pub struct StackFrame {
     pub kind: u32,
     /// Zero.
     pub reserved: u32,
-    /// The plugin's own key, or the index in the wasm stack.
+    /// The plugin's own key, or the index in the wasm stack; zero for what is elided.
     pub value: u64,
 }
 
@@ -338,6 +359,8 @@ pub struct FrameKey {
 pub const FRAME_KIND_OWN: u32 = 0;
 /// A wasm frame.
 pub const FRAME_KIND_WASM: u32 = 1;
+/// Frames that the plugin left out, one or many: shown as `[elided]`, and not asked about. Since 1.1.
+pub const FRAME_KIND_ELIDED: u32 = 2;
 
 /// At the root.
 pub const WALK_END_COMPLETE: u32 = 0;

@@ -166,7 +166,7 @@ fn run(program: &mut Program, input: &mut Input<'_>) {
             frames.clear();
         }
     }
-    if let Some(key) = out.labels() {
+    for &key in out.labels() {
         let mut labels = Vec::new();
         program.walker.labels(key, &mut labels);
         assert!((1..=33).contains(&labels.len()), "{} labels", labels.len());

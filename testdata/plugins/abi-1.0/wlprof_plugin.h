@@ -1,0 +1,412 @@
+/* Generated from plugins/api/src/abi/mod.rs by cargo xtask header.
+ *
+ * The C ABI between wlprof and plugins that are dynamic libraries.
+ *
+ * # Versions
+ * A library exports one symbol, wlprof_plugin, a constant wlprof_plugin_t. It begins with a magic number and the version of
+ * the ABI, which wlprof reads from the file before it loads the library. Another WLPROF_ABI_MAJOR is refused. Within a major
+ * version structures that say their size grow at their end, and no others: whoever is given one looks at no field beyond
+ * its size, and takes what is not there as missing. Functions that may be missing are null then; it is said where.
+ *
+ * # Ownership
+ * Whoever makes something frees it. Texts and structures given to a function are borrowed for that call, unless it says
+ * otherwise; the other side copies what it keeps.
+ *
+ * # Threads
+ * Calls into one wlprof_walker_t never overlap. wlprof_walker_t.walk runs in a signal handler on the guest's thread, which stands
+ * still in the middle of an instruction: no input or output, no lock that anything outside the plugin takes, bounded time,
+ * at most 200 KiB of stack. It may allocate memory if wlprof_stack_t.may_allocate says so. wlprof_walker_t.threads, and
+ * wlprof_walker_t.symbolize when the user asks for the stacks of a running guest, may run there as well: they may take longer and
+ * allocate, but touch no files and wait for nothing. All else runs as ordinary code.
+ *
+ * # Errors
+ * Functions return what went wrong. Nothing may unwind or jump through a function of the other side.
+ */
+
+#ifndef WLPROF_PLUGIN_H
+#define WLPROF_PLUGIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// First field of what it exports: wlprofpl in ASCII, as a little-endian number.
+#define WLPROF_PLUGIN_MAGIC 7813857982335183991
+
+// Raised when something changes that an older side would misread.
+#define WLPROF_ABI_MAJOR 1
+
+// Raised when something is added.
+#define WLPROF_ABI_MINOR 0
+
+// Another language.
+#define WLPROF_DETECTION_NO 0
+
+// This one, and a walker can be attached.
+#define WLPROF_DETECTION_YES 1
+
+// This one, in a form that the plugin cannot walk.
+#define WLPROF_DETECTION_UNSUPPORTED 2
+
+// The plugin failed in a way that it did not expect.
+#define WLPROF_DETECTION_FAILED 3
+
+// Stacks are read from the stopped guest; without it they are the wasm stack, and only named by the plugin.
+#define WLPROF_WALKER_READS_GUEST 1
+
+// walk keeps to wlprof_stack_t.may_allocate.
+#define WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING 2
+
+// The plugin's own, known by a key. Equal keys are equal frames.
+#define WLPROF_FRAME_KIND_OWN 0
+
+// A wasm frame.
+#define WLPROF_FRAME_KIND_WASM 1
+
+// At the root.
+#define WLPROF_WALK_END_COMPLETE 0
+
+// There is no room for more frames.
+#define WLPROF_WALK_END_TOO_DEEP 1
+
+// A pointer led outside the guest's memory.
+#define WLPROF_WALK_END_BAD_POINTER 2
+
+// The stack led back into itself.
+#define WLPROF_WALK_END_CYCLE 3
+
+// What was read is not what the runtime's layout promises.
+#define WLPROF_WALK_END_INCONSISTENT 4
+
+// The runtime has no stack at this moment.
+#define WLPROF_WALK_END_NO_STACK 5
+
+// It would have had to allocate memory and must not.
+#define WLPROF_WALK_END_WOULD_ALLOCATE 6
+
+// The plugin failed in a way that it did not expect.
+#define WLPROF_WALK_END_FAILED 7
+
+// The user's own, and what nothing better is known of.
+#define WLPROF_CATEGORY_USER 0
+
+// The standard library and packages.
+#define WLPROF_CATEGORY_LIBRARY 1
+
+// The language's runtime.
+#define WLPROF_CATEGORY_RUNTIME 2
+
+// The garbage collector.
+#define WLPROF_CATEGORY_GARBAGE_COLLECTOR 3
+
+// An interpreter's own code.
+#define WLPROF_CATEGORY_INTERPRETER 4
+
+// Not known by this plugin.
+#define WLPROF_CATEGORY_UNKNOWN 4294967295
+
+// Bytes, UTF-8 where they are text. Not terminated by anything.
+typedef struct wlprof_bytes_t {
+  // The first one; may be null if there are none.
+  const uint8_t *data;
+  // How many there are.
+  size_t length;
+} wlprof_bytes_t;
+
+// What identifies a frame until it is named.
+typedef struct wlprof_frame_key_t {
+  // One of WLPROF_FRAME_KIND_*.
+  uint32_t kind;
+  // Of a wasm frame: its function.
+  uint32_t function;
+  // The plugin's own key, or a wasm frame's code offset.
+  uint64_t value;
+} wlprof_frame_key_t;
+
+// A stopped guest. It is wlprof's, and valid for the call that it was given to.
+typedef struct wlprof_guest_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Size of its memory in bytes.
+  uint64_t memory_size;
+  // Copies length bytes at address to buffer. false if any of them is outside the memory; buffer is unspecified
+  // then.
+  bool (*read)(const struct wlprof_guest_t *guest, uint64_t address, void *buffer, size_t length);
+  // The value of a wanted global, an i32 zero-extended. false if there is none.
+  bool (*global)(const struct wlprof_guest_t *guest, uint32_t index, uint64_t *value);
+} wlprof_guest_t;
+
+// Something that a thread belongs to.
+typedef struct wlprof_label_t {
+  // What it says.
+  struct wlprof_bytes_t name;
+  // Which one.
+  struct wlprof_bytes_t value;
+} wlprof_label_t;
+
+// Receives labels. It is wlprof's.
+typedef struct wlprof_labels_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Takes one more label.
+  void (*add)(const struct wlprof_labels_t *labels, struct wlprof_bytes_t name, struct wlprof_bytes_t value);
+} wlprof_labels_t;
+
+// Where a member lies in its structure.
+typedef struct wlprof_member_t {
+  // Its offset in bytes; for a bit-field, that of the unit that it is stored in.
+  uint64_t offset;
+  // Its size in bytes, or that of the unit. 0 for a flexible array.
+  uint64_t size;
+  // Of a bit-field: its lowest bit in the unit.
+  uint32_t first_bit;
+  // Of a bit-field: how many bits it has. 0 if it is none.
+  uint32_t bit_count;
+} wlprof_member_t;
+
+// A module of the guest. It is wlprof's; what its functions give is valid for the call that it was given to.
+typedef struct wlprof_module_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // How it is called in profiles.
+  struct wlprof_bytes_t (*name)(const struct wlprof_module_t *module);
+  // All of it, in binary form.
+  struct wlprof_bytes_t (*bytes)(const struct wlprof_module_t *module);
+  // The payload of the first custom section of that name, debug sections in a file of their own included. false if
+  // there is none.
+  bool (*custom_section)(const struct wlprof_module_t *module,
+                         struct wlprof_bytes_t name,
+                         struct wlprof_bytes_t *section);
+  // How many functions it imports. They have the first indices.
+  uint32_t (*function_import_count)(const struct wlprof_module_t *module);
+  // Module and name of an import. false past the end.
+  bool (*function_import)(const struct wlprof_module_t *module,
+                          uint32_t index,
+                          struct wlprof_bytes_t *from,
+                          struct wlprof_bytes_t *name);
+  // Where a function's body begins and ends, in offsets from the start of the code section's payload. false for
+  // imports and past the end.
+  bool (*function_body)(const struct wlprof_module_t *module, uint32_t index, uint32_t *start, uint32_t *end);
+  // A function's name from the name section or an export, undemangled. false if it has none.
+  bool (*function_name)(const struct wlprof_module_t *module, uint32_t index, struct wlprof_bytes_t *name);
+  // Index of the global that is exported by that name, or else called so in the name section. false if there is none.
+  bool (*global_named)(const struct wlprof_module_t *module, struct wlprof_bytes_t name, uint32_t *index);
+  // By the module's DWARF, the address in the guest's memory of a global or static variable. false without DWARF and if
+  // it has none of that name.
+  bool (*variable_address)(const struct wlprof_module_t *module, struct wlprof_bytes_t name, uint64_t *address);
+  // By the module's DWARF, where a member lies in a structure: structure is its tag or a typedef, name the member's
+  // name. Members of members have dots in their names.
+  bool (*member)(const struct wlprof_module_t *module,
+                 struct wlprof_bytes_t structure,
+                 struct wlprof_bytes_t name,
+                 struct wlprof_member_t *member);
+  // By the module's DWARF, the size in bytes of a type: a tag, or a typedef.
+  bool (*type_size)(const struct wlprof_module_t *module, struct wlprof_bytes_t name, uint64_t *size);
+  // By the module's DWARF, the value of an enumerator.
+  bool (*enumerator)(const struct wlprof_module_t *module, struct wlprof_bytes_t name, int64_t *value);
+} wlprof_module_t;
+
+// Receives texts. It is wlprof's.
+typedef struct wlprof_texts_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Takes one more text.
+  void (*add)(const struct wlprof_texts_t *texts, struct wlprof_bytes_t text);
+} wlprof_texts_t;
+
+// A frame of the wasm stack.
+typedef struct wlprof_wasm_frame_t {
+  // The function's index in the module, imports first.
+  uint32_t function;
+  // Where the frame stands, as an offset from the start of the code section's payload, the address space of wasm DWARF:
+  // the interrupted instruction (leaf) or the call instruction, not the one it returns to.
+  uint32_t code_offset;
+} wlprof_wasm_frame_t;
+
+// A frame in a wlprof_stack_t.
+typedef struct wlprof_stack_frame_t {
+  // One of WLPROF_FRAME_KIND_*.
+  uint32_t kind;
+  // Zero.
+  uint32_t reserved;
+  // The plugin's own key, or the index in the wasm stack.
+  uint64_t value;
+} wlprof_stack_frame_t;
+
+// Room for one stack.
+typedef struct wlprof_stack_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Where frames go, leaf first.
+  struct wlprof_stack_frame_t *frames;
+  // How many there is room for.
+  size_t capacity;
+  // How many there are. The plugin counts them.
+  size_t length;
+  // A key for what else the stack belongs to, which wlprof_walker_t.labels spells out later.
+  uint64_t labels;
+  // Whether there is one: not 0 if so.
+  uint8_t has_labels;
+  // Whether memory may be allocated and freed during this walk.
+  bool may_allocate;
+} wlprof_stack_t;
+
+// A frame in the terms of the source language. Empty texts and zeroes are unknown.
+typedef struct wlprof_source_frame_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // The function's name, demangled.
+  struct wlprof_bytes_t function;
+  // The name the linker knows, where it differs.
+  struct wlprof_bytes_t linkage_name;
+  // Its source file.
+  struct wlprof_bytes_t file;
+  // The line at which it is declared, from 1.
+  uint32_t function_line;
+  // The line of the frame, from 1.
+  uint32_t line;
+  // The column, from 1.
+  uint32_t column;
+  // One of WLPROF_CATEGORY_*.
+  uint32_t category;
+} wlprof_source_frame_t;
+
+// Receives source frames. It is wlprof's.
+typedef struct wlprof_source_frames_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Takes one more frame.
+  void (*add)(const struct wlprof_source_frames_t *frames, const struct wlprof_source_frame_t *frame);
+} wlprof_source_frames_t;
+
+// A thread of the language's own.
+typedef struct wlprof_thread_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // What the language calls it.
+  struct wlprof_bytes_t name;
+  // What it does or waits for.
+  struct wlprof_bytes_t state;
+  // Its frames, leaf first.
+  const struct wlprof_frame_key_t *frames;
+  // How many there are.
+  size_t frame_count;
+  // One of WLPROF_WALK_END_*.
+  uint32_t end;
+  // Whether it is what the guest runs right now: not 0 if so.
+  uint8_t is_running;
+  // Whether the next two are known: not 0 if so.
+  uint8_t has_creator;
+  // The name of the thread that started it.
+  struct wlprof_bytes_t creator;
+  // The statement that started it.
+  struct wlprof_frame_key_t creator_frame;
+  // What else it belongs to.
+  const struct wlprof_label_t *labels;
+  // How many there are.
+  size_t label_count;
+} wlprof_thread_t;
+
+// Receives threads. It is wlprof's.
+typedef struct wlprof_threads_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Takes one more thread.
+  void (*add)(const struct wlprof_threads_t *threads, const struct wlprof_thread_t *thread);
+} wlprof_threads_t;
+
+// Reads the stacks of one module's instance. Made by wlprof_language_t.attach; a plugin puts what it needs behind it.
+typedef struct wlprof_walker_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Of WLPROF_WALKER_*.
+  uint32_t flags;
+  // Indices of the globals that walk reads; they stay while the walker does.
+  const uint32_t *wanted_globals;
+  // How many there are.
+  size_t wanted_global_count;
+  // Ends the walker and frees it. May be missing.
+  void (*destroy)(struct wlprof_walker_t *walker);
+  // Reads the stack of a stopped guest into stack, leaf first, and gives one of WLPROF_WALK_END_*. wasm is the wasm stack,
+  // leaf first, of wasm_count frames: it may be empty, and is cut at 2048. If no frame is written, the wasm stack stands
+  // in. May be missing without WLPROF_WALKER_READS_GUEST.
+  uint32_t (*walk)(struct wlprof_walker_t *walker,
+                   const struct wlprof_guest_t *guest,
+                   const struct wlprof_wasm_frame_t *wasm,
+                   size_t wasm_count,
+                   struct wlprof_stack_t *stack);
+  // Tells frames what a frame is: innermost inlined function first, the function itself last, nothing if it is unknown.
+  // Asked once of each of its own frames that was sampled, after the samples; and of wasm frames, before DWARF is. May be
+  // missing.
+  void (*symbolize)(struct wlprof_walker_t *walker,
+                    struct wlprof_frame_key_t frame,
+                    const struct wlprof_source_frames_t *frames);
+  // A category of WLPROF_CATEGORY_* for a wasm frame that DWARF or the name section has named, or WLPROF_CATEGORY_UNKNOWN; frames
+  // that symbolize names say theirs themselves. May be missing.
+  uint32_t (*categorize)(const struct wlprof_walker_t *walker, const struct wlprof_source_frame_t *frame);
+  // Tells labels what the labels of a key are. May be missing.
+  void (*labels)(struct wlprof_walker_t *walker, uint64_t key, const struct wlprof_labels_t *labels);
+  // Tells threads of every thread of a stopped guest. May be missing.
+  void (*threads)(struct wlprof_walker_t *walker,
+                  const struct wlprof_guest_t *guest,
+                  const struct wlprof_wasm_frame_t *wasm,
+                  size_t wasm_count,
+                  const struct wlprof_threads_t *threads);
+  // Tells warnings what could not be read so far, in sentences for the user. May be missing.
+  void (*warnings)(const struct wlprof_walker_t *walker, const struct wlprof_texts_t *warnings);
+} wlprof_walker_t;
+
+// A language that a plugin knows.
+typedef struct wlprof_language_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // The name that --lang takes, lower case.
+  struct wlprof_bytes_t name;
+  // Whether a module is in this language: one of WLPROF_DETECTION_*. answer is told what was found, and after that, if that
+  // is not supported, what is.
+  uint32_t (*detect)(const struct wlprof_language_t *language,
+                     const struct wlprof_module_t *module,
+                     const struct wlprof_texts_t *answer);
+  // Makes a walker for a module. Null if that fails; error is told why, in a sentence for the user.
+  struct wlprof_walker_t *(*attach)(const struct wlprof_language_t *language,
+                                    const struct wlprof_module_t *module,
+                                    const struct wlprof_texts_t *error);
+  // Tells folder where its programs look for their library, if there is such a place. May be missing.
+  void (*library_folder)(const struct wlprof_language_t *language, const struct wlprof_texts_t *folder);
+} wlprof_language_t;
+
+// What a library exports.
+typedef struct wlprof_plugin_t {
+  // WLPROF_PLUGIN_MAGIC.
+  uint64_t magic;
+  // WLPROF_ABI_MAJOR of the header that the library was built with.
+  uint32_t abi_major;
+  // WLPROF_ABI_MINOR of that header.
+  uint32_t abi_minor;
+  // Size of this structure in bytes.
+  size_t size;
+  // What it is called.
+  struct wlprof_bytes_t name;
+  // Its own version.
+  struct wlprof_bytes_t version;
+  // Its languages.
+  const struct wlprof_language_t *const *languages;
+  // How many there are.
+  size_t language_count;
+} wlprof_plugin_t;
+
+// The bytes of a string literal, to initialize a wlprof_bytes_t with.
+#define WLPROF_BYTES(literal) {(const uint8_t *)(literal), sizeof(literal) - 1}
+
+// The symbol that a library exports.
+#ifdef __cplusplus
+extern "C"
+#else
+extern
+#endif
+#ifdef __GNUC__
+__attribute__((visibility("default")))
+#endif
+const wlprof_plugin_t wlprof_plugin;
+
+#endif  /* WLPROF_PLUGIN_H */
