@@ -12,6 +12,7 @@ mod walking;
 use crate::guest::ModuleImage;
 use crate::languages::BUILT_IN;
 use crate::languages::loader::{ForeignLanguage, LoadedPlugin};
+use crate::recording::Clock;
 use std::collections::BTreeSet;
 use std::path::Path;
 use subject::{Ran, Subject};
@@ -23,6 +24,13 @@ use wlprof_plugin::{Detection, Language, ModuleView};
 pub enum Outcome {
     /// As it should; with what was seen.
     Passed(String),
+    /// As it should, as far as can be said after so little.
+    Warned {
+        /// What was seen.
+        seen: String,
+        /// What is little about it, and how to see more.
+        warning: String,
+    },
     /// Otherwise; with what was seen instead.
     Failed(String),
     /// There was nothing to check; with the reason.
@@ -57,17 +65,18 @@ pub fn check(path: &Path, trial: Option<&Trial>, observer: &mut dyn Observer) {
     };
     let mut language = None;
     ask(observer, "knows the guest", || {
-        let (index, found) = choose(&plugin, &trial.image)?;
+        let hash = code_hash(&trial.image);
+        let (index, found) = choose(&plugin, &trial.image).map_err(|reason| format!("{reason}; {hash}"))?;
         language = Some(index);
-        Ok(found)
+        Ok(format!("{found}; {hash}"))
     });
     let Some(language) = language else { return };
     let subject = Subject { path, language, trial };
     observer.begins("walks its stacks while it runs");
-    let moments = match subject.run() {
-        Ok(Ran::Walked(moments, seen)) => {
-            observer.ended(Outcome::Passed(seen));
-            moments
+    let mut moments = match subject.run(Clock::Cpu) {
+        Ok(Ran::Walked(walked)) => {
+            observer.ended(walked.outcome());
+            walked.moments
         }
         Ok(Ran::OnlyNames) => {
             let reason = "its walker names wasm frames and does not say that it reads the guest";
@@ -76,6 +85,7 @@ pub fn check(path: &Path, trial: Option<&Trial>, observer: &mut dyn Observer) {
         }
         Err(reason) => return observer.ended(Outcome::Failed(reason)),
     };
+    ask(observer, "walks its stacks while it waits", || subject.walks_under_wall_clock(&mut moments));
     ask(observer, "says the same of the same moment", || subject.says_the_same(&moments));
     ask(observer, "names its frames", || subject.names_its_frames(&moments));
     ask(observer, "needs little stack", || subject.needs_little_stack(&moments));
@@ -107,6 +117,13 @@ fn describes_itself(plugin: &LoadedPlugin) -> Result<String, String> {
         return Err("it has no languages".to_owned());
     }
     Ok(format!("--lang {}", names.into_iter().collect::<Vec<_>>().join(", ")))
+}
+
+/// What tells builds of a guest apart, for plugins that bring tables of offsets.
+fn code_hash(image: &ModuleImage) -> String {
+    let hash = image.code_hash().into_iter().flatten();
+    let digits: String = hash.map(|byte| format!("{byte:02x}")).collect();
+    format!("the SHA-256 of its code is {digits}")
 }
 
 /// Modules of no language at all: a plugin that knows those takes every guest away from the others.

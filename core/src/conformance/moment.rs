@@ -7,7 +7,7 @@ use wlprof_plugin::{
 };
 
 /// The most moments that are kept, and bytes of memory of all of them.
-const MOST: usize = 24;
+pub(super) const MOST_MOMENTS: usize = 24;
 pub(super) const MOST_BYTES: u64 = 256 << 20;
 
 /// What a walk can see.
@@ -55,7 +55,7 @@ impl Keeping {
     fn keep(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame]) {
         let Ok(mut moments) = self.moments.try_lock() else { return };
         self.bytes += guest.size();
-        if moments.len() >= MOST || self.bytes > MOST_BYTES {
+        if moments.len() >= MOST_MOMENTS || self.bytes > MOST_BYTES {
             return;
         }
         let mut memory = vec![0; guest.size() as usize];

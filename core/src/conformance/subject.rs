@@ -1,10 +1,12 @@
 //! What is asked of a language of a plugin: the checks that need a guest.
 
-use super::moment::Moment;
+use super::moment::{MOST_MOMENTS, Moment};
+use super::trial::Observed;
 use super::walking::{Walking, difference};
 use super::{Trial, damage, not_failed};
 use crate::guest::ModuleImage;
 use crate::languages::loader::LoadedPlugin;
+use crate::recording::Clock;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use wlprof_plugin::{FrameKey, FrameSink, Language, WalkEnd};
@@ -24,8 +26,8 @@ const MODULES_FOR: Duration = Duration::from_secs(20);
 
 /// What came of running the guest.
 pub(super) enum Ran {
-    /// Moments with stacks, and a sentence about what was seen.
-    Walked(Vec<Moment>, String),
+    /// There are stacks.
+    Walked(Observed),
     /// There is nothing to walk.
     OnlyNames,
 }
@@ -45,14 +47,24 @@ impl Subject<'_> {
         Ok(Walking { walker, plugin, language: self.language, sink: FrameSink::new() })
     }
 
-    pub(super) fn run(&self) -> Result<Ran, String> {
+    pub(super) fn run(&self, clock: Clock) -> Result<Ran, String> {
         let Walking { walker, plugin, language, .. } = self.attach(&self.trial.image)?;
         if !walker.reads_guest() {
             return Ok(Ran::OnlyNames);
         }
-        let ran = self.trial.run(walker);
+        let ran = self.trial.run(walker, clock);
         not_failed(&plugin.languages[language])?;
-        ran.map(|(moments, seen)| Ran::Walked(moments, seen))
+        ran.map(Ran::Walked)
+    }
+
+    /// As `--clock=wall` has it, with samples where the guest waits. What it sees is added to the moments, if there are few.
+    pub(super) fn walks_under_wall_clock(&self, moments: &mut Vec<Moment>) -> Result<String, String> {
+        let Ran::Walked(walked) = self.run(Clock::Wall)? else {
+            return Err("its walker does not say any more that it reads the guest".to_owned());
+        };
+        let room = MOST_MOMENTS.saturating_sub(moments.len());
+        moments.extend(walked.moments.into_iter().take(room));
+        Ok(format!("{}, by --clock=wall", walked.seen))
     }
 
     pub(super) fn says_the_same(&self, moments: &[Moment]) -> Result<String, String> {

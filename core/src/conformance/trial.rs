@@ -1,9 +1,10 @@
 //! Runs a guest under a plugin and keeps moments of it.
 
+use super::Outcome;
 use super::moment::{Keeping, MOST_BYTES, Moment};
 use crate::guest::{Exit, Guest, LoadError, LoadOptions, ModuleImage, Program, Stdio, WasiOptions};
 use crate::profile::{Ended, Run, RunOptions};
-use crate::recording::{Origin, Recording, Truncation};
+use crate::recording::{Clock, Origin, Recording, Truncation};
 use crate::sampler::{SamplerKind, SamplerOptions};
 use crate::symbols::symbolize;
 use std::path::Path;
@@ -13,6 +14,31 @@ use wlprof_plugin::Walker;
 
 /// A guest that runs longer is halted: there are moments enough by then.
 const LONGEST_RUN: Duration = Duration::from_secs(20);
+
+/// Samples below which little can be said of a plugin: of these a dozen moments are kept.
+const FEW_SAMPLES: u64 = 50;
+
+/// What came of running a guest under a plugin.
+pub(super) struct Observed {
+    /// Some moments with stacks.
+    pub(super) moments: Vec<Moment>,
+    /// A sentence about what was seen.
+    pub(super) seen: String,
+    samples: u64,
+}
+
+impl Observed {
+    /// How that is to be judged.
+    pub(super) fn outcome(&self) -> Outcome {
+        let seen = self.seen.clone();
+        if self.samples >= FEW_SAMPLES {
+            return Outcome::Passed(seen);
+        }
+        let warning = "so few samples say little; give it a guest or arguments that keep it busy for a second, with functions \
+                       that call each other and the host";
+        Outcome::Warned { seen, warning: warning.to_owned() }
+    }
+}
 
 /// A guest in the language of a plugin.
 pub struct Trial {
@@ -41,11 +67,11 @@ impl Trial {
         Ok(Self { guest, wasi: WasiOptions { stdio: Stdio::Null, ..wasi }, invoke, image })
     }
 
-    /// Runs it, sampled with `walker`. Gives moments with stacks, and a sentence about what was seen.
-    pub(super) fn run(&self, walker: Box<dyn Walker>) -> Result<(Vec<Moment>, String), String> {
+    /// Runs it, sampled with `walker` by this clock.
+    pub(super) fn run(&self, walker: Box<dyn Walker>, clock: Clock) -> Result<Observed, String> {
         let (kind, _) = SamplerKind::Auto.resolve().map_err(|error| format!("{error:#}"))?;
         // Keeping moments costs more than a profile may.
-        let sampler = SamplerOptions { kind, max_overhead: 1.0, ..SamplerOptions::default() };
+        let sampler = SamplerOptions { kind, max_overhead: 1.0, clock, ..SamplerOptions::default() };
         let (walker, moments) = Keeping::new(walker);
         let options = RunOptions { wasi: self.wasi.clone(), invoke: self.invoke.clone(), sampler: Some(sampler) };
         let run = Run::start(&self.guest, vec![Some(Box::new(walker))], options).map_err(|error| error.to_string())?;
@@ -87,7 +113,7 @@ impl Trial {
                 MOST_BYTES >> 20
             ));
         }
-        Ok((moments, seen))
+        Ok(Observed { moments, seen, samples: recording.ticks.sampled })
     }
 }
 
@@ -99,4 +125,16 @@ fn describe(recording: &Recording) -> String {
         }
     }
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_samples_are_a_warning() {
+        let outcome = |samples| Observed { moments: Vec::new(), seen: format!("{samples} samples"), samples }.outcome();
+        assert_eq!(outcome(FEW_SAMPLES), Outcome::Passed("50 samples".to_owned()));
+        assert!(matches!(outcome(FEW_SAMPLES - 1), Outcome::Warned { seen, .. } if seen == "49 samples"));
+    }
 }

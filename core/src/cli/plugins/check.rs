@@ -60,12 +60,15 @@ impl Observer for Printer {
 
     fn ended(&mut self, outcome: Outcome) {
         let (word, details) = match &outcome {
-            Outcome::Passed(details) => ("ok", details),
+            Outcome::Passed(details) | Outcome::Warned { seen: details, .. } => ("ok", details),
             Outcome::Failed(details) => ("FAILED", details),
             Outcome::Skipped(details) => ("skipped", details),
         };
-        self.passed += u32::from(matches!(outcome, Outcome::Passed(_)));
+        self.passed += u32::from(matches!(outcome, Outcome::Passed(_) | Outcome::Warned { .. }));
         self.failed += u32::from(matches!(outcome, Outcome::Failed(_)));
         let _ = writeln!(self.out, "{word} ({})", escape::single_line(details));
+        if let Outcome::Warned { warning, .. } = &outcome {
+            let _ = writeln!(self.out, "warning: {}", escape::single_line(warning));
+        }
     }
 }
