@@ -22,14 +22,19 @@ impl Recording {
         self
     }
 
-    /// Leaves the interpreter's functions out of frames that others are in as well, into which they were inlined.
+    /// Leaves the interpreter's functions out of frames that others are in as well, into which they were inlined. A frame
+    /// that is nothing else keeps them: every frame has a line.
     fn hide_inlined(&mut self, shown: &[bool]) {
         let functions = &self.functions;
+        let is_interpreter = |function: u32| functions[function as usize].category == Category::Interpreter;
         for (frame, _) in self.frames.iter_mut().zip(shown).filter(|(_, shown)| **shown) {
-            frame.lines.retain(|line| functions[line.function as usize].category != Category::Interpreter);
+            if frame.lines.iter().any(|line| !is_interpreter(line.function)) {
+                frame.lines.retain(|line| !is_interpreter(line.function));
+            }
         }
     }
 
+    /// A language's own frame is shown whatever its plugin calls it: it is what the language's stack consists of.
     fn is_shown(&self, frame: &Frame) -> bool {
         let is_interpreter = |function: u32| self.functions[function as usize].category == Category::Interpreter;
         !matches!(frame.origin, Origin::Wasm { .. }) || frame.lines.iter().any(|line| !is_interpreter(line.function))
@@ -45,6 +50,8 @@ mod tests {
 
     const MAIN: Origin = Origin::Wasm { module: 0, function: 0, code_offset: 0 };
     const PYTHON: Origin = Origin::Language { module: 0, key: 0 };
+    /// One of the language's own that its plugin takes for the interpreter's.
+    const STUB: Origin = Origin::Language { module: 0, key: 1 };
     const SORT: Origin = Origin::Wasm { module: 0, function: 1, code_offset: 0 };
     const MALLOC: Origin = Origin::Wasm { module: 0, function: 2, code_offset: 0 };
 
@@ -53,15 +60,16 @@ mod tests {
             MAIN => ("main", Kind::Interpreter),
             SORT => ("sort", Kind::Library),
             MALLOC => ("malloc", Kind::Interpreter),
+            STUB => ("stub", Kind::Interpreter),
             _ => ("f", Kind::User),
         };
         out.push(SourceFrame { function: function.to_owned(), category, ..SourceFrame::default() });
     }
 
-    #[test]
-    fn an_interpreters_frames_go_where_the_language_has_its_own() {
+    /// The functions of these stacks, given root first, as they are shown, leaf first.
+    fn shown(stacks: &[&[Origin]]) -> Vec<Vec<String>> {
         let mut recorder = with_modules(1);
-        for stack in [&[MAIN, PYTHON, SORT, MALLOC][..], &[MAIN, MALLOC], &[MAIN, PYTHON, MALLOC]] {
+        for stack in stacks {
             let frames: Vec<FrameId> = stack.iter().map(|origin| recorder.frame(*origin)).collect();
             let stack = recorder.stack(frames).unwrap();
             let state = State::Guest;
@@ -69,13 +77,18 @@ mod tests {
         }
         let recording = finish(recorder, &mut named);
         let shown = recording.without_interpreter();
-        let stacks: Vec<Vec<&str>> = shown
-            .samples()
-            .map(|sample| {
-                let lines = shown.lines_of(sample.stack);
-                lines.map(|line| shown.functions[line.function as usize].name.as_str()).collect()
-            })
-            .collect();
+        let name = |function: u32| shown.functions[function as usize].name.clone();
+        shown.samples().map(|sample| shown.lines_of(sample.stack).map(|line| name(line.function)).collect()).collect()
+    }
+
+    #[test]
+    fn an_interpreters_frames_go_where_the_language_has_its_own() {
+        let stacks = shown(&[&[MAIN, PYTHON, SORT, MALLOC], &[MAIN, MALLOC], &[MAIN, PYTHON, MALLOC]]);
         assert_eq!(stacks, [vec!["sort", "f"], vec!["malloc", "main"], vec!["f"]]);
+    }
+
+    #[test]
+    fn a_languages_own_frames_stay_even_if_they_are_the_interpreters() {
+        assert_eq!(shown(&[&[MAIN, STUB, PYTHON], &[MAIN, STUB]]), [vec!["f", "stub"], vec!["stub"]]);
     }
 }
