@@ -58,8 +58,8 @@ use vm_context::InstanceContext;
 use wasmtime::{CallHook, Engine, Func, Instance, Store, error::Context as _};
 use wlprof_plugin::Walker;
 
-/// How long to wait for the last signal to be handled when sampling ends while the guest runs on.
-const LAST_SIGNAL: Duration = Duration::from_millis(100);
+/// How long to wait for the last signal and the last walk when sampling ends while the guest runs on.
+const LAST_WALK: Duration = Duration::from_millis(100);
 
 /// Keeps the calling thread sampled.
 pub(super) struct Attached(Arc<GuestThread>);
@@ -224,14 +224,16 @@ impl SignalSampler {
         }
     }
 
-    /// Signals handled since the ticker began, after giving the last one time to arrive.
-    fn wait_for_last_signal(&self, calibration: u64, sent: u64) -> u64 {
-        let patience = Instant::now() + LAST_SIGNAL;
+    /// Signals handled since the ticker began, and whether the walker is nobody's any more, after giving the last signal and
+    /// the walk of a host call that returns time to end.
+    fn wait_for_last_walk(&self, calibration: u64, sent: u64) -> (u64, bool) {
+        let patience = Instant::now() + LAST_WALK;
         loop {
             let handled = self.thread.handled.load(Ordering::Acquire) - calibration;
-            let none_to_come = self.thread.detached.load(Ordering::Acquire) || Instant::now() > patience;
-            if handled >= sent || none_to_come {
-                return handled.min(sent);
+            let is_over = self.thread.detached.load(Ordering::Acquire);
+            let at_rest = is_over || (handled >= sent && !self.thread.is_locked());
+            if at_rest || Instant::now() > patience {
+                return (handled.min(sent), at_rest);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -266,18 +268,17 @@ impl Sampler for SignalSampler {
             Running::Yes { ticker, drain } => {
                 self.stop_ticker.store(true, Ordering::Relaxed);
                 let ticked = ticker.join().unwrap_or_default();
-                let handled = self.wait_for_last_signal(ticked.handled_before, ticked.sent);
-                let no_handler = handled >= ticked.sent;
-                if no_handler && !self.thread.detached.load(Ordering::Acquire) {
+                let (handled, at_rest) = self.wait_for_last_walk(ticked.handled_before, ticked.sent);
+                if at_rest && !self.thread.detached.load(Ordering::Acquire) {
                     // SAFETY: the ticker has ended and its last signal has been handled.
                     unsafe { self.thread.collect_awaited_beside() };
                 }
                 self.stop_drain.store(true, Ordering::Release);
                 drain.thread().unpark();
                 let drained = drain.join().unwrap_or_default();
-                if no_handler || self.thread.detached.load(Ordering::Acquire) {
+                if at_rest || self.thread.detached.load(Ordering::Acquire) {
                     // SAFETY: the ticker has ended and its last signal has been handled or never will be; the call hook
-                    // finds no sample that awaits the language.
+                    // is in no walk and finds no sample that awaits the language. One that is stuck in it keeps it.
                     if let Some(language) = unsafe { self.thread.take_language() } {
                         self.thread.shared.set_walker(language.module, language.walker);
                     }

@@ -5,33 +5,38 @@ use std::io;
 /// The signal that interrupts the guest. `SIGPROF` is what profilers use, and nothing else in wlprof does.
 pub(super) const SIGNAL: libc::c_int = libc::SIGPROF;
 
-/// Keeps the sampling signal from this thread; what arrives meanwhile is handled at the end.
-pub(super) struct SignalBlocked;
+/// Keeps the sampling signal from this thread; what arrives meanwhile is handled at the end. The whole mask is put back then:
+/// a plugin that was called in between may have changed it.
+pub(super) struct SignalBlocked(Option<libc::sigset_t>);
 
 impl SignalBlocked {
     pub(super) fn new() -> Self {
         // It fails for an invalid request only.
-        let _ = mask(libc::SIG_BLOCK);
-        Self
+        Self(mask(libc::SIG_BLOCK).ok())
     }
 }
 
 impl Drop for SignalBlocked {
     fn drop(&mut self) {
-        let _ = mask(libc::SIG_UNBLOCK);
+        if let Some(before) = &self.0 {
+            // SAFETY: a whole set, as the system gave it.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
+        }
     }
 }
 
-/// Blocks or unblocks the sampling signal on this thread.
-pub(super) fn mask(how: libc::c_int) -> io::Result<()> {
-    let mut set = std::mem::MaybeUninit::uninit();
-    // SAFETY: sigemptyset initializes the set that sigaddset and pthread_sigmask then use.
-    let failed = unsafe {
+/// Blocks or unblocks the sampling signal on this thread, and gives the mask before.
+pub(super) fn mask(how: libc::c_int) -> io::Result<libc::sigset_t> {
+    let (mut set, mut before) = (std::mem::MaybeUninit::uninit(), std::mem::MaybeUninit::uninit());
+    // SAFETY: sigemptyset initializes the set that sigaddset and pthread_sigmask then use, which initializes the other.
+    unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), SIGNAL);
-        libc::pthread_sigmask(how, set.as_ptr(), std::ptr::null_mut())
-    };
-    if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed)) }
+        match libc::pthread_sigmask(how, set.as_ptr(), before.as_mut_ptr()) {
+            0 => Ok(before.assume_init()),
+            failed => Err(io::Error::from_raw_os_error(failed)),
+        }
+    }
 }
 
 /// Lowest address of the calling thread's stack.

@@ -47,7 +47,7 @@ pub(super) struct GuestThread {
     expected: AtomicBool,
     /// Signals handled.
     pub(super) handled: AtomicU64,
-    /// Time spent in the handler altogether.
+    /// Time spent in the handler, and in walks when host calls return, altogether.
     pub(super) handler_ns: AtomicU64,
     /// Records that the ring had no room for.
     pub(super) ring_full: AtomicU64,
@@ -123,7 +123,7 @@ impl GuestThread {
     pub(super) fn enter(&self) -> io::Result<()> {
         install_handler()?;
         CURRENT.set(self);
-        mask(libc::SIG_UNBLOCK)
+        mask(libc::SIG_UNBLOCK).map(|_| ())
     }
 
     /// Ends the calibration: from here on signals are samples. To be called on the guest's thread.
@@ -268,10 +268,7 @@ impl GuestThread {
             }
         }
         // SAFETY: the walker is this handler's, as for the sample.
-        let is_accident = unsafe { &*self.language.get() }.as_ref().is_some_and(LanguageWalk::panicked_last);
-        // Such a walk may take seconds, and there are but a few: it says nothing of what the next tick costs.
-        let pause = if is_accident { 0 } else { monotonic_ns().saturating_sub(began) };
-        self.handler_ns.store(self.handler_ns.load(Ordering::Relaxed) + pause, Ordering::Relaxed);
+        unsafe { self.charge(began) };
         if in_guest {
             // SAFETY: as for the sample. Before the signal counts as handled: after that, the walker may be taken away.
             unsafe { self.dump_interrupted(registers) };
@@ -281,6 +278,18 @@ impl GuestThread {
             // In compiled code the thread holds no lock of the host's.
             self.stay_if_halted();
         }
+    }
+
+    /// Counts the time since `began` as a cost of sampling, which the governor bounds.
+    ///
+    /// # Safety
+    /// Nobody else may have the walker.
+    unsafe fn charge(&self, began: u64) {
+        // SAFETY: the caller's promise.
+        let is_accident = unsafe { &*self.language.get() }.as_ref().is_some_and(LanguageWalk::panicked_last);
+        // Such a walk may take seconds, and there are but a few: it says nothing of what the next tick costs.
+        let cost = if is_accident { 0 } else { monotonic_ns().saturating_sub(began) };
+        self.handler_ns.store(self.handler_ns.load(Ordering::Relaxed) + cost, Ordering::Relaxed);
     }
 
     /// Records where the thread waits, from the ticker's thread. `false`: the ring is full.
@@ -304,7 +313,8 @@ impl GuestThread {
             kind: if is_sample { self.kind_of_host_sample() } else { Kind::Sighting },
         };
         let mut words = vec![0; super::record::MAX_WORDS];
-        let _locked = self.lock();
+        // Who has it is awake, or is stuck in a plugin: nothing to wait for.
+        let _locked = self.try_lock()?;
         if self.detached.load(Ordering::Acquire) {
             return None;
         }
@@ -324,11 +334,22 @@ impl GuestThread {
     }
 
     /// Keeps the ticker, the call hook and the end of the thread apart. Each holds it for a few microseconds.
-    fn lock(&self) -> impl Drop {
-        while self.locked.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
+    fn lock(&self) -> Unlock<'_> {
+        loop {
+            match self.try_lock() {
+                Some(locked) => return locked,
+                None => std::thread::yield_now(),
+            }
         }
-        Unlock(&self.locked)
+    }
+
+    fn try_lock(&self) -> Option<Unlock<'_>> {
+        (!self.locked.swap(true, Ordering::Acquire)).then(|| Unlock(&self.locked))
+    }
+
+    /// Whether the ticker or the call hook is at work. A call hook that stays so is stuck in a plugin.
+    pub(super) fn is_locked(&self) -> bool {
+        self.locked.load(Ordering::Acquire)
     }
 
     /// Whether a sample in host code is whole, or waits for the language's stack.
@@ -394,9 +415,12 @@ impl GuestThread {
     pub(super) fn returning_from_host(&self) {
         self.dump.guest_goes_on();
         if self.awaits_language.load(Ordering::Relaxed) {
+            let began = monotonic_ns();
             let _no_signal = SignalBlocked::new();
             // SAFETY: the signal is blocked on this thread, which is in the host call that is returning.
             unsafe { self.collect_awaited_language(Reading::Standing) };
+            // SAFETY: as above.
+            unsafe { self.charge(began) };
         }
         self.in_host_call.store(false, Ordering::Relaxed);
     }
