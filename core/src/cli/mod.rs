@@ -67,11 +67,10 @@ pub fn main() -> ExitCode {
         Some(Command::MakeProfile) => finish::run_child().map(|()| 0).map_err(|error| Failure::new(FAILED, error)),
         None => record::run(&arguments.record),
     };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            failure.print();
-            ExitCode::from(failure.code)
-        }
-    }
+    let code = result.unwrap_or_else(|failure| {
+        failure.print();
+        failure.code
+    });
+    // The destructors of plugins are nobody's to wait for.
+    crate::languages::loader::end_process(code)
 }

@@ -49,7 +49,7 @@ pub trait Observer {
 pub fn check(path: &Path, trial: Option<&Trial>, observer: &mut dyn Observer) {
     let mut loaded = None;
     ask(observer, "is a plugin", || {
-        let plugin = LoadedPlugin::load(path).map_err(|error| error.to_string())?;
+        let plugin = LoadedPlugin::load_to_check(path).map_err(|error| error.to_string())?;
         let (major, minor) = plugin.abi;
         let said = format!("{} {}, ABI {major}.{minor}", plugin.name, plugin.version);
         loaded = Some(plugin);
@@ -116,6 +116,7 @@ fn describes_itself(plugin: &LoadedPlugin) -> Result<String, String> {
     if names.is_empty() {
         return Err("it has no languages".to_owned());
     }
+    plugin.languages.iter().try_for_each(not_failed)?;
     Ok(format!("--lang {}", names.into_iter().collect::<Vec<_>>().join(", ")))
 }
 
@@ -135,7 +136,7 @@ fn leaves_others_alone(path: &Path) -> Result<String, String> {
             (memory (export "memory") 1) (global $__stack_pointer (mut i32) (i32.const 1024))
             (func $run (export "_start") i32.const 0 call 0))"#,
     ];
-    let plugin = LoadedPlugin::load(path).map_err(|error| error.to_string())?;
+    let plugin = LoadedPlugin::load_to_check(path).map_err(|error| error.to_string())?;
     for text in OTHERS {
         let bytes = wat::parse_str(text).map_err(|error| error.to_string())?;
         let image = ModuleImage::parse(bytes, "other.wasm").map_err(|error| error.to_string())?;
@@ -167,6 +168,8 @@ fn choose(plugin: &LoadedPlugin, image: &ModuleImage) -> Result<(usize, String),
     Err(format!("detect says no to {}", image.name()))
 }
 
+/// Whether the plugin of a language has failed, or changed what it must not.
 fn not_failed(language: &ForeignLanguage) -> Result<(), String> {
-    language.failure().map_or(Ok(()), Err)
+    let changed = || (!language.changes().is_empty()).then(|| language.changes().join("; "));
+    language.failure().or_else(changed).map_or(Ok(()), Err)
 }

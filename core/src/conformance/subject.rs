@@ -5,7 +5,7 @@ use super::trial::Observed;
 use super::walking::{Walking, difference};
 use super::{Trial, damage, not_failed};
 use crate::guest::ModuleImage;
-use crate::languages::loader::LoadedPlugin;
+use crate::languages::loader::{LoadError, LoadedPlugin};
 use crate::recording::Clock;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,7 +42,15 @@ pub(super) struct Subject<'a> {
 impl Subject<'_> {
     /// A new walker for `image`. What the plugin keeps in variables of its own is not new: it is loaded once.
     pub(super) fn attach(&self, image: &ModuleImage) -> Result<Walking, String> {
-        let plugin = LoadedPlugin::load(self.path).map_err(|error| error.to_string())?;
+        self.attach_with(image, LoadedPlugin::load_to_check)
+    }
+
+    fn attach_with(
+        &self,
+        image: &ModuleImage,
+        load: impl FnOnce(&Path) -> Result<LoadedPlugin, LoadError>,
+    ) -> Result<Walking, String> {
+        let plugin = load(self.path).map_err(|error| error.to_string())?;
         let walker = plugin.languages[self.language].attach(image).map_err(|error| error.to_string())?;
         Ok(Walking { walker, plugin, language: self.language, sink: FrameSink::new() })
     }
@@ -53,6 +61,7 @@ impl Subject<'_> {
             return Ok(Ran::OnlyNames);
         }
         let ran = self.trial.run(walker, clock);
+        plugin.end_walkers();
         not_failed(&plugin.languages[language])?;
         ran.map(Ran::Walked)
     }
@@ -175,7 +184,7 @@ impl Subject<'_> {
                 break;
             }
             let failed = |error| format!("damage {round}: {error}");
-            let plugin = LoadedPlugin::load(self.path).map_err(|error| error.to_string())?;
+            let plugin = LoadedPlugin::load_to_check(self.path).map_err(|error| error.to_string())?;
             let language = &plugin.languages[self.language];
             let _ = language.detect(&image);
             not_failed(language).map_err(failed)?;
@@ -192,7 +201,8 @@ impl Subject<'_> {
     }
 
     pub(super) fn takes_little_time(&self, moments: &[Moment]) -> Result<String, String> {
-        let mut walking = self.attach(&self.trial.image)?;
+        // Looking at what it changes would take longer.
+        let mut walking = self.attach_with(&self.trial.image, LoadedPlugin::load)?;
         let mut times = Vec::new();
         for moment in moments {
             walking.walk(moment, &moment.wasm)?;

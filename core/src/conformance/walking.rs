@@ -46,6 +46,7 @@ impl Walking {
     /// Ends the walker.
     pub(super) fn end(self) -> Result<(), String> {
         drop(self.walker);
+        self.plugin.end_walkers();
         not_failed(&self.plugin.languages[self.language])
     }
 

@@ -1,7 +1,7 @@
 //! Languages and walkers behind the C ABI, as the rest of wlprof sees them.
 
-use super::containment::{Activity, Calls, PluginLibrary};
-use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts};
+use super::containment::{Activity, Calls, OwnStack, PluginLibrary};
+use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts, MOST_FRAMES};
 use super::size_fits;
 use super::stack_room::StackRoom;
 use super::threads::HostThreads;
@@ -45,6 +45,11 @@ impl ForeignLanguage {
     /// Why the plugin is not asked any more; `None` if it is.
     pub fn failure(&self) -> Option<String> {
         self.library.failure()
+    }
+
+    /// What the plugin changed of the process and should not have, in a sentence each.
+    pub fn changes(&self) -> Vec<String> {
+        self.library.changes()
     }
 }
 
@@ -91,7 +96,7 @@ impl Language for ForeignLanguage {
             // SAFETY: as for `detect`.
             let attach = unsafe { (*self.language).attach };
             let attach = attach.ok_or_else(|| AttachError("the plugin has no `attach`".to_owned()))?;
-            let minor = self.library.abi_minor;
+            let minor = self.library.abi_minor();
             calls.call(Activity::Attach, || {
                 // SAFETY: as for `detect`.
                 let walker = unsafe { attach(self.language, &module.abi, &receiver.abi) };
@@ -155,6 +160,8 @@ struct ForeignWalker {
     frames: StackRoom,
     /// Walks in which it said that it failed.
     failed_walks: u32,
+    /// It gave more for one frame than is taken.
+    has_too_many_frames: bool,
     calls: Calls,
 }
 
@@ -164,18 +171,37 @@ unsafe impl Send for ForeignWalker {}
 impl ForeignWalker {
     fn new(read: ReadWalker, calls: Calls) -> Result<Self, AttachError> {
         let frames = StackRoom::new(FrameSink::CAPACITY).map_err(|error| AttachError(error.to_string()))?;
+        let stack = OwnStack::new().map_err(|error| AttachError(error.to_string()))?;
         let ReadWalker { walker, abi, wanted_globals } = read;
-        Ok(Self { walker, abi, wanted_globals, frames, failed_walks: 0, calls })
+        let calls = calls.with_stack(stack);
+        Ok(Self { walker, abi, wanted_globals, frames, failed_walks: 0, has_too_many_frames: false, calls })
     }
 }
 
+/// It is put aside, and ended when nobody needs anything of the process any more.
 impl Drop for ForeignWalker {
     fn drop(&mut self) {
-        let walker = self.walker;
         if let Some(destroy) = self.abi.destroy {
-            // SAFETY: it is this one's own and no call uses it.
-            self.calls.call(Activity::Destroy, || unsafe { destroy(walker) });
+            self.calls.library().walker_is_over(EndedWalker { walker: self.walker, destroy });
         }
+    }
+}
+
+/// A walker that is not asked any more.
+pub(super) struct EndedWalker {
+    walker: *mut abi::Walker,
+    destroy: unsafe extern "C" fn(*mut abi::Walker),
+}
+
+// SAFETY: as for `ForeignWalker`.
+unsafe impl Send for EndedWalker {}
+
+impl EndedWalker {
+    /// Has the plugin free it.
+    pub(super) fn destroy(self, calls: &Calls) {
+        let Self { walker, destroy } = self;
+        // SAFETY: no call uses it, and none will.
+        calls.call(Activity::Destroy, || unsafe { destroy(walker) });
     }
 }
 
@@ -208,6 +234,9 @@ impl Walker for ForeignWalker {
             label_count: 0,
         };
         let guest = HostGuest::new(guest);
+        if out.may_allocate() {
+            self.calls.ready();
+        }
         // SAFETY: what it is given is there for the call.
         let ask = || unsafe { walk(self.walker, &guest.abi, wasm.as_ptr(), wasm.len(), &mut stack) };
         let Some(end) = self.calls.call(Activity::Walk, ask) else { return WalkEnd::Failed };
@@ -256,6 +285,7 @@ impl Walker for ForeignWalker {
         let receiver = HostFrames::new(out);
         // SAFETY: as above.
         self.calls.call(Activity::Symbolize, || unsafe { symbolize(self.walker, frame.into(), &receiver.abi) });
+        self.has_too_many_frames |= receiver.is_full();
     }
 
     fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
@@ -283,7 +313,14 @@ impl Walker for ForeignWalker {
         if self.failed_walks > 0 {
             texts.push(format!(
                 "plugin {} failed in {} walks (in Rust: by a panic); after three it is not asked for stacks any more",
-                library.name, self.failed_walks
+                library.name(),
+                self.failed_walks
+            ));
+        }
+        if self.has_too_many_frames {
+            texts.push(format!(
+                "plugin {} names more than {MOST_FRAMES} functions for one frame; the rest is left out",
+                library.name()
             ));
         }
         texts.extend(library.failure());

@@ -13,6 +13,8 @@ use wlprof_plugin::{GuestMemory, Label, ModuleView, SourceFrame};
 const LONGEST_TEXT: usize = 1 << 16;
 /// What one call of a plugin may give, in bytes of memory; what is more is left out.
 const ROOM: usize = 64 << 20;
+/// The most functions that a plugin may name for one frame, into which others were inlined; more are left out.
+pub(super) const MOST_FRAMES: usize = 4096;
 
 /// # Safety
 /// The plugin's promise: the bytes are there for this call.
@@ -30,6 +32,11 @@ pub(super) struct Received<'a, T> {
 impl<'a, T> Received<'a, T> {
     pub(super) fn new(items: &'a mut Vec<T>, room: usize) -> Self {
         Self { items: items.into(), room: room.into() }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.items.borrow().len()
     }
 
     /// Takes one more, with these texts and as many other bytes in it.
@@ -314,19 +321,32 @@ unsafe extern "C" fn global(guest: *const abi::Guest, index: u32, value: *mut u6
 pub(super) struct HostFrames<'a> {
     pub(super) abi: abi::SourceFrames,
     frames: Received<'a, SourceFrame>,
+    is_full: Cell<bool>,
 }
 
 impl<'a> HostFrames<'a> {
     pub(super) fn new(frames: &'a mut Vec<SourceFrame>) -> Self {
         let abi = abi::SourceFrames { size: size_of::<abi::SourceFrames>(), add: add_frame };
-        Self { abi, frames: Received::new(frames, ROOM) }
+        Self { abi, frames: Received::new(frames, ROOM), is_full: false.into() }
+    }
+
+    /// Whether there were more than are taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full.get()
     }
 }
 
 unsafe extern "C" fn add_frame(frames: *const abi::SourceFrames, frame: *const abi::SourceFrame) {
+    // SAFETY: the plugin gives back what it was given. At once: it may give millions.
+    if unsafe { (*frames.cast::<HostFrames<'_>>()).is_full() } {
+        return;
+    }
     in_host(|| {
         // SAFETY: the plugin gives back what it was given, and a frame that is there for this call.
         let (frames, frame) = unsafe { (&*frames.cast::<HostFrames<'_>>(), &*frame) };
+        if frames.frames.count() == MOST_FRAMES {
+            return frames.is_full.set(true);
+        }
         let wanted = size_of::<abi::SourceFrame>();
         if frame.size < wanted {
             let function = format!("[a wlprof_source_frame_t with a size of {} instead of {wanted}]", frame.size);

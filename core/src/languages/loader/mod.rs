@@ -3,7 +3,7 @@
 //! # Security
 //! A plugin is code that runs in this process with all its rights: load none that you would not run. What is contained are
 //! mistakes, as far as a process can contain them: what a plugin says is bounded and checked, and one that crashes or does
-//! not come back is left and not asked any more (see `containment`).
+//! not come back is left and not asked any more, and what it changes of the process is put back (see `containment`).
 
 mod check;
 mod containment;
@@ -12,14 +12,20 @@ mod host;
 mod stack_room;
 mod threads;
 
+pub use check::Described;
 pub use foreign::ForeignLanguage;
 
-use containment::PluginLibrary;
-use libloading::{Library, Symbol};
+/// Ends the process with this exit code, when all is written: what plugins want to do at its end is left out, and may hang.
+pub fn end_process(code: u8) -> ! {
+    containment::end_process(code)
+}
+
+use containment::{Activity, Calls, Identity, PluginLibrary};
+use libloading::Library;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wlprof_plugin::abi;
+use wlprof_plugin::{Language, abi};
 
 /// Why a library is no plugin that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +108,7 @@ pub struct LoadedPlugin {
     pub path: PathBuf,
     /// Its languages.
     pub languages: Vec<ForeignLanguage>,
+    library: Arc<PluginLibrary>,
 }
 
 /// Whether a structure of a plugin has the size that its version of the ABI gives it; larger ones are of later versions. Once
@@ -126,43 +133,120 @@ pub fn why_no_name(name: &str) -> Option<String> {
 /// Languages that a plugin may have.
 const MOST_LANGUAGES: usize = 64;
 
+/// A plugin's file, of which nothing has run.
+pub struct PluginFile {
+    /// Where it is.
+    pub path: PathBuf,
+    described: Option<Described>,
+}
+
+impl PluginFile {
+    /// Reads the file at `path`, which is a plugin, for this machine and this ABI.
+    ///
+    /// # Errors
+    /// [`LoadError`] says what it is instead.
+    pub fn read(path: &Path) -> Result<Self, LoadError> {
+        let read = |error: std::io::Error| LoadError::Read(error.to_string());
+        if !std::fs::metadata(path).map_err(read)?.is_file() {
+            return Err(LoadError::NotALibrary("it is no file".to_owned()));
+        }
+        let described = check::check(&std::fs::read(path).map_err(read)?)?;
+        Ok(Self { path: path.to_owned(), described })
+    }
+
+    /// What its languages are called; `None` if it has to be opened for that.
+    pub fn languages(&self) -> Option<&[String]> {
+        self.described.as_ref().map(|described| &*described.languages)
+    }
+
+    /// What it is. It is opened only if the file does not say.
+    ///
+    /// # Errors
+    /// As for [`PluginFile::open`].
+    pub fn describe(self) -> Result<Described, LoadError> {
+        match self.described {
+            Some(described) => Ok(described),
+            None => self.open().map(|plugin| Described {
+                name: plugin.name.clone(),
+                version: plugin.version.clone(),
+                abi: plugin.abi,
+                languages: plugin.languages.iter().map(|language| language.name().to_owned()).collect(),
+            }),
+        }
+    }
+
+    /// Has the system load it, with the constructors in it.
+    ///
+    /// # Errors
+    /// [`LoadError`] says why it cannot be used.
+    pub fn open(self) -> Result<LoadedPlugin, LoadError> {
+        LoadedPlugin::open(&self.path, false)
+    }
+}
+
 impl LoadedPlugin {
     /// Loads the plugin at `path`. None of its code runs before it has been found to be one, for this machine and this ABI.
     ///
     /// # Errors
     /// [`LoadError`] says what it is instead.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
-        let read = |error: std::io::Error| LoadError::Read(error.to_string());
-        if !std::fs::metadata(path).map_err(read)?.is_file() {
-            return Err(LoadError::NotALibrary("it is no file".to_owned()));
-        }
-        check::check(&std::fs::read(path).map_err(read)?)?;
+        PluginFile::read(path)?.open()
+    }
+
+    /// As [`LoadedPlugin::load`], and looks in every call for what it changes of the process, which takes longer than most.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_to_check(path: &Path) -> Result<Self, LoadError> {
+        Self::open(&PluginFile::read(path)?.path, true)
+    }
+
+    fn open(path: &Path, is_checked: bool) -> Result<Self, LoadError> {
         // Without a folder in it the system would look elsewhere.
-        let absolute = std::path::absolute(path).map_err(read)?;
-        // What it lacks is better known now than when it is called.
-        let flags = libloading::os::unix::RTLD_NOW | libloading::os::unix::RTLD_LOCAL;
-        // SAFETY: what the library does when it is loaded is the user's choice, as for any program.
-        let open = || unsafe { libloading::os::unix::Library::open(Some(&absolute), flags) };
-        let library = containment::loading(&absolute, open);
-        let library = Library::from(library.map_err(|error| LoadError::Load(error.to_string()))?);
-        // SAFETY: the symbol is a constant of that type: magic and version have been checked.
-        let plugin = unsafe {
-            let symbol: Symbol<'_, *const abi::Plugin> =
-                library.get(abi::PLUGIN_SYMBOL.as_bytes()).map_err(|error| LoadError::Load(error.to_string()))?;
-            *symbol
-        };
-        let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut library = PluginLibrary::new(file_name, library, plugin as usize);
+        let absolute = std::path::absolute(path).map_err(|error| LoadError::Read(error.to_string()))?;
+        let library = PluginLibrary::open(&absolute, is_checked, || {
+            // What it lacks is better known now than when it is called.
+            let flags = libloading::os::unix::RTLD_NOW | libloading::os::unix::RTLD_LOCAL;
+            // SAFETY: what the library does when it is loaded is the user's choice, as for any program.
+            let library = Library::from(unsafe { libloading::os::unix::Library::open(Some(&absolute), flags) }?);
+            // SAFETY: the symbol is a constant of that type: magic and version have been checked.
+            let plugin = unsafe { *library.get::<*const abi::Plugin>(abi::PLUGIN_SYMBOL.as_bytes())? };
+            Ok((library, plugin as usize))
+        });
+        let failed = |error: libloading::Error| LoadError::Load(error.to_string());
+        let (library, plugin) = library.map_err(failed)?;
         // SAFETY: where it crashes that is contained.
-        let described = library.call_first(|| unsafe { Description::read(plugin) });
+        let describe = || unsafe { Description::read(plugin as *const abi::Plugin) };
+        let described = Calls::new(library.clone()).call(Activity::Load, describe);
         let Some(described) = described else { return Err(LoadError::Failed(library.failure().unwrap_or_default())) };
         let Description { name, version, abi, languages } = described?;
-        library.name.clone_from(&name);
-        library.abi_minor = abi.1;
-        let library = Arc::new(library);
+        library.identify(Identity { name: name.clone(), abi_minor: abi.1 });
         // SAFETY: it has been read, so it is there.
         let language = |(language, name)| unsafe { ForeignLanguage::new(language, name, library.clone()) };
-        Ok(Self { name, version, abi, path: path.to_owned(), languages: languages.into_iter().map(language).collect() })
+        let languages = languages.into_iter().map(language).collect();
+        Ok(Self { name, version, abi, path: path.to_owned(), languages, library: library.clone() })
+    }
+
+    /// Why the plugin is not asked any more; `None` if it is.
+    pub fn failure(&self) -> Option<String> {
+        self.library.failure()
+    }
+
+    /// What it changed of the process and should not have, in a sentence each.
+    pub fn changes(&self) -> Vec<String> {
+        self.library.changes()
+    }
+
+    /// Ends its walkers that are not needed any more. To be called when outputs are written: the plugin may fail in it.
+    pub fn end_walkers(&self) {
+        self.library.end_walkers();
+    }
+}
+
+impl Drop for LoadedPlugin {
+    fn drop(&mut self) {
+        self.library.end_walkers();
+        self.library.end_walkers_at_once();
     }
 }
 

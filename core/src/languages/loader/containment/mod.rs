@@ -1,53 +1,35 @@
-//! Calls into a plugin end, whatever the plugin does: one that crashes or does not come back is left from a signal handler,
-//! and its library is not called any more.
+//! Calls into a plugin end, whatever the plugin does, and leave the process as it was: one that crashes, does not come back or
+//! would end the process is left, and its library is not called any more.
 //!
 //! # Security
-//! This contains mistakes. What a plugin overwrites of wlprof's memory before it crashes cannot be known, nor can a stack
-//! overflow in [`Activity::Walk`] be survived, which has no other stack to be handled on. A lock that is held when a call is
-//! left stays locked, so it is left in the plugin's own code, or where wlprof's returns to that; elsewhere, as in a lock that
-//! the plugin waits for, only if it is never seen there.
+//! This contains mistakes. What a plugin overwrites of wlprof's memory before it crashes cannot be known. A lock that is held
+//! when a call is left stays locked, so it is left in the plugin's own code, or where wlprof's returns to that; elsewhere, as in
+//! a lock that the plugin waits for, only if it is never seen there.
 //! Elsewhere than on Linux and x86-64 calls are not contained.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod recovery;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-mod recovery {
-    //! Calls that are left to end by themselves.
-    use super::Slot;
-    use std::ops::Range;
-
-    pub(super) fn prepare() {}
-
-    pub(super) fn interrupt(_thread: i32) {}
-
-    pub(super) fn code_around(_address: usize) -> Vec<Range<usize>> {
-        Vec::new()
-    }
-
-    pub(super) fn call<T>(_slot: &Slot, _code: &[Range<usize>], run: impl FnOnce() -> T) -> Result<T, i32> {
-        Ok(run())
-    }
-
-    pub(in super::super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
-        run()
-    }
-
-    pub(in super::super) fn loading<T>(_path: &std::path::Path, load: impl FnOnce() -> T) -> T {
-        load()
-    }
-}
+#[path = "uncontained.rs"]
+mod recovery;
 mod watchdog;
 
-pub(super) use recovery::{in_host, loading};
+pub(super) use recovery::{OwnStack, end_process, in_host};
 
+use super::foreign::EndedWalker;
 use libloading::Library;
+use recovery::{Changes, Handlers, Kept};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use watchdog::Slot;
 
 /// What a plugin is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
+    /// Nothing yet: the system loads it, and runs its constructors.
+    Open,
     /// Reading what the plugin says of itself.
     Load,
     Detect,
@@ -63,6 +45,21 @@ pub(super) enum Activity {
 }
 
 impl Activity {
+    const ALL: [Self; 12] = [
+        Self::Open,
+        Self::Load,
+        Self::Detect,
+        Self::Attach,
+        Self::Walk,
+        Self::Threads,
+        Self::Symbolize,
+        Self::Categorize,
+        Self::Labels,
+        Self::Warnings,
+        Self::LibraryFolder,
+        Self::Destroy,
+    ];
+
     /// How long it may take, in seconds. Walks take microseconds and hold up the guest; tables of large modules take a while
     /// to read.
     fn limit_s(self) -> u64 {
@@ -74,6 +71,7 @@ impl Activity {
 
     fn name(self) -> &'static str {
         match self {
+            Self::Open => "a constructor",
             Self::Load => "its description",
             Self::Detect => "detect",
             Self::Attach => "attach",
@@ -87,69 +85,169 @@ impl Activity {
             Self::Destroy => "destroy",
         }
     }
+
+    /// What is put back after it. A walk takes about a microsecond, as long as a few system calls; and in a signal handler,
+    /// or where that is blocked, whoever called puts the mask back.
+    fn kept(self) -> Kept {
+        match self {
+            Self::Walk => Kept::FloatingPoint,
+            Self::Symbolize | Self::Categorize | Self::Labels | Self::Threads => Kept::Mask,
+            _ => Kept::Handlers,
+        }
+    }
+}
+
+/// Why a call was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// A crash raised this signal.
+    Crash(i32),
+    /// It did not come back.
+    TooLong,
+    /// It called `exit`.
+    Exit,
+    /// An exception or the end of the thread (`pthread_exit`) came out of it.
+    Unwound,
 }
 
 /// How a plugin failed.
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     activity: Activity,
-    /// Of a crash; the watchdog's own if it did not come back. `None` if the plugin said so itself.
-    signal: Option<i32>,
+    /// `None` if the plugin said so itself.
+    left: Option<Left>,
+    /// The call could not even be left.
+    is_stuck: bool,
+}
+
+/// What a plugin is called, and the minor version of the ABI that it was built for.
+pub(super) struct Identity {
+    pub(super) name: String,
+    pub(super) abi_minor: u32,
 }
 
 /// The library of a plugin. It stays loaded for good: it may have threads of its own, or have left addresses behind.
 pub(super) struct PluginLibrary {
-    /// What the plugin is called.
-    pub(super) name: String,
-    /// Minor version of the ABI that it was built for.
-    pub(super) abi_minor: u32,
+    file_name: String,
+    /// Once it has been read.
+    identity: OnceLock<Identity>,
+    /// Whether all that it changes of the process is looked for in every call.
+    is_checked: bool,
     code: Vec<Range<usize>>,
     failure: OnceLock<Failure>,
+    /// Walkers that are not asked any more and wait for their end. `None`: they are ended at once.
+    ended: Mutex<Option<Vec<EndedWalker>>>,
+    /// What each activity changed of the process.
+    changes: [AtomicU8; Activity::ALL.len()],
 }
 
 impl PluginLibrary {
-    /// Takes a library with code around the address `within` it.
-    pub(super) fn new(name: String, library: Library, within: usize) -> Self {
+    /// Has the system load the library at `path`. `load` gives an address in it as well, which is passed on.
+    ///
+    /// # Errors
+    /// Those of `load`.
+    pub(super) fn open<E>(
+        path: &Path,
+        is_checked: bool,
+        load: impl FnOnce() -> Result<(Library, usize), E>,
+    ) -> Result<(Arc<Self>, usize), E> {
         recovery::prepare();
         watchdog::start();
-        std::mem::forget(library);
-        Self { name, abi_minor: 0, code: recovery::code_around(within), failure: OnceLock::new() }
-    }
-
-    /// What `run` gives, which reads what the plugin is. `None` if that crashes.
-    pub(super) fn call_first<T>(&self, run: impl FnOnce() -> T) -> Option<T> {
-        self.call(&watchdog::watch(), Activity::Load, run)
-    }
-
-    fn call<T>(&self, slot: &Slot, activity: Activity, run: impl FnOnce() -> T) -> Option<T> {
-        if self.failure.get().is_some() {
-            return None;
-        }
-        slot.enter(activity.limit_s());
-        let outcome = recovery::call(slot, &self.code, run);
+        let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let slot = watchdog::watch_loading(&file_name);
+        slot.enter(Activity::Open);
+        let (loaded, changes) = recovery::loading(path, load);
         slot.leave();
-        outcome.map_err(|signal| self.failure.set(Failure { activity, signal: Some(signal) })).ok()
+        let (library, within) = loaded?;
+        std::mem::forget(library);
+        let library = Self {
+            file_name,
+            identity: OnceLock::new(),
+            is_checked,
+            code: recovery::code_around(within),
+            failure: OnceLock::new(),
+            ended: Mutex::new(Some(Vec::new())),
+            changes: Default::default(),
+        };
+        library.note(Activity::Open, changes);
+        Ok((Arc::new(library), within))
+    }
+
+    /// To be called once, with what the plugin says of itself.
+    pub(super) fn identify(&self, identity: Identity) {
+        let _ = self.identity.set(identity);
+    }
+
+    /// What it is called; its file's name until that is known.
+    pub(super) fn name(&self) -> &str {
+        self.identity.get().map_or(&self.file_name, |identity| &identity.name)
+    }
+
+    /// Minor version of the ABI that it was built for; 0 until that is known.
+    pub(super) fn abi_minor(&self) -> u32 {
+        self.identity.get().map_or(0, |identity| identity.abi_minor)
     }
 
     /// Takes note that the plugin said of itself that it failed.
     pub(super) fn failed_by_its_own_account(&self, activity: Activity) {
-        let _ = self.failure.set(Failure { activity, signal: None });
+        let _ = self.failure.set(Failure { activity, left: None, is_stuck: false });
+    }
+
+    /// Ends a walker that is not asked any more, sooner or later.
+    pub(super) fn walker_is_over(self: &Arc<Self>, walker: EndedWalker) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *ended {
+            Some(waiting) => waiting.push(walker),
+            None => {
+                drop(ended);
+                walker.destroy(&Calls::new(self.clone()));
+            }
+        }
+    }
+
+    /// Ends walkers that wait for it.
+    pub(super) fn end_walkers(self: &Arc<Self>) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = ended.as_mut().map(std::mem::take).unwrap_or_default();
+        drop(ended);
+        let calls = Calls::new(self.clone());
+        waiting.into_iter().for_each(|walker| walker.destroy(&calls));
+    }
+
+    /// Has walkers that are over from now on be ended at once.
+    pub(super) fn end_walkers_at_once(&self) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn note(&self, activity: Activity, changes: Changes) {
+        self.changes[activity as usize].fetch_or(changes.0, Ordering::Relaxed);
+    }
+
+    /// What of the process the plugin changed and should not have, in a sentence each. All of it has been put back.
+    pub(super) fn changes(&self) -> Vec<String> {
+        let changed = |activity: Activity| Changes(self.changes[activity as usize].load(Ordering::Relaxed));
+        let what = |activity: Activity| {
+            changed(activity).names().map(move |what| format!("{} changes {what}", activity.name()))
+        };
+        Activity::ALL.into_iter().flat_map(what).collect()
     }
 
     /// Why the plugin is not called any more, in a sentence; `None` if it is.
     pub(super) fn failure(&self) -> Option<String> {
-        let Failure { activity, signal } = self.failure.get()?;
-        let (name, call, limit) = (&self.name, activity.name(), activity.limit_s());
-        let how = match *signal {
+        let Failure { activity, left, is_stuck } = self.failure.get()?;
+        let (name, call, limit) = (self.name(), activity.name(), activity.limit_s());
+        let how = match *left {
             None => format!("failed in {call} (in Rust: by a panic)"),
-            Some(libc::SIGSEGV) => format!("crashed in {call}: it used an address that is not its own (SIGSEGV)"),
-            Some(libc::SIGBUS) => format!("crashed in {call}: it used an address that is not its own (SIGBUS)"),
-            Some(libc::SIGFPE) => format!("crashed in {call}: it divided by zero (SIGFPE)"),
-            Some(libc::SIGILL) => format!("crashed in {call}: it ran into an illegal instruction (SIGILL)"),
-            Some(_) => format!("did not come back from {call} within {limit} s"),
+            Some(Left::Crash(signal)) => format!("crashed in {call}: {}", crash(signal)),
+            Some(Left::TooLong) => format!("did not come back from {call} within {limit} s"),
+            Some(Left::Exit) => format!("called exit in {call}"),
+            Some(Left::Unwound) => {
+                format!("threw an exception out of {call}, or ended the thread there (pthread_exit)")
+            }
         };
         let consequence = match activity {
-            Activity::Load | Activity::Destroy => "",
+            _ if *is_stuck => ", and blocks signals, so that the call cannot be left; the run ends with it",
+            Activity::Open | Activity::Load | Activity::Destroy => "",
             Activity::Walk => "; it is not asked any more, and stacks are wasm frames from then on",
             _ => "; it is not asked any more",
         };
@@ -157,15 +255,39 @@ impl PluginLibrary {
     }
 }
 
+fn crash(signal: i32) -> String {
+    let what = match signal {
+        libc::SIGSEGV => "it used an address that is not its own (SIGSEGV)",
+        libc::SIGBUS => "it used an address that is not its own (SIGBUS)",
+        libc::SIGFPE => "it divided by zero (SIGFPE)",
+        libc::SIGILL => "it ran into an illegal instruction (SIGILL)",
+        libc::SIGABRT => "it called abort, or what it did made a library do so (SIGABRT)",
+        libc::SIGTRAP => "it ran into a breakpoint (SIGTRAP)",
+        libc::SIGSYS => "the system forbids a call that it made (SIGSYS)",
+        _ => return format!("signal {signal}"),
+    };
+    what.to_owned()
+}
+
 /// Calls into one plugin that never overlap.
 pub(super) struct Calls {
     library: Arc<PluginLibrary>,
     slot: Arc<Slot>,
+    /// Used where there is little, in signal handlers.
+    stack: Option<OwnStack>,
+    /// Who handled signals when this was readied.
+    handlers: OnceLock<Box<Handlers>>,
 }
 
 impl Calls {
     pub(super) fn new(library: Arc<PluginLibrary>) -> Self {
-        Self { library, slot: watchdog::watch() }
+        let slot = watchdog::watch_calls(&library);
+        Self { library, slot, stack: None, handlers: OnceLock::new() }
+    }
+
+    /// Has calls in signal handlers run on this stack.
+    pub(super) fn with_stack(self, stack: OwnStack) -> Self {
+        Self { stack: Some(stack), ..self }
     }
 
     /// The library that is called.
@@ -173,11 +295,39 @@ impl Calls {
         &self.library
     }
 
+    /// Readies this thread and this process for walks, where memory may be allocated.
+    pub(super) fn ready(&self) {
+        recovery::watch_thread();
+        self.handlers.get_or_init(|| Box::new(Handlers::now()));
+    }
+
     /// What `run` gives, which calls the plugin. `None` if the plugin has failed, now or before.
     ///
     /// `run` may be left anywhere: it must hold nothing that has to be given back.
     #[inline]
     pub(super) fn call<T>(&self, activity: Activity, run: impl FnOnce() -> T) -> Option<T> {
-        self.library.call(&self.slot, activity, run)
+        let library = &*self.library;
+        if library.failure.get().is_some() {
+            return None;
+        }
+        if activity != Activity::Walk {
+            recovery::watch_thread();
+        }
+        let kept = if library.is_checked { Kept::Handlers } else { activity.kept() };
+        let (outcome, changes) = recovery::keeping(kept, || {
+            self.slot.enter(activity);
+            let outcome = recovery::call(&self.slot, &library.code, self.stack.as_ref(), run);
+            self.slot.leave();
+            outcome
+        });
+        if changes.any() {
+            library.note(activity, changes);
+        }
+        let failed = |left| {
+            let _ = library.failure.set(Failure { activity, left: Some(left), is_stuck: false });
+            // A walk that comes back is believed to have left them alone.
+            self.handlers.get().inspect(|handlers| handlers.put_back_functions());
+        };
+        outcome.map_err(failed).ok()
     }
 }

@@ -1,6 +1,8 @@
 //! Sees which calls into plugins take too long, from a thread of its own.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use super::recovery::{self, Condemned, Forced};
+use super::{Activity, Failure, Left, PluginLibrary};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
@@ -12,29 +14,55 @@ const ROUNDS_A_SECOND: u64 = 10;
 /// In how many rounds a call is tried to be left in the plugin's own code before it is left anywhere outside wlprof's.
 const PATIENCE: u64 = 2 * ROUNDS_A_SECOND;
 
-/// Where calls that never overlap say when they begin and end. Two stores each: a walk is some thousand instructions.
-#[derive(Default)]
+/// Where calls that never overlap say when they begin and end. Some stores each: a walk is some thousand instructions.
 pub(super) struct Slot {
+    /// Whose calls they are.
+    callee: Callee,
     /// Odd during a call, another number for each.
     sequence: AtomicU64,
     thread: AtomicI32,
-    limit_s: AtomicU64,
+    activity: AtomicUsize,
+    /// Where `recovery` keeps what it knows of the call.
+    call: AtomicUsize,
     /// The call that is to be left; 0 for none.
     condemned: AtomicU64,
     out_of_patience: AtomicBool,
 }
 
+enum Callee {
+    /// A library that is being loaded, by the name of its file.
+    File(String),
+    Library(Arc<PluginLibrary>),
+}
+
 impl Slot {
-    pub(super) fn enter(&self, limit_s: u64) {
+    fn new(callee: Callee) -> Self {
+        Self {
+            callee,
+            sequence: AtomicU64::new(0),
+            thread: AtomicI32::new(0),
+            activity: AtomicUsize::new(0),
+            call: AtomicUsize::new(0),
+            condemned: AtomicU64::new(0),
+            out_of_patience: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn enter(&self, activity: Activity) {
         self.thread.store(thread_id(), Ordering::Relaxed);
-        self.limit_s.store(limit_s, Ordering::Relaxed);
+        self.activity.store(activity as usize, Ordering::Relaxed);
         // Nobody else writes it.
         self.sequence.store(self.sequence.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
+    /// The call has begun that `call` is the address of.
+    pub(super) fn begins(&self, call: usize) {
+        self.call.store(call, Ordering::Release);
+    }
+
     /// Makes its thread look whether it is to leave the call.
     pub(super) fn interrupt(&self) {
-        super::recovery::interrupt(self.thread.load(Ordering::Relaxed));
+        recovery::interrupt(self.thread.load(Ordering::Relaxed));
     }
 
     pub(super) fn leave(&self) {
@@ -50,6 +78,44 @@ impl Slot {
     pub(super) fn is_out_of_patience(&self) -> bool {
         self.out_of_patience.load(Ordering::Relaxed)
     }
+
+    fn activity(&self) -> Activity {
+        Activity::ALL[self.activity.load(Ordering::Relaxed)]
+    }
+
+    /// Leaves a call that the thread itself does not leave when it is asked to, or ends the process.
+    fn insist(&self, number: u64) {
+        let thread = self.thread.load(Ordering::Relaxed);
+        if self.activity() == Activity::Open {
+            // Constructors run inside the system's loader.
+            self.give_up();
+        } else if recovery::is_out_of_reach(thread) {
+            let call = self.call.load(Ordering::Acquire);
+            let condemned = Condemned { thread, call, sequence: &self.sequence, number };
+            if recovery::leave_by_force(&condemned) == Forced::Forbidden {
+                self.give_up();
+            }
+        }
+    }
+
+    /// Ends the process, whose thread is stuck in a plugin: with a profile, if it is the guest's thread.
+    fn give_up(&self) {
+        let activity = self.activity();
+        let sentence = match &self.callee {
+            Callee::File(name) => {
+                format!("plugin {name} did not come back from {} within {} s", activity.name(), activity.limit_s())
+            }
+            Callee::Library(library) => {
+                let failure = Failure { activity, left: Some(Left::TooLong), is_stuck: true };
+                if library.failure.set(failure).is_err() {
+                    // As the end of a process takes time, too.
+                    return;
+                }
+                library.failure().unwrap_or_default()
+            }
+        };
+        recovery::end_stuck_process(self.thread.load(Ordering::Relaxed), &sentence);
+    }
 }
 
 /// The calling thread's number, as the kernel has it. Asked for once: it is a system call.
@@ -64,9 +130,18 @@ fn thread_id() -> i32 {
 
 static SLOTS: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
 
-/// A slot that is watched for as long as it is there.
-pub(super) fn watch() -> Arc<Slot> {
-    let slot = Arc::new(Slot::default());
+/// A slot for loading a library, which is watched for as long as it is there.
+pub(super) fn watch_loading(file_name: &str) -> Arc<Slot> {
+    watch(Callee::File(file_name.to_owned()))
+}
+
+/// A slot for calls of a library, likewise.
+pub(super) fn watch_calls(library: &Arc<PluginLibrary>) -> Arc<Slot> {
+    watch(Callee::Library(library.clone()))
+}
+
+fn watch(callee: Callee) -> Arc<Slot> {
+    let slot = Arc::new(Slot::new(callee));
     SLOTS.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&slot));
     slot
 }
@@ -106,10 +181,13 @@ fn run() {
             Seen { rounds: same.map_or(0, |seen| seen.rounds + 1), slot, sequence }
         }));
         for Seen { slot, sequence, rounds } in &seen {
-            if let Some(over) = rounds.checked_sub(slot.limit_s.load(Ordering::Relaxed) * ROUNDS_A_SECOND) {
+            if let Some(over) = rounds.checked_sub(slot.activity().limit_s() * ROUNDS_A_SECOND) {
                 slot.out_of_patience.store(over > PATIENCE, Ordering::Relaxed);
                 slot.condemned.store(*sequence, Ordering::Release);
                 slot.interrupt();
+                if over > PATIENCE {
+                    slot.insist(*sequence);
+                }
             }
         }
     }

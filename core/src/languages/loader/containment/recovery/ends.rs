@@ -1,0 +1,109 @@
+//! Ways in which a plugin would end the thread or the process instead of coming back: each of them leads through here.
+
+use super::{CURRENT, leave, signals};
+use crate::languages::loader::containment::Left;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::io::Write;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(target_env = "gnu")]
+unsafe extern "C" {
+    /// How C++ has destructors of thread-local objects run: last in, first out.
+    fn __cxa_thread_atexit_impl(
+        destructor: unsafe extern "C" fn(*mut c_void),
+        object: *mut c_void,
+        library: *const c_void,
+    ) -> i32;
+}
+
+/// Has this thread look, when it is about to end, whether it is in a call: `exit` runs the thread's destructors before
+/// anything else. To be called where memory may be allocated.
+pub(in super::super) fn watch_thread() {
+    thread_local! { static WATCHED: Cell<bool> = const { Cell::new(false) } }
+    unsafe extern "C" fn when_ending(_object: *mut c_void) {
+        // It is called once for each time it was asked for.
+        WATCHED.set(false);
+        let call = CURRENT.get();
+        if call.is_null() {
+            signals::say_last_words("wlprof: ended by a constructor");
+        } else {
+            // SAFETY: this thread's call, in which something called `exit`.
+            unsafe { leave(call, Left::Exit) }
+        }
+    }
+    if !WATCHED.replace(true) {
+        #[cfg(target_env = "gnu")]
+        // SAFETY: the function is in the program, which is never unloaded. Without it `exit` ends the process.
+        unsafe {
+            __cxa_thread_atexit_impl(when_ending, null_mut(), when_ending as *const c_void)
+        };
+    }
+}
+
+/// What is asked when the stack is unwound to a call, for an exception that nobody in the plugin has caught, or for
+/// `pthread_exit`. Frames of the plugin have been asked by then, or are skipped as the end of the thread would.
+pub(super) unsafe extern "C" fn personality(
+    _version: i32,
+    _actions: i32,
+    _class: u64,
+    _exception: *mut c_void,
+    _context: *mut c_void,
+) -> i32 {
+    /// Ends the program, by the conventions for unwinding: there is nowhere to go.
+    const FATAL: i32 = 2;
+    let call = CURRENT.get();
+    if call.is_null() {
+        return FATAL;
+    }
+    // SAFETY: this thread's call, to which it was unwound.
+    unsafe { leave(call, Left::Unwound) }
+}
+
+/// This process is a copy that a plugin made, by `fork`, in a call.
+static IS_COPY: AtomicBool = AtomicBool::new(false);
+
+/// The exit code of a process that is stuck: wlprof itself failed.
+const STUCK: i32 = 125;
+
+/// Sees when the process is copied, from then on.
+pub(super) fn watch_copies() {
+    unsafe extern "C" fn in_copy() {
+        IS_COPY.store(!CURRENT.get().is_null(), Ordering::Relaxed);
+    }
+    // SAFETY: the function is async-signal-safe. Without it there is a second guest after a fork.
+    unsafe { libc::pthread_atfork(None, None, Some(in_copy)) };
+}
+
+/// Ends this process where it is a plugin's copy: a copy's guest would do everything a second time.
+#[inline]
+pub(super) fn stop_if_copy() {
+    if IS_COPY.load(Ordering::Relaxed) {
+        // SAFETY: nothing that is the original's is touched.
+        unsafe { libc::_exit(0) }
+    }
+}
+
+/// Ends the process without what libraries want to do at its end: a plugin may hang there, and `exit` waits for ever if a
+/// call was left in it.
+pub(in super::super::super) fn end_process(code: u8) -> ! {
+    let _ = std::io::stdout().flush();
+    // SAFETY: what this process has to write is written.
+    unsafe { libc::_exit(code.into()) }
+}
+
+/// Ends the process, of which `thread` is stuck for good, after it has said why.
+///
+/// The guest's thread is not the one that writes the profile: SIGTERM has the `wlprof` command end the run and write it, as
+/// somebody's who stops it. The main thread is waited for by all others.
+pub(in super::super) fn end_stuck_process(thread: i32, why: &str) {
+    let _ = writeln!(std::io::stderr(), "wlprof: {why}");
+    // SAFETY: ends this process, or asks it to end.
+    unsafe {
+        if thread == libc::getpid() {
+            libc::_exit(STUCK);
+        }
+        libc::kill(libc::getpid(), libc::SIGTERM);
+    }
+}

@@ -1,0 +1,225 @@
+//! Leaves a call from wherever the plugin is: what `siglongjmp` does, for Linux on x86-64.
+
+mod ends;
+mod force;
+mod signals;
+mod stack;
+mod surroundings;
+
+pub(in super::super) use ends::end_process;
+pub(super) use ends::{end_stuck_process, watch_thread};
+pub(super) use force::{Condemned, Forced, leave_by_force};
+pub(super) use signals::{interrupt, is_out_of_reach, prepare};
+pub(in super::super) use stack::OwnStack;
+pub(super) use surroundings::{Changes, Handlers, Kept, keeping};
+
+use super::Left;
+use super::watchdog::Slot;
+use std::arch::naked_asm;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ops::Range;
+use std::path::Path;
+use std::ptr::null;
+use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
+
+/// A call that is going on. The first two fields are where the machine goes on when it is left.
+#[repr(C)]
+struct Call {
+    stack_pointer: usize,
+    resume: usize,
+    slot: *const Slot,
+    code: *const [Range<usize>],
+    /// Why it was left.
+    left: Cell<Option<Left>>,
+    /// Where it is: [`IN_PLUGIN`], [`IN_HOST`] or [`BACK_FROM_HOST`].
+    place: AtomicU8,
+}
+
+/// The flag of the processor that has strings go backwards.
+const DIRECTION: i64 = 0x400;
+
+/// In the plugin, or what it calls that is not wlprof's.
+const IN_PLUGIN: u8 = 0;
+/// In a function that wlprof gave the plugin, which may hold a lock of wlprof's or the allocator's.
+const IN_HOST: u8 = 1;
+/// At the end of such a function, where nothing is held.
+const BACK_FROM_HOST: u8 = 2;
+
+thread_local! {
+    /// This thread's innermost call. Without a destructor, so that signal handlers may ask for it.
+    static CURRENT: Cell<*const Call> = const { Cell::new(null()) };
+    /// It is being left because of a crash. Another one before that is done is wlprof's: the plugin has overwritten what it
+    /// goes on with.
+    static LEAVING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `run`, on `stack` where the thread is in a signal handler; why, if it was left.
+pub(super) fn call<T, F: FnOnce() -> T>(
+    slot: &Slot,
+    code: &[Range<usize>],
+    stack: Option<&OwnStack>,
+    run: F,
+) -> Result<T, Left> {
+    struct Data<'a, F, T> {
+        run: Option<F>,
+        result: Option<T>,
+        stack: Option<&'a OwnStack>,
+    }
+    // An exception goes through it, to `personality`.
+    extern "C-unwind" fn run_data<T, F: FnOnce() -> T>(data: *mut c_void) {
+        // SAFETY: it is what `call` gave, and nobody else's meanwhile.
+        let data = unsafe { &mut *data.cast::<Data<'_, F, T>>() };
+        if let Some(stack) = data.stack {
+            stack.take_signals();
+        }
+        if let Some(run) = data.run.take() {
+            data.result = Some(run());
+        }
+    }
+    let stack = stack.filter(|_| stack::on_signal_stack());
+    let mut data = Data { run: Some(run), result: None, stack };
+    let mut call =
+        Call { stack_pointer: 0, resume: 0, slot, code, left: Cell::new(None), place: AtomicU8::new(IN_PLUGIN) };
+    let call = &raw mut call;
+    slot.begins(call as usize);
+    let outer = CURRENT.replace(call);
+    let top = stack.map_or(0, OwnStack::top);
+    // SAFETY: the function gets what it needs, and `call` lives until it is over. Nobody else is on the stack: calls that
+    // share it never overlap.
+    unsafe { call_until_left(run_data::<T, F>, (&raw mut data).cast(), call, top) };
+    CURRENT.set(outer);
+    LEAVING.set(false);
+    ends::stop_if_copy();
+    // SAFETY: as above.
+    data.result.ok_or_else(|| unsafe { (*call).left.get() }.unwrap_or(Left::TooLong))
+}
+
+/// Runs `load`, which loads the library at `path` with the constructors in it. A crash there ends the process, since the
+/// system's loader cannot be left, but not without a word. What they change of the process is put back.
+pub(super) fn loading<T>(path: &Path, load: impl FnOnce() -> T) -> (T, Changes) {
+    watch_thread();
+    let message = format!(" while it loaded the plugin {}\n", path.display());
+    signals::saying_if_it_ends(&message, || keeping(Kept::Handlers, load))
+}
+
+/// Runs what a plugin asks wlprof for in a call. Anything that may allocate, lock or take long is to be run so: a call that
+/// takes too long is not left in it, but at its end. What it gives owns nothing.
+pub(in super::super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
+    let call = CURRENT.get();
+    if call.is_null() {
+        return run();
+    }
+    // SAFETY: this thread's innermost call, which goes on while this runs.
+    let (place, slot) = unsafe { (&(*call).place, &*(*call).slot) };
+    place.store(IN_HOST, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    let result = run();
+    compiler_fence(Ordering::SeqCst);
+    if slot.is_condemned() {
+        // A plugin may spend nearly all of its time in here, where the watchdog does not reach it.
+        place.store(BACK_FROM_HOST, Ordering::Relaxed);
+        slot.interrupt();
+    }
+    place.store(IN_PLUGIN, Ordering::Relaxed);
+    result
+}
+
+/// Calls `run` with `data`, on the stack that ends at `top` if that is not 0. Comes back when that does, or when somebody sets
+/// stack and instruction pointer to what it wrote into `call`: there it takes back the registers that belong to its caller,
+/// and returns as if `run` had. Whoever unwinds the stack for an exception comes to `personality`.
+///
+/// # Safety
+/// The frames below, which are given up then, must own nothing. Nobody else is on the other stack.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn call_until_left(
+    run: extern "C-unwind" fn(*mut c_void),
+    data: *mut c_void,
+    call: *mut Call,
+    top: usize,
+) {
+    naked_asm!(
+        ".cfi_startproc",
+        // A relative address of four bytes.
+        ".cfi_personality 0x1b, {personality}",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        // The stack is aligned to 16 bytes at calls.
+        "sub rsp, 8",
+        "mov [rdx], rsp",
+        "lea rax, [rip + 2f]",
+        "mov [rdx + 8], rax",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "test rcx, rcx",
+        "cmovnz rsp, rcx",
+        "call rax",
+        "lea rsp, [rbp - 48]",
+        "2:",
+        // Code may count on it to be clear.
+        "cld",
+        "add rsp, 8",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+        personality = sym ends::personality,
+    )
+}
+
+/// Leaves this thread's call, from a function that the plugin, or what it uses, has called.
+///
+/// # Safety
+/// `call` is this thread's.
+unsafe fn leave(call: *const Call, left: Left) -> ! {
+    #[unsafe(naked)]
+    unsafe extern "C" fn go_on(_call: *const Call) -> ! {
+        naked_asm!("mov rax, [rdi + 8]", "mov rsp, [rdi]", "jmp rax")
+    }
+    // SAFETY: the caller's promise, and `call_until_left` has written where to.
+    unsafe {
+        (*call).left.set(Some(left));
+        go_on(call)
+    }
+}
+
+/// The code of the loaded library that `address` is in.
+pub(super) fn code_around(address: usize) -> Vec<Range<usize>> {
+    struct Search {
+        address: usize,
+        code: Vec<Range<usize>>,
+    }
+    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> i32 {
+        // SAFETY: the loader's own account of a library, and what `code_around` gave.
+        let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+        // SAFETY: as above.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let segments = headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(|header| {
+            let start = (info.dlpi_addr + header.p_vaddr) as usize;
+            (start..start + header.p_memsz as usize, header.p_flags & libc::PF_X != 0)
+        });
+        let segments: Vec<_> = segments.collect();
+        if !segments.iter().any(|(range, _)| range.contains(&search.address)) {
+            return 0;
+        }
+        search.code.extend(segments.into_iter().filter(|(_, is_code)| *is_code).map(|(range, _)| range));
+        1
+    }
+    let mut search = Search { address, code: Vec::new() };
+    // SAFETY: the function is as the loader calls it, and keeps nothing.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    search.code
+}

@@ -1,0 +1,176 @@
+//! The signals by which a call is left: those of crashes, and the watchdog's own.
+
+use super::{BACK_FROM_HOST, CURRENT, DIRECTION, IN_HOST, LEAVING, Left};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::mem::{MaybeUninit, zeroed};
+use std::ptr::{null, null_mut, slice_from_raw_parts};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Signals of a crash.
+const CRASHES: [i32; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
+
+/// Their handlers before this one's.
+static BEFORE: [OnceLock<libc::sigaction>; CRASHES.len()] = [const { OnceLock::new() }; CRASHES.len()];
+
+/// The watchdog's signal: a real-time one, which nothing sends by itself, that nobody handles. The first ones are in use by
+/// libraries. 0 if there is none; calls that do not come back are not left then.
+static INTERRUPTION: AtomicI32 = AtomicI32::new(0);
+
+thread_local! {
+    /// What this thread does, if it is to be said where that ends the process: it loads a library, with its constructors.
+    static LAST_WORDS: Cell<*const [u8]> = const { Cell::new(slice_from_raw_parts(null(), 0)) };
+}
+
+/// What the process does at a signal.
+pub(super) fn action_of(signal: i32) -> Option<libc::sigaction> {
+    let mut current = MaybeUninit::uninit();
+    // SAFETY: only asks; what it says is there if it can.
+    unsafe { (libc::sigaction(signal, null(), current.as_mut_ptr()) == 0).then(|| current.assume_init()) }
+}
+
+fn free_signal() -> Option<i32> {
+    let is_free = |signal: &i32| action_of(*signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL);
+    (libc::SIGRTMIN() + 11..=libc::SIGRTMAX()).find(is_free)
+}
+
+/// Installs the handlers, once in the life of the process.
+///
+/// Whoever handles crashes already (Rust for stack overflows, Wasmtime for traps) is asked about those that are no plugin's.
+/// Those who install theirs later do the same, as Wasmtime does.
+pub(in super::super) fn prepare() {
+    static PREPARED: OnceLock<()> = OnceLock::new();
+    PREPARED.get_or_init(|| {
+        super::ends::watch_copies();
+        for (signal, before) in CRASHES.iter().zip(&BEFORE) {
+            if let Some(current) = action_of(*signal) {
+                let _ = before.set(current);
+                install(*signal);
+            }
+        }
+        if let Some(signal) = free_signal() {
+            install(signal);
+            INTERRUPTION.store(signal, Ordering::Relaxed);
+        }
+    });
+}
+
+fn install(signal: i32) {
+    // SAFETY: an all-zero action is one with an empty mask.
+    let mut action: libc::sigaction = unsafe { zeroed() };
+    action.sa_sigaction = handler as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    // SAFETY: the handler is async-signal-safe. If it cannot be installed, calls are not contained.
+    unsafe { libc::sigaction(signal, &action, null_mut()) };
+}
+
+/// Makes a thread look whether it is to leave its call.
+pub(in super::super) fn interrupt(thread: i32) {
+    let signal = INTERRUPTION.load(Ordering::Relaxed);
+    if signal == 0 {
+        return;
+    }
+    // A plugin may have taken it.
+    install(signal);
+    // SAFETY: the handler is installed, and does nothing in a thread that is in no call.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
+}
+
+/// Whether a thread blocks the watchdog's signal.
+pub(in super::super) fn is_out_of_reach(thread: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let blocked = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let signal = INTERRUPTION.load(Ordering::Relaxed);
+    signal != 0 && blocked >> (signal - 1) & 1 != 0
+}
+
+/// Runs `run`; if that ends the process, it is said how, and then `message`.
+pub(super) fn saying_if_it_ends<T>(message: &str, run: impl FnOnce() -> T) -> T {
+    let before = LAST_WORDS.replace(message.as_bytes());
+    let result = run();
+    LAST_WORDS.set(before);
+    result
+}
+
+/// Says how this thread ends the process, if it does what is to be said then.
+pub(super) fn say_last_words(how: &str) {
+    let message = LAST_WORDS.replace(slice_from_raw_parts(null(), 0));
+    if !message.is_empty() {
+        for text in [std::ptr::from_ref(how.as_bytes()), message] {
+            // SAFETY: the second is there while it is set. Nothing can be done if it cannot be written.
+            unsafe { libc::write(libc::STDERR_FILENO, text.cast(), text.len()) };
+        }
+    }
+}
+
+/// Whether a crash's signal is one of the code that was interrupted, and nobody else's doing.
+fn is_own(signal: i32, info: &libc::siginfo_t) -> bool {
+    if signal == libc::SIGABRT {
+        // `abort` sends it to its own thread.
+        // SAFETY: both are there for a signal that was sent.
+        return info.si_code == libc::SI_TKILL && unsafe { info.si_pid() == libc::getpid() };
+    }
+    info.si_code > 0
+}
+
+extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let call = CURRENT.get();
+    let is_crash = CRASHES.contains(&signal);
+    // SAFETY: of a SA_SIGINFO handler.
+    let is_own = is_own(signal, unsafe { &*info });
+    if call.is_null() || (is_crash && (!is_own || LEAVING.replace(true))) {
+        if is_crash {
+            say_last_words("wlprof: crashed");
+            pass_on(signal, info, context);
+        }
+        return;
+    }
+    // SAFETY: the context is that of a SA_SIGINFO handler, of this thread, which is in that call.
+    let (call, registers) = unsafe { (&*call, &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs) };
+    if !is_crash {
+        let pc = registers[libc::REG_RIP as usize] as usize;
+        // SAFETY: both live as long as the call.
+        let (slot, code) = unsafe { (&*call.slot, &*call.code) };
+        let may_be_left = match call.place.load(Ordering::Relaxed) {
+            IN_HOST => false,
+            BACK_FROM_HOST => true,
+            _ => slot.is_out_of_patience() || code.iter().any(|range| range.contains(&pc)),
+        };
+        if !may_be_left || !slot.is_condemned() {
+            return;
+        }
+    }
+    call.left.set(Some(if is_crash { Left::Crash(signal) } else { Left::TooLong }));
+    registers[libc::REG_RSP as usize] = call.stack_pointer as i64;
+    registers[libc::REG_RIP as usize] = call.resume as i64;
+    registers[libc::REG_EFL as usize] &= !DIRECTION;
+}
+
+/// Has a crash that is no plugin's handled as it would have been.
+fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let before = CRASHES.iter().position(|crash| *crash == signal).and_then(|index| BEFORE[index].get());
+    let Some(before) = before else { return };
+    if before.sa_sigaction == libc::SIG_IGN {
+        return;
+    }
+    if before.sa_sigaction == libc::SIG_DFL {
+        // The instruction crashes again when this handler returns, and `abort` goes on to the end. What was sent is sent again.
+        // SAFETY: what was installed before; `info` is of a SA_SIGINFO handler.
+        unsafe {
+            libc::sigaction(signal, before, null_mut());
+            if (*info).si_code <= 0 {
+                libc::raise(signal);
+            }
+        }
+    } else if before.sa_flags & libc::SA_SIGINFO != 0 {
+        type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void);
+        // SAFETY: the flag says that it is of that type.
+        unsafe { std::mem::transmute::<usize, Handler>(before.sa_sigaction)(signal, info, context) }
+    } else {
+        // SAFETY: without the flag it is of this type.
+        unsafe { std::mem::transmute::<usize, extern "C" fn(i32)>(before.sa_sigaction)(signal) }
+    }
+}

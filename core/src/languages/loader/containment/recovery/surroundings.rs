@@ -1,0 +1,190 @@
+//! What of the process a plugin must leave as it found it, because the guest would see the difference: how the processor
+//! rounds, which signals the thread blocks, and who handles them.
+
+use super::signals::action_of;
+use std::arch::asm;
+use std::mem::MaybeUninit;
+use std::ptr::{null, null_mut};
+
+/// What is put back after a call. Each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in super::super) enum Kept {
+    /// Control words of the processor's two floating-point units: some nanoseconds.
+    FloatingPoint,
+    /// The thread's signal mask: two system calls.
+    Mask,
+    /// What the process does at each signal: as many system calls as there are signals.
+    Handlers,
+}
+
+/// What a call changed of it, as a set of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Changes(pub(in super::super) u8);
+
+impl Changes {
+    const FLOATING_POINT: Self = Self(1);
+    const MASK: Self = Self(2);
+    const HANDLERS: Self = Self(4);
+
+    fn only_if(self, is_so: bool) -> Self {
+        if is_so { self } else { Self::default() }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(in super::super) fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Each in words.
+    pub(in super::super) fn names(self) -> impl Iterator<Item = &'static str> {
+        let names = [
+            (
+                Self::FLOATING_POINT,
+                "how the processor rounds (MXCSR or the x87 control word; does it link crtfastmath?)",
+            ),
+            (Self::MASK, "which signals the thread blocks"),
+            (Self::HANDLERS, "who handles a signal"),
+        ];
+        names.into_iter().filter(move |(change, _)| self.0 & change.0 != 0).map(|(_, name)| name)
+    }
+}
+
+/// Runs `run`, which comes back even if a plugin does not, and puts back what it changed.
+#[inline]
+pub(in super::super) fn keeping<T>(kept: Kept, run: impl FnOnce() -> T) -> (T, Changes) {
+    match kept {
+        Kept::FloatingPoint => keeping_floating_point(run),
+        Kept::Mask => keeping_mask(run),
+        Kept::Handlers => keeping_handlers(run),
+    }
+}
+
+#[inline]
+fn keeping_floating_point<T>(run: impl FnOnce() -> T) -> (T, Changes) {
+    let before = FloatingPoint::now();
+    let result = run();
+    (result, Changes::FLOATING_POINT.only_if(before.put_back()))
+}
+
+#[inline(never)]
+fn keeping_mask<T>(run: impl FnOnce() -> T) -> (T, Changes) {
+    let before = set_mask(None);
+    let (result, changes) = keeping_floating_point(run);
+    empty_x87();
+    let after = set_mask(Some(&before));
+    (result, changes.and(Changes::MASK.only_if(bits(&before) != bits(&after))))
+}
+
+#[inline(never)]
+fn keeping_handlers<T>(run: impl FnOnce() -> T) -> (T, Changes) {
+    let before = Handlers::now();
+    let (result, changes) = keeping_mask(run);
+    (result, changes.and(Changes::HANDLERS.only_if(before.put_back(|_| true))))
+}
+
+/// What the process does at each signal.
+pub(in super::super) struct Handlers([Option<libc::sigaction>; SIGNALS.len()]);
+
+impl Handlers {
+    pub(in super::super) fn now() -> Self {
+        Self(SIGNALS.map(action_of))
+    }
+
+    /// Puts back those that were changed meanwhile, as far as there was a function to handle the signal. Who came later, to
+    /// one that nobody handled, stays.
+    pub(in super::super) fn put_back_functions(&self) {
+        self.put_back(|before| ![libc::SIG_DFL, libc::SIG_IGN].contains(&before.sa_sigaction));
+    }
+
+    /// Whether any was changed of those that are `meant`.
+    fn put_back(&self, meant: impl Fn(&libc::sigaction) -> bool) -> bool {
+        let mut is_changed = false;
+        for (signal, before) in SIGNALS.into_iter().zip(&self.0) {
+            let (Some(before), Some(after)) = (before, action_of(signal)) else { continue };
+            let parts = |action: &libc::sigaction| (action.sa_sigaction, action.sa_flags, bits(&action.sa_mask));
+            if meant(before) && parts(before) != parts(&after) {
+                is_changed = true;
+                // SAFETY: what was there before, and nobody else's to change meanwhile.
+                unsafe { libc::sigaction(signal, before, null_mut()) };
+            }
+        }
+        is_changed
+    }
+}
+
+/// All signals.
+const SIGNALS: [i32; 64] = {
+    let mut signals = [0; 64];
+    let mut signal = 1;
+    while signal <= 64 {
+        signals[signal - 1] = signal as i32;
+        signal += 1;
+    }
+    signals
+};
+
+/// The signals in a set: bit n-1 is signal n.
+fn bits(set: &libc::sigset_t) -> u64 {
+    // SAFETY: it is larger, and begins with those of the kernel.
+    unsafe { (&raw const *set).cast::<u64>().read() }
+}
+
+/// Sets this thread's mask, if there is one to set, and gives the one before.
+fn set_mask(mask: Option<&libc::sigset_t>) -> libc::sigset_t {
+    let mut before = MaybeUninit::zeroed();
+    let mask = mask.map_or(null(), std::ptr::from_ref);
+    // SAFETY: a whole set or none; an all-zero set is an empty one.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, mask, before.as_mut_ptr());
+        before.assume_init()
+    }
+}
+
+/// The control words of SSE and x87: rounding, denormal numbers, precision, exceptions.
+#[derive(Clone, Copy)]
+struct FloatingPoint {
+    mxcsr: u32,
+    x87: u16,
+}
+
+impl FloatingPoint {
+    /// Bits of MXCSR that record what has happened, which every computation sets.
+    const HAPPENED: u32 = 0x3f;
+
+    #[inline]
+    fn now() -> Self {
+        let (mut mxcsr, mut x87) = (0, 0);
+        // SAFETY: stores both words to where there is room for them.
+        unsafe {
+            asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack, preserves_flags));
+            asm!("fnstcw [{}]", in(reg) &raw mut x87, options(nostack, preserves_flags));
+        }
+        Self { mxcsr, x87 }
+    }
+
+    /// Whether it was changed.
+    #[inline]
+    fn put_back(&self) -> bool {
+        let now = Self::now();
+        let is_changed = (now.mxcsr ^ self.mxcsr) & !Self::HAPPENED != 0 || now.x87 != self.x87;
+        if is_changed {
+            // SAFETY: loads what was there, as Rust needs it.
+            unsafe {
+                asm!("ldmxcsr [{}]", in(reg) &raw const self.mxcsr, options(nostack, preserves_flags));
+                asm!("fldcw [{}]", in(reg) &raw const self.x87, options(nostack, preserves_flags));
+            }
+        }
+        is_changed
+    }
+}
+
+/// Empties the registers of x87, as they are between any two functions: a call that was left, or one that used MMX, may have
+/// left something there, and the next `long double` would be no number.
+fn empty_x87() {
+    let FloatingPoint { x87, .. } = FloatingPoint::now();
+    // SAFETY: nothing is in them here that anyone needs, and the control word is as before.
+    unsafe { asm!("fninit", "fldcw [{}]", in(reg) &raw const x87, options(nostack)) };
+}

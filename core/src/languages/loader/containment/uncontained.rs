@@ -1,0 +1,109 @@
+//! Calls that are left to end by themselves: where there is no `recovery`.
+
+use super::Left;
+use super::watchdog::Slot;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+
+/// A stack that is not needed here.
+pub(in super::super) struct OwnStack;
+
+impl OwnStack {
+    pub(in super::super) fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+}
+
+/// What a call changed of the process: not looked for here.
+#[derive(Clone, Copy)]
+pub(super) struct Changes(pub(super) u8);
+
+impl Changes {
+    pub(super) fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
+        std::iter::empty()
+    }
+}
+
+/// Who handles signals: nobody puts them back here.
+pub(super) struct Handlers;
+
+impl Handlers {
+    pub(super) fn now() -> Self {
+        Self
+    }
+
+    pub(super) fn put_back_functions(&self) {}
+}
+
+/// What is put back after a call: nothing here.
+pub(super) enum Kept {
+    FloatingPoint,
+    Mask,
+    Handlers,
+}
+
+pub(super) fn keeping<T>(_kept: Kept, run: impl FnOnce() -> T) -> (T, Changes) {
+    (run(), Changes(0))
+}
+
+pub(super) fn prepare() {}
+
+pub(super) fn watch_thread() {}
+
+pub(super) fn end_stuck_process(_thread: i32, _why: &str) {}
+
+pub(super) fn interrupt(_thread: i32) {}
+
+pub(super) fn is_out_of_reach(_thread: i32) -> bool {
+    false
+}
+
+/// A call that is to be left.
+pub(super) struct Condemned<'a> {
+    pub(super) thread: i32,
+    pub(super) call: usize,
+    pub(super) sequence: &'a AtomicU64,
+    pub(super) number: u64,
+}
+
+/// What came of it.
+#[derive(PartialEq, Eq)]
+pub(super) enum Forced {
+    NotNow,
+    Forbidden,
+}
+
+pub(super) fn leave_by_force(_condemned: &Condemned<'_>) -> Forced {
+    Forced::NotNow
+}
+
+pub(super) fn code_around(_address: usize) -> Vec<Range<usize>> {
+    Vec::new()
+}
+
+pub(super) fn call<T>(
+    _slot: &Slot,
+    _code: &[Range<usize>],
+    _stack: Option<&OwnStack>,
+    run: impl FnOnce() -> T,
+) -> Result<T, Left> {
+    Ok(run())
+}
+
+pub(in super::super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
+    run()
+}
+
+pub(super) fn loading<T>(_path: &Path, load: impl FnOnce() -> T) -> (T, Changes) {
+    (load(), Changes(0))
+}
+
+pub(in super::super) fn end_process(code: u8) -> ! {
+    std::process::exit(code.into())
+}
