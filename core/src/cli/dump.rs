@@ -30,8 +30,15 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     let (kind, _) = SamplerKind::Signal
         .resolve()
         .map_err(|error| Failure::new(FAILED, format!("{error:#}; a dump cannot be taken without it")))?;
-    let plugins = Plugins::for_run(&dump.guest.plugins)?;
-    let loading = guest::Loading { arguments: &arguments, native: false, epoch_interruption: false, quiet: false };
+    let choice = dump.guest.language.as_str().into();
+    let plugins = Plugins::for_run(&dump.guest.plugins, &choice)?;
+    let loading = guest::Loading {
+        arguments: &arguments,
+        choice: &choice,
+        native: false,
+        epoch_interruption: false,
+        quiet: false,
+    };
     let Loaded { guest, walkers, library, .. } = guest::load(&dump.guest, &plugins, &loading)?;
     guest::print_notes(&guest);
     let printer = Arc::new(Printer::new(dump.threads, &guest));

@@ -30,6 +30,8 @@ pub(super) struct Loaded {
 pub(super) struct Loading<'a> {
     /// What it is to be called with.
     pub(super) arguments: &'a [String],
+    /// Whose stacks it is to be looked for.
+    pub(super) choice: &'a Choice,
     /// No language's own frames are wanted.
     pub(super) native: bool,
     /// It is for the epoch sampler.
@@ -40,10 +42,6 @@ pub(super) struct Loading<'a> {
 
 /// Reads the guest, attaches its language's walker and, if nothing is in the way of a run, compiles it.
 pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<'_>) -> Result<Loaded, Failure> {
-    let choice = match options.language.as_str().into() {
-        Choice::Auto if loading.native => Choice::Native,
-        choice => choice,
-    };
     let path = Path::new(&options.guest_and_arguments[0]);
     let how = LoadOptions {
         debug_file: options.debug_file.clone(),
@@ -52,7 +50,7 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     };
     let program = Program::read(path, &how).map_err(|error| cannot_load(path, &error))?;
     let checked = program.check(options.invoke.as_deref(), loading.arguments);
-    let chosen = languages::choose(&choice, &plugins.languages(), program.image());
+    let chosen = languages::choose(loading.choice, &plugins.languages(), program.image());
     if let Err(error) = checked {
         // What is known of its language may say why it does not run.
         chosen.iter().flat_map(|chosen| &chosen.notes).for_each(|note| print_note(note));
@@ -67,7 +65,7 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     if options.invoke.is_none() {
         notes.extend(program.note_without_main());
     }
-    if choice == Choice::Auto {
+    if *loading.choice == Choice::Auto {
         notes.extend(plugins.strangers(program.image()));
     }
     let message = format!("compiling {}", escape::single_line(&path.to_string_lossy()));

@@ -7,6 +7,7 @@ use super::machine_code;
 use super::plugins::Plugins;
 use super::run_outputs::{ProfileOf, RunOutputs};
 use super::{FAILED, Failure};
+use crate::languages::Choice;
 use crate::profile::Ended;
 use crate::recording::Journal;
 use crate::sampler::SamplerKind;
@@ -28,10 +29,18 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         None => None,
     };
     let epoch = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
-    let plugins = Plugins::for_run(&record.guest.plugins)?;
+    // What nobody will look at is not walked, nor is a plugin opened for it.
+    let names_nothing = sampler.is_none() && record.output.code_format().is_none();
+    let native = record.output.frames == FramesChoice::Native || names_nothing;
+    let choice = match record.guest.language.as_str().into() {
+        Choice::Auto if native => Choice::Native,
+        choice => choice,
+    };
+    let plugins = Plugins::for_run(&record.guest.plugins, &choice)?;
     let loading = guest::Loading {
         arguments: &arguments,
-        native: record.output.frames == FramesChoice::Native,
+        choice: &choice,
+        native,
         epoch_interruption: epoch,
         quiet: record.output.quiet,
     };

@@ -6,12 +6,12 @@ mod skeleton;
 
 use super::arguments::{ListPlugins, PluginsAction, PluginsCommand};
 use super::{FAILED, Failure, escape, say};
-use crate::languages::BUILT_IN;
-use crate::languages::loader::{ForeignLanguage, LoadError, LoadedPlugin};
+use crate::languages::loader::{ForeignLanguage, LoadError, LoadedPlugin, PluginFile};
+use crate::languages::{BUILT_IN, Choice};
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use wlprof_plugin::{Detection, Language, ModuleView};
+use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Walker};
 
 /// Folders with plugins, parted as in `PATH`.
 const PATH_VARIABLE: &str = "WLPROF_PLUGIN_PATH";
@@ -19,63 +19,70 @@ const PATH_VARIABLE: &str = "WLPROF_PLUGIN_PATH";
 /// The plugins of a run.
 pub(super) struct Plugins {
     /// Those that the user named come first.
-    loaded: Vec<LoadedPlugin>,
+    opened: Vec<LoadedPlugin>,
     named: usize,
-    /// What lies in the folders and is no plugin that can be used.
-    broken: Vec<(PathBuf, LoadError)>,
+    /// Languages of plugins that the run does not need: only their names are known.
+    unopened: Vec<Unopened>,
 }
 
 impl Plugins {
-    /// Loads the plugins at these paths, which must work, and those in the folders, which are left out if they do not.
-    pub(super) fn load(paths: &[PathBuf]) -> Result<Self, Failure> {
-        let load = |path: &PathBuf| {
-            let failed = |error| Failure::new(FAILED, format!("plugin {}: {error}", path.display()));
-            LoadedPlugin::load(path).map_err(failed)
-        };
-        let loaded = paths.iter().map(load).collect::<Result<_, _>>()?;
-        let mut plugins = Self { loaded, named: paths.len(), broken: Vec::new() };
-        for path in folders().iter().flat_map(|folder| libraries(folder)) {
-            match LoadedPlugin::load(&path) {
-                Ok(plugin) => plugins.loaded.push(plugin),
-                Err(error) => plugins.broken.push((path, error)),
+    /// The plugins at these paths, which must work, and those in the folders, of which it is said which are left out because
+    /// they do not. Only those are opened that `choice` may need: none of the others' code runs.
+    pub(super) fn for_run(paths: &[PathBuf], choice: &Choice) -> Result<Self, Failure> {
+        let mut plugins = Self { opened: Vec::new(), named: 0, unopened: Vec::new() };
+        for path in paths {
+            plugins.add(path, choice).map_err(|error| failed_to_load(path, &error))?;
+        }
+        plugins.named = plugins.opened.len();
+        say_what_is_no_folder();
+        for path in libraries_in_folders() {
+            if let Err(error) = plugins.add(&path, choice) {
+                let note = format!("plugin {} is left out: {error}", path.display());
+                say::line(format_args!("note: {}", escape::single_line(&note)));
             }
         }
         Ok(plugins)
     }
 
-    /// Loads the plugins at these paths, as far as they can be loaded, and no others.
-    pub(super) fn of_files(paths: &[PathBuf]) -> Self {
-        let loaded: Vec<_> = paths.iter().filter_map(|path| LoadedPlugin::load(path).ok()).collect();
-        Self { named: loaded.len(), loaded, broken: Vec::new() }
+    fn add(&mut self, path: &Path, choice: &Choice) -> Result<(), LoadError> {
+        let file = PluginFile::read(path)?;
+        let may_be_needed = match (choice, file.languages()) {
+            (Choice::Native, _) => false,
+            (Choice::Named(name), Some(names)) => names.contains(name),
+            // Only the plugin itself knows its guests.
+            (Choice::Named(_), None) | (Choice::Auto, _) => true,
+        };
+        if may_be_needed {
+            self.opened.push(file.open()?);
+        } else {
+            self.unopened.extend(file.languages().unwrap_or_default().iter().cloned().map(Unopened));
+        }
+        Ok(())
     }
 
-    /// The files of the plugins that know `language`.
+    /// The plugins at these paths, as far as they can be loaded, and no others.
+    pub(super) fn of_files(paths: &[PathBuf]) -> Self {
+        let opened: Vec<_> = paths.iter().filter_map(|path| LoadedPlugin::load(path).ok()).collect();
+        Self { named: opened.len(), opened, unopened: Vec::new() }
+    }
+
+    /// The files of the plugins that know `language`, of those that were opened.
     pub(super) fn files_of(&self, language: &str) -> Vec<PathBuf> {
         let knows = |plugin: &&LoadedPlugin| plugin.languages.iter().any(|known| known.name() == language);
         let absolute = |plugin: &LoadedPlugin| std::path::absolute(&plugin.path).unwrap_or(plugin.path.clone());
-        self.loaded.iter().filter(knows).map(absolute).collect()
-    }
-
-    /// As [`Plugins::load`], and says which are left out.
-    pub(super) fn for_run(paths: &[PathBuf]) -> Result<Self, Failure> {
-        let plugins = Self::load(paths)?;
-        say_what_is_no_folder();
-        for (path, error) in &plugins.broken {
-            let note = format!("plugin {} is left out: {error}", path.display());
-            say::line(format_args!("note: {}", escape::single_line(&note)));
-        }
-        Ok(plugins)
+        self.opened.iter().filter(knows).map(absolute).collect()
     }
 
     /// What plugins did that failed and is in none of the notes that the user has `seen`.
     pub(super) fn failures(&self, seen: &[String]) -> Vec<String> {
-        let failures = self.loaded.iter().filter_map(|plugin| plugin.languages.first()?.failure());
+        let failures = self.opened.iter().filter_map(LoadedPlugin::failure);
         failures.filter(|failure| !seen.iter().any(|note| note.contains(failure))).collect()
     }
 
-    /// Prints [`Plugins::failures`]. To be called at the end, when walkers are gone, and however little the user wants to read:
-    /// the profile is another one then.
+    /// Ends walkers and prints [`Plugins::failures`]. To be called at the end, when all is written, and however little the user
+    /// wants to read: the profile is another one then.
     pub(super) fn print_failures(&self, seen: &[String]) {
+        self.opened.iter().for_each(LoadedPlugin::end_walkers);
         for failure in self.failures(seen) {
             say::line(format_args!("note: {}", escape::single_line(&failure)));
         }
@@ -85,7 +92,7 @@ impl Plugins {
     pub(super) fn strangers(&self, module: &dyn ModuleView) -> impl Iterator<Item = String> {
         let is_stranger =
             |language: &ForeignLanguage| language.detect(module) == Detection::No && language.failure().is_none();
-        self.loaded[..self.named].iter().filter(move |plugin| plugin.languages.iter().all(is_stranger)).map(|plugin| {
+        self.opened[..self.named].iter().filter(move |plugin| plugin.languages.iter().all(is_stranger)).map(|plugin| {
             let languages: Vec<&str> = plugin.languages.iter().map(Language::name).collect();
             let (path, module) = (plugin.path.display(), module.name());
             format!("plugin {path} is not used: it does not know {module} (its languages: {})", languages.join(", "))
@@ -94,9 +101,31 @@ impl Plugins {
 
     /// All languages, in the order in which they are asked.
     pub(super) fn languages(&self) -> Vec<&dyn Language> {
-        let loaded = self.loaded.iter().flat_map(|plugin| &plugin.languages).map(|language| language as &dyn Language);
-        loaded.chain(BUILT_IN.iter().copied()).collect()
+        let opened = self.opened.iter().flat_map(|plugin| &plugin.languages).map(|language| language as &dyn Language);
+        let unopened = self.unopened.iter().map(|language| language as &dyn Language);
+        opened.chain(unopened).chain(BUILT_IN.iter().copied()).collect()
     }
+}
+
+/// A language that the user did not ask for, of a plugin that was not opened: it is there, and knows no guest.
+struct Unopened(String);
+
+impl Language for Unopened {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn detect(&self, _module: &dyn ModuleView) -> Detection {
+        Detection::No
+    }
+
+    fn attach(&self, _module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
+        Err(AttachError("its plugin has not been opened".to_owned()))
+    }
+}
+
+fn failed_to_load(path: &Path, error: &LoadError) -> Failure {
+    Failure::new(FAILED, format!("plugin {}: {error}", path.display()))
 }
 
 /// The folders of `WLPROF_PLUGIN_PATH`, then the user's own.
@@ -120,6 +149,10 @@ fn say_what_is_no_folder() {
     }
 }
 
+fn libraries_in_folders() -> impl Iterator<Item = PathBuf> {
+    folders().into_iter().flat_map(|folder| libraries(&folder))
+}
+
 /// The dynamic libraries of a folder, in order of their names. None if it does not exist.
 fn libraries(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
@@ -140,23 +173,30 @@ pub(super) fn run(command: &PluginsCommand) -> Result<u8, Failure> {
 
 /// Lists the plugins on standard output: a line each of name, version, ABI, languages and path, parted by tabs.
 fn list(arguments: &ListPlugins) -> Result<(), Failure> {
-    let plugins = Plugins::load(&arguments.plugins)?;
-    say_what_is_no_folder();
     let mut text = String::from("NAME\tVERSION\tABI\tLANGUAGES\tPATH\n");
     let mut row = |cells: [&str; 5]| {
         let cells = cells.map(escape::single_line);
         text.push_str(&cells.join("\t"));
         text.push('\n');
     };
-    for plugin in &plugins.loaded {
-        let languages: Vec<&str> = plugin.languages.iter().map(Language::name).collect();
-        let abi = format!("{}.{}", plugin.abi.0, plugin.abi.1);
-        row([&plugin.name, &plugin.version, &abi, &languages.join(","), &plugin.path.to_string_lossy()]);
+    let mut broken = Vec::new();
+    say_what_is_no_folder();
+    let named = arguments.plugins.iter().map(|path| (path.clone(), true));
+    for (path, is_named) in named.chain(libraries_in_folders().map(|path| (path, false))) {
+        match PluginFile::read(&path).and_then(PluginFile::describe) {
+            Ok(plugin) => {
+                let abi = format!("{}.{}", plugin.abi.0, plugin.abi.1);
+                let languages = plugin.languages.join(",");
+                row([&plugin.name, &plugin.version, &abi, &languages, &path.to_string_lossy()]);
+            }
+            Err(error) if is_named => return Err(failed_to_load(&path, &error)),
+            Err(error) => broken.push((path, error)),
+        }
     }
     for language in BUILT_IN {
         row([language.name(), env!("CARGO_PKG_VERSION"), "-", language.name(), "(built in)"]);
     }
-    for (path, error) in &plugins.broken {
+    for (path, error) in &broken {
         row(["-", "-", "-", "-", &format!("{}: {error}", path.display())]);
     }
     // Whoever closed standard output wants no more of it.
