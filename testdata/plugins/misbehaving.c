@@ -1,10 +1,20 @@
 // A plugin that does what none should: WRONG says what. Without it, a plugin that works: every stack is one frame, `one`.
-#define _POSIX_C_SOURCE 200809L // clock_gettime
+#define _GNU_SOURCE
 #include "wlprof_plugin.h"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include <unwind.h>
 
 enum {
     NOTHING,
@@ -56,6 +66,40 @@ enum {
     DOES_NOT_KNOW,
     NAMED_AUTO,
     ONLY_NAMES,
+    OVERFLOWS_STACK_IN_WALK,
+    FREES_WHAT_IT_HAS_NOT,
+    EXITS_IN_WALK,
+    ENDS_ITS_THREAD,
+    THROWS,
+    HITS_A_BREAKPOINT,
+    LOOPS_UNREACHABLY,
+    LOOPS_UNREACHABLY_UNTRACED,
+    LOOPS_AND_IGNORES_SIGNALS,
+    FORKS,
+    ROUNDS_OTHERWISE_IN_WALK,
+    ROUNDS_OTHERWISE_IN_ATTACH,
+    ROUNDS_OTHERWISE_WHEN_LOADED,
+    TAKES_SIGNALS_IN_ATTACH,
+    TAKES_SIGNALS_WHEN_LOADED,
+    BLOCKS_SIGNALS_IN_ATTACH,
+    BLOCKS_SIGNALS_WHEN_LOADED,
+    BLOCKS_SIGNALS_IN_WALK,
+    EXITS_WHEN_LOADED,
+    HANGS_WHEN_LOADED,
+    SPEAKS_WHEN_LOADED,
+    ABORTS_IN_ATTACH,
+    EXITS_IN_ATTACH,
+    EXITS_IN_SYMBOLIZE,
+    LOOPS_UNREACHABLY_IN_SYMBOLIZE,
+    LOOPS_UNREACHABLY_UNTRACED_IN_SYMBOLIZE,
+    ALL_INTERPRETER,
+    WILD_CATEGORY,
+    ABORTS_IN_DESTROY,
+    EXITS_IN_DESTROY,
+    HANGS_AT_THE_END,
+    EXITS_AT_ONCE,
+    CRASHES_IN_A_THREAD,
+    OVERWRITES_WLPROF,
 };
 
 #ifndef WRONG
@@ -75,6 +119,54 @@ static void crash(void) {
 __attribute__((noinline)) static int recurse(int depth) {
     volatile char room[1000] = {(char)depth};
     return forever ? recurse(depth + 1) + room[depth % 1000] : 0;
+}
+
+// Registers of SSE: what underflows is 0, and so is what is too small already (FTZ and DAZ), as crtfastmath sets them.
+static void round_otherwise(void) {
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
+    unsigned short single_precision = 0x07f;
+    __asm__ volatile("fldcw %0" : : "m"(single_precision));
+}
+
+static void block_signals(void) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+}
+
+static void take_signals(void) {
+    for (int i = 1; i < NSIG; i++) signal(i, SIG_IGN);
+}
+
+// Nobody in this process may trace anyone from then on.
+static void forbid_tracing(void) {
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+}
+
+static void loop_unreachably(bool may_be_traced) {
+    if (!may_be_traced) forbid_tracing();
+    block_signals();
+    while (forever) {}
+}
+
+static void throw_something(void) {
+    // On the stack nobody has to free it.
+    struct _Unwind_Exception exception = {.exception_class = 1};
+    _Unwind_RaiseException(&exception);
+    abort();
+}
+
+static void *crash_there(void *nothing) {
+    crash();
+    return nothing;
 }
 
 static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const wlprof_wasm_frame_t *wasm,
@@ -99,8 +191,55 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
         return (uint32_t)((int)wasm_count / zero);
     case ILLEGAL_INSTRUCTION:
         __builtin_trap();
+    case HITS_A_BREAKPOINT:
+        __asm__ volatile("int3");
+        break;
     case ABORTS:
         abort();
+    case OVERFLOWS_STACK_IN_WALK:
+        return (uint32_t)recurse(0);
+    case FREES_WHAT_IT_HAS_NOT:
+        free((void *)((uintptr_t)&word & ~(uintptr_t)15));
+        break;
+    case EXITS_IN_WALK:
+        exit(3);
+    case EXITS_AT_ONCE:
+        _exit(3);
+    case ENDS_ITS_THREAD:
+        pthread_exit(NULL);
+    case THROWS:
+        throw_something();
+        break;
+    case LOOPS_UNREACHABLY:
+    case LOOPS_UNREACHABLY_UNTRACED: {
+        // Some samples are taken before.
+        static int walks;
+        if (++walks < 5) break;
+        loop_unreachably(WRONG == LOOPS_UNREACHABLY);
+        break;
+    }
+    case LOOPS_AND_IGNORES_SIGNALS:
+        take_signals();
+        while (forever) {}
+        break;
+    case FORKS:
+        fork();
+        break;
+    case ROUNDS_OTHERWISE_IN_WALK:
+        round_otherwise();
+        break;
+    case BLOCKS_SIGNALS_IN_WALK:
+        block_signals();
+        break;
+    case CRASHES_IN_A_THREAD: {
+        pthread_t thread;
+        pthread_create(&thread, NULL, crash_there, NULL);
+        pthread_join(thread, NULL);
+        break;
+    }
+    case OVERWRITES_WLPROF:
+        // What wlprof gave it lies among wlprof's own.
+        for (volatile char *byte = (volatile char *)stack;; byte++) *byte = 0x55;
     case OVERRUNS:
         for (size_t i = 0; i < stack->capacity + 1000; i++) stack->frames[i].value = i;
         break;
@@ -162,6 +301,18 @@ static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const w
     case CRASHES_IN_SYMBOLIZE:
         crash();
         break;
+    case EXITS_IN_SYMBOLIZE:
+        exit(3);
+    case LOOPS_UNREACHABLY_IN_SYMBOLIZE:
+    case LOOPS_UNREACHABLY_UNTRACED_IN_SYMBOLIZE:
+        loop_unreachably(WRONG == LOOPS_UNREACHABLY_IN_SYMBOLIZE);
+        break;
+    case ALL_INTERPRETER:
+        one.category = WLPROF_CATEGORY_INTERPRETER;
+        break;
+    case WILD_CATEGORY:
+        one.category = 77;
+        break;
     case OVERFLOWS_STACK_IN_SYMBOLIZE:
         one.line = (uint32_t)recurse(0);
         break;
@@ -184,7 +335,7 @@ static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const w
         one.function = (wlprof_bytes_t){NULL, 1000};
         break;
     case ENDLESS_FRAMES:
-        for (int i = 0; i < 10000000; i++) frames->add(frames, &one);
+        for (int i = 0; i < 50000000; i++) frames->add(frames, &one);
         break;
     }
     frames->add(frames, &one);
@@ -203,10 +354,24 @@ static void threads(wlprof_walker_t *walker, const wlprof_guest_t *guest, const 
 
 __attribute__((constructor)) static void when_loaded(void) {
     if (WRONG == CRASHES_WHEN_LOADED) crash();
+    if (WRONG == ROUNDS_OTHERWISE_WHEN_LOADED) round_otherwise();
+    if (WRONG == TAKES_SIGNALS_WHEN_LOADED) take_signals();
+    if (WRONG == BLOCKS_SIGNALS_WHEN_LOADED) block_signals();
+    if (WRONG == EXITS_WHEN_LOADED) exit(3);
+    if (WRONG == HANGS_WHEN_LOADED)
+        while (forever) pause();
+    if (WRONG == SPEAKS_WHEN_LOADED && write(STDERR_FILENO, "I was opened\n", 13) < 0) abort();
+}
+
+__attribute__((destructor)) static void at_the_end(void) {
+    if (WRONG == HANGS_AT_THE_END)
+        while (forever) {}
 }
 
 static void destroy(wlprof_walker_t *walker) {
     if (WRONG == CRASHES_IN_DESTROY) crash();
+    if (WRONG == ABORTS_IN_DESTROY) abort();
+    if (WRONG == EXITS_IN_DESTROY) exit(3);
     free(walker);
 }
 
@@ -222,6 +387,11 @@ static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_m
     if (WRONG == LOOPS_IN_ATTACH)
         while (forever) {}
     if (WRONG == CRASHES_IN_ATTACH) crash();
+    if (WRONG == ABORTS_IN_ATTACH) abort();
+    if (WRONG == EXITS_IN_ATTACH) exit(3);
+    if (WRONG == ROUNDS_OTHERWISE_IN_ATTACH) round_otherwise();
+    if (WRONG == TAKES_SIGNALS_IN_ATTACH) take_signals();
+    if (WRONG == BLOCKS_SIGNALS_IN_ATTACH) block_signals();
     if (WRONG == WILD_WALKER) return (wlprof_walker_t *)64;
     struct later_walker *later = calloc(1, sizeof *later);
     later->walker = (wlprof_walker_t){

@@ -7,6 +7,7 @@ mod bad_input;
 mod bad_modules;
 mod behaviour;
 mod cli;
+mod contained;
 mod dynamic;
 mod escape;
 mod go;

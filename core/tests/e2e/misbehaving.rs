@@ -13,7 +13,7 @@ pub(crate) fn misbehaving(place: &Place, wrong: &str) -> PathBuf {
 }
 
 /// What the guest prints without a plugin.
-fn truth() -> String {
+pub(crate) fn truth() -> String {
     Place::new().run(["-q", "--sampler=off", fixture("c-frames.wasm").to_str().unwrap()]).stdout
 }
 
