@@ -214,7 +214,7 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
     case LOOPS_UNREACHABLY_UNTRACED: {
         // Some samples are taken before.
         static int walks;
-        if (++walks < 5) break;
+        if (++walks < 3) break;
         loop_unreachably(WRONG == LOOPS_UNREACHABLY);
         break;
     }

@@ -13,7 +13,7 @@ pub(crate) fn misbehaving(place: &Place, wrong: &str) -> PathBuf {
 }
 
 /// What the guest prints without a plugin.
-pub(crate) fn truth() -> String {
+fn truth() -> String {
     Place::new().run(["-q", "--sampler=off", fixture("c-frames.wasm").to_str().unwrap()]).stdout
 }
 
