@@ -99,12 +99,15 @@ fn named<'m>(
     NativeFunction { address, code: bytes, name, lines: found, unwind }
 }
 
-fn place(frame: &SourceFrame) -> Option<(Arc<str>, u32)> {
+/// A file and a line in it.
+type Place = (Arc<str>, u32);
+
+fn place(frame: &SourceFrame) -> Option<Place> {
     Some((frame.file.as_deref().filter(|file| !file.is_empty())?.into(), frame.line?))
 }
 
 /// The lines of code that has these places from these offsets on.
-fn line_table(places: Vec<(u32, Option<(Arc<str>, u32)>)>) -> Vec<NativeLine> {
+fn line_table(places: Vec<(u32, Option<Place>)>) -> Vec<NativeLine> {
     let Some(mut file) = places.iter().find_map(|(_, place)| Some(place.as_ref()?.0.clone())) else {
         return Vec::new();
     };

@@ -222,7 +222,7 @@ mod tests {
         let origin = Origin::Wasm { module: 0, function: 0, code_offset: 0 };
         let frame = recorder.frame(origin);
         let stack = recorder.stack([frame]).unwrap();
-        let labels = Some(recorder.labels(0, 0));
+        let labels = Some(recorder.labels(0, &[0]));
         recorder.sample(0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state: State::Guest, labels });
         let mut recording = testing::finish(recorder, &mut |_: &Origin, out: &mut Vec<SourceFrame>| {
             out.push(SourceFrame { function: text(), file: Some(text()), line: Some(1), ..SourceFrame::default() });

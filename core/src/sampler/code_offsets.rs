@@ -29,8 +29,7 @@ impl CodeOffsets {
         let mut stretches = Vec::with_capacity(map.len() / 2);
         for function in functions {
             let range = function.offset..function.offset + function.len;
-            let never_goes_on =
-                |code_offset| image.code_at(function.index.as_u32(), code_offset).is_some_and(|code| is_jump(code));
+            let never_goes_on = |code_offset| image.code_at(function.index.as_u32(), code_offset).is_some_and(is_jump);
             join(range.start as u32, within(&map, &range), never_goes_on, &mut stretches);
         }
         Self(stretches)

@@ -170,7 +170,17 @@ fn frames_tells_whose_are_shown() {
         // Not the recording itself, which keeps all: what is written from it.
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("x.folded");
-        let options = ["--lang=python", "--frames", frames, "--rate", "5000", "--max-overhead", "100", "-o", output.to_str().unwrap()];
+        let options = [
+            "--lang=python",
+            "--frames",
+            frames,
+            "--rate",
+            "5000",
+            "--max-overhead",
+            "100",
+            "-o",
+            output.to_str().unwrap(),
+        ];
         let mut text = String::new();
         with_ever_more_work("a Python program", |times| {
             let run = command(&options, "3.11", &["bench.py", &(400 * times).to_string()]).output().unwrap();

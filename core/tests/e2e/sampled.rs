@@ -125,10 +125,10 @@ impl<K: Ord> Shares<K> {
     }
 
     /// Whether a share is what it must be, in percent, but for `points` and chance.
-    pub(crate) fn near<Q: Ord + ?Sized>(&self, of: &Q, truth: f64, points: f64) -> Result<(), String>
+    pub(crate) fn near<Q>(&self, of: &Q, truth: f64, points: f64) -> Result<(), String>
     where
         K: std::borrow::Borrow<Q> + std::fmt::Debug,
-        Q: std::fmt::Debug,
+        Q: Ord + std::fmt::Debug + ?Sized,
     {
         let (found, bound) = (self.percent(of), points + self.chance(truth));
         println!("{of:?}: {found:.2} % of {truth:.2} ± {bound:.2} %");
