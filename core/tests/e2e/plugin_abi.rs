@@ -54,7 +54,7 @@ fn what_1_1_added_works_in_c_and_in_rust() {
         let recording = place.recording("x.wlprof");
         let whole = |stack: &Vec<&str>| stack.ends_with(&["inner", "[elided]", "outer"]);
         let stacks: Vec<_> = sampled_stacks(&recording).filter(|stack| stack.contains(&"inner")).collect();
-        assert!(stacks.len() > 50 && stacks.iter().all(whole), "{stacks:?}");
+        assert!(!stacks.is_empty() && stacks.iter().all(whole), "{stacks:?}");
         let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(recording.label_sets, [[label("color", "red"), label("shape", "round")]]);
         let folded = std::fs::read_to_string(place.path("x.folded")).unwrap();
