@@ -72,6 +72,7 @@ fn an_unknown_layout_is_told_when_goroutines_keep_fitting_none() {
     let forge = Forge::new(24);
     let mut walker = attach(&forge);
     let mut guest = Stopped::new(&forge);
+    guest.u64(STACK - 8, pc(FLAT, 1));
     guest.u64(STACK, pc(GOEXIT, 1));
     let walk = |walker: &mut GoWalker, guest: &Stopped, times: u32| {
         for _ in 0..times {
