@@ -40,7 +40,7 @@ fn scripts() -> PathBuf {
 /// As [`profile`], of a script that is told by its last argument how much to do: `times` much, and more until there are
 /// samples enough.
 fn profile_enough(guest: &Path, options: &[&str], script: &[&str], times: u64) -> (String, Recording) {
-    const SAMPLES: u64 = 10_000;
+    const SAMPLES: u64 = 5_000;
     let mut said = String::new();
     let recording = profile_until(SAMPLES, |more| {
         let (printed, recording) = profile(guest, options, &[script, &[&(times * more).to_string()]].concat());

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use wlprof::recording::Recording;
 
-/// Samples from which a share is taken. Chance takes a half by less than two points then.
-const SAMPLES: u64 = 20_000;
+/// Samples from which a share is taken, at least. Chance takes three quarters by about two points then.
+const SAMPLES: u64 = 10_000;
 
 /// How far a share may be off by itself, in points: equal work takes a little more time or less by where its code lies.
 const POINTS: f64 = 0.5;
