@@ -145,11 +145,16 @@ fn cases(wlprof: &Path) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for recipe in RECIPES {
         for arguments in ways(recipe) {
-            let options = match (recipe.name, scripts(recipe)) {
+            let mut options = match (recipe.name, scripts(recipe)) {
                 ("go-export", _) => vec!["--invoke=work".to_owned()],
                 (_, Some(folder)) => vec![format!("--dir={}::.", checkout::testdata().join(folder).display())],
                 _ => vec![],
             };
+            if let Language::Python(_) = recipe.language {
+                // A link, which wlprof does not follow unasked.
+                let library = fixtures.join(format!("{}-lib", recipe.name));
+                options.push(format!("--dir={}::/usr/local/lib", library.display()));
+            }
             let file = match recipe.language {
                 Language::Python(_) | Language::QuickJs => format!("{}.wasm", recipe.name),
                 _ => recipe.file_name(),

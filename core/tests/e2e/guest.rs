@@ -48,6 +48,19 @@ impl Place {
         path
     }
 
+    /// Copies a folder into the folder.
+    pub(crate) fn folder(&self, name: &str, from: &Path) {
+        std::fs::create_dir(self.path(name)).unwrap();
+        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+            let name = format!("{name}/{}", entry.file_name().to_str().unwrap());
+            if entry.path().is_dir() {
+                self.folder(&name, &entry.path());
+            } else {
+                std::fs::copy(entry.path(), self.path(&name)).unwrap();
+            }
+        }
+    }
+
     /// Names of the folder's files that are not hidden, sorted.
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).unwrap();

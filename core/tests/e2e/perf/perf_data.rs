@@ -1,7 +1,7 @@
 //! wlprof's own samples as perf.data: perf shows the frames that wlprof's other outputs show.
 
 use super::output;
-use crate::guest::{Place, fixture, sampled_stacks};
+use crate::guest::{Place, fixture, fixture_bytes, sampled_stacks};
 use linux_perf_data::linux_perf_event_reader::EventRecord;
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ fn profile(place: &Place, command: &str) {
 
 fn python() -> Place {
     let place = Place::new();
-    // With its library beside it where it really is.
-    std::os::unix::fs::symlink(fixture("python-3.13.wasm"), place.path("python.wasm")).unwrap();
+    place.file("python.wasm", fixture_bytes("python-3.13.wasm"));
+    place.folder("python-lib", &fixture("python-3.13-lib"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python/shop.py");
     std::fs::copy(script, place.path("script.py")).unwrap();
     profile(&place, "--lang=python --dir . python.wasm script.py");
