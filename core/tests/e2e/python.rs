@@ -71,7 +71,7 @@ fn stacks_are_whole_and_made_of_calls_that_happened() {
         let calls = calls(release, &["bench.py", "30"]);
         assert!(calls.len() > 100, "{}", calls.len());
         let recording =
-            profile_until(8000, |times| profile(release, "merged", &["bench.py", &(1000 * times).to_string()]));
+            profile_until(3000, |times| profile(release, "merged", &["bench.py", &(1000 * times).to_string()]));
         let incomplete: u64 = recording.truncated.iter().map(|(_, count)| *count).sum();
         let mut pairs = 0;
         for sample in recording.samples() {
@@ -114,7 +114,7 @@ fn lines_have_their_shares() {
     for release in RELEASES {
         measure_again_if_off(|| {
             let recording =
-                profile_until(10_000, |times| profile(release, "guest", &["shares.py", &(6000 * times).to_string()]));
+                profile_until(4000, |times| profile(release, "guest", &["shares.py", &(6000 * times).to_string()]));
             let innermost = recording.samples().filter_map(|sample| {
                 let frame = recording.frames_of(sample.stack).find_map(|frame| python(&recording, frame))?;
                 Some((frame, sample.period_ns))
@@ -141,7 +141,7 @@ fn c_code_stands_under_the_line_that_called_it() {
     ];
     for release in RELEASES {
         let recording =
-            profile_until(8000, |times| profile(release, "merged", &["bench.py", &(1500 * times).to_string()]));
+            profile_until(3000, |times| profile(release, "merged", &["bench.py", &(1500 * times).to_string()]));
         for (c, calls) in cases {
             let mut seen = 0;
             for sample in recording.samples() {
