@@ -46,7 +46,9 @@ pub fn name(
     let mut naming = Naming { symbolizers: Symbols::new(modules, languages).0, done: 0, progress };
     let mut recording = raw.named(&mut naming);
     for symbolizer in &naming.symbolizers {
-        let notes: Vec<String> = symbolizer.notes(&recording).collect();
+        let mut notes: Vec<String> = symbolizer.notes(&recording).collect();
+        // The walker that walked may have said the same.
+        notes.retain(|note| !recording.meta.notes.contains(note));
         recording.meta.notes.extend(notes);
     }
     recording
@@ -193,7 +195,9 @@ impl Symbolizer {
                 Some(format!("{name} has no debug information; {functions} (compile with -g, or give --debug-file)"))
             }
         };
-        let warnings = self.dwarf.warnings().into_iter().map(move |warning| format!("{name}: {warning}"));
+        let language = self.language.as_ref().map(|language| language.warnings()).unwrap_or_default();
+        let warnings =
+            self.dwarf.warnings().into_iter().chain(language).map(move |warning| format!("{name}: {warning}"));
         without_lines.into_iter().chain(warnings)
     }
 }

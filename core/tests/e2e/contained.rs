@@ -52,7 +52,8 @@ fn left_of(wrong: &str) -> String {
     command.arg(library).arg(guest).stdout(Stdio::piped()).stderr(Stdio::piped());
     let ran = run(&mut command);
     println!("{wrong}: {ran:?}");
-    let is_told = ran.stderr.contains("plugin misbehaving") || ran.stderr.contains(&format!("{wrong}.so"));
+    let names = ["plugin misbehaving", "misbehaving 1 in guest.wat: ", &format!("{wrong}.so")];
+    let is_told = names.iter().any(|name| ran.stderr.contains(name));
     if ran.code != Some(0) {
         let recording = std::fs::read(place.path("x.wlprof")).ok().and_then(|bytes| file::read(&bytes).ok());
         let has_samples = recording.is_some_and(|recording| recording.samples().next().is_some());

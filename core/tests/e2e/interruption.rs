@@ -141,7 +141,8 @@ fn a_signal_after_the_end_of_the_guest_ends_wlprof() {
 
 #[test]
 fn whatever_happens_to_the_making_of_a_profile_the_recording_and_the_exit_code_remain() {
-    for signal in ["KILL", "SEGV", "ABRT"] {
+    // Of a crash that is only sent, Rust's handler makes nothing.
+    for signal in ["KILL", "XCPU", "ABRT"] {
         let place = Place::new();
         let pipe = FullPipe::new(&place.path("p.folded"));
         let traps = fixture("c-traps.wasm");

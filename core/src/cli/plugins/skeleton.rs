@@ -12,6 +12,7 @@ const HEADER: &str = include_str!("../../../../plugins/api/include/wlprof_plugin
 /// The crate that plugins in Rust are built on, so that a new one needs nothing but a compiler.
 const CRATE: &[(&str, &str)] = &[
     ("src/lib.rs", include_str!("../../../../plugins/api/src/lib.rs")),
+    ("src/budget.rs", include_str!("../../../../plugins/api/src/budget.rs")),
     ("src/frame.rs", include_str!("../../../../plugins/api/src/frame.rs")),
     ("src/language.rs", include_str!("../../../../plugins/api/src/language.rs")),
     ("src/memory.rs", include_str!("../../../../plugins/api/src/memory.rs")),

@@ -2,7 +2,6 @@
 
 use super::{CURRENT, leave, signals};
 use crate::languages::loader::containment::Left;
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::io::Write;
 use std::ptr::null_mut;
@@ -19,12 +18,10 @@ unsafe extern "C" {
 }
 
 /// Has this thread look, when it is about to end, whether it is in a call: `exit` runs the thread's destructors before
-/// anything else. To be called where memory may be allocated.
+/// anything else. To be called where memory may be allocated, and anew before each call that can wait for it: those that
+/// were asked for last run first, and what others have destroyed by then would be missed by a thread that goes on.
 pub(in super::super) fn watch_thread() {
-    thread_local! { static WATCHED: Cell<bool> = const { Cell::new(false) } }
     unsafe extern "C" fn when_ending(_object: *mut c_void) {
-        // It is called once for each time it was asked for.
-        WATCHED.set(false);
         let call = CURRENT.get();
         if call.is_null() {
             signals::say_last_words("wlprof: ended by a constructor");
@@ -33,13 +30,11 @@ pub(in super::super) fn watch_thread() {
             unsafe { leave(call, Left::Exit) }
         }
     }
-    if !WATCHED.replace(true) {
-        #[cfg(target_env = "gnu")]
-        // SAFETY: the function is in the program, which is never unloaded. Without it `exit` ends the process.
-        unsafe {
-            __cxa_thread_atexit_impl(when_ending, null_mut(), when_ending as *const c_void)
-        };
-    }
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the function is in the program, which is never unloaded. Without it `exit` ends the process.
+    unsafe {
+        __cxa_thread_atexit_impl(when_ending, null_mut(), when_ending as *const c_void)
+    };
 }
 
 /// What is asked when the stack is unwound to a call, for an exception that nobody in the plugin has caught, or for
