@@ -3,6 +3,7 @@
 use super::recovery::{self, Condemned, Forced};
 use super::{Activity, Failure, Left, PluginLibrary};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
@@ -150,8 +151,16 @@ fn watch(callee: Callee) -> Arc<Slot> {
 pub(super) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
+        let (begun, has_begun) = channel();
+        let watch = move || {
+            let _ = begun.send(());
+            run();
+        };
         // Without it plugins are not watched, which those that work need not be.
-        let _ = thread::Builder::new().name("wlprof-plugins".to_owned()).spawn(run);
+        if thread::Builder::new().name("wlprof-plugins".to_owned()).spawn(watch).is_ok() {
+            // A thread that begins may need the lock that the system holds while it loads a library, with its constructors.
+            let _ = has_begun.recv();
+        }
     });
 }
 
