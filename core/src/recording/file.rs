@@ -1,5 +1,5 @@
-//! A recording as a whole, read from the blocks of its [journal](super::journal) or written as such: `x.wlprof`, written by
-//! `-o x.wlprof`, read by `wlprof render`.
+//! A recording as a whole, read from the blocks of its journal or written as such: `x.wlprof`, written by `-o x.wlprof`,
+//! read by `wlprof render`.
 
 use super::build::{FunctionTable, Names};
 use super::journal::{Block, End, MAGIC, NoBlock, Progress, VERSION, read_block, write_all};
