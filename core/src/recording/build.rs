@@ -2,14 +2,15 @@
 
 use super::journal::{Block, End, Journal, Progress};
 use super::markers::HostCallTracker;
+use super::own_names::{LanguageNames, OwnNames, Unnamed};
 use super::samples::Samples;
 use super::{
-    Category, FrameId, Function, FunctionId, HostCallSpan, LabelSetId, Line, Meta, Module, ModuleId, NamedFrame,
-    Origin, Sample, Stack, StackId, TickCounts, Truncation,
+    Category, FrameId, Function, FunctionId, HostCallSpan, LabelSetId, Line, Meta, Module, ModuleId, Origin, Sample,
+    Stack, StackId, TickCounts, Truncation,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
-use wlprof_plugin::{FrameSink, SourceFrame};
+use wlprof_plugin::{FrameSink, Label, SourceFrame};
 
 /// Distinct frames that are kept; what comes later is shown as [`Origin::Truncated`]. A guest may make code without end.
 const MAX_FRAMES: usize = 1 << 20;
@@ -37,6 +38,7 @@ pub struct Recorder {
     written_ns: u64,
     truncated: BTreeMap<Truncation, u64>,
     seen: BTreeSet<(ModuleId, u32)>,
+    own_names: OwnNames,
     count: u64,
     unrecorded: u64,
 }
@@ -61,24 +63,13 @@ impl LabelKeys {
         &self.keys[..self.count]
     }
 
+    fn as_set(&self) -> (ModuleId, &[u64]) {
+        (self.module, self.keys())
+    }
+
     fn in_block(&self) -> (ModuleId, Vec<u64>) {
         (self.module, self.keys().to_vec())
     }
-}
-
-/// The labels of each set of keys. Each key is asked about once, in however many sets it is.
-fn spell_labels(sets: &[LabelKeys], names: &mut dyn LanguageNames) -> Vec<Vec<(String, String)>> {
-    let mut known: HashMap<(ModuleId, u64), Vec<(String, String)>> = HashMap::new();
-    let mut spelled = Vec::new();
-    for set in sets {
-        let mut labels = Vec::new();
-        for &key in set.keys() {
-            let of_key = known.entry((set.module, key)).or_insert_with(|| names.labels(set.module, key));
-            labels.extend(of_key.iter().cloned());
-        }
-        spelled.push(labels);
-    }
-    spelled
 }
 
 /// Numbers what is distinct, and knows which of it is not in the journal yet.
@@ -146,7 +137,14 @@ impl Recorder {
     /// The id of a frame.
     pub fn frame(&mut self, origin: Origin) -> FrameId {
         let is_known = self.frames.len() < MAX_FRAMES || self.frames.holds(&origin);
-        self.frames.id(if is_known { origin } else { Origin::Truncated })
+        let before = self.frames.len();
+        let id = self.frames.id(if is_known { origin } else { Origin::Truncated });
+        if let Origin::Language { key, .. } = origin
+            && self.frames.len() > before
+        {
+            self.own_names.met(Unnamed::Frame(id, key));
+        }
+        id
     }
 
     /// Notes that a wasm function was on a stack, for those that are in no frame.
@@ -188,7 +186,28 @@ impl Recorder {
 
     /// The id of the labels that the plugin of `module` calls by `keys`, all together. There are no more than a stack has.
     pub fn labels(&mut self, module: ModuleId, keys: &[u64]) -> LabelSetId {
-        self.labels.id(LabelKeys::new(module, keys))
+        let before = self.labels.len();
+        let id = self.labels.id(LabelKeys::new(module, keys));
+        if self.labels.len() > before {
+            keys.iter().for_each(|&key| self.own_names.met(Unnamed::Labels(module, key)));
+        }
+        id
+    }
+
+    /// What has been met since this was last asked that only a walker can name. Whoever can ask it gives the answers to
+    /// [`Self::name_frame`] and [`Self::name_labels`]; what is not answered is asked when the recording is closed.
+    pub fn take_unnamed(&mut self) -> Vec<Unnamed> {
+        self.own_names.take_unnamed()
+    }
+
+    /// Takes the source frames of a frame, innermost inlined first.
+    pub fn name_frame(&mut self, frame: FrameId, source: Vec<SourceFrame>) {
+        self.own_names.name_frame(frame, source);
+    }
+
+    /// Takes the names and values of the labels that the plugin of `module` calls by `key`.
+    pub fn name_labels(&mut self, module: ModuleId, key: u64, labels: Vec<Label>) {
+        self.own_names.name_labels(module, key, labels);
     }
 
     /// Appends a sample. `cpu_ns` is the thread's CPU clock at the sample, from any fixed start; the sample's own
@@ -254,6 +273,11 @@ impl Recorder {
         if !host_calls.is_empty() {
             journal.write(&Block::HostCalls(0, host_calls));
         }
+        self.own_names.write_frames(journal);
+        if self.own_names.may_spell(self.labels.len()) {
+            let labels = self.labels.in_order();
+            self.own_names.write_labels(&labels.iter().map(LabelKeys::as_set).collect::<Vec<_>>(), journal);
+        }
         let progress = Progress {
             duration_ns: self.last_time_ns,
             cpu_ns: self.last_cpu_ns.zip(self.first_cpu_ns).map_or(0, |(last, first)| last.saturating_sub(first)),
@@ -267,16 +291,9 @@ impl Recorder {
     pub fn close(mut self, mut meta: Meta, mut ticks: TickCounts, names: &mut dyn LanguageNames) -> Journal {
         self.no_host_call();
         self.write();
-        for frames in self.frames.in_order().chunks(NAMED_AT_ONCE).zip((0..).step_by(NAMED_AT_ONCE)) {
-            let named = names_of_own_frames(frames.0, frames.1, names);
-            if !named.is_empty() {
-                self.journal.write(&Block::LanguageNames(named));
-            }
-        }
         let labels = self.labels.in_order();
-        if !labels.is_empty() {
-            self.journal.write(&Block::LabelSets(spell_labels(&labels, names)));
-        }
+        let labels: Vec<_> = labels.iter().map(LabelKeys::as_set).collect();
+        self.own_names.complete(&self.frames.in_order(), &labels, names, &mut self.journal);
         meta.notes.extend(names.notes());
         if self.unrecorded > 0 {
             ticks.sampled -= self.unrecorded.min(ticks.sampled);
@@ -289,38 +306,6 @@ impl Recorder {
         self.journal.write(&Block::End(End { meta, ticks, truncated }));
         self.journal
     }
-}
-
-/// Frames that are named before they are written: so many names are lost if naming the next one ends the process.
-const NAMED_AT_ONCE: usize = 512;
-
-/// What the languages call those of `frames` that are their own, by id. `first` is the first one's.
-fn names_of_own_frames(
-    frames: &[Origin],
-    first: FrameId,
-    names: &mut dyn LanguageNames,
-) -> Vec<(FrameId, Vec<NamedFrame>)> {
-    let mut named = Vec::new();
-    let mut source = Vec::new();
-    for (id, origin) in (first..).zip(frames) {
-        if let Origin::Language { module, key } = *origin {
-            names.own_frame(module, key, &mut source);
-            named.push((id, source.drain(..).map(NamedFrame::from).collect()));
-        }
-    }
-    named
-}
-
-/// What only the walkers know that walked the languages' stacks.
-pub trait LanguageNames {
-    /// Appends the source frames of a frame of the language's own, innermost inlined first; none if it is unknown.
-    fn own_frame(&mut self, module: ModuleId, key: u64, out: &mut Vec<SourceFrame>);
-
-    /// The names and values of the labels that the plugin of `module` calls by `key`.
-    fn labels(&mut self, module: ModuleId, key: u64) -> Vec<(String, String)>;
-
-    /// What the user should know of what was walked and named.
-    fn notes(&mut self) -> Vec<String>;
 }
 
 /// Who knows what frames are called.
@@ -378,8 +363,8 @@ pub(crate) mod testing {
     impl LanguageNames for Keys {
         fn own_frame(&mut self, _: ModuleId, _: u64, _: &mut Vec<SourceFrame>) {}
 
-        fn labels(&mut self, _: ModuleId, key: u64) -> Vec<(String, String)> {
-            vec![("key".into(), key.to_string())]
+        fn labels(&mut self, _: ModuleId, key: u64) -> Vec<Label> {
+            vec![Label { name: "key".into(), value: key.to_string() }]
         }
 
         fn notes(&mut self) -> Vec<String> {

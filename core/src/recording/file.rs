@@ -188,8 +188,8 @@ impl RawRecording {
                 self.language_names.extend(names);
             }
             Block::LabelSets(sets) => {
-                check(sets.len() == self.label_count, "labels")?;
-                self.label_sets = sets;
+                check(sets.len() <= self.label_count - self.label_sets.len(), "labels")?;
+                self.label_sets.extend(sets);
             }
             Block::End(end) => self.end = Some(end),
             Block::Symbols { functions, lines, notes } => {

@@ -42,7 +42,7 @@ pub(super) enum Block {
     Progress(Progress),
     /// What frames are called, by whoever walked the language's stacks: names that no module tells. By their ids.
     LanguageNames(Vec<(u32, Vec<NamedFrame>)>),
-    /// Names and values of all sets of labels, in the order of their keys.
+    /// Names and values of the next sets of labels, in the order of their keys.
     LabelSets(Vec<Vec<(String, String)>>),
     /// All samples have been written.
     End(End),

@@ -9,19 +9,23 @@ mod build;
 pub mod file;
 mod hide;
 mod journal;
+mod long_names;
 mod markers;
 mod named_frame;
+mod own_names;
 mod restack;
 mod samples;
 mod totals;
 
 #[cfg(test)]
 pub(crate) use build::testing;
-pub use build::{LanguageNames, Names, Recorder};
+pub use build::{Names, Recorder};
 pub use file::RawRecording;
 pub use journal::{Journal, MAGIC};
+pub(crate) use long_names::shorten_names;
 pub use markers::HostCallSpan;
 use named_frame::NamedFrame;
+pub use own_names::{LanguageNames, Unnamed};
 pub use samples::Samples;
 pub use totals::{FunctionTotal, Totals};
 

@@ -1,19 +1,15 @@
 //! What only the walkers can name that walked the languages' stacks: frames by their own keys, and labels.
 
-use super::{shorten, shorten_names};
 use crate::guest::ModuleImage;
 use crate::recording::{LanguageNames, ModuleId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wlprof_plugin::{FrameKey, ModuleView, SourceFrame, Walker};
+use wlprof_plugin::{FrameKey, Label, ModuleView, SourceFrame, Walker};
 
 /// How long all of it may take. What is not named by then is shown by its number.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The most source frames that one frame may be, and labels that one set may have.
-const MOST: usize = 1024;
 
 /// The walkers of a run that is over. A plugin may do what it likes when it is told to let go of one, so this is to be
 /// dropped last, when the profile is written.
@@ -80,22 +76,15 @@ impl LanguageNames for LanguageWalkers {
             walker.symbolize(FrameKey::Own(key), &mut frames);
             frames
         });
-        frames.truncate(MOST);
-        frames.iter_mut().for_each(shorten_names);
         out.append(&mut frames);
     }
 
-    fn labels(&mut self, module: ModuleId, key: u64) -> Vec<(String, String)> {
-        let labels = self.ask(module, |walker| {
+    fn labels(&mut self, module: ModuleId, key: u64) -> Vec<Label> {
+        self.ask(module, |walker| {
             let mut labels = Vec::new();
             walker.labels(key, &mut labels);
             labels
-        });
-        let shortened = |mut text: String| {
-            shorten(&mut text);
-            text
-        };
-        labels.into_iter().take(MOST).map(|label| (shortened(label.name), shortened(label.value))).collect()
+        })
     }
 
     fn notes(&mut self) -> Vec<String> {

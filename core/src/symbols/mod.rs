@@ -6,14 +6,11 @@ pub use language_names::LanguageWalkers;
 
 use crate::guest::ModuleImage;
 use crate::recording::file::{ReadError, unnamed};
-use crate::recording::{Names, Origin, RawRecording, Recording};
+use crate::recording::{Names, Origin, RawRecording, Recording, shorten_names};
 use crate::sampler::Finished;
 use std::sync::Arc;
 use wasmtime_environ::wasmparser::Operator;
 use wlprof_plugin::{FrameKey, ModuleView, SourceFrame, Walker, WasmFrame};
-
-/// The longest name that is kept, in bytes. Names come from the guest; one of a megabyte helps nobody.
-const LONGEST_NAME: usize = 4096;
 
 /// Closes what a session left and symbolizes it. `progress` is called with the number of frames done.
 ///
@@ -66,21 +63,6 @@ impl<P: FnMut(usize)> Names for Naming<P> {
         out.iter_mut().for_each(shorten_names);
         self.done += 1;
         (self.progress)(self.done);
-    }
-}
-
-fn shorten_names(frame: &mut SourceFrame) {
-    if frame.function.is_empty() {
-        frame.function.push_str("[unknown function]");
-    }
-    shorten(&mut frame.function);
-    frame.linkage_name.iter_mut().chain(&mut frame.file).for_each(shorten);
-}
-
-fn shorten(name: &mut String) {
-    if name.len() > LONGEST_NAME {
-        name.truncate(name.floor_char_boundary(LONGEST_NAME));
-        name.push('…');
     }
 }
 

@@ -3,12 +3,13 @@
 use crate::guest::{Place, finish, fixture, send_signal, was_seen};
 use crate::running::{Started, start, wait_until, with_default_signals};
 use crate::world;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use wlprof::recording::file;
+use wlprof::recording::{Recording, file};
 
 const SIGNALS: [(&str, i32); 3] = [("INT", 2), ("TERM", 15), ("HUP", 1)];
 
@@ -182,6 +183,32 @@ fn a_killed_wlprof_leaves_a_recording() {
     let refused = place.run(["render", "--guest", other.to_str().unwrap(), "p.wlprof"]);
     assert_eq!(refused.code, Some(125));
     assert!(refused.stderr.contains("not the program that was run"), "{refused:?}");
+}
+
+#[test]
+fn a_killed_wlprof_leaves_pythons_names_and_labels() {
+    let place = Place::new();
+    place.file("spin.py", "print(\"ready\", flush=True)\n\ndef spin():\n    while True:\n        pass\n\nspin()\n");
+    let python = fixture("python-3.11.wasm");
+    let library = format!("--dir={}::/usr/local/lib", fixture("python-3.11-lib").display());
+    let arguments = ["-o", "p.wlprof", "--dir=.", &library, python.to_str().unwrap(), "spin.py"];
+    let mut started = start(&place.command(arguments));
+    let is_named = |recording: &Recording| recording.functions.iter().any(|function| function.name == "spin");
+    wait_until("names are there", || {
+        let found = std::fs::read(place.path("p.wlprof")).ok().and_then(|bytes| file::read(&bytes).ok());
+        found.is_some_and(|recording| is_named(&recording))
+    });
+    started.child.kill().unwrap();
+    assert_eq!(started.end().signal, Some(9));
+    let rendered = place.run(["render", "p.wlprof", "-o", "p.folded"]);
+    assert_eq!(rendered.code, Some(0), "{rendered:?}");
+    assert!(std::fs::read_to_string(place.path("p.folded")).unwrap().contains("<module>;spin "));
+    let recording = place.recording("p.wlprof");
+    let lines = recording.frames.iter().flat_map(|frame| &frame.lines);
+    let in_spin = lines.filter(|line| recording.functions[line.function as usize].name == "spin");
+    let in_spin: BTreeSet<Option<u32>> = in_spin.map(|line| line.line).collect();
+    assert!(in_spin.is_subset(&[Some(3), Some(4), Some(5)].into()), "{in_spin:?}");
+    assert!(recording.label_sets.iter().flatten().any(|(_, value)| value == "python"), "{:?}", recording.label_sets);
 }
 
 #[test]

@@ -81,6 +81,13 @@ pub trait Walker: Send {
         false
     }
 
+    /// Whether [`Walker::symbolize`], of [`FrameKey::Own`], and [`Walker::labels`] take but microseconds. They are then asked
+    /// where samples are taken as well, in the same circumstances as [`Walker::walk`]: the names are in a recording, even if
+    /// wlprof is killed.
+    fn names_while_running(&self) -> bool {
+        false
+    }
+
     /// Indices of the wasm globals that [`Walker::walk`] reads.
     fn wanted_globals(&self) -> &[u32] {
         &[]
@@ -116,8 +123,8 @@ pub trait Walker: Send {
     }
 
     /// Appends what `frame` is in source terms: innermost inlined function first, the physical function last. Appends
-    /// nothing if it does not know the frame. Called once per distinct frame after the samples, and for dumps: so it reads
-    /// no files and takes no locks.
+    /// nothing if it does not know the frame. Called once per distinct frame after the samples (during them, if
+    /// [`Walker::names_while_running`]), and for dumps: so it reads no files and takes no locks.
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>);
 
     /// What kind of code a wasm frame is that something else has named, by DWARF or the name section, if the language

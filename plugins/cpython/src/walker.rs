@@ -70,6 +70,10 @@ impl Walker for PythonWalker {
         true
     }
 
+    fn names_while_running(&self) -> bool {
+        true
+    }
+
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         self.walks += 1;
         if !out.may_allocate() && (self.runtime.found().is_none() || self.half_linked.is_none()) {

@@ -54,6 +54,10 @@ impl Walker for JavaScriptWalker {
         true
     }
 
+    fn names_while_running(&self) -> bool {
+        true
+    }
+
     fn wanted_globals(&self) -> &[u32] {
         &self.globals
     }

@@ -102,6 +102,7 @@ impl Drain {
         let mut recorder = shared.recorder();
         // SAFETY: this is the ring's only consumer.
         while unsafe { thread.ring.pop(|words| self.record(words, shared, &mut recorder)) } {}
+        thread.naming.exchange(&mut recorder);
         recorder.write_if_due(monotonic_ns().saturating_sub(thread.started_ns.load(Ordering::Relaxed)));
     }
 

@@ -3,6 +3,7 @@
 
 use super::super::code_map::CodeMap;
 use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
+use super::naming::Naming;
 use super::vm_context::{InstanceContext, MemoryDefinition};
 use super::walk::FrameWord;
 use crate::guest::ModuleImage;
@@ -75,6 +76,7 @@ pub(super) struct LanguageWalk {
     /// For each frame in `wasm`, its index among the record's native frames.
     native: Vec<u16>,
     cache: Vec<(FrameWord, Option<WasmFrame>)>,
+    names_while_running: bool,
     panics: u32,
     /// Whether the last walk ended in one.
     panicked_last: bool,
@@ -133,6 +135,7 @@ impl LanguageWalk {
             module,
             memory: instance.memory(spaces, 0),
             globals,
+            names_while_running: walker.names_while_running(),
             walker,
             sink: FrameSink::new(),
             wasm: Vec::with_capacity(FrameSink::CAPACITY),
@@ -232,6 +235,14 @@ impl LanguageWalk {
     /// Whether the last walk ended in a panic, or was left because it did not end.
     pub(super) fn panicked_last(&self) -> bool {
         self.panicked_last
+    }
+
+    /// Has the walker name some of what `naming` asks for, if it can while the guest runs.
+    pub(super) fn name(&mut self, naming: &Naming) {
+        if self.names_while_running && self.panics < MOST_PANICS {
+            let walker = &mut *self.walker;
+            self.panics += u32::from(catch_unwind(AssertUnwindSafe(|| naming.answer(walker))).is_err());
+        }
     }
 
     /// Whether it can walk where host code was interrupted, which may hold the allocator's lock.

@@ -24,6 +24,7 @@ mod dump;
 mod go_tests;
 mod governor;
 mod language;
+mod naming;
 mod own_thread;
 #[cfg(test)]
 mod python_tests;

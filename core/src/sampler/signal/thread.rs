@@ -6,6 +6,7 @@ use super::super::session::Shared;
 use super::activations::OuterActivations;
 use super::dump::DumpRequest;
 use super::language::{LanguageWalk, Reading};
+use super::naming::Naming;
 use super::own_thread::{SIGNAL, SignalBlocked, mask, own_stack_low};
 use super::record::{Header, Kind};
 use super::ring::Ring;
@@ -31,6 +32,7 @@ pub(super) struct GuestThread {
     /// by whoever takes it when that is stopped for good.
     language: UnsafeCell<Option<LanguageWalk>>,
     has_language: AtomicBool,
+    pub(super) naming: Naming,
     pub(super) dump: DumpRequest,
     /// Samples of the host call that is going on await the language's stack.
     awaits_language: AtomicBool,
@@ -97,6 +99,7 @@ impl GuestThread {
             outer: OuterActivations::new(),
             language: UnsafeCell::new(None),
             has_language: AtomicBool::new(false),
+            naming: Naming::default(),
             dump: DumpRequest::default(),
             awaits_language: AtomicBool::new(false),
             locked: AtomicBool::new(false),
@@ -265,6 +268,10 @@ impl GuestThread {
             };
             if !pushed {
                 self.ring_full.fetch_add(1, Ordering::Relaxed);
+            }
+            // SAFETY: the walker is this handler's, as for the sample.
+            if in_guest && let Some(language) = unsafe { &mut *self.language.get() } {
+                language.name(&self.naming);
             }
         }
         // SAFETY: the walker is this handler's, as for the sample.

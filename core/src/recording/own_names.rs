@@ -1,0 +1,141 @@
+//! Names that no module tells: of frames by their languages' own keys and of labels, given by the walkers, some while the
+//! guest runs, so that a recording that is cut short has them.
+
+use super::journal::{Block, Journal};
+use super::long_names::{shorten, shorten_names};
+use super::{FrameId, ModuleId, NamedFrame, Origin};
+use std::collections::{HashMap, HashSet};
+use wlprof_plugin::{Label, SourceFrame};
+
+/// Frames that are named before they are written: so many names are lost if naming the next one ends the process.
+const NAMED_AT_ONCE: usize = 512;
+
+/// The most source frames that one frame may be, and labels that one key may stand for.
+const MAX_OF_ONE: usize = 1024;
+
+/// Name and value.
+type NameAndValue = (String, String);
+
+/// What only the walkers know that walked the languages' stacks.
+pub trait LanguageNames {
+    /// Appends the source frames of a frame of the language's own, innermost inlined first; none if it is unknown.
+    fn own_frame(&mut self, module: ModuleId, key: u64, out: &mut Vec<SourceFrame>);
+
+    /// The names and values of the labels that the plugin of `module` calls by `key`.
+    fn labels(&mut self, module: ModuleId, key: u64) -> Vec<Label>;
+
+    /// What the user should know of what was walked and named.
+    fn notes(&mut self) -> Vec<String>;
+}
+
+/// What the walker of the language's module can be asked to name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unnamed {
+    /// The frame with this id, of this key.
+    Frame(FrameId, u64),
+    /// The labels of this key.
+    Labels(ModuleId, u64),
+}
+
+/// The names so far.
+#[derive(Debug, Default)]
+pub(super) struct OwnNames {
+    /// Met since that was last asked.
+    unnamed: Vec<Unnamed>,
+    /// Not in the journal yet.
+    frames: Vec<(FrameId, Vec<NamedFrame>)>,
+    named: HashSet<FrameId>,
+    labels: HashMap<(ModuleId, u64), Vec<NameAndValue>>,
+    /// How many sets of labels are in the journal with their names.
+    spelled: usize,
+}
+
+impl OwnNames {
+    /// Notes what has been met for the first time.
+    pub(super) fn met(&mut self, unnamed: Unnamed) {
+        self.unnamed.push(unnamed);
+    }
+
+    /// What has been met since this was last asked.
+    pub(super) fn take_unnamed(&mut self) -> Vec<Unnamed> {
+        std::mem::take(&mut self.unnamed)
+    }
+
+    /// Takes the source frames of a frame.
+    pub(super) fn name_frame(&mut self, frame: FrameId, source: Vec<SourceFrame>) {
+        if self.named.insert(frame) {
+            let bounded = source.into_iter().take(MAX_OF_ONE).map(|mut source| {
+                shorten_names(&mut source);
+                NamedFrame::from(source)
+            });
+            self.frames.push((frame, bounded.collect()));
+        }
+    }
+
+    /// Takes the names and values of the labels of a key.
+    pub(super) fn name_labels(&mut self, module: ModuleId, key: u64, labels: Vec<Label>) {
+        let bounded = labels.into_iter().take(MAX_OF_ONE).map(|Label { mut name, mut value }| {
+            shorten(&mut name);
+            shorten(&mut value);
+            (name, value)
+        });
+        self.labels.insert((module, key), bounded.collect());
+    }
+
+    /// Writes the names of frames that are not written yet.
+    pub(super) fn write_frames(&mut self, journal: &mut Journal) {
+        if !self.frames.is_empty() {
+            journal.write(&Block::LanguageNames(std::mem::take(&mut self.frames)));
+        }
+    }
+
+    /// Whether any of `count` sets of labels could be written with names now that was not before.
+    pub(super) fn may_spell(&self, count: usize) -> bool {
+        self.spelled < count && !self.labels.is_empty()
+    }
+
+    /// Writes as many of the next sets of labels as are known. `sets` are the keys of all.
+    pub(super) fn write_labels(&mut self, sets: &[(ModuleId, &[u64])], journal: &mut Journal) {
+        let spelled: Vec<Vec<NameAndValue>> = sets[self.spelled..].iter().map_while(|set| self.spell(*set)).collect();
+        if !spelled.is_empty() {
+            self.spelled += spelled.len();
+            journal.write(&Block::LabelSets(spelled));
+        }
+    }
+
+    fn spell(&self, (module, keys): (ModuleId, &[u64])) -> Option<Vec<NameAndValue>> {
+        let known: Option<Vec<_>> = keys.iter().map(|&key| self.labels.get(&(module, key))).collect();
+        Some(known?.into_iter().flatten().cloned().collect())
+    }
+
+    /// Has `names` name all that has no name yet, and writes it.
+    pub(super) fn complete(
+        &mut self,
+        frames: &[Origin],
+        sets: &[(ModuleId, &[u64])],
+        names: &mut dyn LanguageNames,
+        journal: &mut Journal,
+    ) {
+        let mut source = Vec::new();
+        for (id, origin) in (0..).zip(frames) {
+            if let Origin::Language { module, key } = *origin
+                && !self.named.contains(&id)
+            {
+                names.own_frame(module, key, &mut source);
+                self.name_frame(id, std::mem::take(&mut source));
+                if self.frames.len() >= NAMED_AT_ONCE {
+                    self.write_frames(journal);
+                }
+            }
+        }
+        self.write_frames(journal);
+        for &(module, keys) in &sets[self.spelled..] {
+            for &key in keys {
+                if !self.labels.contains_key(&(module, key)) {
+                    self.name_labels(module, key, names.labels(module, key));
+                }
+            }
+        }
+        self.write_labels(sets, journal);
+    }
+}

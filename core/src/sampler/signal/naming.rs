@@ -1,0 +1,78 @@
+//! Names of a language's own frames and labels while the guest runs, so that a recording that is cut short has them: the
+//! drain says what it lacks, the handler asks the walker where the guest stands in compiled code, and the drain takes the
+//! answers.
+
+use crate::recording::{FrameId, ModuleId, Recorder, Unnamed};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, TryLockError};
+use wlprof_plugin::{FrameKey, Label, SourceFrame, Walker};
+
+/// What one sample names at most, for it makes the guest wait.
+const MAX_NAMED_A_SAMPLE: usize = 2;
+
+/// Questions and answers. The walker's thread never waits for the drain's.
+#[derive(Debug, Default)]
+pub(super) struct Naming {
+    /// Whether there are questions.
+    is_asked: AtomicBool,
+    exchange: Mutex<Exchange>,
+}
+
+#[derive(Debug, Default)]
+struct Exchange {
+    unnamed: VecDeque<Unnamed>,
+    named: Vec<Named>,
+}
+
+#[derive(Debug)]
+enum Named {
+    Frame(FrameId, Vec<SourceFrame>),
+    Labels(ModuleId, u64, Vec<Label>),
+}
+
+impl Naming {
+    /// Has `walker` name a few of what it is asked for. It allocates.
+    pub(super) fn answer(&self, walker: &mut dyn Walker) {
+        if !self.is_asked.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut exchange = match self.exchange.try_lock() {
+            Ok(exchange) => exchange,
+            Err(TryLockError::Poisoned(exchange)) => exchange.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        for _ in 0..MAX_NAMED_A_SAMPLE {
+            let Some(unnamed) = exchange.unnamed.pop_front() else { break };
+            exchange.named.push(match unnamed {
+                Unnamed::Frame(id, key) => {
+                    let mut frames = Vec::new();
+                    walker.symbolize(FrameKey::Own(key), &mut frames);
+                    Named::Frame(id, frames)
+                }
+                Unnamed::Labels(module, key) => {
+                    let mut labels = Vec::new();
+                    walker.labels(key, &mut labels);
+                    Named::Labels(module, key, labels)
+                }
+            });
+        }
+        self.is_asked.store(!exchange.unnamed.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Gives `recorder` the answers that have come, and asks for what it has met since.
+    pub(super) fn exchange(&self, recorder: &mut Recorder) {
+        let unnamed = recorder.take_unnamed();
+        let mut exchange = self.exchange.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        exchange.unnamed.extend(unnamed);
+        self.is_asked.store(!exchange.unnamed.is_empty(), Ordering::Relaxed);
+        let named = std::mem::take(&mut exchange.named);
+        drop(exchange);
+        for named in named {
+            match named {
+                Named::Frame(id, source) => recorder.name_frame(id, source),
+                Named::Labels(module, key, labels) => recorder.name_labels(module, key, labels),
+            }
+        }
+    }
+}
