@@ -1,6 +1,6 @@
 //! Plugins that are dynamic libraries: the Go plugin, built as one, says what the built-in one says of the same moments.
 
-use crate::guest::{Place, run, was_seen};
+use crate::guest::{Place, output, run, was_seen};
 use crate::library;
 use crate::sampled::fixture;
 use std::path::{Path, PathBuf};
@@ -260,16 +260,11 @@ fn plugins_are_found_in_their_folders() {
     assert_eq!(rows.len(), 6);
 
     // Nobody's working folder is a place for plugins, nor is a file a folder.
-    let relative = place
-        .command(["plugins"])
-        .env("XDG_DATA_HOME", "data")
-        .env("HOME", place.path("nobody"))
-        .env("WLPROF_PLUGIN_PATH", "named/readme.txt")
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8(relative.stdout).unwrap().lines().count(), 3);
-    let errors = String::from_utf8(relative.stderr).unwrap();
-    assert_eq!(errors, "note: WLPROF_PLUGIN_PATH names named/readme.txt, which is no folder\n");
+    let mut plugins = place.command(["plugins"]);
+    plugins.env("XDG_DATA_HOME", "data").env("HOME", place.path("nobody"));
+    let relative = output(plugins.env("WLPROF_PLUGIN_PATH", "named/readme.txt"));
+    assert_eq!(relative.stdout.lines().count(), 3);
+    assert_eq!(relative.stderr, "note: WLPROF_PLUGIN_PATH names named/readme.txt, which is no folder\n");
 
     let ran = command(&["-q", "-o", "x.wlprof", fixture("go-bench.wasm").to_str().unwrap()]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);

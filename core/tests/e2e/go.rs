@@ -1,7 +1,7 @@
 //! Go guests at arbitrary instructions: whole stacks of possible calls, known shares and lines.
 
 use crate::go_calls::Calls;
-use crate::guest::finish;
+use crate::guest::{finish, output};
 use crate::running::first_of_dump;
 use crate::sampled::{
     Shares, are_few, fixture, image, innermost_functions, marked_line, measure_again_if_off, profile, profile_until,
@@ -162,9 +162,9 @@ fn native_shows_wasm_frames_alone() {
 /// `wlprof dump`: its standard error.
 fn dump(options: &[&str], guest: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
-    let output = command.arg("dump").args(options).arg(guest).args(arguments).stdin(Stdio::null()).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stderr).unwrap()
+    let ran = output(command.arg("dump").args(options).arg(guest).args(arguments));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    ran.stderr
 }
 
 #[test]
@@ -241,9 +241,9 @@ fn an_exported_function_is_a_root() {
 
 #[test]
 fn go_for_javascript_is_told_what_to_do() {
-    let run = Command::new(env!("CARGO_BIN_EXE_wlprof")).arg(fixture("go-js.wasm")).output().unwrap();
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(126), "{said}");
+    let ran = output(Command::new(env!("CARGO_BIN_EXE_wlprof")).arg(fixture("go-js.wasm")));
+    let said = ran.stderr;
+    assert_eq!(ran.code, Some(126), "{said}");
     assert!(
         said.contains("unsupported Go 1.24.11 for GOOS=js in go-js.wasm (supported: Go 1.21 to 1.27 for GOOS=wasip1)")
     );

@@ -103,6 +103,13 @@ pub(crate) fn run(command: &mut Command) -> Ran {
     ran
 }
 
+/// Runs `command` to its end with nothing to read, whatever it says.
+pub(crate) fn output(command: &mut Command) -> Ran {
+    let shown = format!("{command:?}");
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    finish(child, &shown)
+}
+
 /// Waits for `child`, whose outputs are pipes or closed.
 pub(crate) fn finish(child: Child, shown: &str) -> Ran {
     let watchdog = Watchdog::of(&child);

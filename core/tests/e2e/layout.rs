@@ -1,15 +1,16 @@
 //! Where data lies by a guest's DWARF, compared with what the guest says of itself.
 
+use crate::guest::output;
 use crate::sampled::{fixture, image};
 use std::process::Command;
 use wlprof_plugin::{Member, ModuleView};
 
 /// The lines that a guest prints.
 fn said(name: &str) -> Vec<String> {
-    let run =
-        Command::new(env!("CARGO_BIN_EXE_wlprof")).args(["-q", "--sampler=off"]).arg(fixture(name)).output().unwrap();
-    assert!(run.status.success(), "{run:?}");
-    String::from_utf8(run.stdout).unwrap().lines().map(str::to_owned).collect()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    let ran = output(command.args(["-q", "--sampler=off"]).arg(fixture(name)));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    ran.stdout.lines().map(str::to_owned).collect()
 }
 
 /// Answers a line as the guest printed it.

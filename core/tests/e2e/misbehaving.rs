@@ -1,6 +1,6 @@
 //! Plugins that do what none should: the guest runs to its end, the profile is written, and the user is told.
 
-use crate::guest::{Place, Ran, was_seen};
+use crate::guest::{Place, Ran, output, was_seen};
 use crate::library;
 use crate::sampled::fixture;
 use std::path::PathBuf;
@@ -86,11 +86,10 @@ fn one_that_panics_is_told_of() {
     let profile = |panics_in: &str| {
         let place = Place::new();
         let mut command = place.command(["--lang=panicking", "-o", "x.wlprof", "--plugin"]);
-        let output = command.arg(&library).arg(fixture("c-frames.wasm")).env("PANICS_IN", panics_in).output().unwrap();
-        let errors = String::from_utf8(output.stderr).unwrap();
-        let code = output.status.code();
+        let ran = output(command.arg(&library).arg(fixture("c-frames.wasm")).env("PANICS_IN", panics_in));
+        let Ran { code, stdout, stderr: errors, .. } = ran;
         if code == Some(0) {
-            assert_eq!(String::from_utf8(output.stdout).unwrap(), truth(), "{panics_in}");
+            assert_eq!(stdout, truth(), "{panics_in}");
         }
         (code, errors, place)
     };
@@ -182,9 +181,9 @@ fn another_of_the_same_language_is_asked() {
         let library = misbehaving(&place, wrong);
         for choice in ["--lang=auto", "--lang=misbehaving"] {
             let mut command = place.command([choice, "-o", "x.wlprof", "--plugin"]);
-            let output = command.arg(&library).arg("--plugin").arg(&works).arg(&guest).output().unwrap();
-            let errors = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(0), "{wrong}: {errors}");
+            let Ran { code, stderr: errors, .. } =
+                output(command.arg(&library).arg("--plugin").arg(&works).arg(&guest));
+            assert_eq!(code, Some(0), "{wrong}: {errors}");
             assert!(was_seen(&place.recording("x.wlprof"), "one"), "{wrong} {choice}: {errors}");
             assert!(!errors.contains("native only"), "{wrong}: {errors}");
         }

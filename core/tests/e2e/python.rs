@@ -1,7 +1,7 @@
 //! Python guests at arbitrary instructions: whole stacks of calls that Python made, known shares of lines, and C code under
 //! the lines that called it.
 
-use crate::guest::{Place, fixture_bytes};
+use crate::guest::{Place, fixture_bytes, output};
 use crate::running::{first_of_dump, start};
 use crate::sampled::{
     Shares, are_few, fixture, measure_again_if_off, profile_command, profile_until, with_ever_more_work,
@@ -40,8 +40,7 @@ fn profile(release: &str, frames: &str, arguments: &[&str]) -> Recording {
 /// Every call between Python functions that a script made: caller, line, callee, by Python's own account.
 fn calls(release: &str, arguments: &[&str]) -> BTreeSet<(String, u32, String)> {
     let arguments: Vec<&str> = ["calls.py"].into_iter().chain(arguments.iter().copied()).collect();
-    let output = command(&["--sampler=off"], release, &arguments).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = output(&mut command(&["--sampler=off"], release, &arguments)).stdout;
     let calls = text.lines().filter_map(|line| {
         let parts: Vec<&str> = line.strip_prefix("@\t")?.split('\t').collect();
         Some((parts[0].to_owned(), parts[1].parse().unwrap(), parts[2].to_owned()))
@@ -176,13 +175,13 @@ fn frames_tells_whose_are_shown() {
     let of = |frames: &str| {
         // Not the recording itself, which keeps all: what is written from it.
         let folder = tempfile::tempdir().unwrap();
-        let output = folder.path().join("x.folded");
-        let options = ["--frames", frames, "--rate", "5000", "--max-overhead", "100", "-o", output.to_str().unwrap()];
+        let folded = folder.path().join("x.folded");
+        let options = ["--frames", frames, "--rate", "5000", "--max-overhead", "100", "-o", folded.to_str().unwrap()];
         let mut text = String::new();
         with_ever_more_work("a Python program", |times| {
-            let run = command(&options, "3.11", &["bench.py", &(400 * times).to_string()]).output().unwrap();
-            assert!(run.status.success(), "{run:?}");
-            text = std::fs::read_to_string(&output).unwrap();
+            let ran = output(&mut command(&options, "3.11", &["bench.py", &(400 * times).to_string()]));
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+            text = std::fs::read_to_string(&folded).unwrap();
             text.lines().count() > 100
         });
         text
@@ -245,13 +244,9 @@ fn a_release_that_is_not_supported_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let guest = folder.path().join("other.wasm");
         std::fs::write(&guest, changed).unwrap();
-        let run = Command::new(env!("CARGO_BIN_EXE_wlprof"))
-            .args(["-o", folder.path().join("x.folded").to_str().unwrap()])
-            .arg(&guest)
-            .arg("--version")
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&run.stderr);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+        command.args(["-o", folder.path().join("x.folded").to_str().unwrap()]);
+        let said = output(command.arg(&guest).arg("--version")).stderr;
         let expected =
             format!("unsupported CPython {version} in other.wasm (supported: 3.11–3.14); frames will be native only");
         assert!(said.contains(&expected), "{said}");

@@ -1,8 +1,9 @@
 //! Runs `wlprof` on a fixture and reads back what it recorded.
 
+use crate::guest::output;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use wlprof::guest::{ModuleImage, read_module};
 use wlprof::recording::{Recording, file};
 
@@ -28,15 +29,15 @@ pub(crate) fn profile(name: &str, options: &[&str], arguments: &[&str]) -> Recor
 /// Runs `command`, a run of wlprof without output files, and reads what it recorded.
 pub(crate) fn profile_command(command: Command, name: &str) -> Recording {
     let folder = tempfile::tempdir().unwrap();
-    let output = folder.path().join("x.wlprof");
+    let path = folder.path().join("x.wlprof");
     let mut with_output = Command::new(command.get_program());
-    with_output.arg("-o").arg(&output).args(command.get_args()).stdin(Stdio::null());
+    with_output.arg("-o").arg(&path).args(command.get_args());
     if let Some(folder) = command.get_current_dir() {
         with_output.current_dir(folder);
     }
-    let run = with_output.output().unwrap();
-    let errors = String::from_utf8_lossy(&run.stderr);
-    let bytes = std::fs::read(&output).unwrap_or_else(|error| panic!("{name}: {error}\n{errors}"));
+    let ran = output(&mut with_output);
+    let errors = &ran.stderr;
+    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{name}: {error}\n{errors}"));
     let recording = file::read(&bytes).unwrap();
     assert!(recording.ticks.balanced(), "{name}: {:?}", recording.ticks);
     recording

@@ -56,6 +56,8 @@ impl Demangler {
         self.budget.spend(name.len()).ok()?;
         let mut out = Bounded::default();
         let is_whole = demangle_rust(name, &mut out) || self.demangle_cpp(name, &mut out);
+        // `_ZNE` is nothing at all to `rustc_demangle`, which takes no number of parts for too few.
+        let is_whole = is_whole && !out.text.is_empty();
         // It has been written, so it is of use, even if it was the last.
         let _ = self.budget.spend(out.written);
         let demangled = is_whole.then(|| Arc::from(out.text));
@@ -250,6 +252,7 @@ mod tests {
             ("i", None),
             ("__wasm_call_ctors", None),
             ("_Z", None),
+            ("_ZNE", None),
             ("", None),
         ];
         for (name, expected) in cases {
