@@ -111,6 +111,14 @@ impl Run {
         ended
     }
 
+    /// What wanted to end the wait when that was over already.
+    pub fn late_interruption(&self) -> Option<i32> {
+        self.events.try_iter().find_map(|ended| match ended {
+            Ended::Interrupted(reason) => Some(reason),
+            Ended::Exit(_) => None,
+        })
+    }
+
     /// What samples the guest, if anything does.
     pub fn session(&self) -> Option<Arc<Session>> {
         self.session.clone()

@@ -3,7 +3,7 @@
 use crate::profile::Interrupter;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::process::Child;
@@ -106,6 +106,11 @@ impl Interrupts {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Has writing beyond the largest size that a file may have (`ulimit -f`) fail, as on a full disk, and not end the process.
+pub(super) fn survive_large_files() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(|_| ())
 }
 
 /// Signals that this process was started to ignore, as `nohup` and shells in the background have it: bit n-1 is signal

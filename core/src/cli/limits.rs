@@ -1,6 +1,6 @@
 //! Limits of a process that works on what a guest or a file says.
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 
 /// Address space, in bytes, besides what the recording takes: the debug information of the largest programs takes some
@@ -13,9 +13,13 @@ const MEMORY_OF_RECORDING: u64 = 8;
 /// Processor time, in seconds.
 const MOST_TIME_S: u64 = 300;
 
-/// Sets them for this process, which is to work on a recording of that size in bytes.
+/// Sets them for this process, which is to work on a recording of that size in bytes. Narrower ones that it has stay.
 pub(super) fn set(size_of_recording: u64) -> io::Result<()> {
-    let set = |resource, limit: u64| setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) });
+    let set = |resource, limit: u64| {
+        let Rlimit { current, maximum } = getrlimit(resource);
+        let limit = Some([current, maximum].into_iter().flatten().fold(limit, u64::min));
+        setrlimit(resource, Rlimit { current: limit, maximum: limit })
+    };
     set(Resource::As, MOST_MEMORY + MEMORY_OF_RECORDING * size_of_recording)?;
     set(Resource::Cpu, MOST_TIME_S)?;
     // What there was to work on remains: nobody needs its memory as well.

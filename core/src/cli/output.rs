@@ -15,12 +15,15 @@ const DEFAULT: &str = "profile.json";
 /// What means standard output.
 const STANDARD_OUTPUT: &str = "-";
 
+const STANDARD_OUTPUT_IS_THE_GUESTS: &str =
+    "-o -: standard output is the guest's; name a file, or /dev/fd/3 with 3>FILE";
+
 /// A file to write and its format.
 pub(super) struct Target {
     pub(super) exporter: &'static dyn Exporter,
-    /// As the user named it, unless that is a link.
+    /// As the user named it.
     pub(super) name: PathBuf,
-    /// Absolute, and no link: what a link points to is replaced, not the link.
+    /// Absolute.
     path: PathBuf,
     /// Whether there was a file before, which this one replaces.
     replaces: bool,
@@ -41,15 +44,22 @@ pub(super) struct Destination<'a> {
 impl Target {
     /// Opens the file at `name`, or those beside which it is to be.
     fn open(name: &Path, exporter: &'static dyn Exporter) -> Result<Self, Failure> {
-        let path = std::fs::canonicalize(name).or_else(|_| std::path::absolute(name));
-        let path = path.map_err(|error| cannot_write(name, &error))?;
-        let name = if name.is_symlink() { path.clone() } else { name.to_owned() };
-        let fail = |reason: &str| Err(cannot_write(&name, &reason));
+        let fail = |reason: &str| Err(cannot_write(name, &reason));
+        let path = real_path(name).map_err(|error| cannot_write(name, &error))?;
         if path.is_dir() {
             return fail("it is a folder");
         }
-        let replaces = path.is_file();
-        let file = OutputFile::create(&path).map_err(|error| cannot_write(&name, &explained(&error)))?;
+        let descriptor = own_descriptor(&path);
+        if descriptor == Some(1) && path.is_file() {
+            return Err(Failure::new(FAILED, STANDARD_OUTPUT_IS_THE_GUESTS));
+        }
+        let replaces = descriptor.is_none() && std::fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir());
+        let file = match descriptor {
+            Some(_) => OutputFile::as_it_is(&path),
+            None => OutputFile::create(&path),
+        };
+        let file = file.map_err(|error| cannot_write(name, &explained(&error)))?;
+        let replaces = replaces && !file.is_written_as_it_is();
         let companion = match exporter.companion_ending() {
             None => None,
             Some(ending) => {
@@ -63,10 +73,10 @@ impl Target {
                 }
             }
         };
-        Ok(Self { exporter, name, path, replaces, file, companion })
+        Ok(Self { exporter, name: name.to_owned(), path, replaces, file, companion })
     }
 
-    /// Whether it is a pipe or a device.
+    /// Whether it is a pipe, a device, or a file that whoever started wlprof has opened.
     pub(super) fn is_written_as_it_is(&self) -> bool {
         self.file.is_written_as_it_is()
     }
@@ -93,6 +103,28 @@ impl Target {
         let (name, how) = (self.name.to_string_lossy(), self.exporter.how_to_open(&self.name));
         Ok(format!("wrote {}{replaced}: {}", escape::single_line(&name), escape::single_line(&how)))
     }
+}
+
+/// `name` as an absolute path through no link but those of the system in `/dev`, such as `/dev/stdout`. One in any other place
+/// may be the work of a guest that was run there before.
+fn real_path(name: &Path) -> io::Result<PathBuf> {
+    let in_real_folder = |path: PathBuf| match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(file)) => folder.join(file),
+        _ => path,
+    };
+    let path = in_real_folder(std::path::absolute(name)?);
+    match path.parent() {
+        Some(folder) if folder == Path::new("/dev") && path.is_symlink() => {
+            Ok(in_real_folder(folder.join(std::fs::read_link(&path)?)))
+        }
+        _ => Ok(path),
+    }
+}
+
+/// The number of the descriptor of this process that `path` is.
+fn own_descriptor(path: &Path) -> Option<u32> {
+    let number = path.file_name()?.to_str()?.parse().ok()?;
+    (path.parent()?.canonicalize().ok()? == Path::new("/proc/self/fd").canonicalize().ok()?).then_some(number)
 }
 
 fn cannot_write(path: &Path, reason: &dyn std::fmt::Display) -> Failure {
@@ -128,8 +160,7 @@ pub(super) fn open(output: &Output) -> Result<Vec<Target>, Failure> {
         .iter()
         .map(|path| {
             if path.as_os_str() == STANDARD_OUTPUT {
-                let message = "-o -: standard output is the guest's; name a file, or /dev/fd/3 with 3>FILE";
-                return Err(Failure::new(FAILED, message));
+                return Err(Failure::new(FAILED, STANDARD_OUTPUT_IS_THE_GUESTS));
             }
             // With several files the format fills in for the endings that tell nothing; a single one is as it says.
             let exporter = match (named, export::by_path(path)) {

@@ -28,7 +28,7 @@ pub(super) struct OutputFile {
 }
 
 enum Place {
-    /// Written as it is: a pipe or a device.
+    /// Written as it is: a pipe, a device, or a file that whoever started the process has opened.
     AsItIs,
     Folder(InFolder),
 }
@@ -44,19 +44,28 @@ struct InFolder {
 }
 
 impl OutputFile {
-    /// Opens the file that is to be at `path`, which is absolute and no link.
+    /// Opens the file that is to be at `path`, which is absolute. If that is a link, it is replaced.
     ///
     /// # Errors
     /// If there is no such folder, if nothing may be written there, or if the disk is full.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-            return Ok(Self { file: File::options().write(true).open(path)?, place: Place::AsItIs });
+        let found = std::fs::symlink_metadata(path).map(|found| found.file_type());
+        if found.is_ok_and(|found| !found.is_file() && !found.is_dir() && !found.is_symlink()) {
+            return Self::as_it_is(path);
         }
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Self::in_folder(rustix::fs::open(folder, flags, Mode::empty())?, folder, name)
+    }
+
+    /// Opens what is at `path`, a pipe, a device or a file that the process was started with, to be written as it is.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being opened.
+    pub(super) fn as_it_is(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: File::options().append(true).open(path)?, place: Place::AsItIs })
     }
 
     /// A second file, with this ending, beside one that is not written as it is.
@@ -88,7 +97,7 @@ impl OutputFile {
         Ok(output)
     }
 
-    /// Whether it is a pipe or a device, which is written as it is.
+    /// Whether it is written as it is, and not put in a place.
     pub(super) fn is_written_as_it_is(&self) -> bool {
         matches!(self.place, Place::AsItIs)
     }

@@ -6,7 +6,7 @@ use super::interrupt::{self, Interrupts};
 use super::machine_code;
 use super::plugins::Plugins;
 use super::run_outputs::{ProfileOf, RunOutputs};
-use super::{FAILED, Failure};
+use super::{FAILED, Failure, say};
 use crate::languages::Choice;
 use crate::profile::Ended;
 use crate::recording::Journal;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 /// Runs the guest and gives its exit code.
 pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     record.check().map_err(|message| Failure::new(FAILED, message))?;
+    interrupt::survive_large_files().map_err(|error| Failure::new(FAILED, error))?;
     let arguments = guest::arguments(&record.guest)?;
     let mut sampler = record.sampler_options();
     let mut fallback = None;
@@ -58,6 +59,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     }
     let ended = run.wait();
     interrupts.run_is_over();
+    let late = run.late_interruption();
     if let Ended::Exit(exit) = &ended {
         // What was found out about the guest may say why it does not run.
         guest::report_exit(exit, &guest, &record.guest).inspect_err(|_| {
@@ -71,7 +73,11 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         let functions_seen = finished.recorder.functions_seen();
         let walkers = LanguageWalkers::new(std::mem::take(&mut finished.walkers), &images).until(interrupts.hurry());
         let walkers = languages.insert(walkers);
-        drop(finished.recorder.close(finished.meta, finished.ticks, walkers));
+        let journal = finished.recorder.close(finished.meta, finished.ticks, walkers);
+        if let Some(error) = journal.failure() {
+            say::line(format_args!("wlprof: not all of what was sampled could be written: {error}"));
+        }
+        drop(journal);
         let plugins = language.iter().flat_map(|language| plugins.files_of(language)).collect();
         (seen, written) = outputs.make(ProfileOf { images: &images, language, plugins }, &interrupts);
         let dumped =
@@ -90,7 +96,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     plugins.print_failures(&seen);
     let signal = match ended {
         Ended::Interrupted(signal) => Some(signal),
-        Ended::Exit(_) => interrupts.signal(),
+        Ended::Exit(_) => late.or(interrupts.signal()),
     };
     match (signal, ended) {
         (Some(signal), _) => {

@@ -9,8 +9,8 @@ use super::{FAILED, Failure, escape, say};
 use crate::guest::ModuleImage;
 use crate::recording::Journal;
 use std::fs::File;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Seek};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What the recording's name has after a profile's.
@@ -81,6 +81,10 @@ impl RunOutputs {
         match making.make(interrupts) {
             Ok(Made { written, summary, notes }) => {
                 let (lines, placed) = output::put_in_place(self.targets, written);
+                let placed = placed.map_err(|failure| match keep(self.journal, None) {
+                    Ok(path) => Failure::new(FAILED, format!("{}\nwlprof: {}", failure.message, where_it_is(&path))),
+                    Err(_) => failure,
+                });
                 if self.quiet {
                     return (Vec::new(), placed);
                 }
@@ -88,23 +92,44 @@ impl RunOutputs {
                 lines.iter().for_each(|line| say::line(format_args!("{line}")));
                 (notes, placed)
             }
-            Err(how) => (Vec::new(), self.keep_recording(&how)),
+            Err(how) => {
+                let name = self.recording.map(|index| self.targets[index].name.as_path());
+                (Vec::new(), keep_for_want_of_a_profile(self.journal, name, &how))
+            }
         }
     }
+}
 
-    /// Keeps the recording where no profile could be made of it. That is no failure of the run.
-    fn keep_recording(self, how: &str) -> Result<(), Failure> {
-        let kept = match self.recording {
-            Some(index) => self.journal.put_in_place().map(|()| Some(self.targets[index].name.clone())),
-            None => self.journal.keep().map_err(|error| error.to_string()),
-        };
-        let no_profile = |what: String| format!("no profile could be made: {how}; {what}");
-        let lost = |why: &str| Failure::new(FAILED, no_profile(format!("what was sampled is lost: {why}")));
-        let path = kept.map_err(|error| lost(&error))?.ok_or_else(|| lost("its file has no name"))?;
-        let path = path.display();
-        let kept = no_profile(format!("what was sampled is in {path}: `wlprof render --guest GUEST {path}` shows it"));
-        say::line(format_args!("wlprof: {}", escape::single_line(&kept)));
-        Ok(())
+/// Keeps the recording where no profile could be made of it. That is no failure of the run.
+fn keep_for_want_of_a_profile(journal: OutputFile, name: Option<&Path>, how: &str) -> Result<(), Failure> {
+    let no_profile = |what: &str| format!("no profile could be made: {how}; {what}");
+    let path = keep(journal, name)
+        .map_err(|error| Failure::new(FAILED, no_profile(&format!("what was sampled is lost: {error}"))))?;
+    say::line(format_args!("wlprof: {}", escape::single_line(&no_profile(&where_it_is(&path)))));
+    Ok(())
+}
+
+fn where_it_is(recording: &Path) -> String {
+    let path = recording.display();
+    format!("what was sampled is in {path}: `wlprof render --guest GUEST {path}` shows it")
+}
+
+/// Keeps a recording: in its own place, which is called `name`; if it has none, where nothing else is; and if that cannot be,
+/// in the system's folder for such files. Gives its path.
+fn keep(journal: OutputFile, name: Option<&Path>) -> io::Result<PathBuf> {
+    let mut contents = journal.file().try_clone()?;
+    let kept = match name {
+        Some(name) => journal.put_in_place().map(|()| Some(name.to_owned())).map_err(io::Error::other),
+        None => journal.keep(),
+    };
+    match kept {
+        Ok(Some(path)) => Ok(path),
+        _ => {
+            let copy = in_temporary_folder()?;
+            contents.rewind()?;
+            io::copy(&mut contents, &mut copy.file())?;
+            copy.keep()?.ok_or_else(|| io::ErrorKind::Unsupported.into())
+        }
     }
 }
 
@@ -116,6 +141,10 @@ fn new_journal(targets: &[Target]) -> io::Result<OutputFile> {
             return Ok(file);
         }
     }
+    in_temporary_folder()
+}
+
+fn in_temporary_folder() -> io::Result<OutputFile> {
     OutputFile::create(&std::env::temp_dir().join(format!("profile{ENDING}")))
 }
 

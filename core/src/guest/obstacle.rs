@@ -55,9 +55,13 @@ fn shown(names: &[String]) -> String {
     if names.is_empty() {
         return "none".to_owned();
     }
-    let shorten = |name: &String| match name.char_indices().nth(LONGEST_SHOWN) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.clone(),
+    let shorten = |name: &String| {
+        let short = match name.char_indices().nth(LONGEST_SHOWN) {
+            Some((end, _)) => format!("{}…", &name[..end]),
+            None => name.clone(),
+        };
+        // A line of the guest's making must not look like one of wlprof's.
+        short.replace(char::is_control, "\u{fffd}")
     };
     let first: Vec<String> = names.iter().take(NAMES_SHOWN).map(shorten).collect();
     let first = first.join(", ");

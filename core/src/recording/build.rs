@@ -16,6 +16,8 @@ use wlprof_plugin::{FrameSink, Label, SourceFrame};
 const MAX_FRAMES: usize = 1 << 20;
 /// Distinct stacks that are kept. A guest that is never twice as deep in the same recursion makes thousands a sample.
 const MAX_STACKS: usize = 1 << 21;
+/// Distinct sets of labels that are kept; samples have none of those that come later. Go's are as many as goroutines.
+const MAX_LABEL_SETS: usize = 1 << 20;
 /// Bytes of samples from which on they are written.
 const MANY_BYTES: usize = 1 << 15;
 /// Nanoseconds after which all that is new is written: what is lost if the process is killed.
@@ -125,13 +127,13 @@ impl<T: Copy + Eq + Hash> Table<T> {
 impl Recorder {
     /// A recorder for frames of `modules`, which writes into `journal`. `meta` is what is known before the guest begins.
     pub fn new(modules: Vec<Module>, meta: Meta, mut journal: Journal) -> Self {
-        journal.write(&Block::Start(meta, modules));
+        journal.write_basis(&Block::Start(meta, modules));
         Self { journal, ..Self::default() }
     }
 
     /// Names the thread that the samples come from. Before the first of them.
     pub fn set_thread(&mut self, name: &str, tid: u64) {
-        self.journal.write(&Block::Thread { name: name.to_owned(), tid });
+        self.journal.write_basis(&Block::Thread { name: name.to_owned(), tid });
     }
 
     /// The id of a frame.
@@ -140,6 +142,7 @@ impl Recorder {
         let before = self.frames.len();
         let id = self.frames.id(if is_known { origin } else { Origin::Truncated });
         if let Origin::Language { key, .. } = origin
+            && is_known
             && self.frames.len() > before
         {
             self.own_names.met(Unnamed::Frame(id, key));
@@ -186,8 +189,13 @@ impl Recorder {
 
     /// The id of the labels that the plugin of `module` calls by `keys`, all together. There are no more than a stack has.
     pub fn labels(&mut self, module: ModuleId, keys: &[u64]) -> LabelSetId {
+        let set = LabelKeys::new(module, keys);
         let before = self.labels.len();
-        let id = self.labels.id(LabelKeys::new(module, keys));
+        let is_known = before < MAX_LABEL_SETS || self.labels.holds(&set);
+        if !is_known {
+            return self.labels.id(LabelKeys::new(module, &[]));
+        }
+        let id = self.labels.id(set);
         if self.labels.len() > before {
             keys.iter().for_each(|&key| self.own_names.met(Unnamed::Labels(module, key)));
         }
@@ -257,8 +265,8 @@ impl Recorder {
     }
 
     /// Writes what is new into the journal. Samples that cannot be written are gone, and counted: a full disk must not
-    /// fill the memory as well.
-    fn write(&mut self) {
+    /// fill the memory as well. `false` if the tables are not whole, so that nothing may refer to them.
+    fn write(&mut self) -> bool {
         self.written_ns = self.last_time_ns;
         let journal = &mut self.journal;
         let tables = self.frames.write(journal, Block::Frames)
@@ -270,13 +278,15 @@ impl Recorder {
             self.unrecorded += samples;
         }
         let host_calls = std::mem::take(&mut self.host_calls);
-        if !host_calls.is_empty() {
-            journal.write(&Block::HostCalls(0, host_calls));
-        }
-        self.own_names.write_frames(journal);
-        if self.own_names.may_spell(self.labels.len()) {
-            let labels = self.labels.in_order();
-            self.own_names.write_labels(&labels.iter().map(LabelKeys::as_set).collect::<Vec<_>>(), journal);
+        if tables {
+            if !host_calls.is_empty() {
+                journal.write(&Block::HostCalls(0, host_calls));
+            }
+            self.own_names.write_frames(journal);
+            if self.own_names.may_spell(self.labels.len()) {
+                let labels = self.labels.in_order();
+                self.own_names.write_labels(&labels.iter().map(LabelKeys::as_set).collect::<Vec<_>>(), journal);
+            }
         }
         let progress = Progress {
             duration_ns: self.last_time_ns,
@@ -284,16 +294,18 @@ impl Recorder {
             truncated: self.truncated.iter().map(|(reason, count)| (*reason, *count)).collect(),
         };
         journal.write(&Block::Progress(progress));
+        tables
     }
 
     /// Writes all that is left, with the names that only the walkers of the languages know: the journal is a whole
     /// recording then, without the symbols of wasm frames.
     pub fn close(mut self, mut meta: Meta, mut ticks: TickCounts, names: &mut dyn LanguageNames) -> Journal {
         self.no_host_call();
-        self.write();
-        let labels = self.labels.in_order();
-        let labels: Vec<_> = labels.iter().map(LabelKeys::as_set).collect();
-        self.own_names.complete(&self.frames.in_order(), &labels, names, &mut self.journal);
+        if self.write() {
+            let labels = self.labels.in_order();
+            let labels: Vec<_> = labels.iter().map(LabelKeys::as_set).collect();
+            self.own_names.complete(&self.frames.in_order(), &labels, names, &mut self.journal);
+        }
         meta.notes.extend(names.notes());
         if self.unrecorded > 0 {
             ticks.sampled -= self.unrecorded.min(ticks.sampled);

@@ -135,6 +135,8 @@ pub struct Journal {
     /// A second file that has the same.
     copy: Option<File>,
     failure: Option<io::Error>,
+    /// What is written could not be read: it has no beginning.
+    is_over: bool,
 }
 
 #[derive(Debug)]
@@ -158,15 +160,21 @@ impl Journal {
     }
 
     fn begin(sink: Sink, copy: Option<File>) -> Self {
-        let mut journal = Self { sink, length: 0, copy, failure: None };
+        let mut journal = Self { sink, length: 0, copy, failure: None, is_over: false };
         let header: Vec<u8> = MAGIC.into_iter().chain(VERSION.to_le_bytes()).collect();
-        journal.append(&header);
+        journal.is_over = !journal.append(&header);
         journal
+    }
+
+    /// Appends a block that all others build upon. If that fails nothing is written any more.
+    pub(super) fn write_basis(&mut self, block: &Block) {
+        self.is_over |= !self.write(block);
     }
 
     /// Appends a block. `false` if that fails; the journal is as it was before then.
     pub(super) fn write(&mut self, block: &Block) -> bool {
         match block_bytes(block) {
+            _ if self.is_over => false,
             Ok(bytes) => self.append(&bytes),
             Err(error) => {
                 self.failure.get_or_insert(error);

@@ -97,9 +97,10 @@ impl OwnNames {
     /// Writes as many of the next sets of labels as are known. `sets` are the keys of all.
     pub(super) fn write_labels(&mut self, sets: &[(ModuleId, &[u64])], journal: &mut Journal) {
         let spelled: Vec<Vec<NameAndValue>> = sets[self.spelled..].iter().map_while(|set| self.spell(*set)).collect();
-        if !spelled.is_empty() {
-            self.spelled += spelled.len();
-            journal.write(&Block::LabelSets(spelled));
+        let count = spelled.len();
+        // They are known by their order: none may be left out.
+        if count > 0 && journal.write(&Block::LabelSets(spelled)) {
+            self.spelled += count;
         }
     }
 

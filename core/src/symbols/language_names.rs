@@ -88,11 +88,14 @@ impl LanguageNames for LanguageWalkers {
     }
 
     fn notes(&mut self) -> Vec<String> {
-        let mut notes = std::mem::take(&mut self.notes);
+        let mut told = Vec::new();
         for module in 0..self.modules.len() {
             let warnings = self.ask(module as ModuleId, |walker| walker.warnings());
-            notes.extend(warnings.iter().map(|warning| format!("{}: {warning}", self.modules[module].name())));
+            told.extend(warnings.iter().map(|warning| format!("{}: {warning}", self.modules[module].name())));
         }
+        // Last: asking may have failed.
+        let mut notes = std::mem::take(&mut self.notes);
+        notes.append(&mut told);
         notes
     }
 }

@@ -1,6 +1,6 @@
 //! The files that wlprof writes: which, in what format, and that they say the same.
 
-use crate::guest::{Place, fixture};
+use crate::guest::{Place, fixture, output};
 use serde_json::Value;
 
 fn traps() -> String {
@@ -100,15 +100,70 @@ fn standard_output_has_the_profile_only_if_asked_for() {
 }
 
 #[test]
-fn an_older_file_is_replaced_and_a_link_is_followed() {
+fn an_older_file_is_replaced_and_so_is_a_link() {
     let place = Place::new();
-    place.file("real.folded", "old ".repeat(100_000));
+    let old = "old ".repeat(100_000);
+    place.file("real.folded", &old);
+    place.file("older.folded", &old);
     std::os::unix::fs::symlink("real.folded", place.path("link.folded")).unwrap();
-    assert_eq!(place.run(["-q", "-o", "link.folded", &traps()]).code, Some(0));
-    assert!(place.path("link.folded").is_symlink());
-    let text = read(&place, "real.folded");
-    assert!(text.contains(";work ") && !text.contains("old"), "{text}");
-    assert_eq!(place.files(), ["link.folded", "real.folded"]);
+    let ran = place.run(["-o", "link.folded", "-o", "older.folded", &traps()]);
+    assert_eq!(ran.code, Some(0));
+    assert_eq!(ran.stderr.matches("(in place of an older one)").count(), 2, "{ran:?}");
+    assert!(!place.path("link.folded").is_symlink());
+    for name in ["link.folded", "older.folded"] {
+        let text = read(&place, name);
+        assert!(text.contains(";work ") && !text.contains("old"), "{text}");
+    }
+    assert_eq!(read(&place, "real.folded"), old);
+}
+
+#[test]
+fn a_file_that_is_open_already_keeps_what_is_in_it() {
+    let place = Place::new();
+    let script = r#"echo before >&3; "$0" -q --format=folded -o /dev/fd/3 "$1"; echo after >>log; "$0" --format=folded -o /dev/stdout "$1" >>log"#;
+    let mut shell = std::process::Command::new("sh");
+    let commands = format!("exec 3>>log; {script}");
+    shell.args(["-c", &commands, env!("CARGO_BIN_EXE_wlprof"), &traps()]).current_dir(place.path(""));
+    let ran = output(&mut shell);
+    assert_eq!(ran.code, Some(125), "{ran:?}");
+    assert!(ran.stderr.contains("standard output is the guest's"), "{ran:?}");
+    let log = read(&place, "log");
+    assert!(log.starts_with("before\n") && log.ends_with("after\n") && log.contains(";work "), "{log}");
+}
+
+#[test]
+fn a_recording_that_may_not_grow_any_more_is_read_up_to_there() {
+    let place = Place::new();
+    let guest = fixture("c-calls.wasm");
+    let mut is_told = 0;
+    // In blocks of 512 bytes, from what must be there before a run: each time something else does not fit.
+    for blocks in (129..149).step_by(4) {
+        let script = format!(r#"ulimit -f {blocks}; exec "$0" "$@""#);
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_wlprof"), "-q", "--rate=50000", "--max-overhead=100"]);
+        let ran = output(shell.args(["-o", "p.wlprof"]).arg(&guest).current_dir(place.path("")));
+        is_told += u32::from(ran.stderr.contains("not all of what was sampled could be written: File too large"));
+        let rendered = place.run(["render", "p.wlprof", "-o", "p.folded"]);
+        assert_eq!(rendered.code, Some(0), "{blocks}: {ran:?} {rendered:?}");
+        assert!(!read(&place, "p.folded").is_empty(), "{blocks}: {ran:?}");
+    }
+    assert!(is_told > 0, "the guest's recording is too small for this test");
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_any_more_is_told() {
+    let place = Place::new();
+    let pipe = place.path("p.folded");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || drop(std::fs::File::open(pipe).unwrap()))
+    };
+    let mut command = place.command(["-q", "-o", "p.folded", &traps()]);
+    let ran = output(command.env("TMPDIR", place.path("")));
+    reader.join().unwrap();
+    assert_eq!(ran.code, Some(125), "{ran:?}");
+    assert!(ran.stderr.contains("cannot write p.folded: ") && ran.stderr.contains("what was sampled is in"), "{ran:?}");
 }
 
 /// The front end checks nothing, so this does: columns as long as their tables, and indices within them.

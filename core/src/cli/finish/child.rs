@@ -14,9 +14,11 @@ use crate::guest::ModuleImage;
 use crate::languages::{self, Choice};
 use crate::recording::RawRecording;
 use crate::symbols::name;
+use rustix::fs::OFlags;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::fs::File;
 use std::io::{self, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wlprof_plugin::Walker;
@@ -78,8 +80,11 @@ impl Inherited {
         File::open(&self.0)
     }
 
+    /// What is in it already stays. To a pipe that nobody reads any more this fails, where it would wait for a reader.
     fn write(&self) -> io::Result<File> {
-        File::options().write(true).open(&self.0)
+        let file = File::options().append(true).custom_flags(libc::O_NONBLOCK).open(&self.0)?;
+        rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;
+        Ok(file)
     }
 }
 

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// How long samples may wait in the ring.
 const INTERVAL: Duration = Duration::from_millis(50);
 
+/// Samples of one host call that wait for it to return. Those of a longer one do without the language's stack.
+const MAX_AWAITING: usize = 1 << 18;
+
 /// What the drain saw.
 #[derive(Debug, Default)]
 pub(super) struct Drained {
@@ -125,7 +128,12 @@ impl Drain {
         }
         match header.kind {
             Kind::Sample => self.sample(header, found, recorder),
-            Kind::AwaitsLanguage => self.awaiting.push(Awaiting { header, found }),
+            Kind::AwaitsLanguage => {
+                if self.awaiting.len() >= MAX_AWAITING {
+                    self.give_up_awaiting(recorder);
+                }
+                self.awaiting.push(Awaiting { header, found });
+            }
             Kind::Sighting | Kind::Language => {}
         }
     }

@@ -239,9 +239,10 @@ impl LanguageWalk {
 
     /// Has the walker name some of what `naming` asks for, if it can while the guest runs.
     pub(super) fn name(&mut self, naming: &Naming) {
-        if self.names_while_running && self.panics < MOST_PANICS {
+        if self.names_while_running {
             let walker = &mut *self.walker;
-            self.panics += u32::from(catch_unwind(AssertUnwindSafe(|| naming.answer(walker))).is_err());
+            // What it fails at here is asked again at the end, where that costs names alone.
+            self.names_while_running = catch_unwind(AssertUnwindSafe(|| naming.answer(walker))).is_ok();
         }
     }
 

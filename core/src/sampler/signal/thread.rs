@@ -240,6 +240,11 @@ impl GuestThread {
                 state: if in_guest { State::Guest } else { State::Host },
                 kind: Kind::Sample,
             };
+            // First, so that the pause that is recorded has it in it.
+            // SAFETY: the handler runs on the guest's thread, in compiled code: nobody else has the walker.
+            if in_guest && let Some(language) = unsafe { &mut *self.language.get() } {
+                language.name(&self.naming);
+            }
             let kind = Cell::new(Kind::Sample);
             let stack = self.stack();
             // SAFETY: the ticker sends no second signal and pushes nothing itself before `handled` is raised, so there
@@ -268,10 +273,6 @@ impl GuestThread {
             };
             if !pushed {
                 self.ring_full.fetch_add(1, Ordering::Relaxed);
-            }
-            // SAFETY: the walker is this handler's, as for the sample.
-            if in_guest && let Some(language) = unsafe { &mut *self.language.get() } {
-                language.name(&self.naming);
             }
         }
         // SAFETY: the walker is this handler's, as for the sample.
