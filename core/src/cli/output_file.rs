@@ -186,8 +186,13 @@ impl InFolder {
     fn copy(&self, mut file: &File) -> io::Result<OsString> {
         let (copy, name) = create_new(&self.folder, &self.name)?;
         io::Seek::rewind(&mut file)?;
-        io::copy(&mut file, &mut File::from(copy))?;
-        Ok(name)
+        match io::copy(&mut file, &mut File::from(copy)) {
+            Ok(_) => Ok(name),
+            Err(error) => {
+                let _ = rustix::fs::unlinkat(&self.folder, &name, AtFlags::empty());
+                Err(error)
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{FrameId, ModuleId, NamedFrame, Origin};
 use std::collections::{HashMap, HashSet};
 use wlprof_plugin::{Label, SourceFrame};
 
-/// Frames that are named before they are written: so many names are lost if naming the next one ends the process.
+/// Source frames that are named before they are written: so many names are lost if naming the next one ends the process.
 const NAMED_AT_ONCE: usize = 512;
 
 /// The most source frames that one frame may be, and labels that one key may stand for.
@@ -117,14 +117,16 @@ impl OwnNames {
         names: &mut dyn LanguageNames,
         journal: &mut Journal,
     ) {
-        let mut source = Vec::new();
+        let (mut source, mut count) = (Vec::new(), 0);
         for (id, origin) in (0..).zip(frames) {
             if let Origin::Language { module, key } = *origin
                 && !self.named.contains(&id)
             {
                 names.own_frame(module, key, &mut source);
                 self.name_frame(id, std::mem::take(&mut source));
-                if self.frames.len() >= NAMED_AT_ONCE {
+                count += self.frames.last().map_or(0, |(_, named)| named.len());
+                if count >= NAMED_AT_ONCE {
+                    count = 0;
                     self.write_frames(journal);
                 }
             }
