@@ -193,6 +193,9 @@ pub(super) struct Render {
     /// The program that was run, which names what a run that was cut short could not name
     #[arg(long, value_name = "GUEST")]
     pub(super) guest: Option<PathBuf>,
+    /// File with the program's debug sections, if they are not in the program
+    #[arg(long, value_name = "FILE", requires = "guest")]
+    pub(super) debug_file: Option<PathBuf>,
     /// The recording
     #[arg(value_name = "FILE")]
     pub(super) recording: PathBuf,

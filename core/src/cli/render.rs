@@ -4,7 +4,7 @@ use super::arguments::{FramesChoice, Render};
 use super::output::{self, Shown, Target};
 use super::summary::summary;
 use super::{FAILED, Failure, guest, limits, say};
-use crate::guest::{ModuleImage, read_module};
+use crate::guest::read_image;
 use crate::languages::{self, Choice};
 use crate::recording::{RawRecording, Recording};
 use crate::symbols::name;
@@ -33,7 +33,7 @@ pub(super) fn run(render: &Render) -> Result<(), Failure> {
     let wants_files = !render.output.files.is_empty() || render.output.format.is_some();
     let targets = if wants_files { output::open(&render.output)? } else { Vec::new() };
     let keeps_all = targets.iter().any(|target| target.exporter.keeps_all_frames());
-    let recording = named(raw, render.guest.as_deref())?;
+    let recording = named(raw, render)?;
     let shown = Shown::new(recording, render.output.frames, keeps_all);
     let write = |target: &Target| shown.write(&target.destination()).map_err(|error| error.to_string());
     let written: Vec<_> = targets.iter().map(write).collect();
@@ -46,25 +46,26 @@ pub(super) fn run(render: &Render) -> Result<(), Failure> {
 }
 
 /// The recording with names: its own, or, if the run was cut short before they were found, those that the guest has.
-fn named(raw: RawRecording, guest: Option<&Path>) -> Result<Recording, Failure> {
+fn named(raw: RawRecording, render: &Render) -> Result<Recording, Failure> {
     if raw.is_named() {
         return Ok(name(raw, &[], Vec::new(), |_| ()));
     }
-    let Some(path) = guest else {
+    let Some(path) = render.guest.as_deref() else {
         let mut recording = name(raw, &[], Vec::new(), |_| ());
-        let note = "functions have numbers instead of names, since the run was cut short; give the program that was run \
-                    with --guest";
+        let note = "functions have numbers instead of names, since no profile was made of it; give the program that was \
+                    run with --guest";
         recording.meta.notes.push(note.to_owned());
         return Ok(recording);
     };
-    let bytes = read_module(path).map_err(|error| guest::cannot_load(path, &error))?;
-    let file_name = path.file_name().unwrap_or_default().to_string_lossy();
-    let image = ModuleImage::parse(bytes, &file_name).map_err(|error| cannot_read(path, &error))?;
+    let (image, notes) =
+        read_image(path, render.debug_file.as_deref()).map_err(|error| guest::cannot_load(path, &error))?;
     if raw.modules().first().is_none_or(|module| module.build_id != image.build_id()) {
         return Err(cannot_read(path, &"it is not the program that was run, or another build of it"));
     }
     let walker = languages::choose(&Choice::Auto, languages::BUILT_IN, &image).ok().and_then(|chosen| chosen.walker);
-    Ok(name(raw, &[Arc::new(image)], vec![walker], |_| ()))
+    let mut recording = name(raw, &[Arc::new(image)], vec![walker], |_| ());
+    recording.meta.notes.extend(notes);
+    Ok(recording)
 }
 
 fn cannot_read(path: &Path, error: &dyn std::fmt::Display) -> Failure {

@@ -113,19 +113,10 @@ impl Program {
     /// # Errors
     /// [`LoadError`] says what the file is and what would do.
     pub fn read(path: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
-        let bytes = read_module(path)?;
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        let of_image = |error| LoadError::Image(path.to_owned(), error);
-        let mut image = ModuleImage::parse(bytes, &name).map_err(of_image)?;
-        let interface = Interface::read(image.bytes()).map_err(|error| of_image(ImageError::Malformed(error)))?;
-        let mut notes = Vec::new();
-        match debug_file::find(&image, path, options.debug_file.as_deref()) {
-            Ok(Some(debug)) => image.set_debug_file(debug),
-            Ok(None) => {}
-            // Better no run than a long one without the lines that were asked for.
-            Err(message) if options.debug_file.is_some() => return Err(LoadError::DebugFile(message)),
-            Err(note) => notes.push(note),
-        }
+        let (image, notes) = read_image(path, options.debug_file.as_deref())?;
+        let name = name_of(path);
+        let interface = Interface::read(image.bytes())
+            .map_err(|error| LoadError::Image(path.to_owned(), ImageError::Malformed(error)))?;
         let epoch_interruption = options.epoch_interruption;
         let engine =
             engine(EngineOptions { epoch_interruption, cache: !options.no_cache }).map_err(LoadError::Engine)?;
@@ -163,6 +154,28 @@ impl Program {
         let module = Module::from_binary(&engine, image.bytes()).map_err(|error| LoadError::Compile(path, error))?;
         Ok(Guest { engine, modules: vec![(module, Arc::new(image))], name, notes, epoch_interruption })
     }
+}
+
+/// Reads the module at `path` with its debug sections, which may be in a file of their own; and what there is to say of that.
+///
+/// # Errors
+/// [`LoadError`] says what the file is and what would do.
+pub fn read_image(path: &Path, debug_file: Option<&Path>) -> Result<(ModuleImage, Vec<String>), LoadError> {
+    let bytes = read_module(path)?;
+    let image = ModuleImage::parse(bytes, &name_of(path));
+    let mut image = image.map_err(|error| LoadError::Image(path.to_owned(), error))?;
+    match debug_file::find(&image, path, debug_file) {
+        Ok(Some(debug)) => image.set_debug_file(debug),
+        Ok(None) => {}
+        // Better no run than a long one without the lines that were asked for.
+        Err(message) if debug_file.is_some() => return Err(LoadError::DebugFile(message)),
+        Err(note) => return Ok((image, vec![note])),
+    }
+    Ok((image, Vec::new()))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// Reads a module in binary or text form and gives its binary form.

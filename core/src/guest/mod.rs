@@ -19,6 +19,6 @@ pub use engine::{EngineOptions, engine};
 pub use foreign_host::ForeignHost;
 pub use image::{ImageError, IndexSpaces, ModuleImage};
 pub use invoke::{ArgumentError, Exit, call};
-pub use load::{Guest, LoadError, LoadOptions, Program, read_module};
+pub use load::{Guest, LoadError, LoadOptions, Program, read_image, read_module};
 pub use obstacle::Obstacle;
 pub use wasi::{Directory, GuestState, Stdio, WasiOptions, linker};

@@ -61,7 +61,7 @@ fn shown(names: &[String]) -> String {
             None => name.clone(),
         };
         // A line of the guest's making must not look like one of wlprof's.
-        short.replace(char::is_control, "\u{fffd}")
+        short.replace('\n', "\\n")
     };
     let first: Vec<String> = names.iter().take(NAMES_SHOWN).map(shorten).collect();
     let first = first.join(", ");

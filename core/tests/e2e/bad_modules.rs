@@ -120,7 +120,7 @@ fn names_cannot_write_to_the_terminal() {
 #[test]
 fn imports_and_traps_are_escaped_too() {
     let place = Place::new();
-    place.file("import.wat", r#"(module (import "\1b[2J" "x\07" (func)) (func (export "_start")))"#);
+    place.file("import.wat", r#"(module (import "\1b[2J\0awlprof: " "x\07" (func)) (func (export "_start")))"#);
     place.file("trap.wat", r#"(module (func (@name "\1b[2J") (export "_start") unreachable))"#);
     place.file("export.wat", r#"(module (func (export "\1b[2J")))"#);
     for (name, code) in [("import.wat", 126), ("trap.wat", 134), ("export.wat", 0)] {
@@ -128,6 +128,7 @@ fn imports_and_traps_are_escaped_too() {
         assert_eq!(ran.code, Some(code), "{ran:?}");
         assert!(ran.stderr.contains("\\u{1b}[2J"), "{name}: {ran:?}");
         assert!(ran.stderr.chars().all(|c| c == '\n' || !c.is_control()), "{name}: {ran:?}");
+        assert!(name != "import.wat" || ran.stderr.lines().count() == 1, "{ran:?}");
     }
 }
 

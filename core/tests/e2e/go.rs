@@ -181,7 +181,9 @@ fn a_dump_shows_every_goroutine_and_what_it_waits_for() {
     let first = goroutines.first().unwrap_or_else(|| panic!("{text}"));
     assert!(first.starts_with("goroutine 1 [") && first.contains("main.main(...)"), "{text}");
     assert_eq!(of("stage=hash"), 3, "{text}");
-    let states = ["chan receive", "chan send", "runnable", "running"].map(|state| of(&format!(" [{state}]")));
+    // `semacquire`: it is about to begin a collection.
+    let states =
+        ["chan receive", "chan send", "runnable", "running", "semacquire"].map(|state| of(&format!(" [{state}]")));
     assert!(states.iter().sum::<usize>() >= 10 && states[3] <= 1, "{states:?} {text}");
     for goroutine in goroutines {
         assert!(goroutine.contains("\nruntime.goexit(...)\n"), "{goroutine}");

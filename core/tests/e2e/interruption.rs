@@ -1,7 +1,8 @@
 //! Ctrl-C and its kin: the process dies of the signal as it would have without wlprof, and leaves a whole profile.
 
-use crate::guest::{Place, finish, fixture, send_signal, was_seen};
+use crate::guest::{Place, finish, fixture, fixture_bytes, send_signal, was_seen};
 use crate::running::{Started, start, wait_until, with_default_signals};
+use crate::sections::{Section, join, split};
 use crate::world;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -166,19 +167,26 @@ fn whatever_happens_to_the_making_of_a_profile_the_recording_and_the_exit_code_r
 #[test]
 fn a_killed_wlprof_leaves_a_recording() {
     let place = Place::new();
-    let spin = fixture("c-spin.wasm");
-    let spin = spin.to_str().unwrap();
-    let mut started = start(&place.command(["-o", "p.wlprof", spin]));
+    let is_debug = |section: &Section| section.as_custom().is_some_and(|(name, _)| name.starts_with(".debug"));
+    let (debug, code): (Vec<Section>, Vec<Section>) =
+        split(&fixture_bytes("c-spin.wasm")).into_iter().partition(is_debug);
+    place.file("spin.wasm", join(&code));
+    place.file("debug.wasm", join(&debug));
+    let mut started = start(&place.command(["-o", "p.wlprof", "spin.wasm"]));
     wait_until("a second of samples is there", || {
         let found = std::fs::read(place.path("p.wlprof")).ok().and_then(|bytes| file::read(&bytes).ok());
         found.is_some_and(|recording| recording.meta.duration_ns > 1_000_000_000 && recording.ticks.sampled > 50)
     });
     started.child.kill().unwrap();
     assert_eq!(started.end().signal, Some(9));
-    let rendered = place.run(["render", "--guest", spin, "p.wlprof", "-o", "p.folded"]);
+    let options = ["--guest", "spin.wasm", "--debug-file", "debug.wasm"];
+    let rendered = place.run(["render", "p.wlprof", "-o", "p.folded", "-o", "named.wlprof"].iter().chain(&options));
     assert_eq!(rendered.code, Some(0), "{rendered:?}");
     assert!(rendered.stderr.contains("note: the recording is not whole: wlprof was ended"), "{rendered:?}");
     assert!(std::fs::read_to_string(place.path("p.folded")).unwrap().contains("main;spin "));
+    let named = place.recording("named.wlprof");
+    let spin = named.functions.iter().find(|function| function.name == "spin").unwrap();
+    assert!(spin.file.as_deref().is_some_and(|file| file.ends_with("c/spin.c")), "{spin:?}");
     let other = fixture("c-traps.wasm");
     let refused = place.run(["render", "--guest", other.to_str().unwrap(), "p.wlprof"]);
     assert_eq!(refused.code, Some(125));
