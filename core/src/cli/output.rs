@@ -53,13 +53,12 @@ impl Target {
         if descriptor == Some(1) && path.is_file() {
             return Err(Failure::new(FAILED, STANDARD_OUTPUT_IS_THE_GUESTS));
         }
-        let replaces = descriptor.is_none() && std::fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir());
         let file = match descriptor {
             Some(_) => OutputFile::as_it_is(&path),
             None => OutputFile::create(&path),
         };
         let file = file.map_err(|error| cannot_write(name, &explained(&error)))?;
-        let replaces = replaces && !file.is_written_as_it_is();
+        let replaces = !file.is_written_as_it_is() && std::fs::symlink_metadata(&path).is_ok();
         let companion = match exporter.companion_ending() {
             None => None,
             Some(ending) => {

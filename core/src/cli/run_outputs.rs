@@ -80,10 +80,13 @@ impl RunOutputs {
         };
         match making.make(interrupts) {
             Ok(Made { written, summary, notes }) => {
+                let has_recording = self.recording.is_some_and(|index| written[index].is_ok());
                 let (lines, placed) = output::put_in_place(self.targets, written);
-                let placed = placed.map_err(|failure| match keep(self.journal, None) {
-                    Ok(path) => Failure::new(FAILED, format!("{}\nwlprof: {}", failure.message, where_it_is(&path))),
-                    Err(_) => failure,
+                let placed = placed.map_err(|failure| match (!has_recording).then(|| keep(self.journal, None)) {
+                    Some(Ok(path)) => {
+                        Failure::new(FAILED, format!("{}\nwlprof: {}", failure.message, where_it_is(&path)))
+                    }
+                    Some(Err(_)) | None => failure,
                 });
                 if self.quiet {
                     return (Vec::new(), placed);

@@ -151,6 +151,16 @@ fn a_recording_that_may_not_grow_any_more_is_read_up_to_there() {
 }
 
 #[test]
+fn a_recording_that_was_asked_for_is_not_kept_twice() {
+    let place = Place::new();
+    let ran = place.run(["-q", "--format=folded", "-o", "p.wlprof", "-o", "/dev/full", &traps()]);
+    assert_eq!(ran.code, Some(125), "{ran:?}");
+    assert!(ran.stderr.contains("cannot write /dev/full") && !ran.stderr.contains("what was sampled"), "{ran:?}");
+    assert_eq!(place.files(), ["p.wlprof"]);
+    place.recording("p.wlprof");
+}
+
+#[test]
 fn a_pipe_that_nobody_reads_any_more_is_told() {
     let place = Place::new();
     let pipe = place.path("p.folded");

@@ -237,6 +237,11 @@ impl LanguageWalk {
         self.panicked_last
     }
 
+    /// Whether the walker can name while the guest runs.
+    pub(super) fn names_while_running(&self) -> bool {
+        self.names_while_running
+    }
+
     /// Has the walker name some of what `naming` asks for, if it can while the guest runs.
     pub(super) fn name(&mut self, naming: &Naming) {
         if self.names_while_running {

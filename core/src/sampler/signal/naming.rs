@@ -14,6 +14,8 @@ const MAX_NAMED_A_SAMPLE: usize = 2;
 /// Questions and answers. The walker's thread never waits for the drain's.
 #[derive(Debug, Default)]
 pub(super) struct Naming {
+    /// Whether there is a walker that answers.
+    is_answered: AtomicBool,
     /// Whether there are questions.
     is_asked: AtomicBool,
     exchange: Mutex<Exchange>,
@@ -60,9 +62,18 @@ impl Naming {
         self.is_asked.store(!exchange.unnamed.is_empty(), Ordering::Relaxed);
     }
 
-    /// Gives `recorder` the answers that have come, and asks for what it has met since.
+    /// There is a walker that answers, from now on.
+    pub(super) fn is_answered(&self) {
+        self.is_answered.store(true, Ordering::Relaxed);
+    }
+
+    /// Gives `recorder` the answers that have come, and asks for what it has met since. What nobody answers is named when the
+    /// guest has ended.
     pub(super) fn exchange(&self, recorder: &mut Recorder) {
         let unnamed = recorder.take_unnamed();
+        if !self.is_answered.load(Ordering::Relaxed) {
+            return;
+        }
         let mut exchange = self.exchange.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         exchange.unnamed.extend(unnamed);
         self.is_asked.store(!exchange.unnamed.is_empty(), Ordering::Relaxed);

@@ -469,6 +469,9 @@ impl GuestThread {
     /// Sets the language's walker. To be called on the guest's thread, outside wasm.
     pub(super) fn set_language(&self, language: LanguageWalk) {
         let _no_signal = SignalBlocked::new();
+        if language.names_while_running() {
+            self.naming.is_answered();
+        }
         // SAFETY: the handler is the only other user, and the signal is blocked.
         unsafe { *self.language.get() = Some(language) };
         self.has_language.store(true, Ordering::Relaxed);
