@@ -13,9 +13,9 @@ pub(crate) enum Mode {
     Signal {
         /// Samples a second.
         hz: f64,
-        /// What the governor is told to allow.
-        max_overhead: f64,
     },
+    /// The signal sampler as `wlprof` uses it when nothing is said.
+    Default,
     /// The epoch sampler at this rate.
     Epoch {
         /// Samples a second.
@@ -36,14 +36,9 @@ const NO_LIMIT: f64 = 1.0;
 impl Mode {
     /// The modes that work on this machine; the plain one first.
     pub(crate) fn all() -> Vec<Self> {
-        let governed = SamplerOptions::default();
         let mut modes = vec![Self::Plain, Self::PlainAgain];
         if SamplerKind::Signal.resolve().is_ok() {
-            modes.extend([
-                Self::Signal { hz: 250.0, max_overhead: NO_LIMIT },
-                Self::Signal { hz: 1000.0, max_overhead: NO_LIMIT },
-                Self::Signal { hz: governed.rate_hz, max_overhead: governed.max_overhead },
-            ]);
+            modes.extend([Self::Signal { hz: 250.0 }, Self::Signal { hz: 1000.0 }, Self::Default]);
         }
         modes.extend([Self::Epoch { hz: 1000.0 }, Self::EpochChecks, Self::GuestProfiler { hz: 1000.0 }]);
         modes
@@ -54,8 +49,8 @@ impl Mode {
         match self {
             Self::Plain => "plain".into(),
             Self::PlainAgain => "plain again".into(),
-            Self::Signal { hz, max_overhead: NO_LIMIT } => format!("wlprof {hz} Hz"),
-            Self::Signal { hz, max_overhead } => format!("wlprof {hz} Hz, at most {} %", 100.0 * max_overhead),
+            Self::Signal { hz } => format!("wlprof {hz} Hz"),
+            Self::Default => "wlprof by default".into(),
             Self::Epoch { hz } => format!("wlprof {hz} Hz epoch"),
             Self::EpochChecks => "epoch checks only".into(),
             Self::GuestProfiler { hz } => format!("GuestProfiler {hz} Hz"),
@@ -69,11 +64,12 @@ impl Mode {
 
     /// How wlprof samples in this mode, if it does.
     pub(crate) fn sampler(self) -> Option<SamplerOptions> {
-        let (kind, rate_hz, max_overhead) = match self {
-            Self::Signal { hz, max_overhead } => (SamplerKind::Signal, hz, max_overhead),
-            Self::Epoch { hz } => (SamplerKind::Epoch, hz, NO_LIMIT),
+        let (kind, rate_hz) = match self {
+            Self::Signal { hz } => (SamplerKind::Signal, hz),
+            Self::Epoch { hz } => (SamplerKind::Epoch, hz),
+            Self::Default => return Some(SamplerOptions { kind: SamplerKind::Signal, ..SamplerOptions::default() }),
             Self::Plain | Self::PlainAgain | Self::EpochChecks | Self::GuestProfiler { .. } => return None,
         };
-        Some(SamplerOptions { kind, rate_hz, max_overhead, ..SamplerOptions::default() })
+        Some(SamplerOptions { kind, max_overhead: NO_LIMIT, ..SamplerOptions::at_rate(rate_hz) })
     }
 }

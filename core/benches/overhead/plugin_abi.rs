@@ -125,7 +125,11 @@ fn run(path: &Path, name: &str) -> Result<Times> {
     let options = RunOptions {
         wasi: WasiOptions { arguments: vec![name.to_owned()], stdio: Stdio::Null, ..WasiOptions::default() },
         invoke: None,
-        sampler: Some(SamplerOptions { kind: SamplerKind::Signal, max_overhead: 1.0, ..SamplerOptions::default() }),
+        sampler: Some(SamplerOptions {
+            kind: SamplerKind::Signal,
+            max_overhead: 1.0,
+            ..SamplerOptions::at_rate(1000.0)
+        }),
     };
     let run = Run::start(&guest, vec![Some(Box::new(both))], options)?;
     run.wait();

@@ -46,10 +46,10 @@ pub(super) enum Command {
 pub(super) struct Record {
     #[command(flatten)]
     pub(super) output: Output,
-    /// Samples a second
-    #[arg(long, value_name = "HZ", default_value_t = 1000.0, value_parser = parse_rate)]
-    rate: f64,
-    /// The most that sampling may cost, in percent of the guest's CPU time; the rate is lowered to keep it
+    /// Samples a second [default: 1000 in the first second of CPU time, 250 from then on]
+    #[arg(long, value_name = "HZ", value_parser = parse_rate)]
+    rate: Option<f64>,
+    /// The most that sampling may cost the process, in percent of the guest's CPU time; the rate is lowered to keep it
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_overhead)]
     max_overhead: f64,
     /// What time samples stand for
@@ -358,11 +358,10 @@ impl Record {
         };
         Some(SamplerOptions {
             kind,
-            rate_hz: self.rate,
             max_overhead: self.max_overhead / 100.0,
             clock,
             keep_functions: self.jitdump_functions == DumpedFunctions::Sampled,
-            import_watch: None,
+            ..self.rate.map_or_else(SamplerOptions::default, SamplerOptions::at_rate)
         })
     }
 }
@@ -404,7 +403,7 @@ mod tests {
     #[test]
     fn what_follows_the_guest_is_the_guests() {
         let arguments = Arguments::parse_from(["wlprof", "--rate=250", "g.wasm", "--rate", "x", "-o", "y"]);
-        assert_eq!(arguments.record.rate, 250.0);
+        assert_eq!(arguments.record.rate, Some(250.0));
         assert_eq!(arguments.record.guest.guest_and_arguments, ["g.wasm", "--rate", "x", "-o", "y"]);
         assert!(arguments.record.output.files.is_empty());
     }

@@ -43,8 +43,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     guest::print_notes(&guest);
     let printer = Arc::new(Printer::new(dump.threads, &guest));
     let import_watch = watch(dump, &guest, &printer)?;
-    let sampler =
-        SamplerOptions { kind, rate_hz: RATE_HZ, import_watch: import_watch.clone(), ..SamplerOptions::default() };
+    let sampler = SamplerOptions { kind, import_watch: import_watch.clone(), ..SamplerOptions::at_rate(RATE_HZ) };
     // Before the guest runs: from here on Ctrl-\ no longer ends the process.
     let mut interrupts = Signals::new([SIGQUIT]).map_err(fail)?;
     let journal = || Ok(Journal::default());

@@ -46,17 +46,21 @@ fn head(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::
     let reached = recording.ticks.sampled as f64 / seconds(base_ns).max(1e-9);
     writeln!(
         text,
-        "{}: {} samples in {:.2} s ({:.2} s CPU), {reached:.0} a second of {clock} time ({} sampler, {:.0} Hz asked for)",
+        "{}: {} samples in {:.2} s ({:.2} s CPU), {reached:.0} a second of {clock} time ({} sampler at {:.0} Hz)",
         single_line(&meta.guest),
         recording.ticks.sampled,
         seconds(meta.duration_ns),
         seconds(meta.cpu_ns),
         single_line(&meta.sampler),
-        meta.requested_hz,
+        meta.allowed_hz,
     )?;
     write!(text, "host {:.1} %", percent(totals.host_ns, totals.all_ns))?;
     if totals.blocked_ns > 0 {
         write!(text, " ({:.1} % waiting)", percent(totals.blocked_ns, totals.all_ns))?;
+    }
+    // Less than a period is no news: sampling ends somewhere between two samples.
+    if meta.unsampled_ns as f64 > 0.005 * base_ns as f64 + 4e9 / meta.allowed_hz.max(1.0) {
+        write!(text, ", {:.1} % not sampled", percent(meta.unsampled_ns, base_ns))?;
     }
     let ticks = &recording.ticks;
     write!(text, ", {} ticks lost", ticks.lost())?;

@@ -71,7 +71,7 @@ impl Trial {
     pub(super) fn run(&self, walker: Box<dyn Walker>, clock: Clock) -> Result<Observed, String> {
         let (kind, _) = SamplerKind::Auto.resolve().map_err(|error| format!("{error:#}"))?;
         // Keeping moments costs more than a profile may.
-        let sampler = SamplerOptions { kind, max_overhead: 1.0, clock, ..SamplerOptions::default() };
+        let sampler = SamplerOptions { kind, max_overhead: 1.0, clock, ..SamplerOptions::at_rate(1000.0) };
         let (walker, moments) = Keeping::new(walker);
         let options = RunOptions { wasi: self.wasi.clone(), invoke: self.invoke.clone(), sampler: Some(sampler) };
         let run = Run::start(&self.guest, vec![Some(Box::new(walker))], options).map_err(|error| error.to_string())?;

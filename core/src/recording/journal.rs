@@ -16,7 +16,7 @@ use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 pub const MAGIC: [u8; 8] = *b"wlprof\r\n";
 
 /// Version that this build writes and reads.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// What comes before the contents of a block: size and checksum.
 const BLOCK_HEADER: usize = 8;

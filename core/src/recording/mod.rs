@@ -81,6 +81,10 @@ pub struct Meta {
     pub duration_ns: u64,
     /// CPU time of the guest's threads, in nanoseconds.
     pub cpu_ns: u64,
+    /// Of that, what sampling itself took, in signal handlers and call hooks. Samples stand for none of it.
+    pub sampling_ns: u64,
+    /// Time of [`Meta::clock`] that no sample stands for, in nanoseconds; 0 if that is not known.
+    pub unsampled_ns: u64,
     /// Which sampler took the samples (`signal` or `epoch`).
     pub sampler: String,
     /// What time the samples stand for.
@@ -334,8 +338,7 @@ pub struct TickCounts {
     pub sampled: u64,
     /// The thread was waiting in a system call or for memory, and the sampler or the clock does not sample that.
     pub idle: u64,
-    /// The thread was waiting for a processor: no time of its own passed. With [`Clock::Wall`] the sample that follows
-    /// stands for this time.
+    /// The thread was waiting for a processor, so that less time had gone by than a sample stands for.
     pub preempted: u64,
     /// The thread had used less CPU time since its last sample than one stands for.
     pub short: u64,

@@ -11,8 +11,8 @@
 //! # Security
 //! Public API alone.
 
-use super::clock::{monotonic_ns, own_cpu_ns};
 use super::dump::Dump;
+use super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::pauses::Pauses;
 use super::session::Shared;
 use super::{Report, Sampler};
@@ -92,7 +92,7 @@ pub(super) fn attach<T: 'static>(shared: &Arc<Shared>, store: &mut Store<T>) -> 
 /// The operating system's id of the calling thread, or 0 where it has none that we know of.
 fn own_thread_id() -> u64 {
     #[cfg(target_os = "linux")]
-    return super::clock::own_tid() as u64;
+    return super::os::linux::thread_watch::own_tid() as u64;
     #[cfg(not(target_os = "linux"))]
     0
 }
@@ -100,10 +100,10 @@ fn own_thread_id() -> u64 {
 /// Asks whether the calling thread waits, from another one. Where that cannot be told it never does.
 fn waits_now() -> impl Fn() -> bool + Send + 'static {
     #[cfg(target_os = "linux")]
-    let watch = super::clock::ThreadWatch::new(super::clock::own_tid()).ok();
+    let watch = super::os::linux::thread_watch::ThreadWatch::new(super::os::linux::thread_watch::own_tid()).ok();
     move || {
         #[cfg(target_os = "linux")]
-        return watch.as_ref().is_some_and(|watch| watch.look().0 == super::clock::Activity::Blocked);
+        return watch.as_ref().is_some_and(|watch| watch.look().0 == super::os::linux::thread_watch::Activity::Blocked);
         #[cfg(not(target_os = "linux"))]
         false
     }
@@ -189,6 +189,8 @@ impl Sampler for EpochSampler {
             allowed_hz: thread.shared.options.rate_hz,
             duration_ns: monotonic_ns() - thread.started_ns,
             cpu_ns: thread.cpu_ns.load(Ordering::Relaxed).saturating_sub(thread.started_cpu_ns),
+            sampling_ns: 0,
+            unsampled_ns: 0,
             notes: vec![
                 "taken with the epoch sampler: time in straight-line code is charged to the next loop head or \
                  function entry, and host calls are not seen"

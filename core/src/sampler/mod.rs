@@ -3,13 +3,14 @@
 //! [`Session`] is what the rest of the program sees: made for a guest's modules, attached to the thread and the store
 //! that run it, finished from anywhere. Behind it stands one of two samplers:
 //!
-//! * `signal`: a ticker thread interrupts the guest's thread and a signal handler reads the stopped
+//! * `signal`: timers interrupt the guest's thread and a signal handler reads the stopped
 //!   guest in place. Linux on x86-64.
 //! * `epoch`: the guest calls back at checks compiled into it. Everywhere Wasmtime runs, at a price.
 //!
 //! This folder and the two sides of the plugins' C ABI are the only places with `unsafe`.
 
-mod clock;
+#[cfg(target_os = "linux")]
+mod arch;
 mod code_map;
 mod code_offsets;
 mod compiled_image;
@@ -17,6 +18,7 @@ mod dump;
 mod epoch;
 mod import_watch;
 mod native_code;
+mod os;
 mod pauses;
 mod perf_marker;
 mod session;
@@ -61,5 +63,9 @@ struct Report {
     allowed_hz: f64,
     duration_ns: u64,
     cpu_ns: u64,
+    /// CPU time of the guest's thread that sampling took.
+    sampling_ns: u64,
+    /// Time of [`Meta::clock`](crate::recording::Meta::clock) that no sample stands for.
+    unsampled_ns: u64,
     notes: Vec<String>,
 }

@@ -1,6 +1,6 @@
 //! How a running program tells perf of a file with its machine code.
 
-use super::clock::monotonic_ns;
+use super::os::clock::monotonic_ns;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;

@@ -26,7 +26,7 @@ pub enum SamplerKind {
     ///
     /// # Overhead
     /// None in the guest's code. Each sample stops the guest for about a microsecond, plus what the machine takes to
-    /// deliver a signal; the governor keeps the sum below [`SamplerOptions::max_overhead`].
+    /// deliver a signal, which is next to nothing up to the rate of the kernel's tick; the governor keeps the sum below [`SamplerOptions::max_overhead`].
     ///
     /// # Security
     /// Reads Wasmtime's internal structures of exactly one Wasmtime version, checked at start-up. The guest can make
@@ -86,7 +86,9 @@ pub struct SamplerOptions {
     pub kind: SamplerKind,
     /// Samples a second.
     pub rate_hz: f64,
-    /// The most that sampling may cost, as a fraction of the guest's CPU time; the rate is lowered to keep it.
+    /// Samples in the first second of CPU time, where they are to be more or fewer: short runs have enough then.
+    pub first_hz: Option<f64>,
+    /// The most that sampling may cost the process, as a fraction of the guest's CPU time; the rate is lowered to keep it.
     pub max_overhead: f64,
     /// What time samples stand for.
     pub clock: Clock,
@@ -97,11 +99,19 @@ pub struct SamplerOptions {
     pub import_watch: Option<Arc<ImportWatch>>,
 }
 
+impl SamplerOptions {
+    /// The usual ones at so many samples a second, from first to last.
+    pub fn at_rate(rate_hz: f64) -> Self {
+        Self { rate_hz, first_hz: None, ..Self::default() }
+    }
+}
+
 impl Default for SamplerOptions {
     fn default() -> Self {
         Self {
             kind: SamplerKind::Auto,
-            rate_hz: 1000.0,
+            rate_hz: 250.0,
+            first_hz: Some(1000.0),
             max_overhead: 0.02,
             clock: Clock::Cpu,
             keep_functions: false,
@@ -343,6 +353,8 @@ impl Session {
         let meta = Meta {
             duration_ns: report.duration_ns,
             cpu_ns: report.cpu_ns,
+            sampling_ns: report.sampling_ns,
+            unsampled_ns: report.unsampled_ns,
             sampler: name.to_owned(),
             allowed_hz: report.allowed_hz,
             pause: report.pause,

@@ -23,7 +23,7 @@ fn help_and_version_go_to_standard_output() {
     assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
     let options =
         ["-o, --output", "--format", "--rate", "--clock", "--sampler", "--dir", "--env", "--invoke", "render"];
-    for part in options.iter().chain(&["Exit codes:", "[default: 1000]", "profile.json"]) {
+    for part in options.iter().chain(&["Exit codes:", "[default: 1000 in the first second", "profile.json"]) {
         assert!(help.stdout.contains(part), "no {part} in {}", help.stdout);
     }
     for exporter in wlprof::export::EXPORTERS {

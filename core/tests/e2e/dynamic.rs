@@ -133,9 +133,8 @@ fn profile(name: &str, arguments: &[&str]) -> Recording {
         invoke: None,
         sampler: Some(SamplerOptions {
             kind: SamplerKind::Signal,
-            rate_hz: 5000.0,
             max_overhead: 1.0,
-            ..SamplerOptions::default()
+            ..SamplerOptions::at_rate(5000.0)
         }),
     };
     let walker: Box<dyn Walker> = Box::new(Both(built_in, loaded, FrameSink::new()));

@@ -151,9 +151,8 @@ fn profile_once(guest: &str, behaviour: Behaviour, times: u64) -> Recording {
         invoke: None,
         sampler: Some(SamplerOptions {
             kind: SamplerKind::Signal,
-            rate_hz: 5000.0,
             max_overhead: 1.0,
-            ..SamplerOptions::default()
+            ..SamplerOptions::at_rate(5000.0)
         }),
     };
     let run = Run::start(&guest, vec![chosen.walker], options).unwrap();

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// After this long a run counts as hung. Only failures wait for it, so it is far beyond what the busiest machine needs.
 const HUNG: Duration = Duration::from_secs(30 * 60);
+/// The thread that looks where the guest waits, of either sampler.
+const LOOKER: &[&str] = &["wlprof drain", "wlprof ticker"];
 /// How often a wait looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -95,32 +97,34 @@ impl Started {
     }
 
     /// Waits until the guest has worked for a while and been sampled at it: a fifth of a second of CPU time, hundreds of
-    /// ticks at the usual rate, and some dozens of ticks where the ticker hardly gets to run.
+    /// samples at the usual rate.
     pub(crate) fn wait_for_work(&self) {
-        let (guest, ticker) = (self.thread("guest"), self.thread("wlprof ticker"));
-        let (worked, ticked) = (guest.cpu_ticks() + 20, ticker.sleeps() + 50);
-        wait_until("the guest works", || guest.cpu_ticks() >= worked && ticker.sleeps() >= ticked);
+        let (guest, looker) = (self.thread(&["guest"]), self.thread(LOOKER));
+        let (worked, looked) = (guest.cpu_ticks() + 20, looker.sleeps() + 5);
+        wait_until("the guest works", || guest.cpu_ticks() >= worked && looker.sleeps() >= looked);
     }
 
-    /// Waits until the guest waits: until it has slept while the ticker looked 50 times.
+    /// Waits until the guest waits: until it has slept while its sampler looked ten times.
     pub(crate) fn wait_for_rest(&self) {
-        let (guest, ticker) = (self.thread("guest"), self.thread("wlprof ticker"));
-        let (mut woken, mut since) = (guest.sleeps(), ticker.sleeps());
+        let (guest, looker) = (self.thread(&["guest"]), self.thread(LOOKER));
+        let (mut woken, mut since) = (guest.sleeps(), looker.sleeps());
         wait_until("the guest waits", || {
-            let (woken_now, now) = (guest.sleeps(), ticker.sleeps());
+            let (woken_now, now) = (guest.sleeps(), looker.sleeps());
             if !guest.is_asleep() || woken_now != woken {
                 (woken, since) = (woken_now, now);
             }
-            now >= since + 50
+            now >= since + 10
         });
     }
 
-    fn thread(&self, name: &str) -> Thread {
+    fn thread(&self, names: &[&str]) -> Thread {
         let tasks = PathBuf::from(format!("/proc/{}/task", self.child.id()));
         let mut found = None;
-        wait_until(name, || {
+        wait_until(names[0], || {
             let entries = std::fs::read_dir(&tasks).unwrap().filter_map(Result::ok);
-            found = entries.map(|entry| Thread(entry.path())).find(|thread| thread.read("comm").trim_end() == name);
+            found = entries
+                .map(|entry| Thread(entry.path()))
+                .find(|thread| names.contains(&thread.read("comm").trim_end()));
             found.is_some()
         });
         found.unwrap()

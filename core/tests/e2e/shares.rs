@@ -50,13 +50,17 @@ fn samples_add_up_to_the_cpu_time() {
         let stood_for: u64 = recording.samples().map(|sample| sample.period_ns).sum();
         let used = recording.meta.cpu_ns;
         println!("{guest}: samples for {stood_for} ns of {used} ns, {:?}", recording.ticks);
-        // What is used before the first tick and after the last one is nobody's, and can be no more than the time that
-        // passes; in between, samples stand for whole periods, the nearest.
+        // What is used before the first sample and after the last one is nobody's, and can be no more than the time that
+        // passes.
         let (first, last) = (recording.samples().next().unwrap(), recording.samples().last().unwrap());
         let at_the_ends = first.time_ns + (recording.meta.duration_ns - last.time_ns);
         assert_eq!(recording.ticks.ring_full, 0, "{guest}: samples were dropped");
         assert!(stood_for <= used + PERIOD_NS, "{guest}: {stood_for} ns of {used} ns");
-        assert!(stood_for + at_the_ends + PERIOD_NS >= used, "{guest}: {stood_for} ns of {used} ns");
+        let sampling = recording.meta.sampling_ns;
+        assert!(
+            stood_for + sampling + at_the_ends + PERIOD_NS >= used,
+            "{guest}: {stood_for} + {sampling} ns of {used} ns"
+        );
     }
     drop(load);
 }

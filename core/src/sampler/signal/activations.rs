@@ -8,7 +8,7 @@ const MAX_NESTED: usize = 64;
 
 /// The activations that a host call has nested another one in.
 ///
-/// Written by the call hook, and read by the signal handler that may interrupt it at any instruction, or by the ticker
+/// Written by the call hook, and read by the signal handler that may interrupt it at any instruction, or by the drain
 /// while the thread is blocked: so a place is filled before the depth counts it.
 pub(super) struct OuterActivations {
     depth: AtomicUsize,

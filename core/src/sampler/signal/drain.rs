@@ -1,11 +1,14 @@
-//! The thread that takes samples out of the ring and interns them.
+//! The thread that takes samples out of the ring and interns them, and looks where the guest waits.
 
-use super::super::clock::monotonic_ns;
+use super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::pauses::Pauses;
 use super::super::session::Shared;
 use super::language::Entry;
+use super::pace::MAX_PERIODS;
 use super::record::{Header, Kind, Record};
+use super::ring::Ring;
 use super::thread::GuestThread;
+use super::waits::{WaitCounts, Waits};
 use super::walk::{FrameWord, WalkEnd};
 use crate::recording::{FrameId, LabelSetId, LanguageTruncation, Origin, Recorder, Sample, StackId, State, Truncation};
 use std::collections::{HashMap, HashSet};
@@ -15,7 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long samples may wait in the ring.
-const INTERVAL: Duration = Duration::from_millis(50);
+const MAX_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the ring is emptied at most.
+const MIN_INTERVAL: Duration = Duration::from_micros(250);
+/// The first interval: what comes at first, and how fast, is not known.
+const FIRST_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Samples of one host call that wait for it to return. Those of a longer one do without the language's stack.
 const MAX_AWAITING: usize = 1 << 18;
@@ -29,6 +36,12 @@ pub(super) struct Drained {
     pub(super) unrecorded: u64,
     /// Time in the handler of each sample.
     pub(super) pauses: Pauses,
+    /// Samples beyond one a signal or a look: of those that stand for more time than one sample may.
+    pub(super) split: u64,
+    /// The time that samples stand for.
+    pub(super) weight_ns: u64,
+    /// Looks from outside.
+    pub(super) waits: WaitCounts,
     /// Why not all samples were recorded.
     pub(super) failure: Option<&'static str>,
 }
@@ -42,41 +55,55 @@ pub(super) struct Drain {
     under_language: HashSet<FrameWord>,
     awaiting: Vec<Awaiting>,
     leaf_first: Vec<FrameId>,
+    waits: Waits,
+    /// When the sample before was taken.
+    last_ns: u64,
+    /// Words taken out of the ring since the interval began.
+    read_words: usize,
     drained: Drained,
 }
 
 impl Drain {
-    /// Drains until `stop` is set, and then once more. Should this panic, sampling ends by `stop_ticker`, and not the
-    /// guest.
-    pub(super) fn run(thread: Arc<GuestThread>, stop: &AtomicBool, stop_ticker: &AtomicBool) -> Drained {
+    /// Drains until `stop` is set, and then once more. Should this panic, sampling ends, and not the guest.
+    pub(super) fn run(thread: Arc<GuestThread>, waits: Waits, stop: &AtomicBool) -> Drained {
         let mut drain = Self {
             thread,
             frames: HashMap::default(),
             under_language: HashSet::default(),
             awaiting: Vec::new(),
             leaf_first: Vec::new(),
+            waits,
+            last_ns: 0,
+            read_words: 0,
             drained: Drained::default(),
         };
         if catch_unwind(AssertUnwindSafe(|| drain.drain_until(stop))).is_err() {
-            stop_ticker.store(true, Ordering::Relaxed);
+            drain.thread.stop();
             drain.drained.failure = Some("the thread that records samples failed");
             drain.drop_until(stop);
         }
+        drain.drained.waits = drain.waits.counts;
         drain.drained
     }
 
     fn drain_until(&mut self, stop: &AtomicBool) {
+        let thread = self.thread.clone();
+        let mut interval = FIRST_INTERVAL;
         loop {
             let last = stop.load(Ordering::Acquire);
-            self.empty_ring();
+            let seen = if last || thread.is_over() { None } else { self.waits.look(&thread).map(Box::from) };
+            self.empty_ring(seen.map(|words| (thread.ring.mark(), words)));
+            thread.drain_ns.store(own_cpu_ns(), Ordering::Relaxed);
             if last {
                 return self.finish();
             }
-            std::thread::park_timeout(INTERVAL);
+            interval = (Ring::until_full(self.read_words, interval) / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
+            self.read_words = 0;
+            std::thread::park_timeout(interval.min(self.waits.until_due()));
         }
     }
 
-    /// Counts what is still in the ring, and what comes before the ticker has stopped.
+    /// Counts what is still in the ring, and what comes before the handler has stopped.
     fn drop_until(&mut self, stop: &AtomicBool) {
         self.drained.unrecorded += std::mem::take(&mut self.awaiting).len() as u64;
         loop {
@@ -90,7 +117,7 @@ impl Drain {
             if last {
                 return;
             }
-            std::thread::park_timeout(INTERVAL);
+            std::thread::park_timeout(MAX_INTERVAL);
         }
     }
 
@@ -99,10 +126,16 @@ impl Drain {
         self.give_up_awaiting(&mut thread.shared.recorder());
     }
 
-    fn empty_ring(&mut self) {
+    /// Records what is in the ring, and after what was there at a mark another record.
+    fn empty_ring(&mut self, seen: Option<(usize, Box<[u64]>)>) {
         let thread = self.thread.clone();
         let shared = &thread.shared;
         let mut recorder = shared.recorder();
+        if let Some((mark, words)) = seen {
+            // SAFETY: this is the ring's only consumer.
+            while unsafe { thread.ring.pop_before(mark, |words| self.record(words, shared, &mut recorder)) } {}
+            self.record(&words, shared, &mut recorder);
+        }
         // SAFETY: this is the ring's only consumer.
         while unsafe { thread.ring.pop(|words| self.record(words, shared, &mut recorder)) } {}
         thread.naming.exchange(&mut recorder);
@@ -110,6 +143,7 @@ impl Drain {
     }
 
     fn record(&mut self, words: &[u64], shared: &Shared, recorder: &mut Recorder) {
+        self.read_words += words.len();
         let record = Header::read(words);
         let header = record.header;
         if header.kind == Kind::Language {
@@ -233,16 +267,25 @@ impl Drain {
         if let Some(reason) = found.truncation {
             recorder.truncated(reason);
         }
-        let sample = Sample {
-            time_ns: header.time_ns.saturating_sub(self.thread.started_ns.load(Ordering::Relaxed)),
-            cpu_delta_ns: 0,
-            period_ns: header.period_ns,
-            stack: found.stack,
-            state: header.state,
-            labels: found.labels,
-        };
-        recorder.sample(header.cpu_ns, sample);
-        self.drained.sampled += 1;
+        let time_ns = header.time_ns.saturating_sub(self.thread.started_ns.load(Ordering::Relaxed));
+        // What stands for a long time is several samples, so that none weighs more than others may.
+        let pieces = header.weight_ns.div_ceil(MAX_PERIODS * header.period_ns.max(1)).max(1);
+        let piece_ns = header.weight_ns / pieces;
+        for after in (0..pieces).rev() {
+            self.last_ns = time_ns.saturating_sub(after * piece_ns).max(self.last_ns);
+            let sample = Sample {
+                time_ns: self.last_ns,
+                cpu_delta_ns: 0,
+                period_ns: piece_ns,
+                stack: found.stack,
+                state: header.state,
+                labels: found.labels,
+            };
+            recorder.sample(header.cpu_ns, sample);
+        }
+        self.drained.sampled += pieces;
+        self.drained.split += pieces - 1;
+        self.drained.weight_ns += header.weight_ns;
         if header.pause_ns > 0 {
             self.drained.pauses.add(header.pause_ns);
         }

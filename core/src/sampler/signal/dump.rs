@@ -1,17 +1,18 @@
 //! Dumps on request: every stack that the guest has, read where the guest next stands still.
 //!
-//! That is in the handler of the next tick. A guest that calls the host before it comes, and again and again, is read at
-//! such a call when a tick has been waited for in vain. If the guest waits in a host call, whoever asked reads it
+//! That is in the handler of a signal, sent for it. A guest that is in host code whenever one comes is read at a host call
+//! when a signal has been waited for in vain. If the guest waits in a host call, whoever asked reads it
 //! meanwhile, and the call does not return to wasm before that is done.
 
-use super::super::clock::{Activity, ThreadWatch, monotonic_ns};
+use super::super::arch::x86_64::Registers;
 use super::super::dump::{Dump, DumpedFrame, DumpedThread};
 use super::super::import_watch::WatchedCall;
+use super::super::os::clock::monotonic_ns;
+use super::super::os::linux::own_thread::SignalBlocked;
+use super::super::os::linux::thread_watch::{Activity, ThreadWatch};
 use super::language::Reading;
-use super::own_thread::SignalBlocked;
 use super::thread::GuestThread;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, WalkEnd};
-use super::x86_64::Registers;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,8 +20,8 @@ use std::time::{Duration, Instant};
 /// How long a dump may take to come. Only operations that Wasmtime carries out in host code without telling the call
 /// hook, as filling gigabytes of memory, take longer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a tick is waited for before a host call will do.
-const TICK_PATIENCE_NS: u64 = 20_000_000;
+/// How long a signal that finds the guest in wasm is waited for before a host call will do.
+const SIGNAL_PATIENCE_NS: u64 = 20_000_000;
 /// Whoever asks looks this often, and a guest that is being read waits so long before it looks again.
 const INTERVAL: Duration = Duration::from_millis(1);
 
@@ -96,11 +97,11 @@ impl GuestThread {
         }
     }
 
-    /// Makes a dump if one is asked for and no tick came. To be called by the call hook, on the guest's thread, in a host
+    /// Makes a dump if one is asked for and no signal did it. To be called by the call hook, on the guest's thread, in a host
     /// call.
     pub(super) fn dump_at_host_call(&self) {
         let waited = || monotonic_ns().saturating_sub(self.dump.requested_ns.load(Ordering::SeqCst));
-        if !self.dump.is_requested() || waited() < TICK_PATIENCE_NS {
+        if !self.dump.is_requested() || waited() < SIGNAL_PATIENCE_NS {
             return;
         }
         if let Some(taken) = self.dump.take() {
@@ -136,8 +137,10 @@ impl GuestThread {
             return Err("another dump is being made".to_owned());
         }
         loop {
-            if watch.look().0 == Activity::Blocked {
-                self.dump_beside();
+            match watch.look().0 {
+                Activity::Blocked => self.dump_beside(),
+                Activity::Running | Activity::Queued => self.interrupt(),
+                Activity::Stuck | Activity::Dead => {}
             }
             if self.dump.state.load(Ordering::SeqCst) == DONE {
                 let dump = std::mem::take(&mut *self.dump.dump.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,15 +1,15 @@
-//! The signal sampler: a ticker thread signals the guest's thread, and the handler reads the stopped guest in place.
+//! The signal sampler: timers signal the guest's thread, and the handler reads the stopped guest in place.
 //!
 //! ```text
-//! ticker ──tgkill──► handler on the guest's thread ──ring──► drain ──► recorder
+//! the thread's own timers ──► handler on that thread ──ring──► drain ──► recorder
 //! ```
 //!
 //! # Accuracy
-//! Unbiased: a tick hits whatever instruction is running. Every stack is walked from the registers or from where wasm
-//! called the host, and a chain that does not hold is labelled, not guessed.
+//! Unbiased: a timer hits whatever instruction is running. Every stack is walked from the registers or from where wasm
+//! called the host, and a chain that does not hold is labelled, not guessed. What a sample stands for: [`pace`].
 //!
 //! # Overhead
-//! Nothing in the guest's code. See [`calibrate`] and [`governor`] for what a tick costs and how that is bounded.
+//! Nothing in the guest's code. See [`calibrate`] and [`governor`] for what a signal costs and how that is bounded.
 //!
 //! # Security
 //! The handler follows frame pointers only between the interrupted stack pointer and the entry frame.
@@ -25,7 +25,7 @@ mod go_tests;
 mod governor;
 mod language;
 mod naming;
-mod own_thread;
+mod pace;
 #[cfg(test)]
 mod python_tests;
 mod record;
@@ -36,31 +36,34 @@ mod self_reports;
 #[cfg(test)]
 mod step_tests;
 mod thread;
-mod ticker;
 mod vm_context;
+mod waits;
 mod walk;
-mod x86_64;
 
-use super::clock::ThreadWatch;
 use super::dump::Dump;
+use super::os::clock::monotonic_ns;
+use super::os::linux::thread_watch::{Activity, ThreadWatch, own_tid};
 use super::session::Shared;
 use super::{Report, Sampler};
 use crate::guest::{EngineOptions, ModuleImage};
-use crate::recording::{ModuleId, PauseStats};
+use crate::recording::{Clock, ModuleId, PauseStats, TickCounts};
 use drain::{Drain, Drained};
 use language::LanguageWalk;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thread::GuestThread;
-use ticker::Ticked;
 use vm_context::InstanceContext;
+use waits::Waits;
 use wasmtime::{CallHook, Engine, Func, Instance, Store, error::Context as _};
 use wlprof_plugin::Walker;
 
 /// How long to wait for the last signal and the last walk when sampling ends while the guest runs on.
 const LAST_WALK: Duration = Duration::from_millis(100);
+
+/// How long to wait for a guest that is halted.
+const HALT: Duration = Duration::from_millis(20);
 
 /// Keeps the calling thread sampled.
 pub(super) struct Attached(Arc<GuestThread>);
@@ -124,7 +127,7 @@ impl Drop for Attached {
 pub(super) fn check() -> wasmtime::Result<()> {
     let engine = crate::guest::engine(EngineOptions { epoch_interruption: false, cache: false })?;
     self_check::run(&mut Store::new(&engine, ())).context("the self-check of Wasmtime's internals failed")?;
-    ThreadWatch::new(super::clock::own_tid()).context("a thread cannot be watched through /proc")?;
+    ThreadWatch::new(own_tid()).context("a thread cannot be watched through /proc")?;
     Ok(())
 }
 
@@ -161,84 +164,116 @@ pub(super) fn attach<T: 'static>(
     });
     thread.enter()?;
     let attached = Attached(thread.clone());
-    let tick_ns = calibrate::tick_cost_ns(&thread);
-    thread.start();
-    Ok((Arc::new(SignalSampler::start(thread, tick_ns)?), attached))
+    let interrupt_ns = calibrate::interrupt_cost_ns(&thread);
+    thread.start(interrupt_ns);
+    Ok((Arc::new(SignalSampler::start(thread, interrupt_ns)?), attached))
 }
 
 /// A running signal sampler.
 struct SignalSampler {
     thread: Arc<GuestThread>,
-    tick_ns: u64,
-    stop_ticker: Arc<AtomicBool>,
+    interrupt_ns: u64,
     stop_drain: Arc<AtomicBool>,
     running: Mutex<Running>,
 }
 
 enum Running {
-    Yes { ticker: JoinHandle<Ticked>, drain: JoinHandle<Drained> },
+    Yes(JoinHandle<Drained>),
     No(Report),
 }
 
 impl SignalSampler {
-    fn start(thread: Arc<GuestThread>, tick_ns: u64) -> std::io::Result<Self> {
-        let watch = ThreadWatch::new(thread.tid)?;
-        let (stop_ticker, stop_drain) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    fn start(thread: Arc<GuestThread>, interrupt_ns: u64) -> std::io::Result<Self> {
+        let waits = Waits::new(ThreadWatch::new(thread.tid)?, thread.shared.options.clock);
+        let stop_drain = Arc::new(AtomicBool::new(false));
         let drain = std::thread::Builder::new().name("wlprof drain".into()).spawn({
-            let (thread, stop, stop_ticker) = (thread.clone(), stop_drain.clone(), stop_ticker.clone());
-            move || Drain::run(thread, &stop, &stop_ticker)
+            let (thread, stop) = (thread.clone(), stop_drain.clone());
+            move || Drain::run(thread, waits, &stop)
         })?;
-        let wake = drain.thread().clone();
-        let ticker = ticker::spawn(thread.clone(), watch, tick_ns, stop_ticker.clone(), move || wake.unpark())?;
-        Ok(Self { thread, tick_ns, stop_ticker, stop_drain, running: Mutex::new(Running::Yes { ticker, drain }) })
+        Ok(Self { thread, interrupt_ns, stop_drain, running: Mutex::new(Running::Yes(drain)) })
     }
 
-    fn report(&self, ticked: Ticked, handled: u64, drained: Drained) -> Report {
+    fn report(&self, drained: Drained, ended: Ended, rate_note: Option<String>) -> Report {
         let thread = &self.thread;
-        let mut ticks = ticked.ticks;
-        ticks.sampled = drained.sampled;
-        ticks.unrecorded = drained.unrecorded;
-        ticks.ring_full += thread.ring_full.load(Ordering::Relaxed);
-        ticks.at_end = ticked.sent - handled;
-        let detached = thread.detached.load(Ordering::Acquire);
-        let (ended_ns, ended_cpu_ns) = if detached {
-            (thread.ended_ns.load(Ordering::Relaxed), thread.ended_cpu_ns.load(Ordering::Relaxed))
-        } else {
-            (super::clock::monotonic_ns(), ticked.cpu_ns)
-        };
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let fired = count(&thread.counts.fired) + drained.waits.found + drained.split;
+        let intervals = count(&thread.counts.fired) - count(&thread.counts.preempted) - count(&thread.counts.waited);
+        let periods_ns = count(&thread.counts.periods_ns);
         let percentile = |percent| drained.pauses.percentile(percent);
-        let mut notes = ticked.notes;
+        let cpu_ns = ended.cpu_ns.saturating_sub(count(&thread.started_cpu_ns));
+        let duration_ns = ended.time_ns.saturating_sub(count(&thread.started_ns));
+        let clock = thread.shared.options.clock;
+        let sampling_ns = count(&thread.handler_ns);
+        let mut notes: Vec<String> = rate_note.into_iter().collect();
         notes.extend(
             drained.failure.map(|failure| format!("{failure}: what the guest did after that is not in the profile")),
         );
         Report {
-            ticks,
-            pause: PauseStats { handler_p50_ns: percentile(50), handler_p99_ns: percentile(99), tick_ns: self.tick_ns },
-            allowed_hz: if ticks.fired == 0 {
+            ticks: TickCounts {
+                fired,
+                sampled: drained.sampled,
+                idle: count(&thread.counts.waited) + if clock == Clock::Cpu { drained.waits.found } else { 0 },
+                preempted: count(&thread.counts.preempted),
+                ring_full: count(&thread.counts.ring_full),
+                unrecorded: drained.unrecorded,
+                woke: drained.waits.woke,
+                late: drained.waits.late,
+                ..TickCounts::default()
+            },
+            pause: PauseStats {
+                handler_p50_ns: percentile(50),
+                handler_p99_ns: percentile(99),
+                tick_ns: self.interrupt_ns,
+            },
+            allowed_hz: if periods_ns == 0 {
                 thread.shared.options.rate_hz
             } else {
-                1e9 * ticks.fired as f64 / ticked.intervals_ns as f64
+                1e9 * intervals as f64 / periods_ns as f64
             },
-            duration_ns: ended_ns.saturating_sub(thread.started_ns.load(Ordering::Relaxed)),
-            cpu_ns: ended_cpu_ns.saturating_sub(thread.started_cpu_ns.load(Ordering::Relaxed)),
+            duration_ns,
+            cpu_ns,
+            sampling_ns,
+            unsampled_ns: match clock {
+                Clock::Cpu => cpu_ns.saturating_sub(sampling_ns + drained.weight_ns),
+                Clock::Wall => duration_ns.saturating_sub(sampling_ns + drained.weight_ns),
+            },
             notes,
         }
     }
 
-    /// Signals handled since the ticker began, and whether the walker is nobody's any more, after giving the last signal and
-    /// the walk of a host call that returns time to end.
-    fn wait_for_last_walk(&self, calibration: u64, sent: u64) -> (u64, bool) {
+    /// Waits until nobody samples any more, and gives whether the walker is nobody's: a call hook may be stuck in a plugin.
+    fn is_at_rest(&self) -> bool {
         let patience = Instant::now() + LAST_WALK;
         loop {
-            let handled = self.thread.handled.load(Ordering::Acquire) - calibration;
             let is_over = self.thread.detached.load(Ordering::Acquire);
-            let at_rest = is_over || (handled >= sent && !self.thread.is_locked());
+            let at_rest = is_over || !(self.thread.is_in_handler() || self.thread.is_locked());
             if at_rest || Instant::now() > patience {
-                return (handled.min(sent), at_rest);
+                return at_rest;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+
+    /// When the guest's thread left its store, or now.
+    fn ended(&self) -> Ended {
+        let thread = &self.thread;
+        if thread.detached.load(Ordering::Acquire) {
+            Ended {
+                time_ns: thread.ended_ns.load(Ordering::Relaxed),
+                cpu_ns: thread.ended_cpu_ns.load(Ordering::Relaxed),
+            }
+        } else {
+            let cpu_ns = ThreadWatch::new(thread.tid).ok().and_then(|watch| watch.cpu_ns());
+            Ended { time_ns: monotonic_ns(), cpu_ns: cpu_ns.unwrap_or(0) }
+        }
+    }
+}
+
+/// When sampling ended.
+struct Ended {
+    time_ns: u64,
+    /// The guest's thread's CPU time.
+    cpu_ns: u64,
 }
 
 impl Sampler for SignalSampler {
@@ -248,16 +283,23 @@ impl Sampler for SignalSampler {
 
     fn halt_guest(&self) {
         self.thread.halt();
-        // The next tick or the next host call stops it; a moment for that to happen, so that it does not write into
-        // what is said after it.
-        std::thread::sleep(Duration::from_millis(20));
+        // A moment for it to stop, so that it does not write into what is said after it: in wasm it does at a signal, in host
+        // code when that returns.
+        let Ok(watch) = ThreadWatch::new(self.thread.tid) else { return };
+        let patience = Instant::now() + HALT;
+        while !self.thread.is_over() && Instant::now() < patience {
+            if matches!(watch.look().0, Activity::Running | Activity::Queued) {
+                self.thread.interrupt();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn dump(&self) -> Result<Dump, String> {
         // Held meanwhile: `stop` takes the walker away.
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         match &*running {
-            Running::Yes { .. } => self.thread.dump(),
+            Running::Yes(_) => self.thread.dump(),
             Running::No(_) => Err("the run is over".to_owned()),
         }
     }
@@ -266,25 +308,29 @@ impl Sampler for SignalSampler {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let report = match std::mem::replace(&mut *running, Running::No(Report::default())) {
             Running::No(report) => report,
-            Running::Yes { ticker, drain } => {
-                self.stop_ticker.store(true, Ordering::Relaxed);
-                let ticked = ticker.join().unwrap_or_default();
-                let (handled, at_rest) = self.wait_for_last_walk(ticked.handled_before, ticked.sent);
-                if at_rest && !self.thread.detached.load(Ordering::Acquire) {
-                    // SAFETY: the ticker has ended and its last signal has been handled.
+            Running::Yes(drain) => {
+                let ended = self.ended();
+                self.thread.stop();
+                let at_rest = self.is_at_rest();
+                let is_over = || self.thread.detached.load(Ordering::Acquire);
+                if at_rest && !is_over() {
+                    // SAFETY: no signal is answered any more, and the handler is not at work.
                     unsafe { self.thread.collect_awaited_beside() };
                 }
                 self.stop_drain.store(true, Ordering::Release);
                 drain.thread().unpark();
                 let drained = drain.join().unwrap_or_default();
-                if at_rest || self.thread.detached.load(Ordering::Acquire) {
-                    // SAFETY: the ticker has ended and its last signal has been handled or never will be; the call hook
-                    // is in no walk and finds no sample that awaits the language. One that is stuck in it keeps it.
+                let mut rate_note = None;
+                if at_rest || is_over() {
+                    // SAFETY: no signal is answered any more, and the handler is not at work; the call hook is in no walk and
+                    // finds no sample that awaits the language. One that is stuck in it keeps it.
                     if let Some(language) = unsafe { self.thread.take_language() } {
                         self.thread.shared.set_walker(language.module, language.walker);
                     }
+                    // SAFETY: the handler is not at work, and will not be.
+                    rate_note = unsafe { self.thread.rate_note() };
                 }
-                self.report(ticked, handled, drained)
+                self.report(drained, ended, rate_note)
             }
         };
         *running = Running::No(report.clone());

@@ -7,10 +7,11 @@ use crate::recording::State;
 const TIME: usize = 1;
 const CPU: usize = 2;
 const PERIOD: usize = 3;
-const HOST_CALL: usize = 4;
-const PAUSE: usize = 5;
-const KIND: usize = 6;
-const FRAMES: usize = 7;
+const WEIGHT: usize = 4;
+const HOST_CALL: usize = 5;
+const PAUSE: usize = 6;
+const KIND: usize = 7;
+const FRAMES: usize = 8;
 /// Most words that a record may have.
 pub(super) const MAX_WORDS: usize = FRAMES + MAX_FRAMES + language::MAX_WORDS;
 
@@ -21,11 +22,13 @@ pub(super) struct Header {
     pub(super) time_ns: u64,
     /// The thread's CPU clock at the tick.
     pub(super) cpu_ns: u64,
-    /// Time between ticks then.
+    /// The time that the sample stands for.
+    pub(super) weight_ns: u64,
+    /// Time between samples then.
     pub(super) period_ns: u64,
     /// Number of the host call that was going on, if one was.
     pub(super) host_call: u64,
-    /// Time spent in the handler; 0 if the thread was not stopped.
+    /// CPU time spent in the handler; 0 if the thread was not stopped.
     pub(super) pause_ns: u64,
     pub(super) state: State,
     pub(super) kind: Kind,
@@ -89,6 +92,7 @@ impl Header {
         header[TIME] = self.time_ns;
         header[CPU] = self.cpu_ns;
         header[PERIOD] = self.period_ns;
+        header[WEIGHT] = self.weight_ns;
         header[HOST_CALL] = self.host_call;
         header[PAUSE] = self.pause_ns;
         header[KIND] = state | (end as u64) << 8 | (self.kind as u64) << 16 | (length as u64) << 32;
@@ -102,6 +106,7 @@ impl Header {
         let header = Self {
             time_ns: words[TIME],
             cpu_ns: words[CPU],
+            weight_ns: words[WEIGHT],
             period_ns: words[PERIOD],
             host_call: words[HOST_CALL],
             pause_ns: words[PAUSE],
@@ -127,6 +132,7 @@ mod tests {
         let header = Header {
             time_ns: 1,
             cpu_ns: 2,
+            weight_ns: 6,
             period_ns: 3,
             host_call: 4,
             pause_ns: 0,

@@ -2,6 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Words that one record may have.
 pub(super) const MAX_RECORD: usize = super::record::MAX_WORDS;
@@ -72,11 +73,23 @@ impl Ring {
         true
     }
 
-    /// Whether so much is waiting that the consumer should not sleep on.
-    pub(super) fn is_filling(&self) -> bool {
-        // The tail first: it may move on meanwhile, but not past a head that is read later.
-        let tail = self.tail.load(Ordering::Acquire);
-        self.head.load(Ordering::Relaxed).saturating_sub(tail) > CAPACITY / 4
+    /// What has been pushed so far, for [`Ring::pop_before`].
+    pub(super) fn mark(&self) -> usize {
+        self.head.load(Ordering::Acquire)
+    }
+
+    /// As [`Ring::pop`], of what had been pushed when `mark` was taken.
+    ///
+    /// # Safety
+    /// No other `pop` may be going on, on any thread.
+    pub(super) unsafe fn pop_before(&self, mark: usize, read: impl FnOnce(&[u64])) -> bool {
+        // SAFETY: the caller's promise.
+        self.tail.load(Ordering::Relaxed) < mark && unsafe { self.pop(read) }
+    }
+
+    /// How long until it may be full, if it fills up as it did in the last `interval`, from empty.
+    pub(super) fn until_full(read_words: usize, interval: Duration) -> Duration {
+        interval.mul_f64(CAPACITY as f64 / read_words.max(1) as f64)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Proves the walk at *every* instruction: runs modules under the processor's single-step flag and compares each walk
 //! with a shadow stack kept from the call and return instructions that went by.
 
+use super::super::arch::x86_64::Registers;
 use super::super::code_map::{CodeKind, CodeMap};
 use super::activations::OuterActivations;
 use super::vm_context::{InstanceContext, StoreContext};
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Stack, WalkEnd};
-use super::x86_64::Registers;
 use crate::guest::{EngineOptions, ModuleImage, engine};
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -4,10 +4,10 @@
 //! `[fp + 8]` the return address. A walk begins at the interrupted registers, or, where host code was interrupted, at
 //! the place where wasm last left for the host, and ends at the frame through which the host entered wasm.
 
+use super::super::arch::x86_64::{Caller, Registers, caller_of_interrupted};
 use super::super::code_map::{CodeKind, CodeMap, NativePc};
 use super::activations::OuterActivations;
 use super::vm_context::{Activation, StoreContext};
-use super::x86_64::{Registers, caller_of_interrupted};
 
 /// Frames that a walk gives at most; deeper stacks lose their root end.
 pub(super) const MAX_FRAMES: usize = 2048;
@@ -288,7 +288,7 @@ impl Frame {
     ///
     /// # Safety
     /// `above..entry_fp` must be mapped memory of one stack.
-    unsafe fn caller(&self) -> Result<Option<super::x86_64::Caller>, WalkEnd> {
+    unsafe fn caller(&self) -> Result<Option<Caller>, WalkEnd> {
         let Self { fp, above, entry_fp } = *self;
         if fp == entry_fp {
             return Ok(None);
@@ -298,6 +298,6 @@ impl Frame {
         }
         // SAFETY: `fp` lies between two addresses of the stack.
         let word = |offset: usize| unsafe { ((fp + offset) as *const usize).read_volatile() };
-        Ok(Some(super::x86_64::Caller { return_pc: word(8), fp: word(0) }))
+        Ok(Some(Caller { return_pc: word(8), fp: word(0) }))
     }
 }

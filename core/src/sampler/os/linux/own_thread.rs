@@ -3,14 +3,14 @@
 use std::io;
 
 /// The signal that interrupts the guest. `SIGPROF` is what profilers use, and nothing else in wlprof does.
-pub(super) const SIGNAL: libc::c_int = libc::SIGPROF;
+pub(in crate::sampler) const SIGNAL: libc::c_int = libc::SIGPROF;
 
 /// Keeps the sampling signal from this thread; what arrives meanwhile is handled at the end. The whole mask is put back then:
 /// a plugin that was called in between may have changed it.
-pub(super) struct SignalBlocked(Option<libc::sigset_t>);
+pub(in crate::sampler) struct SignalBlocked(Option<libc::sigset_t>);
 
 impl SignalBlocked {
-    pub(super) fn new() -> Self {
+    pub(in crate::sampler) fn new() -> Self {
         // It fails for an invalid request only.
         Self(mask(libc::SIG_BLOCK).ok())
     }
@@ -26,7 +26,7 @@ impl Drop for SignalBlocked {
 }
 
 /// Blocks or unblocks the sampling signal on this thread, and gives the mask before.
-pub(super) fn mask(how: libc::c_int) -> io::Result<libc::sigset_t> {
+pub(in crate::sampler) fn mask(how: libc::c_int) -> io::Result<libc::sigset_t> {
     let (mut set, mut before) = (std::mem::MaybeUninit::uninit(), std::mem::MaybeUninit::uninit());
     // SAFETY: sigemptyset initializes the set that sigaddset and pthread_sigmask then use, which initializes the other.
     unsafe {
@@ -40,7 +40,7 @@ pub(super) fn mask(how: libc::c_int) -> io::Result<libc::sigset_t> {
 }
 
 /// Lowest address of the calling thread's stack.
-pub(super) fn own_stack_low() -> io::Result<usize> {
+pub(in crate::sampler) fn own_stack_low() -> io::Result<usize> {
     let mut attributes = std::mem::MaybeUninit::uninit();
     let (mut low, mut size) = (std::ptr::null_mut(), 0);
     // SAFETY: pthread_getattr_np initializes the attributes, which are read and then destroyed.
@@ -55,4 +55,14 @@ pub(super) fn own_stack_low() -> io::Result<usize> {
         }
     };
     if failed == 0 { Ok(low as usize) } else { Err(io::Error::from_raw_os_error(failed)) }
+}
+
+/// How often the calling thread has waited for something else than a processor. Async-signal-safe.
+pub(in crate::sampler) fn voluntary_waits() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: one system call, which fills the structure; zeroes are a valid one should it fail.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_nvcsw as u64
+    }
 }

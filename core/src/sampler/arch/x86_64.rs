@@ -3,13 +3,13 @@
 
 /// The registers that a walk begins with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Registers {
+pub(in crate::sampler) struct Registers {
     /// Address of the instruction about to run.
-    pub(super) pc: usize,
+    pub(in crate::sampler) pc: usize,
     /// Stack pointer.
-    pub(super) sp: usize,
+    pub(in crate::sampler) sp: usize,
     /// Frame pointer.
-    pub(super) fp: usize,
+    pub(in crate::sampler) fp: usize,
 }
 
 impl Registers {
@@ -17,7 +17,7 @@ impl Registers {
     ///
     /// # Safety
     /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
-    pub(super) unsafe fn interrupted(context: *const libc::c_void) -> Self {
+    pub(in crate::sampler) unsafe fn interrupted(context: *const libc::c_void) -> Self {
         // SAFETY: the caller's promise.
         let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
         let register = |index: libc::c_int| registers[index as usize] as usize;
@@ -27,11 +27,11 @@ impl Registers {
 
 /// Return address and frame pointer of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Caller {
+pub(in crate::sampler) struct Caller {
     /// The address that the callee returns to.
-    pub(super) return_pc: usize,
+    pub(in crate::sampler) return_pc: usize,
     /// The caller's frame pointer.
-    pub(super) fp: usize,
+    pub(in crate::sampler) fp: usize,
 }
 
 /// Where the return address stands, relative to the registers.
@@ -55,7 +55,7 @@ enum Link {
 /// # Safety
 /// The registers must be those of a thread standing still in the function whose code is `code` (with `code_start` its
 /// address), and the memory from the stack pointer to `entry_fp` its stack.
-pub(super) unsafe fn caller_of_interrupted(
+pub(in crate::sampler) unsafe fn caller_of_interrupted(
     registers: Registers,
     code_start: usize,
     code: &[u8],

@@ -1,0 +1,105 @@
+//! Looks at what another thread of this process is doing, through its CPU clock and procfs.
+
+use super::super::clock::read;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// The kernel's id of the calling thread.
+pub(in crate::sampler) fn own_tid() -> libc::pid_t {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// Where a thread is, seen from another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sampler) enum Activity {
+    /// On a processor.
+    Running,
+    /// Waiting for a processor.
+    Queued,
+    /// Asleep in a system call that a signal would interrupt.
+    Blocked,
+    /// Stopped, or asleep in a page fault or an uninterruptible system call.
+    Stuck,
+    /// Gone.
+    Dead,
+}
+
+/// Watches another thread of this process.
+pub(in crate::sampler) struct ThreadWatch {
+    clock: libc::clockid_t,
+    stat: File,
+}
+
+impl ThreadWatch {
+    /// Watches thread `tid` of this process.
+    pub(in crate::sampler) fn new(tid: libc::pid_t) -> io::Result<Self> {
+        // The kernel's encoding of "CPU clock of thread tid": the complement, then CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED.
+        let clock = (!tid << 3) | 6;
+        Ok(Self { clock, stat: File::open(format!("/proc/self/task/{tid}/stat"))? })
+    }
+
+    /// CPU time that the thread has used, in nanoseconds; `None` when it is gone.
+    pub(in crate::sampler) fn cpu_ns(&self) -> Option<u64> {
+        read(self.clock)
+    }
+
+    /// What the thread is doing, and its CPU time.
+    ///
+    /// A thread whose CPU clock moves between two readings 150 ns apart is running: that is the usual case and the
+    /// cheap one. Else the kernel is asked, because a thread that has lost its processor is not idle.
+    pub(in crate::sampler) fn look(&self) -> (Activity, u64) {
+        let (Some(first), Some(second)) = (self.cpu_ns(), self.cpu_ns()) else { return (Activity::Dead, 0) };
+        if first != second {
+            return (Activity::Running, second);
+        }
+        let mut line = [0; 1024];
+        let length = self.stat.read_at(&mut line, 0).unwrap_or(0);
+        // "TID (NAME) S ...": the name may hold parentheses and spaces, so the last ')' counts.
+        let end = line[..length].iter().rposition(|&byte| byte == b')').unwrap_or(length);
+        let fields = std::str::from_utf8(line[..length].get(end + 1..).unwrap_or_default()).unwrap_or_default();
+        let activity = match fields.split_ascii_whitespace().next() {
+            Some("R") => Activity::Queued,
+            Some("S") => Activity::Blocked,
+            Some("D" | "T" | "t" | "I" | "P") => Activity::Stuck,
+            _ => Activity::Dead,
+        };
+        (activity, second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_spinning_thread_runs_and_a_waiting_one_is_blocked() {
+        let tid = AtomicI32::new(0);
+        let spin = AtomicBool::new(true);
+        let (send, receive) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let (tid, spin) = (&tid, &spin);
+            scope.spawn(move || {
+                tid.store(own_tid(), Ordering::SeqCst);
+                while spin.load(Ordering::SeqCst) {}
+                let _ = receive.recv();
+            });
+            while tid.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let watch = ThreadWatch::new(tid.load(Ordering::SeqCst)).unwrap();
+            assert!(matches!(watch.look().0, Activity::Running | Activity::Queued));
+            spin.store(false, Ordering::SeqCst);
+            // It blocks soon; how soon is the scheduler's business.
+            while watch.look().0 != Activity::Blocked {
+                std::thread::yield_now();
+            }
+            let before = watch.look().1;
+            assert_eq!(watch.look(), (Activity::Blocked, before));
+            drop(send);
+        });
+    }
+}
