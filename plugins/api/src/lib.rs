@@ -14,7 +14,8 @@
 //! a string a moment ago is now something else. [`GuestMemory`] bounds every read and [`FrameSink`] bounds the output.
 //!
 //! A language can be part of wlprof or a dynamic library that it loads: [`export_plugin!`] makes one of it, and [`abi`] is
-//! what both sides agree on.
+//! what both sides agree on. Tests of a language need neither wlprof nor a guest that runs: the feature `testing` has a
+//! module and a stopped guest for them, in the module `testing`.
 //!
 //! This crate knows nothing of Wasmtime, of how the guest is stopped, or of any output format.
 #![deny(unsafe_code)]
@@ -27,6 +28,8 @@ mod language;
 mod memory;
 mod module;
 mod symbol;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod thread;
 
 pub use budget::{Budget, BudgetSpent};

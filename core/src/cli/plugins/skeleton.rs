@@ -18,6 +18,11 @@ const CRATE: &[(&str, &str)] = &[
     ("src/memory.rs", include_str!("../../../../plugins/api/src/memory.rs")),
     ("src/module.rs", include_str!("../../../../plugins/api/src/module.rs")),
     ("src/symbol.rs", include_str!("../../../../plugins/api/src/symbol.rs")),
+    ("src/testing/mod.rs", include_str!("../../../../plugins/api/src/testing/mod.rs")),
+    ("src/testing/binary.rs", include_str!("../../../../plugins/api/src/testing/binary.rs")),
+    ("src/testing/guest.rs", include_str!("../../../../plugins/api/src/testing/guest.rs")),
+    ("src/testing/module.rs", include_str!("../../../../plugins/api/src/testing/module.rs")),
+    ("src/testing/snapshot.rs", include_str!("../../../../plugins/api/src/testing/snapshot.rs")),
     ("src/thread.rs", include_str!("../../../../plugins/api/src/thread.rs")),
     ("src/abi/mod.rs", include_str!("../../../../plugins/api/src/abi/mod.rs")),
     ("src/abi/convert.rs", include_str!("../../../../plugins/api/src/abi/convert.rs")),
@@ -31,7 +36,7 @@ const CRATE_MANIFEST: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\"\nedition = \"2024\"\nlicense = \"",
     env!("CARGO_PKG_LICENSE"),
-    "\"\n"
+    "\"\n\n[features]\ntesting = []\n"
 );
 
 /// Writes the folder.

@@ -1,0 +1,34 @@
+//! What tests of a plugin need in place of wlprof: a module and a stopped guest, made up or read from files. Nothing of a
+//! plugin that ships needs it, so it is behind the feature `testing`:
+//!
+//! ```toml
+//! [dev-dependencies]
+//! wlprof-plugin = { path = "wlprof-plugin", features = ["testing"] }
+//! ```
+//!
+//! A [`TestModule`] is what [`Language::detect`](crate::Language::detect) and [`Language::attach`](crate::Language::attach) are
+//! given. Walks read a [`Frozen`] guest, whose memory a test may fill with anything; a [`Snapshot`] is what one walk needs of a
+//! real guest's memory, small enough to be kept in a file.
+//!
+//! ```
+//! use wlprof_plugin::GuestMemory;
+//! use wlprof_plugin::ModuleView;
+//! use wlprof_plugin::testing::{Frozen, TestModule};
+//!
+//! let module = TestModule { bodies: vec![2..9], names: [(0, "loop".to_owned())].into(), ..TestModule::default() };
+//! assert_eq!(module.function_named("loop"), Some(0));
+//!
+//! let guest = Frozen { memory: vec![7; 64], globals: [(0, 48)].into(), ..Frozen::default() };
+//! assert_eq!(guest.read_u8(guest.global(0).unwrap()), Ok(7));
+//! assert!(guest.read_u32(61).is_err());
+//! assert_eq!(guest.reads.get(), 2);
+//! ```
+
+mod binary;
+mod guest;
+mod module;
+mod snapshot;
+
+pub use guest::Frozen;
+pub use module::TestModule;
+pub use snapshot::{Replayed, Snapshot};
