@@ -5,16 +5,16 @@
 //! a walker of its own, which reads all that any walk reads, says where Python disagrees, and writes the file.
 //! `tests/replay/capture.py` makes such a folder.
 
-#[path = "../tests/module/mod.rs"]
-mod module;
 #[path = "../tests/replay/mod.rs"]
 mod replay;
 
-use module::{Frozen, TestModule};
 use replay::{Capture, Expected, Replay};
 use std::{fs, path::Path};
 use wlprof_cpython::Python;
-use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, SourceFrame, Walker, WasmFrame};
+use wlprof_plugin::{
+    FrameKey, FrameSink, SinkEntry, SourceFrame, WalkEnd, Walker, WasmFrame,
+    testing::{Frozen, Snapshot, TestModule},
+};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,10 +29,10 @@ fn main() {
         let stack = fs::read_to_string(file("stack")).expect("a stack");
         let (name, frames) = stack.split_once('\n').expect("a name and frames");
         let expected: Vec<Expected> = frames.lines().map(Expected::parse).collect();
-        let guest = Frozen::new(memory);
         let mut walker = Python.attach_walker(&module).unwrap_or_else(|error| panic!("{error}"));
         let mut sink = FrameSink::new();
-        let end = walker.walk(&guest, &wasm, &mut sink);
+        let mut end = WalkEnd::NoStack;
+        let guest = Snapshot::record(&Frozen::new(memory), |guest| end = walker.walk(guest, &wasm, &mut sink));
         let mut found: Vec<SourceFrame> = Vec::new();
         for entry in sink.entries() {
             if let SinkEntry::Own(key) = entry {
@@ -57,7 +57,8 @@ fn main() {
         }
         let (minor, runtime) = walker.runtime().expect("a runtime");
         (replay.minor, replay.runtime) = (minor.into(), runtime);
-        replay.captures.push(Capture::of(name.trim_start_matches("@ "), &guest, &wasm, expected));
+        let name = name.trim_start_matches("@ ").to_owned();
+        replay.captures.push(Capture { name, guest, wasm, expected });
     }
     let bytes = replay.write();
     assert_eq!(Replay::read(&bytes), replay);

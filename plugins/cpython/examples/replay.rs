@@ -1,13 +1,12 @@
 //! Walks captured guests and prints their stacks: `replay MODULE.wasm DUMPS [--quiet]`, where DUMPS is a folder as the
 //! example `record` reads, without `N.stack`. Ends with how many walks ended how.
 
-#[path = "../tests/module/mod.rs"]
-mod module;
-
-use module::{Frozen, TestModule};
 use std::{collections::BTreeMap, fs, path::Path};
 use wlprof_cpython::Python;
-use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, WalkEnd, Walker, WasmFrame};
+use wlprof_plugin::{
+    FrameKey, FrameSink, ModuleView, SinkEntry, WalkEnd, Walker, WasmFrame,
+    testing::{Frozen, TestModule},
+};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -52,7 +51,7 @@ fn main() {
                     }
                 }
                 SinkEntry::Wasm(index) => {
-                    let name = module.names.get(&wasm[index].function).map_or("?", String::as_str);
+                    let name = module.function_name(wasm[index].function).unwrap_or("?");
                     println!("    {name}+{}", wasm[index].code_offset);
                 }
                 SinkEntry::Elided => println!("    [elided]"),

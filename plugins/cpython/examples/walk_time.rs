@@ -1,46 +1,25 @@
 //! Measures walks in the steady state, with the frames known: `walk_time REPLAY CAPTURE`. Prints the number of frames
 //! and the median time of a walk in nanoseconds.
 
-#[path = "../tests/module/mod.rs"]
-mod module;
 #[path = "../tests/replay/mod.rs"]
 mod replay;
 
 use replay::Replay;
 use std::time::Instant;
 use wlprof_cpython::Python;
-use wlprof_plugin::{FrameSink, GuestMemory, OutOfBounds, Walker};
-
-/// Memory in one piece, as the stopped guest's is.
-struct Flat(Vec<u8>);
-
-impl GuestMemory for Flat {
-    fn size(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
-        let start = address as usize;
-        let end = start.checked_add(buffer.len()).ok_or(OutOfBounds)?;
-        buffer.copy_from_slice(self.0.get(start..end).ok_or(OutOfBounds)?);
-        Ok(())
-    }
-
-    fn global(&self, _: u32) -> Option<u64> {
-        None
-    }
-}
+use wlprof_plugin::{FrameSink, Walker, testing::Frozen};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, name] = &arguments[..] else { panic!("usage: walk_time REPLAY CAPTURE") };
     let replay = Replay::read(&std::fs::read(path).expect("a replay file"));
     let capture = replay.captures.iter().find(|capture| &capture.name == name).expect("such a capture");
-    let mut memory = vec![0; capture.size as usize];
-    for (index, block) in &capture.blocks {
+    // In one piece, as the stopped guest's memory is.
+    let mut memory = vec![0; capture.guest.size as usize];
+    for (index, block) in &capture.guest.blocks {
         memory[*index as usize * block.len()..][..block.len()].copy_from_slice(block);
     }
-    let guest = Flat(memory);
+    let guest = Frozen::new(memory);
     let module = replay.module();
     let mut walker = Python.attach_walker(&module).expect("a CPython");
     let mut out = FrameSink::new();

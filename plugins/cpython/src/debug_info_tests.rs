@@ -3,17 +3,16 @@
 use crate::{
     debug_info::{Variables, variables},
     functions::EVAL,
-    layout_tests::module::TestModule,
 };
-use wlprof_plugin::ModuleView;
+use wlprof_plugin::{ModuleView, testing::TestModule};
 
 #[test]
 fn the_three_are_where_names_say() {
-    for name in ["python-3.11.wasm", "python-3.13.wasm"] {
+    for name in ["python-3.11", "python-3.13"] {
         let module = TestModule::fixture(name);
         let found = variables(&module);
         assert!(found.runtime.is_some() && found.version.is_some(), "{name}: {found:?}");
-        let eval = module.names.iter().find(|(_, name)| *name == EVAL).map(|(&index, _)| index).unwrap();
+        let eval = module.function_named(EVAL).unwrap();
         let body = module.function_body(eval).unwrap();
         // The size of a body stands before it, in up to five bytes.
         assert!((body.start - 5..body.end).contains(&found.eval.unwrap()), "{name}: {found:?} {body:?}");

@@ -1,7 +1,5 @@
 //! The layouts against the debug information of the interpreters that `cargo xtask test-fixtures` builds.
 
-#[path = "../tests/module/mod.rs"]
-pub(crate) mod module;
 #[path = "../tests/structures/mod.rs"]
 mod structures;
 
@@ -11,8 +9,8 @@ use crate::{
     module::Module,
     synthetic,
 };
-use module::{Frozen, TestModule};
 use structures::Structures;
+use wlprof_plugin::testing::{Frozen, TestModule};
 
 /// The layout, as debug information has it.
 fn measured(structures: &Structures<'_>, minor: u8) -> Vec<Option<u64>> {
@@ -88,14 +86,14 @@ fn numbers(layout: &Layout) -> Vec<Option<u64>> {
 
 #[test]
 fn the_row_of_3_11_is_what_debug_information_says() {
-    let module = TestModule::fixture("python-3.11.wasm");
+    let module = TestModule::fixture("python-3.11");
     let row = layout::of_release(11).unwrap();
     assert_eq!(numbers(&row), measured(&Structures::read(&module.bytes), 11));
 }
 
 #[test]
 fn the_description_of_3_13_is_what_debug_information_says() {
-    let module = TestModule::fixture("python-3.13.wasm");
+    let module = TestModule::fixture("python-3.13");
     let read = Module::read(&module.bytes);
     let runtime = debug_info::variables(&module).runtime.unwrap();
     // Memory as it is before the first instruction.
@@ -111,8 +109,8 @@ fn the_description_of_3_13_is_what_debug_information_says() {
 fn descriptions_are_read_as_they_are_laid_out() {
     for layout in synthetic::layouts().into_iter().filter(|layout| layout.minor >= 13) {
         let guest = synthetic::Guest::new(layout);
-        assert_eq!(debug_offsets::read(&guest, synthetic::RUNTIME.into(), layout.minor), Some(layout));
-        assert_eq!(debug_offsets::read(&guest, synthetic::RUNTIME.into(), 27 - layout.minor), None);
+        assert_eq!(debug_offsets::read(&guest.frozen, synthetic::RUNTIME.into(), layout.minor), Some(layout));
+        assert_eq!(debug_offsets::read(&guest.frozen, synthetic::RUNTIME.into(), 27 - layout.minor), None);
     }
 }
 
@@ -123,18 +121,18 @@ fn descriptions_that_cannot_be_are_not_believed() {
         let words = if layout.minor == 13 { 73 } else { 83 };
         for word in 0..words {
             let at = synthetic::RUNTIME as usize + 8 * word;
-            let whole: [u8; 8] = guest.memory[at..at + 8].try_into().unwrap();
+            let whole: [u8; 8] = guest.frozen.memory[at..at + 8].try_into().unwrap();
             for value in [u64::MAX, 1 << 32, 1 << 31, 1 << 25] {
-                guest.memory[at..at + 8].copy_from_slice(&value.to_le_bytes());
-                let read = debug_offsets::read(&guest, synthetic::RUNTIME.into(), layout.minor);
+                guest.frozen.memory[at..at + 8].copy_from_slice(&value.to_le_bytes());
+                let read = debug_offsets::read(&guest.frozen, synthetic::RUNTIME.into(), layout.minor);
                 // Those that are not read may be anything.
                 assert!(read.is_none() || read == Some(layout), "3.{}: word {word} is {value:#x}", layout.minor);
             }
             let is_read = u64::from_le_bytes(whole) != 0;
-            guest.memory[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
-            let read = debug_offsets::read(&guest, synthetic::RUNTIME.into(), layout.minor);
+            guest.frozen.memory[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+            let read = debug_offsets::read(&guest.frozen, synthetic::RUNTIME.into(), layout.minor);
             assert!(read.is_none() || !is_read, "3.{}: word {word}", layout.minor);
-            guest.memory[at..at + 8].copy_from_slice(&whole);
+            guest.frozen.memory[at..at + 8].copy_from_slice(&whole);
         }
     }
 }

@@ -6,8 +6,7 @@ use crate::{
         self, CodeLayout, Entry, FrameLayout, InterpreterLayout, Layout, RuntimeLayout, TextLayout, ThreadLayout, Top,
     },
 };
-use std::cell::Cell;
-use wlprof_plugin::{GuestMemory, OutOfBounds};
+use wlprof_plugin::testing::Frozen;
 
 /// Where the runtime is, and the thread in its interpreter; objects follow.
 pub(crate) const RUNTIME: u32 = 0x1_0000;
@@ -163,22 +162,20 @@ pub(crate) struct NewFrame {
 /// A guest under construction.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
-    pub(crate) memory: Vec<u8>,
+    pub(crate) frozen: Frozen,
     pub(crate) layout: Layout,
     next: u32,
     code_type: u32,
-    /// Reads so far, and bytes read.
-    pub(crate) reads: Cell<(u64, u64)>,
 }
 
 impl Guest {
     /// An interpreter with a thread that runs nothing.
     pub(crate) fn new(layout: Layout) -> Self {
-        let memory = vec![0; SIZE];
-        let mut guest = Self { memory, layout, next: OBJECTS, code_type: 0, reads: Cell::default() };
+        let frozen = Frozen::new(vec![0; SIZE]);
+        let mut guest = Self { frozen, layout, next: OBJECTS, code_type: 0 };
         if layout.minor >= 13 {
             for (index, word) in description(&layout).into_iter().enumerate() {
-                guest.memory[RUNTIME as usize + 8 * index..][..8].copy_from_slice(&word.to_le_bytes());
+                guest.frozen.memory[RUNTIME as usize + 8 * index..][..8].copy_from_slice(&word.to_le_bytes());
             }
         }
         let head = RUNTIME + layout.runtime.interpreters_head;
@@ -187,7 +184,7 @@ impl Guest {
         guest.set(INTERPRETER + layout.interpreter.threads_head, THREAD);
         guest.set(THREAD + layout.thread.interpreter, INTERPRETER);
         let name = guest.allocate(8);
-        guest.memory[name as usize..][..5].copy_from_slice(b"code\0");
+        guest.frozen.memory[name as usize..][..5].copy_from_slice(b"code\0");
         guest.code_type = guest.allocate(64);
         guest.set(guest.code_type + layout::TYPE_NAME, name);
         if let Top::CFrame { at, .. } = layout.thread.top {
@@ -204,11 +201,11 @@ impl Guest {
     }
 
     pub(crate) fn set(&mut self, address: u32, value: u32) {
-        self.memory[address as usize..][..4].copy_from_slice(&value.to_le_bytes());
+        self.frozen.memory[address as usize..][..4].copy_from_slice(&value.to_le_bytes());
     }
 
     pub(crate) fn word(&self, address: u32) -> u32 {
-        u32::from_le_bytes(self.memory[address as usize..][..4].try_into().unwrap())
+        u32::from_le_bytes(self.frozen.memory[address as usize..][..4].try_into().unwrap())
     }
 
     /// A string of the width that CPython would choose.
@@ -231,7 +228,7 @@ impl Guest {
         for (index, character) in text.chars().enumerate() {
             let bytes = u32::from(character).to_le_bytes();
             let at = (address + data) as usize + index * width as usize;
-            self.memory[at..at + width as usize].copy_from_slice(&bytes[..width as usize]);
+            self.frozen.memory[at..at + width as usize].copy_from_slice(&bytes[..width as usize]);
         }
         address
     }
@@ -242,7 +239,7 @@ impl Guest {
         let table: Vec<u8> = [0x80 | 13 << 3, 2].repeat(100);
         let bytes = self.allocate(16 + table.len() as u32 + 64);
         self.set(bytes + 8, table.len() as u32);
-        self.memory[bytes as usize + 16..][..table.len()].copy_from_slice(&table);
+        self.frozen.memory[bytes as usize + 16..][..table.len()].copy_from_slice(&table);
         let (file, name) = (self.text(file), self.text(name));
         let layout = self.layout.code;
         let code = self.allocate(layout.instructions + 200);
@@ -270,12 +267,12 @@ impl Guest {
         let outer_top = top;
         if let Entry::Shim { owner } = self.layout.frame.entry {
             top = self.frame(NewFrame { code: 0, unit: Some(0) }, top);
-            self.memory[(top + self.layout.frame.owner) as usize] = owner;
+            self.frozen.memory[(top + self.layout.frame.owner) as usize] = owner;
         }
         for (index, &frame) in frames.iter().enumerate() {
             top = self.frame(frame, top);
             if let Entry::Marked { at } = self.layout.frame.entry {
-                self.memory[(top + at) as usize] = u8::from(index == 0);
+                self.frozen.memory[(top + at) as usize] = u8::from(index == 0);
             }
         }
         match self.layout.thread.top {
@@ -316,24 +313,5 @@ impl Guest {
     pub(crate) fn top_slot(&self) -> u32 {
         let (Top::Frame { at } | Top::CFrame { at, .. }) = self.layout.thread.top;
         THREAD + at
-    }
-}
-
-impl GuestMemory for Guest {
-    fn size(&self) -> u64 {
-        self.memory.len() as u64
-    }
-
-    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
-        let (reads, bytes) = self.reads.get();
-        self.reads.set((reads + 1, bytes + buffer.len() as u64));
-        let start = usize::try_from(address).map_err(|_| OutOfBounds)?;
-        let end = start.checked_add(buffer.len()).ok_or(OutOfBounds)?;
-        buffer.copy_from_slice(self.memory.get(start..end).ok_or(OutOfBounds)?);
-        Ok(())
-    }
-
-    fn global(&self, _: u32) -> Option<u64> {
-        None
     }
 }

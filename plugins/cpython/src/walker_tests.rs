@@ -9,47 +9,22 @@ use crate::{
     synthetic::{Guest, NewFrame, RUNTIME, layouts},
     walker::PythonWalker,
 };
-use std::ops::Range;
-use wlprof_plugin::{
-    FrameKey, FrameSink, FunctionImport, GuestMemory, ModuleView, SinkEntry, WalkEnd, Walker, WasmFrame,
-};
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SinkEntry, WalkEnd, Walker, WasmFrame, testing::TestModule};
 
 const EVAL: WasmFrame = WasmFrame { function: 0, code_offset: 100 };
 const SORT: WasmFrame = WasmFrame { function: 1, code_offset: 200 };
 const CALL: WasmFrame = WasmFrame { function: 2, code_offset: 300 };
 
 /// Three functions and nothing else.
-struct Names;
-
-impl ModuleView for Names {
-    fn name(&self) -> &str {
-        "names"
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &[]
-    }
-
-    fn custom_section(&self, _: &str) -> Option<&[u8]> {
-        None
-    }
-
-    fn function_imports(&self) -> &[FunctionImport] {
-        &[]
-    }
-
-    fn function_body(&self, index: u32) -> Option<Range<u32>> {
-        (index < 3).then(|| 100 * (index + 1)..100 * (index + 1) + 50)
-    }
-
-    fn function_name(&self, index: u32) -> Option<&str> {
-        ["_PyEval_EvalFrameDefault", "list_sort_impl", "_PyFunction_Vectorcall"].get(index as usize).copied()
-    }
+fn functions() -> Functions {
+    let names = ["_PyEval_EvalFrameDefault", "list_sort_impl", "_PyFunction_Vectorcall"].map(str::to_owned);
+    let bodies = (1..4).map(|index| 100 * index..100 * index + 50).collect();
+    Functions::new(&TestModule { bodies, names: (0..).zip(names).collect(), ..TestModule::default() }, None)
 }
 
 pub(crate) fn walker(layout: &Layout, candidates: &[u32]) -> PythonWalker {
     let runtime = Runtime::new(layout.minor, candidates.to_vec(), None);
-    PythonWalker::new(runtime, Functions::new(&Names, None), HostCalls::default(), Prologue::default())
+    PythonWalker::new(runtime, functions(), HostCalls::default(), Prologue::default())
 }
 
 /// A stack in words, leaf first: Python frames as `name:line`, wasm frames as `#index`.
@@ -96,14 +71,14 @@ fn frames_stand_where_the_loops_stood() {
             // There, a function that has not begun is at its first instruction.
             expected[0] = "𐐷.inner:31";
         }
-        assert_eq!(stack(&mut walker, &guest, &WASM).0, expected, "3.{}", layout.minor);
+        assert_eq!(stack(&mut walker, &guest.frozen, &WASM).0, expected, "3.{}", layout.minor);
         assert_eq!(
-            stack(&mut walker, &guest, &WASM),
+            stack(&mut walker, &guest.frozen, &WASM),
             (expected.iter().map(|s| (*s).to_owned()).collect(), WalkEnd::Complete)
         );
         // C code that the innermost function calls.
         let called = [&[SORT, CALL], &WASM[..]].concat();
-        assert_eq!(stack(&mut walker, &guest, &called).0[..3], ["#0", "#1", expected[0]]);
+        assert_eq!(stack(&mut walker, &guest.frozen, &called).0[..3], ["#0", "#1", expected[0]]);
     }
 }
 
@@ -112,11 +87,11 @@ fn steady_walks_are_short() {
     for layout in layouts() {
         let guest = sorting(layout);
         let mut walker = walker(&layout, &[RUNTIME]);
-        stack(&mut walker, &guest, &WASM);
-        let before = guest.reads.get();
-        stack(&mut walker, &guest, &WASM);
-        let after = guest.reads.get();
-        assert!(after.0 - before.0 < 50 && after.1 - before.1 < 2000, "{before:?} {after:?}");
+        stack(&mut walker, &guest.frozen, &WASM);
+        guest.frozen.reset_counts();
+        stack(&mut walker, &guest.frozen, &WASM);
+        let (reads, bytes) = (guest.frozen.reads.get(), guest.frozen.bytes_read.get());
+        assert!(reads < 50 && bytes < 2000, "{reads} reads, {bytes} bytes");
     }
 }
 
@@ -125,7 +100,7 @@ fn a_loop_that_begins_or_ends_has_no_frame() {
     for layout in layouts() {
         let guest = sorting(layout);
         let mut walker = walker(&layout, &[RUNTIME]);
-        let (frames, end) = stack(&mut walker, &guest, &[&[EVAL, CALL], &WASM[..]].concat());
+        let (frames, end) = stack(&mut walker, &guest.frozen, &[&[EVAL, CALL], &WASM[..]].concat());
         assert_eq!((&frames[0], &frames[1], end), (&"#0".to_owned(), &"#1".to_owned(), WalkEnd::Complete));
         assert_eq!(frames.len(), 10);
     }
@@ -142,11 +117,11 @@ fn a_frame_that_is_being_linked_stands_alone() {
         let top = guest.activate(&[at(last, 2)]);
         let runtime = Runtime::new(layout.minor, vec![RUNTIME], None);
         let prologue = Prologue::new(&code, 100..code.len() as u32);
-        let functions = Functions::new(&Names, None);
+        let functions = functions();
         let mut walker = PythonWalker::new(runtime, functions, HostCalls::default(), prologue);
         for (code_offset, is_linking) in [(105, false), (108, true), (112, true), (113, false)] {
             let wasm = [&[WasmFrame { code_offset, ..EVAL }], &WASM[..]].concat();
-            let (frames, end) = stack(&mut walker, &guest, &wasm);
+            let (frames, end) = stack(&mut walker, &guest.frozen, &wasm);
             let python = frames.iter().filter(|frame| !frame.starts_with('#')).count();
             let expected =
                 if is_linking && layout.minor >= 13 { (1, WalkEnd::Inconsistent) } else { (5, WalkEnd::Complete) };
@@ -157,7 +132,7 @@ fn a_frame_that_is_being_linked_stands_alone() {
             let size_at = (guest.word(caller + layout.frame.code) & !layout.frame.code_tags) + frame_size;
             let words = guest.word(size_at);
             guest.set(size_at, (top - caller) / 4);
-            assert_eq!(stack(&mut walker, &guest, &wasm).1, WalkEnd::Complete);
+            assert_eq!(stack(&mut walker, &guest.frozen, &wasm).1, WalkEnd::Complete);
             guest.set(size_at, words);
         }
     }
@@ -169,11 +144,11 @@ fn stacks_that_do_not_fit_are_shown_side_by_side() {
         let guest = sorting(layout);
         let mut walker = walker(&layout, &[RUNTIME]);
         for wasm in [&[SORT, EVAL, CALL][..], &[SORT, EVAL, EVAL, EVAL, EVAL]] {
-            let (frames, end) = stack(&mut walker, &guest, wasm);
+            let (frames, end) = stack(&mut walker, &guest.frozen, wasm);
             assert_eq!(end, WalkEnd::Inconsistent);
             assert_eq!((frames.len(), &frames[0]), (5, &"#0".to_owned()));
         }
-        let (frames, end) = stack(&mut walker, &guest, &[]);
+        let (frames, end) = stack(&mut walker, &guest.frozen, &[]);
         assert_eq!((frames.len(), end), (4, WalkEnd::Complete), "nothing is known of the wasm stack");
     }
 }
@@ -191,11 +166,11 @@ fn a_cframe_without_its_frame_is_passed_over() {
             guest.set(slot, cframe);
             let mut walker = walker(&layout, &[RUNTIME]);
             let wasm = [&[EVAL, CALL], &WASM[..]].concat();
-            let (frames, end) = stack(&mut walker, &guest, &wasm);
+            let (frames, end) = stack(&mut walker, &guest.frozen, &wasm);
             assert_eq!((frames.len(), end), (10, WalkEnd::Complete), "3.{} {junk:#x}", layout.minor);
             // What is left there of an earlier call.
             guest.set(cframe + current, guest.word(guest.word(cframe + previous) + current));
-            assert_eq!(stack(&mut walker, &guest, &wasm), (frames, end));
+            assert_eq!(stack(&mut walker, &guest.frozen, &wasm), (frames, end));
         }
     }
 }
@@ -208,13 +183,13 @@ fn a_frame_without_code_is_left_out_only_if_innermost() {
         guest.set(top + layout.frame.code, 64);
         let mut walker = walker(&layout, &[RUNTIME]);
         assert_eq!(
-            stack(&mut walker, &guest, &WASM),
+            stack(&mut walker, &guest.frozen, &WASM),
             (SORTING[1..].iter().map(|s| (*s).to_owned()).collect(), WalkEnd::Complete)
         );
         let next = guest.word(top + layout.frame.previous);
         guest.set(next + layout.frame.code, 64);
         let called = [&[SORT, CALL], &WASM[..]].concat();
-        assert_eq!(stack(&mut walker, &guest, &called).1, WalkEnd::Inconsistent);
+        assert_eq!(stack(&mut walker, &guest.frozen, &called).1, WalkEnd::Inconsistent);
     }
 }
 
@@ -225,7 +200,7 @@ fn cycles_and_endless_stacks_end() {
         let code = guest.code("a.py", "f", 1);
         guest.activate(&vec![at(code, 1); 3000]);
         let mut walker = walker(&layout, &[RUNTIME]);
-        let (frames, end) = stack(&mut walker, &guest, &[EVAL]);
+        let (frames, end) = stack(&mut walker, &guest.frozen, &[EVAL]);
         assert_eq!((frames.len(), end), (FrameSink::CAPACITY, WalkEnd::TooDeep));
 
         let mut guest = Guest::new(layout);
@@ -234,7 +209,7 @@ fn cycles_and_endless_stacks_end() {
         let fourth = guest
             .word(guest.word(guest.word(top + layout.frame.previous) + layout.frame.previous) + layout.frame.previous);
         guest.set(fourth + layout.frame.previous, top);
-        assert_eq!(stack(&mut walker, &guest, &[EVAL]).1, WalkEnd::Cycle);
+        assert_eq!(stack(&mut walker, &guest.frozen, &[EVAL]).1, WalkEnd::Cycle);
     }
 }
 
@@ -246,23 +221,23 @@ fn another_function_at_the_same_address_is_another_function() {
         guest.activate(&[at(code, 1)]);
         let mut walker = walker(&layout, &[RUNTIME]);
         let mut out = FrameSink::new();
-        assert_eq!(walker.walk(&guest, &[EVAL], &mut out), WalkEnd::Complete);
+        assert_eq!(walker.walk(&guest.frozen, &[EVAL], &mut out), WalkEnd::Complete);
         let first = out.entries().next().unwrap();
         // The name of the file, of equal length at the same address, is all that changes.
         let file = guest.word(code + layout.code.file_name) + layout.text.ascii;
-        guest.memory[file as usize + 6] = b'2';
+        guest.frozen.memory[file as usize + 6] = b'2';
         out.clear();
-        assert_eq!(walker.walk(&guest, &[EVAL], &mut out), WalkEnd::Complete);
+        assert_eq!(walker.walk(&guest.frozen, &[EVAL], &mut out), WalkEnd::Complete);
         let second = out.entries().next().unwrap();
         assert_ne!(first, second);
         // And the instructions' lines.
         let table = guest.word(code + layout.code.line_table);
-        guest.memory[table as usize + 19] = 4;
+        guest.frozen.memory[table as usize + 19] = 4;
         out.clear();
-        assert_eq!(walker.walk(&guest, &[EVAL], &mut out), WalkEnd::Complete);
+        assert_eq!(walker.walk(&guest.frozen, &[EVAL], &mut out), WalkEnd::Complete);
         let third = out.entries().next().unwrap();
         // The first is named when memory has long been used for something else.
-        guest.memory.fill(0xaa);
+        guest.frozen.memory.fill(0xaa);
         let mut files = Vec::new();
         for entry in [first, second, third] {
             let SinkEntry::Own(key) = entry else { panic!("a wasm frame") };
@@ -282,10 +257,9 @@ fn the_runtime_is_found_without_being_told() {
         let mut walker = walker(&layout, &[]);
         let mut most = 0;
         let found = (0..200).find(|_| {
-            let before = guest.reads.get();
-            let end = stack(&mut walker, &guest, &WASM).1;
-            let after = guest.reads.get();
-            most = most.max(after.1 - before.1);
+            guest.frozen.reset_counts();
+            let end = stack(&mut walker, &guest.frozen, &WASM).1;
+            most = most.max(guest.frozen.bytes_read.get());
             end == WalkEnd::Complete
         });
         assert!(found.is_some(), "3.{}", layout.minor);
@@ -300,7 +274,7 @@ fn candidates_that_are_wrong_do_not_hide_the_runtime() {
         let guest = sorting(layout);
         // Where everything is zero, where nothing is, and where a table of location is.
         let mut walker = walker(&layout, &[0x700, u32::MAX, 0x11_0040]);
-        let found = (0..1000).any(|_| stack(&mut walker, &guest, &WASM).1 == WalkEnd::Complete);
+        let found = (0..1000).any(|_| stack(&mut walker, &guest.frozen, &WASM).1 == WalkEnd::Complete);
         assert!(found, "3.{}", layout.minor);
     }
 }
@@ -309,12 +283,12 @@ fn candidates_that_are_wrong_do_not_hide_the_runtime() {
 fn scans_that_find_nothing_become_rare() {
     let layout = layouts()[0];
     let mut guest = Guest::new(layout);
-    guest.memory = vec![0; 1 << 20];
+    guest.frozen.memory = vec![0; 1 << 20];
     let mut walker = walker(&layout, &[]);
     for _ in 0..10_000 {
-        assert_eq!(stack(&mut walker, &guest, &WASM).1, WalkEnd::NoStack);
+        assert_eq!(stack(&mut walker, &guest.frozen, &WASM).1, WalkEnd::NoStack);
     }
-    let (reads, bytes) = guest.reads.get();
+    let (reads, bytes) = (guest.frozen.reads.get(), guest.frozen.bytes_read.get());
     assert!(reads < 200 && bytes < 16 << 20, "{reads} {bytes}");
     assert_eq!(walker.warnings(), ["no running Python interpreter was found in memory"]);
 }

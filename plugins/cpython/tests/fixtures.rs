@@ -1,16 +1,13 @@
 //! Detection and attaching, on the interpreters that `cargo xtask test-fixtures` builds.
 
-mod module;
-
-use module::TestModule;
 use wlprof_cpython::Python;
-use wlprof_plugin::{Detection, Language};
+use wlprof_plugin::{Detection, Language, testing::TestModule};
 
 #[test]
 fn releases_are_recognised_stripped_or_not() {
     for (release, version) in [("3.11", "CPython 3.11.2"), ("3.13", "CPython 3.13.5")] {
         for (suffix, merges) in [("", true), ("-stripped", false)] {
-            let module = TestModule::fixture(&format!("python-{release}{suffix}.wasm"));
+            let module = TestModule::fixture(&format!("python-{release}{suffix}"));
             assert_eq!(Python.detect(&module), Detection::Yes(version.to_owned()), "{release}{suffix}");
             assert_eq!(Python.attach_walker(&module).unwrap().merges(), merges, "{release}{suffix}");
         }
@@ -20,7 +17,7 @@ fn releases_are_recognised_stripped_or_not() {
 #[test]
 fn debug_information_says_where_the_loop_is() {
     for release in ["3.11", "3.13"] {
-        let mut module = TestModule::fixture(&format!("python-{release}.wasm"));
+        let mut module = TestModule::fixture(&format!("python-{release}"));
         module.names.clear();
         assert!(Python.attach_walker(&module).unwrap().merges(), "{release}");
     }
@@ -41,7 +38,7 @@ fn other_releases_are_refused_by_name() {
     for (fixture, tag, hexadecimal, version) in
         [("3.11", "cpython-310", 0x030a_0df0_u32, "3.10.13"), ("3.13", "cpython-315", 0x030f_00f0, "3.15.0")]
     {
-        let mut module = TestModule::fixture(&format!("python-{fixture}-stripped.wasm"));
+        let mut module = TestModule::fixture(&format!("python-{fixture}-stripped"));
         replace(
             &mut module,
             format!("cpython-{}\0", fixture.replace('.', "")).as_bytes(),
@@ -58,7 +55,7 @@ fn other_releases_are_refused_by_name() {
 
 #[test]
 fn other_programs_are_not_python() {
-    for fixture in ["c-shares.wasm", "rust-mix.wasm", "go-bench.wasm"] {
+    for fixture in ["c-shares", "rust-mix", "go-bench"] {
         let module = TestModule::fixture(fixture);
         assert_eq!(Python.detect(&module), Detection::No, "{fixture}");
         assert!(Python.attach(&module).is_err(), "{fixture}");

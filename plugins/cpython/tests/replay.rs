@@ -1,14 +1,14 @@
 //! Walks of real guests, CPython 3.11.2 and 3.13.5 that ran `stacks.py`, against the stacks that they printed
 //! themselves at the same moment.
 
-mod module;
 #[path = "replay/mod.rs"]
 mod replay;
 
-use module::TestModule;
-use replay::{Capture, Replay, Replayed};
+use replay::{Capture, Replay};
 use wlprof_cpython::{Python, PythonWalker, categorize};
-use wlprof_plugin::{Category, Detection, FrameKey, FrameSink, Language, SinkEntry, SourceFrame, WalkEnd, Walker};
+use wlprof_plugin::{
+    Category, Detection, FrameKey, FrameSink, Language, SinkEntry, SourceFrame, WalkEnd, Walker, testing::TestModule,
+};
 
 fn replays() -> impl Iterator<Item = (Replay, TestModule)> {
     ["3.11", "3.13"].into_iter().map(|release| {
@@ -27,7 +27,7 @@ enum Named {
 }
 
 fn walk(walker: &mut PythonWalker, replay: &Replay, capture: &Capture) -> (Vec<Named>, WalkEnd) {
-    let guest = Replayed::new(capture);
+    let guest = capture.guest.replay();
     let mut out = FrameSink::new();
     let end = walker.walk(&guest, &capture.wasm, &mut out);
     assert_eq!(guest.missed.get(), 0, "{}: more is read than was captured, so capture again", capture.name);

@@ -1,11 +1,11 @@
 //! Compares every instruction with `addr2line::Context`, which shares the parser and nothing of the search.
 
-#[allow(dead_code)]
 mod module;
 
 use addr2line::{Context, LookupResult, gimli};
-use module::{TestModule, qualifies, symbolize};
+use module::{instructions, qualifies, symbolize};
 use wlprof_dwarf::Symbolizer;
+use wlprof_plugin::testing::TestModule;
 
 /// How many instructions of a fixture may differ: those of functions that the linker dropped in favour of a shorter
 /// copy, whose DWARF reaches into the function behind. Seen in C++ alone.
@@ -25,7 +25,7 @@ fn says_what_addr2line_says() {
         let context = Context::from_dwarf(dwarf.unwrap()).unwrap();
         let mut symbolizer = Symbolizer::new(&module);
         let (mut same, mut different, mut unknown) = (0, 0, 0);
-        for (body, offsets) in module.instructions.iter().enumerate() {
+        for (body, offsets) in instructions(&module).iter().enumerate() {
             for &offset in offsets.iter().step_by(STEP) {
                 let theirs = chain(&context, offset);
                 let frames = symbolize(&mut symbolizer, module.frame(body, offset));

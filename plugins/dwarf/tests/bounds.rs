@@ -2,12 +2,11 @@
 //!
 //! What each of these asked for before there was a bound took minutes or gigabytes; nothing here measures time.
 
-#[allow(dead_code)]
 mod module;
 
-use module::{TestModule, symbolize};
+use module::symbolize;
 use wlprof_dwarf::{Layout, Symbolizer};
-use wlprof_plugin::{SourceFrame, Walker};
+use wlprof_plugin::{SourceFrame, Walker, testing::TestModule};
 
 /// One body, from 3 on.
 const START: u32 = 3;

@@ -1,12 +1,11 @@
 //! DWARF that is cut off or overwritten: no panic, no endless work, and a name for every frame.
 
-#[allow(dead_code)]
 mod module;
 
-use module::{TestModule, symbolize};
+use module::{instructions, symbolize};
 use std::time::{Duration, Instant};
 use wlprof_dwarf::{Dwarf, Layout, Symbolizer};
-use wlprof_plugin::{Language, Walker};
+use wlprof_plugin::{Language, Walker, testing::TestModule};
 
 const FIXTURES: [&str; 4] = ["c-inlined-dwarf5", "c-inlined", "cpp-inlined", "rust-mix-v0"];
 const SECTIONS: [&str; 9] = [
@@ -28,12 +27,12 @@ const LONGEST: Duration = Duration::from_secs(20);
 const THOROUGH: usize = if cfg!(debug_assertions) { 1 } else { 5 };
 
 /// Symbolizes one offset in every few bodies.
-fn look(module: &TestModule, step: usize) -> Vec<String> {
+fn look(module: &TestModule, instructions: &[Vec<u32>], step: usize) -> Vec<String> {
     let started = Instant::now();
     let _ = Dwarf.detect(module);
     let mut symbolizer = Symbolizer::new(module);
     let mut names = Vec::new();
-    for (body, offsets) in module.instructions.iter().enumerate().step_by(step) {
+    for (body, offsets) in instructions.iter().enumerate().step_by(step) {
         let Some(&offset) = offsets.get(offsets.len() / 2) else { continue };
         let frames = symbolize(&mut symbolizer, module.frame(body, offset));
         names.push(frames.last().expect("a frame without a name").function.clone());
@@ -47,6 +46,7 @@ fn look(module: &TestModule, step: usize) -> Vec<String> {
 fn cut_off_anywhere() {
     for fixture in FIXTURES {
         let whole = TestModule::fixture(fixture);
+        let instructions = instructions(&whole);
         for section in SECTIONS {
             let Some(bytes) = whole.sections.get(section) else { continue };
             let mut module = whole.clone();
@@ -55,7 +55,7 @@ fn cut_off_anywhere() {
             let spread = (0..parts).map(|part| bytes.len() * part / parts);
             for length in (0..40).step_by(6 - THOROUGH).chain(spread).filter(|&length| length < bytes.len()) {
                 module.sections.insert(section.to_owned(), bytes[..length].to_vec());
-                look(&module, 7);
+                look(&module, &instructions, 7);
             }
         }
     }
@@ -65,6 +65,7 @@ fn cut_off_anywhere() {
 fn overwritten_anywhere() {
     for (fixture, rounds) in FIXTURES.into_iter().zip([24, 24, 12, 12]) {
         let whole = TestModule::fixture(fixture);
+        let instructions = instructions(&whole);
         let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
         for section in SECTIONS {
             let Some(bytes) = whole.sections.get(section).filter(|bytes| !bytes.is_empty()) else { continue };
@@ -77,7 +78,7 @@ fn overwritten_anywhere() {
                     damaged[at] = random.next().to_le_bytes()[0];
                 }
                 module.sections.insert(section.to_owned(), damaged);
-                look(&module, 5);
+                look(&module, &instructions, 5);
             }
         }
     }
@@ -113,7 +114,8 @@ fn data_is_looked_for_in_any_damage() {
 #[test]
 fn a_broken_unit_costs_no_other() {
     let whole = TestModule::fixture("c-inlined");
-    let expected = look(&whole, 1);
+    let instructions = instructions(&whole);
+    let expected = look(&whole, &instructions, 1);
     let info = &whole.sections[".debug_info"];
     let mut module = whole.clone();
     // Every unit's version in turn, which makes it unreadable.
@@ -137,7 +139,7 @@ fn a_broken_unit_costs_no_other() {
         let known = before.iter().flatten().count();
         assert!(warnings.len() == 1 && warnings[0].starts_with("1 units"), "{warnings:?}");
         assert!(lost + kept == known && lost < 20, "the unit at {at:#x} cost {lost} of {known} functions");
-        assert_eq!(look(&module, 1).len(), expected.len());
+        assert_eq!(look(&module, &instructions, 1).len(), expected.len());
         at += 4 + u32::from_le_bytes(info[at..at + 4].try_into().unwrap()) as usize;
         broken += 1;
     }
@@ -148,6 +150,7 @@ fn a_broken_unit_costs_no_other() {
 fn units_that_share_everything_are_given_up() {
     // 60,000 units that name the same line program: reading each would take hours.
     let whole = TestModule::fixture("c-inlined");
+    let instructions = instructions(&whole);
     let mut module = whole.clone();
     let end = whole.bodies.last().unwrap().end;
     let mut unit = vec![0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 4, 1];
@@ -161,7 +164,7 @@ fn units_that_share_everything_are_given_up() {
     let abbreviations = vec![1, 0x11, 0, 0x11, 0x01, 0x12, 0x06, 0x10, 0x17, 0, 0, 0];
     module.sections.insert(".debug_abbrev".to_owned(), abbreviations);
     let started = Instant::now();
-    look(&module, 1);
+    look(&module, &instructions, 1);
     assert!(started.elapsed() < LONGEST);
     let mut symbolizer = Symbolizer::new(&module);
     symbolize(&mut symbolizer, module.frame(0, module.bodies[0].start));

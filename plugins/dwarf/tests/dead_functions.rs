@@ -1,6 +1,5 @@
 //! Functions that the linker dropped and whose DWARF it kept, in DWARF written by hand.
 
-#[allow(dead_code)]
 mod module;
 
 use gimli::{
@@ -10,9 +9,9 @@ use gimli::{
         UnitEntryId,
     },
 };
-use module::{TestModule, show, symbolize};
+use module::{show, symbolize};
 use wlprof_dwarf::Symbolizer;
-use wlprof_plugin::{FunctionImport, Walker};
+use wlprof_plugin::{FunctionImport, Walker, testing::TestModule};
 
 /// A function to write: name, range, and whether another is inlined into its second half.
 struct Written {

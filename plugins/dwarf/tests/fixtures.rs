@@ -1,12 +1,11 @@
 //! What is said of guests whose sources are known: chains of inlined calls, names, categories, detection.
 
-#[allow(dead_code)]
 mod module;
 
-use module::{TestModule, symbolize};
+use module::{instructions, symbolize};
 use std::collections::BTreeSet;
 use wlprof_dwarf::{Dwarf, Symbolizer};
-use wlprof_plugin::{Category, Detection, FrameKey, Language, SourceFrame};
+use wlprof_plugin::{Category, Detection, FrameKey, Language, ModuleView, SourceFrame, WasmFrame, testing::TestModule};
 
 /// The line of a source that ends in a comment, from 1.
 fn marked(source: &str, mark: &str) -> u32 {
@@ -21,7 +20,7 @@ fn chains(module: &TestModule, source: &str, line: u32) -> BTreeSet<Vec<String>>
     let file = format!("/testdata/{source}");
     let mut symbolizer = Symbolizer::new(module);
     let mut chains = BTreeSet::new();
-    for (body, offsets) in module.instructions.iter().enumerate() {
+    for (body, offsets) in instructions(module).iter().enumerate() {
         for &offset in offsets {
             let frames = symbolize(&mut symbolizer, module.frame(body, offset));
             if frames[0].file.as_ref() == Some(&file) && frames[0].line == Some(line) {
@@ -84,7 +83,8 @@ fn main_is_called_main() {
 fn categories_of_a_whole_module() {
     let category = |fixture: &str, name: &str| {
         let module = TestModule::fixture(fixture);
-        let frame = module.frame(module.body_named(name), module.bodies[module.body_named(name)].start);
+        let function = module.function_named(name).unwrap_or_else(|| panic!("no {name}"));
+        let frame = WasmFrame { function, code_offset: module.function_body(function).unwrap().start };
         symbolize(&mut Symbolizer::new(&module), frame).pop().unwrap().category
     };
     let cases = [
@@ -133,9 +133,9 @@ fn names_alone() {
         assert!(frame.linkage_name.unwrap().starts_with("_R") && frame.file.is_none() && frame.line.is_none());
     }
     // An import, and what no name is known of.
-    let import = name(wlprof_plugin::WasmFrame { function: 0, code_offset: 0 });
+    let import = name(WasmFrame { function: 0, code_offset: 0 });
     assert_eq!(import.function, format!("{}.{}", module.imports[0].module, module.imports[0].name));
-    let nothing = name(wlprof_plugin::WasmFrame { function: u32::MAX, code_offset: u32::MAX });
+    let nothing = name(WasmFrame { function: u32::MAX, code_offset: u32::MAX });
     assert_eq!(nothing.function, "wasm-function[4294967295]");
     let mut out = Vec::new();
     walker.symbolize(FrameKey::Own(7), &mut out);
@@ -148,7 +148,7 @@ fn rust_functions_have_paths_and_are_not_the_users() {
     for fixture in ["rust-mix", "rust-mix-v0", "rust-inlined"] {
         let module = TestModule::fixture(fixture);
         let mut symbolizer = Symbolizer::new(&module);
-        for (body, offsets) in module.instructions.iter().enumerate() {
+        for (body, offsets) in instructions(&module).iter().enumerate() {
             let frame = symbolize(&mut symbolizer, module.frame(body, offsets[offsets.len() / 2])).pop().unwrap();
             let name = &frame.function;
             assert!(!name.starts_with("_ZN") && !name.starts_with("_R") && !name.contains("17h"), "{fixture}: {name}");

@@ -4,16 +4,15 @@
 //! and 5. To compare every instruction of all fixtures, and write the golden files anew:
 //! `cargo test -p wlprof-dwarf --features llvm --test llvm -- --nocapture`
 
-#[allow(dead_code)]
 mod module;
 
-use module::{TestModule, symbolize};
+use module::{instructions, symbolize};
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
 };
 use wlprof_dwarf::Symbolizer;
-use wlprof_plugin::SourceFrame;
+use wlprof_plugin::{SourceFrame, testing::TestModule};
 
 const GOLDEN: [&str; 3] = ["c-inlined", "c-inlined-dwarf5", "cpp-inlined"];
 /// How the names begin that LLVM takes for the function's. Others we have from the name section.
@@ -43,7 +42,7 @@ fn golden_path(name: &str) -> PathBuf {
 /// A line for each stretch of instructions that are the same, of the functions whose own file is the user's.
 fn runs(module: &TestModule, mut describe: impl FnMut(usize, u32) -> String) -> String {
     let mut out = String::new();
-    for (body, offsets) in module.instructions.iter().enumerate() {
+    for (body, offsets) in instructions(module).iter().enumerate() {
         let mut runs: Vec<(u32, String)> = Vec::new();
         for &offset in offsets {
             let text = describe(body, offset);
@@ -76,7 +75,7 @@ fn place(name: &str, file: Option<&str>, line: Option<u32>, column: Option<u32>)
 #[cfg(feature = "llvm")]
 mod everywhere {
     use super::*;
-    use module::{fixture_path, qualifies};
+    use module::qualifies;
     use std::{
         io::Write as _,
         process::{Command, Stdio},
@@ -93,13 +92,13 @@ mod everywhere {
     fn says_what_llvm_says_everywhere() {
         for name in GOLDEN.into_iter().chain(OTHERS) {
             let module = TestModule::fixture(name);
-            let places: Vec<_> = module
-                .instructions
-                .iter()
+            let places: Vec<_> = instructions(&module)
+                .into_iter()
                 .enumerate()
-                .flat_map(|(body, offsets)| offsets.iter().map(move |&offset| (body, offset)))
+                .flat_map(|(body, offsets)| offsets.into_iter().map(move |offset| (body, offset)))
                 .collect();
-            let llvm = llvm(&fixture_path(name), &places);
+            let file = format!("{}/../../target/fixtures/{name}.wasm", env!("CARGO_MANIFEST_DIR"));
+            let llvm = llvm(Path::new(&file), &places);
             let mut symbolizer = Symbolizer::new(&module);
             let (mut same, mut less, mut stale) = (0, 0, 0);
             for (&(body, offset), llvm) in places.iter().zip(&llvm) {

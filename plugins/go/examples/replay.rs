@@ -2,13 +2,12 @@
 //! `NAME SP G MEMORY-FILE FUNCTION:OFFSET…`, wasm frames leaf first. Prints the stack of each, and all goroutines with
 //! `--goroutines` as a third argument.
 
-#[path = "../tests/module/mod.rs"]
-mod module;
-
-use module::{Frozen, TestModule};
 use std::{collections::HashMap, fs};
 use wlprof_go::{Go, GoWalker};
-use wlprof_plugin::{FrameKey, FrameSink, Walker, WasmFrame};
+use wlprof_plugin::{
+    FrameKey, FrameSink, Walker, WasmFrame,
+    testing::{Frozen, TestModule},
+};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -17,7 +16,7 @@ fn main() {
     for line in fs::read_to_string(&arguments[1]).unwrap().lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let globals = HashMap::from([(0, words[1].parse().unwrap()), (2, words[2].parse().unwrap())]);
-        let guest = Frozen { memory: fs::read(words[3]).unwrap(), globals };
+        let guest = Frozen { globals, ..Frozen::new(fs::read(words[3]).unwrap()) };
         let frame = |word: &&str| {
             let (function, offset) = word.split_once(':').unwrap();
             WasmFrame { function: function.parse().unwrap(), code_offset: offset.parse().unwrap() }

@@ -1,17 +1,14 @@
 //! Proves what is read from function bodies against the function table, for every call of every fixture.
 
-#[path = "../tests/module/mod.rs"]
-mod module;
-
 use crate::{body::Convention, language::Go, pclntab};
-use module::{TestModule, fixtures};
+use wlprof_plugin::testing::TestModule;
 
 /// The fixtures that `cargo xtask test-fixtures` builds, one of each release and stripping.
 fn modules() -> impl Iterator<Item = (String, TestModule)> {
     let names = (21..28).flat_map(|minor| [format!("go-stacks-1.{minor}"), format!("go-stacks-1.{minor}-stripped")]);
     names.map(|name| {
-        let bytes = std::fs::read(fixtures().join(format!("{name}.wasm"))).unwrap();
-        (name, TestModule::parse(bytes))
+        let module = TestModule::fixture(&name);
+        (name, module)
     })
 }
 
@@ -53,13 +50,12 @@ fn every_function_has_the_name_the_linker_gave_it() {
     for (name, module) in modules() {
         let mut walker = Go.attach_walker(&module).unwrap();
         let program = walker.program();
-        let names = module.names();
-        assert_eq!(names.is_empty(), name.ends_with("-stripped"), "{name}");
+        assert_eq!(module.names.is_empty(), name.ends_with("-stripped"), "{name}");
         for index in 0..program.table.len() {
             let function = program.table.function(index).unwrap();
             let found = program.table.name(&function).unwrap();
             assert!(!found.is_empty());
-            let Some(linker) = names.get(&(index + module.imports.len() as u32)) else { continue };
+            let Some(linker) = module.names.get(&(index + module.imports.len() as u32)) else { continue };
             // The name section has `_` for every run of characters that are not of a word.
             let mangled: String = found
                 .chars()

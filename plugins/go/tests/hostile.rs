@@ -2,7 +2,6 @@
 //! fails says what was found and what happens now.
 
 mod forge;
-mod module;
 
 use forge::*;
 use std::time::Duration;
@@ -18,9 +17,9 @@ fn attach(forge: &Forge) -> GoWalker {
 
 fn walk_with(walker: &mut GoWalker, guest: &Stopped, wasm: &[WasmFrame]) -> (WalkEnd, Vec<SinkEntry>) {
     let mut out = FrameSink::new();
-    guest.reads.set(0);
-    let end = walker.walk(guest, wasm, &mut out);
-    assert!(guest.reads.get() <= MOST_READS, "{} reads", guest.reads.get());
+    guest.frozen.reset_counts();
+    let end = walker.walk(&guest.frozen, wasm, &mut out);
+    assert!(guest.frozen.reads.get() <= MOST_READS, "{} reads", guest.frozen.reads.get());
     (end, out.entries().collect())
 }
 
@@ -30,7 +29,7 @@ fn walk(forge: &Forge, guest: &Stopped, wasm: &[WasmFrame]) -> (WalkEnd, Vec<Sin
 
 fn goroutines(walker: &mut GoWalker, guest: &Stopped) -> Vec<ThreadStack> {
     let mut found = Vec::new();
-    walker.threads(guest, &[], &mut found);
+    walker.threads(&guest.frozen, &[], &mut found);
     found
 }
 

@@ -2,7 +2,6 @@
 //! number of frames and reads.
 
 mod forge;
-mod module;
 
 use forge::*;
 use wlprof_go::{Go, GoWalker};
@@ -21,8 +20,8 @@ struct Outcome {
 fn walk(forge: &Forge, guest: &Stopped, wasm: &[WasmFrame]) -> Outcome {
     let mut walker = attach(forge);
     let mut out = FrameSink::new();
-    let end = walker.walk(guest, wasm, &mut out);
-    assert!(guest.reads.get() <= MOST_READS, "{} reads", guest.reads.get());
+    let end = walker.walk(&guest.frozen, wasm, &mut out);
+    assert!(guest.frozen.reads.get() <= MOST_READS, "{} reads", guest.frozen.reads.get());
     let mut labels = Vec::new();
     out.labels().iter().for_each(|&key| walker.labels(key, &mut labels));
     let labels = labels.into_iter().map(|label| (label.name, label.value)).collect();
@@ -35,7 +34,7 @@ fn attach(forge: &Forge) -> GoWalker {
 
 fn goroutines(forge: &Forge, guest: &Stopped) -> Vec<ThreadStack> {
     let mut found = Vec::new();
-    attach(forge).threads(guest, &[], &mut found);
+    attach(forge).threads(&guest.frozen, &[], &mut found);
     found
 }
 
@@ -173,7 +172,7 @@ fn lists_of_goroutines_with_huge_lengths_are_not_believed() {
         guest.u64(BSS + 16, length);
         guest.fill(HEAP, HEAP + 0x1_0000, G);
         assert!(goroutines(&forge, &guest).is_empty(), "{length:#x}");
-        assert!(guest.reads.get() < 1 << 17);
+        assert!(guest.frozen.reads.get() < 1 << 17);
     }
     let mut guest = Stopped::new(&forge);
     guest.u64(BSS, HEAP);
@@ -196,7 +195,7 @@ fn variables_that_are_all_lists_of_goroutines_cost_a_bounded_number_of_reads() {
     (0..1 << 17).for_each(|index| guest.u64((1 << 17) + 8 * index, 8 * (index + 1)));
     guest.registers(STACK, G);
     assert!(goroutines(&forge, &guest).len() <= 1 << 17);
-    assert!(guest.reads.get() < 32 << 20, "{} reads", guest.reads.get());
+    assert!(guest.frozen.reads.get() < 32 << 20, "{} reads", guest.frozen.reads.get());
 }
 
 #[test]
@@ -241,7 +240,7 @@ fn labels_with_huge_lengths_are_cut() {
     assert!(outcome.labels.iter().all(|(name, value)| name.len() <= 256 && value.len() <= 256));
     // Strings outside memory end the list and keep what was before.
     guest.u64(items + 32 * 3, u64::MAX - 3);
-    guest.reads.set(0);
+    guest.frozen.reset_counts();
     assert_eq!(walk(&forge, &guest, &leaf(&forge)).labels.len(), 1 + 3);
 }
 
@@ -265,7 +264,7 @@ fn goroutines_that_make_up_labels_use_a_bounded_amount_of_memory() {
     for number in 0..4096_u64 {
         guest.u64(STACK, number);
         let mut out = FrameSink::new();
-        let _ = walker.walk(&guest, &wasm, &mut out);
+        let _ = walker.walk(&guest.frozen, &wasm, &mut out);
         with_labels += u64::from(!out.labels().is_empty());
     }
     // 16 KiB each, 16 MiB in all.

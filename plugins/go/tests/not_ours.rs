@@ -3,12 +3,9 @@
 //! `go-js` is real. The others are module sections written here: TinyGo as its LLVM writes them (its debug info says C, so
 //! that debuggers show variables, and its `llvm.ident` becomes `processed-by`), and releases for which there is no pin.
 
-mod module;
-
-use module::{TestModule, fixtures};
 use std::collections::HashMap;
 use wlprof_go::Go;
-use wlprof_plugin::{Detection, FunctionImport, Language};
+use wlprof_plugin::{Detection, FunctionImport, Language, testing::TestModule};
 
 /// A field of a `producers` section, with names and versions.
 type Field = (&'static str, &'static [(&'static str, &'static str)]);
@@ -72,7 +69,7 @@ fn tinygo_is_left_to_dwarf() {
 
 #[test]
 fn go_for_js_is_named_and_not_attached_to() {
-    let real = TestModule::parse(std::fs::read(fixtures().join("go-js.wasm")).unwrap());
+    let real = TestModule::fixture("go-js");
     assert!(real.imports.iter().any(|import| import.module == "gojs"));
     let expected = Detection::Unsupported {
         found: "Go 1.24.11 for GOOS=js".to_owned(),

@@ -1,8 +1,10 @@
 //! A made-up guest: as much of QuickJS-ng 0.16's memory as walks read, for tests.
 
 use crate::{layout::Layout, linking::Linking, roles::Roles, walker::JavaScriptWalker};
-use std::{cell::Cell, ops::Range};
-use wlprof_plugin::{FunctionImport, GuestMemory, ModuleView, OutOfBounds, WasmFrame};
+use wlprof_plugin::{
+    WasmFrame,
+    testing::{Frozen, TestModule},
+};
 
 /// Where things are in it.
 pub(crate) const STACK_POINTER: u32 = 0x1000;
@@ -23,61 +25,19 @@ const NAME_ATOM: u32 = 58;
 const FILE_ATOM: u32 = 300;
 
 pub(crate) struct Guest {
-    pub(crate) memory: Vec<u8>,
+    pub(crate) frozen: Frozen,
     next: u32,
-    /// How many bytes were read.
-    pub(crate) read: Cell<u64>,
 }
 
-impl GuestMemory for Guest {
-    fn size(&self) -> u64 {
-        self.memory.len() as u64
-    }
-
-    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
-        self.read.set(self.read.get() + 16 + buffer.len() as u64);
-        let start = usize::try_from(address).map_err(|_| OutOfBounds)?;
-        let end = start.checked_add(buffer.len()).ok_or(OutOfBounds)?;
-        buffer.copy_from_slice(self.memory.get(start..end).ok_or(OutOfBounds)?);
-        Ok(())
-    }
-
-    fn global(&self, index: u32) -> Option<u64> {
-        (index == 0).then_some(STACK_POINTER.into())
-    }
-}
-
-struct Module;
-
-impl ModuleView for Module {
-    fn name(&self) -> &str {
-        "test"
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &[]
-    }
-
-    fn custom_section(&self, _: &str) -> Option<&[u8]> {
-        None
-    }
-
-    fn function_imports(&self) -> &[FunctionImport] {
-        &[]
-    }
-
-    fn function_body(&self, index: u32) -> Option<Range<u32>> {
-        NAMES.get(index as usize).map(|_| index..index + 1)
-    }
-
-    fn function_name(&self, index: u32) -> Option<&str> {
-        NAMES.get(index as usize).copied()
-    }
+/// The module, as far as a walker needs it.
+fn module() -> TestModule {
+    let names = (0..).zip(NAMES.map(str::to_owned)).collect();
+    TestModule { bodies: (0..3).map(|index| index..index + 1).collect(), names, ..TestModule::default() }
 }
 
 /// A walker for guests like this.
 pub(crate) fn walker() -> JavaScriptWalker {
-    JavaScriptWalker::new(Layout::NG_0_16, NAME_ATOM, Roles::new(&Module), Linking::default(), 0)
+    JavaScriptWalker::new(Layout::NG_0_16, NAME_ATOM, Roles::new(&module()), Linking::default(), 0)
 }
 
 /// One that does not know the names of wasm functions.
@@ -93,7 +53,8 @@ pub(crate) fn wasm(functions: &[u32]) -> Vec<WasmFrame> {
 impl Guest {
     /// A runtime with one context that runs nothing.
     pub(crate) fn new() -> Self {
-        let mut guest = Self { memory: vec![0; SIZE], next: HEAP, read: Cell::new(0) };
+        let globals = [(0, STACK_POINTER.into())].into();
+        let mut guest = Self { frozen: Frozen { globals, ..Frozen::new(vec![0; SIZE]) }, next: HEAP };
         guest.make_runtime(RUNTIME, CONTEXT);
         let file = guest.string("app.js");
         guest.word(ATOMS + 4 * FILE_ATOM, file);
@@ -120,8 +81,13 @@ impl Guest {
         self.word(bytecode + layout.bytecode.realm, context);
     }
 
+    /// What was read of its memory, in bytes; a read costs as much as 16 of them.
+    pub(crate) fn read(&self) -> u64 {
+        16 * self.frozen.reads.get() + self.frozen.bytes_read.get()
+    }
+
     pub(crate) fn word(&mut self, address: u32, value: u32) {
-        self.memory[address as usize..][..4].copy_from_slice(&value.to_le_bytes());
+        self.frozen.memory[address as usize..][..4].copy_from_slice(&value.to_le_bytes());
     }
 
     fn long(&mut self, address: u32, tag: i32, value: u32) {
@@ -138,7 +104,7 @@ impl Guest {
     fn string(&mut self, text: &str) -> u32 {
         let address = self.room(24 + text.len() as u32);
         self.word(address, text.len() as u32);
-        self.memory[address as usize + 16..][..text.len()].copy_from_slice(text.as_bytes());
+        self.frozen.memory[address as usize + 16..][..text.len()].copy_from_slice(text.as_bytes());
         address
     }
 
@@ -146,7 +112,7 @@ impl Guest {
     pub(crate) fn function(&mut self, name: &str, is_native: bool) -> u32 {
         let layout = Layout::NG_0_16;
         let (object, shape, values) = (self.room(40), self.room(80), self.room(16));
-        self.memory[(object + layout.object.class_id) as usize] = if is_native { 12 } else { 13 };
+        self.frozen.memory[(object + layout.object.class_id) as usize] = if is_native { 12 } else { 13 };
         self.word(object + layout.object.shape, shape);
         self.word(object + layout.object.prop, values);
         self.word(shape + layout.shape.prop_hash_mask, 3);
@@ -161,7 +127,7 @@ impl Guest {
         }
         let (bytecode, code, lines) = (self.room(96), self.room(100), self.room(16));
         self.word(object + layout.object.function_bytecode, bytecode);
-        self.memory[lines as usize..][..2].copy_from_slice(&[1 + 50 * 5 + 3, 0]);
+        self.frozen.memory[lines as usize..][..2].copy_from_slice(&[1 + 50 * 5 + 3, 0]);
         for (offset, value) in [
             (layout.bytecode.byte_code_buf, code),
             (layout.bytecode.byte_code_len, 100),
@@ -181,7 +147,7 @@ impl Guest {
     pub(crate) fn set_lines(&mut self, object: u32, lines: &[u8]) -> u32 {
         let layout = Layout::NG_0_16;
         let at = self.room(lines.len() as u32);
-        self.memory[at as usize..][..lines.len()].copy_from_slice(lines);
+        self.frozen.memory[at as usize..][..lines.len()].copy_from_slice(lines);
         let bytecode = self.member(object + layout.object.function_bytecode);
         self.word(bytecode + layout.bytecode.pc2line_len, lines.len() as u32);
         self.word(bytecode + layout.bytecode.pc2line_buf, at);
@@ -189,7 +155,7 @@ impl Guest {
     }
 
     fn member(&self, at: u32) -> u32 {
-        u32::from_le_bytes(self.memory[at as usize..][..4].try_into().unwrap())
+        u32::from_le_bytes(self.frozen.memory[at as usize..][..4].try_into().unwrap())
     }
 
     /// Makes these functions' frames the list, innermost first, with how far into its code each is.

@@ -9,7 +9,7 @@ use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, SourceFrame, WalkEnd, Walker
 /// A walk, with frames as `name:line` or `#index`.
 fn walk(walker: &mut JavaScriptWalker, guest: &Guest, functions: &[u32]) -> (Vec<String>, WalkEnd) {
     let mut out = FrameSink::new();
-    let end = walker.walk(guest, &wasm(functions), &mut out);
+    let end = walker.walk(&guest.frozen, &wasm(functions), &mut out);
     let mut name = |entry| match entry {
         SinkEntry::Wasm(index) => format!("#{index}"),
         SinkEntry::Elided => panic!("nothing is left out"),
@@ -26,7 +26,7 @@ fn walk(walker: &mut JavaScriptWalker, guest: &Guest, functions: &[u32]) -> (Vec
 /// What is shown of the function that runs.
 fn shown(walker: &mut JavaScriptWalker, guest: &Guest) -> (Vec<SourceFrame>, WalkEnd) {
     let (mut out, mut frames) = (FrameSink::new(), Vec::new());
-    let end = walker.walk(guest, &wasm(&[LOOP]), &mut out);
+    let end = walker.walk(&guest.frozen, &wasm(&[LOOP]), &mut out);
     for entry in out.entries() {
         if let SinkEntry::Own(key) = entry {
             walker.symbolize(FrameKey::Own(key), &mut frames);
@@ -68,10 +68,10 @@ fn a_walk_that_may_not_allocate_leaves_new_functions_for_later() {
     let (guest, mut walker) = (nested(), walker());
     let mut out = FrameSink::new();
     out.set_may_allocate(false);
-    assert_eq!(walker.walk(&guest, &wasm(&NESTED), &mut out), WalkEnd::WouldAllocate);
+    assert_eq!(walker.walk(&guest.frozen, &wasm(&NESTED), &mut out), WalkEnd::WouldAllocate);
     assert!(out.is_empty());
     assert_eq!(walk(&mut walker, &guest, &NESTED).1, WalkEnd::Complete);
-    assert_eq!(walker.walk(&guest, &wasm(&NESTED), &mut out), WalkEnd::Complete);
+    assert_eq!(walker.walk(&guest.frozen, &wasm(&NESTED), &mut out), WalkEnd::Complete);
     assert_eq!(out.len(), 5);
 }
 
@@ -83,9 +83,9 @@ fn functions_put_in_the_place_of_others_are_told_apart() {
         let outer = guest.function(if text == "app.js" { "outer" } else { text }, false);
         guest.run(&[(outer, 51)]);
         let (mut walker, mut before) = (walker(), Vec::new());
-        let start = guest.memory.windows(text.len()).position(|bytes| bytes == text.as_bytes()).unwrap();
+        let start = guest.frozen.memory.windows(text.len()).position(|bytes| bytes == text.as_bytes()).unwrap();
         for at in start..start + text.len() {
-            guest.memory[at] ^= 2;
+            guest.frozen.memory[at] ^= 2;
             let (frames, _) = shown(&mut walker, &guest);
             assert_ne!(frames, before, "byte {at} of {text}");
             assert_eq!(frames, shown(&mut crate::synthetic::walker(), &guest).0);
@@ -104,7 +104,7 @@ fn functions_that_differ_in_a_line_are_told_apart() {
     let mut walker = walker();
     assert_eq!(walk(&mut walker, &guest, &[LOOP]).0, ["outer:10"]);
     for entry in 0..59 {
-        guest.memory[lines as usize + 2 * entry] += 1;
+        guest.frozen.memory[lines as usize + 2 * entry] += 1;
         assert_eq!(walk(&mut walker, &guest, &[LOOP]).0, [format!("outer:{}", 11 + entry)], "entry {entry}");
     }
 }
@@ -183,7 +183,7 @@ impl Numbers {
 fn damaged_memory_ends_walks_soon() {
     let mut numbers = Numbers(1);
     let whole = nested();
-    let used: Vec<usize> = (0..SIZE / 4).filter(|&at| whole.memory[4 * at..4 * at + 4] != [0; 4]).collect();
+    let used: Vec<usize> = (0..SIZE / 4).filter(|&at| whole.frozen.memory[4 * at..4 * at + 4] != [0; 4]).collect();
     let words = [0, 1, 3, 0x7fff_ffff, u32::MAX, 1 << 30, RUNTIME, CONTEXT, STACK_POINTER + 0x20, SIZE as u32 - 2];
     let mut walker = walker();
     for round in 0..30_000 {
@@ -199,15 +199,15 @@ fn damaged_memory_ends_walks_soon() {
             guest.word(4 * at as u32, value);
         }
         if round % 10 == 0 {
-            guest.memory.truncate(numbers.next(SIZE));
+            guest.frozen.memory.truncate(numbers.next(SIZE));
         }
         if round % 3 == 0 {
             walker = crate::synthetic::walker();
         }
         let mut out = FrameSink::new();
         out.set_may_allocate(round % 7 != 0);
-        walker.walk(&guest, &wasm(&NESTED), &mut out);
-        assert!(guest.read.get() < 4 << 20, "round {round}: {} bytes", guest.read.get());
+        walker.walk(&guest.frozen, &wasm(&NESTED), &mut out);
+        assert!(guest.read() < 4 << 20, "round {round}: {} bytes", guest.read());
         for entry in out.entries() {
             if let SinkEntry::Own(key) = entry {
                 walker.symbolize(FrameKey::Own(key), &mut Vec::new());
@@ -223,13 +223,13 @@ fn memory_of_noise_ends_walks_soon() {
         let mut guest = nested();
         let start = [0, STACK_POINTER as usize, RUNTIME as usize][round % 3];
         let tag = round % 2 == 0;
-        for (index, word) in guest.memory[start..].as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        for (index, word) in guest.frozen.memory[start..].as_chunks_mut::<4>().0.iter_mut().enumerate() {
             // Objects all over the stack.
             let value = if tag && index % 2 == 1 { u32::MAX } else { numbers.next(SIZE) as u32 & !7 };
             *word = value.to_le_bytes();
         }
         let mut walker = walker();
-        walker.walk(&guest, &wasm(&NESTED), &mut FrameSink::new());
-        assert!(guest.read.get() < 4 << 20, "{} bytes", guest.read.get());
+        walker.walk(&guest.frozen, &wasm(&NESTED), &mut FrameSink::new());
+        assert!(guest.read() < 4 << 20, "{} bytes", guest.read());
     }
 }

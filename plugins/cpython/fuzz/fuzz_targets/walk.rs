@@ -3,17 +3,14 @@
 //! frame of its own can be named.
 #![no_main]
 
-#[path = "../../tests/module/mod.rs"]
-mod module;
 #[path = "../../tests/replay/mod.rs"]
 mod replay;
 
 use libfuzzer_sys::fuzz_target;
-use module::TestModule;
-use replay::{Capture, Replay, Replayed};
+use replay::{Capture, Replay};
 use std::sync::OnceLock;
 use wlprof_cpython::Python;
-use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, Walker};
+use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, Walker, testing::TestModule};
 
 fn replays() -> &'static [(Replay, TestModule)] {
     static REPLAYS: OnceLock<Vec<(Replay, TestModule)>> = OnceLock::new();
@@ -38,8 +35,8 @@ fn damage(capture: &mut Capture, which: u16, at: u8, value: u32) {
         }
         return;
     }
-    let count = capture.blocks.len();
-    let Some(block) = capture.blocks.values_mut().nth(usize::from(which) % count) else { return };
+    let count = capture.guest.blocks.len();
+    let Some(block) = capture.guest.blocks.values_mut().nth(usize::from(which) % count) else { return };
     let start = usize::from(at) % (block.len() / 4) * 4;
     block[start..start + 4].copy_from_slice(&value.to_le_bytes());
 }
@@ -54,19 +51,19 @@ fuzz_target!(|input: (bool, u8, Vec<(u16, u8, u32)>)| {
     }
     let mut walker = Python.attach_walker(module).expect("a CPython");
     // The whole one before and after: what is kept must not confuse.
-    for guest in [original, &capture, original] {
+    for capture in [original, &capture, original] {
         let mut out = FrameSink::new();
-        walker.walk(&Replayed::new(guest), &guest.wasm, &mut out);
+        walker.walk(&capture.guest.replay(), &capture.wasm, &mut out);
         assert!(out.len() <= FrameSink::CAPACITY);
         let mut frames = Vec::new();
         for entry in out.entries() {
             match entry {
                 SinkEntry::Own(key) => walker.symbolize(FrameKey::Own(key), &mut frames),
-                SinkEntry::Wasm(index) => assert!(index < guest.wasm.len()),
+                SinkEntry::Wasm(index) => assert!(index < capture.wasm.len()),
                 SinkEntry::Elided => panic!("nothing is left out"),
             }
         }
-        if std::ptr::eq(guest, original) {
+        if std::ptr::eq(capture, original) {
             let names: Vec<&str> = frames.iter().map(|frame| frame.function.as_str()).collect();
             let expected: Vec<&str> = original.expected.iter().map(|frame| frame.function.as_str()).collect();
             assert_eq!(names, expected);

@@ -12,17 +12,13 @@
 //!   qualified name, file, first line, line, and column (from 1; 0 is unknown).
 #![allow(dead_code, reason = "each user uses a part")]
 
-use crate::module::{Frozen, TestModule};
-use std::{
-    cell::Cell,
-    collections::{BTreeMap, HashMap},
+use std::collections::{BTreeMap, HashMap};
+use wlprof_plugin::{
+    SourceFrame, WasmFrame,
+    testing::{Snapshot, TestModule},
 };
-use wlprof_plugin::{GuestMemory, OutOfBounds, SourceFrame, WasmFrame};
 
 const MAGIC: &str = "wlprof-replay 1";
-
-/// The memory of a block.
-pub(crate) type Block = [u8; Frozen::BLOCK as usize];
 
 /// All captures of one module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,9 +36,8 @@ pub(crate) struct Replay {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Capture {
     pub(crate) name: String,
-    pub(crate) size: u64,
-    /// By address divided by the size of a block.
-    pub(crate) blocks: BTreeMap<u64, Block>,
+    /// Its memory. No globals: the walker asks for none.
+    pub(crate) guest: Snapshot,
     pub(crate) wasm: Vec<WasmFrame>,
     pub(crate) expected: Vec<Expected>,
 }
@@ -82,66 +77,6 @@ impl Expected {
     }
 }
 
-impl Capture {
-    /// A capture of what was read of `guest` so far.
-    pub(crate) fn of(name: &str, guest: &Frozen, wasm: &[WasmFrame], expected: Vec<Expected>) -> Self {
-        let block = |&index: &u64| {
-            let start = (index * Frozen::BLOCK) as usize;
-            let mut block = [0; Frozen::BLOCK as usize];
-            block.copy_from_slice(&guest.memory[start..][..Frozen::BLOCK as usize]);
-            (index, block)
-        };
-        let blocks = guest.touched.borrow().iter().map(block).collect();
-        Self { name: name.to_owned(), size: guest.size(), blocks, wasm: wasm.to_vec(), expected }
-    }
-}
-
-/// A capture as a walker sees it.
-#[derive(Debug)]
-pub(crate) struct Replayed<'a> {
-    capture: &'a Capture,
-    /// How often something was read that was not captured.
-    pub(crate) missed: Cell<u32>,
-}
-
-impl<'a> Replayed<'a> {
-    pub(crate) fn new(capture: &'a Capture) -> Self {
-        Self { capture, missed: Cell::new(0) }
-    }
-}
-
-impl GuestMemory for Replayed<'_> {
-    fn size(&self) -> u64 {
-        self.capture.size
-    }
-
-    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
-        let end = address.checked_add(buffer.len() as u64).ok_or(OutOfBounds)?;
-        if end > self.capture.size {
-            return Err(OutOfBounds);
-        }
-        let mut filled = 0;
-        while filled < buffer.len() {
-            let at = address + filled as u64;
-            let start = (at % Frozen::BLOCK) as usize;
-            let length = (Frozen::BLOCK as usize - start).min(buffer.len() - filled);
-            match self.capture.blocks.get(&(at / Frozen::BLOCK)) {
-                Some(block) => buffer[filled..filled + length].copy_from_slice(&block[start..start + length]),
-                None => {
-                    self.missed.set(self.missed.get() + 1);
-                    return Err(OutOfBounds);
-                }
-            }
-            filled += length;
-        }
-        Ok(())
-    }
-
-    fn global(&self, _: u32) -> Option<u64> {
-        None
-    }
-}
-
 impl Replay {
     /// A module with as much of the original as attaching needs.
     pub(crate) fn module(&self) -> TestModule {
@@ -176,9 +111,9 @@ impl Replay {
             put(&mut out, index.into());
             put_text(&mut out, name);
         }
-        let mut numbers: HashMap<Block, u64> = HashMap::new();
+        let mut numbers: HashMap<[u8; Snapshot::BLOCK], u64> = HashMap::new();
         let mut distinct = Vec::new();
-        for block in self.captures.iter().flat_map(|capture| capture.blocks.values()) {
+        for block in self.captures.iter().flat_map(|capture| capture.guest.blocks.values()) {
             numbers.entry(*block).or_insert_with(|| {
                 distinct.push(*block);
                 distinct.len() as u64 - 1
@@ -189,10 +124,10 @@ impl Replay {
         put(&mut out, self.captures.len() as u64);
         for capture in &self.captures {
             put_text(&mut out, &capture.name);
-            put(&mut out, capture.size);
-            put(&mut out, capture.blocks.len() as u64);
+            put(&mut out, capture.guest.size);
+            put(&mut out, capture.guest.blocks.len() as u64);
             let mut last = 0;
-            for (&index, block) in &capture.blocks {
+            for (&index, block) in &capture.guest.blocks {
                 put(&mut out, index - last);
                 put(&mut out, numbers[block]);
                 last = index;
@@ -221,7 +156,8 @@ impl Replay {
         let minor = input.number() as u32;
         let runtime = input.number() as u32;
         let functions = input.list(|input| (input.number() as u32, input.text())).into_iter().collect();
-        let blocks: Vec<Block> = input.list(|input| input.take(64).try_into().expect("64 bytes"));
+        let blocks: Vec<[u8; Snapshot::BLOCK]> =
+            input.list(|input| input.take(Snapshot::BLOCK).try_into().expect("a whole block"));
         let captures = input.list(|input| {
             let (name, size) = (input.text(), input.number());
             let mut index = 0;
@@ -229,6 +165,7 @@ impl Replay {
                 index += input.number();
                 (index, blocks[input.number() as usize])
             });
+            let guest = Snapshot { size, blocks: placed.into_iter().collect(), ..Snapshot::default() };
             let wasm =
                 input.list(|input| WasmFrame { function: input.number() as u32, code_offset: input.number() as u32 });
             let expected = input.list(|input| Expected {
@@ -238,7 +175,7 @@ impl Replay {
                 line: input.number() as u32,
                 column: Some(input.number() as u32).filter(|column| *column > 0),
             });
-            Capture { name, size, blocks: placed.into_iter().collect(), wasm, expected }
+            Capture { name, guest, wasm, expected }
         });
         assert!(input.rest.is_empty(), "the file is longer than it says");
         Self { minor, runtime, functions, captures }

@@ -3,41 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use std::ops::Range;
 use wlprof_dwarf::Symbolizer;
-use wlprof_plugin::{FrameKey, FunctionImport, ModuleView, SourceFrame, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, SourceFrame, Walker, WasmFrame, testing::TestModule};
 
 /// The longest name that is kept, and what marks that it was cut.
 const LONGEST: usize = (16 << 10) + '…'.len_utf8();
-
-/// A module of one function.
-struct Named(String);
-
-impl ModuleView for Named {
-    fn name(&self) -> &str {
-        "fuzzed"
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &[]
-    }
-
-    fn custom_section(&self, _: &str) -> Option<&[u8]> {
-        None
-    }
-
-    fn function_imports(&self) -> &[FunctionImport] {
-        &[]
-    }
-
-    fn function_body(&self, index: u32) -> Option<Range<u32>> {
-        (index == 0).then_some(0..1)
-    }
-
-    fn function_name(&self, index: u32) -> Option<&str> {
-        (index == 0).then_some(&self.0)
-    }
-}
 
 fn frames(symbolizer: &mut Symbolizer) -> Vec<SourceFrame> {
     let mut out = Vec::new();
@@ -52,7 +22,8 @@ fuzz_target!(|input: &[u8]| {
         Some((1, name)) => ("_ZN", name),
         _ => ("_Z", input),
     };
-    let module = Named(format!("{prefix}{}", String::from_utf8_lossy(name)));
+    let name = format!("{prefix}{}", String::from_utf8_lossy(name));
+    let module = TestModule { bodies: vec![0..1], names: [(0, name)].into(), ..TestModule::default() };
     let mut symbolizer = Symbolizer::new(&module);
     let found = frames(&mut symbolizer);
     assert_eq!(found.len(), 1);

@@ -5,17 +5,14 @@
 #[path = "../../tests/forge/mod.rs"]
 mod forge;
 mod input;
-#[path = "../../tests/module/mod.rs"]
-mod module;
 
 use forge::{BASE, COUNT, Forge, G, STACK, Stopped, frame, pc};
 use input::Input;
 use libfuzzer_sys::fuzz_target;
-use module::TestModule;
 use std::sync::LazyLock;
 use wasmparser::{DataKind, Operator, Parser, Payload};
 use wlprof_go::{Go, GoWalker};
-use wlprof_plugin::{FrameKey, FrameSink, Language, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, Language, Walker, WasmFrame, testing::TestModule};
 
 /// Symbolizing one pc gives the function and at most this many inlined calls.
 const MOST_INLINED: usize = 64;
@@ -113,12 +110,12 @@ fn use_walker(walker: &mut GoWalker, module: &TestModule, guest: &Stopped, funct
             let frame = frame.unwrap_or(WasmFrame { function, code_offset: at });
             name(walker, FrameKey::Wasm(frame));
             let mut out = FrameSink::new();
-            let _ = walker.walk(guest, &[frame], &mut out);
+            let _ = walker.walk(&guest.frozen, &[frame], &mut out);
             assert!(out.len() <= FrameSink::CAPACITY);
         }
     }
     let _ = walker.warnings();
-    walker.threads(guest, &[], &mut Vec::new());
+    walker.threads(&guest.frozen, &[], &mut Vec::new());
 }
 
 fuzz_target!(|data: &[u8]| {

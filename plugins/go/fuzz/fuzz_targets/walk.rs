@@ -6,16 +6,13 @@
 #[path = "../../tests/forge/mod.rs"]
 mod forge;
 mod input;
-#[path = "../../tests/module/mod.rs"]
-mod module;
 
 use input::Input;
 use libfuzzer_sys::fuzz_target;
-use module::{Frozen, TestModule};
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::RefCell;
 use wasmparser::{DataKind, Operator, Parser, Payload};
 use wlprof_go::{Go, GoWalker};
+use wlprof_plugin::testing::{Frozen, TestModule};
 use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Walker, WasmFrame};
 
 /// Seven reads a frame, and a map of labels.
@@ -55,8 +52,7 @@ impl Program {
         let module = TestModule::parse(bytes);
         let walker = Go.attach_walker(&module).unwrap();
         let zeros = moduledata(&memory).expect("moduledata");
-        let frozen = Frozen { memory, globals: HashMap::new() };
-        Self { module, walker, guest: forge::Stopped { frozen, reads: Cell::new(0) }, arena, zeros }
+        Self { module, walker, guest: forge::Stopped { frozen: Frozen::new(memory) }, arena, zeros }
     }
 }
 
@@ -115,7 +111,7 @@ fn run(program: &mut Program, input: &mut Input<'_>) {
     let wasm: Vec<_> = (0..input.u8() % 32).map(|_| wasm_frame(input, &program.module)).collect();
     let asks_for_threads = input.u8().is_multiple_of(8);
     program.guest.registers(sp & u64::from(u32::MAX), g);
-    let size = program.guest.size();
+    let size = program.guest.frozen.size();
     let mut written = Vec::new();
     let mut set = |guest: &mut forge::Stopped, address: u64, value: u64| {
         if let Some(end) = address.checked_add(8).filter(|&end| end <= size) {
@@ -155,9 +151,9 @@ fn run(program: &mut Program, input: &mut Input<'_>) {
     }
 
     let mut out = FrameSink::new();
-    program.guest.reads.set(0);
-    let _ = program.walker.walk(&program.guest, &wasm, &mut out);
-    assert!(program.guest.reads.get() <= MOST_READS, "{} reads", program.guest.reads.get());
+    program.guest.frozen.reset_counts();
+    let _ = program.walker.walk(&program.guest.frozen, &wasm, &mut out);
+    assert!(program.guest.frozen.reads.get() <= MOST_READS, "{} reads", program.guest.frozen.reads.get());
     let mut frames = Vec::new();
     for entry in out.entries() {
         if let wlprof_plugin::SinkEntry::Own(key) = entry {
@@ -173,9 +169,13 @@ fn run(program: &mut Program, input: &mut Input<'_>) {
     }
     if asks_for_threads {
         let mut threads = Vec::new();
-        program.guest.reads.set(0);
-        program.walker.threads(&program.guest, &wasm, &mut threads);
-        assert!(program.guest.reads.get() <= MOST_READS_OF_THREADS, "{} reads", program.guest.reads.get());
+        program.guest.frozen.reset_counts();
+        program.walker.threads(&program.guest.frozen, &wasm, &mut threads);
+        assert!(
+            program.guest.frozen.reads.get() <= MOST_READS_OF_THREADS,
+            "{} reads",
+            program.guest.frozen.reads.get()
+        );
         assert!(threads.iter().all(|thread| thread.frames.len() <= FrameSink::CAPACITY));
     }
     let _ = program.walker.warnings();

@@ -2,9 +2,11 @@
 //! small that a test can lie in any word of them.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use crate::module::{Frozen, TestModule};
-use std::{cell::Cell, collections::HashMap};
-use wlprof_plugin::{FunctionImport, GuestMemory, OutOfBounds, WasmFrame};
+use std::collections::HashMap;
+use wlprof_plugin::{
+    FunctionImport, WasmFrame,
+    testing::{Frozen, TestModule},
+};
 
 /// Where the data segment lies, and in it the parts of the function table and `moduledata`.
 pub(crate) const BASE: u64 = 0x1_0000;
@@ -160,6 +162,7 @@ impl Forge {
             imports: vec![FunctionImport { module: "wasi_snapshot_preview1".into(), name: "fd_write".into() }],
             bodies,
             sections: HashMap::from([("producers".to_owned(), producers)]),
+            ..TestModule::default()
         }
     }
 }
@@ -189,7 +192,7 @@ fn body(function: u32) -> Vec<u8> {
 
 /// A wasm frame at the `at`th byte of a function's body.
 pub(crate) fn frame(module: &TestModule, function: u32, at: u32) -> WasmFrame {
-    WasmFrame { function: 1 + function, code_offset: module.bodies[function as usize].start + at }
+    module.frame(function as usize, module.bodies[function as usize].start + at)
 }
 
 fn section(out: &mut Vec<u8>, id: u8, payload: &[u8]) {
@@ -218,11 +221,10 @@ fn signed_leb(mut value: i64) -> Vec<u8> {
     bytes
 }
 
-/// A stopped guest that counts how often it is read.
+/// The stopped guest, to be changed word by word.
 #[derive(Clone, Debug)]
 pub(crate) struct Stopped {
     pub(crate) frozen: Frozen,
-    pub(crate) reads: Cell<u64>,
 }
 
 impl Stopped {
@@ -230,8 +232,8 @@ impl Stopped {
     pub(crate) fn new(forge: &Forge) -> Self {
         let mut memory = vec![0; MEMORY as usize];
         memory[BASE as usize..IMAGE_END as usize].copy_from_slice(&forge.image);
-        let globals = HashMap::from([(0, STACK), (2, G)]);
-        let mut guest = Self { frozen: Frozen { memory, globals }, reads: Cell::new(0) };
+        let mut guest = Self { frozen: Frozen::new(memory) };
+        guest.registers(STACK, G);
         let (status, goid) = if forge.version.starts_with("go1.21") { (144, 152) } else { (152, 160) };
         for (address, value) in [(G + G_M, M), (G0 + G_M, M), (M, G0), (M + 144, G), (G + status, 2), (G + goid, 1)] {
             guest.u64(address, value);
@@ -250,20 +252,5 @@ impl Stopped {
 
     pub(crate) fn registers(&mut self, sp: u64, g: u64) {
         self.frozen.globals = HashMap::from([(0, sp), (2, g)]);
-    }
-}
-
-impl GuestMemory for Stopped {
-    fn size(&self) -> u64 {
-        self.frozen.size()
-    }
-
-    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
-        self.reads.set(self.reads.get() + 1);
-        self.frozen.read(address, buffer)
-    }
-
-    fn global(&self, index: u32) -> Option<u64> {
-        self.frozen.global(index)
     }
 }
