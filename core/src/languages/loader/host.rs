@@ -6,8 +6,9 @@
 use super::containment::in_host;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::ops::Range;
 use wlprof_plugin::abi::{self, Bytes};
-use wlprof_plugin::{GuestMemory, Label, ModuleView, SourceFrame};
+use wlprof_plugin::{FunctionImport, GuestMemory, Label, ModuleView, SourceFrame};
 
 /// The longest text that a plugin may give, in bytes; what is longer is cut.
 const LONGEST_TEXT: usize = 1 << 16;
@@ -66,7 +67,7 @@ unsafe extern "C" fn add_text(texts: *const abi::Texts, bytes: Bytes) {
     in_host(|| {
         // SAFETY: the plugin gives back what it was given.
         let texts = unsafe { &*texts.cast::<HostTexts<'_>>() };
-        // SAFETY: the plugin's promise.
+        // SAFETY: the plugin's promise: the text is there for this call.
         texts.texts.take(&[bytes], 0, || unsafe { text(bytes) });
     })
 }
@@ -101,44 +102,64 @@ impl<'a> HostModule<'a> {
         };
         Self { abi, module }
     }
+}
 
-    /// # Safety
-    /// `module` must have come from [`HostModule::new`] and live.
-    unsafe fn from_abi(module: *const abi::Module) -> &'a dyn ModuleView {
-        // SAFETY: it is the first field of one.
-        unsafe { (*module.cast::<Self>()).module }
-    }
+/// Answers what a plugin asks of `module`, inside wlprof: it may take a lock.
+///
+/// # Safety
+/// The plugin's promise for every function of a module: `module` is what it was given, within the call that it was given for, so
+/// it is the first field of a [`HostModule`] that lives; texts are there for this call; places for results are its own, or null.
+/// What `answer` gives is not used for longer than the module is there.
+unsafe fn ask<'a, T: Copy>(module: *const abi::Module, answer: impl FnOnce(&'a dyn ModuleView) -> T) -> T {
+    // SAFETY: the caller's promise.
+    in_host(|| answer(unsafe { (*module.cast::<HostModule<'a>>()).module }))
+}
+
+/// Puts into `place` what `answer` finds; whether it does.
+///
+/// # Safety
+/// As for [`ask`].
+unsafe fn find<'a, T>(
+    module: *const abi::Module,
+    place: *mut T,
+    answer: impl FnOnce(&'a dyn ModuleView) -> Option<T>,
+) -> bool {
+    // SAFETY: the caller's promise, which is about `place`, too.
+    unsafe { ask(module, |module| answer(module).is_some_and(|found| put(place, found))) }
+}
+
+/// The same with something that has a name.
+///
+/// # Safety
+/// As for [`ask`].
+unsafe fn find_named<'a, T>(
+    module: *const abi::Module,
+    name: Bytes,
+    place: *mut T,
+    answer: impl FnOnce(&'a dyn ModuleView, &str) -> Option<T>,
+) -> bool {
+    // SAFETY: the caller's promise, which is about `name`, too.
+    unsafe { find(module, place, |module| answer(module, &text(name))) }
 }
 
 unsafe extern "C" fn module_name(module: *const abi::Module) -> Bytes {
-    in_host(|| {
-        // SAFETY: the plugin gives back what it was given, here and below, and places for results are its own.
-        Bytes::of(unsafe { HostModule::from_abi(module) }.name().as_bytes())
-    })
+    // SAFETY: the plugin's promise, and the name lives as long as the module.
+    unsafe { ask(module, |module| Bytes::of(module.name().as_bytes())) }
 }
 
 unsafe extern "C" fn module_bytes(module: *const abi::Module) -> Bytes {
-    in_host(|| {
-        // SAFETY: as above.
-        Bytes::of(unsafe { HostModule::from_abi(module) }.bytes())
-    })
+    // SAFETY: the plugin's promise, and the bytes live as long as the module.
+    unsafe { ask(module, |module| Bytes::of(module.bytes())) }
 }
 
 unsafe extern "C" fn custom_section(module: *const abi::Module, name: Bytes, section: *mut Bytes) -> bool {
-    in_host(|| {
-        // SAFETY: as above.
-        let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
-        let found = module.custom_section(&name);
-        // SAFETY: as above.
-        found.is_some_and(|found| unsafe { put(section, Bytes::of(found)) })
-    })
+    // SAFETY: the plugin's promise, and the section lives as long as the module.
+    unsafe { find_named(module, name, section, |module, name| module.custom_section(name).map(Bytes::of)) }
 }
 
 unsafe extern "C" fn function_import_count(module: *const abi::Module) -> u32 {
-    in_host(|| {
-        // SAFETY: as above.
-        unsafe { HostModule::from_abi(module) }.function_imports().len() as u32
-    })
+    // SAFETY: the plugin's promise.
+    unsafe { ask(module, |module| module.function_imports().len() as u32) }
 }
 
 unsafe extern "C" fn function_import(
@@ -147,50 +168,34 @@ unsafe extern "C" fn function_import(
     from: *mut Bytes,
     name: *mut Bytes,
 ) -> bool {
-    in_host(|| {
-        // SAFETY: as above.
-        let imports = unsafe { HostModule::from_abi(module) }.function_imports();
-        imports.get(index as usize).is_some_and(|import| {
-            // SAFETY: as above.
-            unsafe { put(from, Bytes::of(import.module.as_bytes())) && put(name, Bytes::of(import.name.as_bytes())) }
-        })
-    })
+    let put_both = |import: &FunctionImport| {
+        // SAFETY: the plugin's promise: the places are its own, or null.
+        unsafe { put(from, Bytes::of(import.module.as_bytes())) && put(name, Bytes::of(import.name.as_bytes())) }
+    };
+    // SAFETY: the plugin's promise, and the names live as long as the module.
+    unsafe { ask(module, |module| module.function_imports().get(index as usize).is_some_and(put_both)) }
 }
 
 unsafe extern "C" fn function_body(module: *const abi::Module, index: u32, start: *mut u32, end: *mut u32) -> bool {
-    in_host(|| {
-        // SAFETY: as above.
-        let body = unsafe { HostModule::from_abi(module) }.function_body(index);
-        // SAFETY: as above.
-        body.is_some_and(|body| unsafe { put(start, body.start) && put(end, body.end) })
-    })
+    // SAFETY: the plugin's promise: the places are its own, or null.
+    let put_both = |body: Range<u32>| unsafe { put(start, body.start) && put(end, body.end) };
+    // SAFETY: the plugin's promise.
+    unsafe { ask(module, |module| module.function_body(index).is_some_and(put_both)) }
 }
 
 unsafe extern "C" fn function_name(module: *const abi::Module, index: u32, name: *mut Bytes) -> bool {
-    in_host(|| {
-        // SAFETY: as above.
-        let found = unsafe { HostModule::from_abi(module) }.function_name(index);
-        // SAFETY: as above.
-        found.is_some_and(|found| unsafe { put(name, Bytes::of(found.as_bytes())) })
-    })
+    // SAFETY: the plugin's promise, and the name lives as long as the module.
+    unsafe { find(module, name, |module| module.function_name(index).map(|name| Bytes::of(name.as_bytes()))) }
 }
 
 unsafe extern "C" fn global_named(module: *const abi::Module, name: Bytes, index: *mut u32) -> bool {
-    in_host(|| {
-        // SAFETY: as above.
-        let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
-        // SAFETY: as above.
-        module.global_named(&name).is_some_and(|found| unsafe { put(index, found) })
-    })
+    // SAFETY: the plugin's promise.
+    unsafe { find_named(module, name, index, |module, name| module.global_named(name)) }
 }
 
 unsafe extern "C" fn variable_address(module: *const abi::Module, name: Bytes, address: *mut u64) -> bool {
-    in_host(|| {
-        // SAFETY: as above.
-        let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
-        // SAFETY: as above.
-        module.variable_address(&name).is_some_and(|found| unsafe { put(address, found) })
-    })
+    // SAFETY: the plugin's promise.
+    unsafe { find_named(module, name, address, |module, name| module.variable_address(name)) }
 }
 
 unsafe extern "C" fn member(
@@ -199,48 +204,30 @@ unsafe extern "C" fn member(
     name: Bytes,
     member: *mut abi::Member,
 ) -> bool {
-    in_host(|| {
-        // SAFETY: as above.
-        let (module, structure, name) = unsafe { (HostModule::from_abi(module), text(structure), text(name)) };
-        // SAFETY: as above.
-        module.member(&structure, &name).is_some_and(|found| unsafe { put(member, found.into()) })
-    })
+    // SAFETY: the plugin's promise, which is about both names.
+    unsafe {
+        find_named(module, name, member, |module, name| module.member(&text(structure), name).map(abi::Member::from))
+    }
 }
 
 unsafe extern "C" fn type_size(module: *const abi::Module, name: Bytes, size: *mut u64) -> bool {
-    in_host(|| {
-        // SAFETY: as above.
-        let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
-        // SAFETY: as above.
-        module.type_size(&name).is_some_and(|found| unsafe { put(size, found) })
-    })
+    // SAFETY: the plugin's promise.
+    unsafe { find_named(module, name, size, |module, name| module.type_size(name)) }
 }
 
 unsafe extern "C" fn enumerator(module: *const abi::Module, name: Bytes, value: *mut i64) -> bool {
-    in_host(|| {
-        // SAFETY: as above.
-        let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
-        // SAFETY: as above.
-        module.enumerator(&name).is_some_and(|found| unsafe { put(value, found) })
-    })
+    // SAFETY: the plugin's promise.
+    unsafe { find_named(module, name, value, |module, name| module.enumerator(name)) }
 }
 
 unsafe extern "C" fn function_named(module: *const abi::Module, name: Bytes, index: *mut u32) -> bool {
-    in_host(|| {
-        // SAFETY: as above.
-        let (module, name) = unsafe { (HostModule::from_abi(module), text(name)) };
-        // SAFETY: as above.
-        module.function_named(&name).is_some_and(|found| unsafe { put(index, found) })
-    })
+    // SAFETY: the plugin's promise.
+    unsafe { find_named(module, name, index, |module, name| module.function_named(name)) }
 }
 
 unsafe extern "C" fn table_function(module: *const abi::Module, table: u32, element: u64, function: *mut u32) -> bool {
-    in_host(|| {
-        // SAFETY: as above.
-        let found = unsafe { HostModule::from_abi(module) }.table_function(table, element);
-        // SAFETY: as above.
-        found.is_some_and(|found| unsafe { put(function, found) })
-    })
+    // SAFETY: the plugin's promise.
+    unsafe { find(module, function, |module| module.table_function(table, element)) }
 }
 
 unsafe extern "C" fn initial_data(
@@ -250,12 +237,13 @@ unsafe extern "C" fn initial_data(
     length: usize,
 ) -> bool {
     // What may have to be read first takes a lock. A buffer that is none is a crash, and that can be left after it.
-    let module = in_host(|| {
-        // SAFETY: as above.
-        let module = unsafe { HostModule::from_abi(module) };
-        let _ = module.initial_data(0, &mut []);
-        module
-    });
+    // SAFETY: the plugin's promise, which holds to the end of this function.
+    let module = unsafe {
+        ask(module, |module| {
+            let _ = module.initial_data(0, &mut []);
+            module
+        })
+    };
     // No slice may be longer.
     if buffer.is_null() || isize::try_from(length).is_err() {
         return false;
@@ -266,11 +254,8 @@ unsafe extern "C" fn initial_data(
 }
 
 unsafe extern "C" fn code_hash(module: *const abi::Module) -> Bytes {
-    in_host(|| {
-        // SAFETY: as above.
-        let hash = unsafe { HostModule::from_abi(module) }.code_hash();
-        hash.map_or(Bytes::EMPTY, |hash| Bytes::of(hash))
-    })
+    // SAFETY: the plugin's promise, and the hash lives as long as the module.
+    unsafe { ask(module, |module| module.code_hash().map_or(Bytes::EMPTY, |hash| Bytes::of(hash))) }
 }
 
 /// # Safety
@@ -312,7 +297,7 @@ unsafe extern "C" fn read(guest: *const abi::Guest, address: u64, buffer: *mut c
 unsafe extern "C" fn global(guest: *const abi::Guest, index: u32, value: *mut u64) -> bool {
     // SAFETY: the plugin gives back what it was given.
     let guest = unsafe { &*guest.cast::<HostGuest<'_>>() };
-    // SAFETY: as above, and the place is its own.
+    // SAFETY: the plugin's promise: the place is its own, or null.
     guest.guest.global(index).is_some_and(|found| unsafe { put(value, found) })
 }
 
@@ -353,7 +338,7 @@ unsafe extern "C" fn add_frame(frames: *const abi::SourceFrames, frame: *const a
             return frames.frames.take(&[], 0, || SourceFrame { function, ..SourceFrame::default() });
         }
         let texts = [frame.function, frame.linkage_name, frame.file];
-        // SAFETY: as above.
+        // SAFETY: the plugin's promise: the frame's texts are there for this call, too.
         frames.frames.take(&texts, 0, || unsafe { frame.get(LONGEST_TEXT) });
     })
 }
@@ -374,9 +359,9 @@ impl<'a> HostLabels<'a> {
 
 unsafe extern "C" fn add_label(labels: *const abi::Labels, name: Bytes, value: Bytes) {
     in_host(|| {
-        // SAFETY: the plugin gives back what it was given, and texts that are there for this call.
+        // SAFETY: the plugin gives back what it was given.
         let labels = unsafe { &*labels.cast::<HostLabels<'_>>() };
-        // SAFETY: as above.
+        // SAFETY: the plugin's promise: both texts are there for this call.
         labels.labels.take(&[name, value], 0, || unsafe { Label { name: text(name), value: text(value) } });
     })
 }
