@@ -12,6 +12,7 @@ mod recovery;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 #[path = "uncontained.rs"]
 mod recovery;
+mod slot;
 mod watchdog;
 
 pub(super) use recovery::{OwnStack, end_process, in_host};
@@ -19,11 +20,11 @@ pub(super) use recovery::{OwnStack, end_process, in_host};
 use super::foreign::EndedWalker;
 use libloading::Library;
 use recovery::{Changes, Handlers, Kept};
+use slot::Slot;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use watchdog::Slot;
 
 /// What a plugin is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Calls that are left to end by themselves: where there is no `recovery`.
 
 use super::Left;
-use super::watchdog::Slot;
+use super::slot::Slot;
 use std::io;
 use std::ops::Range;
 use std::path::Path;

@@ -14,7 +14,7 @@ pub(in super::super) use stack::OwnStack;
 pub(super) use surroundings::{Changes, Handlers, Kept, keeping};
 
 use super::Left;
-use super::watchdog::Slot;
+use super::slot::Slot;
 use std::arch::naked_asm;
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -119,7 +119,8 @@ pub(in super::super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
     if slot.is_condemned() {
         // A plugin may spend nearly all of its time in here, where the watchdog does not reach it.
         place.store(BACK_FROM_HOST, Ordering::Relaxed);
-        slot.interrupt();
+        // This thread looks whether it is to leave the call.
+        interrupt(slot.thread());
     }
     place.store(IN_PLUGIN, Ordering::Relaxed);
     result

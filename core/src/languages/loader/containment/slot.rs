@@ -1,0 +1,97 @@
+//! Where calls into a plugin say that they go on, and where they are told that they are to end: what those who make calls and the
+//! watchdog have in common.
+
+use super::{Activity, PluginLibrary};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+
+/// Where calls that never overlap say when they begin and end. Some stores each: a walk is some thousand instructions.
+pub(super) struct Slot {
+    /// Whose calls they are.
+    pub(super) callee: Callee,
+    /// Odd during a call, another number for each.
+    pub(super) sequence: AtomicU64,
+    thread: AtomicI32,
+    activity: AtomicUsize,
+    /// Where `recovery` keeps what it knows of the call.
+    call: AtomicUsize,
+    /// The call that is to be left; 0 for none.
+    condemned: AtomicU64,
+    out_of_patience: AtomicBool,
+}
+
+pub(super) enum Callee {
+    /// A library that is being loaded, by the name of its file.
+    File(String),
+    Library(Arc<PluginLibrary>),
+}
+
+impl Slot {
+    pub(super) fn new(callee: Callee) -> Self {
+        Self {
+            callee,
+            sequence: AtomicU64::new(0),
+            thread: AtomicI32::new(0),
+            activity: AtomicUsize::new(0),
+            call: AtomicUsize::new(0),
+            condemned: AtomicU64::new(0),
+            out_of_patience: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn enter(&self, activity: Activity) {
+        self.thread.store(thread_id(), Ordering::Relaxed);
+        self.activity.store(activity as usize, Ordering::Relaxed);
+        // Nobody else writes it.
+        self.sequence.store(self.sequence.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// The call has begun that `call` is the address of.
+    pub(super) fn begins(&self, call: usize) {
+        self.call.store(call, Ordering::Release);
+    }
+
+    pub(super) fn leave(&self) {
+        self.sequence.store(self.sequence.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// The thread whose calls they are, by the kernel's number for it.
+    pub(super) fn thread(&self) -> i32 {
+        self.thread.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn activity(&self) -> Activity {
+        Activity::ALL[self.activity.load(Ordering::Relaxed)]
+    }
+
+    /// The address of the call that has begun.
+    pub(super) fn call(&self) -> usize {
+        self.call.load(Ordering::Acquire)
+    }
+
+    /// Has call `number` be left as soon as it can be.
+    pub(super) fn condemn(&self, number: u64, is_out_of_patience: bool) {
+        self.out_of_patience.store(is_out_of_patience, Ordering::Relaxed);
+        self.condemned.store(number, Ordering::Release);
+    }
+
+    /// Whether the call that is going on is to be left.
+    pub(super) fn is_condemned(&self) -> bool {
+        self.condemned.load(Ordering::Acquire) == self.sequence.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is to be left in code that is not the plugin's own, too.
+    pub(super) fn is_out_of_patience(&self) -> bool {
+        self.out_of_patience.load(Ordering::Relaxed)
+    }
+}
+
+/// The calling thread's number, as the kernel has it. Asked for once: it is a system call.
+fn thread_id() -> i32 {
+    thread_local! { static ID: std::cell::Cell<i32> = const { std::cell::Cell::new(0) } }
+    if ID.get() == 0 {
+        // SAFETY: asks for a number.
+        ID.set(unsafe { libc::syscall(libc::SYS_gettid) } as i32);
+    }
+    ID.get()
+}
