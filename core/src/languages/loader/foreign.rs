@@ -23,7 +23,7 @@ pub struct ForeignLanguage {
 
 // SAFETY: the ABI has languages be constant, and their functions called from any thread.
 unsafe impl Send for ForeignLanguage {}
-// SAFETY: as above.
+// SAFETY: the ABI has languages be constant, and their functions called from any thread.
 unsafe impl Sync for ForeignLanguage {}
 
 impl ForeignLanguage {
@@ -71,7 +71,7 @@ impl Language for ForeignLanguage {
         let (module, receiver) = (HostModule::new(module), HostTexts::new(&mut answers));
         // SAFETY: the language is loaded, and what it is given is there for the call.
         let detection = unsafe { (*self.language).detect }.and_then(|detect| {
-            // SAFETY: as above.
+            // SAFETY: a function of the language's, called with it; what it is given is there for the call.
             let ask = || unsafe { detect(self.language, &module.abi, &receiver.abi) };
             Calls::new(self.library.clone()).call(Activity::Detect, ask)
         });
@@ -93,12 +93,12 @@ impl Language for ForeignLanguage {
         let calls = Calls::new(self.library.clone());
         let read = {
             let (module, receiver) = (HostModule::new(module), HostTexts::new(&mut errors));
-            // SAFETY: as for `detect`.
+            // SAFETY: the language is loaded.
             let attach = unsafe { (*self.language).attach };
             let attach = attach.ok_or_else(|| AttachError("the plugin has no `attach`".to_owned()))?;
             let minor = self.library.abi_minor();
             calls.call(Activity::Attach, || {
-                // SAFETY: as for `detect`.
+                // SAFETY: a function of the language's, called with it; what it is given is there for the call.
                 let walker = unsafe { attach(self.language, &module.abi, &receiver.abi) };
                 // SAFETY: it is a new walker of this library's.
                 (!walker.is_null()).then(|| unsafe { ReadWalker::read(walker, minor) })
@@ -193,7 +193,7 @@ pub(super) struct EndedWalker {
     destroy: unsafe extern "C" fn(*mut abi::Walker),
 }
 
-// SAFETY: as for `ForeignWalker`.
+// SAFETY: the ABI has a walker be called from any thread, one call at a time.
 unsafe impl Send for EndedWalker {}
 
 impl EndedWalker {
@@ -283,14 +283,14 @@ impl Walker for ForeignWalker {
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
         let Some(symbolize) = self.abi.symbolize else { return };
         let receiver = HostFrames::new(out);
-        // SAFETY: as above.
+        // SAFETY: the walker is not destroyed, and the receiver is there for the call.
         self.calls.call(Activity::Symbolize, || unsafe { symbolize(self.walker, frame.into(), &receiver.abi) });
         self.has_too_many_frames |= receiver.is_full();
     }
 
     fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
         let (categorize, frame) = (self.abi.categorize?, abi::SourceFrame::of(frame));
-        // SAFETY: as above.
+        // SAFETY: the walker is not destroyed, and the frame is there for the call.
         let category = self.calls.call(Activity::Categorize, || unsafe { categorize(self.walker, &frame) });
         category.and_then(abi::category_of)
     }
@@ -298,7 +298,7 @@ impl Walker for ForeignWalker {
     fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
         let Some(labels) = self.abi.labels else { return };
         let receiver = HostLabels::new(out);
-        // SAFETY: as above.
+        // SAFETY: the walker is not destroyed, and the receiver is there for the call.
         self.calls.call(Activity::Labels, || unsafe { labels(self.walker, key, &receiver.abi) });
     }
 
@@ -306,7 +306,7 @@ impl Walker for ForeignWalker {
         let mut texts = Vec::new();
         if let Some(warnings) = self.abi.warnings {
             let receiver = HostTexts::new(&mut texts);
-            // SAFETY: as above.
+            // SAFETY: the walker is not destroyed, and the receiver is there for the call.
             self.calls.call(Activity::Warnings, || unsafe { warnings(self.walker, &receiver.abi) });
         }
         let library = self.calls.library();

@@ -262,7 +262,7 @@ impl Description {
     /// # Safety
     /// `plugin` is one, by the ABI, or this is called where a crash is contained.
     unsafe fn read(plugin: *const abi::Plugin) -> Result<Self, LoadError> {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller's promise.
         let plugin = unsafe { &*plugin };
         let minor = plugin.abi_minor;
         size_fits::<abi::Plugin>(plugin.size, minor, "wlprof_plugin_t").map_err(LoadError::Malformed)?;
@@ -274,26 +274,26 @@ impl Description {
         }
         let mut languages = Vec::new();
         for index in 0..count {
-            // SAFETY: as above.
+            // SAFETY: the caller's promise: there are so many languages, or a crash is contained.
             let language = unsafe { first.add(index).read() };
             if language.is_null() {
                 return Err(LoadError::Malformed("one of its languages is at null".to_owned()));
             }
-            // SAFETY: as above.
+            // SAFETY: the caller's promise, and every version has its size in front.
             let size = unsafe { (*language).size };
             size_fits::<abi::Language>(size, minor, "wlprof_language_t").map_err(LoadError::Malformed)?;
-            // SAFETY: as above, and whole.
+            // SAFETY: the caller's promise; by its size it is a whole one.
             let abi::Language { name, detect, attach, .. } = unsafe { language.read() };
             detect.ok_or(LoadError::Incomplete("detect"))?;
             attach.ok_or(LoadError::Incomplete("attach"))?;
-            // SAFETY: as above.
+            // SAFETY: the caller's promise: texts of languages are constant.
             let name = unsafe { host::text(name) };
             if let Some(reason) = why_no_name(&name) {
                 return Err(LoadError::Malformed(reason));
             }
             languages.push((language, name));
         }
-        // SAFETY: as above.
+        // SAFETY: the caller's promise: texts of plugins are constant.
         let (name, version) = unsafe { (host::text(plugin.name), host::text(plugin.version)) };
         Ok(Self { name, version, abi: (plugin.abi_major, minor), languages })
     }

@@ -30,10 +30,10 @@ unsafe extern "C" fn add(threads: *const abi::Threads, thread: *const abi::Threa
         if thread.size < size_of::<abi::Thread>() {
             return;
         }
-        // SAFETY: as above.
+        // SAFETY: the plugin's promise: a thread has as many frames and labels as it says, for this call.
         let (frames, labels) =
             unsafe { (slice(thread.frames, thread.frame_count), slice(thread.labels, thread.label_count)) };
-        // SAFETY: as above.
+        // SAFETY: the plugin's promise: the texts of a thread are there for this call.
         let text = |bytes| unsafe { text(bytes) };
         let mut texts = vec![thread.name, thread.state, thread.creator];
         texts.extend(labels.iter().flat_map(|label| [label.name, label.value]));

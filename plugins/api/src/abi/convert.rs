@@ -157,7 +157,7 @@ mod tests {
         };
         // SAFETY: `frame` lives.
         assert_eq!(unsafe { SourceFrame::of(&frame).get(100) }, frame);
-        // SAFETY: as above.
+        // SAFETY: `frame` lives.
         assert_eq!(unsafe { SourceFrame::of(&frame).get(1) }.linkage_name.as_deref(), Some("_"));
         for number in 0..=WALK_END_FAILED {
             assert_eq!(walk_end_of(number).map(walk_end_number), Some(number));

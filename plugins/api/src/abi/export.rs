@@ -119,19 +119,19 @@ unsafe fn say(texts: *const Texts, text: &str) {
 
 unsafe extern "C" fn detect(language: *const Language, module: *const Module, answer: *const Texts) -> u32 {
     guarded(DETECTION_FAILED, || {
-        // SAFETY: all three are as the ABI says, here and below.
+        // SAFETY: both are as the ABI says.
         let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(module)) };
         match language.detect(&module) {
             Detection::No => DETECTION_NO,
             Detection::Yes(found) => {
-                // SAFETY: as above.
+                // SAFETY: `answer` is as the ABI says.
                 unsafe { say(answer, &found) };
                 DETECTION_YES
             }
             Detection::Unsupported { found, supported } => {
-                // SAFETY: as above.
+                // SAFETY: `answer` is as the ABI says.
                 unsafe { say(answer, &found) };
-                // SAFETY: as above.
+                // SAFETY: `answer` is as the ABI says.
                 unsafe { say(answer, &supported) };
                 DETECTION_UNSUPPORTED
             }
@@ -145,7 +145,7 @@ unsafe extern "C" fn library_folder(language: *const Language, library: *const T
         let language = unsafe { ExportedLanguage::from_abi(language) };
         if let Some(folder) = language.library_folder() {
             for text in std::iter::once(folder).chain(language.library_files()) {
-                // SAFETY: as above.
+                // SAFETY: `library` is as the ABI says.
                 unsafe { say(library, text) };
             }
         }
@@ -154,7 +154,7 @@ unsafe extern "C" fn library_folder(language: *const Language, library: *const T
 
 unsafe extern "C" fn attach(language: *const Language, module: *const Module, error: *const Texts) -> *mut Walker {
     let attached = guarded(None, || {
-        // SAFETY: all three are as the ABI says, here and below.
+        // SAFETY: both are as the ABI says.
         let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(module)) };
         // Asks the walker, too, what it is.
         Some(language.attach(&module).map(ExportedWalker::leak))
@@ -162,12 +162,12 @@ unsafe extern "C" fn attach(language: *const Language, module: *const Module, er
     match attached {
         Some(Ok(walker)) => walker,
         Some(Err(reason)) => {
-            // SAFETY: as above.
+            // SAFETY: `error` is as the ABI says.
             unsafe { say(error, &reason.0) };
             std::ptr::null_mut()
         }
         None => {
-            // SAFETY: as above.
+            // SAFETY: `error` is as the ABI says.
             unsafe { say(error, "the plugin panicked") };
             std::ptr::null_mut()
         }
@@ -248,15 +248,15 @@ unsafe extern "C" fn walk(
     guarded(WALK_END_FAILED, || {
         // SAFETY: all are as the ABI says.
         let (exported, guest) = unsafe { (ExportedWalker::from_abi(walker), &*guest) };
-        // SAFETY: as above.
+        // SAFETY: wlprof's promise: there are so many frames for this call.
         let wasm = unsafe { stack_of(wasm, wasm_count) };
-        // SAFETY: as above.
+        // SAFETY: `stack` is as the ABI says.
         let may_allocate = unsafe { (*stack).may_allocate };
         let ExportedWalker { walker, sink, .. } = exported;
         sink.clear();
         sink.set_may_allocate(may_allocate);
         let end = walker.walk(&ForeignGuest(guest), wasm, sink);
-        // SAFETY: as above.
+        // SAFETY: `stack` is as the ABI says.
         unsafe { write_stack(sink, stack) };
         walk_end_number(end)
     })
@@ -270,7 +270,7 @@ const STACK_SIZE_1_1: usize = offset_of!(Stack, label_count) + size_of::<usize>(
 /// # Safety
 /// `stack` is as the ABI says. There may be less than all of it, as an older wlprof has it.
 unsafe fn write_stack(sink: &FrameSink, stack: *mut Stack) {
-    // SAFETY: the caller's promise, here and below.
+    // SAFETY: the caller's promise; both fields are in every version.
     let (frames, capacity) = unsafe { ((*stack).frames, (*stack).capacity) };
     for (at, entry) in sink.entries().take(capacity).enumerate() {
         let (kind, value) = match entry {
@@ -281,38 +281,38 @@ unsafe fn write_stack(sink: &FrameSink, stack: *mut Stack) {
         // SAFETY: there is room for `capacity` frames.
         unsafe { frames.add(at).write(StackFrame { kind, reserved: 0, value }) };
     }
-    // SAFETY: as above.
+    // SAFETY: the caller's promise; the field is in every version.
     unsafe { (*stack).length = sink.len().min(capacity) };
     let Some((&first, more)) = sink.labels().split_first() else { return };
-    // SAFETY: as above.
+    // SAFETY: the caller's promise; both fields are in every version.
     unsafe { ((*stack).labels, (*stack).has_labels) = (first, 1) };
     // SAFETY: every version has its size in front.
     if unsafe { (*stack).size } < STACK_SIZE_1_1 {
         return;
     }
-    // SAFETY: these are there as well.
+    // SAFETY: by its size it has these as well.
     let (keys, capacity) = unsafe { ((*stack).label_keys, (*stack).label_capacity) };
     let count = more.len().min(capacity);
     for (at, &key) in more[..count].iter().enumerate() {
         // SAFETY: there is room for `capacity` keys.
         unsafe { keys.add(at).write(key) };
     }
-    // SAFETY: as above.
+    // SAFETY: by its size it has this as well.
     unsafe { (*stack).label_count = count };
 }
 
 unsafe extern "C" fn symbolize(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames) {
     let symbolize = || {
-        // SAFETY: both are as the ABI says, here and below.
+        // SAFETY: the walker is one of `leak`'s, and no other call uses it.
         let exported = unsafe { ExportedWalker::from_abi(walker) };
         exported.frames.clear();
         exported.walker.symbolize(frame.into(), &mut exported.frames);
         for frame in &exported.frames {
-            // SAFETY: as above.
+            // SAFETY: `frames` is as the ABI says, and the frame is there for the call.
             unsafe { ((*frames).add)(frames, &SourceFrame::of(frame)) };
         }
     };
-    // SAFETY: as above.
+    // SAFETY: the walker is one of `leak`'s, and not destroyed.
     unsafe { asked(walker, (), symbolize) }
 }
 
@@ -320,25 +320,25 @@ unsafe extern "C" fn categorize(walker: *const Walker, frame: *const SourceFrame
     let categorize = || {
         // SAFETY: both are as the ABI says, and nothing is changed.
         let (exported, frame) = unsafe { (&*walker.cast::<ExportedWalker>(), &*frame) };
-        // SAFETY: as above.
+        // SAFETY: the frame's texts are there for this call.
         let frame = unsafe { frame.get(usize::MAX) };
         exported.walker.categorize(&frame).map_or(CATEGORY_UNKNOWN, category_number)
     };
-    // SAFETY: as above.
+    // SAFETY: the walker is one of `leak`'s, and not destroyed.
     unsafe { asked(walker, CATEGORY_UNKNOWN, categorize) }
 }
 
 unsafe extern "C" fn labels(walker: *mut Walker, key: u64, labels: *const Labels) {
     let labels = || {
         let mut found = Vec::new();
-        // SAFETY: both are as the ABI says.
+        // SAFETY: the walker is one of `leak`'s, and no other call uses it.
         unsafe { ExportedWalker::from_abi(walker) }.walker.labels(key, &mut found);
         for label in &found {
-            // SAFETY: as above.
+            // SAFETY: `labels` is as the ABI says, and both texts are there for the call.
             unsafe { ((*labels).add)(labels, Bytes::of(label.name.as_bytes()), Bytes::of(label.value.as_bytes())) };
         }
     };
-    // SAFETY: as above.
+    // SAFETY: the walker is one of `leak`'s, and not destroyed.
     unsafe { asked(walker, (), labels) }
 }
 
@@ -352,7 +352,7 @@ unsafe extern "C" fn threads(
     let threads = || {
         // SAFETY: all are as the ABI says.
         let (exported, guest) = unsafe { (ExportedWalker::from_abi(walker), &*guest) };
-        // SAFETY: as above.
+        // SAFETY: wlprof's promise: there are so many frames for this call.
         let wasm = unsafe { stack_of(wasm, wasm_count) };
         let mut found = Vec::new();
         exported.walker.threads(&ForeignGuest(guest), wasm, &mut found);
@@ -378,11 +378,11 @@ unsafe extern "C" fn threads(
                 labels: labels.as_ptr(),
                 label_count: labels.len(),
             };
-            // SAFETY: as above.
+            // SAFETY: `threads` is as the ABI says, and the thread is there for the call with all that it has.
             unsafe { ((*threads).add)(threads, &thread) };
         }
     };
-    // SAFETY: as above.
+    // SAFETY: the walker is one of `leak`'s, and not destroyed.
     unsafe { asked(walker, (), threads) }
 }
 
@@ -391,11 +391,11 @@ unsafe extern "C" fn warnings(walker: *const Walker, warnings: *const Texts) {
     let exported = unsafe { &*walker.cast::<ExportedWalker>() };
     let say_all = || {
         for warning in exported.walker.warnings() {
-            // SAFETY: as above.
+            // SAFETY: `warnings` is as the ABI says.
             unsafe { say(warnings, &warning) };
         }
     };
-    // SAFETY: as above.
+    // SAFETY: the walker is one of `leak`'s, and not destroyed.
     unsafe { asked(walker, (), say_all) };
     let panics = exported.panics.get();
     if panics > 0 {
@@ -403,7 +403,7 @@ unsafe extern "C" fn warnings(walker: *const Walker, warnings: *const Texts) {
             "the plugin panicked when it was asked for names, categories, labels, threads or warnings ({panics} times); what \
              it did not say is missing, and after {MOST_PANICS} it is only asked to walk"
         );
-        // SAFETY: as above.
+        // SAFETY: `warnings` is as the ABI says.
         unsafe { say(warnings, &warning) };
     }
 }

@@ -24,16 +24,15 @@ impl<'a> ForeignModule<'a> {
     /// # Safety
     /// `module` is as the ABI says, for as long as `'a`.
     pub(super) unsafe fn new(module: *const Module) -> Self {
-        // SAFETY: a function of the module's, called with it, as in the rest of this file; what they give is copied here or
-        // borrowed for as long as the module is.
+        // SAFETY: the module's own function, called with it; the name is there for as long as the module, and copied.
         let name = unsafe { ((*module).name)(module).text(usize::MAX) };
-        // SAFETY: as above.
+        // SAFETY: the module's own function, called with it.
         let count = unsafe { ((*module).function_import_count)(module) };
         let import = |index| {
             let (mut from, mut name) = (Bytes::EMPTY, Bytes::EMPTY);
-            // SAFETY: as above, with places for the results.
+            // SAFETY: the module's own function, called with it and with places for the results.
             let found = unsafe { ((*module).function_import)(module, index, &mut from, &mut name) };
-            // SAFETY: as above.
+            // SAFETY: the texts are there for as long as the module, and copied.
             found.then(|| unsafe { FunctionImport { module: from.text(usize::MAX), name: name.text(usize::MAX) } })
         };
         Self { module, lives: PhantomData, name, imports: (0..count).map_while(import).collect() }
@@ -52,15 +51,15 @@ impl ModuleView for ForeignModule<'_> {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: as in `ForeignModule::new`.
+        // SAFETY: the module's own function, called with it; the bytes are there for as long as the module.
         unsafe { ((*self.module).bytes)(self.module).get() }
     }
 
     fn custom_section(&self, name: &str) -> Option<&[u8]> {
         let mut section = Bytes::EMPTY;
-        // SAFETY: as in `ForeignModule::new`.
+        // SAFETY: the module's own function, called with it and with a text and a place that are there for the call.
         let found = unsafe { ((*self.module).custom_section)(self.module, Bytes::of(name.as_bytes()), &mut section) };
-        // SAFETY: as in `ForeignModule::new`.
+        // SAFETY: the section is there for as long as the module.
         found.then(|| unsafe { section.get() })
     }
 
@@ -70,29 +69,29 @@ impl ModuleView for ForeignModule<'_> {
 
     fn function_body(&self, index: u32) -> Option<Range<u32>> {
         let (mut start, mut end) = (0, 0);
-        // SAFETY: as in `ForeignModule::new`.
+        // SAFETY: the module's own function, called with it and with places for the results.
         let found = unsafe { ((*self.module).function_body)(self.module, index, &mut start, &mut end) };
         found.then_some(start..end)
     }
 
     fn function_name(&self, index: u32) -> Option<&str> {
         let mut name = Bytes::EMPTY;
-        // SAFETY: as in `ForeignModule::new`.
+        // SAFETY: the module's own function, called with it and with a place for the result.
         let found = unsafe { ((*self.module).function_name)(self.module, index, &mut name) };
-        // SAFETY: as in `ForeignModule::new`.
+        // SAFETY: the name is there for as long as the module.
         found.then(|| unsafe { name.get() }).and_then(|name| std::str::from_utf8(name).ok())
     }
 
     fn global_named(&self, name: &str) -> Option<u32> {
         let mut index = 0;
-        // SAFETY: as in `ForeignModule::new`.
+        // SAFETY: the module's own function, called with it and with a text and a place that are there for the call.
         let found = unsafe { ((*self.module).global_named)(self.module, Bytes::of(name.as_bytes()), &mut index) };
         found.then_some(index)
     }
 
     fn variable_address(&self, name: &str) -> Option<u64> {
         let mut address = 0;
-        // SAFETY: as in `ForeignModule::new`.
+        // SAFETY: the module's own function, called with it and with a text and a place that are there for the call.
         let found = unsafe { ((*self.module).variable_address)(self.module, Bytes::of(name.as_bytes()), &mut address) };
         found.then_some(address)
     }
@@ -100,28 +99,29 @@ impl ModuleView for ForeignModule<'_> {
     fn member(&self, structure: &str, member: &str) -> Option<crate::Member> {
         let names = [structure, member].map(|name| Bytes::of(name.as_bytes()));
         let mut found = Member { offset: 0, size: 0, first_bit: 0, bit_count: 0 };
-        // SAFETY: as in `ForeignModule::new`.
+        // SAFETY: the module's own function, called with it and with texts and a place that are there for the call.
         let is_there = unsafe { ((*self.module).member)(self.module, names[0], names[1], &mut found) };
         is_there.then(|| found.into())
     }
 
     fn type_size(&self, name: &str) -> Option<u64> {
         let mut size = 0;
-        // SAFETY: as in `ForeignModule::new`.
+        // SAFETY: the module's own function, called with it and with a text and a place that are there for the call.
         let found = unsafe { ((*self.module).type_size)(self.module, Bytes::of(name.as_bytes()), &mut size) };
         found.then_some(size)
     }
 
     fn enumerator(&self, name: &str) -> Option<i64> {
         let mut value = 0;
-        // SAFETY: as in `ForeignModule::new`.
+        // SAFETY: the module's own function, called with it and with a text and a place that are there for the call.
         let found = unsafe { ((*self.module).enumerator)(self.module, Bytes::of(name.as_bytes()), &mut value) };
         found.then_some(value)
     }
 
     fn function_named(&self, name: &str) -> Option<u32> {
         let mut index = 0;
-        // SAFETY: as in `ForeignModule::new`; it is there.
+        // SAFETY: the module's own function, called with it and with a text and a place that are there for the call; it is
+        // asked only if it has the function.
         let mut ask =
             || unsafe { ((*self.module).function_named)(self.module, Bytes::of(name.as_bytes()), &mut index) };
         (self.has_1_1() && ask()).then_some(index)
@@ -129,20 +129,23 @@ impl ModuleView for ForeignModule<'_> {
 
     fn table_function(&self, table: u32, element: u64) -> Option<u32> {
         let mut function = 0;
-        // SAFETY: as above.
+        // SAFETY: the module's own function, called with it and with a place for the result; it is asked only if it has the
+        // function.
         let mut ask = || unsafe { ((*self.module).table_function)(self.module, table, element, &mut function) };
         (self.has_1_1() && ask()).then_some(function)
     }
 
     fn initial_data(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
         let (place, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-        // SAFETY: as above; it writes within the buffer.
+        // SAFETY: the module's own function, called with it; it writes within the buffer, and is asked only if it has the
+        // function.
         let ask = || unsafe { ((*self.module).initial_data)(self.module, address, place, length) };
         if self.has_1_1() && ask() { Ok(()) } else { Err(OutOfBounds) }
     }
 
     fn code_hash(&self) -> Option<&[u8; 32]> {
-        // SAFETY: as above.
+        // SAFETY: the module's own function, called with it; the hash is there for as long as the module, which is asked only
+        // if it has the function.
         let ask = || unsafe { ((*self.module).code_hash)(self.module).get() };
         if self.has_1_1() { ask().try_into().ok() } else { None }
     }
@@ -167,7 +170,7 @@ impl GuestMemory for ForeignGuest<'_> {
 
     fn global(&self, index: u32) -> Option<u64> {
         let mut value = 0;
-        // SAFETY: as above.
+        // SAFETY: a function of the guest's, called with it and with a place for the result.
         let found = unsafe { (self.0.global)(self.0, index, &mut value) };
         found.then_some(value)
     }
@@ -213,13 +216,13 @@ mod tests {
     }
 
     unsafe extern "C" fn element(_: *const Module, _: u32, _: u64, function: *mut u32) -> bool {
-        // SAFETY: as above.
+        // SAFETY: a place of the caller's.
         unsafe { function.write(7) };
         true
     }
 
     unsafe extern "C" fn data(_: *const Module, _: u64, buffer: *mut c_void, length: usize) -> bool {
-        // SAFETY: as above.
+        // SAFETY: the caller has room for as much.
         unsafe { buffer.cast::<u8>().write_bytes(7, length) };
         true
     }

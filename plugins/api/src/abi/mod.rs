@@ -137,7 +137,7 @@ pub struct Language {
     pub library_folder: Option<unsafe extern "C" fn(language: *const Language, library: *const Texts)>,
 }
 
-// SAFETY: as for `Plugin`.
+// SAFETY: it is constant, and what it points to is as well.
 unsafe impl Sync for Language {}
 
 /// Another language.

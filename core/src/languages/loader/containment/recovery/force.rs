@@ -38,7 +38,8 @@ pub(in super::super) fn leave_by_force(condemned: &Condemned<'_>) -> Forced {
     let helper = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as i32;
     match helper {
         0 => {
-            // SAFETY: as above; the memory is as it was a moment ago, and the call goes on.
+            // SAFETY: a copy of this thread alone runs here, and makes system calls; the memory is as it was a moment ago, and
+            // the call goes on.
             unsafe {
                 libc::alarm(LONGEST_S);
                 libc::_exit(stop_and_leave(condemned) as i32)

@@ -91,7 +91,7 @@ pub(super) fn call<T, F: FnOnce() -> T>(
     CURRENT.set(outer);
     LEAVING.set(false);
     ends::stop_if_copy();
-    // SAFETY: as above.
+    // SAFETY: `call` is a local variable of this function.
     data.result.ok_or_else(|| unsafe { (*call).left.get() }.unwrap_or(Left::TooLong))
 }
 
@@ -206,7 +206,7 @@ pub(super) fn code_around(address: usize) -> Vec<Range<usize>> {
     unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> i32 {
         // SAFETY: the loader's own account of a library, and what `code_around` gave.
         let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
-        // SAFETY: as above.
+        // SAFETY: the loader gives the address and the number of the library's program headers.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let segments = headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(|header| {
             let start = (info.dlpi_addr + header.p_vaddr) as usize;
