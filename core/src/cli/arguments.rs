@@ -2,7 +2,7 @@
 
 use crate::export::Exporter;
 use crate::guest::Directory;
-use crate::recording::Clock;
+use crate::recording::{Clock, View};
 use crate::sampler::{SamplerKind, SamplerOptions};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -287,6 +287,16 @@ enum SamplerChoice {
     Epoch,
     /// Do not sample: run the guest as `wasmtime run` does
     Off,
+}
+
+impl FramesChoice {
+    /// The view of the recording that shows them. With `native`, nothing but wasm frames is recorded.
+    pub(super) fn view(self) -> View {
+        match self {
+            Self::Guest => View::Guest,
+            Self::Merged | Self::Native => View::All,
+        }
+    }
 }
 
 impl std::fmt::Debug for Format {

@@ -1,10 +1,10 @@
 //! The files that the user wants profiles in: opened first, written by an exporter, put in place last.
 
-use super::arguments::{FramesChoice, Output};
+use super::arguments::Output;
 use super::output_file::OutputFile;
 use super::{FAILED, Failure, escape};
 use crate::export::{self, Exporter};
-use crate::recording::Recording;
+use crate::recording::{Recording, View};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -181,40 +181,39 @@ fn unknown_ending(path: &Path, output: &Output) -> String {
     format!("{}: its ending tells no format (known: {}); {remedy}", path.display(), endings.join(", "))
 }
 
-/// What a recording shows in formats for people, and the recording itself for those that keep all frames.
-pub(super) struct Shown {
-    shown: Recording,
-    whole: Option<Recording>,
+/// Writes `recording` to each of `destinations` that could be opened. Gives it as `view` shows it, and says for each of them
+/// why it could not be written.
+pub(super) fn write(
+    recording: Recording,
+    view: View,
+    destinations: &[Result<Destination<'_>, &io::Error>],
+) -> (Recording, Vec<Result<(), String>>) {
+    let mut written = vec![Ok(()); destinations.len()];
+    let mut write_those = |recording: &Recording, are_recordings: bool| {
+        for (destination, written) in destinations.iter().zip(&mut written) {
+            match destination {
+                Ok(to) if to.exporter.is_recording() == are_recordings => {
+                    *written = to.write(recording).map_err(|error| error.to_string());
+                }
+                Ok(_) => {}
+                Err(error) => *written = Err(error.to_string()),
+            }
+        }
+    };
+    // Before frames are left out, so that there is one recording in memory and not two.
+    let recording = recording.bounded();
+    write_those(&recording, true);
+    let shown = recording.view(view);
+    write_those(&shown, false);
+    (shown, written)
 }
 
-impl Shown {
-    /// What `frames` asks for. `keeps_all` says whether a format keeps all frames.
-    pub(super) fn new(recording: Recording, frames: FramesChoice, keeps_all: bool) -> Self {
-        let recording = recording.bounded();
-        match frames {
-            FramesChoice::Guest if keeps_all => {
-                Self { whole: Some(recording.clone()), shown: recording.without_interpreter() }
-            }
-            FramesChoice::Guest => Self { shown: recording.without_interpreter(), whole: None },
-            FramesChoice::Merged | FramesChoice::Native => Self { shown: recording, whole: None },
-        }
-    }
-
-    /// What people see.
-    pub(super) fn recording(&self) -> &Recording {
-        &self.shown
-    }
-
-    /// Writes it.
-    ///
-    /// # Errors
-    /// Whatever the file fails with.
-    pub(super) fn write(&self, to: &Destination<'_>) -> io::Result<()> {
-        let whole = self.whole.as_ref().filter(|_| to.exporter.keeps_all_frames());
-        let mut out = BufWriter::with_capacity(1 << 16, to.file);
-        let companion = to.exporter.export(whole.unwrap_or(&self.shown), to.path, &mut out)?;
+impl Destination<'_> {
+    fn write(&self, recording: &Recording) -> io::Result<()> {
+        let mut out = BufWriter::with_capacity(1 << 16, self.file);
+        let companion = self.exporter.export(recording, self.path, &mut out)?;
         out.flush()?;
-        match (companion, to.companion) {
+        match (companion, self.companion) {
             (Some(contents), Some(mut file)) => file.write_all(&contents),
             _ => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! `wlprof render`: a recording in other formats.
 
 use super::arguments::{FramesChoice, Render};
-use super::output::{self, Shown, Target};
+use super::output::{self, Target};
 use super::summary::summary;
 use super::{FAILED, Failure, guest, limits, say};
 use crate::guest::read_image;
@@ -32,14 +32,13 @@ pub(super) fn run(render: &Render) -> Result<(), Failure> {
     let raw = RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))?;
     let wants_files = !render.output.files.is_empty() || render.output.format.is_some();
     let targets = if wants_files { output::open(&render.output)? } else { Vec::new() };
-    let keeps_all = targets.iter().any(|target| target.exporter.keeps_all_frames());
     let recording = named(raw, render)?;
-    let shown = Shown::new(recording, render.output.frames, keeps_all);
-    let write = |target: &Target| shown.write(&target.destination()).map_err(|error| error.to_string());
-    let written: Vec<_> = targets.iter().map(write).collect();
+    let destinations: Vec<_> = targets.iter().map(Target::destination).map(Ok).collect();
+    let (shown, written) = output::write(recording, render.output.frames.view(), &destinations);
+    drop(destinations);
     let (lines, placed) = output::put_in_place(targets, written);
     if !render.output.quiet {
-        say::text(&summary(shown.recording()));
+        say::text(&summary(&shown));
         lines.iter().for_each(|line| say::line(format_args!("{line}")));
     }
     placed

@@ -1,13 +1,13 @@
 //! The files of a run: the recording, which grows while the guest runs, and the profiles that are made of it at the end.
 
-use super::arguments::{FramesChoice, Output};
+use super::arguments::Output;
 use super::finish::{Made, Making};
 use super::interrupt::Interrupts;
 use super::output::{self, Target};
 use super::output_file::OutputFile;
 use super::{FAILED, Failure, escape, say};
 use crate::guest::ModuleImage;
-use crate::recording::Journal;
+use crate::recording::{Journal, View};
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(super) struct RunOutputs {
     /// The file under the name of that target, which grows, too: what is found if wlprof is killed.
     forerunner: Option<File>,
     targets: Vec<Target>,
-    frames: FramesChoice,
+    view: View,
     quiet: bool,
 }
 
@@ -41,14 +41,14 @@ impl RunOutputs {
     pub(super) fn open(output: &Output) -> Result<Self, Failure> {
         let targets = output::open(output)?;
         let recording =
-            targets.iter().position(|target| target.exporter.keeps_all_frames() && !target.is_written_as_it_is());
+            targets.iter().position(|target| target.exporter.is_recording() && !target.is_written_as_it_is());
         let journal = match recording {
             Some(index) => targets[index].file.beside(""),
             None => new_journal(&targets).map(Some),
         };
         let journal = journal.and_then(|journal| journal.ok_or_else(|| io::ErrorKind::Unsupported.into()));
         let journal = journal.map_err(no_place)?;
-        Ok(Self { journal, recording, forerunner: None, targets, frames: output.frames, quiet: output.quiet })
+        Ok(Self { journal, recording, forerunner: None, targets, view: output.frames.view(), quiet: output.quiet })
     }
 
     /// The journal to record into. To be asked for when the guest is about to begin: a recording of the same name is gone
@@ -73,7 +73,7 @@ impl RunOutputs {
             journal: self.journal.file(),
             images,
             targets: &self.targets,
-            hides_interpreter: self.frames == FramesChoice::Guest,
+            view: self.view,
             wants_summary: !self.quiet,
             language,
             plugins,

@@ -27,8 +27,9 @@ pub trait Exporter: Sync {
     /// What to do with the file, for the user.
     fn how_to_open(&self, path: &Path) -> String;
 
-    /// Whether files in this format are read by wlprof again and keep all frames that were recorded.
-    fn keeps_all_frames(&self) -> bool {
+    /// Whether files in this format are recordings, which wlprof reads again. They have all frames, whatever view is asked
+    /// for.
+    fn is_recording(&self) -> bool {
         false
     }
 

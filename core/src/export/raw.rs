@@ -13,7 +13,7 @@ impl Exporter for Raw {
         "wlprof"
     }
 
-    fn keeps_all_frames(&self) -> bool {
+    fn is_recording(&self) -> bool {
         true
     }
 

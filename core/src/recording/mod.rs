@@ -7,7 +7,6 @@
 mod bounds;
 mod build;
 pub mod file;
-mod hide;
 mod journal;
 mod long_names;
 mod markers;
@@ -16,6 +15,7 @@ mod own_names;
 mod restack;
 mod samples;
 mod totals;
+mod view;
 
 #[cfg(test)]
 pub(crate) use build::testing;
@@ -28,6 +28,7 @@ use named_frame::NamedFrame;
 pub use own_names::{LanguageNames, Unnamed};
 pub use samples::Samples;
 pub use totals::{FunctionTotal, Totals};
+pub use view::View;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -4,12 +4,12 @@
 //! It works on what a guest says, and so within limits: of memory, of processor time, and of its parent's life.
 
 use super::request::{Answer, Request, Wanted};
-use crate::cli::arguments::FramesChoice;
 use crate::cli::limits;
-use crate::cli::output::{Destination, Shown};
+use crate::cli::output::{self, Destination};
 use crate::cli::plugins::Plugins;
 use crate::cli::progress::Bar;
 use crate::cli::summary::summary;
+use crate::export::Exporter;
 use crate::guest::ModuleImage;
 use crate::languages::{self, Choice};
 use crate::recording::RawRecording;
@@ -46,16 +46,10 @@ fn make(request: &Request, images: &[Arc<ModuleImage>], journal: File) -> io::Re
     let recording = name(raw, images, walkers(request, &plugins, images), |done| bar.set(done));
     drop(bar);
     let notes = recording.meta.notes.clone();
-    let destinations: Vec<_> = request.outputs.iter().map(Opened::open).collect();
-    let keeps_all =
-        request.outputs.iter().any(|wanted| wanted.exporter().is_ok_and(|format| format.keeps_all_frames()));
-    let frames = if request.hides_interpreter { FramesChoice::Guest } else { FramesChoice::Merged };
-    let shown = Shown::new(recording, frames, keeps_all);
-    let write = |opened: io::Result<Opened<'_>>| {
-        opened.and_then(|opened| shown.write(&opened.destination()?)).map_err(|error| error.to_string())
-    };
-    let written = destinations.into_iter().map(write).collect();
-    let summary = if request.wants_summary { summary(shown.recording()) } else { String::new() };
+    let opened: Vec<_> = request.outputs.iter().map(Opened::open).collect();
+    let destinations: Vec<_> = opened.iter().map(|opened| opened.as_ref().map(Opened::destination)).collect();
+    let (shown, written) = output::write(recording, request.view, &destinations);
+    let summary = if request.wants_summary { summary(&shown) } else { String::new() };
     Ok(Answer { written, summary, notes })
 }
 
@@ -90,7 +84,8 @@ impl Inherited {
 
 /// An output that is open.
 struct Opened<'a> {
-    wanted: &'a Wanted,
+    exporter: &'static dyn Exporter,
+    path: &'a Path,
     file: File,
     companion: Option<File>,
 }
@@ -98,16 +93,12 @@ struct Opened<'a> {
 impl<'a> Opened<'a> {
     fn open(wanted: &'a Wanted) -> io::Result<Self> {
         let companion = wanted.companion.map(|descriptor| inherited(descriptor).write()).transpose()?;
-        Ok(Self { wanted, file: inherited(wanted.file).write()?, companion })
+        let file = inherited(wanted.file).write()?;
+        Ok(Self { exporter: wanted.exporter()?, path: &wanted.path, file, companion })
     }
 
-    fn destination(&self) -> io::Result<Destination<'_>> {
-        let path: &Path = &self.wanted.path;
-        Ok(Destination {
-            exporter: self.wanted.exporter()?,
-            path,
-            file: &self.file,
-            companion: self.companion.as_ref(),
-        })
+    fn destination(&self) -> Destination<'_> {
+        let Self { exporter, path, file, companion } = self;
+        Destination { exporter: *exporter, path, file, companion: companion.as_ref() }
     }
 }

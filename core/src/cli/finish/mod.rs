@@ -9,6 +9,7 @@ pub(super) use child::run as run_child;
 use super::interrupt::Interrupts;
 use super::output::Target;
 use crate::guest::ModuleImage;
+use crate::recording::View;
 use request::{Answer, Module, Request, Wanted};
 use rustix::fs::MemfdFlags;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -29,7 +30,8 @@ pub(super) struct Making<'a> {
     pub(super) journal: &'a File,
     pub(super) images: &'a [Arc<ModuleImage>],
     pub(super) targets: &'a [Target],
-    pub(super) hides_interpreter: bool,
+    /// What readers are shown.
+    pub(super) view: View,
     pub(super) wants_summary: bool,
     pub(super) language: Option<String>,
     pub(super) plugins: Vec<PathBuf>,
@@ -91,7 +93,7 @@ impl Making<'_> {
             journal: inherit(self.journal)?,
             answer: inherit(answer)?,
             outputs,
-            hides_interpreter: self.hides_interpreter,
+            view: self.view,
             wants_summary: self.wants_summary,
             language: self.language.clone(),
             plugins: self.plugins.clone(),

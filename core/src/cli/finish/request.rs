@@ -5,6 +5,7 @@
 
 use crate::export::{self, Exporter};
 use crate::guest::ModuleImage;
+use crate::recording::View;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -19,8 +20,8 @@ pub(super) struct Request {
     /// Descriptor that the answer goes to.
     pub(super) answer: i32,
     pub(super) outputs: Vec<Wanted>,
-    /// Whether the interpreter's frames are left out.
-    pub(super) hides_interpreter: bool,
+    /// What readers are shown.
+    pub(super) view: View,
     /// Whether the table is wanted.
     pub(super) wants_summary: bool,
     /// The language whose plugin named frames in the run, if one did, and the files of plugins that it may be in.

@@ -7,6 +7,7 @@ use linux_perf_data::{PerfFileReader, PerfFileRecord};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
+use wlprof::recording::View;
 
 /// Runs `command` with output as perf.data, folded stacks and a recording.
 fn profile(place: &Place, command: &str) {
@@ -70,7 +71,7 @@ fn perf_script_folds_to_the_folded_stacks() {
 fn perf_report_shows_python_functions_with_their_lines() {
     let place = python();
     let report = output(&place, "perf report -i x.perf.data --stdio --no-children -g none --sort sym,srcline");
-    let recording = place.recording("x.wlprof").without_interpreter();
+    let recording = place.recording("x.wlprof").view(View::Guest);
     let mut shares: BTreeMap<(&str, u32), u64> = BTreeMap::new();
     let mut all = 0;
     for sample in recording.samples() {
@@ -95,7 +96,7 @@ fn perf_report_shows_python_functions_with_their_lines() {
 #[test]
 fn every_frame_has_its_line() {
     let place = python();
-    let recording = place.recording("x.wlprof").without_interpreter();
+    let recording = place.recording("x.wlprof").view(View::Guest);
     let script =
         output(&place, "perf script -i x.perf.data -F comm,ip,sym,srcline --full-source-path --max-stack 10000");
     let shown: Vec<&str> = script.lines().map(str::trim).filter(|line| line.contains(".py:")).collect();

@@ -1,13 +1,30 @@
-//! Leaves frames out of a recording: an interpreter's own, for whoever looks for the program's.
+//! Which frames of a recording are shown: all, or those of the guest's program without its interpreter's own.
 
 use super::{Category, Frame, FrameId, Origin, Recording};
+use serde::{Deserialize, Serialize};
+
+/// Which frames of a recording are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum View {
+    /// As the guest's language sees it: in stacks with frames of the language's own, those of its interpreter are left out.
+    /// What they took is time of the frames that called them. Other stacks keep their frames, without what of the
+    /// interpreter was inlined into functions that are not its own.
+    Guest,
+    /// All that were recorded.
+    All,
+}
 
 impl Recording {
-    /// The recording as the guest's language sees it: in stacks with frames of the language's own, those of its
-    /// interpreter are left out. What they took is time of the frames that called them. Other stacks keep their frames,
-    /// without what of the interpreter was inlined into functions that are not its own.
+    /// The recording with the frames that `view` shows.
     #[must_use]
-    pub fn without_interpreter(mut self) -> Self {
+    pub fn view(self, view: View) -> Self {
+        match view {
+            View::Guest => self.without_interpreter(),
+            View::All => self,
+        }
+    }
+
+    fn without_interpreter(mut self) -> Self {
         if !self.functions.iter().any(|function| function.category == Category::Interpreter) {
             return self;
         }
@@ -76,7 +93,8 @@ mod tests {
             recorder.sample(0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: None });
         }
         let recording = finish(recorder, &mut named);
-        let shown = recording.without_interpreter();
+        assert_eq!(recording.clone().view(View::All), recording);
+        let shown = recording.view(View::Guest);
         let name = |function: u32| shown.functions[function as usize].name.clone();
         shown.samples().map(|sample| shown.lines_of(sample.stack).map(|line| name(line.function)).collect()).collect()
     }
