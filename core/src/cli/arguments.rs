@@ -1,5 +1,6 @@
 //! The command line. Flags that `wasmtime run` has, have the same names here.
 
+use super::formats::{CodeFormat, Format, files_help, rendered_files_help};
 use crate::export::Exporter;
 use crate::guest::Directory;
 use crate::recording::{Clock, View};
@@ -183,8 +184,10 @@ pub(super) struct ListPlugins {
 /// Options of `wlprof render`: those of a run that are about its profile, in words that are about no run.
 #[derive(Debug, Args)]
 #[command(
-    mut_arg("files", |files| files.help(RENDERED_FILES)),
-    mut_arg("format", |format| format.help("Format of files whose ending tells none: firefox, folded, perf or wlprof")),
+    mut_arg("files", |files| files.help(rendered_files_help())),
+    mut_arg("format", |format| {
+        format.help("Format of files whose ending tells none").value_parser(Format::rendered_parser())
+    }),
     mut_arg("frames", |frames| frames.value_parser(rendered_frames())),
 )]
 pub(super) struct Render {
@@ -201,10 +204,6 @@ pub(super) struct Render {
     pub(super) recording: PathBuf,
 }
 
-const RENDERED_FILES: &str = "Write the recording here, in another format; may repeat. The ending tells the format: .json \
-                              (Firefox Profiler), .perf.data, .folded, .wlprof. Without it --format writes profile.json or \
-                              the like, and without that nothing is written";
-
 /// Shows no `native` among the frames: a recording has none of those, which [`super::render`] says to who asks for them.
 fn rendered_frames() -> impl TypedValueParser<Value = FramesChoice> {
     let names = FramesChoice::value_variants().iter().filter_map(|choice| {
@@ -217,13 +216,11 @@ fn rendered_frames() -> impl TypedValueParser<Value = FramesChoice> {
 /// Where profiles go.
 #[derive(Debug, Args)]
 pub(super) struct Output {
-    /// Write the profile here; may repeat. The ending tells the format: .json (Firefox Profiler), .perf.data, .folded,
-    /// .wlprof. A run without it writes profile.json
-    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    #[arg(short = 'o', long = "output", value_name = "FILE", help = files_help())]
     pub(super) files: Vec<PathBuf>,
-    /// Format of files whose ending tells none: firefox, folded, perf or wlprof. Or what `perf record` needs of a guest
-    /// that runs: perfmap writes /tmp/perf-PID.map, jitdump writes jit-PID.dump; wlprof then samples only for -o
-    #[arg(long, value_name = "FORMAT", value_parser = parse_format)]
+    /// Format of files whose ending tells none. Or what `perf record` needs of a guest that runs; wlprof then samples only
+    /// for -o
+    #[arg(long, value_name = "FORMAT", value_parser = Format::parser())]
     pub(super) format: Option<Format>,
     /// Which frames to show
     #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
@@ -232,24 +229,6 @@ pub(super) struct Output {
     #[arg(short, long)]
     pub(super) quiet: bool,
 }
-
-/// What to write.
-#[derive(Clone, Copy)]
-pub(super) enum Format {
-    /// A profile of wlprof's own.
-    Profile(&'static dyn Exporter),
-    /// The guest's machine code, for perf's own samples.
-    Code(CodeFormat),
-}
-
-/// A format for machine code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CodeFormat {
-    PerfMap,
-    JitDump,
-}
-
-const CODE_FORMATS: [(&str, CodeFormat); 2] = [("perfmap", CodeFormat::PerfMap), ("jitdump", CodeFormat::JitDump)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum DumpedFunctions {
@@ -295,15 +274,6 @@ impl FramesChoice {
         match self {
             Self::Guest => View::Guest,
             Self::Merged | Self::Native => View::All,
-        }
-    }
-}
-
-impl std::fmt::Debug for Format {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Profile(exporter) => f.write_str(exporter.name()),
-            Self::Code(format) => format.fmt(f),
         }
     }
 }
@@ -389,15 +359,6 @@ fn parse_overhead(text: &str) -> Result<f64, String> {
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let range = 0.0..=1e6;
     text.parse().ok().filter(|seconds| range.contains(seconds)).ok_or_else(|| "expected 0 to 1000000".into())
-}
-
-fn parse_format(text: &str) -> Result<Format, String> {
-    let code = CODE_FORMATS.iter().find(|(name, _)| *name == text).map(|(_, format)| Format::Code(*format));
-    code.or_else(|| crate::export::by_name(text).map(Format::Profile)).ok_or_else(|| {
-        let profiles = crate::export::EXPORTERS.iter().map(|exporter| exporter.name());
-        let names: Vec<_> = profiles.chain(CODE_FORMATS.map(|(name, _)| name)).collect();
-        format!("unknown format (known: {})", names.join(", "))
-    })
 }
 
 #[cfg(test)]

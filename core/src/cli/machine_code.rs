@@ -4,7 +4,8 @@
 //! Perf maps lie in `/tmp` under names that anybody can guess. The files made here are always new ones, for their owner
 //! alone; what is there already is replaced only if it is this user's own and a regular file, never followed or written to.
 
-use super::arguments::{CodeFormat, DumpedFunctions};
+use super::arguments::DumpedFunctions;
+use super::formats::CodeFormat;
 use super::guest::Walkers;
 use super::progress::Spinner;
 use super::{FAILED, Failure, escape, say};

@@ -7,6 +7,7 @@ mod arguments;
 mod dump;
 mod escape;
 mod finish;
+mod formats;
 mod guest;
 mod interrupt;
 mod library;

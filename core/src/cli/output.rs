@@ -2,15 +2,12 @@
 
 use super::arguments::Output;
 use super::output_file::OutputFile;
-use super::{FAILED, Failure, escape};
+use super::{FAILED, Failure, escape, formats};
 use crate::export::{self, Exporter};
 use crate::recording::{Recording, View};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-
-/// Where the profile goes when the user names no file.
-const DEFAULT: &str = "profile.json";
 
 /// What means standard output.
 const STANDARD_OUTPUT: &str = "-";
@@ -148,11 +145,7 @@ pub(super) fn open(output: &Output) -> Result<Vec<Target>, Failure> {
             return Ok(Vec::new());
         }
         let exporter = named.unwrap_or(export::EXPORTERS[0]);
-        let path = match named {
-            Some(exporter) => PathBuf::from(format!("profile.{}", exporter.extensions()[0])),
-            None => PathBuf::from(DEFAULT),
-        };
-        return Ok(vec![Target::open(&path, exporter)?]);
+        return Ok(vec![Target::open(Path::new(&formats::default_file(exporter)), exporter)?]);
     }
     output
         .files
@@ -173,12 +166,9 @@ pub(super) fn open(output: &Output) -> Result<Vec<Target>, Failure> {
 }
 
 fn unknown_ending(path: &Path, output: &Output) -> String {
-    let endings: Vec<String> = export::EXPORTERS
-        .iter()
-        .map(|exporter| format!(".{} ({})", exporter.extensions()[0], exporter.name()))
-        .collect();
+    let endings = formats::endings();
     let remedy = if output.code_format().is_some() { "give it one" } else { "name one with --format" };
-    format!("{}: its ending tells no format (known: {}); {remedy}", path.display(), endings.join(", "))
+    format!("{}: its ending tells no format (known: {endings}); {remedy}", path.display())
 }
 
 /// Writes `recording` to each of `destinations` that could be opened. Gives it as `view` shows it, and says for each of them

@@ -16,9 +16,12 @@ use std::sync::Arc;
 /// Renders a recording.
 pub(super) fn run(render: &Render) -> Result<(), Failure> {
     let path = &render.recording;
-    if render.output.code_format().is_some() {
-        let message = "perfmap and jitdump describe the code of a guest that runs: give them to `wlprof GUEST`; \
-                       --format=perf writes a recording's samples for perf";
+    if let Some(format) = render.output.code_format() {
+        let message = format!(
+            "--format={} describes the code of a guest that runs: give it to `wlprof GUEST`; \
+             --format=perf writes a recording's samples for perf",
+            format.name()
+        );
         return Err(Failure::new(FAILED, message));
     }
     if render.output.frames == FramesChoice::Native {

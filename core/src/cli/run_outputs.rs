@@ -7,14 +7,12 @@ use super::output::{self, Target};
 use super::output_file::OutputFile;
 use super::{FAILED, Failure, escape, say};
 use crate::guest::ModuleImage;
+use crate::recording::file::EXTENSION;
 use crate::recording::{Journal, View};
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// What the recording's name has after a profile's.
-const ENDING: &str = ".wlprof";
 
 pub(super) struct RunOutputs {
     journal: OutputFile,
@@ -140,7 +138,7 @@ fn keep(journal: OutputFile, name: Option<&Path>) -> io::Result<PathBuf> {
 /// such files.
 fn new_journal(targets: &[Target]) -> io::Result<OutputFile> {
     for target in targets {
-        if let Ok(Some(file)) = target.file.beside(ENDING) {
+        if let Ok(Some(file)) = target.file.beside(&format!(".{EXTENSION}")) {
             return Ok(file);
         }
     }
@@ -148,7 +146,7 @@ fn new_journal(targets: &[Target]) -> io::Result<OutputFile> {
 }
 
 fn in_temporary_folder() -> io::Result<OutputFile> {
-    OutputFile::create(&std::env::temp_dir().join(format!("profile{ENDING}")))
+    OutputFile::create(&std::env::temp_dir().join(format!("profile.{EXTENSION}")))
 }
 
 fn no_place(error: io::Error) -> Failure {

@@ -29,6 +29,10 @@ impl Exporter for Firefox {
         "firefox"
     }
 
+    fn description(&self) -> &'static str {
+        "A profile for the Firefox Profiler, https://profiler.firefox.com"
+    }
+
     fn extensions(&self) -> &'static [&'static str] {
         &["json"]
     }

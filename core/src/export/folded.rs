@@ -15,6 +15,10 @@ impl Exporter for Folded {
         "folded"
     }
 
+    fn description(&self) -> &'static str {
+        "Folded stacks: a line for each with the number of its samples, for flame graphs and for grep"
+    }
+
     fn extensions(&self) -> &'static [&'static str] {
         &["folded", "collapsed"]
     }

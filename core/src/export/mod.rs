@@ -21,7 +21,12 @@ pub trait Exporter: Sync {
     /// The name that `--format` takes.
     fn name(&self) -> &'static str;
 
-    /// File name endings that mean this format, without the leading dot.
+    /// What the format is and what it is for, in a sentence without its end: for help, and for the README, whose table of
+    /// formats is compared with it.
+    fn description(&self) -> &'static str;
+
+    /// File name endings that mean this format, without the leading dot. There is at least one; the first is what wlprof
+    /// itself gives to files.
     fn extensions(&self) -> &'static [&'static str];
 
     /// What to do with the file, for the user.
@@ -47,7 +52,7 @@ pub trait Exporter: Sync {
     fn export(&self, recording: &Recording, path: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>>;
 }
 
-/// All formats.
+/// All formats. The first is for those who choose none.
 pub static EXPORTERS: &[&dyn Exporter] = &[&firefox::Firefox, &folded::Folded, &perf_data::PerfData, &raw::Raw];
 
 /// The format of that name.

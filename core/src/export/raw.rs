@@ -17,8 +17,12 @@ impl Exporter for Raw {
         true
     }
 
+    fn description(&self) -> &'static str {
+        "wlprof's own recording, which `wlprof render` writes in the other formats"
+    }
+
     fn extensions(&self) -> &'static [&'static str] {
-        &["wlprof"]
+        &[file::EXTENSION]
     }
 
     fn how_to_open(&self, path: &Path) -> String {

@@ -12,6 +12,9 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use wlprof_plugin::SourceFrame;
 
+/// What the name of a recording's file ends with, after a dot.
+pub const EXTENSION: &str = "wlprof";
+
 /// Frames on a stack beyond which a file is not believed: some more than any sampler gives.
 const MAX_DEPTH: u32 = 1 << 14;
 
@@ -31,7 +34,9 @@ pub enum ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotARecording => f.write_str("not a wlprof recording (make one with `wlprof -o x.wlprof GUEST`)"),
+            Self::NotARecording => {
+                write!(f, "not a wlprof recording (make one with `wlprof -o x.{EXTENSION} GUEST`)")
+            }
             Self::Version(found) => write!(
                 f,
                 "recording of format version {found} (supported: {VERSION}); render it with the wlprof that made it"

@@ -1,6 +1,7 @@
 //! Guests that try to have wlprof write elsewhere for them.
 
 use crate::guest::{Place, Ran};
+use wlprof::export::EXPORTERS;
 
 /// A guest that makes links in its first folder, to places outside, and works for a while after that. `links` are names and
 /// what they lead to.
@@ -63,17 +64,20 @@ fn assert_untouched(place: &Place) {
 #[test]
 fn links_in_place_of_outputs_lead_nowhere() {
     let (place, folder) = place();
-    let outputs = ["p.json", "p.folded", "p.wlprof", "p.perf.data", "p.perf.data.elf"];
-    let links: Vec<_> = outputs.iter().map(|name| (*name, "../victim")).collect();
+    let profiles = EXPORTERS.iter().map(|exporter| format!("p.{}", exporter.extensions()[0]));
+    let companions = EXPORTERS.iter().zip(profiles.clone());
+    let companions = companions.filter_map(|(exporter, name)| Some(name + exporter.companion_ending()?));
+    let outputs: Vec<String> = profiles.clone().chain(companions).collect();
+    let links: Vec<_> = outputs.iter().map(|name| (name.as_str(), "../victim")).collect();
     place.file("guest.wat", planting(&links));
-    let names: Vec<String> = outputs[..4].iter().map(|name| format!("-o{name}")).collect();
+    let names: Vec<String> = profiles.map(|name| format!("-o{name}")).collect();
     let mut arguments: Vec<&str> = names.iter().map(String::as_str).collect();
     arguments.extend(["--dir", ".", "../guest.wat"]);
     let ran = run(&place, &folder, &arguments);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_untouched(&place);
     for name in outputs {
-        let found = place.path("box").join(name);
+        let found = place.path("box").join(&name);
         assert!(found.is_file() && !found.is_symlink(), "{name}");
     }
     assert!(std::fs::read_to_string(place.path("box").join("p.folded")).unwrap().contains("work"));

@@ -2,6 +2,7 @@
 
 use crate::guest::{Place, fixture, output};
 use serde_json::Value;
+use wlprof::export::EXPORTERS;
 
 fn traps() -> String {
     fixture("c-traps.wasm").to_str().unwrap().to_owned()
@@ -84,7 +85,8 @@ fn the_ending_or_the_option_tells_the_format() {
     }
     let unknown = place.run(["--format=gif", &traps()]);
     assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(125), ""));
-    assert!(unknown.stderr.contains("unknown format (known: firefox, folded, perf, wlprof"), "{unknown:?}");
+    let known: Vec<_> = EXPORTERS.iter().map(|exporter| exporter.name()).collect();
+    assert!(unknown.stderr.contains(&format!("possible values: {}", known.join(", "))), "{unknown:?}");
 }
 
 #[test]

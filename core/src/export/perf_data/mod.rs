@@ -29,6 +29,10 @@ impl Exporter for PerfData {
         "perf"
     }
 
+    fn description(&self) -> &'static str {
+        "What `perf record` would have written, with the guest's own frames; their names and lines are in a file beside it"
+    }
+
     fn extensions(&self) -> &'static [&'static str] {
         // `perf.data` itself ends with the second.
         &["perf.data", "data"]
