@@ -7,6 +7,7 @@ mod cpython;
 mod debian;
 mod demo;
 mod fixtures;
+mod goldens;
 mod header;
 mod perf;
 mod process;
@@ -43,6 +44,8 @@ cargo xtask TASK
                          or replace that file
   header [--bless]       generate the C header of the plugins' ABI and compare it with the committed
                          file, or replace that file
+  goldens [--bless]      compare what exporters write of an example recording with the committed
+                         files, or replace those files
 ";
 
 fn main() -> ExitCode {
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "demo" => demo::run(&rest),
         "header" => header::run(&rest),
+        "goldens" => goldens::run(&rest),
         "" | "help" | "--help" | "-h" => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

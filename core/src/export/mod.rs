@@ -6,6 +6,8 @@
 
 mod firefox;
 mod folded;
+#[cfg(test)]
+mod golden;
 pub mod jitdump;
 mod perf_data;
 pub mod perf_map;

@@ -297,27 +297,7 @@ fn corrupt(what: &str) -> ReadError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::State;
-    use crate::recording::build::testing::{finish, recorder};
-
-    fn small() -> Recording {
-        let mut recorder = recorder();
-        let frame = recorder.frame(Origin::Host);
-        let stack = recorder.stack([frame, frame]).unwrap();
-        let labels = recorder.labels(0, &[3]);
-        recorder.sample(
-            7,
-            Sample {
-                time_ns: 5,
-                cpu_delta_ns: 0,
-                period_ns: 1_000_000,
-                stack,
-                state: State::Host,
-                labels: Some(labels),
-            },
-        );
-        finish(recorder, &mut |_: &Origin, out: &mut Vec<SourceFrame>| out.push(SourceFrame::default()))
-    }
+    use crate::recording::example;
 
     fn bytes(recording: &Recording) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -327,13 +307,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let recording = small();
+        let recording = example();
         assert_eq!(read(&bytes(&recording)).unwrap(), recording);
     }
 
     #[test]
     fn every_cut_is_an_error_or_is_told_and_no_panic() {
-        let whole = bytes(&small());
+        let whole = bytes(&example());
         for end in 0..whole.len() {
             let Ok(recording) = read(&whole[..end]) else { continue };
             let told = recording.meta.notes.iter().any(|note| note.contains("not whole"));
@@ -341,9 +321,10 @@ mod tests {
             assert!(told || recording.functions.iter().all(|function| !function.name.is_empty()), "cut at {end}");
         }
     }
+
     #[test]
     fn indices_that_lead_nowhere_are_refused() {
-        let mut recording = small();
+        let mut recording = example();
         recording.stacks[0].parent = Some(0);
         let error = read(&bytes(&recording)).unwrap_err().to_string();
         assert!(error.contains("stacks"), "{error}");
@@ -351,7 +332,7 @@ mod tests {
 
     #[test]
     fn another_version_is_named() {
-        let mut whole = bytes(&small());
+        let mut whole = bytes(&example());
         whole[MAGIC.len()] = 9;
         assert!(read(&whole).unwrap_err().to_string().contains("version 9"));
     }

@@ -6,6 +6,8 @@
 
 mod bounds;
 mod build;
+#[cfg(test)]
+mod example;
 pub mod file;
 mod journal;
 mod long_names;
@@ -20,6 +22,8 @@ mod view;
 #[cfg(test)]
 pub(crate) use build::testing;
 pub use build::{Names, Recorder};
+#[cfg(test)]
+pub(crate) use example::example;
 pub use file::RawRecording;
 pub use journal::{Journal, MAGIC};
 pub(crate) use long_names::shorten_names;
