@@ -108,6 +108,8 @@ fn a_second_ctrl_c_does_not_wait_for_the_profile_and_keeps_the_recording() {
     let pipe = FullPipe::new(&place.path("p.folded"));
     let spin = fixture("c-spin.wasm");
     let mut started = start(&place.command(["-q", "-o", "p.folded", "-o", "p.json", spin.to_str().unwrap()]));
+    // Without samples there is nothing to write to the pipe, and nothing to wait for.
+    started.wait_for_work();
     started.signal("INT");
     pipe.child_of(started.child.id());
     assert!(started.child.try_wait().unwrap().is_none(), "it did not wait for the pipe");
