@@ -33,7 +33,7 @@ cargo xtask TASK
   test-fixtures [NAME…]  build the test guests (all, or those named) into target/fixtures
   test-tools             provide perf, what it needs, and wasmtime in target/tools
   test [ARGS]            everything CI checks: fixtures, tools, demo, fmt, clippy, tests, tidy;
-                         ARGS go to `cargo test`
+                         ARGS go to `cargo test`; `--fast` runs only what needs no guest
   bench [ARGS]           run guests with and without sampling and print the ratios;
                          --help says more
   stress [RUNS]          run every guest in turn, 200 runs unless told, sampled as hard as can be, and

@@ -12,8 +12,23 @@ const DOCUMENT: &[&str] = &["doc", "--release", "--workspace", "--no-deps"];
 const TEST: &[&str] = &["test", "--release", "--package", "wlprof"];
 const TEST_OTHERS: &[&str] = &["test", "--release", "--workspace", "--exclude", "wlprof"];
 
-/// Runs everything, up to the first failure. `arguments` go to `cargo test`.
+/// Unit tests that need no guest: neither fixtures nor a run of Wasmtime.
+const TEST_OTHERS_FAST: &[&str] = &["test", "--release", "--workspace", "--exclude", "wlprof", "--lib", "--bins"];
+const TEST_FAST: &[&str] = &["test", "--release", "--package", "wlprof", "--lib", "--", "--skip", "sampler::signal"];
+
+/// Runs what takes less than a minute once it is built.
+fn run_fast() -> Result<()> {
+    cargo(FORMAT, &[]).context("the code is not formatted: run `cargo fmt --all`")?;
+    tidy::run()?;
+    cargo(TEST_OTHERS_FAST, &[]).context("tests fail")?;
+    cargo(TEST_FAST, &[]).context("tests fail")
+}
+
+/// Runs everything, up to the first failure, or with `--fast` what needs no guest. `arguments` go to `cargo test`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    if arguments.first().is_some_and(|first| first == "--fast") {
+        return run_fast();
+    }
     fixtures::build(&[])?;
     tools::provide()?;
     demo::run(&[])?;
