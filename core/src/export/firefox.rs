@@ -128,6 +128,8 @@ fn meta(recording: &Recording) -> Value {
         ("Requested rate", format!("{} Hz", meta.requested_hz)),
         ("Allowed rate", format!("{:.0} Hz", meta.allowed_hz)),
         ("Samples", recording.ticks.sampled.to_string()),
+        ("Time not sampled", format!("{:.1} ms", ms(meta.unsampled_ns))),
+        ("Time taken by sampling", format!("{:.1} ms", ms(meta.sampling_ns))),
         ("Ticks lost", recording.ticks.lost().to_string()),
         ("Ticks while waiting", recording.ticks.idle.to_string()),
         ("Ticks without a processor", recording.ticks.preempted.to_string()),

@@ -51,6 +51,8 @@ fn meta() -> Meta {
         start_unix_ms: 1_750_000_000_123,
         duration_ns: 20_500_000,
         cpu_ns: 13_250_000,
+        sampling_ns: 40_000,
+        unsampled_ns: 1_200_000,
         sampler: "signal".into(),
         clock: Clock::Wall,
         requested_hz: 1000.0,

@@ -206,7 +206,12 @@ fn a_panicking_plugin_costs_its_frames_and_nothing_else() {
     // Samples in builtins have no moment at which the plugin could be asked.
     let reasons = [LanguageTruncation::Panicked, LanguageTruncation::InHostCode].map(Truncation::Language);
     assert!(recording.truncated.iter().all(|(reason, _)| reasons.contains(reason)), "{:?}", recording.truncated);
-    assert_eq!(recording.truncated.iter().map(|(_, count)| count).sum::<u64>(), recording.ticks.sampled);
+    // Before the guest begins, the plugin may not have been there to be asked.
+    let is_of_guest = |stack| recording.frames_of(stack).any(|frame| frame.origin != Origin::Host);
+    let of_guest = recording.samples().filter(|sample| is_of_guest(sample.stack)).count() as u64;
+    assert!(of_guest > SAMPLES / 2);
+    let truncated = recording.truncated.iter().map(|(_, count)| count).sum::<u64>();
+    assert!((of_guest..=recording.ticks.sampled).contains(&truncated), "{truncated} of {of_guest}");
     assert!(recording.frames.iter().all(|frame| !matches!(frame.origin, Origin::Language { .. })));
 }
 

@@ -7,6 +7,7 @@ mod bad_input;
 mod bad_modules;
 mod behaviour;
 mod cli;
+mod clock;
 mod contained;
 mod dynamic;
 mod escape;

@@ -22,6 +22,7 @@ fn profile(wrong: &str) -> (Ran, Recording) {
     let place = Place::new();
     let library = misbehaving(&place, wrong);
     let ran = place.run([
+        "--rate=5000",
         "--plugin",
         library.to_str().unwrap(),
         "-o",

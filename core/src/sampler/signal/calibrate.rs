@@ -1,7 +1,7 @@
 //! Measures what an interrupt costs this machine, before the guest runs.
 
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
-use super::thread::GuestThread;
+use super::slot::ThreadSlot;
 use std::sync::atomic::Ordering;
 
 /// Signals that are waited for.
@@ -22,7 +22,7 @@ const UNMEASURED_NS: u64 = 20_000;
 ///
 /// A signal that falls into a reading is mostly handled on the way out of that system call, after the clock was read. So
 /// the gap that counts reaches over two steps, less what two steps without a signal take.
-pub(super) fn interrupt_cost_ns(thread: &GuestThread) -> u64 {
+pub(super) fn interrupt_cost_ns(thread: &ThreadSlot) -> u64 {
     let mut gaps = Vec::with_capacity(SHOTS);
     // Two steps without a signal.
     let mut shortest = u64::MAX;

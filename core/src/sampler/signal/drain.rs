@@ -7,7 +7,8 @@ use super::language::Entry;
 use super::pace::MAX_PERIODS;
 use super::record::{Header, Kind, Record};
 use super::ring::Ring;
-use super::thread::GuestThread;
+use super::slot::ThreadSlot;
+use super::store_state::StoreState;
 use super::waits::{WaitCounts, Waits};
 use super::walk::{FrameWord, WalkEnd};
 use crate::recording::{FrameId, LabelSetId, LanguageTruncation, Origin, Recorder, Sample, StackId, State, Truncation};
@@ -48,7 +49,8 @@ pub(super) struct Drained {
 
 /// Moves records from the ring into the recorder.
 pub(super) struct Drain {
-    thread: Arc<GuestThread>,
+    thread: Arc<ThreadSlot>,
+    store: Arc<StoreState>,
     /// Frames of each word seen, leaf first; empty for stubs.
     frames: HashMap<FrameWord, Vec<FrameId>>,
     /// Words seen under a language's stack, which may show none of them.
@@ -65,9 +67,10 @@ pub(super) struct Drain {
 
 impl Drain {
     /// Drains until `stop` is set, and then once more. Should this panic, sampling ends, and not the guest.
-    pub(super) fn run(thread: Arc<GuestThread>, waits: Waits, stop: &AtomicBool) -> Drained {
+    pub(super) fn run(thread: Arc<ThreadSlot>, store: Arc<StoreState>, waits: Waits, stop: &AtomicBool) -> Drained {
         let mut drain = Self {
             thread,
+            store,
             frames: HashMap::default(),
             under_language: HashSet::default(),
             awaiting: Vec::new(),
@@ -91,9 +94,12 @@ impl Drain {
         let mut interval = FIRST_INTERVAL;
         loop {
             let last = stop.load(Ordering::Acquire);
-            let seen = if last || thread.is_over() { None } else { self.waits.look(&thread).map(Box::from) };
+            let seen =
+                if last || thread.is_over() { None } else { self.waits.look(&thread, &self.store).map(Box::from) };
+            // Looks are not counted: they come as they do whatever the rate.
+            let began_ns = own_cpu_ns();
             self.empty_ring(seen.map(|words| (thread.ring.mark(), words)));
-            thread.drain_ns.store(own_cpu_ns(), Ordering::Relaxed);
+            thread.drain_ns.fetch_add(own_cpu_ns() - began_ns, Ordering::Relaxed);
             if last {
                 return self.finish();
             }
@@ -122,14 +128,14 @@ impl Drain {
     }
 
     fn finish(&mut self) {
-        let thread = self.thread.clone();
-        self.give_up_awaiting(&mut thread.shared.recorder());
+        let store = self.store.clone();
+        self.give_up_awaiting(&mut store.shared.recorder());
     }
 
     /// Records what is in the ring, and after what was there at a mark another record.
     fn empty_ring(&mut self, seen: Option<(usize, Box<[u64]>)>) {
-        let thread = self.thread.clone();
-        let shared = &thread.shared;
+        let (thread, store) = (self.thread.clone(), self.store.clone());
+        let shared = &store.shared;
         let mut recorder = shared.recorder();
         if let Some((mark, words)) = seen {
             // SAFETY: this is the ring's only consumer.
@@ -138,7 +144,7 @@ impl Drain {
         }
         // SAFETY: this is the ring's only consumer.
         while unsafe { thread.ring.pop(|words| self.record(words, shared, &mut recorder)) } {}
-        thread.naming.exchange(&mut recorder);
+        store.naming.exchange(&mut recorder);
         recorder.write_if_due(monotonic_ns().saturating_sub(thread.started_ns.load(Ordering::Relaxed)));
     }
 
@@ -264,14 +270,14 @@ impl Drain {
     }
 
     fn sample(&mut self, header: Header, found: Found, recorder: &mut Recorder) {
-        if let Some(reason) = found.truncation {
-            recorder.truncated(reason);
-        }
         let time_ns = header.time_ns.saturating_sub(self.thread.started_ns.load(Ordering::Relaxed));
         // What stands for a long time is several samples, so that none weighs more than others may.
         let pieces = header.weight_ns.div_ceil(MAX_PERIODS * header.period_ns.max(1)).max(1);
         let piece_ns = header.weight_ns / pieces;
         for after in (0..pieces).rev() {
+            if let Some(reason) = found.truncation {
+                recorder.truncated(reason);
+            }
             self.last_ns = time_ns.saturating_sub(after * piece_ns).max(self.last_ns);
             let sample = Sample {
                 time_ns: self.last_ns,

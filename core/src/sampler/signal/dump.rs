@@ -11,7 +11,8 @@ use super::super::os::clock::monotonic_ns;
 use super::super::os::linux::own_thread::SignalBlocked;
 use super::super::os::linux::thread_watch::{Activity, ThreadWatch};
 use super::language::Reading;
-use super::thread::GuestThread;
+use super::slot::ThreadSlot;
+use super::store_state::StoreState;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, WalkEnd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -85,11 +86,11 @@ impl DumpRequest {
     }
 }
 
-impl GuestThread {
+impl StoreState {
     /// Makes a dump if one is asked for. To be called in the handler, where wasm stands still.
     ///
     /// # Safety
-    /// As for [`GuestThread::collect_language`], with the registers of the interrupted thread.
+    /// As for [`StoreState::collect_language`], with the registers of the interrupted thread.
     pub(super) unsafe fn dump_interrupted(&self, registers: Registers) {
         if let Some(taken) = self.dump.take() {
             // SAFETY: the caller's promise.
@@ -129,9 +130,9 @@ impl GuestThread {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn dump(&self) -> Result<Dump, String> {
+    pub(super) fn dump(&self, thread: &ThreadSlot) -> Result<Dump, String> {
         let since = Instant::now();
-        let watch = ThreadWatch::new(self.tid).map_err(|_| "the guest has ended".to_owned())?;
+        let watch = ThreadWatch::new(thread.tid).map_err(|_| "the guest has ended".to_owned())?;
         self.dump.requested_ns.store(monotonic_ns(), Ordering::SeqCst);
         if !self.dump.advance(NONE, REQUESTED) {
             return Err("another dump is being made".to_owned());
@@ -139,7 +140,7 @@ impl GuestThread {
         loop {
             match watch.look().0 {
                 Activity::Blocked => self.dump_beside(),
-                Activity::Running | Activity::Queued => self.interrupt(),
+                Activity::Running | Activity::Queued => thread.interrupt(),
                 Activity::Stuck | Activity::Dead => {}
             }
             if self.dump.state.load(Ordering::SeqCst) == DONE {
@@ -147,7 +148,7 @@ impl GuestThread {
                 self.dump.state.store(NONE, Ordering::SeqCst);
                 return Ok(dump);
             }
-            let is_over = self.is_over();
+            let is_over = thread.is_over();
             if (is_over || since.elapsed() > PATIENCE) && self.dump.advance(REQUESTED, NONE) {
                 let reason = if is_over { "the guest has ended" } else { "the guest has not stopped for five seconds" };
                 return Err(reason.to_owned());
@@ -179,21 +180,21 @@ impl GuestThread {
     ///
     /// # Safety
     /// No more signals are sent, and the last has been handled.
-    pub(super) unsafe fn collect_awaited_beside(&self) {
+    pub(super) unsafe fn collect_awaited_beside(&self, thread: &ThreadSlot) {
         if !self.awaits_language() || !self.dump.advance(NONE, TAKEN) {
             return;
         }
         let taken = Taken(&self.dump);
         if self.dump.in_host_call.load(Ordering::SeqCst) {
             // SAFETY: the guest is in a host call and does not go on in wasm before this is done; there is no handler.
-            unsafe { self.collect_awaited_language(Reading::Beside) };
+            unsafe { self.collect_awaited_language(thread, Reading::Beside) };
         }
         drop(taken);
         self.dump.state.store(NONE, Ordering::SeqCst);
     }
 
     /// # Safety
-    /// As for [`GuestThread::collect_language`], but on any thread while the guest's cannot go on in wasm.
+    /// As for [`StoreState::collect_language`], but on any thread while the guest's cannot go on in wasm.
     unsafe fn read_stacks(
         &self,
         state: &str,

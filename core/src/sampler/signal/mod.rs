@@ -18,11 +18,13 @@ mod activations;
 #[cfg(test)]
 mod backtrace_tests;
 mod calibrate;
+mod collect;
 mod drain;
 mod dump;
 #[cfg(test)]
 mod go_tests;
 mod governor;
+mod handler;
 mod language;
 mod naming;
 mod pace;
@@ -33,9 +35,10 @@ mod ring;
 mod self_check;
 #[cfg(test)]
 mod self_reports;
+mod slot;
 #[cfg(test)]
 mod step_tests;
-mod thread;
+mod store_state;
 mod vm_context;
 mod waits;
 mod walk;
@@ -49,11 +52,13 @@ use crate::guest::{EngineOptions, ModuleImage};
 use crate::recording::{Clock, ModuleId, PauseStats, TickCounts};
 use drain::{Drain, Drained};
 use language::LanguageWalk;
+use pace::Pace;
+use slot::ThreadSlot;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use thread::GuestThread;
+use store_state::StoreState;
 use vm_context::InstanceContext;
 use waits::Waits;
 use wasmtime::{CallHook, Engine, Func, Instance, Store, error::Context as _};
@@ -66,7 +71,10 @@ const LAST_WALK: Duration = Duration::from_millis(100);
 const HALT: Duration = Duration::from_millis(20);
 
 /// Keeps the calling thread sampled.
-pub(super) struct Attached(Arc<GuestThread>);
+pub(super) struct Attached {
+    thread: Arc<ThreadSlot>,
+    store: Arc<StoreState>,
+}
 
 impl Attached {
     /// Lets `walker` read the language's stacks of `instance`, an instance of module `module`.
@@ -80,10 +88,10 @@ impl Attached {
         module: ModuleId,
         walker: Box<dyn Walker>,
     ) -> Result<(), (Box<dyn Walker>, wasmtime::Error)> {
-        let image = &self.0.shared.modules[module as usize].1;
+        let image = &self.store.shared.modules[module as usize].1;
         match find_instance(store, instance, image) {
             Ok(context) => {
-                self.0.set_language(LanguageWalk::new(module, walker, context, image));
+                self.store.set_language(LanguageWalk::new(module, walker, context, image));
                 Ok(())
             }
             Err(error) => Err((walker, error)),
@@ -116,7 +124,7 @@ fn find_instance<T: 'static>(
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        self.0.leave();
+        self.thread.leave(&self.store);
     }
 }
 
@@ -128,6 +136,7 @@ pub(super) fn check() -> wasmtime::Result<()> {
     let engine = crate::guest::engine(EngineOptions { epoch_interruption: false, cache: false })?;
     self_check::run(&mut Store::new(&engine, ())).context("the self-check of Wasmtime's internals failed")?;
     ThreadWatch::new(own_tid()).context("a thread cannot be watched through /proc")?;
+    Pace::new().context("a thread has no timers here")?;
     Ok(())
 }
 
@@ -143,35 +152,37 @@ pub(super) fn attach<T: 'static>(
     // run on Rust's, and overflow it.
     Engine::tls_eager_initialize();
     let context = self_check::run(store).context("the self-check of Wasmtime's internals failed")?;
-    let thread = Arc::new(GuestThread::new(shared.clone(), context)?);
+    let thread = Arc::new(ThreadSlot::new(shared.options.clock)?);
+    let state = Arc::new(StoreState::new(shared.clone(), context)?);
     let name = std::thread::current().name().unwrap_or("guest").to_owned();
     shared.recorder().set_thread(&name, thread.tid as u64);
-    let hooked = thread.clone();
+    let (hooked, slot) = (state.clone(), thread.clone());
     store.call_hook(move |_, hook| {
         match hook {
             CallHook::CallingHost => {
                 hooked.calling_host();
-                hooked.stay_if_halted();
+                slot.stay_if_halted();
             }
             CallHook::ReturningFromHost => {
-                hooked.returning_from_host();
-                hooked.stay_if_halted();
+                hooked.returning_from_host(&slot);
+                slot.stay_if_halted();
             }
             CallHook::CallingWasm => hooked.calling_wasm(),
             CallHook::ReturningFromWasm => hooked.returning_from_wasm(),
         }
         Ok(())
     });
-    thread.enter()?;
-    let attached = Attached(thread.clone());
+    thread.enter(&state)?;
+    let attached = Attached { thread: thread.clone(), store: state.clone() };
     let interrupt_ns = calibrate::interrupt_cost_ns(&thread);
-    thread.start(interrupt_ns);
-    Ok((Arc::new(SignalSampler::start(thread, interrupt_ns)?), attached))
+    thread.start(&shared.options, interrupt_ns);
+    Ok((Arc::new(SignalSampler::start(thread, state, interrupt_ns)?), attached))
 }
 
 /// A running signal sampler.
 struct SignalSampler {
-    thread: Arc<GuestThread>,
+    thread: Arc<ThreadSlot>,
+    store: Arc<StoreState>,
     interrupt_ns: u64,
     stop_drain: Arc<AtomicBool>,
     running: Mutex<Running>,
@@ -183,14 +194,14 @@ enum Running {
 }
 
 impl SignalSampler {
-    fn start(thread: Arc<GuestThread>, interrupt_ns: u64) -> std::io::Result<Self> {
-        let waits = Waits::new(ThreadWatch::new(thread.tid)?, thread.shared.options.clock);
+    fn start(thread: Arc<ThreadSlot>, store: Arc<StoreState>, interrupt_ns: u64) -> std::io::Result<Self> {
+        let waits = Waits::new(ThreadWatch::new(thread.tid)?, store.shared.options.clock);
         let stop_drain = Arc::new(AtomicBool::new(false));
         let drain = std::thread::Builder::new().name("wlprof drain".into()).spawn({
-            let (thread, stop) = (thread.clone(), stop_drain.clone());
-            move || Drain::run(thread, waits, &stop)
+            let (thread, store, stop) = (thread.clone(), store.clone(), stop_drain.clone());
+            move || Drain::run(thread, store, waits, &stop)
         })?;
-        Ok(Self { thread, interrupt_ns, stop_drain, running: Mutex::new(Running::Yes(drain)) })
+        Ok(Self { thread, store, interrupt_ns, stop_drain, running: Mutex::new(Running::Yes(drain)) })
     }
 
     fn report(&self, drained: Drained, ended: Ended, rate_note: Option<String>) -> Report {
@@ -202,7 +213,7 @@ impl SignalSampler {
         let percentile = |percent| drained.pauses.percentile(percent);
         let cpu_ns = ended.cpu_ns.saturating_sub(count(&thread.started_cpu_ns));
         let duration_ns = ended.time_ns.saturating_sub(count(&thread.started_ns));
-        let clock = thread.shared.options.clock;
+        let clock = self.store.shared.options.clock;
         let sampling_ns = count(&thread.handler_ns);
         let mut notes: Vec<String> = rate_note.into_iter().collect();
         notes.extend(
@@ -226,7 +237,7 @@ impl SignalSampler {
                 tick_ns: self.interrupt_ns,
             },
             allowed_hz: if periods_ns == 0 {
-                thread.shared.options.rate_hz
+                self.store.shared.options.rate_hz
             } else {
                 1e9 * intervals as f64 / periods_ns as f64
             },
@@ -246,7 +257,7 @@ impl SignalSampler {
         let patience = Instant::now() + LAST_WALK;
         loop {
             let is_over = self.thread.detached.load(Ordering::Acquire);
-            let at_rest = is_over || !(self.thread.is_in_handler() || self.thread.is_locked());
+            let at_rest = is_over || !(self.thread.is_in_handler() || self.store.is_locked());
             if at_rest || Instant::now() > patience {
                 return at_rest;
             }
@@ -299,7 +310,7 @@ impl Sampler for SignalSampler {
         // Held meanwhile: `stop` takes the walker away.
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         match &*running {
-            Running::Yes(_) => self.thread.dump(),
+            Running::Yes(_) => self.store.dump(&self.thread),
             Running::No(_) => Err("the run is over".to_owned()),
         }
     }
@@ -315,7 +326,7 @@ impl Sampler for SignalSampler {
                 let is_over = || self.thread.detached.load(Ordering::Acquire);
                 if at_rest && !is_over() {
                     // SAFETY: no signal is answered any more, and the handler is not at work.
-                    unsafe { self.thread.collect_awaited_beside() };
+                    unsafe { self.store.collect_awaited_beside(&self.thread) };
                 }
                 self.stop_drain.store(true, Ordering::Release);
                 drain.thread().unpark();
@@ -324,8 +335,8 @@ impl Sampler for SignalSampler {
                 if at_rest || is_over() {
                     // SAFETY: no signal is answered any more, and the handler is not at work; the call hook is in no walk and
                     // finds no sample that awaits the language. One that is stuck in it keeps it.
-                    if let Some(language) = unsafe { self.thread.take_language() } {
-                        self.thread.shared.set_walker(language.module, language.walker);
+                    if let Some(language) = unsafe { self.store.take_language() } {
+                        self.store.shared.set_walker(language.module, language.walker);
                     }
                     // SAFETY: the handler is not at work, and will not be.
                     rate_note = unsafe { self.thread.rate_note() };

@@ -117,7 +117,7 @@ impl Pace {
         self.period_ns.store(period_ns, Ordering::Relaxed);
         self.sampled_ns.store(now_ns, Ordering::Relaxed);
         // Counted from when this one was due, so that lateness does not add up; but the guest gets on in any case.
-        let due = self.due_ns.load(Ordering::Relaxed) + self.random(|jitter| jitter.around(period_ns));
+        let due = self.due_ns.load(Ordering::Relaxed) + self.until_next(period_ns);
         self.due_ns.store(due.clamp(now_ns + period_ns / 2, now_ns + 2 * period_ns), Ordering::Relaxed);
         self.set(now_ns);
     }
@@ -131,10 +131,21 @@ impl Pace {
         }
     }
 
-    /// Sets the timer that suits what is due.
+    /// From one sample to the next, at random around a period. The kernel's ticks do not come at random: where nearly each of
+    /// them is a sample, that would only miss some.
+    fn until_next(&self, period_ns: u64) -> u64 {
+        if self.goes_by_ticks() && period_ns < 2 * self.tick_ns {
+            period_ns
+        } else {
+            self.random(|jitter| jitter.around(period_ns))
+        }
+    }
+
+    /// Sets the timer that suits what is due. A thread that shares its processor runs between ticks, too, and misses some: what
+    /// is due much before the next is not left to that.
     fn set(&self, now_ns: u64) {
         let missing_ns = self.due_ns.load(Ordering::Relaxed).saturating_sub(now_ns);
-        if self.goes_by_ticks() {
+        if self.goes_by_ticks() && missing_ns >= self.tick_ns - self.tick_ns / 4 {
             // Half a tick early, since it expires half a tick late on average.
             self.cpu.set(missing_ns.saturating_sub(self.tick_ns / 2));
         } else {

@@ -2,16 +2,19 @@
 
 use super::super::os::clock::monotonic_ns;
 use super::super::os::linux::thread_watch::{Activity, ThreadWatch};
+use super::collect::{Sighting, collect_blocked};
 use super::pace::Jitter;
 use super::record::MAX_WORDS;
-use super::thread::{GuestThread, Sighting};
+use super::slot::ThreadSlot;
+use super::store_state::StoreState;
 use crate::recording::Clock;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Between looks with [`Clock::Cpu`]: waits that are shorter may not be seen.
 const LOOK: Duration = Duration::from_millis(20);
 /// Between looks then at a thread that waits: the wait's end is known so well.
-const LOOK_AT_WAITS: Duration = Duration::from_millis(5);
+const LOOK_AT_WAITS: Duration = Duration::from_millis(10);
 
 /// What looks at a thread, and what it saw last.
 pub(super) struct Waits {
@@ -67,9 +70,9 @@ impl Waits {
         }
     }
 
-    /// Looks at `thread`, if that is due, and gives a record of where it waits, if it does. That is a sample with
+    /// Looks at `thread`, which runs `store`, if that is due, and gives a record of where it waits, if it does. That is a sample with
     /// [`Clock::Wall`], else only a sighting.
-    pub(super) fn look(&mut self, thread: &GuestThread) -> Option<&[u64]> {
+    pub(super) fn look(&mut self, thread: &ThreadSlot, store: &StoreState) -> Option<&[u64]> {
         let period_ns = thread.pace.period_ns();
         if self.clock == Clock::Wall && !self.is_due(period_ns) {
             return None;
@@ -94,7 +97,10 @@ impl Waits {
         let watch = &self.watch;
         let is_there = || watch.look() == (activity, cpu_ns);
         // SAFETY: the thread waits, and is asked again whether it does.
-        let length = unsafe { thread.capture_blocked(Sighting { cpu_ns, weight_ns }, &mut self.words, is_there) };
+        let length = unsafe {
+            let has_left = || thread.detached.load(Ordering::Acquire);
+            collect_blocked(Sighting { cpu_ns, weight_ns, period_ns }, store, &mut self.words, has_left, is_there)
+        };
         self.counts.woke += u64::from(self.clock == Clock::Wall && length.is_none());
         length.map(|length| &self.words[..length])
     }

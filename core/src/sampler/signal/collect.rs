@@ -1,0 +1,117 @@
+//! Reads a guest that stands still: one record of its wasm stack and its language's, whoever stopped it.
+
+use super::super::arch::x86_64::Registers;
+use super::super::os::clock::{monotonic_ns, own_cpu_ns};
+use super::language::Reading;
+use super::record::{Header, Kind};
+use super::ring::Ring;
+use super::store_state::StoreState;
+use crate::recording::State;
+use std::cell::Cell;
+
+/// A thread that has been interrupted, and what the sample of it is to say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Snapshot {
+    pub(super) registers: Registers,
+    /// Compiled code was interrupted.
+    pub(super) in_guest: bool,
+    /// The thread's CPU time when it was.
+    pub(super) cpu_ns: u64,
+    /// The time that the sample stands for.
+    pub(super) weight_ns: u64,
+    /// Time between samples now.
+    pub(super) period_ns: u64,
+}
+
+/// A look at a thread that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sighting {
+    /// Its CPU time.
+    pub(super) cpu_ns: u64,
+    /// The time that a sample of it stands for; 0 if it is none.
+    pub(super) weight_ns: u64,
+    /// Time between samples now.
+    pub(super) period_ns: u64,
+}
+
+/// Pushes a sample of the interrupted thread, which runs `store`, into `ring`. `false`: that is full. Async-signal-safe.
+///
+/// # Safety
+/// To be called in the handler of that thread, while nothing else pushes.
+pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Ring) -> bool {
+    let Snapshot { registers, in_guest, cpu_ns, weight_ns, period_ns } = *snapshot;
+    let header = Header {
+        time_ns: monotonic_ns(),
+        cpu_ns,
+        weight_ns,
+        period_ns,
+        host_call: store.host_call(),
+        pause_ns: 0,
+        state: if in_guest { State::Guest } else { State::Host },
+        kind: Kind::Sample,
+    };
+    // First, so that the pause that is recorded has it in it.
+    // SAFETY: the handler runs on the guest's thread, in compiled code: nobody else has the walker.
+    if in_guest && let Some(language) = unsafe { store.language() } {
+        language.name(&store.naming);
+    }
+    let kind = Cell::new(Kind::Sample);
+    let stack = store.stack();
+    // SAFETY: the caller's promise; and the registers are those of this thread, which stands still.
+    unsafe {
+        ring.push(|words| {
+            header.write(
+                words,
+                |frames| stack.walk(registers, frames),
+                |frames, words| {
+                    if in_guest {
+                        return store.collect_language(frames, Reading::Standing, words);
+                    }
+                    if store.is_between_wasm_and_host_call(frames) {
+                        return store.collect_language(frames, Reading::InterruptedHost, words);
+                    }
+                    kind.set(store.kind_of_host_sample());
+                    0
+                },
+                |header| {
+                    header.kind = kind.get();
+                    header.pause_ns = own_cpu_ns().saturating_sub(cpu_ns);
+                },
+            )
+        })
+    }
+}
+
+/// Reads from another thread where the guest of `store` waits, into `words`, and gives the record's length. `None`: it does not
+/// wait there any more.
+///
+/// # Safety
+/// Its thread must have been seen blocked. If it wakes meanwhile the frames are meaningless: `still_blocked` is asked after the
+/// walk. `has_left` says whether it has left the store, which it cannot while that is locked.
+pub(super) unsafe fn collect_blocked(
+    sighting: Sighting,
+    store: &StoreState,
+    words: &mut [u64],
+    has_left: impl FnOnce() -> bool,
+    still_blocked: impl FnOnce() -> bool,
+) -> Option<usize> {
+    let header = Header {
+        time_ns: monotonic_ns(),
+        cpu_ns: sighting.cpu_ns,
+        weight_ns: sighting.weight_ns,
+        period_ns: sighting.period_ns,
+        host_call: store.host_call(),
+        pause_ns: 0,
+        state: State::Blocked,
+        kind: if sighting.weight_ns > 0 { store.kind_of_host_sample() } else { Kind::Sighting },
+    };
+    // Who has it is awake, or is stuck in a plugin: nothing to wait for.
+    let _locked = store.try_lock()?;
+    if has_left() {
+        return None;
+    }
+    let stack = store.stack();
+    // SAFETY: the thread has not left, and cannot while the store is locked: that lives, and the thread's stack is mapped.
+    let length = header.write(words, |frames| unsafe { stack.walk_blocked(frames) }, |_, _| 0, |_| ());
+    still_blocked().then_some(length)
+}

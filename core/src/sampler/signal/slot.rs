@@ -1,0 +1,314 @@
+//! A thread that is sampled: its timers and its ring, and what the handler does on it.
+
+use super::super::arch::x86_64::Registers;
+use super::super::os::clock::{monotonic_ns, own_cpu_ns};
+use super::super::os::linux::own_thread::{SIGNAL, SignalBlocked, mask, voluntary_waits};
+use super::super::os::linux::thread_timer::TimerClock;
+use super::super::os::linux::thread_watch::own_tid;
+use super::super::session::SamplerOptions;
+use super::collect::{Snapshot, collect};
+use super::governor::{Governor, Spent};
+use super::handler;
+use super::language::LanguageWalk;
+use super::pace::{Expired, MAX_PERIODS, Pace};
+use super::ring::Ring;
+use super::store_state::StoreState;
+use crate::recording::Clock;
+use std::cell::UnsafeCell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+/// How often the governor looks, in signals.
+const GOVERN_EVERY: u64 = 32;
+
+/// A thread that runs guests.
+pub(super) struct ThreadSlot {
+    pub(super) tid: libc::pid_t,
+    clock: Clock,
+    pub(super) ring: Ring,
+    pub(super) pace: Pace,
+    /// The store whose guest the thread runs; null if it runs none.
+    current: AtomicPtr<StoreState>,
+    /// Touched in the handler alone.
+    governor: UnsafeCell<Option<Governor>>,
+    /// Wall time up to which samples stand for it, and how often the thread had waited of its own accord by then. Used with
+    /// [`Clock::Wall`].
+    accounted_ns: AtomicU64,
+    accounted_waits: AtomicU64,
+    /// The handler is at work.
+    in_handler: AtomicBool,
+    /// No signal is answered any more.
+    stopped: AtomicBool,
+    pub(super) counts: SignalCounts,
+    /// CPU time in the handler, and in walks when host calls return, altogether.
+    pub(super) handler_ns: AtomicU64,
+    /// CPU time in which samples were recorded.
+    pub(super) drain_ns: AtomicU64,
+    /// Signals that the calibration has handled.
+    pub(super) handled: AtomicU64,
+    /// Signals are answered but nothing is recorded.
+    calibrating: AtomicBool,
+    /// The thread is to go no further.
+    halted: AtomicBool,
+    /// It goes no further.
+    halted_in_place: AtomicBool,
+    /// The thread has left its store.
+    pub(super) detached: AtomicBool,
+    /// When the guest could begin, calibration done.
+    pub(super) started_ns: AtomicU64,
+    pub(super) started_cpu_ns: AtomicU64,
+    pub(super) ended_ns: AtomicU64,
+    pub(super) ended_cpu_ns: AtomicU64,
+}
+
+/// What became of the timers' signals.
+#[derive(Default)]
+pub(super) struct SignalCounts {
+    /// All of them.
+    pub(super) fired: AtomicU64,
+    /// The thread had been without a processor.
+    pub(super) preempted: AtomicU64,
+    /// The thread had been waiting.
+    pub(super) waited: AtomicU64,
+    /// The ring had no room.
+    pub(super) ring_full: AtomicU64,
+    /// Sum of the periods that the governor had set when they fired, in nanoseconds.
+    pub(super) periods_ns: AtomicU64,
+}
+
+/// Adds to a counter that one thread alone writes.
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+// SAFETY: beside `governor` and what `pace` keeps for the handler everything is atomic or synchronized by itself; those two are
+// touched on the slot's own thread alone, or when the handler is not at work and will not be.
+unsafe impl Sync for ThreadSlot {}
+
+impl ThreadSlot {
+    /// A slot for the calling thread, which is not sampled before [`ThreadSlot::enter`].
+    ///
+    /// # Errors
+    /// If the system gives it no timers.
+    pub(super) fn new(clock: Clock) -> io::Result<Self> {
+        Ok(Self {
+            tid: own_tid(),
+            clock,
+            ring: Ring::new(),
+            pace: Pace::new()?,
+            current: AtomicPtr::default(),
+            governor: UnsafeCell::new(None),
+            accounted_ns: AtomicU64::new(0),
+            accounted_waits: AtomicU64::new(0),
+            in_handler: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            counts: SignalCounts::default(),
+            handler_ns: AtomicU64::new(0),
+            drain_ns: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
+            calibrating: AtomicBool::new(true),
+            halted: AtomicBool::new(false),
+            halted_in_place: AtomicBool::new(false),
+            detached: AtomicBool::new(false),
+            started_ns: AtomicU64::new(0),
+            started_cpu_ns: AtomicU64::new(0),
+            ended_ns: AtomicU64::new(0),
+            ended_cpu_ns: AtomicU64::new(0),
+        })
+    }
+
+    /// Lets the handler sample `store` on this thread, until [`ThreadSlot::leave`].
+    ///
+    /// # Errors
+    /// If the handler cannot be installed.
+    pub(super) fn enter(&self, store: &Arc<StoreState>) -> io::Result<()> {
+        handler::install()?;
+        self.current.store(Arc::as_ptr(store).cast_mut(), Ordering::Release);
+        handler::CURRENT.set(self);
+        mask(libc::SIG_UNBLOCK).map(|_| ())
+    }
+
+    /// Ends the calibration: from here on signals are samples. `interrupt_ns` is what one costs. To be called on the guest's
+    /// thread.
+    pub(super) fn start(&self, options: &SamplerOptions, interrupt_ns: u64) {
+        self.pace.stop();
+        let governor = Governor::new(options, interrupt_ns);
+        let period_ns = governor.period_ns();
+        {
+            let _no_signal = SignalBlocked::new();
+            // SAFETY: the handler is the only other user, and the signal is blocked.
+            unsafe { *self.governor.get() = Some(governor) };
+        }
+        self.started_ns.store(monotonic_ns(), Ordering::Relaxed);
+        self.started_cpu_ns.store(own_cpu_ns(), Ordering::Relaxed);
+        self.accounted_ns.store(monotonic_ns(), Ordering::Relaxed);
+        self.accounted_waits.store(voluntary_waits(), Ordering::Relaxed);
+        self.calibrating.store(false, Ordering::SeqCst);
+        self.pace.start(period_ns);
+    }
+
+    /// Ends sampling of `store` on this thread, which must be the one that entered it.
+    pub(super) fn leave(&self, store: &StoreState) {
+        handler::CURRENT.set(std::ptr::null());
+        self.pace.stop();
+        store.dump.guest_goes_on();
+        // The drain may be reading this thread's stack and store, which end after this.
+        let _locked = store.lock();
+        self.current.store(std::ptr::null_mut(), Ordering::Release);
+        self.ended_ns.store(monotonic_ns(), Ordering::Relaxed);
+        self.ended_cpu_ns.store(own_cpu_ns(), Ordering::Relaxed);
+        self.detached.store(true, Ordering::Release);
+    }
+
+    /// No signal is answered any more, from any thread. The handler may still be at work: [`ThreadSlot::is_in_handler`].
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.pace.stop();
+    }
+
+    /// Whether the handler is at work, on a thread that has been stopped.
+    pub(super) fn is_in_handler(&self) -> bool {
+        self.in_handler.load(Ordering::SeqCst)
+    }
+
+    /// Has the handler run soon, for a dump or a halt that waits for it. Interrupts what the thread waits for: to be called
+    /// where it runs.
+    pub(super) fn interrupt(&self) {
+        // SAFETY: plain system call. If the thread has ended there is none of that number in this process, or a new one,
+        // whose handler does nothing.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.tid, SIGNAL) };
+    }
+
+    /// Whether there is nothing more to sample: the thread has left, or stays where it is.
+    pub(super) fn is_over(&self) -> bool {
+        self.detached.load(Ordering::Acquire) || self.halted_in_place.load(Ordering::Acquire)
+    }
+
+    /// Halts the guest: see [`Sampler::halt_guest`](super::super::Sampler::halt_guest).
+    pub(super) fn halt(&self) {
+        self.halted.store(true, Ordering::SeqCst);
+    }
+
+    /// Stays here for good if the guest has been halted. To be called where the thread holds no lock.
+    pub(super) fn stay_if_halted(&self) {
+        while self.halted.load(Ordering::Relaxed) {
+            self.halted_in_place.store(true, Ordering::Release);
+            // SAFETY: waits for a signal; async-signal-safe.
+            unsafe { libc::pause() };
+        }
+    }
+
+    /// Answers a signal that interrupted this thread with these registers. Async-signal-safe.
+    ///
+    /// # Safety
+    /// To be called in the handler alone, with its second argument.
+    pub(super) unsafe fn answer(&self, info: *const libc::siginfo_t, registers: Registers) {
+        self.in_handler.store(true, Ordering::SeqCst);
+        // SAFETY: a store is left before it goes, by this thread.
+        let store = unsafe { self.current.load(Ordering::Acquire).as_ref() };
+        let in_guest = store.is_some_and(|store| store.shared.code.contains(registers.pc));
+        if let Some(store) = store
+            && !self.stopped.load(Ordering::SeqCst)
+        {
+            // SAFETY: the caller's promise.
+            match unsafe { TimerClock::of_signal(info) } {
+                Some(_) if self.calibrating.load(Ordering::Relaxed) => add(&self.handled, 1),
+                // SAFETY: this is the handler, on the thread that runs the store.
+                Some(timer) => unsafe { self.expired(store, timer, registers, in_guest) },
+                // Anyone may send this signal. It counts if a dump or a halt waits for it.
+                None => {}
+            }
+            if in_guest {
+                // SAFETY: this is the handler, in compiled code: nobody else has the walker.
+                unsafe { store.dump_interrupted(registers) };
+            }
+        }
+        self.in_handler.store(false, Ordering::SeqCst);
+        if in_guest {
+            // In compiled code the thread holds no lock of the host's.
+            self.stay_if_halted();
+        }
+    }
+
+    /// Takes a sample, if the timer that has expired calls for one.
+    ///
+    /// # Safety
+    /// To be called in the handler alone, of the thread that runs `store`.
+    unsafe fn expired(&self, store: &StoreState, timer: TimerClock, registers: Registers, in_guest: bool) {
+        let cpu_ns = own_cpu_ns();
+        add(&self.counts.fired, 1);
+        let used_ns = match self.pace.expired(timer, cpu_ns, in_guest) {
+            Expired::Preempted => return add(&self.counts.preempted, 1),
+            Expired::Waited => return add(&self.counts.waited, 1),
+            Expired::Sample { used_ns } => used_ns,
+        };
+        let period_ns = self.pace.period_ns();
+        add(&self.counts.periods_ns, period_ns);
+        let snapshot = Snapshot { registers, in_guest, cpu_ns, weight_ns: self.weight(used_ns, in_guest), period_ns };
+        // SAFETY: this is the handler, and what it interrupted does not push meanwhile: the call hook blocks the signal.
+        if !unsafe { collect(&snapshot, store, &self.ring) } {
+            add(&self.counts.ring_full, 1);
+        }
+        // SAFETY: the walker is the handler's, as it was for the sample.
+        unsafe { self.charge(store, cpu_ns) };
+        let now_ns = own_cpu_ns();
+        // SAFETY: this is the handler, and nothing else touches it after the start.
+        let governor = unsafe { &mut *self.governor.get() };
+        let period_ns = governor.as_mut().map_or(period_ns, |governor| {
+            if self.counts.fired.load(Ordering::Relaxed).is_multiple_of(GOVERN_EVERY) {
+                governor.adjust(self.spent(now_ns));
+            }
+            governor.period_ns()
+        });
+        self.pace.sampled(now_ns, period_ns);
+    }
+
+    /// What has been spent on sampling so far.
+    fn spent(&self, cpu_ns: u64) -> Spent {
+        Spent {
+            signals: self.counts.fired.load(Ordering::Relaxed),
+            sampling_ns: self.handler_ns.load(Ordering::Relaxed) + self.drain_ns.load(Ordering::Relaxed),
+            guest_ns: cpu_ns.saturating_sub(self.started_cpu_ns.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// What the user should know of the rate. To be called when no signal is answered any more.
+    ///
+    /// # Safety
+    /// The handler must not be at work, nor begin to be.
+    pub(super) unsafe fn rate_note(&self) -> Option<String> {
+        // SAFETY: the caller's promise.
+        unsafe { &*self.governor.get() }.as_ref()?.note()
+    }
+
+    /// The time that a sample stands for, of a thread that has used so much CPU time since the last. With [`Clock::Wall`]
+    /// what it has waited for a processor is added, if it has not waited for anything else meanwhile: then it stood where
+    /// it was without one. Its other waits are seen from outside.
+    fn weight(&self, used_ns: u64, in_guest: bool) -> u64 {
+        let most_ns = if in_guest { MAX_PERIODS * self.pace.period_ns() } else { u64::MAX };
+        let used_ns = used_ns.min(most_ns);
+        if self.clock == Clock::Cpu {
+            return used_ns;
+        }
+        let (now_ns, waits) = (monotonic_ns(), voluntary_waits());
+        let since_ns = now_ns.saturating_sub(self.accounted_ns.load(Ordering::Relaxed));
+        let has_waited = waits != self.accounted_waits.load(Ordering::Relaxed);
+        self.accounted_ns.store(now_ns, Ordering::Relaxed);
+        self.accounted_waits.store(waits, Ordering::Relaxed);
+        if has_waited { used_ns } else { since_ns.max(used_ns) }
+    }
+
+    /// Counts the CPU time since `began_ns` as a cost of sampling `store`, which the governor bounds.
+    ///
+    /// # Safety
+    /// Nobody else may have the store's walker.
+    pub(super) unsafe fn charge(&self, store: &StoreState, began_ns: u64) {
+        // SAFETY: the caller's promise.
+        let is_accident = unsafe { store.language() }.is_some_and(|language| LanguageWalk::panicked_last(language));
+        // Such a walk may take seconds, and there are but a few: it says nothing of what the next sample costs.
+        if !is_accident {
+            add(&self.handler_ns, own_cpu_ns().saturating_sub(began_ns));
+        }
+    }
+}
