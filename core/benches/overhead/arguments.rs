@@ -19,7 +19,7 @@ Prints, for each guest and way of running it, the ratios to the plain run of the
   guest CPU    CPU time of the guest's thread, in its instantiation and its call
   fastest      the same of the fastest run and the fastest plain run of all: others on the
                machine can only slow a run, so with enough rounds this is the steadier number
-  process CPU  CPU time of all threads until sampling has ended, the ticker's included
+  process CPU  CPU time of all threads until sampling has ended, wlprof's included
   wall         time of the guest's instantiation and its call
 and the medians of samples taken, ticks lost, samples per second of the guest's CPU time, the time
 in the signal handler, the cost of a tick as measured before the run, and of both for all samples

@@ -58,7 +58,7 @@ fn head(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::
     if totals.blocked_ns > 0 {
         write!(text, " ({:.1} % waiting)", percent(totals.blocked_ns, totals.all_ns))?;
     }
-    // Less than a period is no news: sampling ends somewhere between two samples.
+    // A few periods are no news: sampling begins and ends somewhere between two samples.
     if meta.unsampled_ns as f64 > 0.005 * base_ns as f64 + 4e9 / meta.allowed_hz.max(1.0) {
         write!(text, ", {:.1} % not sampled", percent(meta.unsampled_ns, base_ns))?;
     }

@@ -357,7 +357,7 @@ pub struct TickCounts {
     pub woke: u64,
     /// Sampling ended before the signal was handled.
     pub at_end: u64,
-    /// Ticks that never fired, because the ticker itself was kept from running. Not among those fired.
+    /// Ticks that never fired, because the thread that looks was kept from running. Not among those fired.
     pub late: u64,
 }
 

@@ -11,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use wlprof::recording::{Recording, file};
+use wlprof::recording::State;
 
 const SIGNALS: [(&str, i32); 3] = [("INT", 2), ("TERM", 15), ("HUP", 1)];
 
@@ -49,8 +50,9 @@ fn a_guest_that_waits_dies_of_the_signal_too() {
             let ran = started.end();
             assert_eq!((ran.signal, ran.stdout.as_str()), (Some(2), ""), "{sampler} {clock}: {ran:?}");
             let recording = place.recording("p.wlprof");
-            let in_read = was_seen(&recording, "wasi_snapshot_preview1.fd_read");
-            assert_eq!(in_read, sampler == "signal" && clock == "wall", "{sampler} {clock}");
+            let waits = recording.samples().any(|sample| sample.state == State::Blocked);
+            assert_eq!(waits, sampler == "signal" && clock == "wall", "{sampler} {clock}");
+            assert!(!waits || was_seen(&recording, "wasi_snapshot_preview1.fd_read"), "{sampler} {clock}");
         }
     }
 }

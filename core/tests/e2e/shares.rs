@@ -38,7 +38,7 @@ fn ten_straight_line_functions_have_a_tenth_each() {
     });
 }
 
-/// Between samples at the usual rate.
+/// Between samples at first.
 const PERIOD_NS: u64 = 1_000_000;
 
 /// Samples stand for the CPU time that the guest used, however often it waits for the host or for a processor, but for what they

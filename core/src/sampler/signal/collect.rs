@@ -6,6 +6,7 @@ use super::language::Reading;
 use super::record::{Header, Kind};
 use super::ring::Ring;
 use super::store_state::StoreState;
+use super::walk::Frames;
 use crate::recording::State;
 use std::cell::Cell;
 
@@ -51,9 +52,9 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
         kind: Kind::Sample,
     };
     // First, so that the pause that is recorded has it in it.
-    // SAFETY: the handler runs on the guest's thread, in compiled code: nobody else has the walker.
-    if in_guest && let Some(language) = unsafe { store.language() } {
-        language.name(&store.naming);
+    if in_guest {
+        // SAFETY: the handler runs on the guest's thread, in compiled code: nobody else has the walker.
+        unsafe { store.name_frames() };
     }
     let kind = Cell::new(Kind::Sample);
     let stack = store.stack();
@@ -82,8 +83,8 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
     }
 }
 
-/// Reads from another thread where the guest of `store` waits, into `words`, and gives the record's length. `None`: it does not
-/// wait there any more.
+/// Reads from another thread where the guest of `store` waits, into `words`, and gives the record's length, and what had been
+/// pushed into `ring` by then. `None`: it does not wait there any more.
 ///
 /// # Safety
 /// Its thread must have been seen blocked. If it wakes meanwhile the frames are meaningless: `still_blocked` is asked after the
@@ -91,10 +92,11 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
 pub(super) unsafe fn collect_blocked(
     sighting: Sighting,
     store: &StoreState,
+    ring: &Ring,
     words: &mut [u64],
     has_left: impl FnOnce() -> bool,
     still_blocked: impl FnOnce() -> bool,
-) -> Option<usize> {
+) -> Option<(usize, usize)> {
     let header = Header {
         time_ns: monotonic_ns(),
         cpu_ns: sighting.cpu_ns,
@@ -103,15 +105,28 @@ pub(super) unsafe fn collect_blocked(
         host_call: store.host_call(),
         pause_ns: 0,
         state: State::Blocked,
-        kind: if sighting.weight_ns > 0 { store.kind_of_host_sample() } else { Kind::Sighting },
+        kind: Kind::Sighting,
     };
     // Who has it is awake, or is stuck in a plugin: nothing to wait for.
     let _locked = store.try_lock()?;
     if has_left() {
         return None;
     }
+    let mark = ring.mark();
     let stack = store.stack();
+    let mut is_there = false;
     // SAFETY: the thread has not left, and cannot while the store is locked: that lives, and the thread's stack is mapped.
-    let length = header.write(words, |frames| unsafe { stack.walk_blocked(frames) }, |_, _| 0, |_| ());
-    still_blocked().then_some(length)
+    let walk = |frames: &mut Frames<'_>| unsafe { stack.walk_blocked(frames) };
+    let length = header.write(
+        words,
+        walk,
+        |_, _| 0,
+        |header| {
+            is_there = still_blocked();
+            if is_there && sighting.weight_ns > 0 {
+                header.kind = store.kind_of_host_sample();
+            }
+        },
+    );
+    is_there.then_some((mark, length))
 }

@@ -94,18 +94,19 @@ impl Drain {
         let mut interval = FIRST_INTERVAL;
         loop {
             let last = stop.load(Ordering::Acquire);
-            let seen =
-                if last || thread.is_over() { None } else { self.waits.look(&thread, &self.store).map(Box::from) };
+            let is_over = last || thread.is_over();
+            let seen = if is_over { None } else { self.waits.look(&thread, &self.store) };
+            let seen = seen.map(|(mark, words)| (mark, Box::from(words)));
             // Looks are not counted: they come as they do whatever the rate.
             let began_ns = own_cpu_ns();
-            self.empty_ring(seen.map(|words| (thread.ring.mark(), words)));
+            self.empty_ring(seen);
             thread.drain_ns.fetch_add(own_cpu_ns() - began_ns, Ordering::Relaxed);
             if last {
                 return self.finish();
             }
             interval = (Ring::until_full(self.read_words, interval) / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
             self.read_words = 0;
-            std::thread::park_timeout(interval.min(self.waits.until_due()));
+            std::thread::park_timeout(if is_over { MAX_INTERVAL } else { interval.min(self.waits.until_due()) });
         }
     }
 

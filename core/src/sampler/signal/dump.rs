@@ -7,7 +7,7 @@
 use super::super::arch::x86_64::Registers;
 use super::super::dump::{Dump, DumpedFrame, DumpedThread};
 use super::super::import_watch::WatchedCall;
-use super::super::os::clock::monotonic_ns;
+use super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::os::linux::own_thread::SignalBlocked;
 use super::super::os::linux::thread_watch::{Activity, ThreadWatch};
 use super::language::Reading;
@@ -87,43 +87,48 @@ impl DumpRequest {
 }
 
 impl StoreState {
-    /// Makes a dump if one is asked for. To be called in the handler, where wasm stands still.
+    /// Makes a dump if one is asked for, and says so. To be called in the handler, where wasm stands still.
     ///
     /// # Safety
     /// As for [`StoreState::collect_language`], with the registers of the interrupted thread.
-    pub(super) unsafe fn dump_interrupted(&self, registers: Registers) {
-        if let Some(taken) = self.dump.take() {
-            // SAFETY: the caller's promise.
-            taken.done(unsafe { self.read_stacks("running", false, |frames| self.stack().walk(registers, frames)) });
-        }
+    pub(super) unsafe fn dump_interrupted(&self, registers: Registers) -> bool {
+        let Some(taken) = self.dump.take() else { return false };
+        // SAFETY: the caller's promise.
+        taken.done(unsafe { self.read_stacks("running", false, |frames| self.stack().walk(registers, frames)) });
+        true
     }
 
     /// Makes a dump if one is asked for and no signal did it. To be called by the call hook, on the guest's thread, in a host
     /// call.
-    pub(super) fn dump_at_host_call(&self) {
+    pub(super) fn dump_at_host_call(&self, thread: &ThreadSlot) {
         let waited = || monotonic_ns().saturating_sub(self.dump.requested_ns.load(Ordering::SeqCst));
         if !self.dump.is_requested() || waited() < SIGNAL_PATIENCE_NS {
             return;
         }
         if let Some(taken) = self.dump.take() {
             let _no_signal = SignalBlocked::new();
+            let began_ns = own_cpu_ns();
             // SAFETY: the handler is blocked, the thread is in the host call whose stack is walked, and nobody else
             // reads the language.
             taken.done(unsafe { self.read_stacks("running", false, |frames| self.stack().walk_blocked(frames)) });
+            thread.leave_out(began_ns);
         }
     }
 
     /// Reads the stacks if the guest calls an import that is watched. To be called by the call hook, on the guest's thread, in
     /// a host call, before [`DumpRequest::guest_waits`]: from there on others may read the guest.
-    pub(super) fn dump_at_import(&self) -> Option<(WatchedCall, Dump)> {
+    pub(super) fn dump_at_import(&self, thread: &ThreadSlot) -> Option<(WatchedCall, Dump)> {
         let watch = self.shared.options.import_watch.as_ref()?;
         let _no_signal = SignalBlocked::new();
+        let began_ns = own_cpu_ns();
         let mut leaf = [0];
         // SAFETY: the handler is blocked, and the thread is in the host call whose stack is walked.
         unsafe { self.stack().walk_blocked(&mut Frames::new(&mut leaf)) };
         let call = watch.count(self.shared.called_at(FrameWord(leaf[0]).native_pc())?)?;
         // SAFETY: as above, and nobody else reads the language.
-        Some((call, unsafe { self.read_stacks("running", false, |frames| self.stack().walk_blocked(frames)) }))
+        let dump = unsafe { self.read_stacks("running", false, |frames| self.stack().walk_blocked(frames)) };
+        thread.leave_out(began_ns);
+        Some((call, dump))
     }
 
     /// Asks for a dump and waits for it, on any other thread than the guest's. One at a time.
@@ -185,9 +190,12 @@ impl StoreState {
             return;
         }
         let taken = Taken(&self.dump);
-        if self.dump.in_host_call.load(Ordering::SeqCst) {
+        // Whoever has the lock is the call hook, about to do it.
+        if self.dump.in_host_call.load(Ordering::SeqCst)
+            && let Some(_locked) = self.try_lock()
+        {
             // SAFETY: the guest is in a host call and does not go on in wasm before this is done; there is no handler.
-            unsafe { self.collect_awaited_language(thread, Reading::Beside) };
+            unsafe { self.collect_awaited_language(&thread.ring, Reading::Beside) };
         }
         drop(taken);
         self.dump.state.store(NONE, Ordering::SeqCst);

@@ -15,8 +15,8 @@ const CREDIT_NS: f64 = 20e6;
 /// Chooses the time between samples.
 ///
 /// Sampling costs the process what the machine takes to deliver a signal, measured once before the guest runs, the CPU time
-/// in the handler, and that of the thread that records, both measured all along: deep stacks and slow language walkers
-/// raise them.
+/// in the handler, and that in which samples are recorded, both measured all along: deep stacks and slow language walkers
+/// raise them. Looks at a thread that waits are not counted: a lower rate does not make them fewer.
 pub(super) struct Governor {
     first_hz: f64,
     requested_hz: f64,

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! # Accuracy
-//! Unbiased: a timer hits whatever instruction is running. Every stack is walked from the registers or from where wasm
+//! A timer hits whatever instruction is running; up to the rate of the kernel's ticks it does so at these. Every stack is walked from the registers or from where wasm
 //! called the host, and a chain that does not hold is labelled, not guessed. What a sample stands for: [`pace`].
 //!
 //! # Overhead
@@ -160,14 +160,17 @@ pub(super) fn attach<T: 'static>(
     store.call_hook(move |_, hook| {
         match hook {
             CallHook::CallingHost => {
-                hooked.calling_host();
+                hooked.calling_host(&slot);
                 slot.stay_if_halted();
             }
             CallHook::ReturningFromHost => {
                 hooked.returning_from_host(&slot);
                 slot.stay_if_halted();
             }
-            CallHook::CallingWasm => hooked.calling_wasm(),
+            CallHook::CallingWasm => {
+                hooked.calling_wasm();
+                slot.pace.goes_on();
+            }
             CallHook::ReturningFromWasm => hooked.returning_from_wasm(),
         }
         Ok(())
@@ -204,7 +207,7 @@ impl SignalSampler {
         Ok(Self { thread, store, interrupt_ns, stop_drain, running: Mutex::new(Running::Yes(drain)) })
     }
 
-    fn report(&self, drained: Drained, ended: Ended, rate_note: Option<String>) -> Report {
+    fn report(&self, drained: Drained, ended: Ended, at_rest: bool, rate_note: Option<String>) -> Report {
         let thread = &self.thread;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let fired = count(&thread.counts.fired) + drained.waits.found + drained.split;
@@ -219,18 +222,23 @@ impl SignalSampler {
         notes.extend(
             drained.failure.map(|failure| format!("{failure}: what the guest did after that is not in the profile")),
         );
+        let mut ticks = TickCounts {
+            fired,
+            sampled: drained.sampled,
+            idle: count(&thread.counts.waited) + if clock == Clock::Cpu { drained.waits.found } else { 0 },
+            preempted: count(&thread.counts.preempted),
+            ring_full: count(&thread.counts.ring_full),
+            unrecorded: drained.unrecorded,
+            woke: drained.waits.woke,
+            late: drained.waits.late,
+            ..TickCounts::default()
+        };
+        if !at_rest {
+            // A signal may still be being answered.
+            ticks.at_end = fired.saturating_sub(ticks.accounted());
+        }
         Report {
-            ticks: TickCounts {
-                fired,
-                sampled: drained.sampled,
-                idle: count(&thread.counts.waited) + if clock == Clock::Cpu { drained.waits.found } else { 0 },
-                preempted: count(&thread.counts.preempted),
-                ring_full: count(&thread.counts.ring_full),
-                unrecorded: drained.unrecorded,
-                woke: drained.waits.woke,
-                late: drained.waits.late,
-                ..TickCounts::default()
-            },
+            ticks,
             pause: PauseStats {
                 handler_p50_ns: percentile(50),
                 handler_p99_ns: percentile(99),
@@ -333,15 +341,18 @@ impl Sampler for SignalSampler {
                 let drained = drain.join().unwrap_or_default();
                 let mut rate_note = None;
                 if at_rest || is_over() {
-                    // SAFETY: no signal is answered any more, and the handler is not at work; the call hook is in no walk and
-                    // finds no sample that awaits the language. One that is stuck in it keeps it.
-                    if let Some(language) = unsafe { self.store.take_language() } {
-                        self.store.shared.set_walker(language.module, language.walker);
+                    // Who has the lock is the call hook in a walk: it keeps the walker.
+                    if let Some(_locked) = self.store.try_lock() {
+                        // SAFETY: no signal is answered any more, and the handler is not at work; the call hook walks with
+                        // the store locked.
+                        if let Some(language) = unsafe { self.store.take_language() } {
+                            self.store.shared.set_walker(language.module, language.walker);
+                        }
                     }
                     // SAFETY: the handler is not at work, and will not be.
                     rate_note = unsafe { self.thread.rate_note() };
                 }
-                self.report(drained, ended, rate_note)
+                self.report(drained, ended, at_rest, rate_note)
             }
         };
         *running = Running::No(report.clone());

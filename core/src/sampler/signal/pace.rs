@@ -4,9 +4,12 @@
 //! while the thread runs, costs next to nothing, and does not care what else the machine does. Above that, one on the
 //! monotonic clock is set to when the thread will have used its period if it goes on running. Should it be found to have
 //! run for less, it has been without a processor, and the timer is set for the rest; or it waits in host code, and is
-//! left alone until that is over ([`Pace::waits`]).
+//! left alone until that is over ([`Pace::goes_on`]).
 //!
 //! # Accuracy
+//! The kernel's ticks come at a steady rate. A guest that is woken by them, or does something in step with them, is not seen
+//! evenly at rates that are near it; above them times are jittered.
+//!
 //! A sample stands for the CPU time since the sample before. In the guest's code it never stands for more than
 //! [`MAX_PERIODS`]: what is beyond that was spent where nobody looked, and is told as such. In host code it does, since the
 //! kernel delivers a signal when the system call ends in which that time went by.
@@ -75,7 +78,7 @@ impl Pace {
         self.set(now);
     }
 
-    /// No timer expires any more. From any thread; a signal may be on its way.
+    /// No timer expires any more, but for one that the handler is just setting. From any thread; a signal may be on its way.
     pub(super) fn stop(&self) {
         self.cpu.unset();
         self.fine.unset();
@@ -91,8 +94,9 @@ impl Pace {
         self.period_ns.load(Ordering::Relaxed)
     }
 
-    /// What a timer that has expired calls for. `now_ns` is the thread's CPU time.
-    pub(super) fn expired(&self, timer: TimerClock, now_ns: u64, in_guest: bool) -> Expired {
+    /// What a timer that has expired calls for. `now_ns` is the thread's CPU time; `may_wait` says whether what was interrupted
+    /// may have waited for something else than a processor.
+    pub(super) fn on_expiry(&self, timer: TimerClock, now_ns: u64, may_wait: bool) -> Expired {
         let missing_ns = self.due_ns.load(Ordering::Relaxed).saturating_sub(now_ns);
         // The CPU clock's timer expires at ticks, so that it cannot be in step with what is due. Wherever it hits, the
         // thread runs.
@@ -100,7 +104,7 @@ impl Pace {
             let sampled_ns = self.sampled_ns.load(Ordering::Relaxed);
             return Expired::Sample { used_ns: now_ns.saturating_sub(sampled_ns) };
         }
-        if in_guest {
+        if !may_wait {
             self.set(now_ns);
             return Expired::Preempted;
         }
@@ -122,7 +126,13 @@ impl Pace {
         self.set(now_ns);
     }
 
-    /// The host call that the fine timer found waiting has returned. To be called at every return; costs a load.
+    /// So much CPU time went by that was not the guest's: no sample stands for it.
+    pub(super) fn leave_out(&self, ns: u64) {
+        self.sampled_ns.store(self.sampled_ns.load(Ordering::Relaxed) + ns, Ordering::Relaxed);
+        self.due_ns.store(self.due_ns.load(Ordering::Relaxed) + ns, Ordering::Relaxed);
+    }
+
+    /// Wasm goes on, which the fine timer may have found waiting in a host call. To be called whenever it does; costs a load.
     pub(super) fn goes_on(&self) {
         if self.waits.load(Ordering::Relaxed) {
             self.waits.store(false, Ordering::Relaxed);
@@ -222,9 +232,9 @@ mod tests {
     #[test]
     fn a_timer_that_has_expired_in_time_is_a_sample_of_what_was_used() {
         let pace = pace();
-        let expired = pace.expired(TimerClock::Monotonic, 10 * PERIOD + 5, true);
+        let expired = pace.on_expiry(TimerClock::Monotonic, 10 * PERIOD + 5, true);
         assert_eq!(expired, Expired::Sample { used_ns: PERIOD + 5 });
-        let expired = pace.expired(TimerClock::OwnCpu, 9 * PERIOD + 100, false);
+        let expired = pace.on_expiry(TimerClock::OwnCpu, 9 * PERIOD + 100, false);
         assert_eq!(expired, Expired::Sample { used_ns: 100 });
     }
 }

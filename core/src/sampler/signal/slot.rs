@@ -9,7 +9,6 @@ use super::super::session::SamplerOptions;
 use super::collect::{Snapshot, collect};
 use super::governor::{Governor, Spent};
 use super::handler;
-use super::language::LanguageWalk;
 use super::pace::{Expired, MAX_PERIODS, Pace};
 use super::ring::Ring;
 use super::store_state::StoreState;
@@ -36,6 +35,8 @@ pub(super) struct ThreadSlot {
     /// [`Clock::Wall`].
     accounted_ns: AtomicU64,
     accounted_waits: AtomicU64,
+    /// Signals when the governor last looked.
+    governed_at: AtomicU64,
     /// The handler is at work.
     in_handler: AtomicBool,
     /// No signal is answered any more.
@@ -73,7 +74,7 @@ pub(super) struct SignalCounts {
     pub(super) waited: AtomicU64,
     /// The ring had no room.
     pub(super) ring_full: AtomicU64,
-    /// Sum of the periods that the governor had set when they fired, in nanoseconds.
+    /// Sum of the periods that the governor had set for those that called for a sample, in nanoseconds.
     pub(super) periods_ns: AtomicU64,
 }
 
@@ -101,6 +102,7 @@ impl ThreadSlot {
             governor: UnsafeCell::new(None),
             accounted_ns: AtomicU64::new(0),
             accounted_waits: AtomicU64::new(0),
+            governed_at: AtomicU64::new(0),
             in_handler: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             counts: SignalCounts::default(),
@@ -142,8 +144,7 @@ impl ThreadSlot {
         }
         self.started_ns.store(monotonic_ns(), Ordering::Relaxed);
         self.started_cpu_ns.store(own_cpu_ns(), Ordering::Relaxed);
-        self.accounted_ns.store(monotonic_ns(), Ordering::Relaxed);
-        self.accounted_waits.store(voluntary_waits(), Ordering::Relaxed);
+        self.account();
         self.calibrating.store(false, Ordering::SeqCst);
         self.pace.start(period_ns);
     }
@@ -165,6 +166,11 @@ impl ThreadSlot {
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.pace.stop();
+    }
+
+    /// Whether no signal is answered any more, or none is sampled: the thread has left its store.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst) || self.detached.load(Ordering::Acquire)
     }
 
     /// Whether the handler is at work, on a thread that has been stopped.
@@ -220,8 +226,11 @@ impl ThreadSlot {
                 None => {}
             }
             if in_guest {
+                let began_ns = own_cpu_ns();
                 // SAFETY: this is the handler, in compiled code: nobody else has the walker.
-                unsafe { store.dump_interrupted(registers) };
+                if unsafe { store.dump_interrupted(registers) } {
+                    self.leave_out(began_ns);
+                }
             }
         }
         self.in_handler.store(false, Ordering::SeqCst);
@@ -238,7 +247,9 @@ impl ThreadSlot {
     unsafe fn expired(&self, store: &StoreState, timer: TimerClock, registers: Registers, in_guest: bool) {
         let cpu_ns = own_cpu_ns();
         add(&self.counts.fired, 1);
-        let used_ns = match self.pace.expired(timer, cpu_ns, in_guest) {
+        // In wasm's own calls of host code the thread does not wait.
+        let may_wait = !in_guest && !store.is_in_wasm();
+        let used_ns = match self.pace.on_expiry(timer, cpu_ns, may_wait) {
             Expired::Preempted => return add(&self.counts.preempted, 1),
             Expired::Waited => return add(&self.counts.waited, 1),
             Expired::Sample { used_ns } => used_ns,
@@ -250,18 +261,35 @@ impl ThreadSlot {
         if !unsafe { collect(&snapshot, store, &self.ring) } {
             add(&self.counts.ring_full, 1);
         }
-        // SAFETY: the walker is the handler's, as it was for the sample.
-        unsafe { self.charge(store, cpu_ns) };
+        self.charge(cpu_ns, store.has_walk_panicked());
         let now_ns = own_cpu_ns();
         // SAFETY: this is the handler, and nothing else touches it after the start.
         let governor = unsafe { &mut *self.governor.get() };
         let period_ns = governor.as_mut().map_or(period_ns, |governor| {
-            if self.counts.fired.load(Ordering::Relaxed).is_multiple_of(GOVERN_EVERY) {
+            let fired = self.counts.fired.load(Ordering::Relaxed);
+            if fired - self.governed_at.load(Ordering::Relaxed) >= GOVERN_EVERY {
+                self.governed_at.store(fired, Ordering::Relaxed);
                 governor.adjust(self.spent(now_ns));
             }
             governor.period_ns()
         });
         self.pace.sampled(now_ns, period_ns);
+        self.account();
+    }
+
+    /// Leaves the CPU time since `began_ns`, which was not the guest's, out of what samples stand for. To be called where the
+    /// handler cannot run, or in it.
+    pub(super) fn leave_out(&self, began_ns: u64) {
+        self.pace.leave_out(own_cpu_ns().saturating_sub(began_ns));
+        self.account();
+    }
+
+    /// With [`Clock::Wall`], begins the time that the next sample stands for.
+    fn account(&self) {
+        if self.clock == Clock::Wall {
+            self.accounted_ns.store(monotonic_ns(), Ordering::Relaxed);
+            self.accounted_waits.store(voluntary_waits(), Ordering::Relaxed);
+        }
     }
 
     /// What has been spent on sampling so far.
@@ -287,27 +315,19 @@ impl ThreadSlot {
     /// it was without one. Its other waits are seen from outside.
     fn weight(&self, used_ns: u64, in_guest: bool) -> u64 {
         let most_ns = if in_guest { MAX_PERIODS * self.pace.period_ns() } else { u64::MAX };
-        let used_ns = used_ns.min(most_ns);
-        if self.clock == Clock::Cpu {
-            return used_ns;
+        let weight_ns = used_ns.min(most_ns);
+        let has_waited = || voluntary_waits() != self.accounted_waits.load(Ordering::Relaxed);
+        if self.clock == Clock::Cpu || has_waited() {
+            return weight_ns;
         }
-        let (now_ns, waits) = (monotonic_ns(), voluntary_waits());
-        let since_ns = now_ns.saturating_sub(self.accounted_ns.load(Ordering::Relaxed));
-        let has_waited = waits != self.accounted_waits.load(Ordering::Relaxed);
-        self.accounted_ns.store(now_ns, Ordering::Relaxed);
-        self.accounted_waits.store(waits, Ordering::Relaxed);
-        if has_waited { used_ns } else { since_ns.max(used_ns) }
+        let since_ns = monotonic_ns().saturating_sub(self.accounted_ns.load(Ordering::Relaxed));
+        weight_ns + since_ns.saturating_sub(used_ns)
     }
 
-    /// Counts the CPU time since `began_ns` as a cost of sampling `store`, which the governor bounds.
-    ///
-    /// # Safety
-    /// Nobody else may have the store's walker.
-    pub(super) unsafe fn charge(&self, store: &StoreState, began_ns: u64) {
-        // SAFETY: the caller's promise.
-        let is_accident = unsafe { store.language() }.is_some_and(|language| LanguageWalk::panicked_last(language));
-        // Such a walk may take seconds, and there are but a few: it says nothing of what the next sample costs.
-        if !is_accident {
+    /// Counts the CPU time since `began_ns` as a cost of sampling, which the governor bounds, but for a walk that panicked: it
+    /// may take seconds, and there are but a few, so that it says nothing of what the next sample costs.
+    pub(super) fn charge(&self, began_ns: u64, has_panicked: bool) {
+        if !has_panicked {
             add(&self.handler_ns, own_cpu_ns().saturating_sub(began_ns));
         }
     }

@@ -10,6 +10,7 @@ use super::dump::DumpRequest;
 use super::language::{LanguageWalk, Reading};
 use super::naming::Naming;
 use super::record::{Header, Kind};
+use super::ring::Ring;
 use super::slot::ThreadSlot;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Stack};
@@ -32,6 +33,8 @@ pub(super) struct StoreState {
     has_language: AtomicBool,
     pub(super) naming: Naming,
     pub(super) dump: DumpRequest,
+    /// The last walk of the language ended in a panic.
+    walk_panicked: AtomicBool,
     /// Samples of the host call that is going on await the language's stack.
     awaits_language: AtomicBool,
     /// The drain is reading this store or the call hook is reading its language.
@@ -71,6 +74,7 @@ impl StoreState {
             has_language: AtomicBool::new(false),
             naming: Naming::default(),
             dump: DumpRequest::default(),
+            walk_panicked: AtomicBool::new(false),
             awaits_language: AtomicBool::new(false),
             locked: AtomicBool::new(false),
             host_calls: AtomicU64::new(0),
@@ -97,12 +101,12 @@ impl StoreState {
     }
 
     /// To be called when wasm calls the host.
-    pub(super) fn calling_host(&self) {
+    pub(super) fn calling_host(&self, slot: &ThreadSlot) {
         // One thread writes it, so no read-modify-write is needed.
         self.host_calls.store(self.host_calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.in_host_call.store(true, Ordering::Relaxed);
-        self.dump_at_host_call();
-        let at_import = self.dump_at_import();
+        self.dump_at_host_call(slot);
+        let at_import = self.dump_at_import(slot);
         self.dump.guest_waits();
         // Whoever is told may wait for someone who asks for a dump: that can be made from here on.
         if let (Some((call, dump)), Some(watch)) = (at_import, &self.shared.options.import_watch) {
@@ -113,24 +117,29 @@ impl StoreState {
     /// To be called when a host call returns to wasm.
     pub(super) fn returning_from_host(&self, slot: &ThreadSlot) {
         self.dump.guest_goes_on();
-        slot.pace.goes_on();
         if self.awaits_language.load(Ordering::Relaxed) {
-            let began = own_cpu_ns();
+            let began_ns = own_cpu_ns();
             let _no_signal = SignalBlocked::new();
-            // SAFETY: the signal is blocked on this thread, which is in the host call that is returning.
-            unsafe { self.collect_awaited_language(slot, Reading::Standing) };
-            // SAFETY: as above.
-            unsafe { slot.charge(self, began) };
+            let _locked = self.lock();
+            // SAFETY: the signal is blocked on this thread, which is in the host call that is returning, and the store is
+            // locked.
+            unsafe { self.collect_awaited_language(&slot.ring, Reading::Standing) };
+            slot.charge(began_ns, self.has_walk_panicked());
+            slot.leave_out(began_ns);
         }
         self.in_host_call.store(false, Ordering::Relaxed);
+        slot.pace.goes_on();
     }
 
     /// Reads the language's stack for the samples taken during the host call that is going on, if any were.
     ///
     /// # Safety
-    /// As for [`Self::collect_language`], in a host call, and the handler cannot run.
-    pub(super) unsafe fn collect_awaited_language(&self, slot: &ThreadSlot, reading: Reading) {
-        self.awaits_language.store(false, Ordering::Relaxed);
+    /// As for [`Self::collect_language`], in a host call, with the store locked, and the handler cannot run.
+    pub(super) unsafe fn collect_awaited_language(&self, ring: &Ring, reading: Reading) {
+        if !self.awaits_language.swap(false, Ordering::Relaxed) {
+            // Whoever ends sampling was here first.
+            return;
+        }
         let header = Header {
             time_ns: monotonic_ns(),
             cpu_ns: 0,
@@ -142,11 +151,9 @@ impl StoreState {
             kind: Kind::Language,
         };
         let stack = self.stack();
-        let _locked = self.lock();
-        // SAFETY: the handler cannot run, so nobody else is pushing, and the drain is locked out; the thread
-        // is in the host call whose stack is walked.
+        // SAFETY: the handler cannot run, so nobody else is pushing; the thread is in the host call whose stack is walked.
         let pushed = unsafe {
-            slot.ring.push(|words| {
+            ring.push(|words| {
                 header.write(
                     words,
                     |frames| stack.walk_blocked(frames),
@@ -185,6 +192,7 @@ impl StoreState {
         }
     }
 
+    /// The lock, if nobody has it.
     pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
         (!self.locked.swap(true, Ordering::Acquire)).then(|| Locked(&self.locked))
     }
@@ -231,10 +239,24 @@ impl StoreState {
     pub(super) unsafe fn collect_language(&self, frames: &[u64], reading: Reading, words: &mut [u64]) -> usize {
         // SAFETY: the caller's promise: nobody else has it.
         match unsafe { &mut *self.language.get() } {
-            // SAFETY: passed on to the caller.
-            Some(language) => unsafe { language.collect(&self.shared.code, frames, reading, words) },
+            Some(language) => {
+                // SAFETY: passed on to the caller.
+                let length = unsafe { language.collect(&self.shared.code, frames, reading, words) };
+                self.walk_panicked.store(language.panicked_last(), Ordering::Relaxed);
+                length
+            }
             None => 0,
         }
+    }
+
+    /// Whether a walk of the language has ended in a panic since this was last asked.
+    pub(super) fn has_walk_panicked(&self) -> bool {
+        self.walk_panicked.load(Ordering::Relaxed) && self.walk_panicked.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the innermost wasm runs, or something that it calls without telling the call hook.
+    pub(super) fn is_in_wasm(&self) -> bool {
+        self.outer.any() && !self.in_host_call.load(Ordering::Relaxed)
     }
 
     /// Whether samples of the host call that is going on await the language's stack.
@@ -273,13 +295,14 @@ impl StoreState {
         unsafe { (*self.language.get()).take() }
     }
 
-    /// The language's walker, for whoever has it at the moment.
+    /// Has the language's walker name a few of the frames that it found.
     ///
     /// # Safety
-    /// Nobody else may have it: see the field.
-    #[allow(clippy::mut_from_ref)]
-    pub(super) unsafe fn language(&self) -> Option<&mut LanguageWalk> {
+    /// As for [`Self::collect_language`].
+    pub(super) unsafe fn name_frames(&self) {
         // SAFETY: the caller's promise.
-        unsafe { &mut *self.language.get() }.as_mut()
+        if let Some(language) = unsafe { &mut *self.language.get() } {
+            language.name(&self.naming);
+        }
     }
 }

@@ -8,7 +8,6 @@ use super::record::MAX_WORDS;
 use super::slot::ThreadSlot;
 use super::store_state::StoreState;
 use crate::recording::Clock;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Between looks with [`Clock::Cpu`]: waits that are shorter may not be seen.
@@ -70,9 +69,9 @@ impl Waits {
         }
     }
 
-    /// Looks at `thread`, which runs `store`, if that is due, and gives a record of where it waits, if it does. That is a sample with
-    /// [`Clock::Wall`], else only a sighting.
-    pub(super) fn look(&mut self, thread: &ThreadSlot, store: &StoreState) -> Option<&[u64]> {
+    /// Looks at `thread`, which runs `store`, if that is due, and gives a record of where it waits, if it does, and what
+    /// its ring's mark was then. That is a sample with [`Clock::Wall`], else only a sighting.
+    pub(super) fn look(&mut self, thread: &ThreadSlot, store: &StoreState) -> Option<(usize, &[u64])> {
         let period_ns = thread.pace.period_ns();
         if self.clock == Clock::Wall && !self.is_due(period_ns) {
             return None;
@@ -97,12 +96,12 @@ impl Waits {
         let watch = &self.watch;
         let is_there = || watch.look() == (activity, cpu_ns);
         // SAFETY: the thread waits, and is asked again whether it does.
-        let length = unsafe {
-            let has_left = || thread.detached.load(Ordering::Acquire);
-            collect_blocked(Sighting { cpu_ns, weight_ns, period_ns }, store, &mut self.words, has_left, is_there)
+        let found = unsafe {
+            let sighting = Sighting { cpu_ns, weight_ns, period_ns };
+            collect_blocked(sighting, store, &thread.ring, &mut self.words, || thread.is_stopped(), is_there)
         };
-        self.counts.woke += u64::from(self.clock == Clock::Wall && length.is_none());
-        length.map(|length| &self.words[..length])
+        self.counts.woke += u64::from(self.clock == Clock::Wall && found.is_none());
+        found.map(|(mark, length)| (mark, &self.words[..length]))
     }
 
     /// Whether a look is due; if so, the next one will be a period after it.
