@@ -10,8 +10,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use wlprof::recording::{Recording, file};
-use wlprof::recording::State;
+use wlprof::recording::{Recording, State, file};
 
 const SIGNALS: [(&str, i32); 3] = [("INT", 2), ("TERM", 15), ("HUP", 1)];
 
@@ -205,8 +204,11 @@ fn a_killed_wlprof_leaves_pythons_names_and_labels() {
     let library = format!("--dir={}::/usr/local/lib", fixture("python-3.11-lib").display());
     let arguments = ["-o", "p.wlprof", "--dir=.", &library, python.to_str().unwrap(), "spin.py"];
     let mut started = start(&place.command(arguments));
-    let is_named = |recording: &Recording| recording.functions.iter().any(|function| function.name == "spin");
-    wait_until("names are there", || {
+    let is_named = |recording: &Recording| {
+        recording.functions.iter().any(|function| function.name == "spin")
+            && recording.label_sets.iter().flatten().any(|(_, value)| value == "python")
+    };
+    wait_until("names and labels are there", || {
         let found = std::fs::read(place.path("p.wlprof")).ok().and_then(|bytes| file::read(&bytes).ok());
         found.is_some_and(|recording| is_named(&recording))
     });
@@ -220,7 +222,7 @@ fn a_killed_wlprof_leaves_pythons_names_and_labels() {
     let in_spin = lines.filter(|line| recording.functions[line.function as usize].name == "spin");
     let in_spin: BTreeSet<Option<u32>> = in_spin.map(|line| line.line).collect();
     assert!(in_spin.is_subset(&[Some(3), Some(4), Some(5)].into()), "{in_spin:?}");
-    assert!(recording.label_sets.iter().flatten().any(|(_, value)| value == "python"), "{:?}", recording.label_sets);
+    assert!(is_named(&recording), "{:?}", recording.label_sets);
 }
 
 #[test]
