@@ -144,7 +144,7 @@ fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {
     match linker.instantiate(&mut store, module) {
         Ok(instance) => {
             if let Some(session) = session {
-                store.instantiated(session, &instance, 0);
+                session.instantiated(&mut store, &instance, 0);
             }
             let parameters = options.wasi.arguments.get(1..).unwrap_or_default();
             call(&mut store, &instance, options.invoke.as_deref(), parameters)

@@ -70,7 +70,7 @@ fn run_here(guest: &Guest, world: World, mode: Mode) -> Result<Measured> {
     let exit = match linker.instantiate(&mut store, module) {
         Ok(instance) => {
             if let Profiler::Wlprof(session) = &profiler {
-                store.instantiated(session, &instance, 0);
+                session.instantiated(&mut store, &instance, 0);
             }
             call(&mut store, &instance, None, &[])
         }

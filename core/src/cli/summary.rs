@@ -74,7 +74,6 @@ fn head(recording: &Recording, totals: &Totals, text: &mut String) -> std::fmt::
     let without_sample = [
         (ticks.idle, "waiting"),
         (ticks.preempted, "without a processor"),
-        (ticks.short, "with too little CPU time"),
         (ticks.at_end, "at the end"),
         (ticks.late, "that came too late to fire"),
     ];
@@ -227,7 +226,11 @@ mod tests {
         let frame = recorder.frame(origin);
         let stack = recorder.stack([frame]).unwrap();
         let labels = Some(recorder.labels(0, &[0]));
-        recorder.sample(0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state: State::Guest, labels });
+        recorder.sample(
+            testing::TRACK,
+            0,
+            Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state: State::Guest, labels },
+        );
         let mut recording = testing::finish(recorder, &mut |_: &Origin, out: &mut Vec<SourceFrame>| {
             out.push(SourceFrame { function: text(), file: Some(text()), line: Some(1), ..SourceFrame::default() });
         });

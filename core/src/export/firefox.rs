@@ -74,7 +74,7 @@ struct Profile<Threads> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ThreadProfile<'a, Samples> {
-    name: &'a str,
+    name: String,
     process_name: &'a str,
     process_type: &'static str,
     is_main_thread: bool,
@@ -133,7 +133,6 @@ fn meta(recording: &Recording) -> Value {
         ("Ticks lost", recording.ticks.lost().to_string()),
         ("Ticks while waiting", recording.ticks.idle.to_string()),
         ("Ticks without a processor", recording.ticks.preempted.to_string()),
-        ("Ticks with too little CPU time", recording.ticks.short.to_string()),
         ("Ticks too late to fire", recording.ticks.late.to_string()),
         ("Truncated stacks", recording.truncated.iter().map(|(_, count)| count).sum::<u64>().to_string()),
     ];
@@ -382,7 +381,7 @@ impl Tables {
         // Plain counts read best; where the governor changed the rate only time is a true weight.
         let weight = periods_differ.then(|| Column(samples.clone().map(|sample| ms(sample.period_ns))));
         ThreadProfile {
-            name: &thread.name,
+            name: recording.thread_name(thread),
             process_name: &recording.meta.guest,
             process_type: "default",
             is_main_thread: index == 0,

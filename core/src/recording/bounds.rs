@@ -103,7 +103,7 @@ impl Recording {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{finish, with_modules};
+    use super::super::testing::{TRACK, finish, with_modules};
     use super::super::{Sample, State};
     use super::*;
     use wlprof_plugin::SourceFrame;
@@ -115,7 +115,7 @@ mod tests {
         for depth in 1..=depth {
             let stack = recorder.stack(std::iter::repeat_n(frame, depth)).unwrap();
             let state = State::Guest;
-            recorder.sample(0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: None });
+            recorder.sample(TRACK, 0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: None });
         }
         finish(recorder, &mut |_: &Origin, out: &mut Vec<SourceFrame>| {
             for line in 0..=inlined {

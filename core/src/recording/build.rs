@@ -1,12 +1,11 @@
 //! Builds a recording while the guest runs: interns frames and stacks, and writes all that is new into the journal.
 
 use super::journal::{Block, End, Journal, Progress};
-use super::markers::HostCallTracker;
 use super::own_names::{LanguageNames, OwnNames, Unnamed};
-use super::samples::Samples;
+use super::track::{Track, TrackId};
 use super::{
-    Category, FrameId, Function, FunctionId, HostCallSpan, LabelSetId, Line, Meta, Module, ModuleId, Origin, Sample,
-    Stack, StackId, TickCounts, Truncation,
+    Category, FrameId, Function, FunctionId, LabelSetId, Line, Meta, Module, ModuleId, Origin, Sample, Stack, StackId,
+    StoreId, TickCounts, Truncation,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
@@ -30,12 +29,11 @@ pub struct Recorder {
     frames: Table<Origin>,
     stacks: Table<Stack>,
     labels: Table<LabelKeys>,
-    /// Those that are not in the journal yet.
-    samples: Samples,
-    host_calls: Vec<HostCallSpan>,
-    host_call: HostCallTracker,
-    last_cpu_ns: Option<u64>,
-    first_cpu_ns: Option<u64>,
+    module_count: u32,
+    store_count: u32,
+    tracks: Vec<Track>,
+    /// CPU clock of each operating system's thread at its first and its last sample.
+    cpu_ns: HashMap<u64, (u64, u64)>,
     last_time_ns: u64,
     written_ns: u64,
     truncated: BTreeMap<Truncation, u64>,
@@ -127,13 +125,30 @@ impl<T: Copy + Eq + Hash> Table<T> {
 impl Recorder {
     /// A recorder for frames of `modules`, which writes into `journal`. `meta` is what is known before the guest begins.
     pub fn new(modules: Vec<Module>, meta: Meta, mut journal: Journal) -> Self {
+        let module_count = modules.len() as u32;
         journal.write_basis(&Block::Start(meta, modules));
-        Self { journal, ..Self::default() }
+        Self { journal, module_count, ..Self::default() }
     }
 
-    /// Names the thread that the samples come from. Before the first of them.
-    pub fn set_thread(&mut self, name: &str, tid: u64) {
-        self.journal.write_basis(&Block::Thread { name: name.to_owned(), tid });
+    /// Adds a module that was loaded later, for the frames that come from here on.
+    pub fn module(&mut self, module: Module) -> ModuleId {
+        self.journal.write_basis(&Block::Module(module));
+        self.module_count += 1;
+        self.module_count - 1
+    }
+
+    /// Adds a store.
+    pub fn store(&mut self, name: &str) -> StoreId {
+        self.journal.write_basis(&Block::Store { name: name.to_owned() });
+        self.store_count += 1;
+        self.store_count - 1
+    }
+
+    /// Adds a thread that runs the guest of a store: samples are of one. `tid` is the operating system's id of it.
+    pub fn track(&mut self, store: StoreId, name: &str, tid: u64) -> TrackId {
+        self.journal.write_basis(&Block::Thread { name: name.to_owned(), tid, store });
+        self.tracks.push(Track::new(tid));
+        TrackId(self.tracks.len() as u32 - 1)
     }
 
     /// The id of a frame.
@@ -141,11 +156,11 @@ impl Recorder {
         let is_known = self.frames.len() < MAX_FRAMES || self.frames.holds(&origin);
         let before = self.frames.len();
         let id = self.frames.id(if is_known { origin } else { Origin::Truncated });
-        if let Origin::Language { key, .. } = origin
+        if let Origin::Language { module, key } = origin
             && is_known
             && self.frames.len() > before
         {
-            self.own_names.met(Unnamed::Frame(id, key));
+            self.own_names.met(Unnamed::Frame(id, module, key));
         }
         id
     }
@@ -220,29 +235,28 @@ impl Recorder {
 
     /// Appends a sample. `cpu_ns` is the thread's CPU clock at the sample, from any fixed start; the sample's own
     /// `cpu_delta_ns` follows from it.
-    pub fn sample(&mut self, cpu_ns: u64, sample: Sample) {
-        let cpu_delta_ns = cpu_ns.saturating_sub(self.last_cpu_ns.unwrap_or(cpu_ns));
-        self.last_cpu_ns = Some(cpu_ns);
-        self.first_cpu_ns.get_or_insert(cpu_ns);
+    pub fn sample(&mut self, track: TrackId, cpu_ns: u64, sample: Sample) {
+        let track = &mut self.tracks[track.index()];
+        let (_, last_cpu_ns) = self.cpu_ns.entry(track.tid).or_insert((cpu_ns, cpu_ns));
+        let cpu_delta_ns = cpu_ns.saturating_sub(*last_cpu_ns);
+        *last_cpu_ns = cpu_ns;
         self.last_time_ns = self.last_time_ns.max(sample.time_ns);
         self.count += 1;
-        self.samples.push(Sample { cpu_delta_ns, ..sample });
-        if self.samples.open_bytes() >= MANY_BYTES {
+        track.samples.push(Sample { cpu_delta_ns, ..sample });
+        if track.samples.open_bytes() >= MANY_BYTES {
             self.write();
         }
         self.write_if_due(sample.time_ns);
     }
 
     /// Notes that host call number `call` was going on at `time_ns`.
-    pub fn host_call(&mut self, call: u64, frame: FrameId, time_ns: u64, blocked: bool) {
-        let ended = self.host_call.see(call, frame, time_ns, blocked);
-        self.host_calls.extend(ended);
+    pub fn host_call(&mut self, track: TrackId, call: u64, frame: FrameId, time_ns: u64, blocked: bool) {
+        self.tracks[track.index()].host_call(call, frame, time_ns, blocked);
     }
 
     /// Notes that no host call was going on.
-    pub fn no_host_call(&mut self) {
-        let ended = self.host_call.finish();
-        self.host_calls.extend(ended);
+    pub fn no_host_call(&mut self, track: TrackId) {
+        self.tracks[track.index()].no_host_call();
     }
 
     /// Counts an incomplete stack.
@@ -272,16 +286,10 @@ impl Recorder {
         let tables = self.frames.write(journal, Block::Frames)
             && self.stacks.write(journal, Block::Stacks)
             && self.labels.write(journal, |new| Block::LabelKeys(new.iter().map(LabelKeys::in_block).collect()));
-        let samples = self.samples.len();
-        let block = self.samples.take_block();
-        if samples > 0 && !(tables && journal.write(&Block::Samples(0, block))) {
-            self.unrecorded += samples;
+        for (number, track) in (0..).zip(&mut self.tracks) {
+            self.unrecorded += track.write(number, tables, journal);
         }
-        let host_calls = std::mem::take(&mut self.host_calls);
         if tables {
-            if !host_calls.is_empty() {
-                journal.write(&Block::HostCalls(0, host_calls));
-            }
             self.own_names.write_frames(journal);
             if self.own_names.may_spell(self.labels.len()) {
                 let labels = self.labels.in_order();
@@ -290,7 +298,7 @@ impl Recorder {
         }
         let progress = Progress {
             duration_ns: self.last_time_ns,
-            cpu_ns: self.last_cpu_ns.zip(self.first_cpu_ns).map_or(0, |(last, first)| last.saturating_sub(first)),
+            cpu_ns: self.cpu_ns.values().map(|(first, last)| last.saturating_sub(*first)).sum(),
             truncated: self.truncated.iter().map(|(reason, count)| (*reason, *count)).collect(),
         };
         journal.write(&Block::Progress(progress));
@@ -300,7 +308,7 @@ impl Recorder {
     /// Writes all that is left, with the names that only the walkers of the languages know: the journal is a whole
     /// recording then, without the symbols of wasm frames.
     pub fn close(mut self, mut meta: Meta, mut ticks: TickCounts, names: &mut dyn LanguageNames) -> Journal {
-        self.no_host_call();
+        self.tracks.iter_mut().for_each(Track::no_host_call);
         if self.write() {
             let labels = self.labels.in_order();
             let labels: Vec<_> = labels.iter().map(LabelKeys::as_set).collect();
@@ -391,6 +399,9 @@ pub(crate) mod testing {
         RawRecording::read(&mut *journal.into_reader().unwrap()).unwrap().named(names)
     }
 
+    /// The thread of the recorders here.
+    pub(crate) const TRACK: TrackId = TrackId(0);
+
     /// A recorder with a thread, for frames of no module.
     pub(crate) fn recorder() -> Recorder {
         with_modules(0)
@@ -400,14 +411,15 @@ pub(crate) mod testing {
     pub(crate) fn with_modules(count: usize) -> Recorder {
         let module = Module { name: String::new(), build_id: String::new() };
         let mut recorder = Recorder::new(vec![module; count], Meta::default(), Journal::default());
-        recorder.set_thread("guest", 1);
+        let store = recorder.store("guest");
+        recorder.track(store, "guest", 1);
         recorder
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{finish, with_modules};
+    use super::testing::{TRACK, finish, with_modules};
     use super::*;
 
     fn wasm(code_offset: u32) -> Origin {
@@ -474,14 +486,19 @@ mod tests {
     fn samples_that_a_full_disk_cannot_take_are_counted() {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let mut recorder = Recorder::new(Vec::new(), Meta::default(), Journal::in_file(full, None));
-        recorder.set_thread("guest", 1);
+        let store = recorder.store("guest");
+        recorder.track(store, "guest", 1);
         let frame = recorder.frame(Origin::Host);
         let stack = recorder.stack([frame]).unwrap();
         for number in 0..100_000 {
             let state = crate::recording::State::Host;
-            recorder.sample(0, Sample { time_ns: number, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: None });
+            recorder.sample(
+                TRACK,
+                0,
+                Sample { time_ns: number, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: None },
+            );
         }
         assert!(recorder.unrecorded > 90_000);
-        assert!(recorder.samples.open_bytes() < 2 * MANY_BYTES, "they are not kept in memory either");
+        assert!(recorder.tracks[0].samples.open_bytes() < 2 * MANY_BYTES, "they are not kept in memory either");
     }
 }

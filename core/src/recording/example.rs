@@ -3,7 +3,8 @@
 
 use super::{
     Category, Clock, Frame, FrameId, Function, FunctionId, HostCallSpan, LabelSetId, LanguageTruncation, Line, Meta,
-    Module, ModuleId, Origin, PauseStats, Recording, Sample, Stack, StackId, State, Thread, TickCounts, Truncation,
+    Module, ModuleId, Origin, PauseStats, Recording, Sample, Stack, StackId, State, Store, Thread, TickCounts,
+    Truncation,
 };
 
 /// Untrusted text as bad as it comes: what ends lines, strings, fields and frames, moves cursors, and is not ASCII.
@@ -15,11 +16,10 @@ const PERIOD_NS: u64 = 1_000_000;
 /// The recording of a run of two threads in an interpreter with a library, written in two other languages.
 pub(crate) fn example() -> Recording {
     let ticks = TickCounts {
-        fired: 19,
+        fired: 18,
         sampled: 11,
         idle: 1,
         preempted: 1,
-        short: 1,
         coalesced: 1,
         ring_full: 1,
         unrecorded: 1,
@@ -37,6 +37,7 @@ pub(crate) fn example() -> Recording {
             vec![label("state", "python")],
             vec![label("goroutine", "7"), label(HOSTILE, HOSTILE), label("", "")],
         ],
+        stores: vec![Store { name: "app.wasm".into() }, Store { name: HOSTILE.into() }],
         threads: threads(),
         ticks,
         truncated: vec![(Truncation::TooDeep, 1), (Truncation::Language(LanguageTruncation::InHostCode), 2)],
@@ -201,13 +202,20 @@ fn threads() -> Vec<Thread> {
         Thread {
             name: "main".into(),
             tid: 4711,
+            store: 0,
             samples: main.into_iter().collect(),
             host_calls: vec![
                 in_call,
                 HostCallSpan { start_ns: 12_000_000, end_ns: 13_500_000, blocked: false, ..in_call },
             ],
         },
-        Thread { name: HOSTILE.into(), tid: 4712, samples: worker.into_iter().collect(), host_calls: Vec::new() },
+        Thread {
+            name: HOSTILE.into(),
+            tid: 4712,
+            store: 1,
+            samples: worker.into_iter().collect(),
+            host_calls: Vec::new(),
+        },
     ]
 }
 

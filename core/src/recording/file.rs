@@ -4,8 +4,8 @@
 use super::build::{FunctionTable, Names};
 use super::journal::{Block, End, MAGIC, NoBlock, Progress, VERSION, read_block, write_all};
 use super::{
-    Frame, FrameId, Function, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording, Sample, Stack, Thread,
-    TickCounts,
+    Frame, FrameId, Function, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording, Sample, Stack, Store,
+    Thread, TickCounts,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -54,7 +54,8 @@ impl std::error::Error for ReadError {}
 /// # Errors
 /// Whatever `out` fails with.
 pub fn write(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
-    let Recording { meta, modules, functions, frames, stacks, label_sets, threads, ticks, truncated } = recording;
+    let Recording { meta, modules, functions, frames, stacks, label_sets, stores, threads, ticks, truncated } =
+        recording;
     let label_keys = (0..label_sets.len() as u64).map(|key| (0, vec![key])).collect();
     let tables = [
         Block::Start(meta.clone(), modules.clone()),
@@ -63,8 +64,9 @@ pub fn write(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
         Block::LabelKeys(label_keys),
         Block::LabelSets(label_sets.clone()),
     ];
+    let stores = stores.iter().map(|store| Block::Store { name: store.name.clone() });
     let threads = (0..).zip(threads).flat_map(|(number, thread)| {
-        let begin = Block::Thread { name: thread.name.clone(), tid: thread.tid };
+        let begin = Block::Thread { name: thread.name.clone(), tid: thread.tid, store: thread.store };
         let samples = thread.samples.blocks().map(move |block| Block::Samples(number, block.into()));
         let host_calls = Block::HostCalls(number, thread.host_calls.clone());
         [begin].into_iter().chain(samples).chain([host_calls])
@@ -77,7 +79,7 @@ pub fn write(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
             notes: Vec::new(),
         },
     ];
-    write_all(tables.into_iter().chain(threads).chain(end), out)
+    write_all(tables.into_iter().chain(stores).chain(threads).chain(end), out)
 }
 
 /// Reads a recording and checks that all its indices hold, so that nobody downstream needs to. What has no names in it is
@@ -113,6 +115,7 @@ pub struct RawRecording {
     depths: Vec<u32>,
     label_count: usize,
     label_sets: Vec<Vec<(String, String)>>,
+    stores: Vec<Store>,
     threads: Vec<Thread>,
     progress: Progress,
     language_names: HashMap<FrameId, Vec<NamedFrame>>,
@@ -162,7 +165,12 @@ impl RawRecording {
         let module_holds = |module: ModuleId| (module as usize) < self.modules.len();
         match block {
             Block::Start(..) => return Err("second beginning"),
-            Block::Thread { name, tid } => self.threads.push(Thread { name, tid, ..Thread::default() }),
+            Block::Module(module) => self.modules.push(module),
+            Block::Store { name } => self.stores.push(Store { name }),
+            Block::Thread { name, tid, store } => {
+                check((store as usize) < self.stores.len(), "stores")?;
+                self.threads.push(Thread { name, tid, store, ..Thread::default() });
+            }
             Block::Frames(frames) => {
                 let holds = |origin: &Origin| match *origin {
                     Origin::Wasm { module, .. } | Origin::Language { module, .. } | Origin::HostCall { module, .. } => {
@@ -260,8 +268,20 @@ impl RawRecording {
 
     /// The recording with the names that it has, or, if it has none, with those that `names` gives.
     pub fn named(self, names: &mut dyn Names) -> Recording {
-        let Self { frames, stacks, modules, label_sets, threads, progress, language_names, end, symbols, meta, .. } =
-            self;
+        let Self {
+            frames,
+            stacks,
+            modules,
+            label_sets,
+            stores,
+            threads,
+            progress,
+            language_names,
+            end,
+            symbols,
+            meta,
+            ..
+        } = self;
         let Symbols { functions, lines, notes } = symbols.unwrap_or_else(|| {
             let mut functions = FunctionTable::default();
             let mut source = Vec::new();
@@ -286,7 +306,7 @@ impl RawRecording {
         });
         meta.notes.extend(notes);
         let frames = frames.into_iter().zip(lines).map(|(origin, lines)| Frame { origin, lines }).collect();
-        Recording { meta, modules, functions, frames, stacks, label_sets, threads, ticks, truncated }
+        Recording { meta, modules, functions, frames, stacks, label_sets, stores, threads, ticks, truncated }
     }
 }
 

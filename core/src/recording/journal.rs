@@ -7,7 +7,9 @@
 //!
 //! Whatever ends the process, what has been written stays a recording: a reader takes the whole blocks at its beginning.
 
-use super::{Function, HostCallSpan, Line, Meta, Module, ModuleId, NamedFrame, Origin, Stack, TickCounts, Truncation};
+use super::{
+    Function, HostCallSpan, Line, Meta, Module, ModuleId, NamedFrame, Origin, Stack, StoreId, TickCounts, Truncation,
+};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
@@ -16,7 +18,7 @@ use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 pub const MAGIC: [u8; 8] = *b"wlprof\r\n";
 
 /// Version that this build writes and reads.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// What comes before the contents of a block: size and checksum.
 const BLOCK_HEADER: usize = 8;
@@ -26,8 +28,12 @@ const BLOCK_HEADER: usize = 8;
 pub(super) enum Block {
     /// Comes first: what is known before the guest begins.
     Start(Meta, Vec<Module>),
+    /// The next module, loaded later.
+    Module(Module),
+    /// The next store; its number is how many came before.
+    Store { name: String },
     /// The next thread; its number is how many came before.
-    Thread { name: String, tid: u64 },
+    Thread { name: String, tid: u64, store: StoreId },
     /// The next frames.
     Frames(Vec<Origin>),
     /// The next stacks.

@@ -17,6 +17,7 @@ mod own_names;
 mod restack;
 mod samples;
 mod totals;
+mod track;
 mod view;
 
 #[cfg(test)]
@@ -32,6 +33,7 @@ use named_frame::NamedFrame;
 pub use own_names::{LanguageNames, Unnamed};
 pub use samples::Samples;
 pub use totals::{FunctionTotal, Totals};
+pub use track::TrackId;
 pub use view::View;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +49,8 @@ pub type StackId = u32;
 pub type ModuleId = u32;
 /// Index into [`Recording::label_sets`].
 pub type LabelSetId = u32;
+/// Index into [`Recording::stores`].
+pub type StoreId = u32;
 
 /// Everything that one run left behind.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +67,9 @@ pub struct Recording {
     pub stacks: Vec<Stack>,
     /// Distinct sets of labels that samples carry, each a list of names and values.
     pub label_sets: Vec<Vec<(String, String)>>,
-    /// The guest's threads.
+    /// The stores that guests ran in.
+    pub stores: Vec<Store>,
+    /// The guests' threads: one for each store and each of the operating system's threads that ran it.
     pub threads: Vec<Thread>,
     /// What became of every tick.
     pub ticks: TickCounts,
@@ -246,13 +252,22 @@ pub struct Stack {
     pub frame: FrameId,
 }
 
-/// A thread of the guest.
+/// A store that a guest ran in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Store {
+    /// What the embedder calls it.
+    pub name: String,
+}
+
+/// A thread of a guest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
     /// Name shown in profiles.
     pub name: String,
     /// The operating system's id of the thread that ran it.
     pub tid: u64,
+    /// The store whose guest it ran.
+    pub store: StoreId,
     /// In order of time.
     pub samples: Samples,
     /// Host calls long enough to be seen by two ticks, in order of their start.
@@ -345,8 +360,6 @@ pub struct TickCounts {
     pub idle: u64,
     /// The thread was waiting for a processor, so that less time had gone by than a sample stands for.
     pub preempted: u64,
-    /// The thread had used less CPU time since its last sample than one stands for.
-    pub short: u64,
     /// The signal of an earlier tick had not been handled yet.
     pub coalesced: u64,
     /// The ring between the thread and the recorder was full.
@@ -374,7 +387,7 @@ impl TickCounts {
 
     /// Ticks whose end is known.
     pub fn accounted(&self) -> u64 {
-        self.sampled + self.idle + self.preempted + self.short + self.at_end + self.lost()
+        self.sampled + self.idle + self.preempted + self.at_end + self.lost()
     }
 }
 
@@ -388,6 +401,14 @@ impl Recording {
     /// The lines of `stack` with inlined functions spread out, leaf first.
     pub fn lines_of(&self, stack: StackId) -> impl Iterator<Item = Line> {
         self.frames_of(stack).flat_map(|frame| frame.lines.iter().copied())
+    }
+
+    /// What a thread is called: by its store, too, if there are several.
+    pub fn thread_name(&self, thread: &Thread) -> String {
+        match &self.stores[..] {
+            [_, _, ..] => format!("{} on {}", self.stores[thread.store as usize].name, thread.name),
+            _ => thread.name.clone(),
+        }
     }
 
     /// All samples of all threads.

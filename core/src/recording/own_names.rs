@@ -31,10 +31,19 @@ pub trait LanguageNames {
 /// What the walker of the language's module can be asked to name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unnamed {
-    /// The frame with this id, of this key.
-    Frame(FrameId, u64),
+    /// The frame with this id, of this module's language and this key.
+    Frame(FrameId, ModuleId, u64),
     /// The labels of this key.
     Labels(ModuleId, u64),
+}
+
+impl Unnamed {
+    /// The module whose language it is of.
+    pub fn module(self) -> ModuleId {
+        match self {
+            Self::Frame(_, module, _) | Self::Labels(module, _) => module,
+        }
+    }
 }
 
 /// The names so far.

@@ -84,7 +84,7 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::testing::{finish, with_modules};
+    use crate::recording::testing::{TRACK, finish, with_modules};
     use crate::recording::{Origin, Recorder, Sample};
     use wlprof_plugin::SourceFrame;
 
@@ -98,7 +98,11 @@ mod tests {
         let deep = recorder.stack([a, b, b, b]).unwrap();
         let flat = recorder.stack([a]).unwrap();
         for (stack, state) in [(deep, State::Guest), (deep, State::Host), (flat, State::Blocked)] {
-            recorder.sample(0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 10, stack, state, labels: None });
+            recorder.sample(
+                TRACK,
+                0,
+                Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 10, stack, state, labels: None },
+            );
         }
         let recording = finish(recorder, &mut |origin: &Origin, out: &mut Vec<SourceFrame>| {
             let Origin::Wasm { function, .. } = *origin else { unreachable!("only wasm frames") };

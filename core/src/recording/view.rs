@@ -60,7 +60,7 @@ impl Recording {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{finish, with_modules};
+    use super::super::testing::{TRACK, finish, with_modules};
     use super::super::{Sample, State};
     use super::*;
     use wlprof_plugin::{Category as Kind, SourceFrame};
@@ -90,7 +90,7 @@ mod tests {
             let frames: Vec<FrameId> = stack.iter().map(|origin| recorder.frame(*origin)).collect();
             let stack = recorder.stack(frames).unwrap();
             let state = State::Guest;
-            recorder.sample(0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: None });
+            recorder.sample(TRACK, 0, Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: None });
         }
         let recording = finish(recorder, &mut named);
         assert_eq!(recording.clone().view(View::All), recording);

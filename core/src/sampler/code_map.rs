@@ -6,7 +6,8 @@ use super::native_code::CodeName;
 use crate::guest::ModuleImage;
 use crate::recording::{ModuleId, Origin};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::Module;
 use wlprof_plugin::ModuleView;
 
@@ -50,9 +51,39 @@ pub(super) struct Code {
     pub(super) kind: CodeKind,
 }
 
-/// All compiled code of a guest. Immutable, so a signal handler may read it.
+/// All compiled code that may be sampled. Modules are added while it is read, by signal handlers among others, and never taken
+/// away: a module whose last instance is gone keeps its code mapped until sampling ends, so that no address means two things.
 pub(super) struct CodeMap {
-    modules: Vec<ModuleCode>,
+    list: AtomicPtr<List>,
+    /// All lists that `list` has ever been: whoever reads may still have an older one.
+    lists: Mutex<Vec<Box<List>>>,
+}
+
+/// Modules that are added in place before a new list is made.
+const RECENT: usize = 32;
+
+struct List {
+    /// By their addresses.
+    sorted: Vec<Arc<ModuleCode>>,
+    recent: [OnceLock<Arc<ModuleCode>>; RECENT],
+}
+
+impl List {
+    fn of(mut modules: Vec<Arc<ModuleCode>>) -> Box<Self> {
+        modules.sort_by_key(|module| module.text.start);
+        Box::new(Self { sorted: modules, recent: [const { OnceLock::new() }; RECENT] })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<ModuleCode>> {
+        self.sorted.iter().chain(self.recent.iter().map_while(OnceLock::get))
+    }
+
+    fn module(&self, address: usize) -> Option<&ModuleCode> {
+        let before = self.sorted.partition_point(|module| module.text.start <= address);
+        let nearest = before.checked_sub(1).map(|index| &self.sorted[index]);
+        let recent = self.recent.iter().map_while(OnceLock::get);
+        nearest.into_iter().chain(recent).map(|module| &**module).find(|module| module.text.contains(&address))
+    }
 }
 
 struct ModuleCode {
@@ -65,20 +96,45 @@ struct ModuleCode {
     offsets: OnceLock<CodeOffsets>,
 }
 
+impl Default for CodeMap {
+    fn default() -> Self {
+        let empty = List::of(Vec::new());
+        Self { list: AtomicPtr::new((&raw const *empty).cast_mut()), lists: Mutex::new(vec![empty]) }
+    }
+}
+
 impl CodeMap {
     /// Maps the code of `modules`; their places in the slice are their ids.
     pub(super) fn new(modules: &[(Module, Arc<ModuleImage>)]) -> Self {
-        let mut modules: Vec<ModuleCode> = modules
-            .iter()
-            .enumerate()
-            .map(|(id, (module, image))| ModuleCode::new(id as ModuleId, module, image))
-            .collect();
-        modules.sort_by_key(|module| module.text.start);
-        Self { modules }
+        let map = Self::default();
+        for (id, (module, image)) in (0..).zip(modules) {
+            map.add(id, module, image);
+        }
+        map
+    }
+
+    /// Adds the code of a module.
+    pub(super) fn add(&self, id: ModuleId, module: &Module, image: &Arc<ModuleImage>) {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let code = Arc::new(ModuleCode::new(id, module, image));
+        let list = self.list();
+        match list.recent.iter().find(|place| place.get().is_none()) {
+            Some(place) => place.set(code).unwrap_or_else(|_| unreachable!("places are filled with the lock held")),
+            None => {
+                let new = List::of(list.all().cloned().chain([code]).collect());
+                self.list.store((&raw const *new).cast_mut(), Ordering::Release);
+                lists.push(new);
+            }
+        }
+    }
+
+    fn list(&self) -> &List {
+        // SAFETY: it is one of `lists`, which are boxed and stay as long as this.
+        unsafe { &*self.list.load(Ordering::Acquire) }
     }
 
     fn module(&self, address: usize) -> Option<&ModuleCode> {
-        self.modules.iter().find(|module| module.text.contains(&address))
+        self.list().module(address)
     }
 
     /// Whether `address` lies in compiled code of the guest.
@@ -91,10 +147,20 @@ impl CodeMap {
         self.module(address)?.code(address)
     }
 
-    /// Builds what [`CodeMap::origin`] needs and would else build on its first call: some ten milliseconds for a large
-    /// module, and no work for a signal handler.
-    pub(super) fn prepare_origins(&self) {
-        for module in &self.modules {
+    /// The module that `pc` lies in.
+    pub(super) fn image(&self, pc: NativePc) -> Option<&ModuleImage> {
+        Some(&self.module(pc.lookup_address())?.image)
+    }
+
+    /// The id of a module.
+    pub(super) fn id_of(&self, module: &Module) -> Option<ModuleId> {
+        self.list().all().find(|code| Module::same(&code.module, module)).map(|code| code.id)
+    }
+
+    /// Builds what [`CodeMap::origin`] needs of a module and would else build on its first call: some ten milliseconds for a
+    /// large one, and no work for a signal handler.
+    pub(super) fn prepare_origins(&self, id: ModuleId) {
+        for module in self.list().all().filter(|module| module.id == id) {
             module.offsets();
         }
     }
@@ -156,4 +222,28 @@ fn stubs(module: &Module, text_start: usize) -> Vec<Code> {
         Code { start: text_start + range.start, end: text_start + range.end, kind }
     });
     stubs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::{EngineOptions, engine};
+
+    #[test]
+    fn modules_are_found_while_others_are_added() {
+        let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+        let map = CodeMap::default();
+        let mut added = Vec::new();
+        for id in 0..3 * RECENT as ModuleId {
+            let bytes = wat::parse_str(format!("(module (func (drop (i32.const {id}))))")).unwrap();
+            let module = Module::new(&engine, &bytes).unwrap();
+            map.add(id, &module, &Arc::new(ModuleImage::parse(bytes, "test").unwrap()));
+            added.push(module.text().as_ptr() as usize);
+            for (id, &start) in added.iter().enumerate() {
+                assert_eq!(map.module(start).map(|module| module.id as usize), Some(id));
+            }
+        }
+        assert_eq!(map.lists.lock().unwrap().len(), 3, "a new list for each {RECENT}");
+        assert!(!map.contains(added[0] - 1) || !map.contains(usize::MAX));
+    }
 }

@@ -14,6 +14,21 @@ pub struct Dump {
     pub note: Option<String>,
 }
 
+impl Dump {
+    /// The stacks of two guests.
+    pub(super) fn and(mut self, mut other: Self) -> Self {
+        let first = self.frames.len() as DumpedFrameId;
+        for thread in &mut other.threads {
+            thread.frames.iter_mut().for_each(|frame| *frame += first);
+            thread.creator.iter_mut().for_each(|(_, frame)| *frame += first);
+        }
+        self.threads.append(&mut other.threads);
+        self.frames.append(&mut other.frames);
+        self.note = self.note.or(other.note);
+        self
+    }
+}
+
 /// Index into [`Dump::frames`].
 pub type DumpedFrameId = u32;
 

@@ -14,9 +14,9 @@
 use super::dump::Dump;
 use super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::pauses::Pauses;
-use super::session::Shared;
+use super::shared::Shared;
 use super::{Report, Sampler};
-use crate::recording::{ModuleId, Origin, PauseStats, Sample, State, TickCounts};
+use crate::recording::{ModuleId, Origin, PauseStats, Sample, State, TickCounts, TrackId};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -26,6 +26,7 @@ use wasmtime::{Module, Store, StoreContextMut, UpdateDeadline, WasmBacktrace};
 /// What the callback and the ticker share.
 struct EpochThread {
     shared: Arc<Shared>,
+    track: TrackId,
     started_ns: u64,
     started_cpu_ns: u64,
     cpu_ns: AtomicU64,
@@ -47,8 +48,15 @@ struct EpochSampler {
 /// # Errors
 /// If no thread can be started.
 pub(super) fn attach<T: 'static>(shared: &Arc<Shared>, store: &mut Store<T>) -> wasmtime::Result<Arc<dyn Sampler>> {
+    let name = std::thread::current().name().unwrap_or("guest").to_owned();
+    let track = {
+        let mut recorder = shared.recorder();
+        let store = recorder.store(&name);
+        recorder.track(store, &name, own_thread_id())
+    };
     let thread = Arc::new(EpochThread {
         shared: shared.clone(),
+        track,
         started_ns: monotonic_ns(),
         started_cpu_ns: own_cpu_ns(),
         cpu_ns: AtomicU64::new(0),
@@ -57,8 +65,6 @@ pub(super) fn attach<T: 'static>(shared: &Arc<Shared>, store: &mut Store<T>) -> 
         stop: AtomicBool::new(false),
         halted: AtomicBool::new(false),
     });
-    let name = std::thread::current().name().unwrap_or("guest").to_owned();
-    shared.recorder().set_thread(&name, own_thread_id());
     store.set_epoch_deadline(1);
     let called_back = thread.clone();
     store.epoch_deadline_callback(move |context| {
@@ -135,15 +141,15 @@ impl EpochThread {
             state: State::Guest,
             labels: None,
         };
-        recorder.sample(cpu_ns, sample);
+        recorder.sample(self.track, cpu_ns, sample);
         drop(recorder);
         self.sampled.fetch_add(1, Ordering::Relaxed);
         self.pauses.lock().unwrap_or_else(PoisonError::into_inner).add(monotonic_ns() - began);
     }
 
     fn module(&self, module: &Module) -> Option<(ModuleId, u32)> {
-        let index = self.shared.modules.iter().position(|(own, _)| Module::same(own, module))?;
-        Some((index as ModuleId, self.shared.modules[index].1.code_start()))
+        let id = self.shared.code.id_of(module)?;
+        Some((id, self.shared.module(id)?.image.code_start()))
     }
 }
 

@@ -17,11 +17,14 @@ mod compiled_image;
 mod dump;
 mod epoch;
 mod import_watch;
+mod naming;
 mod native_code;
+mod options;
 mod os;
 mod pauses;
 mod perf_marker;
 mod session;
+mod shared;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod signal;
 mod store;
@@ -29,9 +32,10 @@ mod store;
 pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 pub use import_watch::ImportWatch;
 pub use native_code::{CodeName, NativeCode, UnwindInfo, native_code};
+pub use options::{SamplerKind, SamplerOptions};
 pub use perf_marker::show_to_perf;
-pub use session::{Finished, RunName, SamplerKind, SamplerOptions, Session};
-pub use store::SampledStore;
+pub use session::{Finished, RunName, Session};
+pub use store::{AttachedStore, SampledStore};
 
 use crate::recording::{PauseStats, TickCounts};
 

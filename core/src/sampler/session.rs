@@ -1,124 +1,16 @@
 //! One profiling session: options in, an unsymbolized recording out.
 
-use super::code_map::{CodeMap, NativePc};
 use super::dump::Dump;
-use super::store::SampledStore;
-use super::{ImportWatch, Report, Sampler, epoch};
+use super::options::{SamplerKind, SamplerOptions};
+use super::shared::Shared;
+use super::store::{Attached, AttachedStore, SampledStore};
+use super::{Report, Sampler, epoch};
 use crate::guest::ModuleImage;
-use crate::recording::{Clock, Journal, Meta, Module, ModuleId, Origin, Recorder, TickCounts};
+use crate::recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use wasmtime::{Instance, Store};
-use wasmtime_environ::wasmparser::Operator;
-use wlprof_plugin::{ModuleView, Walker};
-
-/// Which sampler to use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SamplerKind {
-    /// The signal sampler where it works, else the epoch sampler.
-    #[default]
-    Auto,
-    /// Interrupts the guest's thread and reads it in place.
-    ///
-    /// # Accuracy
-    /// Sees every instruction, host calls included. Lines of optimized code are exact for memory accesses, calls and
-    /// branches; arithmetic between them takes the line of the nearest such instruction before it.
-    ///
-    /// # Overhead
-    /// None in the guest's code. Each sample stops the guest for about a microsecond, plus what the machine takes to
-    /// deliver a signal, which is next to nothing up to the rate of the kernel's tick; the governor keeps the sum below [`SamplerOptions::max_overhead`].
-    ///
-    /// # Security
-    /// Reads Wasmtime's internal structures of exactly one Wasmtime version, checked at start-up. The guest can make
-    /// stacks incomplete but not make a read leave its own stack, code and memory.
-    Signal,
-    /// The guest calls back at checks compiled into it.
-    ///
-    /// # Accuracy
-    /// Sees only function entries and loop heads: time in straight-line code goes to the next check, often in another
-    /// function. Host calls are not seen.
-    ///
-    /// # Overhead
-    /// 15 to 50 % in call-heavy guests before the first sample is taken, then about 3 to 11 µs a sample.
-    ///
-    /// # Security
-    /// Uses Wasmtime's public API alone.
-    Epoch,
-}
-
-impl SamplerKind {
-    /// Which sampler [`SamplerKind::Auto`] is on this machine: signal, or epoch and the reason. To be asked before the
-    /// guest is compiled, since the epoch sampler needs its checks.
-    ///
-    /// # Errors
-    /// If the signal sampler is asked for by name and does not work here.
-    pub fn resolve(self) -> wasmtime::Result<(Self, Option<String>)> {
-        self.resolve_with(signal_works)
-    }
-
-    fn resolve_with(
-        self,
-        signal_works: impl FnOnce() -> wasmtime::Result<()>,
-    ) -> wasmtime::Result<(Self, Option<String>)> {
-        match self {
-            Self::Epoch => Ok((Self::Epoch, None)),
-            Self::Signal => signal_works().map(|()| (Self::Signal, None)),
-            Self::Auto => Ok(match signal_works() {
-                Ok(()) => (Self::Signal, None),
-                Err(error) => (Self::Epoch, Some(format!("the signal sampler does not work here: {error:#}"))),
-            }),
-        }
-    }
-}
-
-/// Whether the signal sampler works here, by trying what it relies on.
-fn signal_works() -> wasmtime::Result<()> {
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    return super::signal::check();
-    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-    wasmtime::bail!("it needs Linux on x86-64")
-}
-
-/// How to sample.
-#[derive(Clone, Debug)]
-pub struct SamplerOptions {
-    /// Which sampler.
-    pub kind: SamplerKind,
-    /// Samples a second.
-    pub rate_hz: f64,
-    /// Samples in the first second of CPU time, where they are to be more or fewer: short runs have enough then.
-    pub first_hz: Option<f64>,
-    /// The most that sampling may cost the process, as a fraction of the guest's CPU time; the rate is lowered to keep it.
-    pub max_overhead: f64,
-    /// What time samples stand for.
-    pub clock: Clock,
-    /// Keep in mind which wasm functions were on a stack where the language shows its own frames instead:
-    /// [`Recorder::functions_seen`](crate::recording::Recorder::functions_seen) knows of them then.
-    pub keep_functions: bool,
-    /// Calls of imports at which to read the guest's stacks.
-    pub import_watch: Option<Arc<ImportWatch>>,
-}
-
-impl SamplerOptions {
-    /// The usual ones at so many samples a second, from first to last.
-    pub fn at_rate(rate_hz: f64) -> Self {
-        Self { rate_hz, first_hz: None, ..Self::default() }
-    }
-}
-
-impl Default for SamplerOptions {
-    fn default() -> Self {
-        Self {
-            kind: SamplerKind::Auto,
-            rate_hz: 250.0,
-            first_hz: Some(1000.0),
-            max_overhead: 0.02,
-            clock: Clock::Cpu,
-            keep_functions: false,
-            import_watch: None,
-        }
-    }
-}
+use wasmtime::{Engine, Instance, Store};
+use wlprof_plugin::Walker;
 
 /// What a recording calls a run.
 #[derive(Clone, Debug, Default)]
@@ -129,68 +21,31 @@ pub struct RunName {
     pub arguments: Vec<String>,
 }
 
-/// What samplers and the session share.
-pub(super) struct Shared {
-    pub(super) options: SamplerOptions,
-    pub(super) code: CodeMap,
-    pub(super) modules: Vec<(wasmtime::Module, Arc<ModuleImage>)>,
-    recorder: Mutex<Recorder>,
-    /// The walker of each module that has one, when it is not with the guest's thread.
-    walkers: Mutex<Vec<Option<Box<dyn Walker>>>>,
-}
-
-impl Shared {
-    /// The module whose language is walked.
-    pub(super) fn language_module(&self) -> ModuleId {
-        // One module a guest has a language so far; components will have several.
-        0
-    }
-
-    /// The first byte of the wasm instruction at `pc`.
-    pub(super) fn opcode_at(&self, pc: NativePc) -> Option<u8> {
-        let Origin::Wasm { module, function, code_offset } = self.code.origin(pc)? else { return None };
-        let (_, image) = self.modules.get(module as usize)?;
-        image.code_at(function, code_offset)?.first().copied()
-    }
-
-    /// The function that the `call` instruction at `pc` calls; `None` if it is no such instruction.
-    pub(super) fn called_at(&self, pc: NativePc) -> Option<(ModuleId, u32)> {
-        let Origin::Wasm { module, function, code_offset } = self.code.origin(pc)? else { return None };
-        let (_, image) = self.modules.get(module as usize)?;
-        match image.operator_at(function, code_offset)? {
-            Operator::Call { function_index } => Some((module, function_index)),
-            _ => None,
-        }
-    }
-
-    pub(super) fn set_walker(&self, module: ModuleId, walker: Box<dyn Walker>) {
-        self.walkers()[module as usize] = Some(walker);
-    }
-
-    fn walkers(&self) -> MutexGuard<'_, Vec<Option<Box<dyn Walker>>>> {
-        self.walkers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The recorder. A panic of another thread while it held it has lost at most one sample.
-    pub(super) fn recorder(&self) -> MutexGuard<'_, Recorder> {
-        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One guest being profiled. Made before it runs, attached on its thread, finished from any thread.
+/// Guests being profiled. Made before they run, attached to their stores, finished from any thread.
 pub struct Session {
     shared: Arc<Shared>,
-    sampler: Mutex<Option<Arc<dyn Sampler>>>,
+    sampler: Mutex<Option<Started>>,
     notes: Mutex<Vec<String>>,
     /// What was known at the beginning.
     meta: Meta,
 }
 
-/// Keeps a session attached to the calling thread.
-#[derive(Default)]
-pub(super) struct Attached {
+/// The sampler of a session, once it has its first store.
+#[derive(Clone)]
+enum Started {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    signal: Option<super::signal::Attached>,
+    Signal(Arc<super::signal::SignalSampler>),
+    Epoch(Arc<dyn Sampler>),
+}
+
+impl Started {
+    fn sampler(&self) -> &dyn Sampler {
+        match self {
+            #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+            Self::Signal(sampler) => &**sampler,
+            Self::Epoch(sampler) => &**sampler,
+        }
+    }
 }
 
 /// What a session leaves: a recording without symbols.
@@ -236,22 +91,24 @@ impl Session {
             allowed_hz: options.rate_hz,
             ..Meta::default()
         };
-        let descriptions = modules
-            .iter()
-            .map(|(_, image)| Module { name: image.name().to_owned(), build_id: image.build_id() })
-            .collect();
-        let shared = Shared {
-            options,
-            code: CodeMap::new(modules),
-            modules: modules.to_vec(),
-            recorder: Mutex::new(Recorder::new(descriptions, meta.clone(), journal)),
-            walkers: Mutex::new(walkers),
-        };
-        if shared.walkers().iter().flatten().any(|walker| walker.reads_guest()) {
-            // Walkers are given wasm frames while the guest stands still: the maps must be there then.
-            shared.code.prepare_origins();
+        let descriptions = modules.iter().map(|(_, image)| Shared::description(image)).collect();
+        let shared = Shared::new(options, Recorder::new(descriptions, meta.clone(), journal));
+        let mut walkers = walkers.into_iter();
+        for (module, image) in modules {
+            shared.load(module, image, walkers.next().flatten());
         }
         Self { shared: Arc::new(shared), sampler: Mutex::new(None), notes: Mutex::new(Vec::new()), meta }
+    }
+
+    /// Has the code of another module be sampled from here on, before it runs. `walker` is its language's.
+    pub fn load(
+        &self,
+        module: &wasmtime::Module,
+        image: &Arc<ModuleImage>,
+        walker: Option<Box<dyn Walker>>,
+    ) -> ModuleId {
+        self.shared.recorder().module(Shared::description(image));
+        self.shared.load(module, image, walker).id
     }
 
     /// Begins to sample the calling thread, which is about to run a guest in `store`. Takes the store's call hook or its
@@ -262,51 +119,116 @@ impl Session {
     pub fn attach<T: 'static>(&self, mut store: Store<T>) -> wasmtime::Result<SampledStore<T>> {
         let attached = match self.shared.options.kind {
             SamplerKind::Epoch => {
-                self.set_sampler(epoch::attach(&self.shared, &mut store)?);
+                let sampler = epoch::attach(&self.shared, &mut store)?;
+                *self.started() = Some(Started::Epoch(sampler));
                 Attached::default()
             }
             #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
             SamplerKind::Auto | SamplerKind::Signal => {
-                let (sampler, signal) = super::signal::attach(&self.shared, &mut store)?;
-                self.set_sampler(sampler);
-                Attached { signal: Some(signal) }
+                let attachment = self.attach_signal(&mut store, &self.meta.guest)?;
+                Attached { signal: Some((attachment.hold()?, attachment)) }
             }
             #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-            SamplerKind::Auto | SamplerKind::Signal => wasmtime::bail!("{}", signal_works().unwrap_err()),
+            SamplerKind::Auto | SamplerKind::Signal => {
+                wasmtime::bail!("{}", super::options::signal_works().unwrap_err())
+            }
         };
         Ok(SampledStore::new(attached, store))
     }
 
-    /// Lets the walker of `module` read the stacks of `instance`, its instance. Call it between instantiating and
-    /// calling the guest. A walker that cannot is left out, with a note; the profile has wasm frames then.
-    pub(super) fn instantiated<T: 'static>(
+    /// Samples `store`, which the recording calls `name`, on whatever threads it runs: an async one, or one of several threads.
+    /// Before anything is instantiated in it. Takes its call hook.
+    ///
+    /// # Accuracy
+    /// A store that is suspended is on no thread, and has no samples.
+    ///
+    /// # Errors
+    /// If the signal sampler does not work here: no other can.
+    pub fn attach_anywhere<T: 'static>(&self, store: &mut Store<T>, name: &str) -> wasmtime::Result<AttachedStore> {
+        wasmtime::ensure!(self.shared.options.kind != SamplerKind::Epoch, "the epoch sampler samples one thread");
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        return Ok(AttachedStore { signal: self.attach_signal(store, name)? });
+        #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+        {
+            let _ = (store, name);
+            Err(super::options::signal_works().unwrap_err())
+        }
+    }
+
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    fn attach_signal<T: 'static>(
         &self,
-        attached: &Attached,
+        store: &mut Store<T>,
+        name: &str,
+    ) -> wasmtime::Result<super::signal::Attachment> {
+        self.signal_sampler(store.engine())?.attach(store, name)
+    }
+
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    fn signal_sampler(&self, engine: &Engine) -> wasmtime::Result<Arc<super::signal::SignalSampler>> {
+        let mut started = self.started();
+        if let Some(Started::Signal(sampler)) = &*started {
+            return Ok(sampler.clone());
+        }
+        let sampler = Arc::new(super::signal::SignalSampler::start(&self.shared, engine)?);
+        *started = Some(Started::Signal(sampler.clone()));
+        Ok(sampler)
+    }
+
+    /// Lets the walker of `module` read the stacks of `instance`, its instance in `store`. Call it between instantiating and
+    /// calling the guest. A walker that cannot is left out, with a note; the profile has wasm frames then.
+    pub fn instantiated<T: 'static>(&self, store: &mut SampledStore<T>, instance: &Instance, module: ModuleId) {
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        if let Some((_, attachment)) = &store.attached.signal {
+            return self.walk_language(attachment, &mut store.store, instance, module);
+        }
+        let _ = (store, instance);
+        let reads_guest = self.shared.module(module).and_then(|module| {
+            let walker = module.take_walker()?;
+            let reads_guest = walker.reads_guest();
+            module.set_walker(walker);
+            Some(reads_guest)
+        });
+        if self.shared.options.kind == SamplerKind::Epoch && reads_guest == Some(true) {
+            self.note("only the signal sampler reads the language's own stacks; frames are wasm's".to_owned());
+        }
+    }
+
+    /// As [`Session::instantiated`], for a store that runs anywhere.
+    pub fn instantiated_in<T: 'static>(
+        &self,
+        attached: &AttachedStore,
         store: &mut Store<T>,
         instance: &Instance,
         module: ModuleId,
     ) {
-        let walker = self.shared.walkers().get_mut(module as usize).and_then(Option::take);
-        let Some(walker) = walker else { return };
-        if !walker.reads_guest() {
-            self.shared.set_walker(module, walker);
-            return;
-        }
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        if let Some(signal) = &attached.signal {
-            if let Err((walker, error)) = signal.walk_language(store, instance, module, walker) {
-                self.shared.set_walker(module, walker);
-                self.note(format!("the language's own stacks cannot be read ({error:#}); frames are wasm's"));
-            }
-            return;
-        }
-        let _ = (attached, store, instance);
-        self.shared.set_walker(module, walker);
-        self.note("only the signal sampler reads the language's own stacks; frames are wasm's".to_owned());
+        self.walk_language(&attached.signal, store, instance, module);
+        #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+        let _ = (attached, store, instance, module);
     }
 
-    fn set_sampler(&self, sampler: Arc<dyn Sampler>) {
-        *self.sampler.lock().unwrap_or_else(PoisonError::into_inner) = Some(sampler);
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    fn walk_language<T: 'static>(
+        &self,
+        attachment: &super::signal::Attachment,
+        store: &mut Store<T>,
+        instance: &Instance,
+        module: ModuleId,
+    ) {
+        let Some(module) = self.shared.module(module) else { return };
+        let Some(walker) = module.take_walker() else { return };
+        if !walker.reads_guest() {
+            return module.set_walker(walker);
+        }
+        if let Err((walker, error)) = attachment.walk_language(store, instance, module.clone(), walker) {
+            module.set_walker(walker);
+            self.note(format!("the language's own stacks cannot be read ({error:#}); frames are wasm's"));
+        }
+    }
+
+    fn started(&self) -> MutexGuard<'_, Option<Started>> {
+        self.sampler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a note for the user.
@@ -317,9 +239,9 @@ impl Session {
     /// Halts the guest where it stands, for good: its thread never returns to the embedder. For a program that is about
     /// to end and wants no more of the guest's output meanwhile.
     pub fn halt_guest(&self) {
-        let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(sampler) = sampler {
-            sampler.halt_guest();
+        let started = self.started().clone();
+        if let Some(started) = started {
+            started.sampler().halt_guest();
         }
     }
 
@@ -332,9 +254,9 @@ impl Session {
         const PATIENCE: Duration = Duration::from_secs(5);
         let since = Instant::now();
         loop {
-            let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match sampler {
-                Some(sampler) => return sampler.dump(),
+            let started = self.started().clone();
+            match started {
+                Some(started) => return started.sampler().dump(),
                 None if since.elapsed() > PATIENCE => return Err("the guest has not started".to_owned()),
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
@@ -343,8 +265,8 @@ impl Session {
 
     /// Stops sampling and gives what was recorded. The guest may still be running: its samples end here.
     pub fn finish(&self) -> Finished {
-        let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (name, report) = match &sampler {
+        let started = self.started().clone();
+        let (name, report) = match started.as_ref().map(Started::sampler) {
             Some(sampler) => (sampler.name(), sampler.stop()),
             None => ("none", Report::default()),
         };
@@ -365,22 +287,7 @@ impl Session {
             recorder: std::mem::take(&mut *self.shared.recorder()),
             meta,
             ticks: report.ticks,
-            walkers: std::mem::take(&mut *self.shared.walkers()),
+            walkers: self.shared.modules().iter().map(|module| module.take_walker()).collect(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn auto_falls_back_with_the_reason_and_a_named_sampler_fails_with_it() {
-        let broken = || Err(wasmtime::format_err!("memory is elsewhere"));
-        let (kind, note) = SamplerKind::Auto.resolve_with(broken).unwrap();
-        assert_eq!(kind, SamplerKind::Epoch);
-        assert!(note.unwrap().contains("memory is elsewhere"));
-        assert!(SamplerKind::Signal.resolve_with(broken).is_err());
-        assert_eq!(SamplerKind::Auto.resolve_with(|| Ok(())).unwrap(), (SamplerKind::Signal, None));
     }
 }

@@ -1,38 +1,53 @@
-//! A store whose thread is being sampled.
+//! Stores that are being sampled: one that stays on its thread, and one that runs wherever it is polled or called.
 
-use super::session::{Attached, Session};
-use crate::recording::ModuleId;
 use std::marker::PhantomData;
-use wasmtime::{AsContext, AsContextMut, Instance, Store, StoreContext, StoreContextMut};
+use wasmtime::{AsContext, AsContextMut, Store, StoreContext, StoreContextMut};
 
-/// A store that a [`Session`] samples, or one that nobody does.
+/// What samples a store.
+#[derive(Default)]
+pub(super) struct Attached {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub(super) signal: Option<(super::signal::Hold, super::signal::Attachment)>,
+}
+
+/// A store that a [`Session`](super::Session) samples on this thread, or one that nobody does.
 ///
-/// It owns the store and stays on its thread, because the sampler reads both for as long as it is attached; sampling ends
-/// when this is dropped, before the store does.
+/// It stays on its thread, all of whose time is the store's; sampling ends when this is dropped, before the store does.
 pub struct SampledStore<T: 'static> {
     /// Before the store, so that it is dropped first.
-    attached: Option<Attached>,
-    store: Store<T>,
+    pub(super) attached: Attached,
+    pub(super) store: Store<T>,
     stays_on_its_thread: PhantomData<*const ()>,
 }
 
 impl<T: 'static> SampledStore<T> {
     /// A store that is not sampled.
     pub fn unsampled(store: Store<T>) -> Self {
-        Self { attached: None, store, stays_on_its_thread: PhantomData }
+        Self::new(Attached::default(), store)
     }
 
     pub(super) fn new(attached: Attached, store: Store<T>) -> Self {
-        Self { attached: Some(attached), store, stays_on_its_thread: PhantomData }
+        Self { attached, store, stays_on_its_thread: PhantomData }
     }
+}
 
-    /// Lets the walker that `session` has for `module` read the stacks of `instance`, its instance. To be called between
-    /// instantiating and calling the guest. A walker that cannot is left out, with a note; the profile has wasm frames
-    /// then.
-    pub fn instantiated(&mut self, session: &Session, instance: &Instance, module: ModuleId) {
-        if let Some(attached) = &self.attached {
-            session.instantiated(attached, &mut self.store, instance, module);
-        }
+/// A store that a [`Session`](super::Session) samples on whatever thread it runs. That ends when the store goes, or another call
+/// hook takes the place of the session's.
+#[derive(Clone)]
+pub struct AttachedStore {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub(super) signal: super::signal::Attachment,
+}
+
+impl AttachedStore {
+    /// A future that says at each poll which thread runs the store. `future` is to run guests of no other store.
+    ///
+    /// Without it wasm is sampled all the same, and host code only while it is on the stack that wasm called it on.
+    pub fn run<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        return self.signal.run(future);
+        #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+        future
     }
 }
 

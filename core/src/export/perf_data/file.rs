@@ -4,6 +4,7 @@ use super::addresses::{Addresses, START};
 use super::elf::{BUILD_ID_SIZE, Symbols};
 use crate::export::plain_text::plain_name;
 use crate::recording::{Clock, Recording, Sample};
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 // From perf_event.h and perf's own headers, by their names there.
@@ -167,9 +168,10 @@ impl Records<'_> {
         self.end(&mut mapping, process, 0);
         out.write_all(&self.comm(process, &self.recording.meta.guest, PERF_RECORD_MISC_COMM_EXEC))?;
         out.write_all(&mapping.bytes())?;
+        let mut named = HashSet::from([process]);
         for thread in &self.recording.threads {
             let tid = thread.tid as u32;
-            if tid != process {
+            if named.insert(tid) {
                 out.write_all(&self.comm(tid, &thread.name, 0))?;
             }
             for sample in thread.samples.iter() {

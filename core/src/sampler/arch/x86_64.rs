@@ -10,6 +10,8 @@ pub(in crate::sampler) struct Registers {
     pub(in crate::sampler) sp: usize,
     /// Frame pointer.
     pub(in crate::sampler) fp: usize,
+    /// The stack pointer is on the thread's alternate stack: a signal handler was interrupted.
+    pub(in crate::sampler) is_on_signal_stack: bool,
 }
 
 impl Registers {
@@ -19,9 +21,12 @@ impl Registers {
     /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
     pub(in crate::sampler) unsafe fn interrupted(context: *const libc::c_void) -> Self {
         // SAFETY: the caller's promise.
-        let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
-        let register = |index: libc::c_int| registers[index as usize] as usize;
-        Self { pc: register(libc::REG_RIP), sp: register(libc::REG_RSP), fp: register(libc::REG_RBP) }
+        let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+        let register = |index: libc::c_int| context.uc_mcontext.gregs[index as usize] as usize;
+        let sp = register(libc::REG_RSP);
+        let signal_stack = context.uc_stack.ss_sp.addr();
+        let is_on_signal_stack = sp.wrapping_sub(signal_stack) < context.uc_stack.ss_size;
+        Self { pc: register(libc::REG_RIP), sp, fp: register(libc::REG_RBP), is_on_signal_stack }
     }
 }
 
@@ -61,7 +66,7 @@ pub(in crate::sampler) unsafe fn caller_of_interrupted(
     code: &[u8],
     entry_fp: usize,
 ) -> Option<Caller> {
-    let Registers { pc, sp, fp } = registers;
+    let Registers { pc, sp, fp, .. } = registers;
     let word = |address: Option<usize>| {
         let address = address.filter(|address| address.is_multiple_of(8) && (sp..entry_fp).contains(address))?;
         // SAFETY: the word lies on the thread's stack.
@@ -263,7 +268,7 @@ mod tests {
         let low = stack.as_ptr() as usize;
         let code = [0x55, 0x48, 0x89, 0xe5, 0x90];
         for fp in [0, 8, low - 64, low + 8 * 64, usize::MAX - 7] {
-            let registers = Registers { pc: 4, sp: low, fp };
+            let registers = Registers { pc: 4, sp: low, fp, is_on_signal_stack: false };
             // SAFETY: `stack` is the stack.
             let caller = unsafe { caller_of_interrupted(registers, 0, &code, low + 64) };
             assert_eq!(caller, None, "{fp:#x}");

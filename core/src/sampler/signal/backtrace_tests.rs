@@ -1,10 +1,10 @@
 //! Proves the walk against Wasmtime's own backtrace: at every host call of every fixture, frame for frame.
 
 use super::super::code_map::{CodeMap, NativePc};
-use super::activations::OuterActivations;
+use super::activations::Activations;
 use super::self_check;
 use super::vm_context::StoreContext;
-use super::walk::{FrameWord, Frames, MAX_FRAMES, Stack, WalkEnd};
+use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack, Truncated};
 use crate::guest::{EngineOptions, ModuleImage, config, read_module};
 use crate::recording::Origin;
 use std::num::NonZeroUsize;
@@ -29,24 +29,34 @@ struct Comparison {
     code: CodeMap,
     image: Arc<ModuleImage>,
     store: StoreContext,
-    outer: OuterActivations,
+    activations: Activations,
     compared: Compared,
 }
 
 impl Comparison {
+    /// Takes note of what the call hook says.
+    fn note(&self, hook: CallHook) {
+        // SAFETY: the hook runs within the store.
+        let (activation, fiber) = unsafe { (self.store.activation(), self.store.fiber()) };
+        match hook {
+            CallHook::CallingWasm => self.activations.enter(activation, fiber),
+            CallHook::ReturningFromWasm => drop(self.activations.leave(fiber)),
+            CallHook::CallingHost => drop(self.activations.calling_host(activation.entry_fp)),
+            CallHook::ReturningFromHost => {
+                if let Some(entry) = self.activations.returning_from_host(activation.entry_fp) {
+                    entry.host_call_is_over();
+                }
+            }
+        }
+    }
+
     /// Compares the two stacks of a thread that is in a host call.
     fn compare(&mut self, context: impl AsContext) {
-        let here = 0_u8;
         let mut words = vec![0; MAX_FRAMES];
         let mut frames = Frames::new(&mut words);
-        let stack = Stack {
-            code: &self.code,
-            store: self.store,
-            low: &raw const here as usize,
-            in_host_call: true,
-            outer: &self.outer,
-        };
-        // SAFETY: this thread runs the store and is in a host call; `here` lies below all of its frames.
+        let stack =
+            Stack { code: &self.code, store: self.store, activations: &self.activations, reads: Reads::InPlace };
+        // SAFETY: this thread runs the store and is in a host call.
         let end = unsafe { stack.walk_blocked(&mut frames) };
         let length = frames.len();
         let walked: Vec<(u32, u32)> = words[..length]
@@ -62,10 +72,10 @@ impl Comparison {
             .map(|frame| (frame.func_index(), frame.module_offset().unwrap() as u32 - self.image.code_start()))
             .collect();
         if said.len() >= MAX_FRAMES {
-            assert_eq!(end, WalkEnd::TooDeep);
+            assert_eq!(end, Err(Truncated::TooDeep));
             assert_eq!(walked, said[..MAX_FRAMES]);
         } else {
-            assert_eq!(end, WalkEnd::Complete);
+            assert_eq!(end, Ok(()));
             assert_eq!(walked, said);
         }
         self.compared.calls += 1;
@@ -105,12 +115,13 @@ fn compare_in(path: &Path) -> Compared {
         code: CodeMap::new(&[(module.clone(), image.clone())]),
         image,
         store: context,
-        outer: OuterActivations::new(),
+        activations: Activations::new(),
         compared: Compared::default(),
     }));
     let hooked = comparison.clone();
     store.call_hook(move |context, hook| {
         let mut comparison = hooked.lock().unwrap();
+        comparison.note(hook);
         if matches!(hook, CallHook::CallingHost) {
             // An interpreter without a script may ask for input for ever.
             wasmtime::ensure!(comparison.compared.calls < MOST_CALLS, "compared enough");
@@ -158,18 +169,12 @@ fn nested_entries_into_wasm_are_walked_through() {
         code: CodeMap::new(&[(module.clone(), image.clone())]),
         image,
         store: context,
-        outer: OuterActivations::new(),
+        activations: Activations::new(),
         compared: Compared::default(),
     }));
     let hooked = comparison.clone();
     store.call_hook(move |_, hook| {
-        let comparison = hooked.lock().unwrap();
-        match hook {
-            // SAFETY: the hook runs within the store.
-            CallHook::CallingWasm => comparison.outer.push(unsafe { context.activation() }),
-            CallHook::ReturningFromWasm => comparison.outer.pop(),
-            CallHook::CallingHost | CallHook::ReturningFromHost => {}
-        }
+        hooked.lock().unwrap().note(hook);
         Ok(())
     });
     let comparing = comparison.clone();

@@ -6,7 +6,7 @@ use super::language::Reading;
 use super::record::{Header, Kind};
 use super::ring::Ring;
 use super::store_state::StoreState;
-use super::walk::Frames;
+use super::walk::Reads;
 use crate::recording::State;
 use std::cell::Cell;
 
@@ -41,12 +41,16 @@ pub(super) struct Sighting {
 /// To be called in the handler of that thread, while nothing else pushes.
 pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Ring) -> bool {
     let Snapshot { registers, in_guest, cpu_ns, weight_ns, period_ns } = *snapshot;
+    // SAFETY: the caller's promise: the store is there while its thread runs it.
+    let entry = unsafe { store.entry() };
     let header = Header {
         time_ns: monotonic_ns(),
         cpu_ns,
         weight_ns,
         period_ns,
-        host_call: store.host_call(),
+        store: store.id,
+        entry: entry.map_or(0, |entry| entry.number()),
+        host_call: entry.map_or(0, |entry| entry.host_call()),
         pause_ns: 0,
         state: if in_guest { State::Guest } else { State::Host },
         kind: Kind::Sample,
@@ -57,7 +61,7 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
         unsafe { store.name_frames() };
     }
     let kind = Cell::new(Kind::Sample);
-    let stack = store.stack();
+    let stack = store.stack(Reads::InPlace);
     // SAFETY: the caller's promise; and the registers are those of this thread, which stands still.
     unsafe {
         ring.push(|words| {
@@ -71,7 +75,7 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
                     if store.is_between_wasm_and_host_call(frames) {
                         return store.collect_language(frames, Reading::InterruptedHost, words);
                     }
-                    kind.set(store.kind_of_host_sample());
+                    kind.set(store.kind_of_host_sample(entry.as_ref()));
                     0
                 },
                 |header| {
@@ -83,50 +87,49 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
     }
 }
 
-/// Reads from another thread where the guest of `store` waits, into `words`, and gives the record's length, and what had been
-/// pushed into `ring` by then. `None`: it does not wait there any more.
+/// Reads from another thread where the guest of `store` waits, into `words`, and gives the record's length. `None`: it does not
+/// wait there any more.
 ///
-/// # Safety
-/// Its thread must have been seen blocked. If it wakes meanwhile the frames are meaningless: `still_blocked` is asked after the
-/// walk. `has_left` says whether it has left the store, which it cannot while that is locked.
-pub(super) unsafe fn collect_blocked(
+/// Its thread should have been seen blocked. If it wakes meanwhile the frames are meaningless: `still_blocked` is asked after the
+/// walk.
+pub(super) fn collect_blocked(
     sighting: Sighting,
     store: &StoreState,
-    ring: &Ring,
     words: &mut [u64],
-    has_left: impl FnOnce() -> bool,
     still_blocked: impl FnOnce() -> bool,
-) -> Option<(usize, usize)> {
+) -> Option<usize> {
+    // Who has it is awake, or is stuck in a plugin: nothing to wait for.
+    let _locked = store.try_lock()?;
+    if !store.is_alive() {
+        return None;
+    }
+    // SAFETY: the store does not go while it is locked.
+    let entry = unsafe { store.entry() };
     let header = Header {
         time_ns: monotonic_ns(),
         cpu_ns: sighting.cpu_ns,
         weight_ns: sighting.weight_ns,
         period_ns: sighting.period_ns,
-        host_call: store.host_call(),
+        store: store.id,
+        entry: entry.map_or(0, |entry| entry.number()),
+        host_call: entry.map_or(0, |entry| entry.host_call()),
         pause_ns: 0,
         state: State::Blocked,
         kind: Kind::Sighting,
     };
-    // Who has it is awake, or is stuck in a plugin: nothing to wait for.
-    let _locked = store.try_lock()?;
-    if has_left() {
-        return None;
-    }
-    let mark = ring.mark();
-    let stack = store.stack();
+    let stack = store.stack(Reads::ThroughKernel);
     let mut is_there = false;
-    // SAFETY: the thread has not left, and cannot while the store is locked: that lives, and the thread's stack is mapped.
-    let walk = |frames: &mut Frames<'_>| unsafe { stack.walk_blocked(frames) };
     let length = header.write(
         words,
-        walk,
+        // SAFETY: the store does not go while it is locked, and its stacks are read through the kernel.
+        |frames| unsafe { stack.walk_blocked(frames) },
         |_, _| 0,
         |header| {
             is_there = still_blocked();
             if is_there && sighting.weight_ns > 0 {
-                header.kind = store.kind_of_host_sample();
+                header.kind = store.kind_of_host_sample(entry.as_ref());
             }
         },
     );
-    is_there.then_some((mark, length))
+    is_there.then_some(length)
 }

@@ -1,126 +1,279 @@
-//! The thread that takes samples out of the ring and interns them, and looks where the guest waits.
+//! The thread that takes samples out of the rings and interns them, and looks where guests wait.
 
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
+use super::super::os::linux::thread_watch::ThreadWatch;
 use super::super::pauses::Pauses;
-use super::super::session::Shared;
+use super::super::shared::Shared;
+use super::lanes::{Found, LaneCounts, Lanes};
 use super::language::Entry;
-use super::pace::MAX_PERIODS;
 use super::record::{Header, Kind, Record};
 use super::ring::Ring;
 use super::slot::ThreadSlot;
 use super::store_state::StoreState;
+use super::threads::Threads;
 use super::waits::{WaitCounts, Waits};
-use super::walk::{FrameWord, WalkEnd};
-use crate::recording::{FrameId, LabelSetId, LanguageTruncation, Origin, Recorder, Sample, StackId, State, Truncation};
+use super::walk::{FrameWord, Truncated};
+use crate::recording::{FrameId, LanguageTruncation, Origin, Recorder, State, Truncation};
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long samples may wait in the ring.
+/// How long samples may wait in a ring.
 const MAX_INTERVAL: Duration = Duration::from_millis(50);
-/// How often the ring is emptied at most.
+/// How often the rings are emptied at most.
 const MIN_INTERVAL: Duration = Duration::from_micros(250);
 /// The first interval: what comes at first, and how fast, is not known.
 const FIRST_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Samples of one host call that wait for it to return. Those of a longer one do without the language's stack.
-const MAX_AWAITING: usize = 1 << 18;
-
 /// What the drain saw.
 #[derive(Debug, Default)]
 pub(super) struct Drained {
-    /// Samples recorded.
-    pub(super) sampled: u64,
+    /// What became of the samples that were recorded.
+    pub(super) lanes: LaneCounts,
     /// Samples that were taken out of the ring after this had failed.
     pub(super) unrecorded: u64,
     /// Time in the handler of each sample.
     pub(super) pauses: Pauses,
-    /// Samples beyond one a signal or a look: of those that stand for more time than one sample may.
-    pub(super) split: u64,
-    /// The time that samples stand for.
-    pub(super) weight_ns: u64,
     /// Looks from outside.
     pub(super) waits: WaitCounts,
+    /// What the threads that have ended counted.
+    pub(super) ended: SlotTotals,
     /// Why not all samples were recorded.
     pub(super) failure: Option<&'static str>,
 }
 
-/// Moves records from the ring into the recorder.
+/// What threads have counted, altogether.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SlotTotals {
+    pub(super) fired: u64,
+    pub(super) preempted: u64,
+    pub(super) waited: u64,
+    pub(super) ring_full: u64,
+    pub(super) periods_ns: u64,
+    pub(super) handler_ns: u64,
+    /// CPU time in stores.
+    pub(super) cpu_ns: u64,
+    /// When one of them was last in a store.
+    pub(super) left_ns: u64,
+}
+
+impl SlotTotals {
+    /// Adds those of other threads.
+    pub(super) fn add_ended(&mut self, other: Self) {
+        self.fired += other.fired;
+        self.preempted += other.preempted;
+        self.waited += other.waited;
+        self.ring_full += other.ring_full;
+        self.periods_ns += other.periods_ns;
+        self.handler_ns += other.handler_ns;
+        self.cpu_ns += other.cpu_ns;
+        self.left_ns = self.left_ns.max(other.left_ns);
+    }
+
+    /// Adds what a thread has counted, which has used `cpu_ns` by now.
+    pub(super) fn add(&mut self, slot: &ThreadSlot, cpu_ns: u64) {
+        let counts = &slot.counts;
+        let sums = [
+            (&mut self.fired, &counts.fired),
+            (&mut self.preempted, &counts.preempted),
+            (&mut self.waited, &counts.waited),
+            (&mut self.ring_full, &counts.ring_full),
+            (&mut self.periods_ns, &counts.periods_ns),
+            (&mut self.handler_ns, &slot.handler_ns),
+        ];
+        for (sum, counter) in sums {
+            *sum += counter.load(Ordering::Relaxed);
+        }
+        self.cpu_ns += slot.in_stores_ns(cpu_ns);
+        let left_ns = if slot.current().is_null() { slot.left_ns.load(Ordering::Relaxed) } else { monotonic_ns() };
+        self.left_ns = self.left_ns.max(left_ns);
+    }
+}
+
+/// A thread whose ring is emptied.
+struct Drawn {
+    slot: Arc<ThreadSlot>,
+    waits: Option<Waits>,
+    /// Words taken out of the ring since the interval began.
+    read_words: usize,
+}
+
+/// Moves records from the rings into the recorder.
 pub(super) struct Drain {
-    thread: Arc<ThreadSlot>,
-    store: Arc<StoreState>,
+    threads: Arc<Threads>,
+    drawn: Vec<Drawn>,
     /// Frames of each word seen, leaf first; empty for stubs.
     frames: HashMap<FrameWord, Vec<FrameId>>,
     /// Words seen under a language's stack, which may show none of them.
     under_language: HashSet<FrameWord>,
-    awaiting: Vec<Awaiting>,
+    lanes: Lanes,
     leaf_first: Vec<FrameId>,
-    waits: Waits,
-    /// When the sample before was taken.
-    last_ns: u64,
-    /// Words taken out of the ring since the interval began.
-    read_words: usize,
     drained: Drained,
 }
 
 impl Drain {
-    /// Drains until `stop` is set, and then once more. Should this panic, sampling ends, and not the guest.
-    pub(super) fn run(thread: Arc<ThreadSlot>, store: Arc<StoreState>, waits: Waits, stop: &AtomicBool) -> Drained {
+    /// Drains until `stop` is set, and then once more. Should this panic, sampling ends, and not the guests.
+    pub(super) fn run(threads: Arc<Threads>, stop: &AtomicBool) -> Drained {
         let mut drain = Self {
-            thread,
-            store,
+            threads,
+            drawn: Vec::new(),
             frames: HashMap::default(),
             under_language: HashSet::default(),
-            awaiting: Vec::new(),
+            lanes: Lanes::default(),
             leaf_first: Vec::new(),
-            waits,
-            last_ns: 0,
-            read_words: 0,
             drained: Drained::default(),
         };
         if catch_unwind(AssertUnwindSafe(|| drain.drain_until(stop))).is_err() {
-            drain.thread.stop();
+            drain.threads.stop();
             drain.drained.failure = Some("the thread that records samples failed");
             drain.drop_until(stop);
         }
-        drain.drained.waits = drain.waits.counts;
+        for drawn in &drain.drawn {
+            drain.drained.waits.add(drawn.waits.as_ref().map(|waits| waits.counts).unwrap_or_default());
+        }
+        drain.drained.lanes = drain.lanes.counts;
         drain.drained
     }
 
     fn drain_until(&mut self, stop: &AtomicBool) {
-        let thread = self.thread.clone();
         let mut interval = FIRST_INTERVAL;
         loop {
             let last = stop.load(Ordering::Acquire);
-            let is_over = last || thread.is_over();
-            let seen = if is_over { None } else { self.waits.look(&thread, &self.store) };
-            let seen = seen.map(|(mark, words)| (mark, Box::from(words)));
+            self.meet_threads();
+            let gone = self.threads.take_gone();
+            // A host call may return on another thread than it was sampled on. What is pushed there comes after what was
+            // pushed here, and is not looked at before all of that is there.
+            let until_ns = if last { u64::MAX } else { monotonic_ns() };
+            let mut sightings = if last { Vec::new() } else { self.look() };
+            sightings.sort_by_key(|(_, words)| Header::time_ns(words));
             // Looks are not counted: they come as they do whatever the rate.
             let began_ns = own_cpu_ns();
-            self.empty_ring(seen);
-            thread.drain_ns.fetch_add(own_cpu_ns() - began_ns, Ordering::Relaxed);
-            if last {
-                return self.finish();
+            let threads = self.threads.clone();
+            let shared = &threads.shared;
+            let mut recorder = shared.recorder();
+            for (drawn, words) in sightings {
+                self.empty_rings(Header::time_ns(&words).min(until_ns), shared, &mut recorder);
+                self.record(drawn, &words, shared, &mut recorder);
             }
-            interval = (Ring::until_full(self.read_words, interval) / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
-            self.read_words = 0;
-            std::thread::park_timeout(if is_over { MAX_INTERVAL } else { interval.min(self.waits.until_due()) });
+            self.empty_rings(until_ns, shared, &mut recorder);
+            for store in gone {
+                self.lanes.store_has_gone(store, &mut recorder);
+            }
+            if last {
+                self.lanes.give_up(&mut recorder);
+                return;
+            }
+            Self::exchange_names(shared, &mut recorder);
+            recorder.write_if_due(monotonic_ns().saturating_sub(threads.started_ns()));
+            drop(recorder);
+            self.charge(own_cpu_ns() - began_ns);
+            self.let_go_of_ended();
+            interval = self.next_interval(interval);
+            std::thread::park_timeout(interval);
         }
     }
 
-    /// Counts what is still in the ring, and what comes before the handler has stopped.
+    /// Takes up threads that have come since.
+    fn meet_threads(&mut self) {
+        self.lanes.started(self.threads.started_ns());
+        let clock = self.threads.shared.options.clock;
+        for slot in self.threads.slots() {
+            if !self.drawn.iter().any(|drawn| Arc::ptr_eq(&drawn.slot, &slot)) {
+                let waits = ThreadWatch::new(slot.tid).ok().map(|watch| Waits::new(watch, clock));
+                self.drawn.push(Drawn { slot, waits, read_words: 0 });
+            }
+        }
+    }
+
+    /// Drops threads that have ended, and all of whose samples are recorded.
+    fn let_go_of_ended(&mut self) {
+        for index in (0..self.drawn.len()).rev() {
+            let Drawn { slot, waits, .. } = &self.drawn[index];
+            // SAFETY: this is the ring's only consumer.
+            let is_over = slot.is_gone.load(Ordering::Acquire) && unsafe { slot.ring.peek(|_| ()) }.is_none();
+            if is_over {
+                self.drained.ended.add(slot, 0);
+                self.drained.waits.add(waits.as_ref().map(|waits| waits.counts).unwrap_or_default());
+                self.threads.let_go(slot);
+                self.drawn.swap_remove(index);
+            }
+        }
+    }
+
+    /// Looks at the threads that wait, if that is due, and gives records of them by the index of the thread.
+    fn look(&mut self) -> Vec<(usize, Box<[u64]>)> {
+        let mut sightings = Vec::new();
+        let mut stores: Option<Vec<Arc<StoreState>>> = None;
+        for (index, Drawn { slot, waits, .. }) in self.drawn.iter_mut().enumerate() {
+            let Some(waits) = waits.as_mut().filter(|_| !slot.is_idle()) else { continue };
+            // It may be no more, so it is looked for among those that are.
+            let stores = stores.get_or_insert_with(|| self.threads.stores());
+            let Some(store) = stores.iter().find(|store| std::ptr::eq(Arc::as_ptr(store), slot.current())) else {
+                continue;
+            };
+            sightings.extend(waits.look(slot, store).map(|words| (index, words.into())));
+        }
+        sightings
+    }
+
+    /// Records what was begun by `until_ns`, of all rings in order of time.
+    fn empty_rings(&mut self, until_ns: u64, shared: &Shared, recorder: &mut Recorder) {
+        loop {
+            // SAFETY: this is the rings' only consumer.
+            let front = |drawn: &Drawn| unsafe { drawn.slot.ring.peek(Header::time_ns) };
+            let fronts = self.drawn.iter().enumerate().filter_map(|(index, drawn)| Some((front(drawn)?, index)));
+            let Some((_, index)) = fronts.min().filter(|(time_ns, _)| *time_ns <= until_ns) else { return };
+            let slot = self.drawn[index].slot.clone();
+            // SAFETY: this is the ring's only consumer.
+            unsafe { slot.ring.pop(|words| self.record(index, words, shared, recorder)) };
+        }
+    }
+
+    /// Has the languages' walkers name what nobody else can, and takes what they have named.
+    fn exchange_names(shared: &Shared, recorder: &mut Recorder) {
+        let modules = shared.modules();
+        for unnamed in recorder.take_unnamed() {
+            if let Some(module) = modules.get(unnamed.module() as usize) {
+                module.naming.ask(unnamed);
+            }
+        }
+        modules.iter().for_each(|module| module.naming.give_answers(recorder));
+    }
+
+    /// Charges the threads with the CPU time that recording took, each with its part.
+    fn charge(&mut self, spent_ns: u64) {
+        let all: usize = self.drawn.iter().map(|drawn| drawn.read_words).sum();
+        for drawn in self.drawn.iter().filter(|drawn| drawn.read_words > 0) {
+            let part_ns = spent_ns as u128 * drawn.read_words as u128 / all as u128;
+            drawn.slot.drain_ns.fetch_add(part_ns as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// When the rings are to be emptied again, after an interval that was so long.
+    fn next_interval(&mut self, interval: Duration) -> Duration {
+        let most = self.drawn.iter_mut().map(|drawn| std::mem::take(&mut drawn.read_words)).max().unwrap_or(0);
+        let next = (Ring::until_full(most, interval) / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
+        let looked_at = self.drawn.iter().filter(|drawn| !drawn.slot.is_idle());
+        let due = looked_at.filter_map(|drawn| Some(drawn.waits.as_ref()?.until_due())).min();
+        next.min(due.unwrap_or(MAX_INTERVAL))
+    }
+
+    /// Counts what is still in the rings, and what comes before the handlers have stopped.
     fn drop_until(&mut self, stop: &AtomicBool) {
-        self.drained.unrecorded += std::mem::take(&mut self.awaiting).len() as u64;
+        self.drained.unrecorded += self.lanes.waiting() as u64;
         loop {
             let last = stop.load(Ordering::Acquire);
+            self.meet_threads();
             let mut count = |words: &[u64]| {
                 let is_sample = matches!(Header::read(words).header.kind, Kind::Sample | Kind::AwaitsLanguage);
                 self.drained.unrecorded += u64::from(is_sample);
             };
-            // SAFETY: this is the ring's only consumer.
-            while unsafe { self.thread.ring.pop(&mut count) } {}
+            for drawn in &self.drawn {
+                // SAFETY: this is the ring's only consumer.
+                while unsafe { drawn.slot.ring.pop(&mut count) } {}
+            }
             if last {
                 return;
             }
@@ -128,82 +281,52 @@ impl Drain {
         }
     }
 
-    fn finish(&mut self) {
-        let store = self.store.clone();
-        self.give_up_awaiting(&mut store.shared.recorder());
-    }
-
-    /// Records what is in the ring, and after what was there at a mark another record.
-    fn empty_ring(&mut self, seen: Option<(usize, Box<[u64]>)>) {
-        let (thread, store) = (self.thread.clone(), self.store.clone());
-        let shared = &store.shared;
-        let mut recorder = shared.recorder();
-        if let Some((mark, words)) = seen {
-            // SAFETY: this is the ring's only consumer.
-            while unsafe { thread.ring.pop_before(mark, |words| self.record(words, shared, &mut recorder)) } {}
-            self.record(&words, shared, &mut recorder);
-        }
-        // SAFETY: this is the ring's only consumer.
-        while unsafe { thread.ring.pop(|words| self.record(words, shared, &mut recorder)) } {}
-        store.naming.exchange(&mut recorder);
-        recorder.write_if_due(monotonic_ns().saturating_sub(thread.started_ns.load(Ordering::Relaxed)));
-    }
-
-    fn record(&mut self, words: &[u64], shared: &Shared, recorder: &mut Recorder) {
-        self.read_words += words.len();
+    fn record(&mut self, drawn: usize, words: &[u64], shared: &Shared, recorder: &mut Recorder) {
+        self.drawn[drawn].read_words += words.len();
+        let slot = self.drawn[drawn].slot.clone();
         let record = Header::read(words);
         let header = record.header;
         if header.kind == Kind::Language {
-            self.complete(&record, shared, recorder);
+            if self.lanes.awaits(&header) {
+                let found = self.stack(&record, shared, recorder);
+                self.lanes.complete(&header, found, recorder);
+            }
             return;
         }
-        if self.awaiting.first().is_some_and(|first| first.header.host_call != header.host_call) {
-            self.give_up_awaiting(recorder);
+        if header.kind == Kind::Ended {
+            return self.lanes.host_call_is(&header, recorder);
         }
+        let track = self.lanes.track(header.store, slot.tid, &slot.name, recorder);
+        self.lanes.host_call_is(&header, recorder);
         let found = self.stack(&record, shared, recorder);
         if header.state == State::Guest || header.host_call == 0 {
-            recorder.no_host_call();
+            recorder.no_host_call(track);
         } else {
-            let time_ns = header.time_ns.saturating_sub(self.thread.started_ns.load(Ordering::Relaxed));
-            recorder.host_call(header.host_call, found.leaf, time_ns, header.state == State::Blocked);
+            let time_ns = header.time_ns.saturating_sub(self.threads.started_ns());
+            recorder.host_call(track, header.host_call, found.leaf, time_ns, header.state == State::Blocked);
+        }
+        if header.pause_ns > 0 {
+            self.drained.pauses.add(header.pause_ns);
         }
         match header.kind {
-            Kind::Sample => self.sample(header, found, recorder),
-            Kind::AwaitsLanguage => {
-                if self.awaiting.len() >= MAX_AWAITING {
-                    self.give_up_awaiting(recorder);
-                }
-                self.awaiting.push(Awaiting { header, found });
+            Kind::Sample => self.lanes.add(slot.tid, header, found, false, recorder),
+            // In no host call that the hook is told of: nothing will come.
+            Kind::AwaitsLanguage if header.host_call == 0 => {
+                let reason = Truncation::Language(LanguageTruncation::InHostCode);
+                let found = Found { truncation: found.truncation.or(Some(reason)), ..found };
+                self.lanes.add(slot.tid, header, found, false, recorder);
             }
-            Kind::Sighting | Kind::Language => {}
-        }
-    }
-
-    /// Gives the samples that await it the language's stack of the host call that has returned.
-    fn complete(&mut self, record: &Record<'_>, shared: &Shared, recorder: &mut Recorder) {
-        if self.awaiting.first().is_some_and(|first| first.header.host_call == record.header.host_call) {
-            let found = self.stack(record, shared, recorder);
-            for awaiting in std::mem::take(&mut self.awaiting) {
-                self.sample(awaiting.header, found, recorder);
-            }
-        }
-    }
-
-    /// Records the samples that await a language's stack which is not to come.
-    fn give_up_awaiting(&mut self, recorder: &mut Recorder) {
-        for Awaiting { header, mut found } in std::mem::take(&mut self.awaiting) {
-            found.truncation.get_or_insert(Truncation::Language(LanguageTruncation::InHostCode));
-            self.sample(header, found, recorder);
+            Kind::AwaitsLanguage => self.lanes.add(slot.tid, header, found, true, recorder),
+            Kind::Sighting | Kind::Language | Kind::Ended => {}
         }
     }
 
     /// Interns the stack of a record: the language's where it has one, with the wasm frames that it refers to.
     fn stack(&mut self, record: &Record<'_>, shared: &Shared, recorder: &mut Recorder) -> Found {
-        let mut truncation = match record.end {
-            WalkEnd::Complete => None,
-            WalkEnd::TooDeep => Some(Truncation::TooDeep),
-            WalkEnd::BrokenChain => Some(Truncation::BrokenChain),
-        };
+        let mut truncation = record.walked.err().map(|reason| match reason {
+            Truncated::TooDeep => Truncation::TooDeep,
+            Truncated::BrokenChain => Truncation::BrokenChain,
+        });
         let mut leaf_first = std::mem::take(&mut self.leaf_first);
         leaf_first.clear();
         let mut labels = None;
@@ -212,7 +335,7 @@ impl Drain {
                 if shared.options.keep_functions {
                     self.note_functions(record, shared, recorder);
                 }
-                let module = shared.language_module();
+                let module = language.module;
                 truncation = language.truncation.map(Truncation::Language);
                 labels = (!language.labels.is_empty()).then(|| recorder.labels(module, &language.labels));
                 let host_call = record.frame(0).filter(|leaf| leaf.is_host_call());
@@ -270,53 +393,9 @@ impl Drain {
         }
     }
 
-    fn sample(&mut self, header: Header, found: Found, recorder: &mut Recorder) {
-        let time_ns = header.time_ns.saturating_sub(self.thread.started_ns.load(Ordering::Relaxed));
-        // What stands for a long time is several samples, so that none weighs more than others may.
-        let pieces = header.weight_ns.div_ceil(MAX_PERIODS * header.period_ns.max(1)).max(1);
-        let piece_ns = header.weight_ns / pieces;
-        for after in (0..pieces).rev() {
-            if let Some(reason) = found.truncation {
-                recorder.truncated(reason);
-            }
-            self.last_ns = time_ns.saturating_sub(after * piece_ns).max(self.last_ns);
-            let sample = Sample {
-                time_ns: self.last_ns,
-                cpu_delta_ns: 0,
-                period_ns: piece_ns,
-                stack: found.stack,
-                state: header.state,
-                labels: found.labels,
-            };
-            recorder.sample(header.cpu_ns, sample);
-        }
-        self.drained.sampled += pieces;
-        self.drained.split += pieces - 1;
-        self.drained.weight_ns += header.weight_ns;
-        if header.pause_ns > 0 {
-            self.drained.pauses.add(header.pause_ns);
-        }
-    }
-
     fn frames_of(&mut self, word: FrameWord, shared: &Shared, recorder: &mut Recorder) -> &[FrameId] {
         self.frames.entry(word).or_insert_with(|| frames_of(word, shared, recorder))
     }
-}
-
-/// A stack in the recorder.
-#[derive(Clone, Copy)]
-struct Found {
-    leaf: FrameId,
-    stack: StackId,
-    labels: Option<LabelSetId>,
-    truncation: Option<Truncation>,
-}
-
-/// A sample taken in a host call, whose language stack follows when that returns.
-struct Awaiting {
-    header: Header,
-    /// What it is without.
-    found: Found,
 }
 
 /// Whether the missing frames are at the root end.

@@ -13,9 +13,10 @@ use super::super::os::linux::thread_watch::{Activity, ThreadWatch};
 use super::language::Reading;
 use super::slot::ThreadSlot;
 use super::store_state::StoreState;
-use super::walk::{FrameWord, Frames, MAX_FRAMES, WalkEnd};
+use super::threads::Threads;
+use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Truncated};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a dump may take to come. Only operations that Wasmtime carries out in host code without telling the call
@@ -94,7 +95,9 @@ impl StoreState {
     pub(super) unsafe fn dump_interrupted(&self, registers: Registers) -> bool {
         let Some(taken) = self.dump.take() else { return false };
         // SAFETY: the caller's promise.
-        taken.done(unsafe { self.read_stacks("running", false, |frames| self.stack().walk(registers, frames)) });
+        taken.done(unsafe {
+            self.read_stacks("running", false, |frames| self.stack(Reads::InPlace).walk(registers, frames))
+        });
         true
     }
 
@@ -110,7 +113,9 @@ impl StoreState {
             let began_ns = own_cpu_ns();
             // SAFETY: the handler is blocked, the thread is in the host call whose stack is walked, and nobody else
             // reads the language.
-            taken.done(unsafe { self.read_stacks("running", false, |frames| self.stack().walk_blocked(frames)) });
+            taken.done(unsafe {
+                self.read_stacks("running", false, |frames| self.stack(Reads::InPlace).walk_blocked(frames))
+            });
             thread.leave_out(began_ns);
         }
     }
@@ -123,10 +128,11 @@ impl StoreState {
         let began_ns = own_cpu_ns();
         let mut leaf = [0];
         // SAFETY: the handler is blocked, and the thread is in the host call whose stack is walked.
-        unsafe { self.stack().walk_blocked(&mut Frames::new(&mut leaf)) };
+        let _ = unsafe { self.stack(Reads::InPlace).walk_blocked(&mut Frames::new(&mut leaf)) };
         let call = watch.count(self.shared.called_at(FrameWord(leaf[0]).native_pc())?)?;
         // SAFETY: as above, and nobody else reads the language.
-        let dump = unsafe { self.read_stacks("running", false, |frames| self.stack().walk_blocked(frames)) };
+        let dump =
+            unsafe { self.read_stacks("running", false, |frames| self.stack(Reads::InPlace).walk_blocked(frames)) };
         thread.leave_out(began_ns);
         Some((call, dump))
     }
@@ -135,25 +141,34 @@ impl StoreState {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn dump(&self, thread: &ThreadSlot) -> Result<Dump, String> {
+    pub(super) fn dump(&self, threads: &Threads) -> Result<Dump, String> {
         let since = Instant::now();
-        let watch = ThreadWatch::new(thread.tid).map_err(|_| "the guest has ended".to_owned())?;
         self.dump.requested_ns.store(monotonic_ns(), Ordering::SeqCst);
         if !self.dump.advance(NONE, REQUESTED) {
             return Err("another dump is being made".to_owned());
         }
+        let mut watched: Option<(Arc<ThreadSlot>, ThreadWatch)> = None;
         loop {
-            match watch.look().0 {
-                Activity::Blocked => self.dump_beside(),
-                Activity::Running | Activity::Queued => thread.interrupt(),
-                Activity::Stuck | Activity::Dead => {}
+            let runs = |slot: &ThreadSlot| std::ptr::eq(slot.current(), self);
+            if !watched.as_ref().is_some_and(|(slot, _)| runs(slot)) {
+                let slot = threads.slots().into_iter().find(|slot| runs(slot));
+                watched = slot.and_then(|slot| Some((slot.clone(), ThreadWatch::new(slot.tid).ok()?)));
+            }
+            match &watched {
+                Some((slot, watch)) => match watch.look().0 {
+                    Activity::Blocked => self.dump_beside(),
+                    Activity::Running | Activity::Queued => slot.interrupt(),
+                    Activity::Stuck | Activity::Dead => {}
+                },
+                // It is suspended, if it is anywhere.
+                None => self.dump_beside(),
             }
             if self.dump.state.load(Ordering::SeqCst) == DONE {
                 let dump = std::mem::take(&mut *self.dump.dump.lock().unwrap_or_else(PoisonError::into_inner));
                 self.dump.state.store(NONE, Ordering::SeqCst);
                 return Ok(dump);
             }
-            let is_over = thread.is_over();
+            let is_over = !self.is_alive() || watched.as_ref().is_some_and(|(slot, _)| slot.is_idle());
             if (is_over || since.elapsed() > PATIENCE) && self.dump.advance(REQUESTED, NONE) {
                 let reason = if is_over { "the guest has ended" } else { "the guest has not stopped for five seconds" };
                 return Err(reason.to_owned());
@@ -172,7 +187,9 @@ impl StoreState {
             // SAFETY: the guest was in a host call after this was taken, and does not go on in wasm before it is done:
             // its store lives, and no walk of the language is made in a host call. What host code may do to its memory
             // meanwhile, the kernel's reads survive.
-            let dump = unsafe { self.read_stacks("in a host call", true, |frames| self.stack().walk_blocked(frames)) };
+            let stack = self.stack(Reads::ThroughKernel);
+            // SAFETY: as above.
+            let dump = unsafe { self.read_stacks("in a host call", true, |frames| stack.walk_blocked(frames)) };
             taken.done(dump);
         } else {
             // The guest goes on; it can be asked again.
@@ -181,21 +198,25 @@ impl StoreState {
         }
     }
 
-    /// Gives the samples of a host call that is not to return before the run is over the language's stack.
+    /// Gives the samples of host calls that are not to return before the run is over the language's stack, into the ring of
+    /// `slot`.
     ///
     /// # Safety
-    /// No more signals are sent, and the last has been handled.
-    pub(super) unsafe fn collect_awaited_beside(&self, thread: &ThreadSlot) {
-        if !self.awaits_language() || !self.dump.advance(NONE, TAKEN) {
+    /// No more signals are sent, and the last has been handled, on that thread and those that run the store.
+    pub(super) unsafe fn collect_awaited_beside(&self, slot: &ThreadSlot) {
+        if self.awaiting().next().is_none() || !self.dump.advance(NONE, TAKEN) {
             return;
         }
         let taken = Taken(&self.dump);
         // Whoever has the lock is the call hook, about to do it.
         if self.dump.in_host_call.load(Ordering::SeqCst)
             && let Some(_locked) = self.try_lock()
+            && self.is_alive()
+            // SAFETY: the store does not go while it is locked.
+            && let Some(entry) = unsafe { self.entry() }
         {
             // SAFETY: the guest is in a host call and does not go on in wasm before this is done; there is no handler.
-            unsafe { self.collect_awaited_language(&thread.ring, Reading::Beside) };
+            unsafe { self.collect_awaited_language(&entry, slot, Reading::Beside) };
         }
         drop(taken);
         self.dump.state.store(NONE, Ordering::SeqCst);
@@ -207,11 +228,12 @@ impl StoreState {
         &self,
         state: &str,
         through_kernel: bool,
-        walk: impl FnOnce(&mut Frames<'_>) -> WalkEnd,
+        walk: impl FnOnce(&mut Frames<'_>) -> Result<(), Truncated>,
     ) -> Dump {
         let mut words = vec![0; MAX_FRAMES];
         let mut frames = Frames::new(&mut words);
-        walk(&mut frames);
+        // Frames are shown as far as there are any.
+        let _ = walk(&mut frames);
         let length = frames.len();
         let words = &words[..length];
         // SAFETY: the caller's promise.

@@ -1,6 +1,6 @@
 //! Keeps the cost of sampling below what the user allows, by lowering the rate.
 
-use super::super::session::SamplerOptions;
+use super::super::options::SamplerOptions;
 
 /// Below this rate a profile is of no use; the governor goes no lower.
 const LOWEST_HZ: f64 = 10.0;

@@ -3,13 +3,14 @@
 
 use super::super::code_map::CodeMap;
 use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
-use super::naming::Naming;
+use super::super::os::linux::memory;
+use super::super::shared::LoadedModule;
 use super::vm_context::{InstanceContext, MemoryDefinition};
 use super::walk::FrameWord;
-use crate::guest::ModuleImage;
 use crate::recording::{LanguageTruncation, ModuleId, Origin};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use wlprof_plugin::{
     FrameKey, FrameSink, GuestMemory, OutOfBounds, SinkEntry, ThreadStack, WalkEnd, Walker, WasmFrame,
 };
@@ -22,9 +23,9 @@ const CACHED_PCS: usize = 1024;
 
 /// Words that a language's stack may take in a record.
 pub(super) const MAX_WORDS: usize = HEADER + FLAGS + FrameSink::CAPACITY + FrameSink::LABEL_CAPACITY;
-/// Words before the flags: how the walk ended, the number of keys of labels and that of entries. The entries follow the flags,
-/// and the keys the entries.
-const HEADER: usize = 1;
+/// Words before the flags: how the walk ended, the number of keys of labels and that of entries; and the module. The entries
+/// follow the flags, and the keys the entries.
+const HEADER: usize = 2;
 /// A bit for each entry: whether it is the index of a native frame instead of a key.
 const FLAGS: usize = FrameSink::CAPACITY / 64;
 /// Stands for the index of a native frame where frames were left out.
@@ -67,7 +68,7 @@ pub(super) enum Reading {
 
 /// A walker and what it reads.
 pub(super) struct LanguageWalk {
-    pub(super) module: ModuleId,
+    pub(super) module: Arc<LoadedModule>,
     pub(super) walker: Box<dyn Walker>,
     memory: Option<MemoryDefinition>,
     globals: Vec<Global>,
@@ -107,6 +108,8 @@ pub(super) enum Entry {
 /// A language's stack in a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LanguageStack {
+    /// The module whose language it is.
+    pub(super) module: ModuleId,
     pub(super) truncation: Option<LanguageTruncation>,
     /// Keys of its labels.
     pub(super) labels: Vec<u64>,
@@ -115,13 +118,9 @@ pub(super) struct LanguageStack {
 }
 
 impl LanguageWalk {
-    /// Prepares `walker` to read `instance`, of the module `image`.
-    pub(super) fn new(
-        module: ModuleId,
-        walker: Box<dyn Walker>,
-        instance: InstanceContext,
-        image: &ModuleImage,
-    ) -> Self {
+    /// Prepares `walker` to read `instance`, of `module`.
+    pub(super) fn new(module: Arc<LoadedModule>, walker: Box<dyn Walker>, instance: InstanceContext) -> Self {
+        let image = &module.image;
         let spaces = image.index_spaces();
         let globals = walker
             .wanted_globals()
@@ -132,8 +131,8 @@ impl LanguageWalk {
             })
             .collect();
         Self {
-            module,
             memory: instance.memory(spaces, 0),
+            module,
             globals,
             names_while_running: walker.names_while_running(),
             walker,
@@ -192,7 +191,7 @@ impl LanguageWalk {
         // SAFETY: the store is alive.
         let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
         let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals, through_kernel };
-        let (walker, wasm, module, sink) = (&mut self.walker, &self.wasm, self.module, &mut self.sink);
+        let (walker, wasm, module, sink) = (&mut self.walker, &self.wasm, self.module.id, &mut self.sink);
         catch_unwind(AssertUnwindSafe(|| {
             let mut threads = Vec::new();
             walker.threads(&guest, wasm, &mut threads);
@@ -242,10 +241,10 @@ impl LanguageWalk {
         self.names_while_running
     }
 
-    /// Has the walker name some of what `naming` asks for, if it can while the guest runs.
-    pub(super) fn name(&mut self, naming: &Naming) {
+    /// Has the walker name some of what is asked for, if it can while the guest runs.
+    pub(super) fn name(&mut self) {
         if self.names_while_running {
-            let walker = &mut *self.walker;
+            let (walker, naming) = (&mut *self.walker, &self.module.naming);
             // What it fails at here is asked again at the end, where that costs names alone.
             self.names_while_running = catch_unwind(AssertUnwindSafe(|| naming.answer(walker))).is_ok();
         }
@@ -263,7 +262,7 @@ impl LanguageWalk {
             let word = FrameWord(word);
             let cached = &mut self.cache[(word.pc() >> 2) % CACHED_PCS];
             if cached.0 != word {
-                *cached = (word, wasm_frame(code, word, self.module));
+                *cached = (word, wasm_frame(code, word, self.module.id));
             }
             if let Some(frame) = cached.1 {
                 self.wasm.push(frame);
@@ -276,6 +275,7 @@ impl LanguageWalk {
         let (length, labels) = (self.sink.len(), self.sink.labels());
         words[0] =
             truncation.map_or(0, |reason| 1 + reason as u64) | (labels.len() as u64) << 8 | (length as u64) << 32;
+        words[1] = self.module.id.into();
         let (flags, rest) = words[HEADER..].split_at_mut(FLAGS);
         let (entries, rest) = rest.split_at_mut(length);
         flags.fill(0);
@@ -341,7 +341,7 @@ impl LanguageStack {
                 (_, native) => Entry::Native(native as usize),
             })
             .collect();
-        Self { truncation, labels: labels[..label_count].to_vec(), entries }
+        Self { module: words[1] as ModuleId, truncation, labels: labels[..label_count].to_vec(), entries }
     }
 }
 
@@ -353,18 +353,6 @@ struct StoppedGuest<'a> {
     /// Memory is read by a system call that fails where memory is not there any more: host code that runs meanwhile may
     /// grow it, and so move it.
     through_kernel: bool,
-}
-
-impl StoppedGuest<'_> {
-    /// Fills `buffer` from `from`, by the kernel.
-    fn read_through_kernel(from: *const u8, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
-        let length = buffer.len();
-        let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length };
-        let remote = libc::iovec { iov_base: from.cast_mut().cast(), iov_len: length };
-        // SAFETY: asks for no other process than this one; the kernel writes into `buffer` and checks `from`.
-        let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
-        if read == length as isize { Ok(()) } else { Err(OutOfBounds) }
-    }
 }
 
 impl GuestMemory for StoppedGuest<'_> {
@@ -379,7 +367,8 @@ impl GuestMemory for StoppedGuest<'_> {
             return Err(OutOfBounds);
         }
         if self.through_kernel {
-            return Self::read_through_kernel(self.base.wrapping_add(start), buffer);
+            let is_there = memory::read(self.base.wrapping_add(start), buffer);
+            return if is_there { Ok(()) } else { Err(OutOfBounds) };
         }
         // SAFETY: the range lies in the memory, of which `length` bytes from `base` are mapped while the guest stands
         // still; the buffer is elsewhere.
@@ -392,7 +381,7 @@ impl GuestMemory for StoppedGuest<'_> {
         Some(match global.width {
             // SAFETY: the address is that of a live global of that width.
             4 => unsafe { global.address.cast::<u32>().read_volatile() }.into(),
-            // SAFETY: as above.
+            // SAFETY: the address is that of a live global of that width, too.
             8 => unsafe { global.address.cast::<u64>().read_volatile() },
             _ => return None,
         })

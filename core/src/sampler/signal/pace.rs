@@ -122,7 +122,8 @@ impl Pace {
         self.sampled_ns.store(now_ns, Ordering::Relaxed);
         // Counted from when this one was due, so that lateness does not add up; but the guest gets on in any case.
         let due = self.due_ns.load(Ordering::Relaxed) + self.until_next(period_ns);
-        self.due_ns.store(due.clamp(now_ns + period_ns / 2, now_ns + 2 * period_ns), Ordering::Relaxed);
+        let soonest_ns = if self.goes_by_ticks() { period_ns / 8 } else { period_ns / 2 };
+        self.due_ns.store(due.clamp(now_ns + soonest_ns, now_ns + 2 * period_ns), Ordering::Relaxed);
         self.set(now_ns);
     }
 
@@ -130,6 +131,11 @@ impl Pace {
     pub(super) fn leave_out(&self, ns: u64) {
         self.sampled_ns.store(self.sampled_ns.load(Ordering::Relaxed) + ns, Ordering::Relaxed);
         self.due_ns.store(self.due_ns.load(Ordering::Relaxed) + ns, Ordering::Relaxed);
+    }
+
+    /// A timer has expired where nothing is sampled: it is set again when the thread goes on with wasm.
+    pub(super) fn expired_outside(&self) {
+        self.waits.store(true, Ordering::Relaxed);
     }
 
     /// Wasm goes on, which the fine timer may have found waiting in a host call. To be called whenever it does; costs a load.

@@ -1,7 +1,7 @@
 //! What a record in the ring says: a header of some words, then the frames.
 
 use super::language::{self, LanguageStack};
-use super::walk::{FrameWord, Frames, MAX_FRAMES, WalkEnd};
+use super::walk::{FrameWord, Frames, MAX_FRAMES, Truncated};
 use crate::recording::State;
 
 const TIME: usize = 1;
@@ -11,7 +11,10 @@ const WEIGHT: usize = 4;
 const HOST_CALL: usize = 5;
 const PAUSE: usize = 6;
 const KIND: usize = 7;
-const FRAMES: usize = 8;
+const STORE: usize = 8;
+const FRAMES: usize = 9;
+/// Bits of the word in which the store's number and the entry's stand, for the latter.
+const ENTRY_BITS: u32 = 40;
 /// Most words that a record may have.
 pub(super) const MAX_WORDS: usize = FRAMES + MAX_FRAMES + language::MAX_WORDS;
 
@@ -26,7 +29,11 @@ pub(super) struct Header {
     pub(super) weight_ns: u64,
     /// Time between samples then.
     pub(super) period_ns: u64,
-    /// Number of the host call that was going on, if one was.
+    /// Number of the store.
+    pub(super) store: u32,
+    /// Number of the store's entry into wasm that ran, if one did.
+    pub(super) entry: u64,
+    /// Number of the host call of the store that was going on, if one was.
     pub(super) host_call: u64,
     /// CPU time spent in the handler; 0 if the thread was not stopped.
     pub(super) pause_ns: u64,
@@ -45,16 +52,19 @@ pub(super) enum Kind {
     Language,
     /// No sample, only a sighting of a host call.
     Sighting,
+    /// No sample: the entry has ended, and with it the host call whose language stack samples await.
+    Ended,
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Sample, Self::AwaitsLanguage, Self::Language, Self::Sighting];
+    const ALL: [Self; 5] = [Self::Sample, Self::AwaitsLanguage, Self::Language, Self::Sighting, Self::Ended];
 }
 
 /// What a record says.
 pub(super) struct Record<'a> {
     pub(super) header: Header,
-    pub(super) end: WalkEnd,
+    /// Whether the wasm stack is whole.
+    pub(super) walked: Result<(), Truncated>,
     /// Leaf first.
     pub(super) frames: &'a [u64],
     pub(super) language: Option<LanguageStack>,
@@ -73,13 +83,17 @@ impl Header {
     pub(super) fn write(
         mut self,
         words: &mut [u64],
-        walk: impl FnOnce(&mut Frames<'_>) -> WalkEnd,
+        walk: impl FnOnce(&mut Frames<'_>) -> Result<(), Truncated>,
         collect: impl FnOnce(&[u64], &mut [u64]) -> usize,
         finish: impl FnOnce(&mut Self),
     ) -> usize {
         let (header, rest) = words.split_at_mut(FRAMES);
         let mut frames = Frames::new(rest);
-        let end = walk(&mut frames);
+        let end = match walk(&mut frames) {
+            Ok(()) => 0,
+            Err(Truncated::TooDeep) => 1,
+            Err(Truncated::BrokenChain) => 2,
+        };
         let length = frames.len();
         let (frames, rest) = rest.split_at_mut(length);
         let language = collect(frames, rest);
@@ -95,8 +109,14 @@ impl Header {
         header[WEIGHT] = self.weight_ns;
         header[HOST_CALL] = self.host_call;
         header[PAUSE] = self.pause_ns;
-        header[KIND] = state | (end as u64) << 8 | (self.kind as u64) << 16 | (length as u64) << 32;
+        header[STORE] = u64::from(self.store) << ENTRY_BITS | self.entry & ((1 << ENTRY_BITS) - 1);
+        header[KIND] = state | end << 8 | (self.kind as u64) << 16 | (length as u64) << 32;
         FRAMES + length + language
+    }
+
+    /// When the record was begun, of its words.
+    pub(super) fn time_ns(words: &[u64]) -> u64 {
+        words[TIME]
     }
 
     /// Reads a record.
@@ -108,6 +128,8 @@ impl Header {
             cpu_ns: words[CPU],
             weight_ns: words[WEIGHT],
             period_ns: words[PERIOD],
+            store: (words[STORE] >> ENTRY_BITS) as u32,
+            entry: words[STORE] & ((1 << ENTRY_BITS) - 1),
             host_call: words[HOST_CALL],
             pause_ns: words[PAUSE],
             state: match words[KIND] & 0xff {
@@ -115,11 +137,15 @@ impl Header {
                 1 => State::Host,
                 _ => State::Blocked,
             },
-            kind: Kind::ALL[(words[KIND] >> 16 & 3) as usize],
+            kind: Kind::ALL[(words[KIND] >> 16 & 7) as usize],
         };
-        let end = WalkEnd::from_u8((words[KIND] >> 8) as u8);
+        let walked = match words[KIND] >> 8 & 0xff {
+            0 => Ok(()),
+            1 => Err(Truncated::TooDeep),
+            _ => Err(Truncated::BrokenChain),
+        };
         let language = (!language.is_empty()).then(|| LanguageStack::read(language));
-        Record { header, end, frames, language }
+        Record { header, walked, frames, language }
     }
 }
 
@@ -134,16 +160,18 @@ mod tests {
             cpu_ns: 2,
             weight_ns: 6,
             period_ns: 3,
+            store: 7,
+            entry: 8,
             host_call: 4,
             pause_ns: 0,
             state: State::Blocked,
             kind: Kind::AwaitsLanguage,
         };
         let mut words = [0; 32];
-        let length = header.write(&mut words, |_| WalkEnd::BrokenChain, |_, _| 0, |header| header.pause_ns = 5);
+        let length = header.write(&mut words, |_| Err(Truncated::BrokenChain), |_, _| 0, |header| header.pause_ns = 5);
         let read = Header::read(&words[..length]);
         assert_eq!(read.header, Header { pause_ns: 5, ..header });
-        assert_eq!((read.end, read.frames.len()), (WalkEnd::BrokenChain, 0));
+        assert_eq!((read.walked, read.frames.len()), (Err(Truncated::BrokenChain), 0));
         assert!(read.language.is_none());
     }
 }

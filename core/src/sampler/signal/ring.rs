@@ -28,7 +28,8 @@ unsafe impl Sync for Ring {}
 impl Ring {
     pub(super) fn new() -> Self {
         Self {
-            words: (0..CAPACITY + MAX_RECORD).map(|_| UnsafeCell::new(0)).collect(),
+            // SAFETY: zeroes are words. They take no memory before they are written: most threads have few samples.
+            words: unsafe { Box::<[UnsafeCell<u64>]>::new_zeroed_slice(CAPACITY + MAX_RECORD).assume_init() },
             head: AtomicUsize::new(0),
             tail: AtomicUsize::new(0),
         }
@@ -60,31 +61,30 @@ impl Ring {
     /// # Safety
     /// No other `pop` may be going on, on any thread.
     pub(super) unsafe fn pop(&self, read: impl FnOnce(&[u64])) -> bool {
-        let tail = self.tail.load(Ordering::Relaxed);
-        if tail == self.head.load(Ordering::Acquire) {
-            return false;
-        }
-        let first = self.words[tail % CAPACITY..][..MAX_RECORD].as_ptr();
-        // SAFETY: the record between tail and head is complete and the producer leaves it alone until tail moves.
-        let length = (unsafe { *first.cast::<u64>() } as usize).clamp(1, MAX_RECORD);
-        // SAFETY: as above, for all of its words.
-        read(unsafe { std::slice::from_raw_parts(first.cast::<u64>(), length) });
-        self.tail.store(tail + length, Ordering::Release);
+        let read = |words: &[u64]| {
+            read(words);
+            words.len()
+        };
+        // SAFETY: the caller's promise.
+        let Some(length) = (unsafe { self.peek(read) }) else { return false };
+        self.tail.store(self.tail.load(Ordering::Relaxed) + length, Ordering::Release);
         true
     }
 
-    /// What has been pushed so far, for [`Ring::pop_before`].
-    pub(super) fn mark(&self) -> usize {
-        self.head.load(Ordering::Acquire)
-    }
-
-    /// As [`Ring::pop`], of what had been pushed when `mark` was taken.
+    /// What `read` says of the oldest record, which stays; `None` if there is none.
     ///
     /// # Safety
     /// No other `pop` may be going on, on any thread.
-    pub(super) unsafe fn pop_before(&self, mark: usize, read: impl FnOnce(&[u64])) -> bool {
-        // SAFETY: the caller's promise.
-        self.tail.load(Ordering::Relaxed) < mark && unsafe { self.pop(read) }
+    pub(super) unsafe fn peek<R>(&self, read: impl FnOnce(&[u64]) -> R) -> Option<R> {
+        let tail = self.tail.load(Ordering::Relaxed);
+        if tail == self.head.load(Ordering::Acquire) {
+            return None;
+        }
+        let first = self.words[tail % CAPACITY..][..MAX_RECORD].as_ptr().cast::<u64>();
+        // SAFETY: the record between tail and head is complete and the producer leaves it alone until tail moves.
+        let length = (unsafe { *first } as usize).clamp(1, MAX_RECORD);
+        // SAFETY: all of its words lie in the box (the slicing checked), and the producer leaves them alone, too.
+        Some(read(unsafe { std::slice::from_raw_parts(first, length) }))
     }
 
     /// How long until it may be full, if it fills up as it did in the last `interval`, from empty.

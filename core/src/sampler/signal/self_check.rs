@@ -4,12 +4,13 @@
 //! its globals and its stack are read both ways.
 
 use super::super::code_map::{CodeMap, NativePc};
-use super::activations::OuterActivations;
-use super::vm_context::{InstanceContext, StoreContext};
-use super::walk::{FrameWord, Frames, Stack, WalkEnd};
+use super::activations::Activations;
+use super::vm_context::{Activation, InstanceContext, StoreContext};
+use super::walk::{FrameWord, Frames, Reads, Stack};
 use crate::guest::ModuleImage;
 use crate::recording::Origin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use wasmtime::{Caller, Engine, Extern, Func, Instance, Module, Store, Val, WasmBacktrace, bail, format_err};
 
 const PROBE: &str = r#"(module
@@ -32,26 +33,67 @@ const PROBE: &str = r#"(module
 const HIDDEN: (u32, u64) = (0, 0x0123_4567_89ab_cdef);
 const SHOWN: u32 = 1;
 
-/// Runs the check in `store` and gives the store's context.
+/// A module that shows where a store has what is read of it. Compiled once.
+pub(super) struct Probe {
+    /// Does nothing.
+    empty: Module,
+    module: Module,
+    image: Arc<ModuleImage>,
+    /// The whole check has been made, and nothing differed.
+    is_checked: AtomicBool,
+}
+
+impl Probe {
+    /// # Errors
+    /// If it cannot be compiled.
+    pub(super) fn new(engine: &Engine) -> wasmtime::Result<Self> {
+        let (module, image) = probe(engine)?;
+        let empty = Module::from_binary(engine, &wat::parse_str(r#"(module (func (export "run")))"#)?)?;
+        Ok(Self { empty, module, image, is_checked: AtomicBool::new(false) })
+    }
+
+    /// Gives the context of `store`, in which nothing runs yet. The first time all that is read of Wasmtime is compared with its
+    /// API there.
+    ///
+    /// # Errors
+    /// What differs, or why it could not be compared.
+    pub(super) fn context<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<StoreContext> {
+        if !self.is_checked.load(Ordering::Relaxed) {
+            let context = self.check(store)?;
+            self.is_checked.store(true, Ordering::Relaxed);
+            return Ok(context);
+        }
+        let instance = Instance::new(&mut *store, &self.empty, &[])?;
+        let run = instance.get_func(&mut *store, "run").ok_or_else(|| format_err!("the probe has no `run`"))?;
+        let context = InstanceContext::of(&mut *store, &run).ok_or_else(|| format_err!("the probe has no vmctx"))?;
+        Ok(context.store_context())
+    }
+
+    fn check<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<StoreContext> {
+        let (module, image) = (self.module.clone(), self.image.clone());
+        let code = CodeMap::new(&[(module.clone(), image.clone())]);
+        let check = Func::wrap(&mut *store, move |mut caller: Caller<'_, T>, value: i32| -> wasmtime::Result<i32> {
+            compare(&mut caller, &code, &image)?;
+            Ok(value)
+        });
+        let instance = Instance::new(&mut *store, &module, &[check.into()])?;
+        let run = instance.get_func(&mut *store, "run").ok_or_else(|| format_err!("the probe has no `run`"))?;
+        let mut result = [Val::I32(0)];
+        run.call(&mut *store, &[], &mut result)?;
+        if result[0].i32() != Some(43) {
+            bail!("the probe returned {:?}", result[0]);
+        }
+        let context = InstanceContext::of(&mut *store, &run).ok_or_else(|| format_err!("the probe has no vmctx"))?;
+        Ok(context.store_context())
+    }
+}
+
+/// Makes the whole check in `store`, and gives its context.
 ///
 /// # Errors
 /// What differs, or why it could not be compared.
 pub(super) fn run<T: 'static>(store: &mut Store<T>) -> wasmtime::Result<StoreContext> {
-    let (module, image) = probe(store.engine())?;
-    let code = CodeMap::new(&[(module.clone(), image.clone())]);
-    let check = Func::wrap(&mut *store, move |mut caller: Caller<'_, T>, value: i32| -> wasmtime::Result<i32> {
-        compare(&mut caller, &code, &image)?;
-        Ok(value)
-    });
-    let instance = Instance::new(&mut *store, &module, &[check.into()])?;
-    let run = instance.get_func(&mut *store, "run").ok_or_else(|| format_err!("the probe has no `run`"))?;
-    let mut result = [Val::I32(0)];
-    run.call(&mut *store, &[], &mut result)?;
-    if result[0].i32() != Some(43) {
-        bail!("the probe returned {:?}", result[0]);
-    }
-    let context = InstanceContext::of(&mut *store, &run).ok_or_else(|| format_err!("the probe has no vmctx"))?;
-    Ok(context.store_context())
+    Probe::new(store.engine())?.context(store)
 }
 
 fn probe(engine: &Engine) -> wasmtime::Result<(Module, Arc<ModuleImage>)> {
@@ -98,12 +140,15 @@ fn compare_stacks<T: 'static>(
     image: &ModuleImage,
     store: StoreContext,
 ) -> wasmtime::Result<()> {
-    let here = 0_u8;
     let mut words = [0; 64];
     let mut frames = Frames::new(&mut words);
-    let stack =
-        Stack { code, store, low: &raw const here as usize, in_host_call: true, outer: &OuterActivations::new() };
-    // SAFETY: this thread runs the store, is in a host call of it, and `here` lies below all of its frames.
+    let activations = Activations::new();
+    // As the call hook would have said: wasm has been entered, and has called the host.
+    activations.enter(Activation::default(), 0);
+    // SAFETY: this thread runs the store.
+    activations.calling_host(unsafe { store.activation() }.entry_fp);
+    let stack = Stack { code, store, activations: &activations, reads: Reads::InPlace };
+    // SAFETY: this thread runs the store, and is in a host call of it.
     let end = unsafe { stack.walk_blocked(&mut frames) };
     let length = frames.len();
     let walked: Vec<(u32, u32)> = words[..length]
@@ -118,7 +163,7 @@ fn compare_stacks<T: 'static>(
         .iter()
         .map(|frame| (frame.func_index(), frame.module_offset().unwrap_or(0) as u32 - image.code_start()))
         .collect();
-    if end != WalkEnd::Complete || walked != said || walked.len() != 5 {
+    if end.is_err() || walked != said || walked.len() != 5 {
         bail!("the stack is {walked:?} ({end:?}) by its frame pointers and {said:?} by the API");
     }
     Ok(())

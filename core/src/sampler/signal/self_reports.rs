@@ -3,11 +3,13 @@
 
 use super::super::code_map::CodeMap;
 use super::super::dump::Dump;
-use super::activations::OuterActivations;
+use super::super::shared::LoadedModule;
+use super::activations::Activations;
+use super::attachment::find_instance;
 use super::language::{Entry, LanguageStack, LanguageWalk, MAX_WORDS, Reading};
+use super::self_check;
 use super::vm_context::StoreContext;
-use super::walk::{FrameWord, Frames, MAX_FRAMES, Stack, WalkEnd};
-use super::{find_instance, self_check};
+use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
 use crate::guest::{EngineOptions, ModuleImage, engine, read_module};
 use crate::recording::{LanguageTruncation, Origin};
 use std::path::{Path, PathBuf};
@@ -50,26 +52,20 @@ pub(super) struct Pair {
 struct Reader {
     code: CodeMap,
     store: StoreContext,
-    outer: OuterActivations,
+    activations: Activations,
     language: Option<LanguageWalk>,
     with_threads: bool,
 }
 
 impl Reader {
     fn read(&mut self) -> Option<Seen> {
-        let here = 0_u8;
         let mut words = vec![0; MAX_FRAMES];
         let mut frames = Frames::new(&mut words);
-        let stack = Stack {
-            code: &self.code,
-            store: self.store,
-            low: &raw const here as usize,
-            in_host_call: true,
-            outer: &self.outer,
-        };
-        // SAFETY: this thread runs the store and is in a host call; `here` lies below all of its frames.
+        let stack =
+            Stack { code: &self.code, store: self.store, activations: &self.activations, reads: Reads::InPlace };
+        // SAFETY: this thread runs the store and is in a host call.
         let end = unsafe { stack.walk_blocked(&mut frames) };
-        assert_eq!(end, WalkEnd::Complete);
+        assert_eq!(end, Ok(()));
         let length = frames.len();
         let language = self.language.as_mut()?;
         let mut record = vec![0; MAX_WORDS];
@@ -112,7 +108,7 @@ pub(super) fn run(
     let reader = Arc::new(Mutex::new(Reader {
         code: CodeMap::new(&[(module.clone(), image.clone())]),
         store: context,
-        outer: OuterActivations::new(),
+        activations: Activations::new(),
         language: None,
         with_threads: with_threads == WithThreads::Yes,
     }));
@@ -121,8 +117,17 @@ pub(super) fn run(
     store.call_hook(move |_, hook| {
         let mut pairing = pairing.lock().unwrap();
         match hook {
-            CallHook::CallingHost => pairing.1 = hooked.lock().unwrap().read(),
+            CallHook::CallingHost => {
+                let mut reader = hooked.lock().unwrap();
+                // SAFETY: the hook runs within the store.
+                reader.activations.calling_host(unsafe { reader.store.activation() }.entry_fp);
+                pairing.1 = reader.read();
+            }
             CallHook::ReturningFromHost => {
+                let reader = hooked.lock().unwrap();
+                // SAFETY: the hook runs within the store.
+                let entry = reader.activations.returning_from_host(unsafe { reader.store.activation() }.entry_fp);
+                entry.unwrap().host_call_is_over();
                 let contents = printed.contents();
                 let said = String::from_utf8(contents[pairing.2..].to_vec()).unwrap();
                 pairing.2 = contents.len();
@@ -130,7 +135,12 @@ pub(super) fn run(
                     pairing.0.push(Pair { said, seen });
                 }
             }
-            CallHook::CallingWasm | CallHook::ReturningFromWasm => {}
+            CallHook::CallingWasm => {
+                let reader = hooked.lock().unwrap();
+                // SAFETY: the hook runs within the store.
+                reader.activations.enter(unsafe { reader.store.activation() }, 0);
+            }
+            CallHook::ReturningFromWasm => drop(hooked.lock().unwrap().activations.leave(0)),
         }
         Ok(())
     });
@@ -139,7 +149,8 @@ pub(super) fn run(
     let instance = linker.instantiate(&mut store, &module).unwrap();
     let instance_context = find_instance(&mut store, &instance, &image).unwrap();
     let walker = language.attach(&*image).unwrap();
-    reader.lock().unwrap().language = Some(LanguageWalk::new(0, walker, instance_context, &image));
+    reader.lock().unwrap().language =
+        Some(LanguageWalk::new(Arc::new(LoadedModule::new(0, image, None)), walker, instance_context));
     let start = instance.get_func(&mut store, "_start").unwrap();
     let ended = start.call(&mut store, &[], &mut []);
     if let Err(error) = ended {

@@ -1,11 +1,11 @@
-//! A thread that is sampled: its timers and its ring, and what the handler does on it.
+//! A thread that is sampled: its timers and its ring, which store it runs, and what the handler does on it.
 
 use super::super::arch::x86_64::Registers;
+use super::super::options::SamplerOptions;
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
-use super::super::os::linux::own_thread::{SIGNAL, SignalBlocked, mask, voluntary_waits};
+use super::super::os::linux::own_thread::{SIGNAL, SignalBlocked, mask, own_stack_low, voluntary_waits};
 use super::super::os::linux::thread_timer::TimerClock;
 use super::super::os::linux::thread_watch::own_tid;
-use super::super::session::SamplerOptions;
 use super::collect::{Snapshot, collect};
 use super::governor::{Governor, Spent};
 use super::handler;
@@ -15,20 +15,26 @@ use super::store_state::StoreState;
 use crate::recording::Clock;
 use std::cell::UnsafeCell;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use wasmtime::Engine;
 
 /// How often the governor looks, in signals.
 const GOVERN_EVERY: u64 = 32;
 
-/// A thread that runs guests.
+/// A thread that runs guests of a session.
 pub(super) struct ThreadSlot {
     pub(super) tid: libc::pid_t,
+    pub(super) name: String,
+    /// Lowest address of its stack.
+    stack_low: usize,
     clock: Clock,
     pub(super) ring: Ring,
     pub(super) pace: Pace,
-    /// The store whose guest the thread runs; null if it runs none.
+    /// The store that the thread runs; null if it runs none.
     current: AtomicPtr<StoreState>,
+    /// Somebody who knows all of the time says which store that is: host code that is interrupted is this store's, too. Else it
+    /// is the call hook, which does not see when a store is suspended.
+    is_told: AtomicBool,
     /// Touched in the handler alone.
     governor: UnsafeCell<Option<Governor>>,
     /// Wall time up to which samples stand for it, and how often the thread had waited of its own accord by then. Used with
@@ -54,13 +60,21 @@ pub(super) struct ThreadSlot {
     halted: AtomicBool,
     /// It goes no further.
     halted_in_place: AtomicBool,
-    /// The thread has left its store.
-    pub(super) detached: AtomicBool,
-    /// When the guest could begin, calibration done.
-    pub(super) started_ns: AtomicU64,
-    pub(super) started_cpu_ns: AtomicU64,
-    pub(super) ended_ns: AtomicU64,
-    pub(super) ended_cpu_ns: AtomicU64,
+    /// The thread has ended, or will have no part in this any more.
+    pub(super) is_gone: AtomicBool,
+    /// CPU time when the thread last came to a store from none, or left for none.
+    turned_cpu_ns: AtomicU64,
+    /// CPU time in stores until then, if it is in none.
+    in_stores_ns: AtomicU64,
+    /// When it last left for none.
+    pub(super) left_ns: AtomicU64,
+}
+
+/// What a thread runs, and whether whoever said so knows all of the time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Running {
+    pub(super) store: *const StoreState,
+    pub(super) is_told: bool,
 }
 
 /// What became of the timers' signals.
@@ -91,14 +105,21 @@ impl ThreadSlot {
     /// A slot for the calling thread, which is not sampled before [`ThreadSlot::enter`].
     ///
     /// # Errors
-    /// If the system gives it no timers.
+    /// If the system gives it no timers, or the handler cannot be installed.
     pub(super) fn new(clock: Clock) -> io::Result<Self> {
+        handler::install()?;
+        // Gives this thread Wasmtime's large alternate signal stack: a sample taken before the first wasm call would run on
+        // Rust's, and overflow it.
+        Engine::tls_eager_initialize();
         Ok(Self {
             tid: own_tid(),
+            name: std::thread::current().name().unwrap_or("guest").to_owned(),
+            stack_low: own_stack_low()?,
             clock,
             ring: Ring::new(),
             pace: Pace::new()?,
             current: AtomicPtr::default(),
+            is_told: AtomicBool::new(false),
             governor: UnsafeCell::new(None),
             accounted_ns: AtomicU64::new(0),
             accounted_waits: AtomicU64::new(0),
@@ -112,26 +133,23 @@ impl ThreadSlot {
             calibrating: AtomicBool::new(true),
             halted: AtomicBool::new(false),
             halted_in_place: AtomicBool::new(false),
-            detached: AtomicBool::new(false),
-            started_ns: AtomicU64::new(0),
-            started_cpu_ns: AtomicU64::new(0),
-            ended_ns: AtomicU64::new(0),
-            ended_cpu_ns: AtomicU64::new(0),
+            is_gone: AtomicBool::new(false),
+            turned_cpu_ns: AtomicU64::new(0),
+            in_stores_ns: AtomicU64::new(0),
+            left_ns: AtomicU64::new(0),
         })
     }
 
-    /// Lets the handler sample `store` on this thread, until [`ThreadSlot::leave`].
+    /// Has the handler answer signals on this thread, which must be the slot's own.
     ///
     /// # Errors
-    /// If the handler cannot be installed.
-    pub(super) fn enter(&self, store: &Arc<StoreState>) -> io::Result<()> {
-        handler::install()?;
-        self.current.store(Arc::as_ptr(store).cast_mut(), Ordering::Release);
+    /// If the signal cannot be unblocked.
+    pub(super) fn listen(&self) -> io::Result<()> {
         handler::CURRENT.set(self);
         mask(libc::SIG_UNBLOCK).map(|_| ())
     }
 
-    /// Ends the calibration: from here on signals are samples. `interrupt_ns` is what one costs. To be called on the guest's
+    /// Ends the calibration: from here on signals are samples. `interrupt_ns` is what one costs. To be called on the slot's
     /// thread.
     pub(super) fn start(&self, options: &SamplerOptions, interrupt_ns: u64) {
         self.pace.stop();
@@ -142,24 +160,59 @@ impl ThreadSlot {
             // SAFETY: the handler is the only other user, and the signal is blocked.
             unsafe { *self.governor.get() = Some(governor) };
         }
-        self.started_ns.store(monotonic_ns(), Ordering::Relaxed);
-        self.started_cpu_ns.store(own_cpu_ns(), Ordering::Relaxed);
+        self.turned_cpu_ns.store(own_cpu_ns(), Ordering::Relaxed);
         self.account();
         self.calibrating.store(false, Ordering::SeqCst);
         self.pace.start(period_ns);
     }
 
-    /// Ends sampling of `store` on this thread, which must be the one that entered it.
-    pub(super) fn leave(&self, store: &StoreState) {
-        handler::CURRENT.set(std::ptr::null());
-        self.pace.stop();
-        store.dump.guest_goes_on();
-        // The drain may be reading this thread's stack and store, which end after this.
-        let _locked = store.lock();
-        self.current.store(std::ptr::null_mut(), Ordering::Release);
-        self.ended_ns.store(monotonic_ns(), Ordering::Relaxed);
-        self.ended_cpu_ns.store(own_cpu_ns(), Ordering::Relaxed);
-        self.detached.store(true, Ordering::Release);
+    /// The store that the thread runs.
+    pub(super) fn current(&self) -> *const StoreState {
+        self.current.load(Ordering::Acquire)
+    }
+
+    /// Says which store the thread runs from here on, and whether whoever says so knows all of the time. To be called on the
+    /// slot's thread; a store that is not null must be detached before it goes.
+    pub(super) fn enter(&self, store: *const StoreState, is_told: bool) -> Running {
+        let before = Running { store: self.current(), is_told: self.is_told.load(Ordering::Relaxed) };
+        if before.store.is_null() && !store.is_null() {
+            // What went by outside is nobody's.
+            let now_ns = own_cpu_ns();
+            let away_ns = now_ns.saturating_sub(self.turned_cpu_ns.swap(now_ns, Ordering::Relaxed));
+            self.pace.leave_out(away_ns);
+            self.account();
+        } else if !before.store.is_null() && store.is_null() {
+            let now_ns = own_cpu_ns();
+            let inside_ns = now_ns.saturating_sub(self.turned_cpu_ns.swap(now_ns, Ordering::Relaxed));
+            add(&self.in_stores_ns, inside_ns);
+            self.left_ns.store(monotonic_ns(), Ordering::Relaxed);
+        }
+        self.is_told.store(is_told, Ordering::Relaxed);
+        self.current.store(store.cast_mut(), Ordering::Release);
+        if !store.is_null() {
+            self.pace.goes_on();
+        }
+        before
+    }
+
+    /// Has the thread not run `store`, which is about to go, and waits until the handler does not use it. From any thread.
+    pub(super) fn forget(&self, store: *const StoreState) {
+        let mine =
+            self.current.compare_exchange(store.cast_mut(), std::ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst);
+        if mine.is_ok() && self.tid != own_tid() {
+            while self.is_in_handler() {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// CPU time that the thread has spent in stores, if it has used `cpu_ns` by now.
+    pub(super) fn in_stores_ns(&self, cpu_ns: u64) -> u64 {
+        let running_ns = match self.current().is_null() {
+            true => 0,
+            false => cpu_ns.saturating_sub(self.turned_cpu_ns.load(Ordering::Relaxed)),
+        };
+        self.in_stores_ns.load(Ordering::Relaxed) + running_ns
     }
 
     /// No signal is answered any more, from any thread. The handler may still be at work: [`ThreadSlot::is_in_handler`].
@@ -168,14 +221,21 @@ impl ThreadSlot {
         self.pace.stop();
     }
 
-    /// Whether no signal is answered any more, or none is sampled: the thread has left its store.
+    /// Whether no signal is answered any more.
     pub(super) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst) || self.detached.load(Ordering::Acquire)
+        self.stopped.load(Ordering::SeqCst)
     }
 
     /// Whether the handler is at work, on a thread that has been stopped.
     pub(super) fn is_in_handler(&self) -> bool {
         self.in_handler.load(Ordering::SeqCst)
+    }
+
+    /// The thread takes no part in this any more. To be called on it.
+    pub(super) fn end(&self) {
+        self.stop();
+        self.enter(std::ptr::null(), true);
+        self.is_gone.store(true, Ordering::Release);
     }
 
     /// Has the handler run soon, for a dump or a halt that waits for it. Interrupts what the thread waits for: to be called
@@ -186,9 +246,9 @@ impl ThreadSlot {
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.tid, SIGNAL) };
     }
 
-    /// Whether there is nothing more to sample: the thread has left, or stays where it is.
-    pub(super) fn is_over(&self) -> bool {
-        self.detached.load(Ordering::Acquire) || self.halted_in_place.load(Ordering::Acquire)
+    /// Whether there is nothing to sample now: the thread runs no store, or stays where it is.
+    pub(super) fn is_idle(&self) -> bool {
+        self.current().is_null() || self.halted_in_place.load(Ordering::Acquire)
     }
 
     /// Halts the guest: see [`Sampler::halt_guest`](super::super::Sampler::halt_guest).
@@ -211,20 +271,20 @@ impl ThreadSlot {
     /// To be called in the handler alone, with its second argument.
     pub(super) unsafe fn answer(&self, info: *const libc::siginfo_t, registers: Registers) {
         self.in_handler.store(true, Ordering::SeqCst);
-        // SAFETY: a store is left before it goes, by this thread.
-        let store = unsafe { self.current.load(Ordering::Acquire).as_ref() };
-        let in_guest = store.is_some_and(|store| store.shared.code.contains(registers.pc));
-        if let Some(store) = store
-            && !self.stopped.load(Ordering::SeqCst)
-        {
-            // SAFETY: the caller's promise.
-            match unsafe { TimerClock::of_signal(info) } {
-                Some(_) if self.calibrating.load(Ordering::Relaxed) => add(&self.handled, 1),
+        // SAFETY: the caller's promise.
+        let timer = unsafe { TimerClock::of_signal(info) };
+        let mut in_guest = false;
+        if self.stopped.load(Ordering::SeqCst) {
+            // Nothing is sampled any more.
+        } else if self.calibrating.load(Ordering::Relaxed) {
+            add(&self.handled, u64::from(timer.is_some()));
+        } else if let Some(store) = self.interrupted_store(registers) {
+            in_guest = store.shared.code.contains(registers.pc);
+            if let Some(timer) = timer {
                 // SAFETY: this is the handler, on the thread that runs the store.
-                Some(timer) => unsafe { self.expired(store, timer, registers, in_guest) },
-                // Anyone may send this signal. It counts if a dump or a halt waits for it.
-                None => {}
+                unsafe { self.expired(store, timer, registers, in_guest) };
             }
+            // Without a timer: anyone may send this signal. It counts if a dump or a halt waits for it.
             if in_guest {
                 let began_ns = own_cpu_ns();
                 // SAFETY: this is the handler, in compiled code: nobody else has the walker.
@@ -232,12 +292,33 @@ impl ThreadSlot {
                     self.leave_out(began_ns);
                 }
             }
+        } else {
+            if !self.current().is_null() {
+                // It has been suspended here, which the call hook does not see.
+                self.enter(std::ptr::null(), false);
+            }
+            self.pace.expired_outside();
         }
         self.in_handler.store(false, Ordering::SeqCst);
         if in_guest {
             // In compiled code the thread holds no lock of the host's.
             self.stay_if_halted();
         }
+    }
+
+    /// The store whose code, or host code on whose behalf, was interrupted; `None` if it was neither.
+    fn interrupted_store(&self, registers: Registers) -> Option<&StoreState> {
+        // SAFETY: whoever lets a store go has this forget it before, and waits until the handler is not at work.
+        let store = unsafe { self.current.load(Ordering::SeqCst).as_ref() }?;
+        let is_its = self.is_told.load(Ordering::Relaxed)
+            || store.shared.code.contains(registers.pc)
+            || store.calls_host_code_at(registers.sp, self);
+        is_its.then_some(store)
+    }
+
+    /// Lowest address of the thread's own stack.
+    pub(super) fn stack_low(&self) -> usize {
+        self.stack_low
     }
 
     /// Takes a sample, if the timer that has expired calls for one.
@@ -297,7 +378,7 @@ impl ThreadSlot {
         Spent {
             signals: self.counts.fired.load(Ordering::Relaxed),
             sampling_ns: self.handler_ns.load(Ordering::Relaxed) + self.drain_ns.load(Ordering::Relaxed),
-            guest_ns: cpu_ns.saturating_sub(self.started_cpu_ns.load(Ordering::Relaxed)),
+            guest_ns: self.in_stores_ns(cpu_ns),
         }
     }
 

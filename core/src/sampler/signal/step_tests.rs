@@ -3,9 +3,9 @@
 
 use super::super::arch::x86_64::Registers;
 use super::super::code_map::{CodeKind, CodeMap};
-use super::activations::OuterActivations;
+use super::activations::Activations;
 use super::vm_context::{InstanceContext, StoreContext};
-use super::walk::{FrameWord, Frames, MAX_FRAMES, Stack, WalkEnd};
+use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
 use crate::guest::{EngineOptions, ModuleImage, engine};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -39,13 +39,13 @@ impl Stepper {
         let CodeKind::Function(_) = code.kind else { return };
         self.stepped += 1;
         let mut frames = Frames::new(&mut self.words);
-        let stack =
-            Stack { code: &self.code, store: self.store, low: 0, in_host_call: true, outer: &OuterActivations::new() };
+        let activations = Activations::new();
+        let stack = Stack { code: &self.code, store: self.store, activations: &activations, reads: Reads::InPlace };
         // SAFETY: this thread stands still in the signal handler.
         let end = unsafe { stack.walk(registers, &mut frames) };
         let length = frames.len();
         let walked: Vec<usize> = self.words[1..length].iter().rev().map(|&word| FrameWord(word).pc()).collect();
-        if (end != WalkEnd::Complete || walked != self.shadow) && self.wrong.len() < 10 {
+        if (end.is_err() || walked != self.shadow) && self.wrong.len() < 10 {
             self.wrong.push(format!(
                 "at {:#x} of a function of {:#x} bytes: walked {walked:x?} ({end:?}), called {:x?}",
                 registers.pc - code.start,

@@ -3,52 +3,53 @@
 
 use super::super::dump::Dump;
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
-use super::super::os::linux::own_thread::{SignalBlocked, own_stack_low};
-use super::super::session::Shared;
-use super::activations::OuterActivations;
+use super::super::os::linux::own_thread::SignalBlocked;
+use super::super::shared::Shared;
+use super::activations::{Activations, Entry};
 use super::dump::DumpRequest;
 use super::language::{LanguageWalk, Reading};
-use super::naming::Naming;
 use super::record::{Header, Kind};
-use super::ring::Ring;
-use super::slot::ThreadSlot;
+use super::slot::{Running, ThreadSlot};
+use super::threads::Threads;
 use super::vm_context::StoreContext;
-use super::walk::{FrameWord, Stack};
-use crate::recording::State;
-use std::cell::UnsafeCell;
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::walk::{FrameWord, Reads, Stack};
+use crate::recording::{State, StoreId};
+use std::cell::{Cell, UnsafeCell};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Weak};
 
 /// A store that runs a guest.
 pub(super) struct StoreState {
+    pub(super) id: StoreId,
     pub(super) shared: Arc<Shared>,
+    threads: Weak<Threads>,
     context: StoreContext,
-    /// Lowest address of the stack that its wasm runs on.
-    stack_low: usize,
-    outer: OuterActivations,
+    activations: Activations,
+    /// The thread's slot that ran its wasm last. Compared only.
+    ran_on: AtomicPtr<ThreadSlot>,
+    /// A thread that did not run the store before the call hook said so, and what it ran instead, to be put back. Touched by the
+    /// hook alone.
+    before: Cell<Option<(*const ThreadSlot, Running)>>,
     /// The walker of the guest's language. Touched on the guest's thread, by a dump that keeps that from going on, and
     /// by whoever takes it when that is stopped for good.
     language: UnsafeCell<Option<LanguageWalk>>,
     has_language: AtomicBool,
-    pub(super) naming: Naming,
     pub(super) dump: DumpRequest,
     /// The last walk of the language ended in a panic.
     walk_panicked: AtomicBool,
-    /// Samples of the host call that is going on await the language's stack.
-    awaits_language: AtomicBool,
     /// The drain is reading this store or the call hook is reading its language.
     locked: AtomicBool,
-    /// Counts host calls: equal numbers are one call.
-    host_calls: AtomicU64,
-    /// An imported function has been called by the innermost wasm and has not returned.
-    in_host_call: AtomicBool,
+    /// The store is there.
+    alive: AtomicBool,
 }
 
-// SAFETY: beside `language` everything is atomic or synchronized by itself. `language` is touched on the guest's thread
-// (handler and hook exclude each other by blocking the signal), by a dump from another one while that is in a host call
-// (where neither touches it), and, when sampling has ended and no dump is being made, by whoever takes it.
+// SAFETY: beside `language` and `before` everything is atomic or synchronized by itself. `language` is touched on the thread that
+// runs the store (handler and hook exclude each other by blocking the signal), by a dump from another one while that is in a
+// host call (where neither touches it), and, when sampling has ended and no dump is being made, by whoever takes it. `before`
+// is the call hook's: one thread at a time runs a store, and one happens before the next.
 unsafe impl Sync for StoreState {}
+// SAFETY: nothing in it belongs to a thread: what the pointers lead to outlives it or is compared only.
+unsafe impl Send for StoreState {}
 
 /// Keeps a store locked.
 pub(super) struct Locked<'a>(&'a AtomicBool);
@@ -60,51 +61,76 @@ impl Drop for Locked<'_> {
 }
 
 impl StoreState {
-    /// A store whose guest is to run on the calling thread.
-    ///
-    /// # Errors
-    /// If the thread's stack cannot be found.
-    pub(super) fn new(shared: Arc<Shared>, context: StoreContext) -> io::Result<Self> {
-        Ok(Self {
+    /// A store in which no wasm runs yet.
+    pub(super) fn new(id: StoreId, shared: Arc<Shared>, threads: Weak<Threads>, context: StoreContext) -> Self {
+        Self {
+            id,
             shared,
+            threads,
             context,
-            stack_low: own_stack_low()?,
-            outer: OuterActivations::new(),
+            activations: Activations::new(),
+            ran_on: AtomicPtr::default(),
+            before: Cell::new(None),
             language: UnsafeCell::new(None),
             has_language: AtomicBool::new(false),
-            naming: Naming::default(),
             dump: DumpRequest::default(),
             walk_panicked: AtomicBool::new(false),
-            awaits_language: AtomicBool::new(false),
             locked: AtomicBool::new(false),
-            host_calls: AtomicU64::new(0),
-            in_host_call: AtomicBool::new(false),
-        })
+            alive: AtomicBool::new(true),
+        }
+    }
+
+    /// Whether the store is still there.
+    pub(super) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// The store is about to go, and none of its wasm runs: waits until nobody reads it. What samples in its host calls await
+    /// will not come.
+    pub(super) fn is_going(&self) {
+        self.dump.guest_goes_on();
+        // The drain may be reading its stack.
+        let _locked = self.lock();
+        self.alive.store(false, Ordering::Release);
     }
 
     /// To be called when the host enters wasm: what the store says is about to be replaced.
     pub(super) fn calling_wasm(&self) {
         self.dump.guest_goes_on();
         // SAFETY: the hook runs within the store.
-        self.outer.push(unsafe { self.context.activation() });
-        self.in_host_call.store(false, Ordering::Relaxed);
+        let (activation, fiber) = unsafe { (self.context.activation(), self.context.fiber()) };
+        self.activations.enter(activation, fiber);
+        self.runs_here();
+        if let Some(slot) = self.slot() {
+            slot.pace.goes_on();
+        }
     }
 
     /// To be called when wasm has returned to the host.
     pub(super) fn returning_from_wasm(&self) {
-        self.outer.pop();
-        // Whoever called wasm from within a host call is in that again; the outermost caller is in none.
-        self.in_host_call.store(self.outer.any(), Ordering::Relaxed);
-        if self.outer.any() {
-            self.dump.guest_waits();
+        // SAFETY: the hook runs within the store.
+        let awaited = self.activations.leave(unsafe { self.context.fiber() });
+        if let (Some(entry), Some(slot)) = (awaited, self.slot()) {
+            self.nothing_will_come(entry, slot);
+        }
+        if self.activations.any() {
+            // The others are in host calls.
+            return self.dump.guest_waits();
+        }
+        if let (Some(slot), Some((on, before))) = (self.slot(), self.before.take()) {
+            // The store that ran here before may have gone meanwhile.
+            let has_store = |store| self.threads.upgrade().is_some_and(|threads| threads.has_store(store));
+            let is_there = std::ptr::eq(slot, on) && has_store(before.store);
+            slot.enter(if is_there { before.store } else { std::ptr::null() }, before.is_told);
         }
     }
 
     /// To be called when wasm calls the host.
-    pub(super) fn calling_host(&self, slot: &ThreadSlot) {
-        // One thread writes it, so no read-modify-write is needed.
-        self.host_calls.store(self.host_calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.in_host_call.store(true, Ordering::Relaxed);
+    pub(super) fn calling_host(&self) {
+        // SAFETY: the hook runs within the store.
+        let entry_fp = unsafe { self.context.activation() }.entry_fp;
+        self.activations.calling_host(entry_fp);
+        let Some(slot) = self.slot() else { return };
         self.dump_at_host_call(slot);
         let at_import = self.dump_at_import(slot);
         self.dump.guest_waits();
@@ -112,31 +138,112 @@ impl StoreState {
         if let (Some((call, dump)), Some(watch)) = (at_import, &self.shared.options.import_watch) {
             watch.tell(call, dump);
         }
+        slot.stay_if_halted();
     }
 
     /// To be called when a host call returns to wasm.
-    pub(super) fn returning_from_host(&self, slot: &ThreadSlot) {
+    pub(super) fn returning_from_host(&self) {
         self.dump.guest_goes_on();
-        if self.awaits_language.load(Ordering::Relaxed) {
+        // SAFETY: the hook runs within the store.
+        let entry_fp = unsafe { self.context.activation() }.entry_fp;
+        // Before the thread counts as running the store: it may be another one than that which made the call.
+        let entry = self.activations.returning_from_host(entry_fp);
+        self.runs_here();
+        let slot = self.slot();
+        if let (Some(slot), Some(entry)) = (slot, &entry)
+            && entry.awaits_language()
+        {
             let began_ns = own_cpu_ns();
             let _no_signal = SignalBlocked::new();
             let _locked = self.lock();
             // SAFETY: the signal is blocked on this thread, which is in the host call that is returning, and the store is
             // locked.
-            unsafe { self.collect_awaited_language(&slot.ring, Reading::Standing) };
+            unsafe { self.collect_awaited_language(entry, slot, Reading::Standing) };
             slot.charge(began_ns, self.has_walk_panicked());
             slot.leave_out(began_ns);
         }
-        self.in_host_call.store(false, Ordering::Relaxed);
-        slot.pace.goes_on();
+        if let Some(entry) = entry {
+            entry.host_call_is_over();
+        }
+        if let Some(slot) = slot {
+            slot.pace.goes_on();
+            slot.stay_if_halted();
+        }
     }
 
-    /// Reads the language's stack for the samples taken during the host call that is going on, if any were.
+    /// An entry has ended within a host call, by a trap or because it was given up: samples of it await no language's stack any
+    /// more.
+    fn nothing_will_come(&self, entry: u64, slot: &ThreadSlot) {
+        let header = Header {
+            time_ns: monotonic_ns(),
+            cpu_ns: 0,
+            weight_ns: 0,
+            period_ns: 0,
+            store: self.id,
+            entry,
+            host_call: 0,
+            pause_ns: 0,
+            state: State::Host,
+            kind: Kind::Ended,
+        };
+        let _no_signal = SignalBlocked::new();
+        // If there is no room for it, they wait until the store goes.
+        // SAFETY: the signal is blocked on this thread, the ring's own, so nobody else is pushing.
+        let _ = unsafe { slot.ring.push(|words| header.write(words, |_| Ok(()), |_, _| 0, |_| ())) };
+    }
+
+    /// This thread runs the store from here on, if it did not already.
+    fn runs_here(&self) {
+        let slot = super::handler::CURRENT.get();
+        // SAFETY: a slot's thread takes it out of there before the slot goes.
+        let is_known = unsafe { slot.as_ref() }.is_some_and(|slot| slot.current() == self);
+        if is_known {
+            self.ran_on.store(slot.cast_mut(), Ordering::Release);
+        } else if let Some(slot) = self.threads.upgrade().and_then(|threads| threads.of_this_thread()) {
+            self.ran_on.store(Arc::as_ptr(&slot).cast_mut(), Ordering::Release);
+            self.before.set(Some((Arc::as_ptr(&slot), slot.enter(self, false))));
+        }
+    }
+
+    /// The slot of this thread, if that runs the store.
+    fn slot(&self) -> Option<&ThreadSlot> {
+        // SAFETY: a slot's thread takes it out of there before the slot goes, and this is that thread.
+        unsafe { super::handler::CURRENT.get().as_ref() }.filter(|slot| std::ptr::eq(slot.current(), self))
+    }
+
+    /// Whether host code with this stack pointer, on the thread of `slot`, was called by this store's wasm. Nothing of the
+    /// store's own is read: it may have been suspended here, gone on elsewhere, and be no more.
+    pub(super) fn calls_host_code_at(&self, sp: usize, slot: &ThreadSlot) -> bool {
+        if !std::ptr::eq(self.ran_on.load(Ordering::Acquire), slot) {
+            return false;
+        }
+        let Some(entry) = self.activations.innermost() else { return false };
+        let low = if entry.fiber() == 0 { slot.stack_low() } else { entry.fiber() };
+        // Without a host call that the hook was told of, it is one of Wasmtime's builtins, in which nothing is suspended.
+        entry.host_call() == 0 || (low..entry.entry_fp()).contains(&sp)
+    }
+
+    /// The open entry that runs, if one does.
     ///
     /// # Safety
-    /// As for [`Self::collect_language`], in a host call, with the store locked, and the handler cannot run.
-    pub(super) unsafe fn collect_awaited_language(&self, ring: &Ring, reading: Reading) {
-        if !self.awaits_language.swap(false, Ordering::Relaxed) {
+    /// The store must be alive.
+    pub(super) unsafe fn entry(&self) -> Option<Entry<'_>> {
+        // SAFETY: the caller's promise.
+        self.activations.current(unsafe { self.context.activation() })
+    }
+
+    /// The open entries whose samples await the language's stack.
+    pub(super) fn awaiting(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.activations.all().filter(Entry::awaits_language)
+    }
+
+    /// Reads the language's stack for the samples taken during the host call of `entry` that is going on, if any were.
+    ///
+    /// # Safety
+    /// As for [`Self::collect_language`], in a host call, with the store locked, and the handler cannot run on the thread of
+    /// `slot`, into whose ring this goes.
+    pub(super) unsafe fn collect_awaited_language(&self, entry: &Entry<'_>, slot: &ThreadSlot, reading: Reading) {
+        if !entry.set_awaits_language(false) {
             // Whoever ends sampling was here first.
             return;
         }
@@ -145,15 +252,17 @@ impl StoreState {
             cpu_ns: 0,
             weight_ns: 0,
             period_ns: 0,
-            host_call: self.host_call(),
+            store: self.id,
+            entry: entry.number(),
+            host_call: entry.host_call(),
             pause_ns: 0,
             state: State::Host,
             kind: Kind::Language,
         };
-        let stack = self.stack();
+        let stack = self.stack(if reading == Reading::Beside { Reads::ThroughKernel } else { Reads::InPlace });
         // SAFETY: the handler cannot run, so nobody else is pushing; the thread is in the host call whose stack is walked.
         let pushed = unsafe {
-            ring.push(|words| {
+            slot.ring.push(|words| {
                 header.write(
                     words,
                     |frames| stack.walk_blocked(frames),
@@ -167,19 +276,8 @@ impl StoreState {
     }
 
     /// What a walk of this store's wasm reads.
-    pub(super) fn stack(&self) -> Stack<'_> {
-        Stack {
-            code: &self.shared.code,
-            store: self.context,
-            low: self.stack_low,
-            in_host_call: self.in_host_call.load(Ordering::Relaxed),
-            outer: &self.outer,
-        }
-    }
-
-    /// Number of the imported function's call that is going on; 0 if none is.
-    pub(super) fn host_call(&self) -> u64 {
-        if self.in_host_call.load(Ordering::Relaxed) { self.host_calls.load(Ordering::Relaxed) } else { 0 }
+    pub(super) fn stack(&self, reads: Reads) -> Stack<'_> {
+        Stack { code: &self.shared.code, store: self.context, activations: &self.activations, reads }
     }
 
     /// Keeps the drain, the call hook and the end of the thread apart. Each holds it for a few microseconds.
@@ -202,12 +300,14 @@ impl StoreState {
         self.locked.load(Ordering::Acquire)
     }
 
-    /// Whether a sample in host code is whole, or waits for the language's stack.
-    pub(super) fn kind_of_host_sample(&self) -> Kind {
+    /// Whether a sample in host code that `entry` has called is whole, or waits for the language's stack.
+    pub(super) fn kind_of_host_sample(&self, entry: Option<&Entry<'_>>) -> Kind {
         if !self.has_language.load(Ordering::Relaxed) {
             return Kind::Sample;
         }
-        self.awaits_language.store(true, Ordering::Relaxed);
+        if let Some(entry) = entry.filter(|entry| entry.host_call() != 0) {
+            entry.set_awaits_language(true);
+        }
         Kind::AwaitsLanguage
     }
 
@@ -222,7 +322,7 @@ impl StoreState {
     pub(super) unsafe fn is_between_wasm_and_host_call(&self, frames: &[u64]) -> bool {
         const MEMORY_GROW: u8 = 0x40;
         let Some(&leaf) = frames.first() else { return false };
-        if self.in_host_call.load(Ordering::Relaxed) {
+        if !self.is_in_wasm() {
             // Then a dump may be being made from another thread.
             return false;
         }
@@ -256,12 +356,7 @@ impl StoreState {
 
     /// Whether the innermost wasm runs, or something that it calls without telling the call hook.
     pub(super) fn is_in_wasm(&self) -> bool {
-        self.outer.any() && !self.in_host_call.load(Ordering::Relaxed)
-    }
-
-    /// Whether samples of the host call that is going on await the language's stack.
-    pub(super) fn awaits_language(&self) -> bool {
-        self.awaits_language.load(Ordering::Relaxed)
+        self.activations.innermost().is_some_and(|entry| entry.host_call() == 0)
     }
 
     /// Reads all stacks of the language; `None` if there is none to walk.
@@ -279,7 +374,7 @@ impl StoreState {
     pub(super) fn set_language(&self, language: LanguageWalk) {
         let _no_signal = SignalBlocked::new();
         if language.names_while_running() {
-            self.naming.is_answered();
+            language.module.naming.is_answered();
         }
         // SAFETY: the handler is the only other user, and the signal is blocked.
         unsafe { *self.language.get() = Some(language) };
@@ -302,7 +397,7 @@ impl StoreState {
     pub(super) unsafe fn name_frames(&self) {
         // SAFETY: the caller's promise.
         if let Some(language) = unsafe { &mut *self.language.get() } {
-            language.name(&self.naming);
+            language.name();
         }
     }
 }

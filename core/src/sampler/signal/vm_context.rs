@@ -14,7 +14,7 @@ pub(super) struct StoreContext(*const u8);
 
 // SAFETY: only read, and only while the store lives (the holder's part); the words are read as volatile.
 unsafe impl Send for StoreContext {}
-// SAFETY: as above.
+// SAFETY: reading it from several threads is as it is from one.
 unsafe impl Sync for StoreContext {}
 
 /// The frames of one entry into wasm, as they stand while the host runs.
@@ -37,14 +37,32 @@ impl StoreContext {
     /// The store must be alive.
     pub(super) unsafe fn activation(self) -> Activation {
         let offsets = HostPtr.vm_store_context();
-        // SAFETY: the offsets are those of fields of pointer size inside the structure, which lives as long as the
-        // store. Volatile, because the thread that runs the store may write them meanwhile.
-        let field = |offset: u8| unsafe { self.0.add(offset.into()).cast::<usize>().read_volatile() };
+        // SAFETY: the caller's promise, and fields of pointer size.
+        let field = |offset: u8| unsafe { self.field(offset.into()) };
         Activation {
             exit_pc: field(offsets.last_wasm_exit_pc()),
             exit_trampoline_fp: field(offsets.last_wasm_exit_trampoline_fp()),
             entry_fp: field(offsets.last_wasm_entry_fp()),
         }
+    }
+
+    /// Lowest address of the fiber that runs in the store; 0 if it runs on a thread's own stack.
+    ///
+    /// # Safety
+    /// The store must be alive.
+    pub(super) unsafe fn fiber(self) -> usize {
+        // The end of the guard page below the fiber's stack: the second word of a range.
+        let end = usize::from(HostPtr.vm_store_context().async_guard_range()) + size_of::<usize>();
+        // SAFETY: the caller's promise, and a field of pointer size.
+        unsafe { self.field(end) }
+    }
+
+    /// # Safety
+    /// The store must be alive, and the offset that of a field of pointer size.
+    unsafe fn field(self, offset: usize) -> usize {
+        // SAFETY: the field lies inside the structure, which lives as long as the store. Volatile, because the thread that
+        // runs the store may write it meanwhile.
+        unsafe { self.0.add(offset).cast::<usize>().read_volatile() }
     }
 }
 

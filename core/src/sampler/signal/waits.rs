@@ -41,6 +41,15 @@ pub(super) struct WaitCounts {
     pub(super) late: u64,
 }
 
+impl WaitCounts {
+    /// Adds those of another thread.
+    pub(super) fn add(&mut self, other: Self) {
+        self.found += other.found;
+        self.woke += other.woke;
+        self.late += other.late;
+    }
+}
+
 impl Waits {
     pub(super) fn new(watch: ThreadWatch, clock: Clock) -> Self {
         let cpu_ns = watch.cpu_ns().unwrap_or(0);
@@ -69,9 +78,9 @@ impl Waits {
         }
     }
 
-    /// Looks at `thread`, which runs `store`, if that is due, and gives a record of where it waits, if it does, and what
-    /// its ring's mark was then. That is a sample with [`Clock::Wall`], else only a sighting.
-    pub(super) fn look(&mut self, thread: &ThreadSlot, store: &StoreState) -> Option<(usize, &[u64])> {
+    /// Looks at `thread`, which runs `store`, if that is due, and gives a record of where it waits, if it does. That is a sample
+    /// with [`Clock::Wall`], else only a sighting.
+    pub(super) fn look(&mut self, thread: &ThreadSlot, store: &StoreState) -> Option<&[u64]> {
         let period_ns = thread.pace.period_ns();
         if self.clock == Clock::Wall && !self.is_due(period_ns) {
             return None;
@@ -94,14 +103,11 @@ impl Waits {
             Clock::Wall => since_ns.min(period_ns),
         };
         let watch = &self.watch;
-        let is_there = || watch.look() == (activity, cpu_ns);
-        // SAFETY: the thread waits, and is asked again whether it does.
-        let found = unsafe {
-            let sighting = Sighting { cpu_ns, weight_ns, period_ns };
-            collect_blocked(sighting, store, &thread.ring, &mut self.words, || thread.is_stopped(), is_there)
-        };
+        let is_there = || watch.look() == (activity, cpu_ns) && std::ptr::eq(thread.current(), store);
+        let sighting = Sighting { cpu_ns, weight_ns, period_ns };
+        let found = collect_blocked(sighting, store, &mut self.words, is_there);
         self.counts.woke += u64::from(self.clock == Clock::Wall && found.is_none());
-        found.map(|(mark, length)| (mark, &self.words[..length]))
+        found.map(|length| &self.words[..length])
     }
 
     /// Whether a look is due; if so, the next one will be a period after it.

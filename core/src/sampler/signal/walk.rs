@@ -2,11 +2,17 @@
 //!
 //! Cranelift keeps frame pointers in all code it compiles for Wasmtime: `[fp]` is the caller's frame pointer and
 //! `[fp + 8]` the return address. A walk begins at the interrupted registers, or, where host code was interrupted, at
-//! the place where wasm last left for the host, and ends at the frame through which the host entered wasm.
+//! the place where wasm last left for the host, and ends at the frame through which the host entered wasm. Entries that
+//! host calls have made inside others, perhaps on other stacks, are walked one after the other.
+//!
+//! # Security
+//! A frame is read only if what returns to it is compiled code: then its address is a frame pointer that compiled code has
+//! pushed. So no bound of any stack is asked for.
 
 use super::super::arch::x86_64::{Caller, Registers, caller_of_interrupted};
-use super::super::code_map::{CodeKind, CodeMap, NativePc};
-use super::activations::OuterActivations;
+use super::super::code_map::{Code, CodeKind, CodeMap, NativePc};
+use super::super::os::linux::memory;
+use super::activations::Activations;
 use super::vm_context::{Activation, StoreContext};
 
 /// Frames that a walk gives at most; deeper stacks lose their root end.
@@ -52,26 +58,13 @@ impl FrameWord {
     }
 }
 
-/// How a walk ended.
+/// Why a walk did not come to the frame through which the host entered wasm first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum WalkEnd {
-    /// At the frame through which the host entered wasm.
-    Complete,
-    /// After [`MAX_FRAMES`] frames.
+pub(super) enum Truncated {
+    /// There are more than [`MAX_FRAMES`] frames, or more entries than are kept.
     TooDeep,
     /// A frame pointer led off the stack, or a return address out of the guest's code.
     BrokenChain,
-}
-
-impl WalkEnd {
-    pub(super) fn from_u8(value: u8) -> Self {
-        match value {
-            0 => Self::Complete,
-            1 => Self::TooDeep,
-            _ => Self::BrokenChain,
-        }
-    }
 }
 
 /// Where frames go, leaf first.
@@ -87,8 +80,8 @@ impl<'a> Frames<'a> {
         Self { words: &mut words[..room], length: 0 }
     }
 
-    fn push(&mut self, frame: FrameWord) -> Result<(), WalkEnd> {
-        let place = self.words.get_mut(self.length).ok_or(WalkEnd::TooDeep)?;
+    fn push(&mut self, frame: FrameWord) -> Result<(), Truncated> {
+        let place = self.words.get_mut(self.length).ok_or(Truncated::TooDeep)?;
         *place = frame.0;
         self.length += 1;
         Ok(())
@@ -104,56 +97,87 @@ impl<'a> Frames<'a> {
 pub(super) struct Stack<'a> {
     pub(super) code: &'a CodeMap,
     pub(super) store: StoreContext,
-    /// Lowest address of the stack that wasm runs on.
-    pub(super) low: usize,
-    /// Whether an imported function has been called and has not returned.
-    pub(super) in_host_call: bool,
-    /// Activations that are not the innermost.
-    pub(super) outer: &'a OuterActivations,
+    /// The store's open entries.
+    pub(super) activations: &'a Activations,
+    pub(super) reads: Reads,
+}
+
+/// How a walk reads frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// As any memory: the stack stands still.
+    InPlace,
+    /// Through the kernel, which refuses what is not there: the stack is another thread's, and may go while it is read.
+    ThroughKernel,
+}
+
+impl Reads {
+    /// The word at `address`; `None` if it cannot be read.
+    ///
+    /// # Safety
+    /// If it is read in place it must be there.
+    unsafe fn word(self, address: usize) -> Option<usize> {
+        match self {
+            // SAFETY: the caller's promise. Volatile: the frame is not this code's.
+            Self::InPlace => Some(unsafe { (address as *const usize).read_volatile() }),
+            Self::ThroughKernel => {
+                let mut word = [0; size_of::<usize>()];
+                memory::read(address as *const u8, &mut word).then(|| usize::from_ne_bytes(word))
+            }
+        }
+    }
 }
 
 impl Stack<'_> {
     /// Walks from interrupted registers.
     ///
-    /// # Safety
-    /// The registers must be those of the thread that runs the store, standing still for the whole walk.
-    pub(super) unsafe fn walk(&self, registers: Registers, frames: &mut Frames<'_>) -> WalkEnd {
-        // SAFETY: the store is alive while its thread runs in it.
-        let activation = unsafe { self.store.activation() };
-        let innermost = match self.code.code(registers.pc) {
-            // SAFETY: passed on to the caller.
-            Some(code) => unsafe { self.walk_interrupted(registers, code, activation, frames) },
-            // On another stack than wasm's: in Wasmtime's own signal handler, which turns a fault into a trap. What the
-            // store says of the last exit is stale then.
-            None if registers.sp < self.low || registers.sp > activation.entry_fp => Ok(()),
-            // SAFETY: passed on to the caller.
-            None => unsafe { self.walk_innermost_exit(activation, registers.sp, frames) },
-        };
-        // SAFETY: passed on to the caller.
-        innermost.and_then(|()| unsafe { self.walk_outer(activation, frames) }).err().unwrap_or(WalkEnd::Complete)
-    }
-
-    /// Walks the stack of a thread that waits in a host call, from another thread.
+    /// # Errors
+    /// Why frames are missing at the root.
     ///
     /// # Safety
-    /// That thread's stack must stay mapped. If the thread runs meanwhile the result is meaningless, but nothing is read
-    /// outside the stack.
-    pub(super) unsafe fn walk_blocked(&self, frames: &mut Frames<'_>) -> WalkEnd {
+    /// The registers must be those of the thread that runs the store, standing still for the whole walk, on the stack that
+    /// the store says it runs on if they are not in compiled code.
+    pub(super) unsafe fn walk(&self, registers: Registers, frames: &mut Frames<'_>) -> Result<(), Truncated> {
         // SAFETY: the store is alive while its thread runs in it.
         let activation = unsafe { self.store.activation() };
+        match self.code.code(registers.pc) {
+            // SAFETY: passed on to the caller.
+            Some(code) => unsafe { self.walk_interrupted(registers, code, activation, frames)? },
+            // On another stack than wasm's: in Wasmtime's own signal handler, which turns a fault into a trap. What the
+            // store says of the last exit is stale then.
+            None if registers.is_on_signal_stack || registers.sp > activation.entry_fp => {}
+            // SAFETY: passed on to the caller.
+            None => unsafe { self.walk_innermost_exit(activation, Some(registers.sp), frames)? },
+        }
         // SAFETY: passed on to the caller.
-        let innermost = unsafe { self.walk_innermost_exit(activation, self.low, frames) };
+        unsafe { self.walk_outer(activation, frames) }
+    }
+
+    /// Walks the stack of a store whose wasm waits for the host: on its own thread, in a host call, or from another one.
+    ///
+    /// # Errors
+    /// As for [`Stack::walk`].
+    ///
+    /// # Safety
+    /// The store must be alive, and its stacks stay as they are unless they are read through the kernel. If its thread runs
+    /// meanwhile the result is meaningless.
+    pub(super) unsafe fn walk_blocked(&self, frames: &mut Frames<'_>) -> Result<(), Truncated> {
+        // SAFETY: the caller's promise.
+        let activation = unsafe { self.store.activation() };
         // SAFETY: passed on to the caller.
-        innermost.and_then(|()| unsafe { self.walk_outer(activation, frames) }).err().unwrap_or(WalkEnd::Complete)
+        unsafe {
+            self.walk_innermost_exit(activation, None, frames)?;
+            self.walk_outer(activation, frames)
+        }
     }
 
     unsafe fn walk_interrupted(
         &self,
         registers: Registers,
-        code: super::super::code_map::Code,
+        code: Code,
         activation: Activation,
         frames: &mut Frames<'_>,
-    ) -> Result<(), WalkEnd> {
+    ) -> Result<(), Truncated> {
         match code.kind {
             // The host has just entered wasm or is about to leave it: this activation has no frames.
             CodeKind::Entry => return Ok(()),
@@ -164,12 +188,12 @@ impl Stack<'_> {
         let bytes = unsafe { std::slice::from_raw_parts(code.start as *const u8, code.end - code.start) };
         // SAFETY: the thread stands still at `registers.pc`, inside this code.
         let caller = unsafe { caller_of_interrupted(registers, code.start, bytes, activation.entry_fp) };
-        let caller = caller.ok_or(WalkEnd::BrokenChain)?;
+        let caller = caller.ok_or(Truncated::BrokenChain)?;
         // SAFETY: passed on to the caller.
-        unsafe { self.walk_callers(caller.return_pc, caller.fp, registers.sp, activation.entry_fp, frames) }
+        unsafe { self.walk_callers(caller, registers.sp, activation.entry_fp, frames) }
     }
 
-    /// Walks from where wasm left for the host, if that is where it still is.
+    /// Walks from where wasm left for the host, if that is where it still is. `sp` is the stack pointer, if that is known.
     ///
     /// The store says only where wasm last left. Inside an imported function that is the call of it. Else host code may
     /// be one of Wasmtime's builtins, which wasm calls directly, or the few instructions around the call of an import in
@@ -179,18 +203,19 @@ impl Stack<'_> {
     unsafe fn walk_innermost_exit(
         &self,
         activation: Activation,
-        above: usize,
+        sp: Option<usize>,
         frames: &mut Frames<'_>,
-    ) -> Result<(), WalkEnd> {
+    ) -> Result<(), Truncated> {
         /// What Wasmtime's frames between wasm and the call hook take at most; some 1 KiB was seen.
         const NEAR: usize = 4096;
-        let is_near = activation.exit_trampoline_fp.wrapping_sub(above) < NEAR;
-        if !self.in_host_call && !is_near && !self.returns_from_builtin(activation.exit_pc) {
+        let in_host_call = self.activations.current(activation).is_some_and(|entry| entry.host_call() != 0);
+        let is_near = sp.is_some_and(|sp| activation.exit_trampoline_fp.wrapping_sub(sp) < NEAR);
+        if !in_host_call && !is_near && !self.returns_from_builtin(activation.exit_pc) {
             return Ok(());
         }
         // SAFETY: passed on to the caller.
-        let walked = unsafe { self.walk_exit(activation, above, frames) };
-        if walked == Err(WalkEnd::BrokenChain) && !self.in_host_call {
+        let walked = unsafe { self.walk_exit(activation, sp.unwrap_or(0), frames) };
+        if walked == Err(Truncated::BrokenChain) && !in_host_call {
             // Frames of the guest's last host call, found in what Wasmtime's own frames leave unwritten, after the stack
             // overflowed.
             frames.length = 0;
@@ -212,7 +237,7 @@ impl Stack<'_> {
     }
 
     /// Walks from where wasm left for the host. `above` is an address that every frame of it lies above.
-    unsafe fn walk_exit(&self, activation: Activation, above: usize, frames: &mut Frames<'_>) -> Result<(), WalkEnd> {
+    unsafe fn walk_exit(&self, activation: Activation, above: usize, frames: &mut Frames<'_>) -> Result<(), Truncated> {
         let Activation { exit_pc, exit_trampoline_fp, entry_fp } = activation;
         // The fields stay behind when a host call returns. If host code runs without having been called from wasm, what
         // they say lies below the stack pointer, or there is no entry.
@@ -223,81 +248,66 @@ impl Stack<'_> {
         if !current {
             return Ok(());
         }
-        // SAFETY: the trampoline's frame lies on the thread's stack: above its lowest live address, below the entry.
-        let word = |offset: usize| unsafe { ((exit_trampoline_fp + offset) as *const usize).read_volatile() };
-        if word(8) != exit_pc {
-            return Err(WalkEnd::BrokenChain);
+        // SAFETY: the trampoline's frame is one of compiled code's, on a stack of the store's: that of this thread, or one that
+        // lives as long as the entry that the store has noted it for.
+        let word = |offset: usize| unsafe { self.reads.word(exit_trampoline_fp + offset) };
+        let (Some(caller_fp), Some(return_pc)) = (word(0), word(8)) else { return Err(Truncated::BrokenChain) };
+        if return_pc != exit_pc {
+            return Err(Truncated::BrokenChain);
         }
-        frames.push(FrameWord::calls_host(exit_pc))?;
-        let frame = Frame { fp: word(0), above: exit_trampoline_fp, entry_fp };
+        if caller_fp == entry_fp {
+            // The entry itself called the host: an import that the outermost function ended with.
+            return frames.push(FrameWord::calls_host(exit_pc));
+        }
+        let first = frames.length;
+        let above = exit_trampoline_fp;
         // SAFETY: passed on to the caller.
-        let Some(caller) = (unsafe { frame.caller()? }) else { return Ok(()) };
-        // SAFETY: passed on to the caller.
-        unsafe { self.walk_callers(caller.return_pc, caller.fp, frame.fp, entry_fp, frames) }
+        let walked = unsafe { self.walk_callers(Caller { return_pc, fp: caller_fp }, above, entry_fp, frames) };
+        if let Some(word) = frames.words[..frames.length].get_mut(first) {
+            *word = FrameWord::calls_host(exit_pc).0;
+        }
+        walked
     }
 
-    /// Walks frames whose return address is known, up to the entry frame.
+    /// Walks frames that return to `caller`, up to the entry frame. Every frame must lie above `above`.
     unsafe fn walk_callers(
         &self,
-        mut return_pc: usize,
-        mut fp: usize,
+        mut caller: Caller,
         mut above: usize,
         entry_fp: usize,
         frames: &mut Frames<'_>,
-    ) -> Result<(), WalkEnd> {
-        loop {
-            let frame = Frame { fp, above, entry_fp };
-            // SAFETY: passed on to the caller.
-            let Some(caller) = (unsafe { frame.caller()? }) else { return Ok(()) };
-            if !self.code.contains(return_pc) {
-                return Err(WalkEnd::BrokenChain);
+    ) -> Result<(), Truncated> {
+        while caller.fp != entry_fp {
+            let Caller { return_pc, fp } = caller;
+            let is_frame = self.code.contains(return_pc) && fp > above && fp <= entry_fp && fp.is_multiple_of(16);
+            if !is_frame {
+                return Err(Truncated::BrokenChain);
             }
             frames.push(FrameWord::return_address(return_pc))?;
+            // SAFETY: compiled code returns there, so this is a frame pointer that compiled code has pushed, of a stack that
+            // stands still or is read through the kernel.
+            let word = |offset: usize| unsafe { self.reads.word(fp + offset) };
+            let (Some(outer_fp), Some(return_pc)) = (word(0), word(8)) else { return Err(Truncated::BrokenChain) };
             above = fp;
-            (return_pc, fp) = (caller.return_pc, caller.fp);
-        }
-    }
-
-    unsafe fn walk_outer(&self, innermost: Activation, frames: &mut Frames<'_>) -> Result<(), WalkEnd> {
-        let mut inner = innermost;
-        if self.outer.overflow() {
-            return Err(WalkEnd::TooDeep);
-        }
-        for activation in self.outer.innermost_first() {
-            // Between the hook and the entry itself the outer activation is the store's current one, too.
-            if activation.exit_trampoline_fp != inner.exit_trampoline_fp || activation.entry_fp != inner.entry_fp {
-                // SAFETY: passed on to the caller. An outer activation lies above the inner one.
-                unsafe { self.walk_exit(activation, inner.entry_fp, frames)? };
-            }
-            inner = activation;
+            caller = Caller { return_pc, fp: outer_fp };
         }
         Ok(())
     }
-}
 
-/// A frame whose frame pointer has been read and not been trusted yet.
-struct Frame {
-    fp: usize,
-    /// The frame must lie above this address.
-    above: usize,
-    entry_fp: usize,
-}
-
-impl Frame {
-    /// What the frame returns to; `None` if it is the entry frame.
-    ///
-    /// # Safety
-    /// `above..entry_fp` must be mapped memory of one stack.
-    unsafe fn caller(&self) -> Result<Option<Caller>, WalkEnd> {
-        let Self { fp, above, entry_fp } = *self;
-        if fp == entry_fp {
-            return Ok(None);
+    /// Walks the entries that the one that runs, in `activation`, was made inside.
+    unsafe fn walk_outer(&self, activation: Activation, frames: &mut Frames<'_>) -> Result<(), Truncated> {
+        if self.activations.overflow() {
+            return Err(Truncated::TooDeep);
         }
-        if fp <= above || fp > entry_fp || !fp.is_multiple_of(16) {
-            return Err(WalkEnd::BrokenChain);
+        let mut entry = self.activations.current(activation);
+        while let Some(inner) = entry {
+            let outer = inner.outer();
+            if outer.entry_fp != 0 {
+                // SAFETY: passed on to the caller. The stacks of outer entries stand still while inner ones are open.
+                unsafe { self.walk_exit(outer, 0, frames)? };
+            }
+            entry = inner.outer_entry();
         }
-        // SAFETY: `fp` lies between two addresses of the stack.
-        let word = |offset: usize| unsafe { ((fp + offset) as *const usize).read_volatile() };
-        Ok(Some(Caller { return_pc: word(8), fp: word(0) }))
+        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Linux: timers that interrupt a thread, its signal mask and its stack, and a look at it from outside.
 
+pub(in crate::sampler) mod memory;
 pub(in crate::sampler) mod own_thread;
 pub(in crate::sampler) mod thread_timer;
 pub(in crate::sampler) mod thread_watch;

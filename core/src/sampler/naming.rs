@@ -5,7 +5,7 @@
 use crate::recording::{FrameId, ModuleId, Recorder, Unnamed};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use wlprof_plugin::{FrameKey, Label, SourceFrame, Walker};
 
 /// What one sample names at most, for it makes the guest wait.
@@ -47,7 +47,7 @@ impl Naming {
         for _ in 0..MAX_NAMED_A_SAMPLE {
             let Some(unnamed) = exchange.unnamed.pop_front() else { break };
             exchange.named.push(match unnamed {
-                Unnamed::Frame(id, key) => {
+                Unnamed::Frame(id, _, key) => {
                     let mut frames = Vec::new();
                     walker.symbolize(FrameKey::Own(key), &mut frames);
                     Named::Frame(id, frames)
@@ -67,23 +67,29 @@ impl Naming {
         self.is_answered.store(true, Ordering::Relaxed);
     }
 
-    /// Gives `recorder` the answers that have come, and asks for what it has met since. What nobody answers is named when the
-    /// guest has ended.
-    pub(super) fn exchange(&self, recorder: &mut Recorder) {
-        let unnamed = recorder.take_unnamed();
+    /// Asks for a name. What nobody answers is named when the guest has ended.
+    pub(super) fn ask(&self, unnamed: Unnamed) {
+        if self.is_answered.load(Ordering::Relaxed) {
+            self.exchange().unnamed.push_back(unnamed);
+            self.is_asked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives `recorder` the answers that have come.
+    pub(super) fn give_answers(&self, recorder: &mut Recorder) {
         if !self.is_answered.load(Ordering::Relaxed) {
             return;
         }
-        let mut exchange = self.exchange.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        exchange.unnamed.extend(unnamed);
-        self.is_asked.store(!exchange.unnamed.is_empty(), Ordering::Relaxed);
-        let named = std::mem::take(&mut exchange.named);
-        drop(exchange);
+        let named = std::mem::take(&mut self.exchange().named);
         for named in named {
             match named {
                 Named::Frame(id, source) => recorder.name_frame(id, source),
                 Named::Labels(module, key, labels) => recorder.name_labels(module, key, labels),
             }
         }
+    }
+
+    fn exchange(&self) -> MutexGuard<'_, Exchange> {
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,128 @@
+//! How to sample, and which sampler can.
+
+use super::ImportWatch;
+use crate::recording::Clock;
+use std::sync::Arc;
+
+/// Which sampler to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SamplerKind {
+    /// The signal sampler where it works, else the epoch sampler.
+    #[default]
+    Auto,
+    /// Interrupts the guest's thread and reads it in place.
+    ///
+    /// # Accuracy
+    /// Sees every instruction, host calls included. Lines of optimized code are exact for memory accesses, calls and
+    /// branches; arithmetic between them takes the line of the nearest such instruction before it.
+    ///
+    /// # Overhead
+    /// None in the guest's code. Each sample stops the guest for about a microsecond, plus what the machine takes to
+    /// deliver a signal, which is next to nothing up to the rate of the kernel's tick; the governor keeps the sum below [`SamplerOptions::max_overhead`].
+    ///
+    /// # Security
+    /// Reads Wasmtime's internal structures of exactly one Wasmtime version, checked at start-up. The guest can make
+    /// stacks incomplete but not make a read leave its own stack, code and memory.
+    Signal,
+    /// The guest calls back at checks compiled into it.
+    ///
+    /// # Accuracy
+    /// Sees only function entries and loop heads: time in straight-line code goes to the next check, often in another
+    /// function. Host calls are not seen.
+    ///
+    /// # Overhead
+    /// 15 to 50 % in call-heavy guests before the first sample is taken, then about 3 to 11 µs a sample.
+    ///
+    /// # Security
+    /// Uses Wasmtime's public API alone.
+    Epoch,
+}
+
+impl SamplerKind {
+    /// Which sampler [`SamplerKind::Auto`] is on this machine: signal, or epoch and the reason. To be asked before the
+    /// guest is compiled, since the epoch sampler needs its checks.
+    ///
+    /// # Errors
+    /// If the signal sampler is asked for by name and does not work here.
+    pub fn resolve(self) -> wasmtime::Result<(Self, Option<String>)> {
+        self.resolve_with(signal_works)
+    }
+
+    fn resolve_with(
+        self,
+        signal_works: impl FnOnce() -> wasmtime::Result<()>,
+    ) -> wasmtime::Result<(Self, Option<String>)> {
+        match self {
+            Self::Epoch => Ok((Self::Epoch, None)),
+            Self::Signal => signal_works().map(|()| (Self::Signal, None)),
+            Self::Auto => Ok(match signal_works() {
+                Ok(()) => (Self::Signal, None),
+                Err(error) => (Self::Epoch, Some(format!("the signal sampler does not work here: {error:#}"))),
+            }),
+        }
+    }
+}
+
+/// Whether the signal sampler works here, by trying what it relies on.
+pub(super) fn signal_works() -> wasmtime::Result<()> {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    return super::signal::check();
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    wasmtime::bail!("it needs Linux on x86-64")
+}
+
+/// How to sample.
+#[derive(Clone, Debug)]
+pub struct SamplerOptions {
+    /// Which sampler.
+    pub kind: SamplerKind,
+    /// Samples a second.
+    pub rate_hz: f64,
+    /// Samples in the first second of CPU time, where they are to be more or fewer: short runs have enough then.
+    pub first_hz: Option<f64>,
+    /// The most that sampling may cost the process, as a fraction of the guest's CPU time; the rate is lowered to keep it.
+    pub max_overhead: f64,
+    /// What time samples stand for.
+    pub clock: Clock,
+    /// Keep in mind which wasm functions were on a stack where the language shows its own frames instead:
+    /// [`Recorder::functions_seen`](crate::recording::Recorder::functions_seen) knows of them then.
+    pub keep_functions: bool,
+    /// Calls of imports at which to read the guest's stacks.
+    pub import_watch: Option<Arc<ImportWatch>>,
+}
+
+impl SamplerOptions {
+    /// The usual ones at so many samples a second, from first to last.
+    pub fn at_rate(rate_hz: f64) -> Self {
+        Self { rate_hz, first_hz: None, ..Self::default() }
+    }
+}
+
+impl Default for SamplerOptions {
+    fn default() -> Self {
+        Self {
+            kind: SamplerKind::Auto,
+            rate_hz: 250.0,
+            first_hz: Some(1000.0),
+            max_overhead: 0.02,
+            clock: Clock::Cpu,
+            keep_functions: false,
+            import_watch: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_falls_back_with_the_reason_and_a_named_sampler_fails_with_it() {
+        let broken = || Err(wasmtime::format_err!("memory is elsewhere"));
+        let (kind, note) = SamplerKind::Auto.resolve_with(broken).unwrap();
+        assert_eq!(kind, SamplerKind::Epoch);
+        assert!(note.unwrap().contains("memory is elsewhere"));
+        assert!(SamplerKind::Signal.resolve_with(broken).is_err());
+        assert_eq!(SamplerKind::Auto.resolve_with(|| Ok(())).unwrap(), (SamplerKind::Signal, None));
+    }
+}

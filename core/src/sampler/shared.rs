@@ -1,0 +1,106 @@
+//! What the samplers of a session share: the modules that are loaded, and the recorder.
+
+use super::code_map::{CodeMap, NativePc};
+use super::naming::Naming;
+use super::options::SamplerOptions;
+use crate::guest::ModuleImage;
+use crate::recording::{Module, ModuleId, Origin, Recorder};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use wasmtime_environ::wasmparser::Operator;
+use wlprof_plugin::{ModuleView, Walker};
+
+/// A module whose code may be sampled.
+pub(super) struct LoadedModule {
+    pub(super) id: ModuleId,
+    pub(super) image: Arc<ModuleImage>,
+    /// The walker of its language, when it is with no store.
+    walker: Mutex<Option<Box<dyn Walker>>>,
+    /// What its language's frames are called.
+    pub(super) naming: Naming,
+}
+
+impl LoadedModule {
+    pub(super) fn new(id: ModuleId, image: Arc<ModuleImage>, walker: Option<Box<dyn Walker>>) -> Self {
+        Self { id, image, walker: Mutex::new(walker), naming: Naming::default() }
+    }
+
+    /// The walker of its language, for the caller to keep.
+    pub(super) fn take_walker(&self) -> Option<Box<dyn Walker>> {
+        self.walker.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Gives a walker of its language back.
+    pub(super) fn set_walker(&self, walker: Box<dyn Walker>) {
+        *self.walker.lock().unwrap_or_else(PoisonError::into_inner) = Some(walker);
+    }
+}
+
+/// What samplers and the session share.
+pub(super) struct Shared {
+    pub(super) options: SamplerOptions,
+    pub(super) code: CodeMap,
+    /// By their ids.
+    modules: RwLock<Vec<Arc<LoadedModule>>>,
+    recorder: Mutex<Recorder>,
+}
+
+impl Shared {
+    pub(super) fn new(options: SamplerOptions, recorder: Recorder) -> Self {
+        Self { options, code: CodeMap::default(), modules: RwLock::default(), recorder: Mutex::new(recorder) }
+    }
+
+    /// What the recording says of a module.
+    pub(super) fn description(image: &ModuleImage) -> Module {
+        Module { name: image.name().to_owned(), build_id: image.build_id() }
+    }
+
+    /// Has the code of a module be sampled from here on. Its id is how many came before.
+    pub(super) fn load(
+        &self,
+        module: &wasmtime::Module,
+        image: &Arc<ModuleImage>,
+        walker: Option<Box<dyn Walker>>,
+    ) -> Arc<LoadedModule> {
+        let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
+        let id = modules.len() as ModuleId;
+        let prepares = walker.as_ref().is_some_and(|walker| walker.reads_guest());
+        self.code.add(id, module, image);
+        if prepares {
+            // Walkers are given wasm frames while the guest stands still: the maps must be there then.
+            self.code.prepare_origins(id);
+        }
+        let loaded = Arc::new(LoadedModule::new(id, image.clone(), walker));
+        modules.push(loaded.clone());
+        loaded
+    }
+
+    /// All modules, by their ids.
+    pub(super) fn modules(&self) -> Vec<Arc<LoadedModule>> {
+        self.modules.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The module of that id.
+    pub(super) fn module(&self, id: ModuleId) -> Option<Arc<LoadedModule>> {
+        self.modules.read().unwrap_or_else(PoisonError::into_inner).get(id as usize).cloned()
+    }
+
+    /// The first byte of the wasm instruction at `pc`. Async-signal-safe.
+    pub(super) fn opcode_at(&self, pc: NativePc) -> Option<u8> {
+        let Origin::Wasm { function, code_offset, .. } = self.code.origin(pc)? else { return None };
+        self.code.image(pc)?.code_at(function, code_offset)?.first().copied()
+    }
+
+    /// The function that the `call` instruction at `pc` calls; `None` if it is no such instruction.
+    pub(super) fn called_at(&self, pc: NativePc) -> Option<(ModuleId, u32)> {
+        let Origin::Wasm { module, function, code_offset } = self.code.origin(pc)? else { return None };
+        match self.code.image(pc)?.operator_at(function, code_offset)? {
+            Operator::Call { function_index } => Some((module, function_index)),
+            _ => None,
+        }
+    }
+
+    /// The recorder. A panic of another thread while it held it has lost at most one sample.
+    pub(super) fn recorder(&self) -> MutexGuard<'_, Recorder> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
