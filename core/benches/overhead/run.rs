@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use wasmtime::{Engine, GuestProfiler, Store, UpdateDeadline};
-use wlprof::guest::{Directory, Exit, Guest, GuestState, ModuleImage, Stdio, WasiOptions, call, linker};
+use wlprof::guest::{Directory, Exit, Guest, GuestState, Stdio, WasiOptions, call, linker};
 use wlprof::languages::{self, Choice};
+use wlprof::module::ModuleImage;
 use wlprof::recording::PauseStats;
 use wlprof::sampler::{SampledStore, Session};
 

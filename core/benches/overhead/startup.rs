@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wasmtime::{Engine, Module, Store};
-use wlprof::guest::{EngineOptions, ModuleImage, Stdio, WasiOptions, engine, read_module};
+use wlprof::guest::{EngineOptions, Stdio, WasiOptions, engine};
+use wlprof::module::{ModuleImage, read_module};
 use wlprof::sampler::{SamplerOptions, Session};
 
 /// The times of one start.

@@ -4,7 +4,8 @@ use super::arguments::Dump;
 use super::guest::{self, Loaded};
 use super::plugins::Plugins;
 use super::{FAILED, Failure, escape, say};
-use crate::guest::{Guest, ModuleImage};
+use crate::guest::Guest;
+use crate::module::ModuleImage;
 use crate::profile::Ended;
 use crate::recording::Journal;
 use crate::sampler::{

@@ -6,6 +6,7 @@ use super::progress::Spinner;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say};
 use crate::guest::{Exit, Guest, LoadError, LoadOptions, Program, WasiOptions};
 use crate::languages::{self, Choice, Library};
+use crate::module::ModuleError;
 use crate::profile::{Run, RunOptions};
 use crate::recording::Journal;
 use crate::sampler::SamplerOptions;
@@ -121,7 +122,7 @@ pub(super) fn exit_code(exit: &Exit) -> u8 {
 
 pub(super) fn cannot_load(path: &Path, error: &LoadError) -> Failure {
     if !error.is_not_found() {
-        let is_option = matches!(error, LoadError::DebugFile(_));
+        let is_option = matches!(error, LoadError::Module(ModuleError::DebugFile(_)));
         return Failure::new(if is_option { FAILED } else { CANNOT_RUN }, error);
     }
     let hint = match path.to_str() {

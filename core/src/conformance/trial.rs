@@ -2,7 +2,8 @@
 
 use super::Outcome;
 use super::moment::{Keeping, MOST_BYTES, Moment};
-use crate::guest::{Exit, Guest, LoadError, LoadOptions, ModuleImage, Program, Stdio, WasiOptions};
+use crate::guest::{Exit, Guest, LoadError, LoadOptions, Program, Stdio, WasiOptions};
+use crate::module::ModuleImage;
 use crate::profile::{Ended, Run, RunOptions};
 use crate::recording::{Clock, Origin, Recording, Truncation};
 use crate::sampler::{SamplerKind, SamplerOptions};

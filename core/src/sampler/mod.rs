@@ -12,7 +12,6 @@
 #[cfg(target_os = "linux")]
 mod arch;
 mod code_map;
-mod code_offsets;
 mod compiled_image;
 mod dump;
 mod epoch;

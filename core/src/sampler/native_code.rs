@@ -1,8 +1,7 @@
 //! The machine code that a guest was compiled to, piece by piece, for tools that sample this process themselves.
 
-use super::code_offsets::CodeOffsets;
 use super::compiled_image::CompiledImage;
-use crate::guest::ModuleImage;
+use crate::module::{CodeOffsets, ModuleImage};
 use std::ops::Range;
 use wasmtime::Module;
 

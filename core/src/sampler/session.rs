@@ -4,7 +4,7 @@ use super::code_map::{CodeMap, NativePc};
 use super::dump::Dump;
 use super::store::SampledStore;
 use super::{ImportWatch, Report, Sampler, epoch};
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::recording::{Clock, Journal, Meta, Module, ModuleId, Origin, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

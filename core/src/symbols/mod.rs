@@ -4,7 +4,7 @@ mod language_names;
 
 pub use language_names::LanguageWalkers;
 
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::recording::file::{ReadError, unnamed};
 use crate::recording::{Names, Origin, RawRecording, Recording, shorten_names};
 use crate::sampler::Finished;

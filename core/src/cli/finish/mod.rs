@@ -8,7 +8,7 @@ pub(super) use child::run as run_child;
 
 use super::interrupt::Interrupts;
 use super::output::Target;
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::recording::View;
 use request::{Answer, Module, Request, Wanted};
 use rustix::fs::MemfdFlags;

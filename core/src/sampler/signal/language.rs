@@ -6,7 +6,7 @@ use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use super::naming::Naming;
 use super::vm_context::{InstanceContext, MemoryDefinition};
 use super::walk::FrameWord;
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::recording::{LanguageTruncation, ModuleId, Origin};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

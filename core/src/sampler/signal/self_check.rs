@@ -7,7 +7,7 @@ use super::super::code_map::{CodeMap, NativePc};
 use super::activations::OuterActivations;
 use super::vm_context::{InstanceContext, StoreContext};
 use super::walk::{FrameWord, Frames, Stack, WalkEnd};
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::recording::Origin;
 use std::sync::Arc;
 use wasmtime::{Caller, Engine, Extern, Func, Instance, Module, Store, Val, WasmBacktrace, bail, format_err};
