@@ -1,7 +1,6 @@
 //! From a native pc to the wasm function and instruction that it stands for.
 
-use super::compiled_image::CompiledImage;
-use super::native_code::CodeName;
+use crate::machine_code::{CodeName, CompiledImage};
 use crate::module::{CodeOffsets, ModuleImage};
 use crate::recording::{ModuleId, Origin};
 use std::ops::Range;

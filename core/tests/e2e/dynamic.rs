@@ -8,10 +8,9 @@ use std::process::Stdio;
 use std::sync::OnceLock;
 use wlprof::guest::{Guest, LoadOptions, WasiOptions};
 use wlprof::languages::loader::LoadedPlugin;
-use wlprof::profile::{Ended, Run, RunOptions};
+use wlprof::profile::{Ended, Run, RunOptions, symbolize};
 use wlprof::recording::Recording;
 use wlprof::sampler::{SamplerKind, SamplerOptions};
-use wlprof::symbols::symbolize;
 use wlprof_plugin::{
     AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, SourceFrame, ThreadStack,
     WalkEnd, Walker, WasmFrame,

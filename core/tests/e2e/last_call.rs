@@ -2,10 +2,9 @@
 
 use crate::guest::Place;
 use wlprof::guest::{Guest, LoadOptions, WasiOptions};
-use wlprof::profile::{Ended, Run, RunOptions};
+use wlprof::profile::{Ended, Run, RunOptions, symbolize};
 use wlprof::recording::{Clock, Origin};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
-use wlprof::symbols::symbolize;
 use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SourceFrame, WalkEnd, Walker, WasmFrame};
 
 /// Sleeps for a fifth of a second in a tail call.
