@@ -10,6 +10,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// The subcommand that wlprof starts itself with to make a profile.
+pub(super) const MAKE_PROFILE: &str = "make-profile";
+
 /// Runs a WebAssembly program and shows which lines of its own language the time went to.
 #[derive(Debug, Parser)]
 #[command(
@@ -38,7 +41,7 @@ pub(super) enum Command {
     /// ~/.local/share/wlprof/plugins ($XDG_DATA_HOME/wlprof/plugins). Or check one, or begin a new one
     Plugins(PluginsCommand),
     /// What `wlprof` starts itself as when a run is over, to make the profile
-    #[command(name = super::finish::SUBCOMMAND, hide = true)]
+    #[command(name = MAKE_PROFILE, hide = true)]
     MakeProfile,
 }
 

@@ -1,7 +1,7 @@
 //! Loads and starts a guest as the options say, and reports how it ended: what `wlprof GUEST` and `wlprof dump` share.
 
 use super::arguments::GuestOptions;
-use super::plugins::Plugins;
+use super::available_plugins::Plugins;
 use super::progress::Spinner;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say};
 use crate::guest::{Exit, Guest, LoadError, LoadOptions, Program, WasiOptions};
