@@ -5,9 +5,9 @@
 //! module ──► guest ──► sampler ──► recording ──► symbols ──► export
 //! ```
 //!
-//! [`module`] reads a program, [`guest`] compiles it, [`profile`] runs it under a [`sampler`], [`symbols`] names what was
-//! seen, and [`export`] writes the [`recording`] in the formats that people's tools read. Each part knows only those
-//! before it.
+//! [`module`] reads a program, [`guest`] compiles it, [`profile`] runs it in the world of [`wasi`] under a [`sampler`],
+//! [`symbols`] names what was seen, and [`export`] writes the [`recording`] in the formats that people's tools read. Each
+//! part knows only those before it.
 
 pub mod conformance;
 pub mod export;
@@ -19,6 +19,7 @@ pub mod profile;
 pub mod recording;
 pub mod sampler;
 pub mod symbols;
+pub mod wasi;
 
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -1,11 +1,12 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
-use crate::guest::{Exit, Guest, GuestState, WasiOptions, call, linker};
+use crate::guest::Guest;
 use crate::module::ModuleImage;
 use crate::recording::file::ReadError;
 use crate::recording::{Journal, RawRecording, Recording};
 use crate::sampler::{Finished, RunName, SampledStore, SamplerOptions, Session};
 use crate::symbols::{LanguageWalkers, name};
+use crate::wasi::{Exit, GuestState, WasiOptions, call, linker};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};

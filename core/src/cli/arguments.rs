@@ -2,9 +2,9 @@
 
 use super::formats::{CodeFormat, Format, files_help, rendered_files_help};
 use crate::export::Exporter;
-use crate::guest::Directory;
 use crate::recording::{Clock, View};
 use crate::sampler::{SamplerKind, SamplerOptions};
+use crate::wasi::Directory;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;

@@ -3,8 +3,8 @@
 use super::engine::{EngineOptions, engine};
 use super::interface::Interface;
 use super::obstacle::Obstacle;
-use super::wasi::{Stdio, WasiOptions, linker};
 use crate::module::{ImageError, ModuleError, ModuleImage, file_name, read_image};
+use crate::wasi::{Stdio, WasiOptions, linker};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
