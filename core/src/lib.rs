@@ -2,21 +2,24 @@
 //! the time went to.
 //!
 //! ```text
-//! guest ──► sampler ──► recording ──► symbols ──► export
+//! module ──► guest ──► sampler ──► recording ──► symbols ──► export
 //! ```
 //!
-//! [`guest`] loads a program, [`profile`] runs it under a [`sampler`], [`symbols`] names what was seen, and [`export`]
-//! writes the [`recording`] in the formats that people's tools read. Each part knows only those before it.
+//! [`module`] reads a program, [`guest`] compiles it, [`profile`] runs it in the world of [`wasi`] under a [`sampler`],
+//! [`symbols`] names what was seen, and [`export`] writes the [`recording`] in the formats that people's tools read. Each
+//! part knows only those before it.
 
 pub mod conformance;
 pub mod export;
 pub mod guest;
 pub mod languages;
-pub mod native_symbols;
+pub mod machine_code;
+pub mod module;
 pub mod profile;
 pub mod recording;
 pub mod sampler;
 pub mod symbols;
+pub mod wasi;
 
 #[cfg(feature = "cli")]
 pub mod cli;

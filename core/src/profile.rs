@@ -1,8 +1,12 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
-use crate::guest::{Exit, Guest, GuestState, WasiOptions, call, linker};
-use crate::recording::Journal;
+use crate::guest::Guest;
+use crate::module::ModuleImage;
+use crate::recording::file::ReadError;
+use crate::recording::{Journal, RawRecording, Recording};
 use crate::sampler::{Finished, RunName, SampledStore, SamplerOptions, Session};
+use crate::symbols::{LanguageWalkers, name};
+use crate::wasi::{Exit, GuestState, WasiOptions, call, linker};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -128,6 +132,22 @@ impl Run {
     pub fn finish(&self) -> Option<Finished> {
         self.session.as_ref().map(|session| session.finish())
     }
+}
+
+/// Closes what a session left and symbolizes it. `progress` is called with the number of frames done.
+///
+/// # Errors
+/// If the file that the session recorded into cannot be read back.
+pub fn symbolize(
+    finished: Finished,
+    modules: &[Arc<ModuleImage>],
+    progress: impl FnMut(usize),
+) -> Result<Recording, ReadError> {
+    let Finished { recorder, meta, ticks, walkers } = finished;
+    let mut languages = LanguageWalkers::new(walkers, modules);
+    let journal = recorder.close(meta, ticks, &mut languages);
+    let raw = RawRecording::read(&mut *journal.into_reader().map_err(ReadError::Io)?)?;
+    Ok(name(raw, modules, languages.into_walkers(), progress))
 }
 
 fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {

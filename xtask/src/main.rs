@@ -1,5 +1,6 @@
 //! `cargo xtask`: wlprof's build automation. One file a task; this one only chooses which to run.
 
+mod architecture;
 mod bench;
 mod cache;
 mod checkout;
@@ -9,12 +10,14 @@ mod demo;
 mod fixtures;
 mod goldens;
 mod header;
+mod imports;
 mod perf;
 mod process;
 mod progress;
 mod python_replays;
 mod quickjs;
 mod recipes;
+mod rooms;
 mod rust_target;
 mod source_text;
 mod stress;

@@ -7,7 +7,8 @@ use super::table::Table;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use wlprof::guest::{Directory, Guest, LoadOptions};
+use wlprof::guest::{Guest, LoadOptions};
+use wlprof::wasi::Directory;
 
 const HEADINGS: [&str; 12] = [
     "ratio to plain",

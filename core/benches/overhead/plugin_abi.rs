@@ -10,10 +10,11 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use wlprof::guest::{Guest, LoadOptions, Stdio, WasiOptions};
+use wlprof::guest::{Guest, LoadOptions};
 use wlprof::languages::loader::LoadedPlugin;
 use wlprof::profile::{Run, RunOptions};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
+use wlprof::wasi::{Stdio, WasiOptions};
 use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Language, SourceFrame, WalkEnd, Walker, WasmFrame};
 
 /// Walks of each at one sample after the first.

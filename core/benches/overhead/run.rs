@@ -11,10 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use wasmtime::{Engine, GuestProfiler, Store, UpdateDeadline};
-use wlprof::guest::{Directory, Exit, Guest, GuestState, ModuleImage, Stdio, WasiOptions, call, linker};
+use wlprof::guest::Guest;
 use wlprof::languages::{self, Choice};
+use wlprof::module::ModuleImage;
 use wlprof::recording::PauseStats;
 use wlprof::sampler::{SampledStore, Session};
+use wlprof::wasi::{Directory, Exit, GuestState, Stdio, WasiOptions, call, linker};
 
 /// The stack that `wlprof` gives its guests.
 const STACK_SIZE: usize = 8 << 20;

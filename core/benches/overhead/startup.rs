@@ -7,8 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wasmtime::{Engine, Module, Store};
-use wlprof::guest::{EngineOptions, ModuleImage, Stdio, WasiOptions, engine, read_module};
+use wlprof::guest::{EngineOptions, engine};
+use wlprof::module::{ModuleImage, read_module};
 use wlprof::sampler::{SamplerOptions, Session};
+use wlprof::wasi::{Stdio, WasiOptions};
 
 /// The times of one start.
 struct Start {

@@ -2,13 +2,16 @@
 
 use super::formats::{CodeFormat, Format, files_help, rendered_files_help};
 use crate::export::Exporter;
-use crate::guest::Directory;
 use crate::recording::{Clock, View};
 use crate::sampler::{SamplerKind, SamplerOptions};
+use crate::wasi::Directory;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+/// The subcommand that wlprof starts itself with to make a profile.
+pub(super) const MAKE_PROFILE: &str = "make-profile";
 
 /// Runs a WebAssembly program and shows which lines of its own language the time went to.
 #[derive(Debug, Parser)]
@@ -38,7 +41,7 @@ pub(super) enum Command {
     /// ~/.local/share/wlprof/plugins ($XDG_DATA_HOME/wlprof/plugins). Or check one, or begin a new one
     Plugins(PluginsCommand),
     /// What `wlprof` starts itself as when a run is over, to make the profile
-    #[command(name = super::finish::SUBCOMMAND, hide = true)]
+    #[command(name = MAKE_PROFILE, hide = true)]
     MakeProfile,
 }
 

@@ -1,10 +1,11 @@
 //! `wlprof dump GUEST`: runs the guest and shows its stacks when asked, as Go shows them when a program panics.
 
 use super::arguments::Dump;
+use super::available_plugins::Plugins;
 use super::guest::{self, Loaded};
-use super::plugins::Plugins;
 use super::{FAILED, Failure, escape, say};
-use crate::guest::{Guest, ModuleImage};
+use crate::guest::Guest;
+use crate::module::ModuleImage;
 use crate::profile::Ended;
 use crate::recording::Journal;
 use crate::sampler::{

@@ -1,14 +1,16 @@
 //! Loads and starts a guest as the options say, and reports how it ended: what `wlprof GUEST` and `wlprof dump` share.
 
 use super::arguments::GuestOptions;
-use super::plugins::Plugins;
+use super::available_plugins::Plugins;
 use super::progress::Spinner;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say};
-use crate::guest::{Exit, Guest, LoadError, LoadOptions, Program, WasiOptions};
+use crate::guest::{Guest, LoadError, LoadOptions, Program};
 use crate::languages::{self, Choice, Library};
+use crate::module::ModuleError;
 use crate::profile::{Run, RunOptions};
 use crate::recording::Journal;
 use crate::sampler::SamplerOptions;
+use crate::wasi::{Exit, WasiOptions};
 use std::io::Write;
 use std::path::Path;
 use wlprof_plugin::Walker;
@@ -121,7 +123,7 @@ pub(super) fn exit_code(exit: &Exit) -> u8 {
 
 pub(super) fn cannot_load(path: &Path, error: &LoadError) -> Failure {
     if !error.is_not_found() {
-        let is_option = matches!(error, LoadError::DebugFile(_));
+        let is_option = matches!(error, LoadError::Module(ModuleError::DebugFile(_)));
         return Failure::new(if is_option { FAILED } else { CANNOT_RUN }, error);
     }
     let hint = match path.to_str() {

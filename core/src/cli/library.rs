@@ -2,8 +2,8 @@
 //! plainly that, and nothing that a link or the guest's name could make of it.
 
 use super::{escape, say};
-use crate::guest::Directory;
 use crate::languages::Library;
+use crate::wasi::Directory;
 use std::fs;
 use std::path::Path;
 

@@ -12,9 +12,9 @@ use super::{FAILED, Failure, escape, say};
 use crate::export::jitdump::JitDump;
 use crate::export::perf_map;
 use crate::guest::Guest;
-use crate::native_symbols::{Lines, NativeFunction, for_each_function};
+use crate::machine_code::{CodeName, Lines, NativeFunction, for_each_function};
 use crate::recording::ModuleId;
-use crate::sampler::{CodeName, show_to_perf};
+use crate::sampler::show_to_perf;
 use crate::symbols::Symbols;
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -164,7 +164,7 @@ fn name_functions(
     let _spinner = Spinner::new("naming functions".to_owned());
     let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
     let mut symbols = Symbols::new(&images, std::mem::take(walkers));
-    let written = for_each_function(guest, &mut symbols, lines, wanted, write);
+    let written = for_each_function(&guest.modules, &mut symbols, lines, wanted, write);
     *walkers = symbols.into_languages();
     written
 }

@@ -4,6 +4,7 @@
 //! them: 125 wlprof itself failed, 126 the guest cannot be run, 127 there is no such guest.
 
 mod arguments;
+mod available_plugins;
 mod dump;
 mod escape;
 mod finish;

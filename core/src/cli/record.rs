@@ -1,10 +1,10 @@
 //! `wlprof GUEST`: runs the guest, samples it, writes the profile.
 
 use super::arguments::{FramesChoice, Record};
+use super::available_plugins::Plugins;
 use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
 use super::machine_code;
-use super::plugins::Plugins;
 use super::run_outputs::{ProfileOf, RunOutputs};
 use super::{FAILED, Failure, say};
 use crate::languages::Choice;

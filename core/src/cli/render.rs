@@ -4,8 +4,8 @@ use super::arguments::{FramesChoice, Render};
 use super::output::{self, Target};
 use super::summary::summary;
 use super::{FAILED, Failure, guest, limits, say};
-use crate::guest::read_image;
 use crate::languages::{self, Choice};
+use crate::module::read_image;
 use crate::recording::{RawRecording, Recording};
 use crate::symbols::name;
 use std::fs::File;
@@ -60,7 +60,7 @@ fn named(raw: RawRecording, render: &Render) -> Result<Recording, Failure> {
         return Ok(recording);
     };
     let (image, notes) =
-        read_image(path, render.debug_file.as_deref()).map_err(|error| guest::cannot_load(path, &error))?;
+        read_image(path, render.debug_file.as_deref()).map_err(|error| guest::cannot_load(path, &error.into()))?;
     if raw.modules().first().is_none_or(|module| module.build_id != image.build_id()) {
         return Err(cannot_read(path, &"it is not the program that was run, or another build of it"));
     }

@@ -6,7 +6,7 @@ use super::interrupt::Interrupts;
 use super::output::{self, Target};
 use super::output_file::OutputFile;
 use super::{FAILED, Failure, escape, say};
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::recording::file::EXTENSION;
 use crate::recording::{Journal, View};
 use std::fs::File;

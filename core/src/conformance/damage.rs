@@ -2,7 +2,7 @@
 //! were tampered with.
 
 use super::moment::Moment;
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use wlprof_plugin::{GuestMemory, ModuleView, OutOfBounds, WasmFrame};

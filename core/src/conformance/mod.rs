@@ -9,9 +9,9 @@ mod subject;
 mod trial;
 mod walking;
 
-use crate::guest::ModuleImage;
 use crate::languages::BUILT_IN;
 use crate::languages::loader::{ForeignLanguage, LoadedPlugin};
+use crate::module::ModuleImage;
 use crate::recording::Clock;
 use std::collections::BTreeSet;
 use std::path::Path;

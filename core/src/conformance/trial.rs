@@ -2,11 +2,12 @@
 
 use super::Outcome;
 use super::moment::{Keeping, MOST_BYTES, Moment};
-use crate::guest::{Exit, Guest, LoadError, LoadOptions, ModuleImage, Program, Stdio, WasiOptions};
-use crate::profile::{Ended, Run, RunOptions};
+use crate::guest::{Guest, LoadError, LoadOptions, Program};
+use crate::module::ModuleImage;
+use crate::profile::{Ended, Run, RunOptions, symbolize};
 use crate::recording::{Clock, Origin, Recording, Truncation};
 use crate::sampler::{SamplerKind, SamplerOptions};
-use crate::symbols::symbolize;
+use crate::wasi::{Exit, Stdio, WasiOptions};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

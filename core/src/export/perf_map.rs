@@ -5,7 +5,7 @@
 //! jit-interface.txt` in Linux.
 
 use super::plain_text::plain_name;
-use crate::native_symbols::NativeFunction;
+use crate::machine_code::NativeFunction;
 use std::borrow::Cow;
 use std::io::{self, Write};
 

@@ -2,8 +2,7 @@
 
 use super::foreign_host::ForeignHost;
 use super::interface::{Import, Interface};
-use super::invoke::{self, ArgumentError, MAIN_FUNCTIONS};
-use super::wasi::GuestState;
+use crate::wasi::{ArgumentError, GuestState, MAIN_FUNCTIONS, parse_arguments};
 use std::collections::HashSet;
 use std::fmt;
 use wasmtime::{AsContextMut, Extern, Linker, ValType};
@@ -141,7 +140,7 @@ impl Interface {
             None => MAIN_FUNCTIONS.iter().find_map(|name| self.function(name)),
         };
         if let Some(Some(ty)) = called {
-            invoke::parse_arguments(ty.params().iter().map(|ty| argument_type(*ty)), arguments)?;
+            parse_arguments(ty.params().iter().map(|ty| argument_type(*ty)), arguments)?;
         }
         Ok(())
     }

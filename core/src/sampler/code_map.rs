@@ -1,9 +1,7 @@
 //! From a native pc to the wasm function and instruction that it stands for.
 
-use super::code_offsets::CodeOffsets;
-use super::compiled_image::CompiledImage;
-use super::native_code::CodeName;
-use crate::guest::ModuleImage;
+use crate::machine_code::{CodeName, CompiledImage};
+use crate::module::{CodeOffsets, ModuleImage};
 use crate::recording::{ModuleId, Origin};
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};

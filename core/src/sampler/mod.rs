@@ -7,18 +7,17 @@
 //!   guest in place. Linux on x86-64.
 //! * `epoch`: the guest calls back at checks compiled into it. Everywhere Wasmtime runs, at a price.
 //!
-//! This folder and the two sides of the plugins' C ABI are the only places with `unsafe`.
+//! This folder and the two sides of the plugins' C ABI are the places for `unsafe`.
 
 #[cfg(target_os = "linux")]
 mod arch;
 mod code_map;
-mod code_offsets;
-mod compiled_image;
+#[cfg(test)]
+mod code_map_tests;
 mod dump;
 mod epoch;
 mod import_watch;
 mod naming;
-mod native_code;
 mod options;
 mod os;
 mod pauses;
@@ -31,7 +30,6 @@ mod store;
 
 pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 pub use import_watch::ImportWatch;
-pub use native_code::{CodeName, NativeCode, UnwindInfo, native_code};
 pub use options::{SamplerKind, SamplerOptions};
 pub use perf_marker::show_to_perf;
 pub use session::{Finished, RunName, Session};

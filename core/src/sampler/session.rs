@@ -5,7 +5,7 @@ use super::options::{SamplerKind, SamplerOptions};
 use super::shared::Shared;
 use super::store::{Attached, AttachedStore, SampledStore};
 use super::{Report, Sampler, epoch};
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -3,7 +3,7 @@
 use super::code_map::{CodeMap, NativePc};
 use super::naming::Naming;
 use super::options::SamplerOptions;
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::recording::{Module, ModuleId, Origin, Recorder};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use wasmtime_environ::wasmparser::Operator;

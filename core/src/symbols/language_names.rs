@@ -1,6 +1,6 @@
 //! What only the walkers can name that walked the languages' stacks: frames by their own keys, and labels.
 
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::recording::{LanguageNames, ModuleId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -4,29 +4,12 @@ mod language_names;
 
 pub use language_names::LanguageWalkers;
 
-use crate::guest::ModuleImage;
-use crate::recording::file::{ReadError, unnamed};
+use crate::module::ModuleImage;
+use crate::recording::file::unnamed;
 use crate::recording::{Names, Origin, RawRecording, Recording, shorten_names};
-use crate::sampler::Finished;
 use std::sync::Arc;
 use wasmtime_environ::wasmparser::Operator;
 use wlprof_plugin::{FrameKey, ModuleView, SourceFrame, Walker, WasmFrame};
-
-/// Closes what a session left and symbolizes it. `progress` is called with the number of frames done.
-///
-/// # Errors
-/// If the file that the session recorded into cannot be read back.
-pub fn symbolize(
-    finished: Finished,
-    modules: &[Arc<ModuleImage>],
-    progress: impl FnMut(usize),
-) -> Result<Recording, ReadError> {
-    let Finished { recorder, meta, ticks, walkers } = finished;
-    let mut languages = LanguageWalkers::new(walkers, modules);
-    let journal = recorder.close(meta, ticks, &mut languages);
-    let raw = RawRecording::read(&mut *journal.into_reader().map_err(ReadError::Io)?)?;
-    Ok(name(raw, modules, languages.into_walkers(), progress))
-}
 
 /// Names the frames of a recording that has no names yet. `modules` are those that it was made of, and `languages` those of
 /// them that have one: not necessarily the walkers that walked the stacks. `progress` is called with the number of frames

@@ -6,12 +6,12 @@ use crate::sampled::fixture;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
-use wlprof::guest::{Guest, LoadOptions, WasiOptions};
+use wlprof::guest::{Guest, LoadOptions};
 use wlprof::languages::loader::LoadedPlugin;
-use wlprof::profile::{Ended, Run, RunOptions};
+use wlprof::profile::{Ended, Run, RunOptions, symbolize};
 use wlprof::recording::Recording;
 use wlprof::sampler::{SamplerKind, SamplerOptions};
-use wlprof::symbols::symbolize;
+use wlprof::wasi::WasiOptions;
 use wlprof_plugin::{
     AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, SourceFrame, ThreadStack,
     WalkEnd, Walker, WasmFrame,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use wasmtime_environ::wasmparser::{BinaryReader, FunctionBody, Operator};
-use wlprof::guest::ModuleImage;
+use wlprof::module::ModuleImage;
 use wlprof_plugin::ModuleView;
 
 /// What an instruction calls.

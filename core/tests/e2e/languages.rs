@@ -2,12 +2,12 @@
 //! test's own at arbitrary instructions.
 
 use crate::sampled::{Shares, are_few, fixture, profile_until};
-use wlprof::guest::{Guest, LoadOptions, WasiOptions};
+use wlprof::guest::{Guest, LoadOptions};
 use wlprof::languages::{self, Choice, ChooseError};
-use wlprof::profile::{Ended, Run, RunOptions};
+use wlprof::profile::{Ended, Run, RunOptions, symbolize};
 use wlprof::recording::{LanguageTruncation, Origin, Recording, Truncation};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
-use wlprof::symbols::symbolize;
+use wlprof::wasi::WasiOptions;
 use wlprof_plugin::{
     AttachError, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, SourceFrame, WalkEnd,
     Walker, WasmFrame,

@@ -1,11 +1,11 @@
 //! A guest whose outermost function ends with a host call: nothing of the guest is on the stack below it then.
 
 use crate::guest::Place;
-use wlprof::guest::{Guest, LoadOptions, WasiOptions};
-use wlprof::profile::{Ended, Run, RunOptions};
+use wlprof::guest::{Guest, LoadOptions};
+use wlprof::profile::{Ended, Run, RunOptions, symbolize};
 use wlprof::recording::{Clock, Origin};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
-use wlprof::symbols::symbolize;
+use wlprof::wasi::WasiOptions;
 use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SourceFrame, WalkEnd, Walker, WasmFrame};
 
 /// Sleeps for a fifth of a second in a tail call.

@@ -5,7 +5,7 @@ use crate::library;
 use crate::sampled::fixture;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use wlprof::guest::ModuleImage;
+use wlprof::module::ModuleImage;
 use wlprof::recording::{LanguageTruncation, Truncation};
 use wlprof_plugin::ModuleView;
 

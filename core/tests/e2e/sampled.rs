@@ -4,7 +4,7 @@ use crate::guest::output;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wlprof::guest::{ModuleImage, read_module};
+use wlprof::module::{ModuleImage, read_module};
 use wlprof::recording::{Recording, file};
 
 /// A fixture's path. Panics with what to do if it has not been built.

@@ -3,7 +3,7 @@
 use crate::sampled::{image, profile_fast, with_ever_more_work};
 use std::collections::{BTreeMap, BTreeSet};
 use wasmtime_environ::wasmparser::{BinaryReader, FunctionBody, Operator, OperatorsReader};
-use wlprof::guest::ModuleImage;
+use wlprof::module::ModuleImage;
 use wlprof::recording::{Origin, Recording, Truncation};
 use wlprof_plugin::ModuleView;
 

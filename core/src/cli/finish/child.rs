@@ -4,14 +4,14 @@
 //! It works on what a guest says, and so within limits: of memory, of processor time, and of its parent's life.
 
 use super::request::{Answer, Request, Wanted};
+use crate::cli::available_plugins::Plugins;
 use crate::cli::limits;
 use crate::cli::output::{self, Destination};
-use crate::cli::plugins::Plugins;
 use crate::cli::progress::Bar;
 use crate::cli::summary::summary;
 use crate::export::Exporter;
-use crate::guest::ModuleImage;
 use crate::languages::{self, Choice};
+use crate::module::ModuleImage;
 use crate::recording::RawRecording;
 use crate::symbols::name;
 use rustix::fs::OFlags;

@@ -6,9 +6,10 @@ mod request;
 
 pub(super) use child::run as run_child;
 
+use super::arguments::MAKE_PROFILE;
 use super::interrupt::Interrupts;
 use super::output::Target;
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::recording::View;
 use request::{Answer, Module, Request, Wanted};
 use rustix::fs::MemfdFlags;
@@ -20,9 +21,6 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
-
-/// The subcommand that the process is started with.
-pub(super) const SUBCOMMAND: &str = "make-profile";
 
 /// How a profile is to be made.
 pub(super) struct Making<'a> {
@@ -59,7 +57,7 @@ impl Making<'_> {
             .into();
         let request = self.request(&answer).map_err(failed)?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg(SUBCOMMAND).stdin(Stdio::piped()).stdout(Stdio::null());
+        command.arg(MAKE_PROFILE).stdin(Stdio::piped()).stdout(Stdio::null());
         // A Ctrl-C is for this process to answer.
         command.process_group(0);
         let mut child = command.spawn().map_err(failed)?;

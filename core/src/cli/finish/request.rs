@@ -4,7 +4,7 @@
 //! told by their descriptors, which it inherits.
 
 use crate::export::{self, Exporter};
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::recording::View;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};

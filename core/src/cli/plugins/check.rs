@@ -4,7 +4,8 @@ use super::super::arguments::CheckPlugin;
 use super::super::guest::{cannot_load, environment};
 use super::super::{FAILED, Failure, escape};
 use crate::conformance::{Observer, Outcome, Trial, check};
-use crate::guest::{LoadOptions, WasiOptions};
+use crate::guest::LoadOptions;
+use crate::wasi::WasiOptions;
 use std::io::{Stdout, Write};
 
 /// The exit code if the plugin failed a check.

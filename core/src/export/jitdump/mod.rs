@@ -15,7 +15,7 @@
 mod unwind;
 
 use super::plain_text::plain_name;
-use crate::native_symbols::NativeFunction;
+use crate::machine_code::NativeFunction;
 use std::io::{self, Write};
 
 const MAGIC: u32 = 0x4a69_5444;

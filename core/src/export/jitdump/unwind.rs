@@ -1,6 +1,6 @@
 //! The unwinding information of one function, moved from Wasmtime's table to where perf puts it.
 
-use crate::sampler::UnwindInfo;
+use crate::machine_code::UnwindInfo;
 
 /// How perf aligns `.eh_frame` after the code (`jit_add_eh_frame_info` in `util/genelf.c`).
 const ALIGNMENT: usize = 8;

@@ -5,7 +5,7 @@ use super::slot::{Running, ThreadSlot};
 use super::store_state::StoreState;
 use super::threads::Threads;
 use super::vm_context::InstanceContext;
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::sampler::shared::LoadedModule;
 use std::pin::Pin;
 use std::sync::Arc;

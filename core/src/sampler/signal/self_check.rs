@@ -7,7 +7,7 @@ use super::super::code_map::{CodeMap, NativePc};
 use super::activations::Activations;
 use super::vm_context::{Activation, InstanceContext, StoreContext};
 use super::walk::{FrameWord, Frames, Reads, Stack};
-use crate::guest::ModuleImage;
+use crate::module::ModuleImage;
 use crate::recording::Origin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! Reads what Wasmtime keeps about a store and an instance, at the offsets that `wasmtime-environ` publishes for exactly
 //! this version. [`super::self_check`] proves them against the public API before anything relies on them.
 
-use crate::guest::IndexSpaces;
+use crate::module::IndexSpaces;
 use wasmtime::{AsContextMut, Func};
 use wasmtime_environ::{
     DefinedGlobalIndex, DefinedMemoryIndex, EntityRef, GlobalIndex, HostPtr, MemoryIndex, PtrSize, VMCONTEXT_MAGIC,

@@ -22,7 +22,7 @@ const NAMES: [(&[u8], &str); 7] = [
 fn guest_with_name(name: &[u8]) -> Vec<u8> {
     let mut sections: Vec<Section> =
         split(&fixture_bytes("c-traps.wasm")).into_iter().filter(|section| section.id != 0).collect();
-    let image = wlprof::guest::ModuleImage::parse(fixture_bytes("c-traps.wasm"), "").unwrap();
+    let image = wlprof::module::ModuleImage::parse(fixture_bytes("c-traps.wasm"), "").unwrap();
     let functions = 0..u32::MAX;
     let work = functions
         .take_while(|index| *index < 10_000)

@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use wlprof::guest::{Guest, LoadOptions};
 use wlprof::languages::{self, BUILT_IN, Choice};
-use wlprof::native_symbols::{Lines, for_each_function};
+use wlprof::machine_code::{CodeName, Lines, NativeCode, for_each_function, native_code};
 use wlprof::recording::{Origin, Recording, State};
-use wlprof::sampler::{CodeName, NativeCode, native_code};
 use wlprof::symbols::Symbols;
 
 const RECORD: &str = "perf record -q -e cpu-clock:u -F 4000 -g";
@@ -158,11 +157,11 @@ impl<'g> Own<'g> {
         let walker = languages::choose(&Choice::from(language), BUILT_IN, &**image).unwrap().walker;
         let mut symbols = Symbols::new(std::slice::from_ref(image), vec![walker]);
         let mut names = Vec::new();
-        let add = |function: &wlprof::native_symbols::NativeFunction<'_>| {
+        let add = |function: &wlprof::machine_code::NativeFunction<'_>| {
             names.push(function.name.clone());
             Ok(())
         };
-        for_each_function(guest, &mut symbols, Lines::Omit, |_, _| true, add).unwrap();
+        for_each_function(&guest.modules, &mut symbols, Lines::Omit, |_, _| true, add).unwrap();
         Self { code: native_code(module, image), names, symbols }
     }
 

@@ -38,7 +38,7 @@ impl Exit {
 }
 
 /// What is called if no function is named: the first of these that a module exports.
-pub(super) const MAIN_FUNCTIONS: [&str; 2] = ["", "_start"];
+pub(crate) const MAIN_FUNCTIONS: [&str; 2] = ["", "_start"];
 
 /// Calls `function`, or the main function if none is named, with `arguments` parsed as the parameters' types. A module
 /// without a main function has done what it does when it is instantiated and initialized.
@@ -112,7 +112,7 @@ impl std::error::Error for ArgumentError {}
 
 /// Parses as many arguments as there are parameters. Others are the guest's own, which WASI gives it all the same. A
 /// parameter that is an `Err` is of the type it names, for which there is no argument.
-pub(super) fn parse_arguments(
+pub(crate) fn parse_arguments(
     parameters: impl Iterator<Item = Result<ValType, String>>,
     arguments: &[String],
 ) -> Result<Vec<Val>, ArgumentError> {

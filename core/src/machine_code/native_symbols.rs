@@ -1,11 +1,13 @@
 //! Names and lines of a guest's machine code, for tools that sample this process themselves.
 
-use crate::guest::Guest;
+use super::compiled_image::{CodeName, UnwindInfo};
+use super::native_code::{NativeCode, native_code};
+use crate::module::ModuleImage;
 use crate::recording::{ModuleId, Origin};
-use crate::sampler::{CodeName, NativeCode, UnwindInfo, native_code};
 use crate::symbols::Symbols;
 use std::io;
 use std::sync::Arc;
+use wasmtime::Module;
 use wlprof_plugin::{ModuleView, SourceFrame};
 
 /// A function in machine code.
@@ -44,19 +46,20 @@ pub enum Lines {
 }
 
 /// Calls `write` with each piece of a guest's machine code that is `wanted`, in order of addresses within a module, and
-/// gives their number. `symbols` are those of the guest's modules.
+/// gives their number. `modules` are the guest's, and
+/// `symbols` are theirs.
 ///
 /// # Errors
 /// The first one of `write`.
 pub fn for_each_function(
-    guest: &Guest,
+    modules: &[(Module, Arc<ModuleImage>)],
     symbols: &mut Symbols,
     lines: Lines,
     wanted: impl Fn(ModuleId, &CodeName<'_>) -> bool,
     mut write: impl FnMut(&NativeFunction<'_>) -> io::Result<()>,
 ) -> io::Result<usize> {
     let mut written = 0;
-    for (id, (module, image)) in guest.modules.iter().enumerate() {
+    for (id, (module, image)) in modules.iter().enumerate() {
         let id = id as ModuleId;
         for code in native_code(module, image).into_iter().filter(|code| wanted(id, &code.name)) {
             write(&named(code, id, &**image, symbols, lines))?;

@@ -1,7 +1,7 @@
 //! Finds the separate file that holds a module's debug sections.
 
+use super::binary::{binary_form, read_module};
 use super::image::ModuleImage;
-use super::load::{module_of, read_module};
 use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(super) fn find(
             })?;
             let bytes = read_untrusted(&path)
                 .map_err(|error| format!("debug file {}: {error}; --debug-file names another", path.display()))?;
-            let module = module_of(bytes, &path);
+            let module = binary_form(bytes, &path);
             (path, module)
         }
     };

@@ -1,6 +1,6 @@
 //! Which wasm instruction each stretch of compiled code is for.
 
-use crate::guest::ModuleImage;
+use super::image::ModuleImage;
 use std::ops::Range;
 use wasmtime::Module;
 use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
@@ -12,11 +12,11 @@ use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
 /// is taken for the nearest instruction before it, in the same function, that has one. But nothing flows from a jump into
 /// what stands behind it: behind the jump table of a Go function, for instance, is often the body of its hottest loop. That
 /// is taken for the nearest instruction after it, as is what comes first in a function. Calls always have their location.
-pub(super) struct CodeOffsets(Vec<(u32, u32)>);
+pub(crate) struct CodeOffsets(Vec<(u32, u32)>);
 
 impl CodeOffsets {
     /// Reads the module's address map.
-    pub(super) fn of(module: &Module, image: &ModuleImage) -> Self {
+    pub(crate) fn of(module: &Module, image: &ModuleImage) -> Self {
         let code_offset = |file_offset: u32| file_offset.checked_sub(image.code_start());
         let map: Vec<(u32, Option<u32>)> = module
             .address_map()
@@ -36,12 +36,12 @@ impl CodeOffsets {
     }
 
     /// The stretches of the function that lies at `range` in the text. The first one begins with it; none if nothing is known.
-    pub(super) fn within(&self, range: &Range<usize>) -> &[(u32, u32)] {
+    pub(crate) fn within(&self, range: &Range<usize>) -> &[(u32, u32)] {
         within(&self.0, range)
     }
 
     /// Code offset of the instruction at `at` in the text, in the function at `range`.
-    pub(super) fn at(&self, at: usize, range: &Range<usize>) -> Option<u32> {
+    pub(crate) fn at(&self, at: usize, range: &Range<usize>) -> Option<u32> {
         let stretches = self.within(range);
         let next = stretches.partition_point(|stretch| stretch.0 as usize <= at);
         Some(stretches[next.checked_sub(1)?].1)

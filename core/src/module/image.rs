@@ -1,84 +1,20 @@
 //! A module's bytes and where its parts lie in them: what plugins see as a [`ModuleView`].
 
 use super::initial::Initial;
+use super::sections::{ImageError, IndexSpaces, Sections};
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
-use std::fmt;
 use std::ops::Range;
 use std::sync::OnceLock;
-use wasmtime_environ::wasmparser::{
-    BinaryReader, BinaryReaderError, ExternalKind, KnownCustom, Name, NameSectionReader, Operator, OperatorsReader,
-    Parser, Payload, TypeRef, ValType,
-};
+use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
 use wlprof_dwarf::Layout;
 use wlprof_plugin::{FunctionImport, Member, ModuleView, OutOfBounds};
-
-/// Why bytes are not a module that can be profiled.
-#[derive(Debug)]
-pub enum ImageError {
-    /// A component, not a core module.
-    Component,
-    /// Cut short or malformed.
-    Malformed(BinaryReaderError),
-}
-
-impl fmt::Display for ImageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Component => f.write_str(
-                "this is a WebAssembly component (supported: core modules, WASI preview 1); \
-                 build it for wasm32-wasip1 to profile it",
-            ),
-            Self::Malformed(error) => write!(f, "malformed or truncated WebAssembly: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ImageError {}
-
-/// How many entities of each kind a module has: what Wasmtime lays its instances out by.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IndexSpaces {
-    /// Imported functions.
-    pub imported_functions: u32,
-    /// Imported tables.
-    pub imported_tables: u32,
-    /// Imported memories.
-    pub imported_memories: u32,
-    /// Imported globals.
-    pub imported_globals: u32,
-    /// Imported tags.
-    pub imported_tags: u32,
-    /// Tables that the module defines.
-    pub tables: u32,
-    /// Memories that the module defines.
-    pub memories: u32,
-    /// Those of its memories that are shared between threads.
-    pub shared_memories: u32,
-    /// Globals that the module defines.
-    pub globals: u32,
-    /// Tags that the module defines.
-    pub tags: u32,
-}
 
 /// A core module in binary form and what its sections say.
 #[derive(Debug)]
 pub struct ModuleImage {
     name: String,
     bytes: Vec<u8>,
-    /// File offset of the code section's payload: what turns Wasmtime's file offsets into code offsets.
-    code_start: u32,
-    /// Its size in bytes.
-    code_size: u32,
-    bodies: Vec<Range<u32>>,
-    imports: Vec<FunctionImport>,
-    names: HashMap<u32, String>,
-    exports: Vec<(u32, String)>,
-    globals: HashMap<String, u32>,
-    custom: Vec<(String, Range<usize>)>,
-    index_spaces: IndexSpaces,
-    /// Width in bytes of each global's value, imports first.
-    global_widths: Vec<u8>,
+    sections: Sections,
     debug: Option<Box<ModuleImage>>,
     /// The DWARF's data, read when a plugin first asks for it.
     layout: OnceLock<Option<Layout>>,
@@ -93,133 +29,17 @@ impl ModuleImage {
     /// # Errors
     /// [`ImageError`] if the bytes are no core module. The module is not validated: that is the engine's part.
     pub fn parse(bytes: Vec<u8>, file_name: &str) -> Result<Self, ImageError> {
-        let mut image = Self {
-            name: file_name.to_owned(),
-            bytes: Vec::new(),
-            code_start: 0,
-            code_size: 0,
-            bodies: Vec::new(),
-            imports: Vec::new(),
-            names: HashMap::new(),
-            exports: Vec::new(),
-            globals: HashMap::new(),
-            custom: Vec::new(),
-            index_spaces: IndexSpaces::default(),
-            global_widths: Vec::new(),
+        let mut sections = Sections::read(&bytes)?;
+        let name = sections.module_name.take().unwrap_or_else(|| file_name.to_owned());
+        Ok(Self {
+            name,
+            bytes,
+            sections,
             debug: None,
             layout: OnceLock::new(),
             initial: OnceLock::new(),
             code_hash: OnceLock::new(),
-        };
-        for payload in Parser::new(0).parse_all(&bytes) {
-            let payload = payload.map_err(ImageError::Malformed)?;
-            image.take(payload)?;
-        }
-        for (index, name) in &image.exports {
-            image.names.entry(*index).or_insert_with(|| name.clone());
-        }
-        image.bytes = bytes;
-        Ok(image)
-    }
-
-    fn take(&mut self, payload: Payload<'_>) -> Result<(), ImageError> {
-        let spaces = &mut self.index_spaces;
-        let result: Result<(), BinaryReaderError> = match payload {
-            Payload::Version { encoding, .. } if encoding != wasmtime_environ::wasmparser::Encoding::Module => {
-                return Err(ImageError::Component);
-            }
-            Payload::ImportSection(section) => section.into_imports().try_for_each(|import| {
-                let import = import?;
-                match import.ty {
-                    TypeRef::Func(_) | TypeRef::FuncExact(_) => {
-                        spaces.imported_functions += 1;
-                        self.imports
-                            .push(FunctionImport { module: import.module.to_owned(), name: import.name.to_owned() });
-                    }
-                    TypeRef::Table(_) => spaces.imported_tables += 1,
-                    TypeRef::Memory(_) => spaces.imported_memories += 1,
-                    TypeRef::Global(ty) => {
-                        spaces.imported_globals += 1;
-                        self.global_widths.push(width(ty.content_type));
-                    }
-                    TypeRef::Tag(_) => spaces.imported_tags += 1,
-                }
-                Ok(())
-            }),
-            Payload::TableSection(section) => {
-                spaces.tables = section.count();
-                Ok(())
-            }
-            Payload::MemorySection(section) => section.into_iter().try_for_each(|memory| {
-                spaces.memories += 1;
-                spaces.shared_memories += u32::from(memory?.shared);
-                Ok(())
-            }),
-            Payload::GlobalSection(section) => section.into_iter().try_for_each(|global| {
-                spaces.globals += 1;
-                self.global_widths.push(width(global?.ty.content_type));
-                Ok(())
-            }),
-            Payload::TagSection(section) => {
-                spaces.tags = section.count();
-                Ok(())
-            }
-            Payload::ExportSection(section) => section.into_iter().try_for_each(|export| {
-                let export = export?;
-                match export.kind {
-                    ExternalKind::Func => self.exports.push((export.index, export.name.to_owned())),
-                    ExternalKind::Global => {
-                        self.globals.insert(export.name.to_owned(), export.index);
-                    }
-                    _ => {}
-                }
-                Ok(())
-            }),
-            Payload::CodeSectionStart { range, .. } => {
-                self.code_start = range.start as u32;
-                self.code_size = range.len() as u32;
-                Ok(())
-            }
-            Payload::CodeSectionEntry(body) => {
-                let range = body.range();
-                self.bodies.push(range.start as u32 - self.code_start..range.end as u32 - self.code_start);
-                Ok(())
-            }
-            Payload::CustomSection(section) => {
-                self.custom.push((section.name().to_owned(), section.data_offset()..section.range().end));
-                if let KnownCustom::Name(names) = section.as_known() {
-                    // A broken name section costs names, not the profile: the specification has engines ignore it.
-                    let _ = self.take_names(names);
-                }
-                Ok(())
-            }
-            _ => Ok(()),
-        };
-        result.map_err(ImageError::Malformed)
-    }
-
-    fn take_names(&mut self, names: NameSectionReader<'_>) -> Result<(), BinaryReaderError> {
-        for subsection in names {
-            match subsection? {
-                Name::Module { name, .. } if !name.is_empty() => self.name = name.to_owned(),
-                Name::Function(map) => {
-                    for naming in map {
-                        let naming = naming?;
-                        if !naming.name.is_empty() {
-                            self.names.insert(naming.index, naming.name.to_owned());
-                        }
-                    }
-                }
-                Name::Global(map) => {
-                    for naming in map {
-                        let naming = naming?;
-                        self.globals.entry(naming.name.to_owned()).or_insert(naming.index);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        })
     }
 
     /// Adds a file that holds this module's debug sections.
@@ -246,22 +66,22 @@ impl ModuleImage {
 
     /// How many entities of each kind it has.
     pub fn index_spaces(&self) -> &IndexSpaces {
-        &self.index_spaces
+        &self.sections.index_spaces
     }
 
     /// Width in bytes of the value of global `index`; `None` past the end.
     pub fn global_width(&self, index: u32) -> Option<u8> {
-        self.global_widths.get(index as usize).copied()
+        self.sections.global_widths.get(index as usize).copied()
     }
 
     /// File offset of the code section's payload.
     pub fn code_start(&self) -> u32 {
-        self.code_start
+        self.sections.code_start
     }
 
     /// Index of the first function that has a body.
     pub fn first_body(&self) -> u32 {
-        self.imports.len() as u32
+        self.sections.imports.len() as u32
     }
 
     /// The `build_id` section in hex, or else a hash of the code section: what tells builds of a module apart.
@@ -283,7 +103,7 @@ impl ModuleImage {
     /// The bytes from a code offset to the end of its function's body.
     pub fn code_at(&self, function: u32, code_offset: u32) -> Option<&[u8]> {
         let body = self.function_body(function)?;
-        let at = |offset: u32| (self.code_start + offset) as usize;
+        let at = |offset: u32| (self.sections.code_start + offset) as usize;
         body.contains(&code_offset).then(|| &self.bytes[at(code_offset)..at(body.end)])
     }
 
@@ -294,9 +114,9 @@ impl ModuleImage {
 
     /// The function whose body holds a code offset.
     pub fn function_at(&self, code_offset: u32) -> Option<u32> {
-        let next = self.bodies.partition_point(|body| body.start <= code_offset);
+        let next = self.sections.bodies.partition_point(|body| body.start <= code_offset);
         let body = next.checked_sub(1)?;
-        self.bodies[body].contains(&code_offset).then_some(self.first_body() + body as u32)
+        self.sections.bodies[body].contains(&code_offset).then_some(self.first_body() + body as u32)
     }
 
     fn layout(&self) -> Option<&Layout> {
@@ -308,18 +128,8 @@ impl ModuleImage {
     }
 
     fn own_section(&self, name: &str) -> Option<&[u8]> {
-        let (_, range) = self.custom.iter().find(|(section, _)| section == name)?;
+        let (_, range) = self.sections.custom.iter().find(|(section, _)| section == name)?;
         self.bytes.get(range.clone())
-    }
-}
-
-/// Width of a value in bytes. References are not read.
-fn width(ty: ValType) -> u8 {
-    match ty {
-        ValType::I32 | ValType::F32 => 4,
-        ValType::I64 | ValType::F64 => 8,
-        ValType::V128 => 16,
-        ValType::Ref(_) => 0,
     }
 }
 
@@ -341,29 +151,29 @@ impl ModuleView for ModuleImage {
     }
 
     fn function_imports(&self) -> &[FunctionImport] {
-        &self.imports
+        &self.sections.imports
     }
 
     fn function_body(&self, index: u32) -> Option<Range<u32>> {
-        self.bodies.get(index.checked_sub(self.first_body())? as usize).cloned()
+        self.sections.bodies.get(index.checked_sub(self.first_body())? as usize).cloned()
     }
 
     fn function_name(&self, index: u32) -> Option<&str> {
-        let own = self.names.get(&index);
-        own.or_else(|| self.debug.as_ref()?.names.get(&index)).map(String::as_str)
+        let own = self.sections.names.get(&index);
+        own.or_else(|| self.debug.as_ref()?.sections.names.get(&index)).map(String::as_str)
     }
 
     fn global_named(&self, name: &str) -> Option<u32> {
-        let own = self.globals.get(name);
-        own.or_else(|| self.debug.as_ref()?.globals.get(name)).copied()
+        let own = self.sections.globals.get(name);
+        own.or_else(|| self.debug.as_ref()?.sections.globals.get(name)).copied()
     }
 
     fn function_named(&self, name: &str) -> Option<u32> {
         let named = |image: &Self| {
-            let names = image.names.iter().filter(|(_, known)| *known == name);
+            let names = image.sections.names.iter().filter(|(_, known)| *known == name);
             names.map(|(index, _)| *index).min()
         };
-        let exported = || self.exports.iter().find(|(_, known)| known == name).map(|(index, _)| *index);
+        let exported = || self.sections.exports.iter().find(|(_, known)| known == name).map(|(index, _)| *index);
         named(self).or_else(exported).or_else(|| named(self.debug.as_ref()?))
     }
 
@@ -376,7 +186,7 @@ impl ModuleView for ModuleImage {
     }
 
     fn code_hash(&self) -> Option<&[u8; 32]> {
-        let code = || self.bytes.get(self.code_start as usize..)?.get(..self.code_size as usize);
+        let code = || self.bytes.get(self.sections.code_start as usize..)?.get(..self.sections.code_size as usize);
         Some(self.code_hash.get_or_init(|| Sha256::digest(code().unwrap_or_default()).into()))
     }
 
@@ -437,7 +247,7 @@ mod tests {
     #[test]
     fn the_codes_hash_is_that_of_its_payload_and_names_do_not_change_it() {
         let image = image();
-        let (start, end) = (image.code_start as usize, image.bodies.last().unwrap().end as usize);
+        let (start, end) = (image.sections.code_start as usize, image.sections.bodies.last().unwrap().end as usize);
         let hash: [u8; 32] = Sha256::digest(&image.bytes()[start..start + end]).into();
         assert_eq!(image.code_hash(), Some(&hash));
         let stripped = TEXT.replace("$first", "").replace("$shop", "");
@@ -467,7 +277,10 @@ mod tests {
         for end in 9..bytes.len() {
             if let Ok(cut) = ModuleImage::parse(bytes[..end].to_vec(), "x") {
                 // A cut between two sections leaves a smaller module; the engine's validation refuses it.
-                assert!(cut.custom.len() < whole.custom.len() || cut.bodies.is_empty(), "cut at {end}");
+                assert!(
+                    cut.sections.custom.len() < whole.sections.custom.len() || cut.sections.bodies.is_empty(),
+                    "cut at {end}"
+                );
             }
         }
     }

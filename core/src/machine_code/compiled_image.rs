@@ -1,6 +1,6 @@
 //! The ELF image that Wasmtime compiles a module to: what its pieces of code are called and how they are unwound.
 
-use super::native_code::{CodeName, UnwindInfo};
+use super::image_bytes::image_bytes;
 use gimli::{BaseAddresses, CieOrFde, DwEhPe, EhFrame, LittleEndian, UnwindSection};
 use goblin::elf::Elf;
 use goblin::elf::sym::{STT_FUNC, st_type};
@@ -8,8 +8,34 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use wasmtime::Module;
 
+/// What a piece of machine code is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeName<'m> {
+    /// A wasm function, by its index in the module, imports first.
+    Function(u32),
+    /// Where the host enters a wasm function.
+    Entry {
+        /// Wasmtime's name for it.
+        name: &'m str,
+        /// The function.
+        function: u32,
+    },
+    /// Another trampoline or stub, by Wasmtime's name for it.
+    Stub(&'m str),
+}
+
+/// An entry of `.eh_frame` and the one with what it has in common with others, as they are there. Addresses are relative
+/// (`DW_EH_PE_pcrel`, eight bytes).
+#[derive(Clone, Copy, Debug)]
+pub struct UnwindInfo<'m> {
+    /// The common information entry.
+    pub cie: &'m [u8],
+    /// The frame description entry.
+    pub fde: &'m [u8],
+}
+
 /// A module's image, read with goblin.
-pub(super) struct CompiledImage<'m> {
+pub(crate) struct CompiledImage<'m> {
     bytes: &'m [u8],
     elf: Elf<'m>,
     text: usize,
@@ -17,17 +43,15 @@ pub(super) struct CompiledImage<'m> {
 
 impl<'m> CompiledImage<'m> {
     /// The image of `module`; `None` if it is not the ELF file that it is in Wasmtime 48.
-    pub(super) fn of(module: &'m Module) -> Option<Self> {
-        let image = module.image_range();
-        // SAFETY: the range is the module's mapped image, which lives as long as `module` and is never written.
-        let bytes = unsafe { std::slice::from_raw_parts(image.start, image.end as usize - image.start as usize) };
+    pub(crate) fn of(module: &'m Module) -> Option<Self> {
+        let bytes = image_bytes(module);
         let elf = Elf::parse(bytes).ok()?;
         let text = section(&elf, ".text")?;
         Some(Self { bytes, elf, text })
     }
 
     /// The pieces of code that are no functions: what they are and their offsets in the text.
-    pub(super) fn stubs(&self) -> impl Iterator<Item = (CodeName<'m>, Range<usize>)> {
+    pub(crate) fn stubs(&self) -> impl Iterator<Item = (CodeName<'m>, Range<usize>)> {
         self.elf.syms.iter().filter_map(|symbol| {
             if symbol.st_shndx != self.text || st_type(symbol.st_info) != STT_FUNC || symbol.st_size == 0 {
                 return None;
@@ -39,7 +63,7 @@ impl<'m> CompiledImage<'m> {
     }
 
     /// How each piece of code is unwound, by its offset in the text.
-    pub(super) fn unwind_infos(&self) -> FxHashMap<usize, UnwindInfo<'m>> {
+    pub(crate) fn unwind_infos(&self) -> FxHashMap<usize, UnwindInfo<'m>> {
         self.read_unwind_infos().unwrap_or_default()
     }
 

@@ -1,8 +1,7 @@
 //! The machine code that a guest was compiled to, piece by piece, for tools that sample this process themselves.
 
-use super::code_offsets::CodeOffsets;
-use super::compiled_image::CompiledImage;
-use crate::guest::ModuleImage;
+use super::compiled_image::{CodeName, CompiledImage, UnwindInfo};
+use crate::module::{CodeOffsets, ModuleImage};
 use std::ops::Range;
 use wasmtime::Module;
 
@@ -20,32 +19,6 @@ pub struct NativeCode<'m> {
     pub code_offsets: Vec<(u32, u32)>,
     /// How it is unwound, if that is known.
     pub unwind: Option<UnwindInfo<'m>>,
-}
-
-/// What a piece of machine code is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CodeName<'m> {
-    /// A wasm function, by its index in the module, imports first.
-    Function(u32),
-    /// Where the host enters a wasm function.
-    Entry {
-        /// Wasmtime's name for it.
-        name: &'m str,
-        /// The function.
-        function: u32,
-    },
-    /// Another trampoline or stub, by Wasmtime's name for it.
-    Stub(&'m str),
-}
-
-/// An entry of `.eh_frame` and the one with what it has in common with others, as they are there. Addresses are relative
-/// (`DW_EH_PE_pcrel`, eight bytes).
-#[derive(Clone, Copy, Debug)]
-pub struct UnwindInfo<'m> {
-    /// The common information entry.
-    pub cie: &'m [u8],
-    /// The frame description entry.
-    pub fde: &'m [u8],
 }
 
 /// A module's machine code in order of addresses.
@@ -80,10 +53,8 @@ pub fn native_code<'m>(module: &'m Module, image: &ModuleImage) -> Vec<NativeCod
 
 #[cfg(test)]
 mod tests {
-    use super::super::code_map::{CodeMap, NativePc};
     use super::*;
     use crate::guest::{EngineOptions, engine};
-    use crate::recording::Origin;
 
     const TEXT: &str = r#"(module (memory 1)
         (func (export "grow") (result i32) (memory.grow (i32.const 1)))
@@ -112,26 +83,5 @@ mod tests {
             store.code_offsets.iter().all(|(at, offset)| (*at as usize) < store.bytes.len() && body.contains(offset))
         );
         assert!(code.iter().all(|code| code.unwind.is_some()), "{code:?}");
-    }
-
-    #[test]
-    fn samples_of_each_address_are_of_the_instruction_that_it_is_listed_for() {
-        let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
-        let bytes = wat::parse_str(TEXT).unwrap();
-        let module = Module::new(&engine, &bytes).unwrap();
-        let image = std::sync::Arc::new(ModuleImage::parse(bytes, "test").unwrap());
-        let map = CodeMap::new(&[(module.clone(), image.clone())]);
-        let mut looked_at = 0;
-        for code in native_code(&module, &image) {
-            let CodeName::Function(function) = code.name else { continue };
-            for at in 0..code.bytes.len() as u32 {
-                let next = code.code_offsets.partition_point(|(start, _)| *start <= at);
-                let code_offset = code.code_offsets[next - 1].1;
-                let origin = map.origin(NativePc::Exact((code.address + u64::from(at)) as usize));
-                assert_eq!(origin, Some(Origin::Wasm { module: 0, function, code_offset }));
-                looked_at += 1;
-            }
-        }
-        assert!(looked_at > 0);
     }
 }

@@ -1,0 +1,12 @@
+//! The machine code that a guest was compiled to: what its pieces are, where they are, what they are called and how they
+//! are unwound. Perf maps and jitdumps are written from it, and the sampler knows Wasmtime's stubs by it.
+
+mod compiled_image;
+mod image_bytes;
+mod native_code;
+mod native_symbols;
+
+pub(crate) use compiled_image::CompiledImage;
+pub use compiled_image::{CodeName, UnwindInfo};
+pub use native_code::{NativeCode, native_code};
+pub use native_symbols::{Lines, NativeFunction, NativeLine, for_each_function};

@@ -1,0 +1,16 @@
+//! A WebAssembly module: what its bytes say, and which of its instructions compiled code is for.
+
+mod binary;
+mod code_offsets;
+mod debug_file;
+mod image;
+mod initial;
+mod read;
+mod sections;
+
+pub use binary::{ModuleError, read_module};
+pub(crate) use code_offsets::CodeOffsets;
+pub use image::ModuleImage;
+pub(crate) use read::file_name;
+pub use read::read_image;
+pub use sections::{ImageError, IndexSpaces};
