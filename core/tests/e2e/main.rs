@@ -35,5 +35,6 @@ mod sampled;
 mod sections;
 mod shares;
 mod stacks;
+mod stores;
 mod tutorial;
 mod world;
