@@ -34,6 +34,8 @@ pub(crate) fn config(options: EngineOptions) -> Config {
         .generate_address_map(true)
         // Backtraces are symbolized by wlprof's plugins; Wasmtime would parse DWARF for each.
         .wasm_backtrace_details(WasmBacktraceDetails::Disable)
+        // Core modules have no tasks.
+        .concurrency_support(false)
         .wasm_function_references(true)
         .wasm_gc(true)
         .wasm_exceptions(true);

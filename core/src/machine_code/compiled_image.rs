@@ -44,7 +44,11 @@ pub(crate) struct CompiledImage<'m> {
 impl<'m> CompiledImage<'m> {
     /// The image of `module`; `None` if it is not the ELF file that it is in Wasmtime 48.
     pub(crate) fn of(module: &'m Module) -> Option<Self> {
-        let bytes = image_bytes(module);
+        Self::parse(image_bytes(module))
+    }
+
+    /// The image that these bytes are; `None` if they are not the ELF file that it is in Wasmtime 48.
+    pub(crate) fn parse(bytes: &'m [u8]) -> Option<Self> {
         let elf = Elf::parse(bytes).ok()?;
         let text = section(&elf, ".text")?;
         Some(Self { bytes, elf, text })

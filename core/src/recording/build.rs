@@ -264,6 +264,18 @@ impl Recorder {
         *self.truncated.entry(reason).or_default() += 1;
     }
 
+    /// Incomplete stacks so far, by reason.
+    #[cfg(test)]
+    pub(crate) fn truncated_counts(&self) -> Vec<(Truncation, u64)> {
+        self.truncated.iter().map(|(reason, count)| (*reason, *count)).collect()
+    }
+
+    /// Samples in that state that have not been written yet.
+    #[cfg(test)]
+    pub(crate) fn count_of(&self, state: super::State) -> usize {
+        self.tracks.iter().flat_map(|track| track.samples.iter()).filter(|sample| sample.state == state).count()
+    }
+
     /// Number of samples so far.
     pub fn sample_count(&self) -> u64 {
         self.count

@@ -6,7 +6,7 @@ use crate::recording::{ModuleId, Origin};
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use wasmtime::Module;
+use wasmtime::{Module, ModuleFunction};
 use wlprof_plugin::ModuleView;
 
 /// An address of machine code in this process, and which instruction it means.
@@ -113,8 +113,12 @@ impl CodeMap {
 
     /// Adds the code of a module.
     pub(super) fn add(&self, id: ModuleId, module: &Module, image: &Arc<ModuleImage>) {
+        self.add_code(ModuleCode::new(id, module, image));
+    }
+
+    fn add_code(&self, code: ModuleCode) {
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let code = Arc::new(ModuleCode::new(id, module, image));
+        let code = Arc::new(code);
         let list = self.list();
         match list.recent.iter().find(|place| place.get().is_none()) {
             Some(place) => place.set(code).unwrap_or_else(|_| unreachable!("places are filled with the lock held")),
@@ -150,11 +154,6 @@ impl CodeMap {
         Some(&self.module(pc.lookup_address())?.image)
     }
 
-    /// The id of a module.
-    pub(super) fn id_of(&self, module: &Module) -> Option<ModuleId> {
-        self.list().all().find(|code| Module::same(&code.module, module)).map(|code| code.id)
-    }
-
     /// Builds what [`CodeMap::origin`] needs of a module and would else build on its first call: some ten milliseconds for a
     /// large one, and no work for a signal handler.
     pub(super) fn prepare_origins(&self, id: ModuleId) {
@@ -175,17 +174,7 @@ impl CodeMap {
 
 impl ModuleCode {
     fn new(id: ModuleId, module: &Module, image: &Arc<ModuleImage>) -> Self {
-        let text_bytes = module.text();
-        let text = text_bytes.as_ptr() as usize..text_bytes.as_ptr() as usize + text_bytes.len();
-        let mut code: Vec<Code> = module
-            .functions()
-            .map(|function| {
-                let start = text.start + function.offset;
-                Code { start, end: start + function.len, kind: CodeKind::Function(function.index.as_u32()) }
-            })
-            .collect();
-        code.extend(stubs(module, text.start));
-        code.sort_by_key(|code| code.start);
+        let (text, code) = pieces(module.text(), module.functions(), CompiledImage::of(module));
         Self { id, text, code, module: module.clone(), image: image.clone(), offsets: OnceLock::new() }
     }
 
@@ -207,9 +196,25 @@ impl ModuleCode {
     }
 }
 
+/// Where a text lies, and its pieces in order of address.
+fn pieces(
+    text: &[u8],
+    functions: impl Iterator<Item = ModuleFunction>,
+    image: Option<CompiledImage<'_>>,
+) -> (Range<usize>, Vec<Code>) {
+    let text = text.as_ptr() as usize..text.as_ptr() as usize + text.len();
+    let function = |function: ModuleFunction| {
+        let start = text.start + function.offset;
+        Code { start, end: start + function.len, kind: CodeKind::Function(function.index.as_u32()) }
+    };
+    let mut code: Vec<Code> = functions.map(function).collect();
+    code.extend(image.map(|image| stubs(&image, text.start)).unwrap_or_default());
+    code.sort_by_key(|code| code.start);
+    (text, code)
+}
+
 /// The trampolines of a module and Wasmtime's stubs, from the symbols of the compiled image.
-fn stubs(module: &Module, text_start: usize) -> Vec<Code> {
-    let Some(image) = CompiledImage::of(module) else { return Vec::new() };
+fn stubs(image: &CompiledImage<'_>, text_start: usize) -> Vec<Code> {
     let stubs = image.stubs().map(|(name, range)| {
         let kind = match name {
             CodeName::Entry { .. } => CodeKind::Entry,
@@ -220,6 +225,32 @@ fn stubs(module: &Module, text_start: usize) -> Vec<Code> {
         Code { start: text_start + range.start, end: text_start + range.end, kind }
     });
     stubs.collect()
+}
+
+/// Code of components, for tests of the stores that run them.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+    use wasmtime::component::Component;
+
+    impl CodeMap {
+        /// Adds the code of a component as if it were that of `module`, whose instructions nobody is to ask for.
+        pub(in crate::sampler) fn add_component(
+            &self,
+            id: ModuleId,
+            component: &Component,
+            module: &Module,
+            image: &Arc<ModuleImage>,
+        ) {
+            let range = component.image_range();
+            let length = range.end as usize - range.start as usize;
+            // SAFETY: the range is the component's mapped image, which lives as long as `component` and is never written.
+            let bytes = unsafe { std::slice::from_raw_parts(range.start, length) };
+            let (text, code) = pieces(component.text(), component.functions(), CompiledImage::parse(bytes));
+            let (module, image, offsets) = (module.clone(), image.clone(), OnceLock::new());
+            self.add_code(ModuleCode { id, text, code, module, image, offsets });
+        }
+    }
 }
 
 #[cfg(test)]

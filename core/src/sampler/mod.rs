@@ -9,24 +9,26 @@
 //!
 //! This folder and the two sides of the plugins' C ABI are the places for `unsafe`.
 
-#[cfg(target_os = "linux")]
 mod arch;
+mod at_work;
 mod code_map;
 #[cfg(test)]
 mod code_map_tests;
+mod collect;
+mod drain;
 mod dump;
-mod epoch;
 mod import_watch;
 mod naming;
 mod options;
 mod os;
-mod pauses;
 mod perf_marker;
+mod reading;
+mod running;
 mod session;
 mod shared;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod signal;
 mod store;
+mod timing;
+mod transport;
 
 pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 pub use import_watch::ImportWatch;
@@ -36,25 +38,6 @@ pub use session::{Finished, RunName, Session};
 pub use store::{AttachedStore, SampledStore};
 
 use crate::recording::{PauseStats, TickCounts};
-
-/// A sampler at work.
-trait Sampler: Send + Sync {
-    /// Its name in profiles.
-    fn name(&self) -> &'static str;
-
-    /// Stops the guest for good, wherever it is: in wasm at the next tick, in host code when that returns. Gives up
-    /// waiting for it soon, since a blocked host call may last.
-    fn halt_guest(&self);
-
-    /// Reads all stacks of the running guest.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    fn dump(&self) -> Result<Dump, String>;
-
-    /// Stops sampling. When it returns, every sample is in the recorder. May be called from any thread, and again.
-    fn stop(&self) -> Report;
-}
 
 /// What a sampler says of its work.
 #[derive(Clone, Debug, Default)]

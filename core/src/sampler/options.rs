@@ -34,7 +34,7 @@ pub enum SamplerKind {
     /// 15 to 50 % in call-heavy guests before the first sample is taken, then about 3 to 11 µs a sample.
     ///
     /// # Security
-    /// Uses Wasmtime's public API alone.
+    /// As for [`SamplerKind::Signal`].
     Epoch,
 }
 
@@ -66,7 +66,7 @@ impl SamplerKind {
 /// Whether the signal sampler works here, by trying what it relies on.
 pub(super) fn signal_works() -> wasmtime::Result<()> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    return super::signal::check();
+    return super::transport::signal::check();
     #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
     wasmtime::bail!("it needs Linux on x86-64")
 }

@@ -1,10 +1,12 @@
 //! One profiling session: options in, an unsymbolized recording out.
 
+use super::Report;
+use super::at_work::Sampler;
 use super::dump::Dump;
 use super::options::{SamplerKind, SamplerOptions};
+use super::running::Attachment;
 use super::shared::Shared;
-use super::store::{Attached, AttachedStore, SampledStore};
-use super::{Report, Sampler, epoch};
+use super::store::{AttachedStore, SampledStore};
 use crate::module::ModuleImage;
 use crate::recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,28 +26,11 @@ pub struct RunName {
 /// Guests being profiled. Made before they run, attached to their stores, finished from any thread.
 pub struct Session {
     shared: Arc<Shared>,
-    sampler: Mutex<Option<Started>>,
+    /// Once it has its first store.
+    sampler: Mutex<Option<Arc<Sampler>>>,
     notes: Mutex<Vec<String>>,
     /// What was known at the beginning.
     meta: Meta,
-}
-
-/// The sampler of a session, once it has its first store.
-#[derive(Clone)]
-enum Started {
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    Signal(Arc<super::signal::SignalSampler>),
-    Epoch(Arc<dyn Sampler>),
-}
-
-impl Started {
-    fn sampler(&self) -> &dyn Sampler {
-        match self {
-            #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-            Self::Signal(sampler) => &**sampler,
-            Self::Epoch(sampler) => &**sampler,
-        }
-    }
 }
 
 /// What a session leaves: a recording without symbols.
@@ -100,6 +85,12 @@ impl Session {
         Self { shared: Arc::new(shared), sampler: Mutex::new(None), notes: Mutex::new(Vec::new()), meta }
     }
 
+    /// A session of what is loaded already.
+    #[cfg(test)]
+    pub(super) fn of(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared), sampler: Mutex::new(None), notes: Mutex::default(), meta: Meta::default() }
+    }
+
     /// Has the code of another module be sampled from here on, before it runs. `walker` is its language's.
     pub fn load(
         &self,
@@ -111,86 +102,44 @@ impl Session {
         self.shared.load(module, image, walker).id
     }
 
-    /// Begins to sample the calling thread, which is about to run a guest in `store`. Takes the store's call hook or its
-    /// epoch callback. [`SamplerKind::Auto`] stands for the signal sampler here: see [`SamplerKind::resolve`].
+    /// Begins to sample the calling thread, which is about to run a guest in `store`. Takes the store's call hook, and with the
+    /// epoch sampler its epoch callback. [`SamplerKind::Auto`] stands for the signal sampler here: see [`SamplerKind::resolve`].
     ///
     /// # Errors
     /// If the sampler does not work here, or the thread it needs cannot be started.
     pub fn attach<T: 'static>(&self, mut store: Store<T>) -> wasmtime::Result<SampledStore<T>> {
-        let attached = match self.shared.options.kind {
-            SamplerKind::Epoch => {
-                let sampler = epoch::attach(&self.shared, &mut store)?;
-                *self.started() = Some(Started::Epoch(sampler));
-                Attached::default()
-            }
-            #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-            SamplerKind::Auto | SamplerKind::Signal => {
-                let attachment = self.attach_signal(&mut store, &self.meta.guest)?;
-                Attached { signal: Some((attachment.hold()?, attachment)) }
-            }
-            #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-            SamplerKind::Auto | SamplerKind::Signal => {
-                wasmtime::bail!("{}", super::options::signal_works().unwrap_err())
-            }
-        };
-        Ok(SampledStore::new(attached, store))
+        let attachment = self.sampler(store.engine())?.attach(&mut store, &self.meta.guest)?;
+        Ok(SampledStore::new(Some((attachment.hold()?, attachment)), store))
     }
 
     /// Samples `store`, which the recording calls `name`, on whatever threads it runs: an async one, or one of several threads.
-    /// Before anything is instantiated in it. Takes its call hook.
+    /// Before anything is instantiated in it. Takes its call hook, or with the epoch sampler its epoch callback as well.
     ///
     /// # Accuracy
     /// A store that is suspended is on no thread, and has no samples.
     ///
     /// # Errors
-    /// If the signal sampler does not work here: no other can.
+    /// If the sampler does not work here.
     pub fn attach_anywhere<T: 'static>(&self, store: &mut Store<T>, name: &str) -> wasmtime::Result<AttachedStore> {
-        wasmtime::ensure!(self.shared.options.kind != SamplerKind::Epoch, "the epoch sampler samples one thread");
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        return Ok(AttachedStore { signal: self.attach_signal(store, name)? });
-        #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-        {
-            let _ = (store, name);
-            Err(super::options::signal_works().unwrap_err())
-        }
+        Ok(AttachedStore(self.sampler(store.engine())?.attach(store, name)?))
     }
 
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    fn attach_signal<T: 'static>(
-        &self,
-        store: &mut Store<T>,
-        name: &str,
-    ) -> wasmtime::Result<super::signal::Attachment> {
-        self.signal_sampler(store.engine())?.attach(store, name)
-    }
-
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    fn signal_sampler(&self, engine: &Engine) -> wasmtime::Result<Arc<super::signal::SignalSampler>> {
+    /// The sampler, of stores of `engine`.
+    fn sampler(&self, engine: &Engine) -> wasmtime::Result<Arc<Sampler>> {
         let mut started = self.started();
-        if let Some(Started::Signal(sampler)) = &*started {
+        if let Some(sampler) = &*started {
             return Ok(sampler.clone());
         }
-        let sampler = Arc::new(super::signal::SignalSampler::start(&self.shared, engine)?);
-        *started = Some(Started::Signal(sampler.clone()));
+        let sampler = Arc::new(Sampler::start(&self.shared, engine)?);
+        *started = Some(sampler.clone());
         Ok(sampler)
     }
 
     /// Lets the walker of `module` read the stacks of `instance`, its instance in `store`. Call it between instantiating and
     /// calling the guest. A walker that cannot is left out, with a note; the profile has wasm frames then.
     pub fn instantiated<T: 'static>(&self, store: &mut SampledStore<T>, instance: &Instance, module: ModuleId) {
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        if let Some((_, attachment)) = &store.attached.signal {
-            return self.walk_language(attachment, &mut store.store, instance, module);
-        }
-        let _ = (store, instance);
-        let reads_guest = self.shared.module(module).and_then(|module| {
-            let walker = module.take_walker()?;
-            let reads_guest = walker.reads_guest();
-            module.set_walker(walker);
-            Some(reads_guest)
-        });
-        if self.shared.options.kind == SamplerKind::Epoch && reads_guest == Some(true) {
-            self.note("only the signal sampler reads the language's own stacks; frames are wasm's".to_owned());
+        if let Some((_, attachment)) = &store.attached {
+            self.walk_language(attachment, &mut store.store, instance, module);
         }
     }
 
@@ -202,16 +151,12 @@ impl Session {
         instance: &Instance,
         module: ModuleId,
     ) {
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        self.walk_language(&attached.signal, store, instance, module);
-        #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-        let _ = (attached, store, instance, module);
+        self.walk_language(&attached.0, store, instance, module);
     }
 
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     fn walk_language<T: 'static>(
         &self,
-        attachment: &super::signal::Attachment,
+        attachment: &Attachment,
         store: &mut Store<T>,
         instance: &Instance,
         module: ModuleId,
@@ -227,7 +172,7 @@ impl Session {
         }
     }
 
-    fn started(&self) -> MutexGuard<'_, Option<Started>> {
+    fn started(&self) -> MutexGuard<'_, Option<Arc<Sampler>>> {
         self.sampler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -241,7 +186,7 @@ impl Session {
     pub fn halt_guest(&self) {
         let started = self.started().clone();
         if let Some(started) = started {
-            started.sampler().halt_guest();
+            started.halt_guest();
         }
     }
 
@@ -256,7 +201,7 @@ impl Session {
         loop {
             let started = self.started().clone();
             match started {
-                Some(started) => return started.sampler().dump(),
+                Some(started) => return started.dump(),
                 None if since.elapsed() > PATIENCE => return Err("the guest has not started".to_owned()),
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
@@ -266,7 +211,7 @@ impl Session {
     /// Stops sampling and gives what was recorded. The guest may still be running: its samples end here.
     pub fn finish(&self) -> Finished {
         let started = self.started().clone();
-        let (name, report) = match started.as_ref().map(Started::sampler) {
+        let (name, report) = match &started {
             Some(sampler) => (sampler.name(), sampler.stop()),
             None => ("none", Report::default()),
         };

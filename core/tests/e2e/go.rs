@@ -93,6 +93,17 @@ fn stacks_are_whole_and_possible_at_any_instruction() {
     }
 }
 
+#[test]
+fn the_epoch_sampler_sees_whole_goroutines_too() {
+    let guest = GUESTS[2];
+    let calls = Calls::of(&image(guest));
+    let recording = profile(guest, &["--sampler=epoch", "--rate=5000"], &["channels", "30"]);
+    let tally = check(&recording, &calls, guest);
+    println!("{tally:?}, {:?}", recording.truncated);
+    assert!(tally.pairs > tally.samples && tally.samples > 0, "{tally:?}");
+    assert!(are_few(tally.samples - tally.rooted, tally.samples, 0.001), "{tally:?} {:?}", recording.truncated);
+}
+
 /// Samples from which a share is taken, at least. Chance takes one of three quarters by about three points then.
 const SAMPLES: u64 = 5_000;
 

@@ -37,6 +37,25 @@ fn profile(release: &str, frames: &str, arguments: &[&str]) -> Recording {
     profile_command(command(&options, release, arguments), release)
 }
 
+#[test]
+fn the_epoch_sampler_shows_pythons_frames_too() {
+    for release in RELEASES {
+        let options = ["--sampler=epoch", "--rate=2000"];
+        let recording = profile_command(command(&options, release, &["bench.py", "1"]), release);
+        let in_python = |frame: &Frame| matches!(frame.origin, Origin::Language { .. });
+        let (mut of_python, mut all) = (0, 0);
+        for sample in recording.samples() {
+            all += 1;
+            of_python += u64::from(recording.frames_of(sample.stack).any(in_python));
+        }
+        println!("{release}: {of_python} of {all}, {:?}", recording.truncated);
+        // Before its first frame and after its last the interpreter begins and ends.
+        assert!(of_python > 0 && 2 * of_python > all, "{release}: {of_python} of {all}");
+        let cut: u64 = recording.truncated.iter().map(|(_, count)| *count).sum();
+        assert!(are_few(cut, all, 0.01), "{release}: {:?} of {all}", recording.truncated);
+    }
+}
+
 /// Every call between Python functions that a script made: caller, line, callee, by Python's own account.
 fn calls(release: &str, arguments: &[&str]) -> BTreeSet<(String, u32, String)> {
     let arguments: Vec<&str> = ["calls.py"].into_iter().chain(arguments.iter().copied()).collect();

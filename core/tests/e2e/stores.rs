@@ -253,6 +253,47 @@ fn async_guests_are_told_apart_by_their_call_hooks_alone() {
     run_async_guests(Told::ByHooks);
 }
 
+#[test]
+fn futures_given_up_in_a_host_call_leave_nothing_behind() {
+    const GIVEN_UP: usize = 60;
+    let engine = engine();
+    let modules = [compile(&engine, &async_guest(0), "guest")];
+    let (session, compared) = (session(&modules), Compared::new(&modules));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let start = |told: Told, name: String, rounds: i32| {
+        let linker = async_linker(&engine, &compared);
+        let mut store = Store::new(&engine, ());
+        let attached = session.attach_anywhere(&mut store, &name).unwrap();
+        let module = modules[0].0.clone();
+        let work = async move {
+            let instance = linker.instantiate_async(&mut store, &module).await.unwrap();
+            let run = instance.get_typed_func::<i32, i64>(&mut store, "run").unwrap();
+            run.call_async(&mut store, rounds).await.unwrap()
+        };
+        match told {
+            Told::ByPolls => runtime.spawn(attached.run(work)),
+            Told::ByHooks => runtime.spawn(work),
+        }
+    };
+    for told in [Told::ByPolls, Told::ByHooks] {
+        // None of these would ever end.
+        let endless: Vec<_> = (0..GIVEN_UP).map(|number| start(told, format!("given up {number}"), i32::MAX)).collect();
+        let before = compared.stacks.load(Ordering::Relaxed);
+        while compared.stacks.load(Ordering::Relaxed) < before + 4 * GIVEN_UP as u64 {
+            std::thread::yield_now();
+        }
+        // They are dropped where they wait, by whichever thread looks at them next.
+        endless.iter().for_each(tokio::task::JoinHandle::abort);
+        for task in endless {
+            assert!(runtime.block_on(task).unwrap_err().is_cancelled());
+        }
+        runtime.block_on(start(told, "last".to_owned(), 100)).unwrap();
+    }
+    compared.counts();
+    let recording = finish(&session, &modules);
+    assert_eq!(recording.stores.len(), 2 * (GIVEN_UP + 1));
+}
+
 const THREADS: &str = r#"(module
   (import "env" "told" (func $told (param i32)))
   (import "env" "memory" (memory 1 1 shared))

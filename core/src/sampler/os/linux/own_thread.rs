@@ -25,8 +25,16 @@ impl Drop for SignalBlocked {
     }
 }
 
+/// Has the sampling signal come to this thread.
+///
+/// # Errors
+/// If the system refuses.
+pub(in crate::sampler) fn unblock_signal() -> io::Result<()> {
+    mask(libc::SIG_UNBLOCK).map(|_| ())
+}
+
 /// Blocks or unblocks the sampling signal on this thread, and gives the mask before.
-pub(in crate::sampler) fn mask(how: libc::c_int) -> io::Result<libc::sigset_t> {
+fn mask(how: libc::c_int) -> io::Result<libc::sigset_t> {
     let (mut set, mut before) = (std::mem::MaybeUninit::uninit(), std::mem::MaybeUninit::uninit());
     // SAFETY: sigemptyset initializes the set that sigaddset and pthread_sigmask then use, which initializes the other.
     unsafe {
@@ -40,6 +48,9 @@ pub(in crate::sampler) fn mask(how: libc::c_int) -> io::Result<libc::sigset_t> {
 }
 
 /// Lowest address of the calling thread's stack.
+///
+/// # Errors
+/// If the system does not say.
 pub(in crate::sampler) fn own_stack_low() -> io::Result<usize> {
     let mut attributes = std::mem::MaybeUninit::uninit();
     let (mut low, mut size) = (std::ptr::null_mut(), 0);
@@ -65,4 +76,17 @@ pub(in crate::sampler) fn voluntary_waits() -> u64 {
         libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
         usage.assume_init().ru_nvcsw as u64
     }
+}
+
+/// Has the calling thread wait until a signal comes. Async-signal-safe.
+pub(in crate::sampler) fn pause() {
+    // SAFETY: waits for a signal, and does nothing else.
+    unsafe { libc::pause() };
+}
+
+/// Has a thread of this process handle [`SIGNAL`], if it is there.
+pub(in crate::sampler) fn interrupt(tid: u32) {
+    // SAFETY: plain system call. If the thread has ended there is none of that number in this process, or a new one, whose
+    // handler does nothing.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, SIGNAL) };
 }

@@ -70,7 +70,7 @@ impl ThreadTimer {
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = SIGNAL;
         event.sigev_value.sival_ptr = std::ptr::without_provenance_mut(value);
-        event.sigev_notify_thread_id = own_tid();
+        event.sigev_notify_thread_id = own_tid() as libc::pid_t;
         let mut timer = std::ptr::null_mut();
         // SAFETY: both places are valid for the call.
         match unsafe { libc::timer_create(clock, &mut event, &mut timer) } {

@@ -6,9 +6,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 /// The kernel's id of the calling thread.
-pub(in crate::sampler) fn own_tid() -> libc::pid_t {
+pub(in crate::sampler) fn own_tid() -> u32 {
     // SAFETY: no arguments, cannot fail.
-    unsafe { libc::gettid() }
+    unsafe { libc::gettid() as u32 }
 }
 
 /// Where a thread is, seen from another one.
@@ -34,9 +34,9 @@ pub(in crate::sampler) struct ThreadWatch {
 
 impl ThreadWatch {
     /// Watches thread `tid` of this process.
-    pub(in crate::sampler) fn new(tid: libc::pid_t) -> io::Result<Self> {
+    pub(in crate::sampler) fn new(tid: u32) -> io::Result<Self> {
         // The kernel's encoding of "CPU clock of thread tid": the complement, then CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED.
-        let clock = (!tid << 3) | 6;
+        let clock = (!(tid as libc::pid_t) << 3) | 6;
         Ok(Self { clock, stat: File::open(format!("/proc/self/task/{tid}/stat"))? })
     }
 
@@ -72,12 +72,12 @@ impl ThreadWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::sync::mpsc;
 
     #[test]
     fn a_spinning_thread_runs_and_a_waiting_one_is_blocked() {
-        let tid = AtomicI32::new(0);
+        let tid = AtomicU32::new(0);
         let spin = AtomicBool::new(true);
         let (send, receive) = mpsc::channel::<()>();
         std::thread::scope(|scope| {

@@ -1,0 +1,273 @@
+//! A sampler at work: the threads and stores that it samples, and the drain that records what is read of them.
+
+use super::Report;
+use super::drain::{Drain, Drained, SlotTotals};
+use super::dump::Dump;
+use super::options::SamplerKind;
+use super::os::thread_watch::{Activity, ThreadWatch};
+use super::reading::Probe;
+use super::running::{Attachment, ThreadSlot, Threads, Transport};
+use super::shared::Shared;
+use super::transport::epoch::{EpochTransport, Ticker};
+use crate::recording::{Clock, PauseStats, TickCounts};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use wasmtime::{Engine, Store, error::Context as _};
+
+/// How long to wait for the last signal and the last walk when sampling ends while a guest runs on.
+const LAST_WALK: Duration = Duration::from_millis(100);
+
+/// How long to wait for guests that are halted.
+const HALT: Duration = Duration::from_millis(20);
+
+/// A running sampler.
+pub(super) struct Sampler {
+    threads: Arc<Threads>,
+    probe: Probe,
+    /// Advances the engine's epoch, if that is what stops guests.
+    ticker: Option<Ticker>,
+    stop_drain: Arc<AtomicBool>,
+    running: Mutex<Running>,
+}
+
+enum Running {
+    Yes(JoinHandle<Drained>),
+    No(Report),
+}
+
+impl Sampler {
+    /// Begins to sample stores of `engine`, of which there are none yet.
+    ///
+    /// # Errors
+    /// If no thread can be started, or the sampler does not work on this machine.
+    pub(super) fn start(shared: &Arc<Shared>, engine: &Engine) -> wasmtime::Result<Self> {
+        let by_epochs = shared.options.kind == SamplerKind::Epoch;
+        let transport: Box<dyn Transport> = if by_epochs { Box::new(EpochTransport) } else { by_signals(shared)? };
+        let threads = Arc::new(Threads::new(shared.clone(), transport));
+        let probe = Probe::new(engine)?;
+        let ticker = by_epochs.then(|| Ticker::start(&threads, engine)).transpose()?;
+        let stop_drain = Arc::new(AtomicBool::new(false));
+        let drain = std::thread::Builder::new().name("wlprof drain".into()).spawn({
+            let (threads, stop) = (threads.clone(), stop_drain.clone());
+            move || Drain::run(threads, &stop)
+        })?;
+        Ok(Self { threads, probe, ticker, stop_drain, running: Mutex::new(Running::Yes(drain)) })
+    }
+
+    /// Samples `store` from here on, wherever it runs.
+    ///
+    /// # Errors
+    /// If Wasmtime's internals are not as expected.
+    pub(super) fn attach<T: 'static>(&self, store: &mut Store<T>, name: &str) -> wasmtime::Result<Attachment> {
+        let context = self.probe.context(store).context("the self-check of Wasmtime's internals failed")?;
+        let state = self.threads.add_store(name, context);
+        if self.ticker.is_some() {
+            super::transport::epoch::call_back(store, state.clone());
+        }
+        Ok(Attachment::new(self.threads.clone(), state, store))
+    }
+
+    /// Its name in profiles.
+    pub(super) fn name(&self) -> &'static str {
+        if self.ticker.is_some() { "epoch" } else { "signal" }
+    }
+
+    /// Stops the guests for good, wherever they are: in wasm at the next tick, in host code when that returns. Gives up waiting
+    /// for it soon, since a blocked host call may last.
+    pub(super) fn halt_guest(&self) {
+        let slots = self.threads.slots();
+        slots.iter().for_each(|slot| slot.halt());
+        // A moment for them to stop, so that they do not write into what is said after it: in wasm they do at a signal, in host
+        // code when that returns.
+        let mut running: Vec<_> =
+            slots.into_iter().filter_map(|slot| Some((ThreadWatch::new(slot.tid).ok()?, slot))).collect();
+        let patience = Instant::now() + HALT;
+        loop {
+            running.retain(|(_, slot)| !slot.is_idle());
+            if running.is_empty() || Instant::now() > patience {
+                return;
+            }
+            for (watch, slot) in &running {
+                if matches!(watch.look().0, Activity::Running | Activity::Queued) {
+                    slot.interrupt();
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Reads all stacks of the running guests.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(super) fn dump(&self) -> Result<Dump, String> {
+        // Held meanwhile: `stop` takes the walkers away.
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*running {
+            Running::Yes(_) => {
+                let mut dumps = self.threads.stores().into_iter().map(|store| store.dump(&self.threads));
+                let first = dumps.next().ok_or_else(|| "the guest has ended".to_owned())??;
+                dumps.try_fold(first, |all, dump| Ok(all.and(dump?)))
+            }
+            Running::No(_) => Err("the run is over".to_owned()),
+        }
+    }
+
+    /// Stops sampling. When it returns, every sample is in the recorder. May be called from any thread, and again.
+    pub(super) fn stop(&self) -> Report {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = match std::mem::replace(&mut *running, Running::No(Report::default())) {
+            Running::No(report) => report,
+            Running::Yes(drain) => self.stop_running(drain),
+        };
+        *running = Running::No(report.clone());
+        report
+    }
+
+    fn stop_running(&self, drain: JoinHandle<Drained>) -> Report {
+        let threads = &self.threads;
+        let stopping = Stopping::of(threads.slots());
+        threads.stop();
+        let ticked = self.ticker.as_ref().map(Ticker::stop);
+        let at_rest = self.is_at_rest();
+        let stores = threads.stores();
+        if let (true, Some((slot, _))) = (at_rest, stopping.slots.first()) {
+            for store in &stores {
+                // SAFETY: no signal is answered any more, and no handler is at work.
+                unsafe { store.collect_awaited_beside(slot) };
+            }
+        }
+        self.stop_drain.store(true, Ordering::Release);
+        drain.thread().unpark();
+        let drained = drain.join().unwrap_or_default();
+        let mut rate_note = None;
+        if at_rest {
+            for store in &stores {
+                // Who has the lock is the call hook in a walk: it keeps the walker.
+                if let Some(_locked) = store.try_lock()
+                    // SAFETY: no signal is answered any more, and no handler is at work; the call hook walks with the store
+                    // locked.
+                    && let Some(language) = unsafe { store.take_language() }
+                {
+                    language.module.set_walker(language.walker);
+                }
+            }
+            let timers = stopping.slots.iter().filter_map(|(slot, _)| slot.timers.as_ref());
+            // SAFETY: no handler is at work, and none will be.
+            rate_note = timers.into_iter().find_map(|timers| unsafe { timers.rate_note() });
+        }
+        // Those that have been let go meanwhile are in the drain's sum.
+        let left = threads.slots();
+        let totals = stopping.totals(drained.ended, |slot| left.iter().any(|other| Arc::ptr_eq(other, slot)));
+        let report = self.report(drained, totals, at_rest, rate_note);
+        match ticked {
+            Some(ticked) => ticked.report(report),
+            None => report,
+        }
+    }
+
+    /// Waits until nobody samples any more, and gives whether the walkers are nobody's: a call hook may be stuck in a plugin.
+    fn is_at_rest(&self) -> bool {
+        let patience = Instant::now() + LAST_WALK;
+        let (slots, stores) = (self.threads.slots(), self.threads.stores());
+        loop {
+            let at_work = slots.iter().any(|slot| slot.is_in_handler()) || stores.iter().any(|store| store.is_locked());
+            if !at_work || Instant::now() > patience {
+                return !at_work;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn report(&self, drained: Drained, totals: SlotTotals, at_rest: bool, rate_note: Option<String>) -> Report {
+        let options = &self.threads.shared.options;
+        let fired = totals.fired + drained.waits.found + drained.lanes.split;
+        let intervals = totals.fired - totals.preempted - totals.waited;
+        let percentile = |percent| drained.pauses.percentile(percent);
+        let duration_ns = match self.threads.started_ns() {
+            0 => 0,
+            started_ns => totals.left_ns.saturating_sub(started_ns),
+        };
+        let mut notes: Vec<String> = rate_note.into_iter().collect();
+        notes.extend(
+            drained.failure.map(|failure| format!("{failure}: what the guest did after that is not in the profile")),
+        );
+        let unsampled = |error| format!("a thread was not sampled: {error}");
+        notes.extend(self.threads.failure().map(unsampled));
+        let mut ticks = TickCounts {
+            fired,
+            sampled: drained.lanes.sampled,
+            idle: totals.waited + if options.clock == Clock::Cpu { drained.waits.found } else { 0 },
+            preempted: totals.preempted,
+            ring_full: totals.ring_full,
+            unrecorded: drained.unrecorded,
+            woke: drained.waits.woke,
+            late: drained.waits.late,
+            ..TickCounts::default()
+        };
+        if !at_rest {
+            // A signal may still be being answered.
+            ticks.at_end = fired.saturating_sub(ticks.accounted());
+        }
+        let sampled_ns = totals.handler_ns + drained.lanes.weight_ns;
+        Report {
+            ticks,
+            pause: PauseStats {
+                handler_p50_ns: percentile(50),
+                handler_p99_ns: percentile(99),
+                tick_ns: self.threads.interrupt_ns(),
+            },
+            allowed_hz: match totals.periods_ns {
+                0 => options.rate_hz,
+                periods_ns => 1e9 * intervals as f64 / periods_ns as f64,
+            },
+            duration_ns,
+            cpu_ns: totals.cpu_ns,
+            sampling_ns: totals.handler_ns,
+            unsampled_ns: match options.clock {
+                Clock::Cpu => totals.cpu_ns.saturating_sub(sampled_ns),
+                Clock::Wall => duration_ns.saturating_sub(sampled_ns),
+            },
+            notes,
+        }
+    }
+}
+
+/// The threads when sampling ends, and the CPU time that each has used by then.
+struct Stopping {
+    slots: Vec<(Arc<ThreadSlot>, u64)>,
+    now_ns: u64,
+}
+
+impl Stopping {
+    fn of(slots: Vec<Arc<ThreadSlot>>) -> Self {
+        let cpu_ns = |slot: &ThreadSlot| ThreadWatch::new(slot.tid).ok().and_then(|watch| watch.cpu_ns()).unwrap_or(0);
+        let slots = slots.into_iter().map(|slot| (slot.clone(), cpu_ns(&slot))).collect();
+        Self { slots, now_ns: super::os::clock::monotonic_ns() }
+    }
+
+    /// What they have counted, those that `is_left` says are not in `ended`, altogether.
+    fn totals(&self, ended: SlotTotals, is_left: impl Fn(&Arc<ThreadSlot>) -> bool) -> SlotTotals {
+        let mut totals = ended;
+        for (slot, cpu_ns) in self.slots.iter().filter(|(slot, _)| is_left(slot)) {
+            totals.add(slot, *cpu_ns);
+            if !slot.current().is_null() {
+                totals.left_ns = totals.left_ns.max(self.now_ns);
+            }
+        }
+        totals
+    }
+}
+
+/// Signals of threads' own timers.
+fn by_signals(shared: &Shared) -> wasmtime::Result<Box<dyn Transport>> {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    return Ok(Box::new(super::transport::signal::SignalTransport::new(shared.options.clone())));
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    {
+        let _ = shared;
+        Err(super::options::signal_works().unwrap_err())
+    }
+}

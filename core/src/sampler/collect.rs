@@ -1,0 +1,149 @@
+//! Reads a guest that stands still: one record of its wasm stack and its language's, whoever stopped it.
+
+use super::arch::Registers;
+use super::os::clock::{monotonic_ns, own_cpu_ns};
+use super::reading::{Header, Kind, Reading, Reads, Ring};
+use super::running::StoreState;
+use crate::recording::State;
+use std::cell::Cell;
+
+/// Where a thread stands still.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    /// It was interrupted in compiled code.
+    InWasm(Registers),
+    /// It was interrupted in host code.
+    InHost(Registers),
+    /// Its wasm has called back, at a check compiled into it.
+    AtCheck,
+}
+
+/// A thread that stands still, and what the sample of it is to say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Snapshot {
+    pub(super) place: Place,
+    /// The thread's CPU time when it was.
+    pub(super) cpu_ns: u64,
+    /// The time that the sample stands for.
+    pub(super) weight_ns: u64,
+    /// Time between samples now.
+    pub(super) period_ns: u64,
+}
+
+/// A look at a thread that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sighting {
+    /// Its CPU time.
+    pub(super) cpu_ns: u64,
+    /// The time that a sample of it stands for; 0 if it is none.
+    pub(super) weight_ns: u64,
+    /// Time between samples now.
+    pub(super) period_ns: u64,
+}
+
+/// Pushes a sample of a thread that stands still, and runs `store`, into its `ring`. `false`: that is full. Async-signal-safe.
+///
+/// # Safety
+/// To be called on that thread, in a handler that has interrupted it or at a check, while nothing else pushes.
+pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Ring) -> bool {
+    let Snapshot { place, cpu_ns, weight_ns, period_ns } = *snapshot;
+    let in_guest = !matches!(place, Place::InHost(_));
+    // SAFETY: the caller's promise: the store is there while its thread runs it.
+    let entry = unsafe { store.entry() };
+    let header = Header {
+        time_ns: monotonic_ns(),
+        cpu_ns,
+        weight_ns,
+        period_ns,
+        store: store.id,
+        entry: entry.map_or(0, |entry| entry.number()),
+        host_call: entry.filter(|_| !in_guest).map_or(0, |entry| entry.host_call()),
+        pause_ns: 0,
+        state: if in_guest { State::Guest } else { State::Host },
+        kind: Kind::Sample,
+    };
+    // First, so that the pause that is recorded has it in it.
+    if in_guest {
+        // SAFETY: this is the guest's thread, and the guest stands still in wasm: nobody else has the walker.
+        unsafe { store.name_frames() };
+    }
+    let kind = Cell::new(Kind::Sample);
+    let stack = store.stack(Reads::InPlace);
+    // SAFETY: the caller's promise; and the registers are those of this thread, which stands still.
+    unsafe {
+        ring.push(|words| {
+            header.write(
+                words,
+                |frames| match place {
+                    Place::InWasm(registers) | Place::InHost(registers) => stack.walk(registers, frames),
+                    Place::AtCheck => {
+                        let walked = stack.walk_blocked(frames);
+                        frames.leaf_runs();
+                        walked
+                    }
+                },
+                |frames, words| {
+                    if in_guest {
+                        return store.collect_language(frames, Reading::Standing, words);
+                    }
+                    if store.is_between_wasm_and_host_call(frames) {
+                        return store.collect_language(frames, Reading::InterruptedHost, words);
+                    }
+                    kind.set(store.kind_of_host_sample(entry.as_ref()));
+                    0
+                },
+                |header| {
+                    header.kind = kind.get();
+                    header.pause_ns = own_cpu_ns().saturating_sub(cpu_ns);
+                },
+            )
+        })
+    }
+}
+
+/// Reads from another thread where the guest of `store` waits, into `words`, and gives the record's length. `None`: it does not
+/// wait there any more.
+///
+/// Its thread should have been seen blocked. If it wakes meanwhile the frames are meaningless: `still_blocked` is asked after the
+/// walk.
+pub(super) fn collect_blocked(
+    sighting: Sighting,
+    store: &StoreState,
+    words: &mut [u64],
+    still_blocked: impl FnOnce() -> bool,
+) -> Option<usize> {
+    // Who has it is awake, or is stuck in a plugin: nothing to wait for.
+    let _locked = store.try_lock()?;
+    if !store.is_alive() {
+        return None;
+    }
+    // SAFETY: the store does not go while it is locked.
+    let entry = unsafe { store.entry() };
+    let header = Header {
+        time_ns: monotonic_ns(),
+        cpu_ns: sighting.cpu_ns,
+        weight_ns: sighting.weight_ns,
+        period_ns: sighting.period_ns,
+        store: store.id,
+        entry: entry.map_or(0, |entry| entry.number()),
+        host_call: entry.map_or(0, |entry| entry.host_call()),
+        pause_ns: 0,
+        state: State::Blocked,
+        kind: Kind::Sighting,
+    };
+    let stack = store.stack(Reads::ThroughKernel);
+    let mut is_there = false;
+    let length = header.write(
+        words,
+        // SAFETY: the store does not go while it is locked, and its stacks are read through the kernel.
+        |frames| unsafe { stack.walk_blocked(frames) },
+        |_, _| 0,
+        |header| {
+            is_there = still_blocked();
+            if is_there && sighting.weight_ns > 0 {
+                header.kind = store.kind_of_host_sample(entry.as_ref());
+            }
+        },
+    );
+    is_there.then_some(length)
+}

@@ -1,0 +1,197 @@
+//! The samples of each thread of each store on their way into the recording, in the order in which they were taken: one in a
+//! host call may have to wait for its language's stack, and those behind it wait with it.
+
+use super::super::reading::Header;
+use super::super::timing::MAX_PERIODS;
+use crate::recording::{
+    FrameId, LabelSetId, LanguageTruncation, Recorder, Sample, StackId, StoreId, TrackId, Truncation,
+};
+use std::collections::{HashMap, VecDeque};
+
+/// Samples of one lane that wait. Those of longer host calls do without the language's stack.
+const MAX_WAITING: usize = 1 << 18;
+
+/// A stack in the recorder.
+#[derive(Clone, Copy)]
+pub(in crate::sampler) struct Found {
+    pub(in crate::sampler) leaf: FrameId,
+    pub(in crate::sampler) stack: StackId,
+    pub(in crate::sampler) labels: Option<LabelSetId>,
+    pub(in crate::sampler) truncation: Option<Truncation>,
+}
+
+/// A sample, and what is known of its stack.
+struct Waiting {
+    header: Header,
+    found: Found,
+    /// It awaits the language's stack.
+    awaits: bool,
+}
+
+/// The samples of a thread of a store.
+struct Lane {
+    track: TrackId,
+    waiting: VecDeque<Waiting>,
+    /// How many of them await the language's stack.
+    awaiting: usize,
+    /// When the sample before was taken.
+    last_ns: u64,
+}
+
+/// What became of the samples.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::sampler) struct LaneCounts {
+    /// Samples recorded.
+    pub(in crate::sampler) sampled: u64,
+    /// Of those, samples beyond one a signal or a look: of such as stand for more time than one sample may.
+    pub(in crate::sampler) split: u64,
+    /// The time that they stand for.
+    pub(in crate::sampler) weight_ns: u64,
+}
+
+/// The lanes, by store and the system's id of the thread.
+#[derive(Default)]
+pub(in crate::sampler) struct Lanes {
+    lanes: HashMap<(StoreId, u32), Lane>,
+    /// Nanoseconds of the monotonic clock when sampling began.
+    started_ns: u64,
+    pub(in crate::sampler) counts: LaneCounts,
+}
+
+impl Lanes {
+    /// Sampling began then, on the monotonic clock.
+    pub(in crate::sampler) fn started(&mut self, started_ns: u64) {
+        self.started_ns = started_ns;
+    }
+
+    /// The thread of the recording that samples of `tid` for `store` are of.
+    pub(in crate::sampler) fn track(
+        &mut self,
+        store: StoreId,
+        tid: u32,
+        name: &str,
+        recorder: &mut Recorder,
+    ) -> TrackId {
+        let new = || Lane {
+            track: recorder.track(store, name, tid as u64),
+            waiting: VecDeque::new(),
+            awaiting: 0,
+            last_ns: 0,
+        };
+        self.lanes.entry((store, tid)).or_insert_with(new).track
+    }
+
+    /// Another host call than those that samples of this entry await is going on, or none: what they await will not come.
+    pub(in crate::sampler) fn host_call_is(&mut self, header: &Header, recorder: &mut Recorder) {
+        let is_over = |other: &Header| other.entry == header.entry && other.host_call != header.host_call;
+        self.give_up_where(recorder, |store, other| store == header.store && is_over(other));
+    }
+
+    /// Takes a sample.
+    pub(in crate::sampler) fn add(
+        &mut self,
+        tid: u32,
+        header: Header,
+        found: Found,
+        awaits: bool,
+        recorder: &mut Recorder,
+    ) {
+        let Some(lane) = self.lanes.get_mut(&(header.store, tid)) else { return };
+        if awaits && lane.waiting.len() >= MAX_WAITING {
+            lane.give_up(|_| true);
+        }
+        lane.awaiting += usize::from(awaits);
+        lane.waiting.push_back(Waiting { header, found, awaits });
+        lane.record(self.started_ns, recorder, &mut self.counts);
+    }
+
+    /// Whether any sample awaits this language's stack.
+    pub(in crate::sampler) fn awaits(&self, language: &Header) -> bool {
+        self.of(language.store).any(|lane| lane.waiting.iter().any(|waiting| waiting.awaits_stack_of(language)))
+    }
+
+    /// Gives the samples that await it the language's stack of the host call that has returned.
+    pub(in crate::sampler) fn complete(&mut self, language: &Header, found: Found, recorder: &mut Recorder) {
+        for (_, lane) in
+            self.lanes.iter_mut().filter(|((store, _), lane)| *store == language.store && lane.awaiting > 0)
+        {
+            for waiting in lane.waiting.iter_mut().filter(|waiting| waiting.awaits_stack_of(language)) {
+                waiting.found = found;
+                waiting.awaits = false;
+                lane.awaiting -= 1;
+            }
+            lane.record(self.started_ns, recorder, &mut self.counts);
+        }
+    }
+
+    /// What samples of this store await will not come, and no more samples.
+    pub(in crate::sampler) fn store_has_gone(&mut self, store: StoreId, recorder: &mut Recorder) {
+        self.give_up_where(recorder, |other, _| other == store);
+        self.lanes.retain(|(other, _), _| *other != store);
+    }
+
+    /// What samples await will not come.
+    pub(in crate::sampler) fn give_up(&mut self, recorder: &mut Recorder) {
+        self.give_up_where(recorder, |_, _| true);
+    }
+
+    /// How many samples wait.
+    pub(in crate::sampler) fn waiting(&self) -> usize {
+        self.lanes.values().map(|lane| lane.waiting.len()).sum()
+    }
+
+    fn of(&self, store: StoreId) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().filter(move |((other, _), lane)| *other == store && lane.awaiting > 0).map(|(_, lane)| lane)
+    }
+
+    fn give_up_where(&mut self, recorder: &mut Recorder, is_meant: impl Fn(StoreId, &Header) -> bool) {
+        for ((store, _), lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.awaiting > 0) {
+            lane.give_up(|header| is_meant(*store, header));
+            lane.record(self.started_ns, recorder, &mut self.counts);
+        }
+    }
+}
+
+impl Waiting {
+    fn awaits_stack_of(&self, language: &Header) -> bool {
+        self.awaits && self.header.host_call == language.host_call
+    }
+}
+
+impl Lane {
+    fn give_up(&mut self, is_meant: impl Fn(&Header) -> bool) {
+        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.awaits && is_meant(&waiting.header)) {
+            waiting.found.truncation.get_or_insert(Truncation::Language(LanguageTruncation::InHostCode));
+            waiting.awaits = false;
+            self.awaiting -= 1;
+        }
+    }
+
+    /// Records the samples that wait for nothing, up to the first that does.
+    fn record(&mut self, started_ns: u64, recorder: &mut Recorder, counts: &mut LaneCounts) {
+        while let Some(Waiting { header, found, .. }) = self.waiting.pop_front_if(|waiting| !waiting.awaits) {
+            let time_ns = header.time_ns.saturating_sub(started_ns);
+            // What stands for a long time is several samples, so that none weighs more than others may.
+            let pieces = header.weight_ns.div_ceil(MAX_PERIODS * header.period_ns.max(1)).max(1);
+            let piece_ns = header.weight_ns / pieces;
+            for after in (0..pieces).rev() {
+                if let Some(reason) = found.truncation {
+                    recorder.truncated(reason);
+                }
+                self.last_ns = time_ns.saturating_sub(after * piece_ns).max(self.last_ns);
+                let sample = Sample {
+                    time_ns: self.last_ns,
+                    cpu_delta_ns: 0,
+                    period_ns: piece_ns,
+                    stack: found.stack,
+                    state: header.state,
+                    labels: found.labels,
+                };
+                recorder.sample(self.track, header.cpu_ns, sample);
+            }
+            counts.sampled += pieces;
+            counts.split += pieces - 1;
+            counts.weight_ns += header.weight_ns;
+        }
+    }
+}

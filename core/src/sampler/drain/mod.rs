@@ -1,0 +1,411 @@
+//! The thread that takes samples out of the rings and interns them, and looks where guests wait.
+
+mod lanes;
+mod pauses;
+mod waits;
+
+pub(super) use lanes::LaneCounts;
+pub(super) use pauses::Pauses;
+pub(super) use waits::WaitCounts;
+
+use super::os::clock::{monotonic_ns, own_cpu_ns};
+use super::os::thread_watch::ThreadWatch;
+use super::reading::{FrameWord, Header, Kind, LanguageEntry as Entry, Record, Ring, Truncated};
+use super::running::{StoreState, ThreadSlot, Threads};
+use super::shared::Shared;
+use super::timing::Timers;
+use crate::recording::{FrameId, LanguageTruncation, Origin, Recorder, State, Truncation};
+use lanes::{Found, Lanes};
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use waits::Waits;
+
+/// How long samples may wait in a ring.
+const MAX_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the rings are emptied at most.
+const MIN_INTERVAL: Duration = Duration::from_micros(250);
+/// The first interval: what comes at first, and how fast, is not known.
+const FIRST_INTERVAL: Duration = Duration::from_millis(5);
+
+/// What the drain saw.
+#[derive(Debug, Default)]
+pub(super) struct Drained {
+    /// What became of the samples that were recorded.
+    pub(super) lanes: LaneCounts,
+    /// Samples that were taken out of the ring after this had failed.
+    pub(super) unrecorded: u64,
+    /// Time in the handler of each sample.
+    pub(super) pauses: Pauses,
+    /// Looks from outside.
+    pub(super) waits: WaitCounts,
+    /// What the threads that have ended counted.
+    pub(super) ended: SlotTotals,
+    /// Why not all samples were recorded.
+    pub(super) failure: Option<&'static str>,
+}
+
+/// What threads have counted, altogether.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SlotTotals {
+    pub(super) fired: u64,
+    pub(super) preempted: u64,
+    pub(super) waited: u64,
+    pub(super) ring_full: u64,
+    pub(super) periods_ns: u64,
+    pub(super) handler_ns: u64,
+    /// CPU time in stores.
+    pub(super) cpu_ns: u64,
+    /// When one of them was last in a store.
+    pub(super) left_ns: u64,
+}
+
+impl SlotTotals {
+    /// Adds what a thread has counted, which has used `cpu_ns` by now.
+    pub(super) fn add(&mut self, slot: &ThreadSlot, cpu_ns: u64) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        if let Some(Timers { counts, .. }) = &slot.timers {
+            self.fired += count(&counts.fired);
+            self.preempted += count(&counts.preempted);
+            self.waited += count(&counts.waited);
+            self.periods_ns += count(&counts.periods_ns);
+        }
+        self.ring_full += count(&slot.ring_full);
+        self.handler_ns += count(&slot.handler_ns);
+        self.cpu_ns += slot.in_stores_ns(cpu_ns);
+        self.left_ns = self.left_ns.max(count(&slot.left_ns));
+    }
+}
+
+/// A thread whose ring is emptied.
+struct Drawn {
+    slot: Arc<ThreadSlot>,
+    waits: Option<Waits>,
+    /// Words taken out of the ring since the interval began.
+    read_words: usize,
+}
+
+/// Moves records from the rings into the recorder.
+pub(super) struct Drain {
+    threads: Arc<Threads>,
+    drawn: Vec<Drawn>,
+    /// Frames of each word seen, leaf first; empty for stubs.
+    frames: HashMap<FrameWord, Vec<FrameId>>,
+    /// Words seen under a language's stack, which may show none of them.
+    under_language: HashSet<FrameWord>,
+    lanes: Lanes,
+    leaf_first: Vec<FrameId>,
+    drained: Drained,
+}
+
+impl Drain {
+    /// Drains until `stop` is set, and then once more. Should this panic, sampling ends, and not the guests.
+    pub(super) fn run(threads: Arc<Threads>, stop: &AtomicBool) -> Drained {
+        let mut drain = Self {
+            threads,
+            drawn: Vec::new(),
+            frames: HashMap::default(),
+            under_language: HashSet::default(),
+            lanes: Lanes::default(),
+            leaf_first: Vec::new(),
+            drained: Drained::default(),
+        };
+        if catch_unwind(AssertUnwindSafe(|| drain.drain_until(stop))).is_err() {
+            drain.threads.stop();
+            drain.drained.failure = Some("the thread that records samples failed");
+            drain.drop_until(stop);
+        }
+        for drawn in &drain.drawn {
+            drain.drained.waits.add(drawn.waits.as_ref().map(|waits| waits.counts).unwrap_or_default());
+        }
+        drain.drained.lanes = drain.lanes.counts;
+        drain.drained
+    }
+
+    fn drain_until(&mut self, stop: &AtomicBool) {
+        let mut interval = FIRST_INTERVAL;
+        loop {
+            let last = stop.load(Ordering::Acquire);
+            self.meet_threads();
+            let gone = self.threads.take_gone();
+            // A host call may return on another thread than it was sampled on. What is pushed there comes after what was
+            // pushed here, and is not looked at before all of that is there.
+            let until_ns = if last { u64::MAX } else { monotonic_ns() };
+            let mut sightings = if last { Vec::new() } else { self.look() };
+            sightings.sort_by_key(|(_, words)| Header::time_ns(words));
+            // Looks are not counted: they come as they do whatever the rate.
+            let began_ns = own_cpu_ns();
+            let threads = self.threads.clone();
+            let shared = &threads.shared;
+            let mut recorder = shared.recorder();
+            for (drawn, words) in sightings {
+                self.empty_rings(Header::time_ns(&words).min(until_ns), shared, &mut recorder);
+                self.record(drawn, &words, shared, &mut recorder);
+            }
+            self.empty_rings(until_ns, shared, &mut recorder);
+            for store in gone {
+                self.lanes.store_has_gone(store, &mut recorder);
+            }
+            if last {
+                self.lanes.give_up(&mut recorder);
+                return;
+            }
+            Self::exchange_names(shared, &mut recorder);
+            recorder.write_if_due(monotonic_ns().saturating_sub(threads.started_ns()));
+            drop(recorder);
+            self.charge(own_cpu_ns() - began_ns);
+            self.let_go_of_ended();
+            interval = self.next_interval(interval);
+            std::thread::park_timeout(interval);
+        }
+    }
+
+    /// Takes up threads that have come since.
+    fn meet_threads(&mut self) {
+        self.lanes.started(self.threads.started_ns());
+        let clock = self.threads.shared.options.clock;
+        for slot in self.threads.slots() {
+            if !self.drawn.iter().any(|drawn| Arc::ptr_eq(&drawn.slot, &slot)) {
+                // Only what is interrupted is looked at: other transports see no waits.
+                let watch = slot.timers.as_ref().and_then(|_| ThreadWatch::new(slot.tid).ok());
+                let waits = watch.map(|watch| Waits::new(watch, clock));
+                self.drawn.push(Drawn { slot, waits, read_words: 0 });
+            }
+        }
+    }
+
+    /// Drops threads that have ended, and all of whose samples are recorded.
+    fn let_go_of_ended(&mut self) {
+        for index in (0..self.drawn.len()).rev() {
+            let Drawn { slot, waits, .. } = &self.drawn[index];
+            // SAFETY: this is the ring's only consumer.
+            let is_over = slot.is_gone.load(Ordering::Acquire) && unsafe { slot.ring.peek(|_| ()) }.is_none();
+            if is_over {
+                self.drained.ended.add(slot, 0);
+                self.drained.waits.add(waits.as_ref().map(|waits| waits.counts).unwrap_or_default());
+                self.threads.let_go(slot);
+                self.drawn.swap_remove(index);
+            }
+        }
+    }
+
+    /// Looks at the threads that wait, if that is due, and gives records of them by the index of the thread.
+    fn look(&mut self) -> Vec<(usize, Box<[u64]>)> {
+        let mut sightings = Vec::new();
+        let mut stores: Option<Vec<Arc<StoreState>>> = None;
+        for (index, Drawn { slot, waits, .. }) in self.drawn.iter_mut().enumerate() {
+            let Some(waits) = waits.as_mut().filter(|_| !slot.is_idle()) else { continue };
+            // It may be no more, so it is looked for among those that are.
+            let stores = stores.get_or_insert_with(|| self.threads.stores());
+            let Some(store) = stores.iter().find(|store| std::ptr::eq(Arc::as_ptr(store), slot.current())) else {
+                continue;
+            };
+            sightings.extend(waits.look(slot, store).map(|words| (index, words.into())));
+        }
+        sightings
+    }
+
+    /// Records what was begun by `until_ns`, of all rings in order of time.
+    fn empty_rings(&mut self, until_ns: u64, shared: &Shared, recorder: &mut Recorder) {
+        loop {
+            // SAFETY: this is the rings' only consumer.
+            let front = |drawn: &Drawn| unsafe { drawn.slot.ring.peek(Header::time_ns) };
+            let fronts = self.drawn.iter().enumerate().filter_map(|(index, drawn)| Some((front(drawn)?, index)));
+            let Some((_, index)) = fronts.min().filter(|(time_ns, _)| *time_ns <= until_ns) else { return };
+            let slot = self.drawn[index].slot.clone();
+            // SAFETY: this is the ring's only consumer.
+            unsafe { slot.ring.pop(|words| self.record(index, words, shared, recorder)) };
+        }
+    }
+
+    /// Has the languages' walkers name what nobody else can, and takes what they have named.
+    fn exchange_names(shared: &Shared, recorder: &mut Recorder) {
+        let modules = shared.modules();
+        for unnamed in recorder.take_unnamed() {
+            if let Some(module) = modules.get(unnamed.module() as usize) {
+                module.naming.ask(unnamed);
+            }
+        }
+        modules.iter().for_each(|module| module.naming.give_answers(recorder));
+    }
+
+    /// Charges the threads with the CPU time that recording took, each with its part.
+    fn charge(&mut self, spent_ns: u64) {
+        let all: usize = self.drawn.iter().map(|drawn| drawn.read_words).sum();
+        for drawn in self.drawn.iter().filter(|drawn| drawn.read_words > 0) {
+            let part_ns = spent_ns as u128 * drawn.read_words as u128 / all as u128;
+            drawn.slot.drain_ns.fetch_add(part_ns as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// When the rings are to be emptied again, after an interval that was so long.
+    fn next_interval(&mut self, interval: Duration) -> Duration {
+        let most = self.drawn.iter_mut().map(|drawn| std::mem::take(&mut drawn.read_words)).max().unwrap_or(0);
+        let next = (Ring::until_full(most, interval) / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
+        let looked_at = self.drawn.iter().filter(|drawn| !drawn.slot.is_idle());
+        let due = looked_at.filter_map(|drawn| Some(drawn.waits.as_ref()?.until_due())).min();
+        next.min(due.unwrap_or(MAX_INTERVAL))
+    }
+
+    /// Counts what is still in the rings, and what comes before the handlers have stopped.
+    fn drop_until(&mut self, stop: &AtomicBool) {
+        self.drained.unrecorded += self.lanes.waiting() as u64;
+        loop {
+            let last = stop.load(Ordering::Acquire);
+            self.meet_threads();
+            let mut count = |words: &[u64]| {
+                let is_sample = matches!(Header::read(words).header.kind, Kind::Sample | Kind::AwaitsLanguage);
+                self.drained.unrecorded += u64::from(is_sample);
+            };
+            for drawn in &self.drawn {
+                // SAFETY: this is the ring's only consumer.
+                while unsafe { drawn.slot.ring.pop(&mut count) } {}
+            }
+            if last {
+                return;
+            }
+            std::thread::park_timeout(MAX_INTERVAL);
+        }
+    }
+
+    fn record(&mut self, drawn: usize, words: &[u64], shared: &Shared, recorder: &mut Recorder) {
+        self.drawn[drawn].read_words += words.len();
+        let slot = self.drawn[drawn].slot.clone();
+        let record = Header::read(words);
+        let header = record.header;
+        if header.kind == Kind::Language {
+            if self.lanes.awaits(&header) {
+                let found = self.stack(&record, shared, recorder);
+                self.lanes.complete(&header, found, recorder);
+            }
+            return;
+        }
+        if header.kind == Kind::Ended {
+            return self.lanes.host_call_is(&header, recorder);
+        }
+        let track = self.lanes.track(header.store, slot.tid, &slot.name, recorder);
+        self.lanes.host_call_is(&header, recorder);
+        let found = self.stack(&record, shared, recorder);
+        if header.state == State::Guest || header.host_call == 0 {
+            recorder.no_host_call(track);
+        } else {
+            let time_ns = header.time_ns.saturating_sub(self.threads.started_ns());
+            recorder.host_call(track, header.host_call, found.leaf, time_ns, header.state == State::Blocked);
+        }
+        if header.pause_ns > 0 {
+            self.drained.pauses.add(header.pause_ns);
+        }
+        match header.kind {
+            Kind::Sample => self.lanes.add(slot.tid, header, found, false, recorder),
+            // In no host call that the hook is told of: nothing will come.
+            Kind::AwaitsLanguage if header.host_call == 0 => {
+                let reason = Truncation::Language(LanguageTruncation::InHostCode);
+                let found = Found { truncation: found.truncation.or(Some(reason)), ..found };
+                self.lanes.add(slot.tid, header, found, false, recorder);
+            }
+            Kind::AwaitsLanguage => self.lanes.add(slot.tid, header, found, true, recorder),
+            Kind::Sighting | Kind::Language | Kind::Ended => {}
+        }
+    }
+
+    /// Interns the stack of a record: the language's where it has one, with the wasm frames that it refers to.
+    fn stack(&mut self, record: &Record<'_>, shared: &Shared, recorder: &mut Recorder) -> Found {
+        let mut truncation = record.walked.err().map(|reason| match reason {
+            Truncated::TooDeep => Truncation::TooDeep,
+            Truncated::BrokenChain => Truncation::BrokenChain,
+        });
+        let mut leaf_first = std::mem::take(&mut self.leaf_first);
+        leaf_first.clear();
+        let mut labels = None;
+        match &record.language {
+            Some(language) if !language.entries.is_empty() => {
+                if shared.options.keep_functions {
+                    self.note_functions(record, shared, recorder);
+                }
+                let module = language.module;
+                truncation = language.truncation.map(Truncation::Language);
+                labels = (!language.labels.is_empty()).then(|| recorder.labels(module, &language.labels));
+                let host_call = record.frame(0).filter(|leaf| leaf.is_host_call());
+                if let Some(leaf) = host_call {
+                    // None if the call was the entry frame's own: of an import that the outermost function ended with.
+                    leaf_first.extend(self.frames_of(leaf, shared, recorder).first());
+                }
+                for entry in &language.entries {
+                    match *entry {
+                        Entry::Key(key) => leaf_first.push(recorder.frame(Origin::Language { module, key })),
+                        Entry::Elided => leaf_first.push(recorder.frame(Origin::Elided)),
+                        Entry::Native(index) => {
+                            let Some(word) = record.frame(index) else {
+                                // The plugin said that a frame stands here that there is not.
+                                truncation = Some(Truncation::Language(LanguageTruncation::Inconsistent));
+                                continue;
+                            };
+                            // Of a frame that calls the host only the frame itself: the call has its place already.
+                            let frames = self.frames_of(word, shared, recorder);
+                            let skipped = usize::from(word.is_host_call() && index == 0);
+                            leaf_first.extend(frames.iter().skip(skipped));
+                        }
+                    }
+                }
+            }
+            language => {
+                for index in 0..record.frames.len() {
+                    let word = record.frame(index).expect("the index is within the frames");
+                    leaf_first.extend(self.frames_of(word, shared, recorder));
+                }
+                let reason = language.as_ref().and_then(|language| language.truncation);
+                truncation = truncation.or(reason.map(Truncation::Language));
+            }
+        }
+        if truncation.is_some_and(loses_root) {
+            leaf_first.push(recorder.frame(Origin::Truncated));
+        }
+        if leaf_first.is_empty() {
+            leaf_first.push(recorder.frame(Origin::Host));
+        }
+        let stack = recorder.stack(leaf_first.iter().rev().copied()).expect("the stack has at least one frame");
+        let leaf = leaf_first[0];
+        self.leaf_first = leaf_first;
+        Found { leaf, stack, labels, truncation }
+    }
+
+    /// Keeps in mind which functions ran, whatever the language shows of them.
+    fn note_functions(&mut self, record: &Record<'_>, shared: &Shared, recorder: &mut Recorder) {
+        for word in record.frames.iter().map(|&word| FrameWord(word)) {
+            if self.under_language.insert(word)
+                && let Some(Origin::Wasm { module, function, .. }) = shared.code.origin(word.native_pc())
+            {
+                recorder.saw_function(module, function);
+            }
+        }
+    }
+
+    fn frames_of(&mut self, word: FrameWord, shared: &Shared, recorder: &mut Recorder) -> &[FrameId] {
+        self.frames.entry(word).or_insert_with(|| frames_of(word, shared, recorder))
+    }
+}
+
+/// Whether the missing frames are at the root end.
+fn loses_root(truncation: Truncation) -> bool {
+    match truncation {
+        Truncation::TooDeep | Truncation::BrokenChain | Truncation::TooMany => true,
+        // Without any frame of the language the wasm stack stands in, and that is whole.
+        Truncation::Language(reason) => !matches!(
+            reason,
+            LanguageTruncation::NoStack | LanguageTruncation::InHostCode | LanguageTruncation::Panicked
+        ),
+    }
+}
+
+/// The frames that a word stands for, leaf first: none for a stub, two where host code runs on top of wasm.
+fn frames_of(word: FrameWord, shared: &Shared, recorder: &mut Recorder) -> Vec<FrameId> {
+    let Some(origin) = shared.code.origin(word.native_pc()) else { return Vec::new() };
+    let mut frames = Vec::new();
+    if let (true, Origin::Wasm { module, function, code_offset }) = (word.is_host_call(), origin) {
+        frames.push(recorder.frame(Origin::HostCall { module, function, code_offset }));
+    }
+    frames.push(recorder.frame(origin));
+    frames
+}

@@ -1,0 +1,303 @@
+//! The entries into wasm that a store has open, on whatever stacks they are.
+//!
+//! A host call may enter wasm again, on the same stack or, in an async store, on a fiber of its own; and the tasks of one
+//! store take turns, each on its fiber. So entries do not end in the order in which they began. What tells them apart is the
+//! frame through which the host entered wasm, which the store keeps of the one that runs.
+
+use super::vm_context::Activation;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// Entries that are made room for at once.
+const CHUNK: usize = 32;
+/// Chunks that there may be.
+const CHUNKS: usize = 32;
+/// Entries that may be open: nested in each other, or of tasks that take turns. What is beyond is not walked.
+const MAX_OPEN: usize = CHUNK * CHUNKS;
+
+/// No entry.
+const NONE: usize = usize::MAX;
+
+/// The entries of a store.
+///
+/// Written by the call hook, by one thread after another, and read by the signal handler that may interrupt it at any
+/// instruction, or by the drain while the thread is blocked: so a place is filled before anything leads to it.
+pub(in crate::sampler) struct Activations {
+    chunks: [OnceLock<Box<[Place; CHUNK]>>; CHUNKS],
+    /// The entry whose wasm ran last.
+    innermost: AtomicUsize,
+    /// How many are open.
+    open: AtomicUsize,
+    /// How many are open that there was no room for.
+    beyond: AtomicUsize,
+    /// Entries so far.
+    entries: AtomicU64,
+    host_calls: AtomicU64,
+}
+
+#[derive(Default)]
+struct Place {
+    /// Number of the entry, from 1; 0 if the place is free.
+    number: AtomicU64,
+    /// Lowest address of the fiber that it is on; 0 if it is on a thread's stack.
+    fiber: AtomicUsize,
+    /// What the store said before it.
+    outer: [AtomicUsize; 3],
+    /// The entry whose host call made this one.
+    outer_entry: AtomicUsize,
+    /// Its own entry frame, as its host calls found it.
+    entry_fp: AtomicUsize,
+    /// Number of the host call that is going on; 0 if none is.
+    host_call: AtomicU64,
+    /// Samples of that call await the language's stack.
+    awaits_language: AtomicBool,
+}
+
+/// An open entry.
+#[derive(Clone, Copy)]
+pub(in crate::sampler) struct Entry<'a> {
+    all: &'a Activations,
+    index: usize,
+    place: &'a Place,
+}
+
+impl Activations {
+    pub(in crate::sampler) fn new() -> Self {
+        Self {
+            chunks: [const { OnceLock::new() }; CHUNKS],
+            innermost: AtomicUsize::new(NONE),
+            open: AtomicUsize::new(0),
+            beyond: AtomicUsize::new(0),
+            entries: AtomicU64::new(0),
+            host_calls: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether any is open.
+    pub(in crate::sampler) fn any(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether more are open than are kept.
+    pub(in crate::sampler) fn overflow(&self) -> bool {
+        self.beyond.load(Ordering::Relaxed) > 0
+    }
+
+    /// The host enters wasm on the stack `fiber`; `outer` is what the store said before.
+    pub(in crate::sampler) fn enter(&self, outer: Activation, fiber: usize) {
+        let open = self.open.fetch_add(1, Ordering::Relaxed);
+        let outer_entry = self.current(outer).map_or(NONE, |entry| entry.index);
+        let Some(index) = self.free_place(open) else {
+            self.beyond.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let place = self.chunks[index / CHUNK].get_or_init(Box::default);
+        let place = &place[index % CHUNK];
+        let Activation { exit_pc, exit_trampoline_fp, entry_fp } = outer;
+        place.fiber.store(fiber, Ordering::Relaxed);
+        for (word, value) in place.outer.iter().zip([exit_pc, exit_trampoline_fp, entry_fp]) {
+            word.store(value, Ordering::Relaxed);
+        }
+        place.outer_entry.store(outer_entry, Ordering::Relaxed);
+        place.entry_fp.store(0, Ordering::Relaxed);
+        place.host_call.store(0, Ordering::Relaxed);
+        place.awaits_language.store(false, Ordering::Relaxed);
+        let number = self.entries.fetch_add(1, Ordering::Relaxed) + 1;
+        place.number.store(number, Ordering::Release);
+        self.innermost.store(index, Ordering::Release);
+    }
+
+    /// Wasm on the stack `fiber` has returned to the host, or was left. Gives the number of its entry, if samples of a host call
+    /// of it still await the language's stack.
+    pub(in crate::sampler) fn leave(&self, fiber: usize) -> Option<u64> {
+        let open = self.open.load(Ordering::Relaxed).saturating_sub(1);
+        self.open.store(open, Ordering::Relaxed);
+        let beyond = self.beyond.load(Ordering::Relaxed);
+        if beyond > 0 {
+            self.beyond.store(beyond - 1, Ordering::Relaxed);
+            return None;
+        }
+        let is_on = |entry: &Entry<'_>| entry.place.fiber.load(Ordering::Relaxed) == fiber;
+        // A fiber that is given up may not be the one whose wasm ran last.
+        let left = self.innermost().filter(is_on).or_else(|| self.newest(is_on))?;
+        let number = left.number();
+        self.innermost.store(left.place.outer_entry.load(Ordering::Relaxed), Ordering::Release);
+        left.place.number.store(0, Ordering::Release);
+        left.set_awaits_language(false).then_some(number)
+    }
+
+    /// Wasm calls the host. `entry_fp` is the entry frame that the store has now. Gives the entry, if all are kept.
+    pub(in crate::sampler) fn calling_host(&self, entry_fp: usize) -> Option<Entry<'_>> {
+        let entry = self.innermost().filter(|_| !self.overflow())?;
+        let call = self.host_calls.load(Ordering::Relaxed) + 1;
+        self.host_calls.store(call, Ordering::Relaxed);
+        entry.place.entry_fp.store(entry_fp, Ordering::Relaxed);
+        entry.place.host_call.store(call, Ordering::Relaxed);
+        Some(entry)
+    }
+
+    /// A host call of the entry with this frame returns to wasm: that is the innermost now.
+    pub(in crate::sampler) fn returning_from_host(&self, entry_fp: usize) -> Option<Entry<'_>> {
+        let entry = self.with_frame(entry_fp).filter(|_| !self.overflow())?;
+        self.innermost.store(entry.index, Ordering::Release);
+        Some(entry)
+    }
+
+    /// The entry whose wasm ran last, or whose host calls did.
+    pub(in crate::sampler) fn innermost(&self) -> Option<Entry<'_>> {
+        self.at(self.innermost.load(Ordering::Acquire))
+    }
+
+    /// The entry that `activation` is of, which is what the store says now; `None` in no wasm, and if it is not known.
+    pub(in crate::sampler) fn current(&self, activation: Activation) -> Option<Entry<'_>> {
+        if activation.entry_fp == 0 {
+            return None;
+        }
+        let innermost = self.innermost();
+        // One that has called no host yet. Before it has begun the store has what was before.
+        let is_new = |entry: &Entry<'_>| entry.entry_fp() == 0 && entry.outer().entry_fp != activation.entry_fp;
+        innermost.filter(is_new).or_else(|| self.with_frame(activation.entry_fp))
+    }
+
+    fn with_frame(&self, entry_fp: usize) -> Option<Entry<'_>> {
+        let has_frame = |entry: &Entry<'_>| entry.entry_fp() == entry_fp;
+        self.innermost().filter(has_frame).or_else(|| self.newest(has_frame))
+    }
+
+    fn newest(&self, is_meant: impl Fn(&Entry<'_>) -> bool) -> Option<Entry<'_>> {
+        self.all().filter(is_meant).max_by_key(Entry::number)
+    }
+
+    /// All that are kept, in no order.
+    pub(in crate::sampler) fn all(&self) -> impl Iterator<Item = Entry<'_>> {
+        let made = self.chunks.iter().take_while(|chunk| chunk.get().is_some()).count();
+        (0..made * CHUNK).filter_map(|index| self.at(index))
+    }
+
+    fn at(&self, index: usize) -> Option<Entry<'_>> {
+        let place = &self.chunks.get(index / CHUNK)?.get()?[index % CHUNK];
+        (place.number.load(Ordering::Acquire) != 0).then_some(Entry { all: self, index, place })
+    }
+
+    /// A free place. Where entries end in the order in which they began it is that after the open ones.
+    fn free_place(&self, open: usize) -> Option<usize> {
+        let is_free = |&index: &usize| index < MAX_OPEN && self.at(index).is_none();
+        Some(open).filter(is_free).or_else(|| (0..MAX_OPEN).find(is_free))
+    }
+}
+
+impl<'a> Entry<'a> {
+    /// Counts entries of the store: equal numbers are one.
+    pub(in crate::sampler) fn number(&self) -> u64 {
+        self.place.number.load(Ordering::Relaxed)
+    }
+
+    /// Where this entry was made from, as the store had it then.
+    pub(in crate::sampler) fn outer(&self) -> Activation {
+        let [exit_pc, exit_trampoline_fp, entry_fp] =
+            [0, 1, 2].map(|word: usize| self.place.outer[word].load(Ordering::Relaxed));
+        Activation { exit_pc, exit_trampoline_fp, entry_fp }
+    }
+
+    /// The entry whose host call made this one.
+    pub(in crate::sampler) fn outer_entry(&self) -> Option<Entry<'a>> {
+        self.all.at(self.place.outer_entry.load(Ordering::Relaxed))
+    }
+
+    /// Its entry frame, 0 as long as it has called no host.
+    pub(in crate::sampler) fn entry_fp(&self) -> usize {
+        self.place.entry_fp.load(Ordering::Relaxed)
+    }
+
+    /// Lowest address of the fiber that it is on; 0 if it is on a thread's stack.
+    pub(in crate::sampler) fn fiber(&self) -> usize {
+        self.place.fiber.load(Ordering::Relaxed)
+    }
+
+    /// Number of its host call that is going on; 0 if none is.
+    pub(in crate::sampler) fn host_call(&self) -> u64 {
+        self.place.host_call.load(Ordering::Relaxed)
+    }
+
+    /// Its host call has returned.
+    pub(in crate::sampler) fn host_call_is_over(&self) {
+        self.place.host_call.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether samples of its host call await the language's stack.
+    pub(in crate::sampler) fn awaits_language(&self) -> bool {
+        self.place.awaits_language.load(Ordering::Relaxed)
+    }
+
+    /// Samples of its host call await the language's stack, or not any more. Gives whether they did.
+    pub(in crate::sampler) fn set_awaits_language(&self, awaits: bool) -> bool {
+        self.place.awaits_language.swap(awaits, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn activation(entry_fp: usize) -> Activation {
+        Activation { exit_pc: entry_fp + 1, exit_trampoline_fp: entry_fp - 64, entry_fp }
+    }
+
+    const NO_WASM: Activation = Activation { exit_pc: 0, exit_trampoline_fp: 0, entry_fp: 0 };
+
+    #[test]
+    fn nested_entries_lead_to_the_outer_ones() {
+        let all = Activations::new();
+        all.enter(NO_WASM, 0);
+        let outer = all.calling_host(0x1000).unwrap().number();
+        // On a fiber at a lower address.
+        all.enter(activation(0x1000), 0x400);
+        let inner = all.innermost().unwrap();
+        assert_eq!((inner.outer(), inner.outer_entry().unwrap().number()), (activation(0x1000), outer));
+        all.leave(0x400);
+        assert_eq!(all.innermost().unwrap().number(), outer);
+        assert_ne!(all.innermost().unwrap().host_call(), 0, "it is still in its host call");
+        all.leave(0);
+        assert!(!all.any());
+    }
+
+    #[test]
+    fn tasks_that_take_turns_are_told_apart_by_their_frames() {
+        let all = Activations::new();
+        let tasks = [(0x1000, 0x400), (0x2000, 0x1400), (0x3000, 0x2400)];
+        let numbers = tasks.map(|(frame, fiber)| {
+            all.enter(NO_WASM, fiber);
+            all.calling_host(frame).unwrap().number()
+        });
+        // The first goes on, and ends before the others.
+        let first = all.returning_from_host(0x1000).unwrap();
+        first.host_call_is_over();
+        assert_eq!((first.number(), all.current(activation(0x1000)).unwrap().number()), (numbers[0], numbers[0]));
+        all.leave(0x400);
+        assert!(all.current(activation(0x1000)).is_none());
+        let found = [0x2000, 0x3000].map(|frame| all.current(activation(frame)).unwrap().number());
+        assert_eq!(found, numbers[1..]);
+        // Given up without ever having gone on.
+        all.returning_from_host(0x2000).unwrap().set_awaits_language(true);
+        assert_eq!(all.leave(0x1400), Some(numbers[1]));
+        assert_eq!((all.leave(0x2400), all.any()), (None, false));
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_counted() {
+        let all = Activations::new();
+        for depth in 0..MAX_OPEN + 5 {
+            all.enter(if depth == 0 { NO_WASM } else { activation(depth * 0x100) }, 0);
+            all.calling_host((depth + 1) * 0x100);
+        }
+        assert!(all.overflow());
+        for _ in 0..5 {
+            all.leave(0);
+        }
+        assert!(!all.overflow() && all.any());
+        (0..MAX_OPEN).for_each(|_| {
+            all.leave(0);
+        });
+        assert!(!all.any() && all.innermost().is_none());
+    }
+}

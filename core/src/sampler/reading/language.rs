@@ -1,0 +1,399 @@
+//! The language's walker on the guest's thread: gives it the stopped guest's memory and wasm stack, and puts what it
+//! finds into the record.
+
+use super::super::code_map::CodeMap;
+use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
+use super::super::os::memory;
+use super::super::shared::LoadedModule;
+use super::vm_context::{InstanceContext, MemoryDefinition};
+use super::walk::FrameWord;
+use crate::recording::{LanguageTruncation, ModuleId, Origin};
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use wlprof_plugin::{
+    FrameKey, FrameSink, GuestMemory, OutOfBounds, SinkEntry, ThreadStack, WalkEnd, Walker, WasmFrame,
+};
+
+/// Panics of a walker after which it is not called any more.
+const MOST_PANICS: u32 = 3;
+
+/// Places of the cache of native pcs, which recur: a power of two.
+const CACHED_PCS: usize = 1024;
+
+/// Words that a language's stack may take in a record.
+pub(in crate::sampler) const MAX_WORDS: usize = HEADER + FLAGS + FrameSink::CAPACITY + FrameSink::LABEL_CAPACITY;
+/// Words before the flags: how the walk ended, the number of keys of labels and that of entries; and the module. The entries
+/// follow the flags, and the keys the entries.
+const HEADER: usize = 2;
+/// A bit for each entry: whether it is the index of a native frame instead of a key.
+const FLAGS: usize = FrameSink::CAPACITY / 64;
+/// Stands for the index of a native frame where frames were left out.
+const ELIDED: u64 = u64::MAX - 1;
+
+/// All reasons that a record can have.
+const REASONS: [LanguageTruncation; 7] = [
+    LanguageTruncation::InHostCode,
+    LanguageTruncation::TooDeep,
+    LanguageTruncation::BadPointer,
+    LanguageTruncation::Cycle,
+    LanguageTruncation::Inconsistent,
+    LanguageTruncation::NoStack,
+    LanguageTruncation::Panicked,
+];
+
+fn truncation(end: WalkEnd) -> Option<LanguageTruncation> {
+    Some(match end {
+        WalkEnd::Complete => return None,
+        WalkEnd::TooDeep => LanguageTruncation::TooDeep,
+        WalkEnd::BadPointer => LanguageTruncation::BadPointer,
+        WalkEnd::Cycle => LanguageTruncation::Cycle,
+        WalkEnd::Inconsistent => LanguageTruncation::Inconsistent,
+        WalkEnd::NoStack => LanguageTruncation::NoStack,
+        WalkEnd::WouldAllocate => LanguageTruncation::InHostCode,
+        WalkEnd::Failed => LanguageTruncation::Panicked,
+    })
+}
+
+/// From where a guest is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sampler) enum Reading {
+    /// On its thread, in wasm code or in a host call that is about to end.
+    Standing,
+    /// On its thread, where host code between wasm and a host call was interrupted, which may hold the allocator's lock.
+    InterruptedHost,
+    /// From another thread, while host code may change its memory.
+    Beside,
+}
+
+/// A walker and what it reads.
+pub(in crate::sampler) struct LanguageWalk {
+    pub(in crate::sampler) module: Arc<LoadedModule>,
+    pub(in crate::sampler) walker: Box<dyn Walker>,
+    memory: Option<MemoryDefinition>,
+    globals: Vec<Global>,
+    sink: FrameSink,
+    wasm: Vec<WasmFrame>,
+    /// For each frame in `wasm`, its index among the record's native frames.
+    native: Vec<u16>,
+    cache: Vec<(FrameWord, Option<WasmFrame>)>,
+    names_while_running: bool,
+    panics: u32,
+    /// Whether the last walk ended in one.
+    panicked_last: bool,
+}
+
+/// A global that the walker wants.
+struct Global {
+    index: u32,
+    address: *const u8,
+    width: u8,
+}
+
+// SAFETY: the address is that of a global of an instance whose store outlives the walk; it is only read, and where the
+// guest does not run.
+unsafe impl Send for Global {}
+
+/// One entry of a language's stack in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sampler) enum Entry {
+    /// A frame of the plugin's own.
+    Key(u64),
+    /// The native frame at this index of the record stands here.
+    Native(usize),
+    /// Frames were left out here.
+    Elided,
+}
+
+/// A language's stack in a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::sampler) struct LanguageStack {
+    /// The module whose language it is.
+    pub(in crate::sampler) module: ModuleId,
+    pub(in crate::sampler) truncation: Option<LanguageTruncation>,
+    /// Keys of its labels.
+    pub(in crate::sampler) labels: Vec<u64>,
+    /// Leaf first.
+    pub(in crate::sampler) entries: Vec<Entry>,
+}
+
+impl LanguageWalk {
+    /// Prepares `walker` to read `instance`, of `module`.
+    pub(in crate::sampler) fn new(
+        module: Arc<LoadedModule>,
+        walker: Box<dyn Walker>,
+        instance: InstanceContext,
+    ) -> Self {
+        let image = &module.image;
+        let spaces = image.index_spaces();
+        let globals = walker
+            .wanted_globals()
+            .iter()
+            .filter_map(|&index| {
+                let width = image.global_width(index)?;
+                Some(Global { index, address: instance.global(spaces, index)?, width })
+            })
+            .collect();
+        Self {
+            memory: instance.memory(spaces, 0),
+            module,
+            globals,
+            names_while_running: walker.names_while_running(),
+            walker,
+            sink: FrameSink::new(),
+            wasm: Vec::with_capacity(FrameSink::CAPACITY),
+            native: Vec::with_capacity(FrameSink::CAPACITY),
+            cache: vec![(FrameWord(0), None); CACHED_PCS],
+            panics: 0,
+            panicked_last: false,
+        }
+    }
+
+    /// Walks the language's stack and writes it into `words`. `frames` are the native frames found before, leaf first.
+    /// Gives the number of words written.
+    ///
+    /// # Safety
+    /// The thread must stand still in its store, or wait in a host call, as `reading` says.
+    pub(in crate::sampler) unsafe fn collect(
+        &mut self,
+        code: &CodeMap,
+        frames: &[u64],
+        reading: Reading,
+        words: &mut [u64],
+    ) -> usize {
+        self.find_wasm_frames(code, frames);
+        self.sink.clear();
+        self.sink.set_may_allocate(reading != Reading::InterruptedHost);
+        // SAFETY: the guest stands still, so base and length belong together and stay what they are.
+        let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
+        let through_kernel = reading == Reading::Beside;
+        let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals, through_kernel };
+        let is_asked = self.panics < MOST_PANICS;
+        let walked = if !is_asked {
+            None
+        } else {
+            let (walker, wasm, sink) = (&mut self.walker, &self.wasm, &mut self.sink);
+            catch_unwind(AssertUnwindSafe(|| walker.walk(&guest, wasm, sink))).ok()
+        };
+        let walked = walked.filter(|end| *end != WalkEnd::Failed);
+        self.panicked_last = is_asked && walked.is_none();
+        self.panics += u32::from(self.panicked_last);
+        if walked == Some(WalkEnd::WouldAllocate) {
+            self.sink.clear();
+        }
+        self.write(walked.map_or(Some(LanguageTruncation::Panicked), truncation), words)
+    }
+
+    /// Reads and names the stacks of all threads that the language has, or else the one that [`Walker::walk`] gives; none if
+    /// it has no stack, or panics. `frames` are the native frames of the running one, leaf first. `state` is what the guest
+    /// does, where the language does not know better. `through_kernel`: see [`StoppedGuest`].
+    ///
+    /// # Safety
+    /// As for [`Self::collect`], but on any thread while the guest's cannot go on in wasm.
+    pub(in crate::sampler) unsafe fn threads(
+        &mut self,
+        code: &CodeMap,
+        frames: &[u64],
+        state: &str,
+        through_kernel: bool,
+    ) -> Dump {
+        self.find_wasm_frames(code, frames);
+        // SAFETY: the store is alive.
+        let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
+        let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals, through_kernel };
+        let (walker, wasm, module, sink) = (&mut self.walker, &self.wasm, self.module.id, &mut self.sink);
+        catch_unwind(AssertUnwindSafe(|| {
+            let mut threads = Vec::new();
+            walker.threads(&guest, wasm, &mut threads);
+            if threads.is_empty() {
+                threads.extend(running_thread(&mut **walker, &guest, wasm, sink, state));
+            }
+            let mut dump = Dump::default();
+            let mut known = HashMap::new();
+            let mut frame = |key: FrameKey| {
+                *known.entry(key).or_insert_with(|| {
+                    let mut lines = Vec::new();
+                    if key != FrameKey::Elided {
+                        walker.symbolize(key, &mut lines);
+                    }
+                    dump.frames.push(match key {
+                        FrameKey::Wasm(WasmFrame { function, code_offset }) if lines.is_empty() => {
+                            DumpedFrame::Unnamed(Origin::Wasm { module, function, code_offset })
+                        }
+                        FrameKey::Elided => DumpedFrame::Unnamed(Origin::Elided),
+                        _ => DumpedFrame::Source(lines),
+                    });
+                    (dump.frames.len() - 1) as DumpedFrameId
+                })
+            };
+            let thread = |thread: ThreadStack| DumpedThread {
+                name: thread.name,
+                state: thread.state,
+                is_running: thread.is_running,
+                frames: thread.frames.into_iter().map(&mut frame).collect(),
+                truncation: truncation(thread.end),
+                creator: thread.creator.map(|creator| (creator.name, frame(creator.frame))),
+                labels: thread.labels,
+            };
+            let threads = threads.into_iter().map(thread).collect();
+            Dump { threads, ..dump }
+        }))
+        .unwrap_or_default()
+    }
+
+    /// Whether the last walk ended in a panic, or was left because it did not end.
+    pub(in crate::sampler) fn panicked_last(&self) -> bool {
+        self.panicked_last
+    }
+
+    /// Whether the walker can name while the guest runs.
+    pub(in crate::sampler) fn names_while_running(&self) -> bool {
+        self.names_while_running
+    }
+
+    /// Has the walker name some of what is asked for, if it can while the guest runs.
+    pub(in crate::sampler) fn name(&mut self) {
+        if self.names_while_running {
+            let (walker, naming) = (&mut *self.walker, &self.module.naming);
+            // What it fails at here is asked again at the end, where that costs names alone.
+            self.names_while_running = catch_unwind(AssertUnwindSafe(|| naming.answer(walker))).is_ok();
+        }
+    }
+
+    /// Whether it can walk where host code was interrupted, which may hold the allocator's lock.
+    pub(in crate::sampler) fn walks_without_allocating(&self) -> bool {
+        self.walker.walks_without_allocating()
+    }
+
+    fn find_wasm_frames(&mut self, code: &CodeMap, frames: &[u64]) {
+        self.wasm.clear();
+        self.native.clear();
+        for (index, &word) in frames.iter().enumerate().take(FrameSink::CAPACITY) {
+            let word = FrameWord(word);
+            let cached = &mut self.cache[(word.pc() >> 2) % CACHED_PCS];
+            if cached.0 != word {
+                *cached = (word, wasm_frame(code, word, self.module.id));
+            }
+            if let Some(frame) = cached.1 {
+                self.wasm.push(frame);
+                self.native.push(index as u16);
+            }
+        }
+    }
+
+    fn write(&self, truncation: Option<LanguageTruncation>, words: &mut [u64]) -> usize {
+        let (length, labels) = (self.sink.len(), self.sink.labels());
+        words[0] =
+            truncation.map_or(0, |reason| 1 + reason as u64) | (labels.len() as u64) << 8 | (length as u64) << 32;
+        words[1] = self.module.id.into();
+        let (flags, rest) = words[HEADER..].split_at_mut(FLAGS);
+        let (entries, rest) = rest.split_at_mut(length);
+        flags.fill(0);
+        for (index, entry) in self.sink.entries().enumerate() {
+            let mut native = |word| {
+                flags[index / 64] |= 1 << (index % 64);
+                word
+            };
+            entries[index] = match entry {
+                SinkEntry::Own(key) => key,
+                SinkEntry::Wasm(frame) => native(self.native.get(frame).map_or(u64::MAX, |&native| native.into())),
+                SinkEntry::Elided => native(ELIDED),
+            };
+        }
+        rest[..labels.len()].copy_from_slice(labels);
+        HEADER + FLAGS + length + labels.len()
+    }
+}
+
+/// The stack that runs, of a language that tells of no threads. `None` if it has no stack at this moment.
+fn running_thread(
+    walker: &mut dyn Walker,
+    guest: &dyn GuestMemory,
+    wasm: &[WasmFrame],
+    sink: &mut FrameSink,
+    state: &str,
+) -> Option<ThreadStack> {
+    sink.clear();
+    sink.set_may_allocate(true);
+    let end = walker.walk(guest, wasm, sink);
+    (end != WalkEnd::Failed && !sink.is_empty()).then(|| ThreadStack {
+        name: "main".to_owned(),
+        state: state.to_owned(),
+        is_running: true,
+        frames: sink.entries().filter_map(|entry| entry.key(wasm)).collect(),
+        end,
+        creator: None,
+        labels: Vec::new(),
+    })
+}
+
+/// The frame of `module` that a native frame is.
+fn wasm_frame(code: &CodeMap, word: FrameWord, of: ModuleId) -> Option<WasmFrame> {
+    match code.origin(word.native_pc())? {
+        Origin::Wasm { module, function, code_offset } if module == of => Some(WasmFrame { function, code_offset }),
+        _ => None,
+    }
+}
+
+impl LanguageStack {
+    /// Reads what [`LanguageWalk::collect`] wrote.
+    pub(in crate::sampler) fn read(words: &[u64]) -> Self {
+        let (length, label_count) = ((words[0] >> 32) as usize, (words[0] >> 8 & 0xff) as usize);
+        let (flags, rest) = words[HEADER..].split_at(FLAGS);
+        let (entries, labels) = rest.split_at(length);
+        let truncation = REASONS.into_iter().find(|reason| 1 + *reason as u64 == words[0] & 0xff);
+        let entries = entries
+            .iter()
+            .enumerate()
+            .map(|(index, &word)| match (flags[index / 64] >> (index % 64) & 1, word) {
+                (0, key) => Entry::Key(key),
+                (_, ELIDED) => Entry::Elided,
+                (_, native) => Entry::Native(native as usize),
+            })
+            .collect();
+        Self { module: words[1] as ModuleId, truncation, labels: labels[..label_count].to_vec(), entries }
+    }
+}
+
+/// The guest, standing still.
+struct StoppedGuest<'a> {
+    base: *const u8,
+    length: usize,
+    globals: &'a [Global],
+    /// Memory is read by a system call that fails where memory is not there any more: host code that runs meanwhile may
+    /// grow it, and so move it.
+    through_kernel: bool,
+}
+
+impl GuestMemory for StoppedGuest<'_> {
+    fn size(&self) -> u64 {
+        self.length as u64
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
+        let start = usize::try_from(address).map_err(|_| OutOfBounds)?;
+        let end = start.checked_add(buffer.len()).ok_or(OutOfBounds)?;
+        if end > self.length {
+            return Err(OutOfBounds);
+        }
+        if self.through_kernel {
+            let is_there = memory::read(self.base.wrapping_add(start), buffer);
+            return if is_there { Ok(()) } else { Err(OutOfBounds) };
+        }
+        // SAFETY: the range lies in the memory, of which `length` bytes from `base` are mapped while the guest stands
+        // still; the buffer is elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(self.base.add(start), buffer.as_mut_ptr(), buffer.len()) };
+        Ok(())
+    }
+
+    fn global(&self, index: u32) -> Option<u64> {
+        let global = self.globals.iter().find(|global| global.index == index)?;
+        Some(match global.width {
+            // SAFETY: the address is that of a live global of that width.
+            4 => unsafe { global.address.cast::<u32>().read_volatile() }.into(),
+            // SAFETY: the address is that of a live global of that width, too.
+            8 => unsafe { global.address.cast::<u64>().read_volatile() },
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,30 @@
+//! Reads a store whose guest stands still: its wasm stack, on whatever stacks that lies, and its language's. Nothing here knows
+//! who stopped it.
+
+mod activations;
+#[cfg(test)]
+mod backtrace_tests;
+#[cfg(test)]
+mod go_tests;
+mod language;
+#[cfg(test)]
+mod python_tests;
+mod record;
+mod ring;
+mod self_check;
+#[cfg(test)]
+mod self_reports;
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+mod step_tests;
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+mod task_tests;
+mod vm_context;
+mod walk;
+
+pub(super) use activations::{Activations, Entry};
+pub(super) use language::{Entry as LanguageEntry, LanguageWalk, Reading};
+pub(super) use record::{Header, Kind, MAX_WORDS, Record};
+pub(super) use ring::Ring;
+pub(super) use self_check::{Probe, run as self_check};
+pub(super) use vm_context::{InstanceContext, StoreContext};
+pub(super) use walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack, Truncated};

@@ -1,0 +1,170 @@
+//! Compares what is read through Wasmtime's internals with what its public API says, before anything relies on it.
+//!
+//! A small module is instantiated in the guest's own store. It calls back from some frames deep, and there its memory,
+//! its globals and its stack are read both ways.
+
+use super::super::code_map::{CodeMap, NativePc};
+use super::activations::Activations;
+use super::vm_context::{Activation, InstanceContext, StoreContext};
+use super::walk::{FrameWord, Frames, Reads, Stack};
+use crate::module::ModuleImage;
+use crate::recording::Origin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use wasmtime::{Caller, Engine, Extern, Func, Instance, Module, Store, Val, WasmBacktrace, bail, format_err};
+
+const PROBE: &str = r#"(module
+  (import "" "check" (func $check (param i32) (result i32)))
+  (memory (export "memory") 1)
+  (global $hidden (mut i64) (i64.const 0))
+  (global $shown (export "shown") (mut i32) (i32.const 7))
+  (func $descend (param $depth i32) (result i32)
+    (if (result i32) (local.get $depth)
+      (then (i32.add (i32.const 1) (call $descend (i32.sub (local.get $depth) (i32.const 1)))))
+      (else (call $check (i32.const 40)))))
+  (func (export "run") (result i32)
+    (global.set $shown (i32.const 11))
+    (global.set $hidden (i64.const 0x123456789abcdef))
+    (drop (memory.grow (i32.const 2)))
+    (i32.store (i32.const 65540) (i32.const 42))
+    (call $descend (i32.const 3))))"#;
+
+/// Index of the global that the probe does not export, and what it holds when checked.
+const HIDDEN: (u32, u64) = (0, 0x0123_4567_89ab_cdef);
+const SHOWN: u32 = 1;
+
+/// A module that shows where a store has what is read of it. Compiled once.
+pub(in crate::sampler) struct Probe {
+    /// Does nothing.
+    empty: Module,
+    module: Module,
+    image: Arc<ModuleImage>,
+    /// The whole check has been made, and nothing differed.
+    is_checked: AtomicBool,
+}
+
+impl Probe {
+    /// # Errors
+    /// If it cannot be compiled.
+    pub(in crate::sampler) fn new(engine: &Engine) -> wasmtime::Result<Self> {
+        let (module, image) = probe(engine)?;
+        let empty = Module::from_binary(engine, &wat::parse_str(r#"(module (func (export "run")))"#)?)?;
+        Ok(Self { empty, module, image, is_checked: AtomicBool::new(false) })
+    }
+
+    /// Gives the context of `store`, in which nothing runs yet. The first time all that is read of Wasmtime is compared with its
+    /// API there.
+    ///
+    /// # Errors
+    /// What differs, or why it could not be compared.
+    pub(in crate::sampler) fn context<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<StoreContext> {
+        if !self.is_checked.load(Ordering::Relaxed) {
+            let context = self.check(store)?;
+            self.is_checked.store(true, Ordering::Relaxed);
+            return Ok(context);
+        }
+        let instance = Instance::new(&mut *store, &self.empty, &[])?;
+        let run = instance.get_func(&mut *store, "run").ok_or_else(|| format_err!("the probe has no `run`"))?;
+        let context = InstanceContext::of(&mut *store, &run).ok_or_else(|| format_err!("the probe has no vmctx"))?;
+        Ok(context.store_context())
+    }
+
+    fn check<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<StoreContext> {
+        let (module, image) = (self.module.clone(), self.image.clone());
+        let code = CodeMap::new(&[(module.clone(), image.clone())]);
+        let check = Func::wrap(&mut *store, move |mut caller: Caller<'_, T>, value: i32| -> wasmtime::Result<i32> {
+            compare(&mut caller, &code, &image)?;
+            Ok(value)
+        });
+        let instance = Instance::new(&mut *store, &module, &[check.into()])?;
+        let run = instance.get_func(&mut *store, "run").ok_or_else(|| format_err!("the probe has no `run`"))?;
+        let mut result = [Val::I32(0)];
+        run.call(&mut *store, &[], &mut result)?;
+        if result[0].i32() != Some(43) {
+            bail!("the probe returned {:?}", result[0]);
+        }
+        let context = InstanceContext::of(&mut *store, &run).ok_or_else(|| format_err!("the probe has no vmctx"))?;
+        Ok(context.store_context())
+    }
+}
+
+/// Makes the whole check in `store`, and gives its context.
+///
+/// # Errors
+/// What differs, or why it could not be compared.
+pub(in crate::sampler) fn run<T: 'static>(store: &mut Store<T>) -> wasmtime::Result<StoreContext> {
+    Probe::new(store.engine())?.context(store)
+}
+
+fn probe(engine: &Engine) -> wasmtime::Result<(Module, Arc<ModuleImage>)> {
+    let bytes = wat::parse_str(PROBE)?;
+    let module = Module::from_binary(engine, &bytes)?;
+    Ok((module, Arc::new(ModuleImage::parse(bytes, "probe")?)))
+}
+
+fn compare<T: 'static>(caller: &mut Caller<'_, T>, code: &CodeMap, image: &ModuleImage) -> wasmtime::Result<()> {
+    let export = |caller: &mut Caller<'_, T>, name| {
+        caller.get_export(name).ok_or_else(|| format_err!("the probe exports no {name}"))
+    };
+    let Extern::Func(run) = export(caller, "run")? else { bail!("`run` is no function") };
+    let Some(context) = InstanceContext::of(&mut *caller, &run) else { bail!("the vmctx has another magic") };
+
+    let Extern::Memory(memory) = export(caller, "memory")? else { bail!("`memory` is no memory") };
+    let definition = context.memory(image.index_spaces(), 0).ok_or_else(|| format_err!("no memory 0"))?;
+    // SAFETY: the store is alive, and this thread runs in it.
+    let read = unsafe { definition.read() };
+    let said = (memory.data_ptr(&*caller) as usize, memory.data_size(&*caller));
+    if read != said {
+        bail!("memory is {read:x?} by Wasmtime's internals and {said:x?} by its API");
+    }
+
+    let global = |index| {
+        let address = context.global(image.index_spaces(), index);
+        // SAFETY: the address is that of a global of this live instance; globals are 16 bytes.
+        address.map(|address| unsafe { address.cast::<u64>().read_volatile() })
+    };
+    if global(HIDDEN.0) != Some(HIDDEN.1) {
+        bail!("global {} reads {:x?}", HIDDEN.0, global(HIDDEN.0));
+    }
+    let Extern::Global(shown) = export(caller, "shown")? else { bail!("`shown` is no global") };
+    let said = shown.get(&mut *caller).i32().map(|value| value as u32);
+    if global(SHOWN).map(|bits| bits as u32) != said {
+        bail!("global {SHOWN} reads {:x?}, the API says {said:x?}", global(SHOWN));
+    }
+    compare_stacks(caller, code, image, context.store_context())
+}
+
+fn compare_stacks<T: 'static>(
+    caller: &Caller<'_, T>,
+    code: &CodeMap,
+    image: &ModuleImage,
+    store: StoreContext,
+) -> wasmtime::Result<()> {
+    let mut words = [0; 64];
+    let mut frames = Frames::new(&mut words);
+    let activations = Activations::new();
+    // As the call hook would have said: wasm has been entered, and has called the host.
+    activations.enter(Activation::default(), 0);
+    // SAFETY: this thread runs the store.
+    activations.calling_host(unsafe { store.activation() }.entry_fp);
+    let stack = Stack { code, store, activations: &activations, reads: Reads::InPlace };
+    // SAFETY: this thread runs the store, and is in a host call of it.
+    let end = unsafe { stack.walk_blocked(&mut frames) };
+    let length = frames.len();
+    let walked: Vec<(u32, u32)> = words[..length]
+        .iter()
+        .filter_map(|&word| match code.origin(NativePc::Return(FrameWord(word).pc()))? {
+            Origin::Wasm { function, code_offset, .. } => Some((function, code_offset)),
+            _ => None,
+        })
+        .collect();
+    let said: Vec<(u32, u32)> = WasmBacktrace::force_capture(caller)
+        .frames()
+        .iter()
+        .map(|frame| (frame.func_index(), frame.module_offset().unwrap_or(0) as u32 - image.code_start()))
+        .collect();
+    if end.is_err() || walked != said || walked.len() != 5 {
+        bail!("the stack is {walked:?} ({end:?}) by its frame pointers and {said:?} by the API");
+    }
+    Ok(())
+}

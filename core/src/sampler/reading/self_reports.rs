@@ -1,0 +1,163 @@
+//! Runs guests that print their own stacks, and reads their stacks when they are about to: what the tests of languages
+//! compare.
+
+use super::super::code_map::CodeMap;
+use super::super::dump::Dump;
+use super::super::running::find_instance;
+use super::super::shared::LoadedModule;
+use super::activations::Activations;
+use super::language::{Entry, LanguageStack, LanguageWalk, MAX_WORDS, Reading};
+use super::self_check;
+use super::vm_context::StoreContext;
+use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
+use crate::guest::{EngineOptions, engine};
+use crate::module::{ModuleImage, read_module};
+use crate::recording::{LanguageTruncation, Origin};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use wasmtime::{CallHook, Linker, Module, Store};
+use wasmtime_wasi::WasiCtxBuilder;
+use wasmtime_wasi::p1::{WasiP1Ctx, add_to_linker_sync};
+use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
+use wlprof_plugin::{FrameKey, Language, Walker, WasmFrame};
+
+/// A fixture's path.
+pub(in crate::sampler) fn fixture(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/fixtures").join(name);
+    assert!(path.exists(), "{} is missing; run `cargo xtask test-fixtures`", path.display());
+    path
+}
+
+/// Whether all threads are read as well. That is a walk more, and the Python plugin looks for the interpreter in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sampler) enum WithThreads {
+    Yes,
+    No,
+}
+
+/// What was read at a host call.
+pub(in crate::sampler) struct Seen {
+    /// Leaf first.
+    pub(in crate::sampler) frames: Vec<FrameKey>,
+    pub(in crate::sampler) truncation: Option<LanguageTruncation>,
+    pub(in crate::sampler) labels: Vec<u64>,
+    pub(in crate::sampler) stacks: Dump,
+}
+
+/// What the guest printed in a host call, and what was read when it did.
+pub(in crate::sampler) struct Pair {
+    pub(in crate::sampler) said: String,
+    pub(in crate::sampler) seen: Seen,
+}
+
+struct Reader {
+    code: CodeMap,
+    store: StoreContext,
+    activations: Activations,
+    language: Option<LanguageWalk>,
+    with_threads: bool,
+}
+
+impl Reader {
+    fn read(&mut self) -> Option<Seen> {
+        let mut words = vec![0; MAX_FRAMES];
+        let mut frames = Frames::new(&mut words);
+        let stack =
+            Stack { code: &self.code, store: self.store, activations: &self.activations, reads: Reads::InPlace };
+        // SAFETY: this thread runs the store and is in a host call.
+        let end = unsafe { stack.walk_blocked(&mut frames) };
+        assert_eq!(end, Ok(()));
+        let length = frames.len();
+        let language = self.language.as_mut()?;
+        let mut record = vec![0; MAX_WORDS];
+        // SAFETY: the thread is in a host call.
+        let written = unsafe { language.collect(&self.code, &words[..length], Reading::Standing, &mut record) };
+        let read = LanguageStack::read(&record[..written]);
+        let mut stacks = Dump::default();
+        if self.with_threads {
+            // SAFETY: the thread is in a host call, and nobody else has the walker.
+            stacks = unsafe { language.threads(&self.code, &words[..length], "running", false) };
+        }
+        let key = |entry: &Entry| match *entry {
+            Entry::Key(key) => FrameKey::Own(key),
+            Entry::Native(index) => match self.code.origin(FrameWord(words[index]).native_pc()) {
+                Some(Origin::Wasm { function, code_offset, .. }) => FrameKey::Wasm(WasmFrame { function, code_offset }),
+                other => panic!("{other:?}"),
+            },
+            Entry::Elided => FrameKey::Elided,
+        };
+        let frames = read.entries.iter().map(key).collect();
+        Some(Seen { frames, truncation: read.truncation, labels: read.labels, stacks })
+    }
+}
+
+/// Runs the guest at `path` with the world that `wasi` describes, and pairs what it printed, where that begins with `@`,
+/// with what was read.
+pub(in crate::sampler) fn run(
+    path: &Path,
+    wasi: &mut WasiCtxBuilder,
+    language: &dyn Language,
+    with_threads: WithThreads,
+) -> (Vec<Pair>, Box<dyn Walker>) {
+    let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+    let bytes = read_module(path).unwrap();
+    let module = Module::from_binary(&engine, &bytes).unwrap();
+    let image = Arc::new(ModuleImage::parse(bytes, "guest").unwrap());
+    let output = MemoryOutputPipe::new(64 << 20);
+    let mut store: Store<WasiP1Ctx> = Store::new(&engine, wasi.stdout(output.clone()).build_p1());
+    let context = self_check::run(&mut store).unwrap();
+    let reader = Arc::new(Mutex::new(Reader {
+        code: CodeMap::new(&[(module.clone(), image.clone())]),
+        store: context,
+        activations: Activations::new(),
+        language: None,
+        with_threads: with_threads == WithThreads::Yes,
+    }));
+    let pairs = Arc::new(Mutex::new((Vec::new(), None::<Seen>, 0)));
+    let (hooked, pairing, printed) = (reader.clone(), pairs.clone(), output.clone());
+    store.call_hook(move |_, hook| {
+        let mut pairing = pairing.lock().unwrap();
+        match hook {
+            CallHook::CallingHost => {
+                let mut reader = hooked.lock().unwrap();
+                // SAFETY: the hook runs within the store.
+                reader.activations.calling_host(unsafe { reader.store.activation() }.entry_fp);
+                pairing.1 = reader.read();
+            }
+            CallHook::ReturningFromHost => {
+                let reader = hooked.lock().unwrap();
+                // SAFETY: the hook runs within the store.
+                let entry = reader.activations.returning_from_host(unsafe { reader.store.activation() }.entry_fp);
+                entry.unwrap().host_call_is_over();
+                let contents = printed.contents();
+                let said = String::from_utf8(contents[pairing.2..].to_vec()).unwrap();
+                pairing.2 = contents.len();
+                if let (true, Some(seen)) = (said.starts_with('@'), pairing.1.take()) {
+                    pairing.0.push(Pair { said, seen });
+                }
+            }
+            CallHook::CallingWasm => {
+                let reader = hooked.lock().unwrap();
+                // SAFETY: the hook runs within the store.
+                reader.activations.enter(unsafe { reader.store.activation() }, 0);
+            }
+            CallHook::ReturningFromWasm => drop(hooked.lock().unwrap().activations.leave(0)),
+        }
+        Ok(())
+    });
+    let mut linker = Linker::new(&engine);
+    add_to_linker_sync(&mut linker, |wasi| wasi).unwrap();
+    let instance = linker.instantiate(&mut store, &module).unwrap();
+    let instance_context = find_instance(&mut store, &instance, &image).unwrap();
+    let walker = language.attach(&*image).unwrap();
+    reader.lock().unwrap().language =
+        Some(LanguageWalk::new(Arc::new(LoadedModule::new(0, image, None)), walker, instance_context));
+    let start = instance.get_func(&mut store, "_start").unwrap();
+    let ended = start.call(&mut store, &[], &mut []);
+    if let Err(error) = ended {
+        assert_eq!(error.downcast_ref::<wasmtime_wasi::I32Exit>().map(|exit| exit.0), Some(0), "{error:?}");
+    }
+    let walker = reader.lock().unwrap().language.take().unwrap().walker;
+    let pairs = std::mem::take(&mut pairs.lock().unwrap().0);
+    (pairs, walker)
+}

@@ -1,0 +1,199 @@
+//! Proves the walk at *every* instruction: runs modules under the processor's single-step flag and compares each walk
+//! with a shadow stack kept from the call and return instructions that went by.
+
+use super::super::arch::Registers;
+use super::super::code_map::{CodeKind, CodeMap};
+use super::activations::Activations;
+use super::vm_context::{InstanceContext, StoreContext};
+use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
+use crate::guest::{EngineOptions, engine};
+use crate::module::ModuleImage;
+use std::cell::RefCell;
+use std::sync::Arc;
+use wasmtime::{Func, Instance, Module, Store};
+
+/// The trap flag of EFLAGS.
+const TRAP_FLAG: i64 = 0x100;
+
+struct Stepper {
+    code: CodeMap,
+    store: StoreContext,
+    /// Return addresses into wasm functions, outermost first.
+    shadow: Vec<usize>,
+    /// Registers at the instruction that runs now, if that is compiled code.
+    last: Option<Registers>,
+    words: Vec<u64>,
+    stepped: u64,
+    wrong: Vec<String>,
+}
+
+thread_local! {
+    static STEPPER: RefCell<Option<Stepper>> = const { RefCell::new(None) };
+}
+
+impl Stepper {
+    /// Takes note of the instruction that ran last, then compares the walk from `registers` with what is known.
+    fn step(&mut self, registers: Registers) {
+        self.follow(registers);
+        self.last = self.code.contains(registers.pc).then_some(registers);
+        let Some(code) = self.code.code(registers.pc) else { return };
+        let CodeKind::Function(_) = code.kind else { return };
+        self.stepped += 1;
+        let mut frames = Frames::new(&mut self.words);
+        let activations = Activations::new();
+        let stack = Stack { code: &self.code, store: self.store, activations: &activations, reads: Reads::InPlace };
+        // SAFETY: this thread stands still in the signal handler.
+        let end = unsafe { stack.walk(registers, &mut frames) };
+        let length = frames.len();
+        let walked: Vec<usize> = self.words[1..length].iter().rev().map(|&word| FrameWord(word).pc()).collect();
+        if (end.is_err() || walked != self.shadow) && self.wrong.len() < 10 {
+            self.wrong.push(format!(
+                "at {:#x} of a function of {:#x} bytes: walked {walked:x?} ({end:?}), called {:x?}",
+                registers.pc - code.start,
+                code.end - code.start,
+                self.shadow
+            ));
+        }
+    }
+
+    fn follow(&mut self, now: Registers) {
+        // None: back from the host, or a first entry. The host's own calls and returns are not followed.
+        let Some(before) = self.last else { return };
+        // SAFETY: `before.pc` was in the module's code, which is mapped and readable.
+        let instruction = unsafe { std::slice::from_raw_parts(before.pc as *const u8, 4) };
+        let is_call = match instruction {
+            [0xe8, ..] => true,
+            [0xff, modrm, ..] | [0x40..=0x4f, 0xff, modrm, ..] => modrm >> 3 & 7 == 2,
+            _ => false,
+        };
+        let is_return = matches!(instruction, [0xc3 | 0xc2, ..]);
+        let is_wasm = |address: usize| matches!(self.code.code(address), Some(code) if matches!(code.kind, CodeKind::Function(_)));
+        // Trampolines and the host are not in the walk, so calls by them are not in the shadow.
+        if is_call && now.sp == before.sp - 8 && is_wasm(before.pc) && self.code.contains(now.pc) {
+            // SAFETY: the call has just pushed the return address.
+            self.shadow.push(unsafe { *(now.sp as *const usize) });
+        } else if is_return && self.shadow.last() == Some(&now.pc) {
+            self.shadow.pop();
+        }
+    }
+}
+
+extern "C" fn on_trap(_signal: libc::c_int, _info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    STEPPER.with(|stepper| {
+        // Stepping begins after the stepper has been put there and ends before it is taken, so the cell is free.
+        if let Ok(mut stepper) = stepper.try_borrow_mut()
+            && let Some(stepper) = &mut *stepper
+        {
+            // SAFETY: this is a SA_SIGINFO handler.
+            stepper.step(unsafe { Registers::interrupted(context) });
+        }
+    });
+    set_trap_flag(context, STEPPING.get());
+}
+
+thread_local! {
+    static STEPPING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+fn set_trap_flag(context: *mut libc::c_void, on: bool) {
+    // SAFETY: the context of a SA_SIGINFO handler, whose registers may be changed.
+    let flags = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] };
+    *flags = if on { *flags | TRAP_FLAG } else { *flags & !TRAP_FLAG };
+}
+
+/// Runs `run` of a module single-stepped. `host` is its one import. Gives the number of wasm instructions stepped.
+fn step_through(text: &str, host: impl Fn(i32) -> i32 + Send + Sync + 'static) -> u64 {
+    let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+    let bytes = wat::parse_str(text).unwrap();
+    let module = Module::from_binary(&engine, &bytes).unwrap();
+    let image = Arc::new(ModuleImage::parse(bytes, "stepped").unwrap());
+    let mut store = Store::new(&engine, ());
+    let import = Func::wrap(&mut store, host);
+    let imports: Vec<_> = module.imports().map(|_| import.into()).collect();
+    let instance = Instance::new(&mut store, &module, &imports).unwrap();
+    let run = instance.get_func(&mut store, "run").unwrap();
+    let store_context = InstanceContext::of(&mut store, &run).unwrap().store_context();
+    let typed = run.typed::<(), i32>(&store).unwrap();
+
+    // SAFETY: an all-zero sigaction is a valid one with an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_trap as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO;
+    // SAFETY: the action is complete. Nothing else in the test process uses SIGTRAP.
+    assert_eq!(unsafe { libc::sigaction(libc::SIGTRAP, &action, std::ptr::null_mut()) }, 0);
+    STEPPER.set(Some(Stepper {
+        code: CodeMap::new(&[(module, image)]),
+        store: store_context,
+        shadow: Vec::with_capacity(1024),
+        last: None,
+        words: vec![0; MAX_FRAMES],
+        stepped: 0,
+        wrong: Vec::new(),
+    }));
+    STEPPING.set(true);
+    // SAFETY: the handler above takes it, and steps from here on.
+    unsafe { libc::raise(libc::SIGTRAP) };
+    let result = typed.call(&mut store, ());
+    STEPPING.set(false);
+    let stepper = STEPPER.take().unwrap();
+    result.unwrap();
+    assert!(stepper.wrong.is_empty(), "{:#?}", stepper.wrong);
+    stepper.stepped
+}
+
+#[test]
+fn every_instruction_of_calls_and_host_calls() {
+    let stepped = step_through(
+        r#"(module
+          (import "" "host" (func $host (param i32) (result i32)))
+          (memory 1)
+          (table funcref (elem $fib $many))
+          (type $unary (func (param i32) (result i32)))
+          (func $fib (param i32) (result i32)
+            (if (result i32) (i32.lt_s (local.get 0) (i32.const 2))
+              (then (call $host (local.get 0)))
+              (else (i32.add (call $fib (i32.sub (local.get 0) (i32.const 1)))
+                             (call $fib (i32.sub (local.get 0) (i32.const 2)))))))
+          (func $many (param i32) (result i32)
+            (call $ten (local.get 0) (i32.const 1) (i32.const 2) (i32.const 3) (i32.const 4) (i32.const 5)
+                       (i32.const 6) (i32.const 7) (i32.const 8) (i32.const 9)))
+          (func $ten (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+            (memory.fill (i32.const 0) (local.get 1) (i32.const 5000))
+            (drop (memory.grow (i32.const 1)))
+            (call_indirect (type $unary) (i32.add (local.get 0) (local.get 9)) (i32.const 0)))
+          (func (export "run") (result i32)
+            (call_indirect (type $unary) (i32.const 1) (i32.const 1))))"#,
+        |value| value + 1,
+    );
+    assert!(stepped > 2000, "{stepped}");
+}
+
+#[test]
+fn every_instruction_of_tail_calls() {
+    let stepped = step_through(
+        r#"(module
+          (table funcref (elem $few $more))
+          (type $nullary (func (param i32) (result i32)))
+          (type $many (func (param i32 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64) (result i32)))
+          (func $few (param i32) (result i32)
+            (if (result i32) (i32.eqz (local.get 0))
+              (then (i32.const 7))
+              (else (return_call $more (i32.sub (local.get 0) (i32.const 1))
+                (i64.const 1) (i64.const 2) (i64.const 3) (i64.const 4) (i64.const 5)
+                (i64.const 6) (i64.const 7) (i64.const 8) (i64.const 9) (i64.const 10)))))
+          (func $more (param i32 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64) (result i32)
+            (if (i64.ne (local.get 10) (i64.const 10)) (then unreachable))
+            (if (i32.and (local.get 0) (i32.const 1))
+              (then (return_call_indirect (type $nullary) (local.get 0) (i32.const 0))))
+            (return_call $even_more (local.get 0) (local.get 1) (local.get 2) (local.get 3) (local.get 4) (local.get 5)
+              (local.get 6) (local.get 7) (local.get 8) (local.get 9) (local.get 10)
+              (i64.const 1) (i64.const 2) (i64.const 3) (i64.const 4) (i64.const 5) (i64.const 6)))
+          (func $even_more (param i32 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64) (result i32)
+            (if (i64.ne (local.get 16) (i64.const 6)) (then unreachable))
+            (return_call $few (local.get 0)))
+          (func (export "run") (result i32)
+            (i32.add (call $few (i32.const 21)) (call $few (i32.const 20)))))"#,
+        |value| value,
+    );
+    assert!(stepped > 500, "{stepped}");
+}

@@ -1,0 +1,324 @@
+//! Walks the wasm frames of a stopped thread along its frame pointers.
+//!
+//! Cranelift keeps frame pointers in all code it compiles for Wasmtime: `[fp]` is the caller's frame pointer and
+//! `[fp + 8]` the return address. A walk begins at the interrupted registers, or, where host code was interrupted, at
+//! the place where wasm last left for the host, and ends at the frame through which the host entered wasm. Entries that
+//! host calls have made inside others, perhaps on other stacks, are walked one after the other.
+//!
+//! # Security
+//! A frame is read only if what returns to it is compiled code: then its address is a frame pointer that compiled code has
+//! pushed. So no bound of any stack is asked for.
+
+use super::super::arch::{Caller, Registers, caller_of_interrupted};
+use super::super::code_map::{Code, CodeKind, CodeMap, NativePc};
+use super::super::os::memory;
+use super::activations::Activations;
+use super::vm_context::{Activation, StoreContext};
+
+/// Frames that a walk gives at most; deeper stacks lose their root end.
+pub(in crate::sampler) const MAX_FRAMES: usize = 2048;
+
+/// A frame as it goes into the ring: the pc, and what is known of it in the bits that no address uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::sampler) struct FrameWord(pub(in crate::sampler) u64);
+
+impl FrameWord {
+    /// The interrupted instruction itself; without it, the pc is a return address.
+    const EXACT: u64 = 1 << 63;
+    /// Host code that this frame called was running.
+    const CALLS_HOST: u64 = 1 << 62;
+    const PC: u64 = (1 << 48) - 1;
+
+    fn exact(pc: usize) -> Self {
+        Self(pc as u64 | Self::EXACT)
+    }
+
+    fn return_address(pc: usize) -> Self {
+        Self(pc as u64)
+    }
+
+    fn calls_host(pc: usize) -> Self {
+        Self(pc as u64 | Self::CALLS_HOST)
+    }
+
+    pub(in crate::sampler) fn pc(self) -> usize {
+        (self.0 & Self::PC) as usize
+    }
+
+    pub(in crate::sampler) fn native_pc(self) -> NativePc {
+        if self.is_exact() { NativePc::Exact(self.pc()) } else { NativePc::Return(self.pc()) }
+    }
+
+    pub(in crate::sampler) fn is_exact(self) -> bool {
+        self.0 & Self::EXACT != 0
+    }
+
+    pub(in crate::sampler) fn is_host_call(self) -> bool {
+        self.0 & Self::CALLS_HOST != 0
+    }
+}
+
+/// Why a walk did not come to the frame through which the host entered wasm first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sampler) enum Truncated {
+    /// There are more than [`MAX_FRAMES`] frames, or more entries than are kept.
+    TooDeep,
+    /// A frame pointer led off the stack, or a return address out of the guest's code.
+    BrokenChain,
+}
+
+/// Where frames go, leaf first.
+pub(in crate::sampler) struct Frames<'a> {
+    words: &'a mut [u64],
+    length: usize,
+}
+
+impl<'a> Frames<'a> {
+    /// Collects up to [`MAX_FRAMES`] frames, or as many as there is room for.
+    pub(in crate::sampler) fn new(words: &'a mut [u64]) -> Self {
+        let room = words.len().min(MAX_FRAMES);
+        Self { words: &mut words[..room], length: 0 }
+    }
+
+    fn push(&mut self, frame: FrameWord) -> Result<(), Truncated> {
+        let place = self.words.get_mut(self.length).ok_or(Truncated::TooDeep)?;
+        *place = frame.0;
+        self.length += 1;
+        Ok(())
+    }
+
+    /// The leaf is where the guest stands: what it has called there is no host code of anybody's.
+    pub(in crate::sampler) fn leaf_runs(&mut self) {
+        if let Some(leaf) = self.words[..self.length].first_mut() {
+            *leaf &= !FrameWord::CALLS_HOST;
+        }
+    }
+
+    /// Number of frames collected.
+    pub(in crate::sampler) fn len(&self) -> usize {
+        self.length
+    }
+}
+
+/// What a walk reads.
+pub(in crate::sampler) struct Stack<'a> {
+    pub(in crate::sampler) code: &'a CodeMap,
+    pub(in crate::sampler) store: StoreContext,
+    /// The store's open entries.
+    pub(in crate::sampler) activations: &'a Activations,
+    pub(in crate::sampler) reads: Reads,
+}
+
+/// How a walk reads frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sampler) enum Reads {
+    /// As any memory: the stack stands still.
+    InPlace,
+    /// Through the kernel, which refuses what is not there: the stack is another thread's, and may go while it is read.
+    ThroughKernel,
+}
+
+impl Reads {
+    /// The word at `address`; `None` if it cannot be read.
+    ///
+    /// # Safety
+    /// If it is read in place it must be there.
+    unsafe fn word(self, address: usize) -> Option<usize> {
+        match self {
+            // SAFETY: the caller's promise. Volatile: the frame is not this code's.
+            Self::InPlace => Some(unsafe { (address as *const usize).read_volatile() }),
+            Self::ThroughKernel => {
+                let mut word = [0; size_of::<usize>()];
+                memory::read(address as *const u8, &mut word).then(|| usize::from_ne_bytes(word))
+            }
+        }
+    }
+}
+
+impl Stack<'_> {
+    /// Walks from interrupted registers.
+    ///
+    /// # Errors
+    /// Why frames are missing at the root.
+    ///
+    /// # Safety
+    /// The registers must be those of the thread that runs the store, standing still for the whole walk, on the stack that
+    /// the store says it runs on if they are not in compiled code.
+    pub(in crate::sampler) unsafe fn walk(
+        &self,
+        registers: Registers,
+        frames: &mut Frames<'_>,
+    ) -> Result<(), Truncated> {
+        // SAFETY: the store is alive while its thread runs in it.
+        let activation = unsafe { self.store.activation() };
+        match self.code.code(registers.pc) {
+            // SAFETY: passed on to the caller.
+            Some(code) => unsafe { self.walk_interrupted(registers, code, activation, frames)? },
+            // On another stack than wasm's: in Wasmtime's own signal handler, which turns a fault into a trap. What the
+            // store says of the last exit is stale then.
+            None if registers.is_on_signal_stack || registers.sp > activation.entry_fp => {}
+            // SAFETY: passed on to the caller.
+            None => unsafe { self.walk_innermost_exit(activation, Some(registers.sp), frames)? },
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.walk_outer(activation, frames) }
+    }
+
+    /// Walks the stack of a store whose wasm waits for the host: on its own thread, in a host call, or from another one.
+    ///
+    /// # Errors
+    /// As for [`Stack::walk`].
+    ///
+    /// # Safety
+    /// The store must be alive, and its stacks stay as they are unless they are read through the kernel. If its thread runs
+    /// meanwhile the result is meaningless.
+    pub(in crate::sampler) unsafe fn walk_blocked(&self, frames: &mut Frames<'_>) -> Result<(), Truncated> {
+        // SAFETY: the caller's promise.
+        let activation = unsafe { self.store.activation() };
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.walk_innermost_exit(activation, None, frames)?;
+            self.walk_outer(activation, frames)
+        }
+    }
+
+    unsafe fn walk_interrupted(
+        &self,
+        registers: Registers,
+        code: Code,
+        activation: Activation,
+        frames: &mut Frames<'_>,
+    ) -> Result<(), Truncated> {
+        match code.kind {
+            // The host has just entered wasm or is about to leave it: this activation has no frames.
+            CodeKind::Entry => return Ok(()),
+            CodeKind::Function(_) => frames.push(FrameWord::exact(registers.pc))?,
+            CodeKind::Builtin | CodeKind::Stub => {}
+        }
+        // SAFETY: compiled code stays mapped and unchanged while the code map holds its module.
+        let bytes = unsafe { std::slice::from_raw_parts(code.start as *const u8, code.end - code.start) };
+        // SAFETY: the thread stands still at `registers.pc`, inside this code.
+        let caller = unsafe { caller_of_interrupted(registers, code.start, bytes, activation.entry_fp) };
+        let caller = caller.ok_or(Truncated::BrokenChain)?;
+        // SAFETY: passed on to the caller.
+        unsafe { self.walk_callers(caller, registers.sp, activation.entry_fp, frames) }
+    }
+
+    /// Walks from where wasm left for the host, if that is where it still is. `sp` is the stack pointer, if that is known.
+    ///
+    /// The store says only where wasm last left. Inside an imported function that is the call of it. Else host code may
+    /// be one of Wasmtime's builtins, which wasm calls directly, or the few instructions around the call of an import in
+    /// which the call hook has not been told yet, or not any more. Or no wasm is left: Wasmtime turns a trap into an error
+    /// after it has taken the guest's frames down, and what the store says of them is stale. So there the frames must be
+    /// whole, and near.
+    unsafe fn walk_innermost_exit(
+        &self,
+        activation: Activation,
+        sp: Option<usize>,
+        frames: &mut Frames<'_>,
+    ) -> Result<(), Truncated> {
+        /// What Wasmtime's frames between wasm and the call hook take at most; some 1 KiB was seen.
+        const NEAR: usize = 4096;
+        let in_host_call = self.activations.current(activation).is_some_and(|entry| entry.host_call() != 0);
+        let is_near = sp.is_some_and(|sp| activation.exit_trampoline_fp.wrapping_sub(sp) < NEAR);
+        if !in_host_call && !is_near && !self.returns_from_builtin(activation.exit_pc) {
+            return Ok(());
+        }
+        // SAFETY: passed on to the caller.
+        let walked = unsafe { self.walk_exit(activation, sp.unwrap_or(0), frames) };
+        if walked == Err(Truncated::BrokenChain) && !in_host_call {
+            // Frames of the guest's last host call, found in what Wasmtime's own frames leave unwritten, after the stack
+            // overflowed.
+            frames.length = 0;
+            return Ok(());
+        }
+        walked
+    }
+
+    /// Whether the instruction before `exit_pc` calls a builtin.
+    fn returns_from_builtin(&self, exit_pc: usize) -> bool {
+        /// Length of `call rel32`.
+        const CALL: usize = 5;
+        let Some(call) = exit_pc.checked_sub(CALL).filter(|call| self.code.contains(*call)) else { return false };
+        // SAFETY: the instruction lies in compiled code, which stays mapped and is never written.
+        let bytes = unsafe { (call as *const [u8; CALL]).read_unaligned() };
+        let [0xe8, a, b, c, d] = bytes else { return false };
+        let callee = exit_pc.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]) as isize);
+        self.code.code(callee).is_some_and(|code| code.kind == CodeKind::Builtin)
+    }
+
+    /// Walks from where wasm left for the host. `above` is an address that every frame of it lies above.
+    unsafe fn walk_exit(&self, activation: Activation, above: usize, frames: &mut Frames<'_>) -> Result<(), Truncated> {
+        let Activation { exit_pc, exit_trampoline_fp, entry_fp } = activation;
+        // The fields stay behind when a host call returns. If host code runs without having been called from wasm, what
+        // they say lies below the stack pointer, or there is no entry.
+        let current = exit_pc != 0
+            && entry_fp != 0
+            && exit_trampoline_fp.is_multiple_of(16)
+            && (above..entry_fp).contains(&exit_trampoline_fp);
+        if !current {
+            return Ok(());
+        }
+        // SAFETY: the trampoline's frame is one of compiled code's, on a stack of the store's: that of this thread, or one that
+        // lives as long as the entry that the store has noted it for.
+        let word = |offset: usize| unsafe { self.reads.word(exit_trampoline_fp + offset) };
+        let (Some(caller_fp), Some(return_pc)) = (word(0), word(8)) else { return Err(Truncated::BrokenChain) };
+        if return_pc != exit_pc {
+            return Err(Truncated::BrokenChain);
+        }
+        if caller_fp == entry_fp {
+            // The entry itself called the host: an import that the outermost function ended with.
+            return frames.push(FrameWord::calls_host(exit_pc));
+        }
+        let first = frames.length;
+        let above = exit_trampoline_fp;
+        // SAFETY: passed on to the caller.
+        let walked = unsafe { self.walk_callers(Caller { return_pc, fp: caller_fp }, above, entry_fp, frames) };
+        if let Some(word) = frames.words[..frames.length].get_mut(first) {
+            *word = FrameWord::calls_host(exit_pc).0;
+        }
+        walked
+    }
+
+    /// Walks frames that return to `caller`, up to the entry frame. Every frame must lie above `above`.
+    unsafe fn walk_callers(
+        &self,
+        mut caller: Caller,
+        mut above: usize,
+        entry_fp: usize,
+        frames: &mut Frames<'_>,
+    ) -> Result<(), Truncated> {
+        while caller.fp != entry_fp {
+            let Caller { return_pc, fp } = caller;
+            let is_frame = self.code.contains(return_pc) && fp > above && fp <= entry_fp && fp.is_multiple_of(16);
+            if !is_frame {
+                return Err(Truncated::BrokenChain);
+            }
+            frames.push(FrameWord::return_address(return_pc))?;
+            // SAFETY: compiled code returns there, so this is a frame pointer that compiled code has pushed, of a stack that
+            // stands still or is read through the kernel.
+            let word = |offset: usize| unsafe { self.reads.word(fp + offset) };
+            let (Some(outer_fp), Some(return_pc)) = (word(0), word(8)) else { return Err(Truncated::BrokenChain) };
+            above = fp;
+            caller = Caller { return_pc, fp: outer_fp };
+        }
+        Ok(())
+    }
+
+    /// Walks the entries that the one that runs, in `activation`, was made inside.
+    unsafe fn walk_outer(&self, activation: Activation, frames: &mut Frames<'_>) -> Result<(), Truncated> {
+        if self.activations.overflow() {
+            return Err(Truncated::TooDeep);
+        }
+        let mut entry = self.activations.current(activation);
+        while let Some(inner) = entry {
+            let outer = inner.outer();
+            if outer.entry_fp != 0 {
+                // SAFETY: passed on to the caller. The stacks of outer entries stand still while inner ones are open.
+                unsafe { self.walk_exit(outer, 0, frames)? };
+            }
+            entry = inner.outer_entry();
+        }
+        Ok(())
+    }
+}

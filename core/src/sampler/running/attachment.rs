@@ -1,0 +1,160 @@
+//! A store that is sampled: how it says what it does, and which thread runs it.
+
+use super::super::reading::{InstanceContext, LanguageWalk};
+use super::super::shared::LoadedModule;
+use super::slot::{Running, ThreadSlot};
+use super::store_state::StoreState;
+use super::threads::Threads;
+use crate::module::ModuleImage;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use wasmtime::{CallHook, Func, Instance, Store};
+use wlprof_plugin::Walker;
+
+/// A store that is sampled. That ends when the store goes, or another call hook takes the place of its own.
+#[derive(Clone)]
+pub(in crate::sampler) struct Attachment {
+    threads: Arc<Threads>,
+    store: Arc<StoreState>,
+}
+
+/// Belongs to the call hook, and so to the store.
+struct Detach {
+    threads: Arc<Threads>,
+    store: Arc<StoreState>,
+}
+
+impl Drop for Detach {
+    fn drop(&mut self) {
+        self.threads.detach(&self.store);
+    }
+}
+
+impl Attachment {
+    /// Has `store` tell `state` what it does, through its call hook.
+    pub(in crate::sampler) fn new<T: 'static>(
+        threads: Arc<Threads>,
+        state: Arc<StoreState>,
+        store: &mut Store<T>,
+    ) -> Self {
+        let hooked = Detach { threads: threads.clone(), store: state.clone() };
+        store.call_hook(move |_, hook| {
+            let Detach { store, .. } = &hooked;
+            match hook {
+                CallHook::CallingHost => store.calling_host(),
+                CallHook::ReturningFromHost => store.returning_from_host(),
+                CallHook::CallingWasm => store.calling_wasm(),
+                CallHook::ReturningFromWasm => store.returning_from_wasm(),
+            }
+            Ok(())
+        });
+        Self { threads, store: state }
+    }
+
+    /// This thread runs the store until what this gives is dropped, on the same thread: host code is the store's, too.
+    ///
+    /// # Errors
+    /// If this process may not do what sampling a thread takes.
+    pub(in crate::sampler) fn hold(&self) -> wasmtime::Result<Hold> {
+        let slot = self.threads.of_this_thread().ok_or_else(|| {
+            let why = self.threads.failure().unwrap_or_else(|| "sampling is over".to_owned());
+            wasmtime::format_err!("this thread cannot be sampled: {why}")
+        })?;
+        Ok(Hold::new(self.clone(), slot))
+    }
+
+    /// A future that says at each poll which thread runs the store: `future` is to run nothing but this store's guests.
+    pub(in crate::sampler) fn run<F: Future>(&self, future: F) -> SampledFuture<F> {
+        SampledFuture { attachment: self.clone(), future: Box::pin(future) }
+    }
+
+    /// Lets `walker` read the language's stacks of `instance`, an instance of `module`.
+    ///
+    /// # Errors
+    /// If the instance cannot be found or looks otherwise than Wasmtime's API says; the walker comes back.
+    pub(in crate::sampler) fn walk_language<T: 'static>(
+        &self,
+        store: &mut Store<T>,
+        instance: &Instance,
+        module: Arc<LoadedModule>,
+        walker: Box<dyn Walker>,
+    ) -> Result<(), (Box<dyn Walker>, wasmtime::Error)> {
+        match find_instance(store, instance, &module.image) {
+            Ok(context) => {
+                self.store.set_language(LanguageWalk::new(module, walker, context));
+                Ok(())
+            }
+            Err(error) => Err((walker, error)),
+        }
+    }
+}
+
+/// Keeps a store the one that a thread runs.
+pub(in crate::sampler) struct Hold {
+    attachment: Attachment,
+    slot: Arc<ThreadSlot>,
+    before: Running,
+}
+
+impl Hold {
+    fn new(attachment: Attachment, slot: Arc<ThreadSlot>) -> Self {
+        // A store that is gone is not one to lead to.
+        let is_there = attachment.store.is_alive();
+        let store = if is_there { Arc::as_ptr(&attachment.store) } else { std::ptr::null() };
+        let before = slot.enter(store, true);
+        Self { attachment, slot, before }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let Self { attachment, slot, before } = self;
+        let runs_it = std::ptr::eq(slot.current(), Arc::as_ptr(&attachment.store));
+        if runs_it || slot.current().is_null() {
+            // What was there before may have gone meanwhile.
+            let is_there = !before.store.is_null() && attachment.threads.has_store(before.store);
+            slot.enter(if is_there { before.store } else { std::ptr::null() }, before.is_told);
+        }
+    }
+}
+
+/// A future that runs guests of a store, on whatever thread polls it.
+pub(in crate::sampler) struct SampledFuture<F> {
+    attachment: Attachment,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for SampledFuture<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // A thread that cannot be sampled runs guests all the same.
+        let slot = self.attachment.threads.of_this_thread();
+        let _hold = slot.map(|slot| Hold::new(self.attachment.clone(), slot));
+        self.future.as_mut().poll(context)
+    }
+}
+
+/// Finds an instance through one of its functions, and checks that its memory is where Wasmtime says.
+pub(in crate::sampler) fn find_instance<T: 'static>(
+    store: &mut Store<T>,
+    instance: &Instance,
+    image: &ModuleImage,
+) -> wasmtime::Result<InstanceContext> {
+    let functions: Vec<Func> = instance.exports(&mut *store).filter_map(|export| export.into_func()).collect();
+    let memory = instance.exports(&mut *store).find_map(|export| export.into_memory());
+    let context = functions
+        .iter()
+        .find_map(|function| InstanceContext::of(&mut *store, function))
+        .ok_or_else(|| wasmtime::format_err!("the module exports no function of its own"))?;
+    if let (Some(memory), Some(definition)) = (memory, context.memory(image.index_spaces(), 0)) {
+        // SAFETY: the store is alive, and this thread runs it.
+        let read = unsafe { definition.read() };
+        let said = (memory.data_ptr(&*store) as usize, memory.data_size(&*store));
+        if read != said && image.index_spaces().memories + image.index_spaces().imported_memories == 1 {
+            wasmtime::bail!("memory is {read:x?} by Wasmtime's internals and {said:x?} by its API");
+        }
+    }
+    Ok(context)
+}

@@ -1,0 +1,277 @@
+//! A thread that is sampled: its ring, its timers if it has any, and which store it runs.
+
+use super::super::arch::Registers;
+use super::super::os::clock::{monotonic_ns, own_cpu_ns};
+use super::super::os::own_thread::{self, own_stack_low};
+use super::super::os::thread_watch::own_tid;
+use super::super::reading::Ring;
+use super::super::timing::{Spent, Timers, add};
+use super::store_state::StoreState;
+use std::cell::Cell;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+/// A thread that runs guests of a session.
+pub(in crate::sampler) struct ThreadSlot {
+    pub(in crate::sampler) tid: u32,
+    pub(in crate::sampler) name: String,
+    /// Lowest address of its stack.
+    stack_low: usize,
+    pub(in crate::sampler) ring: Ring,
+    /// The ring had no room so often.
+    pub(in crate::sampler) ring_full: AtomicU64,
+    /// What interrupts the thread, if signals do.
+    pub(in crate::sampler) timers: Option<Timers>,
+    /// The store that the thread runs; null if it runs none.
+    current: AtomicPtr<StoreState>,
+    /// Somebody who knows all of the time says which store that is: host code that is interrupted is this store's, too. Else it
+    /// is the call hook, which does not see when a store is suspended.
+    is_told: AtomicBool,
+    /// The handler is at work.
+    in_handler: AtomicBool,
+    /// No signal is answered any more.
+    stopped: AtomicBool,
+    /// CPU time in the handler, and in walks when host calls return, altogether.
+    pub(in crate::sampler) handler_ns: AtomicU64,
+    /// CPU time in which samples were recorded.
+    pub(in crate::sampler) drain_ns: AtomicU64,
+    /// The thread is to go no further.
+    halted: AtomicBool,
+    /// It goes no further.
+    halted_in_place: AtomicBool,
+    /// The thread has ended, or will have no part in this any more.
+    pub(in crate::sampler) is_gone: AtomicBool,
+    /// CPU time when the thread last came to a store from none, or left for none.
+    turned_cpu_ns: AtomicU64,
+    /// CPU time in stores until then, if it is in none.
+    in_stores_ns: AtomicU64,
+    /// When it last left for none.
+    pub(in crate::sampler) left_ns: AtomicU64,
+}
+
+/// What a thread runs, and whether whoever said so knows all of the time.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sampler) struct Running {
+    pub(in crate::sampler) store: *const StoreState,
+    pub(in crate::sampler) is_told: bool,
+}
+
+thread_local! {
+    /// The slot that this thread's signals and hooks go to. A plain constant-initialized cell: reading it in a signal handler
+    /// runs no initializer.
+    static OWN: Cell<*const ThreadSlot> = const { Cell::new(std::ptr::null()) };
+}
+
+impl ThreadSlot {
+    /// A slot for the calling thread, which is not sampled before [`ThreadSlot::enter`]. `timers` are those that interrupt it.
+    ///
+    /// # Errors
+    /// If the system does not say where its stack is.
+    pub(in crate::sampler) fn new(timers: Option<Timers>) -> io::Result<Self> {
+        Ok(Self {
+            tid: own_tid(),
+            name: std::thread::current().name().unwrap_or("guest").to_owned(),
+            stack_low: own_stack_low()?,
+            ring: Ring::new(),
+            ring_full: AtomicU64::new(0),
+            timers,
+            current: AtomicPtr::default(),
+            is_told: AtomicBool::new(false),
+            in_handler: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            handler_ns: AtomicU64::new(0),
+            drain_ns: AtomicU64::new(0),
+            halted: AtomicBool::new(false),
+            halted_in_place: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            turned_cpu_ns: AtomicU64::new(own_cpu_ns()),
+            in_stores_ns: AtomicU64::new(0),
+            left_ns: AtomicU64::new(0),
+        })
+    }
+
+    /// The slot that this thread's signals and hooks go to. Async-signal-safe.
+    ///
+    /// # Safety
+    /// To be asked by a handler or a hook of this thread, and not kept when that has returned.
+    pub(in crate::sampler) unsafe fn own<'a>() -> Option<&'a Self> {
+        // SAFETY: this thread clears it, or puts another one there, before the slot goes.
+        unsafe { OWN.get().as_ref() }
+    }
+
+    /// This thread's signals and hooks go to this slot, which must be its own, until [`ThreadSlot::is_no_longer_own`].
+    pub(in crate::sampler) fn is_own(&self) {
+        OWN.set(self);
+    }
+
+    /// This thread's signals and hooks do not go to this slot any more.
+    pub(in crate::sampler) fn is_no_longer_own(&self) {
+        if std::ptr::eq(OWN.get(), self) {
+            OWN.set(std::ptr::null());
+        }
+    }
+
+    /// The store that the thread runs.
+    pub(in crate::sampler) fn current(&self) -> *const StoreState {
+        self.current.load(Ordering::Acquire)
+    }
+
+    /// Says which store the thread runs from here on, and whether whoever says so knows all of the time. To be called on the
+    /// slot's thread; a store that is not null must be detached before it goes.
+    pub(in crate::sampler) fn enter(&self, store: *const StoreState, is_told: bool) -> Running {
+        let before = Running { store: self.current(), is_told: self.is_told.load(Ordering::Relaxed) };
+        if before.store.is_null() && !store.is_null() {
+            // What went by outside is nobody's.
+            let now_ns = own_cpu_ns();
+            let away_ns = now_ns.saturating_sub(self.turned_cpu_ns.swap(now_ns, Ordering::Relaxed));
+            self.leave_out_ns(away_ns);
+        } else if !before.store.is_null() && store.is_null() {
+            let now_ns = own_cpu_ns();
+            let inside_ns = now_ns.saturating_sub(self.turned_cpu_ns.swap(now_ns, Ordering::Relaxed));
+            add(&self.in_stores_ns, inside_ns);
+            self.left_ns.store(monotonic_ns(), Ordering::Relaxed);
+        }
+        self.is_told.store(is_told, Ordering::Relaxed);
+        self.current.store(store.cast_mut(), Ordering::Release);
+        if !store.is_null() {
+            self.goes_on();
+        }
+        before
+    }
+
+    /// Has the thread not run `store`, which is about to go, and waits until the handler does not use it. From any thread.
+    pub(in crate::sampler) fn forget(&self, store: *const StoreState) {
+        let mine =
+            self.current.compare_exchange(store.cast_mut(), std::ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst);
+        if mine.is_ok() && self.tid != own_tid() {
+            while self.is_in_handler() {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// CPU time that the thread has spent in stores, if it has used `cpu_ns` by now.
+    pub(in crate::sampler) fn in_stores_ns(&self, cpu_ns: u64) -> u64 {
+        let running_ns = match self.current().is_null() {
+            true => 0,
+            false => cpu_ns.saturating_sub(self.turned_cpu_ns.load(Ordering::Relaxed)),
+        };
+        self.in_stores_ns.load(Ordering::Relaxed) + running_ns
+    }
+
+    /// No signal is answered any more, from any thread. The handler may still be at work: [`ThreadSlot::is_in_handler`].
+    pub(in crate::sampler) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        if let Some(timers) = &self.timers {
+            timers.stop();
+        }
+    }
+
+    /// Whether no signal is answered any more.
+    pub(in crate::sampler) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Whether the handler is at work, on a thread that has been stopped.
+    pub(in crate::sampler) fn is_in_handler(&self) -> bool {
+        self.in_handler.load(Ordering::SeqCst)
+    }
+
+    /// The thread takes no part in this any more. To be called on it.
+    pub(in crate::sampler) fn end(&self) {
+        self.stop();
+        self.enter(std::ptr::null(), true);
+        self.is_gone.store(true, Ordering::Release);
+    }
+
+    /// Has the handler run soon, for a dump or a halt that waits for it. Interrupts what the thread waits for: to be called
+    /// where it runs.
+    pub(in crate::sampler) fn interrupt(&self) {
+        own_thread::interrupt(self.tid);
+    }
+
+    /// Whether there is nothing to sample now: the thread runs no store, or stays where it is.
+    pub(in crate::sampler) fn is_idle(&self) -> bool {
+        self.current().is_null() || self.halted_in_place.load(Ordering::Acquire)
+    }
+
+    /// Halts the guest: see [`Sampler::halt_guest`](super::super::at_work::Sampler::halt_guest).
+    pub(in crate::sampler) fn halt(&self) {
+        self.halted.store(true, Ordering::SeqCst);
+    }
+
+    /// Stays here for good if the guest has been halted. To be called where the thread holds no lock.
+    pub(in crate::sampler) fn stay_if_halted(&self) {
+        while self.halted.load(Ordering::Relaxed) {
+            self.halted_in_place.store(true, Ordering::Release);
+            own_thread::pause();
+        }
+    }
+
+    /// The handler begins to work. From here on no store that [`ThreadSlot::interrupted_store`] gives goes before
+    /// [`ThreadSlot::handler_ends`].
+    pub(in crate::sampler) fn handler_begins(&self) {
+        self.in_handler.store(true, Ordering::SeqCst);
+    }
+
+    /// The handler is done.
+    pub(in crate::sampler) fn handler_ends(&self) {
+        self.in_handler.store(false, Ordering::SeqCst);
+    }
+
+    /// The store whose code, or host code on whose behalf, was interrupted; `None` if it was neither. To be called in the handler.
+    pub(in crate::sampler) fn interrupted_store(&self, registers: Registers) -> Option<&StoreState> {
+        // SAFETY: whoever lets a store go has this forget it before, and waits until the handler is not at work.
+        let store = unsafe { self.current.load(Ordering::SeqCst).as_ref() }?;
+        let is_its = self.is_told.load(Ordering::Relaxed)
+            || store.shared.code.contains(registers.pc)
+            || store.calls_host_code_at(registers.sp, self);
+        is_its.then_some(store)
+    }
+
+    /// Lowest address of the thread's own stack.
+    pub(in crate::sampler) fn stack_low(&self) -> usize {
+        self.stack_low
+    }
+
+    /// Leaves the CPU time since `began_ns`, which was not the guest's, out of what samples stand for. To be called where the
+    /// handler cannot run, or in it.
+    pub(in crate::sampler) fn leave_out(&self, began_ns: u64) {
+        self.leave_out_ns(own_cpu_ns().saturating_sub(began_ns));
+    }
+
+    fn leave_out_ns(&self, ns: u64) {
+        if let Some(timers) = &self.timers {
+            timers.leave_out(ns);
+        }
+    }
+
+    /// Wasm goes on. To be called whenever it does.
+    pub(in crate::sampler) fn goes_on(&self) {
+        if let Some(timers) = &self.timers {
+            timers.goes_on();
+        }
+    }
+
+    /// Time between samples now.
+    pub(in crate::sampler) fn period_ns(&self) -> u64 {
+        self.timers.as_ref().map_or(u64::MAX, Timers::period_ns)
+    }
+
+    /// What has been spent on sampling so far, but for the number of signals. `cpu_ns` is the thread's CPU time.
+    pub(in crate::sampler) fn spent(&self, cpu_ns: u64) -> Spent {
+        Spent {
+            signals: 0,
+            sampling_ns: self.handler_ns.load(Ordering::Relaxed) + self.drain_ns.load(Ordering::Relaxed),
+            guest_ns: self.in_stores_ns(cpu_ns),
+        }
+    }
+
+    /// Counts the CPU time since `began_ns` as a cost of sampling, which the governor bounds, but for a walk that panicked: it
+    /// may take seconds, and there are but a few, so that it says nothing of what the next sample costs.
+    pub(in crate::sampler) fn charge(&self, began_ns: u64, has_panicked: bool) {
+        if !has_panicked {
+            add(&self.handler_ns, own_cpu_ns().saturating_sub(began_ns));
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! A store whose guest is sampled, as the signal handler sees it: where wasm runs in it, what it calls, and the walker of its
+//! language.
+
+use super::super::dump::Dump;
+use super::super::os::clock::{monotonic_ns, own_cpu_ns};
+use super::super::os::own_thread::SignalBlocked;
+use super::super::reading::{
+    Activations, Entry, FrameWord, Header, Kind, LanguageWalk, Reading, Reads, Stack, StoreContext,
+};
+use super::super::shared::Shared;
+use super::dump_request::DumpRequest;
+use super::slot::{Running, ThreadSlot};
+use super::threads::Threads;
+use crate::recording::{State, StoreId};
+use std::cell::{Cell, UnsafeCell};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Weak};
+
+/// A store that runs a guest.
+pub(in crate::sampler) struct StoreState {
+    pub(in crate::sampler) id: StoreId,
+    pub(in crate::sampler) shared: Arc<Shared>,
+    threads: Weak<Threads>,
+    context: StoreContext,
+    activations: Activations,
+    /// The thread's slot that ran its wasm last. Compared only.
+    ran_on: AtomicPtr<ThreadSlot>,
+    /// A thread that did not run the store before the call hook said so, and what it ran instead, to be put back. Touched by the
+    /// hook alone.
+    before: Cell<Option<(*const ThreadSlot, Running)>>,
+    /// The walker of the guest's language. Touched on the guest's thread, by a dump that keeps that from going on, and
+    /// by whoever takes it when that is stopped for good.
+    language: UnsafeCell<Option<LanguageWalk>>,
+    has_language: AtomicBool,
+    pub(in crate::sampler) dump: DumpRequest,
+    /// The last walk of the language ended in a panic.
+    walk_panicked: AtomicBool,
+    /// The drain is reading this store or the call hook is reading its language.
+    locked: AtomicBool,
+    /// The store is there.
+    alive: AtomicBool,
+}
+
+// SAFETY: beside `language` and `before` everything is atomic or synchronized by itself. `language` is touched on the thread that
+// runs the store (handler and hook exclude each other by blocking the signal), by a dump from another one while that is in a
+// host call (where neither touches it), and, when sampling has ended and no dump is being made, by whoever takes it. `before`
+// is the call hook's: one thread at a time runs a store, and one happens before the next.
+unsafe impl Sync for StoreState {}
+// SAFETY: nothing in it belongs to a thread: what the pointers lead to outlives it or is compared only.
+unsafe impl Send for StoreState {}
+
+/// Keeps a store locked.
+pub(in crate::sampler) struct Locked<'a>(&'a AtomicBool);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl StoreState {
+    /// A store in which no wasm runs yet.
+    pub(in crate::sampler) fn new(
+        id: StoreId,
+        shared: Arc<Shared>,
+        threads: Weak<Threads>,
+        context: StoreContext,
+    ) -> Self {
+        Self {
+            id,
+            shared,
+            threads,
+            context,
+            activations: Activations::new(),
+            ran_on: AtomicPtr::default(),
+            before: Cell::new(None),
+            language: UnsafeCell::new(None),
+            has_language: AtomicBool::new(false),
+            dump: DumpRequest::default(),
+            walk_panicked: AtomicBool::new(false),
+            locked: AtomicBool::new(false),
+            alive: AtomicBool::new(true),
+        }
+    }
+
+    /// Whether the store is still there.
+    pub(in crate::sampler) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// The store is about to go, and none of its wasm runs: waits until nobody reads it. What samples in its host calls await
+    /// will not come.
+    pub(in crate::sampler) fn is_going(&self) {
+        self.dump.guest_goes_on();
+        // The drain may be reading its stack.
+        let _locked = self.lock();
+        self.alive.store(false, Ordering::Release);
+    }
+
+    /// To be called when the host enters wasm: what the store says is about to be replaced.
+    pub(in crate::sampler) fn calling_wasm(&self) {
+        self.dump.guest_goes_on();
+        // SAFETY: the hook runs within the store.
+        let (activation, fiber) = unsafe { (self.context.activation(), self.context.fiber()) };
+        self.activations.enter(activation, fiber);
+        self.runs_here();
+        if let Some(slot) = self.slot() {
+            slot.goes_on();
+        }
+    }
+
+    /// To be called when wasm has returned to the host.
+    pub(in crate::sampler) fn returning_from_wasm(&self) {
+        // SAFETY: the hook runs within the store.
+        let awaited = self.activations.leave(unsafe { self.context.fiber() });
+        if let (Some(entry), Some(slot)) = (awaited, self.slot()) {
+            self.nothing_will_come(entry, slot);
+        }
+        if self.activations.any() {
+            // The others are in host calls.
+            return self.dump.guest_waits();
+        }
+        if let (Some(slot), Some((on, before))) = (self.slot(), self.before.take()) {
+            // The store that ran here before may have gone meanwhile.
+            let has_store = |store| self.threads.upgrade().is_some_and(|threads| threads.has_store(store));
+            let is_there = std::ptr::eq(slot, on) && has_store(before.store);
+            slot.enter(if is_there { before.store } else { std::ptr::null() }, before.is_told);
+        }
+    }
+
+    /// To be called when wasm calls the host.
+    pub(in crate::sampler) fn calling_host(&self) {
+        // SAFETY: the hook runs within the store.
+        let entry_fp = unsafe { self.context.activation() }.entry_fp;
+        self.activations.calling_host(entry_fp);
+        let Some(slot) = self.slot() else { return };
+        self.dump_at_host_call(slot);
+        let at_import = self.dump_at_import(slot);
+        self.dump.guest_waits();
+        // Whoever is told may wait for someone who asks for a dump: that can be made from here on.
+        if let (Some((call, dump)), Some(watch)) = (at_import, &self.shared.options.import_watch) {
+            watch.tell(call, dump);
+        }
+        slot.stay_if_halted();
+    }
+
+    /// To be called when a host call returns to wasm.
+    pub(in crate::sampler) fn returning_from_host(&self) {
+        self.dump.guest_goes_on();
+        // SAFETY: the hook runs within the store.
+        let entry_fp = unsafe { self.context.activation() }.entry_fp;
+        // Before the thread counts as running the store: it may be another one than that which made the call.
+        let entry = self.activations.returning_from_host(entry_fp);
+        self.runs_here();
+        let slot = self.slot();
+        if let (Some(slot), Some(entry)) = (slot, &entry)
+            && entry.awaits_language()
+        {
+            let began_ns = own_cpu_ns();
+            let _no_signal = SignalBlocked::new();
+            let _locked = self.lock();
+            // SAFETY: the signal is blocked on this thread, which is in the host call that is returning, and the store is
+            // locked.
+            unsafe { self.collect_awaited_language(entry, slot, Reading::Standing) };
+            slot.charge(began_ns, self.has_walk_panicked());
+            slot.leave_out(began_ns);
+        }
+        if let Some(entry) = entry {
+            entry.host_call_is_over();
+        }
+        if let Some(slot) = slot {
+            slot.goes_on();
+            slot.stay_if_halted();
+        }
+    }
+
+    /// An entry has ended within a host call, by a trap or because it was given up: samples of it await no language's stack any
+    /// more.
+    fn nothing_will_come(&self, entry: u64, slot: &ThreadSlot) {
+        let header = Header {
+            time_ns: monotonic_ns(),
+            cpu_ns: 0,
+            weight_ns: 0,
+            period_ns: 0,
+            store: self.id,
+            entry,
+            host_call: 0,
+            pause_ns: 0,
+            state: State::Host,
+            kind: Kind::Ended,
+        };
+        let _no_signal = SignalBlocked::new();
+        // If there is no room for it, they wait until the store goes.
+        // SAFETY: the signal is blocked on this thread, the ring's own, so nobody else is pushing.
+        let _ = unsafe { slot.ring.push(|words| header.write(words, |_| Ok(()), |_, _| 0, |_| ())) };
+    }
+
+    /// This thread runs the store from here on, if it did not already.
+    fn runs_here(&self) {
+        if let Some(slot) = self.slot() {
+            self.ran_on.store((&raw const *slot).cast_mut(), Ordering::Release);
+        } else if let Some(slot) = self.threads.upgrade().and_then(|threads| threads.of_this_thread()) {
+            self.ran_on.store(Arc::as_ptr(&slot).cast_mut(), Ordering::Release);
+            self.before.set(Some((Arc::as_ptr(&slot), slot.enter(self, false))));
+        }
+    }
+
+    /// The slot of this thread, if that runs the store.
+    pub(in crate::sampler) fn slot(&self) -> Option<&ThreadSlot> {
+        // SAFETY: this is asked by the call hook, on the thread that it runs on.
+        unsafe { ThreadSlot::own() }.filter(|slot| std::ptr::eq(slot.current(), self))
+    }
+
+    /// Whether host code with this stack pointer, on the thread of `slot`, was called by this store's wasm. Nothing of the
+    /// store's own is read: it may have been suspended here, gone on elsewhere, and be no more.
+    pub(in crate::sampler) fn calls_host_code_at(&self, sp: usize, slot: &ThreadSlot) -> bool {
+        if !std::ptr::eq(self.ran_on.load(Ordering::Acquire), slot) {
+            return false;
+        }
+        let Some(entry) = self.activations.innermost() else { return false };
+        let low = if entry.fiber() == 0 { slot.stack_low() } else { entry.fiber() };
+        // Without a host call that the hook was told of, it is one of Wasmtime's builtins, in which nothing is suspended.
+        entry.host_call() == 0 || (low..entry.entry_fp()).contains(&sp)
+    }
+
+    /// The open entry that runs, if one does.
+    ///
+    /// # Safety
+    /// The store must be alive.
+    pub(in crate::sampler) unsafe fn entry(&self) -> Option<Entry<'_>> {
+        // SAFETY: the caller's promise.
+        self.activations.current(unsafe { self.context.activation() })
+    }
+
+    /// The open entries whose samples await the language's stack.
+    pub(in crate::sampler) fn awaiting(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.activations.all().filter(Entry::awaits_language)
+    }
+
+    /// Reads the language's stack for the samples taken during the host call of `entry` that is going on, if any were.
+    ///
+    /// # Safety
+    /// As for [`Self::collect_language`], in a host call, with the store locked, and the handler cannot run on the thread of
+    /// `slot`, into whose ring this goes.
+    pub(in crate::sampler) unsafe fn collect_awaited_language(
+        &self,
+        entry: &Entry<'_>,
+        slot: &ThreadSlot,
+        reading: Reading,
+    ) {
+        if !entry.set_awaits_language(false) {
+            // Whoever ends sampling was here first.
+            return;
+        }
+        let header = Header {
+            time_ns: monotonic_ns(),
+            cpu_ns: 0,
+            weight_ns: 0,
+            period_ns: 0,
+            store: self.id,
+            entry: entry.number(),
+            host_call: entry.host_call(),
+            pause_ns: 0,
+            state: State::Host,
+            kind: Kind::Language,
+        };
+        let stack = self.stack(if reading == Reading::Beside { Reads::ThroughKernel } else { Reads::InPlace });
+        // SAFETY: the handler cannot run, so nobody else is pushing; the thread is in the host call whose stack is walked.
+        let pushed = unsafe {
+            slot.ring.push(|words| {
+                header.write(
+                    words,
+                    |frames| stack.walk_blocked(frames),
+                    |frames, words| self.collect_language(frames, reading, words),
+                    |_| (),
+                )
+            })
+        };
+        // Without it the samples keep their wasm frames, and say so.
+        let _ = pushed;
+    }
+
+    /// What a walk of this store's wasm reads.
+    pub(in crate::sampler) fn stack(&self, reads: Reads) -> Stack<'_> {
+        Stack { code: &self.shared.code, store: self.context, activations: &self.activations, reads }
+    }
+
+    /// Keeps the drain, the call hook and the end of the thread apart. Each holds it for a few microseconds.
+    pub(in crate::sampler) fn lock(&self) -> Locked<'_> {
+        loop {
+            match self.try_lock() {
+                Some(locked) => return locked,
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// The lock, if nobody has it.
+    pub(in crate::sampler) fn try_lock(&self) -> Option<Locked<'_>> {
+        (!self.locked.swap(true, Ordering::Acquire)).then(|| Locked(&self.locked))
+    }
+
+    /// Whether the drain reads this thread or the call hook is at work. A call hook that stays so is stuck in a plugin.
+    pub(in crate::sampler) fn is_locked(&self) -> bool {
+        self.locked.load(Ordering::Acquire)
+    }
+
+    /// Whether a sample in host code that `entry` has called is whole, or waits for the language's stack.
+    pub(in crate::sampler) fn kind_of_host_sample(&self, entry: Option<&Entry<'_>>) -> Kind {
+        if !self.has_language.load(Ordering::Relaxed) {
+            return Kind::Sample;
+        }
+        if let Some(entry) = entry.filter(|entry| entry.host_call() != 0) {
+            entry.set_awaits_language(true);
+        }
+        Kind::AwaitsLanguage
+    }
+
+    /// Whether the thread, in host code with these frames of wasm below, is on the way from wasm to an imported function
+    /// or back, or in a builtin such as `memory.copy`, which wasm calls without telling the call hook. The guest stands
+    /// still there and can be read, but the interrupted code may be the allocator's.
+    ///
+    /// `memory.grow` is left out, in which the memory may be moving.
+    ///
+    /// # Safety
+    /// To be called in the handler alone.
+    pub(in crate::sampler) unsafe fn is_between_wasm_and_host_call(&self, frames: &[u64]) -> bool {
+        const MEMORY_GROW: u8 = 0x40;
+        let Some(&leaf) = frames.first() else { return false };
+        if !self.is_in_wasm() {
+            // Then a dump may be being made from another thread.
+            return false;
+        }
+        // SAFETY: the handler runs on the guest's thread.
+        let language = unsafe { &*self.language.get() };
+        language.as_ref().is_some_and(LanguageWalk::walks_without_allocating)
+            && self.shared.opcode_at(FrameWord(leaf).native_pc()).is_some_and(|opcode| opcode != MEMORY_GROW)
+    }
+
+    /// Adds the language's stack to a record.
+    ///
+    /// # Safety
+    /// As for [`LanguageWalk::collect`], and not while it is being called already.
+    pub(in crate::sampler) unsafe fn collect_language(
+        &self,
+        frames: &[u64],
+        reading: Reading,
+        words: &mut [u64],
+    ) -> usize {
+        // SAFETY: the caller's promise: nobody else has it.
+        match unsafe { &mut *self.language.get() } {
+            Some(language) => {
+                // SAFETY: passed on to the caller.
+                let length = unsafe { language.collect(&self.shared.code, frames, reading, words) };
+                self.walk_panicked.store(language.panicked_last(), Ordering::Relaxed);
+                length
+            }
+            None => 0,
+        }
+    }
+
+    /// Whether a walk of the language has ended in a panic since this was last asked.
+    pub(in crate::sampler) fn has_walk_panicked(&self) -> bool {
+        self.walk_panicked.load(Ordering::Relaxed) && self.walk_panicked.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the innermost wasm runs, or something that it calls without telling the call hook.
+    pub(in crate::sampler) fn is_in_wasm(&self) -> bool {
+        self.activations.innermost().is_some_and(|entry| entry.host_call() == 0)
+    }
+
+    /// Reads all stacks of the language; `None` if there is none to walk.
+    ///
+    /// # Safety
+    /// As for [`Self::collect_language`], but on any thread while the guest's cannot go on.
+    pub(in crate::sampler) unsafe fn language_threads(
+        &self,
+        frames: &[u64],
+        state: &str,
+        through_kernel: bool,
+    ) -> Option<Dump> {
+        // SAFETY: the caller's promise.
+        let language = unsafe { &mut *self.language.get() };
+        // SAFETY: passed on to the caller.
+        language.as_mut().map(|language| unsafe { language.threads(&self.shared.code, frames, state, through_kernel) })
+    }
+
+    /// Sets the language's walker. To be called on the guest's thread, outside wasm.
+    pub(in crate::sampler) fn set_language(&self, language: LanguageWalk) {
+        let _no_signal = SignalBlocked::new();
+        if language.names_while_running() {
+            language.module.naming.is_answered();
+        }
+        // SAFETY: the handler is the only other user, and the signal is blocked.
+        unsafe { *self.language.get() = Some(language) };
+        self.has_language.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the walker back.
+    ///
+    /// # Safety
+    /// No sample may be taken any more: the handler answers none, and is not at work; or the thread has left.
+    pub(in crate::sampler) unsafe fn take_language(&self) -> Option<LanguageWalk> {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.language.get()).take() }
+    }
+
+    /// Has the language's walker name a few of the frames that it found.
+    ///
+    /// # Safety
+    /// As for [`Self::collect_language`].
+    pub(in crate::sampler) unsafe fn name_frames(&self) {
+        // SAFETY: the caller's promise.
+        if let Some(language) = unsafe { &mut *self.language.get() } {
+            language.name();
+        }
+    }
+}

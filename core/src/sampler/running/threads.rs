@@ -1,0 +1,190 @@
+//! The threads that run a session's stores, and the stores.
+
+use super::super::os::clock::monotonic_ns;
+use super::super::os::own_thread::SignalBlocked;
+use super::super::reading::StoreContext;
+use super::super::shared::Shared;
+use super::slot::ThreadSlot;
+use super::store_state::StoreState;
+use crate::recording::StoreId;
+use std::cell::RefCell;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What interrupts threads.
+pub(in crate::sampler) trait Transport: Send + Sync {
+    /// Makes a slot for the calling thread, whose time is sampled from here on.
+    ///
+    /// # Errors
+    /// If the thread cannot be interrupted.
+    fn take_up(&self) -> io::Result<Arc<ThreadSlot>>;
+
+    /// What an interruption costs the thread, in nanoseconds; 0 if that is not known.
+    fn interrupt_ns(&self) -> u64;
+}
+
+/// The threads and stores of a session.
+pub(in crate::sampler) struct Threads {
+    pub(in crate::sampler) shared: Arc<Shared>,
+    transport: Box<dyn Transport>,
+    slots: Mutex<Vec<Arc<ThreadSlot>>>,
+    stores: Mutex<Vec<Arc<StoreState>>>,
+    /// Stores that have gone since the drain last asked.
+    gone: Mutex<Vec<StoreId>>,
+    /// When the first thread could run a store, calibration done; 0 before.
+    started_ns: AtomicU64,
+    /// No more threads are taken.
+    stopped: AtomicBool,
+    /// Why a thread is not sampled.
+    failure: Mutex<Option<io::Error>>,
+}
+
+/// The slots of this thread, one for each session whose stores it has run.
+#[derive(Default)]
+struct OwnSlots(Vec<(*const Threads, Arc<ThreadSlot>)>);
+
+impl Drop for OwnSlots {
+    fn drop(&mut self) {
+        for (_, slot) in &self.0 {
+            slot.is_no_longer_own();
+            slot.end();
+        }
+    }
+}
+
+thread_local! {
+    static OWN_SLOTS: RefCell<OwnSlots> = RefCell::default();
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Threads {
+    pub(in crate::sampler) fn new(shared: Arc<Shared>, transport: Box<dyn Transport>) -> Self {
+        Self {
+            shared,
+            transport,
+            slots: Mutex::default(),
+            stores: Mutex::default(),
+            gone: Mutex::default(),
+            started_ns: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            failure: Mutex::default(),
+        }
+    }
+
+    /// The slot of the calling thread, a new one if it has none; `None` if it cannot be sampled: [`Threads::failure`] says why.
+    pub(in crate::sampler) fn of_this_thread(&self) -> Option<Arc<ThreadSlot>> {
+        let own = OWN_SLOTS.try_with(|own| {
+            let Ok(mut own) = own.try_borrow_mut() else { return None };
+            own.0.retain(|(_, slot)| {
+                let is_over = slot.is_stopped();
+                if is_over {
+                    slot.is_no_longer_own();
+                }
+                !is_over
+            });
+            if let Some((_, slot)) = own.0.iter().find(|(threads, _)| std::ptr::eq(*threads, self)) {
+                slot.is_own();
+                return Some(slot.clone());
+            }
+            if self.stopped.load(Ordering::Acquire) {
+                return None;
+            }
+            let slot = self.new_slot().map_err(|error| locked(&self.failure).get_or_insert(error).kind()).ok()?;
+            own.0.push((self, slot.clone()));
+            Some(slot)
+        });
+        // A thread that is ending has none any more.
+        own.ok().flatten()
+    }
+
+    fn new_slot(&self) -> io::Result<Arc<ThreadSlot>> {
+        let slot = self.transport.take_up()?;
+        // Those who come later have begun later.
+        let _ = self.started_ns.compare_exchange(0, monotonic_ns(), Ordering::Relaxed, Ordering::Relaxed);
+        let mut slots = locked(&self.slots);
+        if self.stopped.load(Ordering::Acquire) {
+            slot.stop();
+        }
+        slots.push(slot.clone());
+        Ok(slot)
+    }
+
+    /// Why a thread could not be sampled, if one could not.
+    pub(in crate::sampler) fn failure(&self) -> Option<String> {
+        locked(&self.failure).as_ref().map(ToString::to_string)
+    }
+
+    /// What a signal costs, in nanoseconds.
+    pub(in crate::sampler) fn interrupt_ns(&self) -> u64 {
+        self.transport.interrupt_ns()
+    }
+
+    /// When sampling began.
+    pub(in crate::sampler) fn started_ns(&self) -> u64 {
+        self.started_ns.load(Ordering::Relaxed)
+    }
+
+    /// All threads that have not been let go.
+    pub(in crate::sampler) fn slots(&self) -> Vec<Arc<ThreadSlot>> {
+        locked(&self.slots).clone()
+    }
+
+    /// Takes threads that have ended out of the list.
+    pub(in crate::sampler) fn let_go(&self, slot: &Arc<ThreadSlot>) {
+        locked(&self.slots).retain(|other| !Arc::ptr_eq(other, slot));
+    }
+
+    /// Adds a store, called `name`, whose context is `context`.
+    pub(in crate::sampler) fn add_store(self: &Arc<Self>, name: &str, context: StoreContext) -> Arc<StoreState> {
+        let id = self.shared.recorder().store(name);
+        let store = Arc::new(StoreState::new(id, self.shared.clone(), Arc::downgrade(self), context));
+        locked(&self.stores).push(store.clone());
+        store
+    }
+
+    /// The stores that are there.
+    pub(in crate::sampler) fn stores(&self) -> Vec<Arc<StoreState>> {
+        locked(&self.stores).clone()
+    }
+
+    /// Whether this store is there. It may be any address.
+    pub(in crate::sampler) fn has_store(&self, store: *const StoreState) -> bool {
+        locked(&self.stores).iter().any(|other| std::ptr::eq(Arc::as_ptr(other), store))
+    }
+
+    /// Lets go of a store that is about to go: nobody reads it from here on. From any thread, while none of its wasm runs.
+    pub(in crate::sampler) fn detach(&self, store: &Arc<StoreState>) {
+        locked(&self.stores).retain(|other| !Arc::ptr_eq(other, store));
+        for slot in self.slots() {
+            slot.forget(Arc::as_ptr(store));
+        }
+        store.is_going();
+        let _no_signal = SignalBlocked::new();
+        // SAFETY: no thread runs the store any more, and nobody else reads it.
+        if let Some(language) = unsafe { store.take_language() } {
+            language.module.set_walker(language.walker);
+        }
+        locked(&self.gone).push(store.id);
+    }
+
+    /// The stores that have gone since this was last asked.
+    pub(in crate::sampler) fn take_gone(&self) -> Vec<StoreId> {
+        std::mem::take(&mut *locked(&self.gone))
+    }
+
+    /// No thread answers signals any more, and none is taken. Handlers may still be at work.
+    pub(in crate::sampler) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.slots().iter().for_each(|slot| slot.stop());
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,246 @@
+//! When the guest's thread is interrupted next, and for how much time a sample stands.
+//!
+//! The thread has two timers of its own. Up to the rate of the kernel's tick, one on its CPU clock is enough: it expires
+//! while the thread runs, costs next to nothing, and does not care what else the machine does. Above that, one on the
+//! monotonic clock is set to when the thread will have used its period if it goes on running. Should it be found to have
+//! run for less, it has been without a processor, and the timer is set for the rest; or it waits in host code, and is
+//! left alone until that is over ([`Pace::goes_on`]).
+//!
+//! # Accuracy
+//! The kernel's ticks come at a steady rate. A guest that is woken by them, or does something in step with them, is not seen
+//! evenly at rates that are near it; above them times are jittered.
+//!
+//! A sample stands for the CPU time since the sample before. In the guest's code it never stands for more than
+//! [`MAX_PERIODS`]: what is beyond that was spent where nobody looked, and is told as such. In host code it does, since the
+//! kernel delivers a signal when the system call ends in which that time went by.
+
+use super::super::os::clock::{monotonic_ns, own_cpu_ns};
+use super::super::os::thread_timer::{ThreadTimer, TimerClock, kernel_tick_ns};
+use std::cell::Cell;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Periods that one sample may stand for.
+pub(in crate::sampler) const MAX_PERIODS: u64 = 4;
+
+/// What to do when a timer has expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sampler) enum Expired {
+    /// Take a sample that stands for so much CPU time.
+    Sample { used_ns: u64 },
+    /// The thread was without a processor. The timer has been set for the rest.
+    Preempted,
+    /// The thread waited. It is looked at when it goes on.
+    Waited,
+}
+
+/// The timers of one thread. Used on that thread alone, by the handler and by what it interrupts, but for
+/// [`Pace::stop`].
+pub(in crate::sampler) struct Pace {
+    cpu: ThreadTimer,
+    fine: ThreadTimer,
+    tick_ns: u64,
+    /// CPU time at which the next sample is due.
+    due_ns: AtomicU64,
+    /// CPU time up to which samples stand for it.
+    sampled_ns: AtomicU64,
+    /// Time between samples, as the governor has it now.
+    period_ns: AtomicU64,
+    /// The fine timer found the thread in a host call that waits.
+    waits: AtomicBool,
+    jitter: Cell<Jitter>,
+}
+
+impl Pace {
+    /// Timers for the calling thread, which are not set.
+    ///
+    /// # Errors
+    /// If the system gives it none.
+    pub(in crate::sampler) fn new() -> io::Result<Self> {
+        Ok(Self {
+            cpu: ThreadTimer::new(TimerClock::OwnCpu)?,
+            fine: ThreadTimer::new(TimerClock::Monotonic)?,
+            tick_ns: kernel_tick_ns(),
+            due_ns: AtomicU64::new(0),
+            sampled_ns: AtomicU64::new(0),
+            period_ns: AtomicU64::new(u64::MAX),
+            waits: AtomicBool::new(false),
+            jitter: Cell::new(Jitter::new()),
+        })
+    }
+
+    /// Sets the timer for the first sample, somewhere within a period of `period_ns`.
+    pub(in crate::sampler) fn start(&self, period_ns: u64) {
+        let now = own_cpu_ns();
+        self.period_ns.store(period_ns, Ordering::Relaxed);
+        self.sampled_ns.store(now, Ordering::Relaxed);
+        self.due_ns.store(now + self.random(|jitter| jitter.below(period_ns)), Ordering::Relaxed);
+        self.set(now);
+    }
+
+    /// No timer expires any more, but for one that the handler is just setting. From any thread; a signal may be on its way.
+    pub(in crate::sampler) fn stop(&self) {
+        self.cpu.unset();
+        self.fine.unset();
+    }
+
+    /// Has the monotonic timer expire soon, whatever is due: for measuring what that costs.
+    pub(in crate::sampler) fn expire_in(&self, after_ns: u64) {
+        self.fine.set(after_ns);
+    }
+
+    /// Time between samples now.
+    pub(in crate::sampler) fn period_ns(&self) -> u64 {
+        self.period_ns.load(Ordering::Relaxed)
+    }
+
+    /// What a timer that has expired calls for. `now_ns` is the thread's CPU time; `may_wait` says whether what was interrupted
+    /// may have waited for something else than a processor.
+    pub(in crate::sampler) fn on_expiry(&self, timer: TimerClock, now_ns: u64, may_wait: bool) -> Expired {
+        let missing_ns = self.due_ns.load(Ordering::Relaxed).saturating_sub(now_ns);
+        // The CPU clock's timer expires at ticks, so that it cannot be in step with what is due. Wherever it hits, the
+        // thread runs.
+        if timer == TimerClock::OwnCpu || missing_ns <= self.period_ns() / 8 {
+            let sampled_ns = self.sampled_ns.load(Ordering::Relaxed);
+            return Expired::Sample { used_ns: now_ns.saturating_sub(sampled_ns) };
+        }
+        if !may_wait {
+            self.set(now_ns);
+            return Expired::Preempted;
+        }
+        // Where it goes on to wait, setting the timer again would do nothing but interrupt it. Host code that runs on
+        // instead meets a tick of the CPU clock's.
+        self.waits.store(true, Ordering::Relaxed);
+        self.cpu.set(missing_ns);
+        Expired::Waited
+    }
+
+    /// A sample has been taken, or could not be: the next is due a period on. `now_ns` is the thread's CPU time now, when
+    /// all is done that the sample took: the guest is not charged with that.
+    pub(in crate::sampler) fn sampled(&self, now_ns: u64, period_ns: u64) {
+        self.period_ns.store(period_ns, Ordering::Relaxed);
+        self.sampled_ns.store(now_ns, Ordering::Relaxed);
+        // Counted from when this one was due, so that lateness does not add up; but the guest gets on in any case.
+        let due = self.due_ns.load(Ordering::Relaxed) + self.until_next(period_ns);
+        let soonest_ns = if self.goes_by_ticks() { period_ns / 8 } else { period_ns / 2 };
+        self.due_ns.store(due.clamp(now_ns + soonest_ns, now_ns + 2 * period_ns), Ordering::Relaxed);
+        self.set(now_ns);
+    }
+
+    /// So much CPU time went by that was not the guest's: no sample stands for it.
+    pub(in crate::sampler) fn leave_out(&self, ns: u64) {
+        self.sampled_ns.store(self.sampled_ns.load(Ordering::Relaxed) + ns, Ordering::Relaxed);
+        self.due_ns.store(self.due_ns.load(Ordering::Relaxed) + ns, Ordering::Relaxed);
+    }
+
+    /// A timer has expired where nothing is sampled: it is set again when the thread goes on with wasm.
+    pub(in crate::sampler) fn expired_outside(&self) {
+        self.waits.store(true, Ordering::Relaxed);
+    }
+
+    /// Wasm goes on, which the fine timer may have found waiting in a host call. To be called whenever it does; costs a load.
+    pub(in crate::sampler) fn goes_on(&self) {
+        if self.waits.load(Ordering::Relaxed) {
+            self.waits.store(false, Ordering::Relaxed);
+            self.cpu.unset();
+            self.set(own_cpu_ns());
+        }
+    }
+
+    /// From one sample to the next, at random around a period. The kernel's ticks do not come at random: where nearly each of
+    /// them is a sample, that would only miss some.
+    fn until_next(&self, period_ns: u64) -> u64 {
+        if self.goes_by_ticks() && period_ns < 2 * self.tick_ns {
+            period_ns
+        } else {
+            self.random(|jitter| jitter.around(period_ns))
+        }
+    }
+
+    /// Sets the timer that suits what is due. A thread that shares its processor runs between ticks, too, and misses some: what
+    /// is due much before the next is not left to that.
+    fn set(&self, now_ns: u64) {
+        let missing_ns = self.due_ns.load(Ordering::Relaxed).saturating_sub(now_ns);
+        if self.goes_by_ticks() && missing_ns >= self.tick_ns - self.tick_ns / 4 {
+            // Half a tick early, since it expires half a tick late on average.
+            self.cpu.set(missing_ns.saturating_sub(self.tick_ns / 2));
+        } else {
+            self.fine.set(missing_ns);
+        }
+    }
+
+    /// Whether the kernel's ticks come often enough.
+    fn goes_by_ticks(&self) -> bool {
+        self.period_ns() >= self.tick_ns - self.tick_ns / 8
+    }
+
+    fn random<R>(&self, of: impl FnOnce(&mut Jitter) -> R) -> R {
+        let mut jitter = self.jitter.get();
+        let random = of(&mut jitter);
+        self.jitter.set(jitter);
+        random
+    }
+}
+
+/// Random times (xorshift64).
+#[derive(Clone, Copy)]
+pub(in crate::sampler) struct Jitter(u64);
+
+impl Jitter {
+    /// Other times than any before.
+    pub(in crate::sampler) fn new() -> Self {
+        Self(monotonic_ns() | 1)
+    }
+
+    /// Spreads evenly over ±1/8 of a period: a guest that does something at a steady rate must not meet the samples in
+    /// step.
+    pub(in crate::sampler) fn around(&mut self, period_ns: u64) -> u64 {
+        let span = (period_ns / 4).max(1);
+        period_ns - span / 2 + self.below(span)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: u64 = 1_000_000;
+
+    /// A pace whose timers are not set: the test's thread would not survive the signal.
+    fn pace() -> Pace {
+        let pace = Pace::new().unwrap();
+        pace.period_ns.store(PERIOD, Ordering::Relaxed);
+        pace.due_ns.store(10 * PERIOD, Ordering::Relaxed);
+        pace.sampled_ns.store(9 * PERIOD, Ordering::Relaxed);
+        pace
+    }
+
+    #[test]
+    fn jitter_keeps_the_rate() {
+        let mut jitter = Jitter(0x9e37_79b9_7f4a_7c15);
+        let count = 100_000;
+        let mut sum = 0;
+        for _ in 0..count {
+            let interval = jitter.around(PERIOD);
+            assert!((875_000..=1_125_000).contains(&interval));
+            sum += interval;
+        }
+        assert!((999_000..=1_001_000).contains(&(sum / count)), "{}", sum / count);
+    }
+
+    #[test]
+    fn a_timer_that_has_expired_in_time_is_a_sample_of_what_was_used() {
+        let pace = pace();
+        let expired = pace.on_expiry(TimerClock::Monotonic, 10 * PERIOD + 5, true);
+        assert_eq!(expired, Expired::Sample { used_ns: PERIOD + 5 });
+        let expired = pace.on_expiry(TimerClock::OwnCpu, 9 * PERIOD + 100, false);
+        assert_eq!(expired, Expired::Sample { used_ns: 100 });
+    }
+}

@@ -1,0 +1,119 @@
+//! The signal handler: has the guest of an interrupted thread read. It does nothing on threads that run no guest.
+
+use crate::sampler::arch::Registers;
+use crate::sampler::collect::{Place, Snapshot, collect};
+use crate::sampler::os::clock::own_cpu_ns;
+use crate::sampler::os::own_thread::SIGNAL;
+use crate::sampler::os::thread_timer::TimerClock;
+use crate::sampler::running::{StoreState, ThreadSlot};
+use crate::sampler::timing::{Due, Timers, add};
+use std::io;
+use std::sync::OnceLock;
+
+/// Installs the handler, once in the life of the process.
+///
+/// # Errors
+/// If another one is there.
+pub(super) fn install() -> io::Result<()> {
+    static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
+    INSTALLED.get_or_init(|| try_install().map_err(|error| error.to_string())).clone().map_err(io::Error::other)
+}
+
+fn try_install() -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is a valid one with an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: only asks for the action that is installed.
+    if unsafe { libc::sigaction(SIGNAL, std::ptr::null(), &mut action) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction) {
+        return Err(io::Error::other("another profiler in this process handles SIGPROF"));
+    }
+    // SAFETY: zeroes are a valid sigaction, here as before.
+    action = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as *const () as usize;
+    // ONSTACK: the guest's own stack may be almost used up. Wasmtime gives its threads an alternate stack of 256 KiB, but
+    // only when told so early (`Engine::tls_eager_initialize`): Rust's own is too small.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    // SAFETY: the action is complete, and the handler is async-signal-safe.
+    if unsafe { libc::sigaction(SIGNAL, &action, std::ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+extern "C" fn handler(_signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: this is a handler, and keeps nothing.
+    let Some(slot) = (unsafe { ThreadSlot::own() }) else { return };
+    // SAFETY: errno is this thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: these are the arguments of a SA_SIGINFO handler.
+    unsafe { answer(slot, TimerClock::of_signal(info), Registers::interrupted(context)) };
+    // SAFETY: errno is this thread's own; interrupted code must not see a changed errno.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Answers a signal of `timer`, or of nobody's, that interrupted this thread, whose slot this is, with these registers.
+///
+/// # Safety
+/// To be called in the handler alone.
+unsafe fn answer(slot: &ThreadSlot, timer: Option<TimerClock>, registers: Registers) {
+    let Some(timers) = &slot.timers else { return };
+    slot.handler_begins();
+    let mut in_guest = false;
+    if slot.is_stopped() || timers.calibrates(timer) {
+        // Nothing is sampled any more, or yet.
+    } else if let Some(store) = slot.interrupted_store(registers) {
+        in_guest = store.shared.code.contains(registers.pc);
+        if let Some(timer) = timer {
+            // SAFETY: this is the handler, on the thread that runs the store.
+            unsafe { sample(slot, timers, store, timer, registers, in_guest) };
+        }
+        // Without a timer: anyone may send this signal. It counts if a dump or a halt waits for it.
+        if in_guest {
+            let began_ns = own_cpu_ns();
+            // SAFETY: this is the handler, in compiled code: nobody else has the walker.
+            if unsafe { store.dump_interrupted(registers) } {
+                slot.leave_out(began_ns);
+            }
+        }
+    } else {
+        if !slot.current().is_null() {
+            // It has been suspended here, which the call hook does not see.
+            slot.enter(std::ptr::null(), false);
+        }
+        timers.expired_outside();
+    }
+    slot.handler_ends();
+    if in_guest {
+        // In compiled code the thread holds no lock of the host's.
+        slot.stay_if_halted();
+    }
+}
+
+/// Takes a sample, if the timer that has expired calls for one.
+///
+/// # Safety
+/// To be called in the handler alone, of the thread that runs `store`.
+unsafe fn sample(
+    slot: &ThreadSlot,
+    timers: &Timers,
+    store: &StoreState,
+    timer: TimerClock,
+    registers: Registers,
+    in_guest: bool,
+) {
+    let cpu_ns = own_cpu_ns();
+    // In wasm's own calls of host code the thread does not wait.
+    let may_wait = !in_guest && !store.is_in_wasm();
+    let Some(Due { weight_ns, period_ns }) = timers.expired(timer, cpu_ns, in_guest, may_wait) else { return };
+    let place = if in_guest { Place::InWasm(registers) } else { Place::InHost(registers) };
+    // SAFETY: this is the handler, and what it interrupted does not push meanwhile: the call hook blocks the signal.
+    if !unsafe { collect(&Snapshot { place, cpu_ns, weight_ns, period_ns }, store, &slot.ring) } {
+        add(&slot.ring_full, 1);
+    }
+    slot.charge(cpu_ns, store.has_walk_panicked());
+    let now_ns = own_cpu_ns();
+    // SAFETY: this is the handler.
+    unsafe { timers.sampled(now_ns, || slot.spent(now_ns)) };
+}
