@@ -75,6 +75,8 @@ pub struct ModuleImage {
     names: HashMap<u32, String>,
     exports: Vec<(u32, String)>,
     globals: HashMap<String, u32>,
+    /// By what name each imported global is imported.
+    imported_globals: Vec<String>,
     custom: Vec<(String, Range<usize>)>,
     index_spaces: IndexSpaces,
     /// Width in bytes of each global's value, imports first.
@@ -103,6 +105,7 @@ impl ModuleImage {
             names: HashMap::new(),
             exports: Vec::new(),
             globals: HashMap::new(),
+            imported_globals: Vec::new(),
             custom: Vec::new(),
             index_spaces: IndexSpaces::default(),
             global_widths: Vec::new(),
@@ -117,6 +120,9 @@ impl ModuleImage {
         }
         for (index, name) in &image.exports {
             image.names.entry(*index).or_insert_with(|| name.clone());
+        }
+        for (index, name) in (0..).zip(&image.imported_globals) {
+            image.globals.entry(name.clone()).or_insert(index);
         }
         image.bytes = bytes;
         Ok(image)
@@ -139,6 +145,7 @@ impl ModuleImage {
                     TypeRef::Table(_) => spaces.imported_tables += 1,
                     TypeRef::Memory(_) => spaces.imported_memories += 1,
                     TypeRef::Global(ty) => {
+                        self.imported_globals.push(import.name.to_owned());
                         spaces.imported_globals += 1;
                         self.global_widths.push(width(ty.content_type));
                     }
@@ -422,6 +429,14 @@ mod tests {
             ["sum", "shown", "other", "none"].map(|name| image.global_named(name)),
             [Some(0), Some(1), Some(1), None]
         );
+    }
+
+    #[test]
+    fn imported_globals_have_the_names_that_they_are_imported_by_if_no_other_has() {
+        let text = r#"(module (import "env" "base" (global i32)) (import "env" "own" (global $mine i32)) (import "a" "base" (global i32))
+            (global $own i32 (i32.const 0)))"#;
+        let image = ModuleImage::parse(wat::parse_str(text).unwrap(), "x").unwrap();
+        assert_eq!(["base", "own", "mine"].map(|name| image.global_named(name)), [Some(0), Some(3), Some(1)]);
     }
 
     #[test]

@@ -318,6 +318,8 @@ pub enum LanguageTruncation {
     Panicked,
     /// The thread was in host code, and the guest's own stack could not be read before it went on.
     InHostCode,
+    /// Another thread held what the plugin's walkers share.
+    Busy,
 }
 
 impl fmt::Display for LanguageTruncation {
@@ -330,6 +332,7 @@ impl fmt::Display for LanguageTruncation {
             Self::NoStack => "no stack",
             Self::Panicked => "plugin failed",
             Self::InHostCode => "in host code",
+            Self::Busy => "plugin busy",
         })
     }
 }

@@ -92,9 +92,9 @@ impl Walker for PythonWalker {
         let mut reader = Reader { guest, layout: &layout, codes: &mut self.codes, chain: &mut self.chain };
         let mut end = reader.read(thread);
         let half_linked = self.half_linked.get_or_insert_with(|| self.prologue.half_linked(&layout));
-        let is_linking = wasm.first().is_some_and(|leaf| {
-            half_linked.contains(&leaf.code_offset) && self.functions.role(leaf.function) == Role::Eval
-        });
+        let is_linking = wasm
+            .first()
+            .is_some_and(|leaf| half_linked.contains(&leaf.code_offset) && self.functions.role(*leaf) == Role::Eval);
         // What an earlier call has left there is right if it was called from the same place.
         if is_linking && !(end == WalkEnd::Complete && reader.is_called_by_next()) {
             self.chain.keep_innermost();

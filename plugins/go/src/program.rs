@@ -62,7 +62,7 @@ impl Special {
 /// What a wasm frame is to Go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A host function, or nothing that the module has.
+    /// A function of the host's or of another module, or nothing that the module has.
     Host,
     /// A Go function, with a return address on Go's stack.
     Go(u32),
@@ -161,8 +161,13 @@ impl Program {
         Some(self.table.function(self.special.deferreturn?)?.id)
     }
 
+    /// Number, among the module's own functions, of a wasm frame's.
+    pub(crate) fn own(&self, frame: WasmFrame) -> Option<u32> {
+        if frame.is_attached() { self.own_function(frame.function) } else { None }
+    }
+
     /// Number, among the module's own functions, of wasm function `function`.
-    pub(crate) fn own(&self, function: u32) -> Option<u32> {
+    pub(crate) fn own_function(&self, function: u32) -> Option<u32> {
         function.checked_sub(self.imports).filter(|index| *index < self.table.len())
     }
 
@@ -188,7 +193,7 @@ impl Program {
 
     /// Whether `target`, in wasm's function indices, is function `index` of the module's own.
     pub(crate) fn is_own(&self, target: u32, index: u32) -> bool {
-        self.own(target) == Some(index)
+        self.own_function(target) == Some(index)
     }
 
     /// Begins a walk, in which bodies may be read or not. If so, it reads what was wanted before.
@@ -232,7 +237,7 @@ impl Program {
     }
 
     pub(crate) fn role(&mut self, frame: WasmFrame) -> Role {
-        let Some(index) = self.own(frame.function) else { return Role::Host };
+        let Some(index) = self.own(frame) else { return Role::Host };
         if self.special.loops.contains(&Some(index)) {
             return Role::Loop;
         }
@@ -245,14 +250,14 @@ impl Program {
 
     /// The call that a wasm frame which is not the innermost stands at.
     pub(crate) fn call(&mut self, frame: WasmFrame) -> Option<Call> {
-        let index = self.own(frame.function)?;
+        let index = self.own(frame)?;
         self.body(index)?.call(frame.code_offset).copied()
     }
 
     /// The pc of a wasm frame, if it is one of the module's own functions: that of its block, or what stands for code between
     /// two of them.
     pub(crate) fn pc(&mut self, frame: WasmFrame) -> Option<u64> {
-        let index = self.own(frame.function)?;
+        let index = self.own(frame)?;
         let body = self.body(index)?;
         if body.state(frame.code_offset).place == Place::Dispatch {
             return Some(pclntab::between_blocks(index));

@@ -162,6 +162,8 @@ struct ForeignWalker {
     failed_walks: u32,
     /// It gave more for one frame than is taken.
     has_too_many_frames: bool,
+    /// It came of another, with which it shares what names need.
+    is_fresh: bool,
     calls: Calls,
 }
 
@@ -174,15 +176,21 @@ impl ForeignWalker {
         let stack = OwnStack::new().map_err(|error| AttachError(error.to_string()))?;
         let ReadWalker { walker, abi, wanted_globals } = read;
         let calls = calls.with_stack(stack);
-        Ok(Self { walker, abi, wanted_globals, frames, failed_walks: 0, has_too_many_frames: false, calls })
+        let (failed_walks, has_too_many_frames, is_fresh) = (0, false, false);
+        Ok(Self { walker, abi, wanted_globals, frames, failed_walks, has_too_many_frames, is_fresh, calls })
     }
 }
 
-/// It is put aside, and ended when nobody needs anything of the process any more.
+/// It is put aside, and ended when nobody needs anything of the process any more; at once if it is one of many, which a guest
+/// that goes on makes and gives up.
 impl Drop for ForeignWalker {
     fn drop(&mut self) {
-        if let Some(destroy) = self.abi.destroy {
-            self.calls.library().walker_is_over(EndedWalker { walker: self.walker, destroy });
+        let Some(destroy) = self.abi.destroy else { return };
+        let ended = EndedWalker { walker: self.walker, destroy };
+        if self.is_fresh {
+            ended.destroy(&self.calls);
+        } else {
+            self.calls.library().walker_is_over(ended);
         }
     }
 }
@@ -212,6 +220,19 @@ impl Walker for ForeignWalker {
 
     fn walks_without_allocating(&self) -> bool {
         self.abi.flags & abi::WALKER_WALKS_WITHOUT_ALLOCATING != 0
+    }
+
+    fn fresh(&self) -> Option<Box<dyn Walker>> {
+        let (fresh, library) = (self.abi.fresh?, self.calls.library());
+        let read = self.calls.call(Activity::Fresh, || {
+            // SAFETY: the walker is not destroyed, and no other call uses it.
+            let walker = unsafe { fresh(self.walker) };
+            // SAFETY: it is a new walker of this library's.
+            (!walker.is_null()).then(|| unsafe { ReadWalker::read(walker, library.abi_minor()) })
+        });
+        let mut walker = Self::new(read??.ok()?, Calls::new(library.clone())).ok()?;
+        walker.is_fresh = true;
+        Some(Box::new(walker))
     }
 
     fn wanted_globals(&self) -> &[u32] {
@@ -246,7 +267,7 @@ impl Walker for ForeignWalker {
         let (Some(end), Some(frames), Some(label_keys)) = (abi::walk_end_of(end), frames, label_keys) else {
             return WalkEnd::Inconsistent;
         };
-        if end == WalkEnd::Failed {
+        if matches!(end, WalkEnd::Failed | WalkEnd::Busy) {
             return end;
         }
         for frame in frames {

@@ -31,7 +31,7 @@ const FLAGS: usize = FrameSink::CAPACITY / 64;
 const ELIDED: u64 = u64::MAX - 1;
 
 /// All reasons that a record can have.
-const REASONS: [LanguageTruncation; 7] = [
+const REASONS: [LanguageTruncation; 8] = [
     LanguageTruncation::InHostCode,
     LanguageTruncation::TooDeep,
     LanguageTruncation::BadPointer,
@@ -39,6 +39,7 @@ const REASONS: [LanguageTruncation; 7] = [
     LanguageTruncation::Inconsistent,
     LanguageTruncation::NoStack,
     LanguageTruncation::Panicked,
+    LanguageTruncation::Busy,
 ];
 
 fn truncation(end: WalkEnd) -> Option<LanguageTruncation> {
@@ -51,6 +52,7 @@ fn truncation(end: WalkEnd) -> Option<LanguageTruncation> {
         WalkEnd::NoStack => LanguageTruncation::NoStack,
         WalkEnd::WouldAllocate => LanguageTruncation::InHostCode,
         WalkEnd::Failed => LanguageTruncation::Panicked,
+        WalkEnd::Busy => LanguageTruncation::Busy,
     })
 }
 
@@ -175,7 +177,7 @@ impl LanguageWalk {
         let walked = walked.filter(|end| *end != WalkEnd::Failed);
         self.panicked_last = is_asked && walked.is_none();
         self.panics += u32::from(self.panicked_last);
-        if walked == Some(WalkEnd::WouldAllocate) {
+        if matches!(walked, Some(WalkEnd::WouldAllocate | WalkEnd::Busy)) {
             self.sink.clear();
         }
         self.write(walked.map_or(Some(LanguageTruncation::Panicked), truncation), words)
@@ -208,7 +210,7 @@ impl LanguageWalk {
                         walker.symbolize(key, &mut lines);
                     }
                     dump.frames.push(match key {
-                        FrameKey::Wasm(WasmFrame { function, code_offset }) if lines.is_empty() => {
+                        FrameKey::Wasm(WasmFrame { module: 0, function, code_offset }) if lines.is_empty() => {
                             DumpedFrame::Unnamed(Origin::Wasm { module, function, code_offset })
                         }
                         FrameKey::Elided => DumpedFrame::Unnamed(Origin::Elided),
@@ -320,7 +322,9 @@ fn running_thread(
 /// The frame of `module` that a native frame is.
 fn wasm_frame(code: &CodeMap, word: FrameWord, of: ModuleId) -> Option<WasmFrame> {
     match code.origin(word.native_pc())? {
-        Origin::Wasm { module, function, code_offset } if module == of => Some(WasmFrame { function, code_offset }),
+        Origin::Wasm { module, function, code_offset } if module == of => {
+            Some(WasmFrame::attached(function, code_offset))
+        }
         _ => None,
     }
 }
@@ -385,6 +389,12 @@ impl GuestMemory for StoppedGuest<'_> {
         // still; the buffer is elsewhere.
         unsafe { std::ptr::copy_nonoverlapping(self.base.add(start), buffer.as_mut_ptr(), buffer.len()) };
         Ok(())
+    }
+
+    fn in_place(&self) -> Option<&[u8]> {
+        // SAFETY: as in `read`; it is not written while the guest stands still.
+        let whole = || unsafe { std::slice::from_raw_parts(self.base, self.length) };
+        (!self.through_kernel && !self.base.is_null()).then(whole)
     }
 
     fn global(&self, index: u32) -> Option<u64> {

@@ -42,11 +42,12 @@ pub(super) enum Activity {
     Labels,
     Warnings,
     LibraryFolder,
+    Fresh,
     Destroy,
 }
 
 impl Activity {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Open,
         Self::Load,
         Self::Detect,
@@ -58,6 +59,7 @@ impl Activity {
         Self::Labels,
         Self::Warnings,
         Self::LibraryFolder,
+        Self::Fresh,
         Self::Destroy,
     ];
 
@@ -83,6 +85,7 @@ impl Activity {
             Self::Labels => "labels",
             Self::Warnings => "warnings",
             Self::LibraryFolder => "library_folder",
+            Self::Fresh => "fresh",
             Self::Destroy => "destroy",
         }
     }
@@ -92,7 +95,7 @@ impl Activity {
     fn kept(self) -> Kept {
         match self {
             Self::Walk => Kept::FloatingPoint,
-            Self::Symbolize | Self::Categorize | Self::Labels | Self::Threads => Kept::Mask,
+            Self::Symbolize | Self::Categorize | Self::Labels | Self::Threads | Self::Fresh => Kept::Mask,
             _ => Kept::Handlers,
         }
     }
