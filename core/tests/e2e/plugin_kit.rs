@@ -150,6 +150,15 @@ fn what_is_wrong_is_found() {
             "FAILED (symbolize gives [a wlprof_source_frame_t with a size of 8 instead of 72] for the frame",
         ),
         ("CRASHES_IN_DESTROY", "FAILED (plugin misbehaving crashed in destroy"),
+        (
+            "CRASHES_IN_FRESH",
+            "check has walkers for other instances ... FAILED (plugin misbehaving crashed in fresh: it used an address",
+        ),
+        ("SHORT_FRESH_WALKER", "check has walkers for other instances ... FAILED (plugin misbehaving failed in fresh"),
+        (
+            "OTHER_NAMES_OF_FRESH",
+            "check has walkers for other instances ... FAILED (a fresh walker names frames or labels otherwise than",
+        ),
         ("NO_LENGTH", "is `length` set where frames are written?)"),
         (
             "ABORTS",

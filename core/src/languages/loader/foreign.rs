@@ -230,7 +230,9 @@ impl Walker for ForeignWalker {
             // SAFETY: it is a new walker of this library's.
             (!walker.is_null()).then(|| unsafe { ReadWalker::read(walker, library.abi_minor()) })
         });
-        let mut walker = Self::new(read??.ok()?, Calls::new(library.clone())).ok()?;
+        // One that cannot be is no better than a crash.
+        let read = read??.inspect_err(|_| library.failed_by_its_own_account(Activity::Fresh)).ok()?;
+        let mut walker = Self::new(read, Calls::new(library.clone())).ok()?;
         walker.is_fresh = true;
         Some(Box::new(walker))
     }
