@@ -303,7 +303,7 @@ impl Calls {
 
     /// Readies this thread and this process for walks, where memory may be allocated.
     pub(super) fn ready(&self) {
-        recovery::watch_thread();
+        recovery::watch_walking_thread();
         self.handlers.get_or_init(|| Box::new(Handlers::now()));
     }
 

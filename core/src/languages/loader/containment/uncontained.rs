@@ -56,6 +56,8 @@ pub(super) fn prepare() {}
 
 pub(super) fn watch_thread() {}
 
+pub(super) fn watch_walking_thread() {}
+
 pub(super) fn end_stuck_process(_thread: i32, _why: &str) {}
 
 pub(super) fn interrupt(_thread: i32) {}

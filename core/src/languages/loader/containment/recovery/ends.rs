@@ -2,6 +2,7 @@
 
 use super::{CURRENT, leave, signals};
 use crate::languages::loader::containment::Left;
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::io::Write;
 use std::ptr::null_mut;
@@ -35,6 +36,18 @@ pub(in super::super) fn watch_thread() {
     unsafe {
         __cxa_thread_atexit_impl(when_ending, null_mut(), when_ending as *const c_void)
     };
+}
+
+/// The same for walks, of which there may be millions: after the first, the second, the fourth and so on of this thread, since
+/// every time takes memory for as long as the thread goes on. What else wants to be told of its end asks for that early.
+#[inline]
+pub(in super::super) fn watch_walking_thread() {
+    thread_local! { static WALKS: Cell<u64> = const { Cell::new(0) } }
+    let walks = WALKS.get() + 1;
+    WALKS.set(walks);
+    if walks.is_power_of_two() {
+        watch_thread();
+    }
 }
 
 /// What is asked when the stack is unwound to a call, for an exception that nobody in the plugin has caught, or for
