@@ -1,6 +1,6 @@
 //! Languages and walkers behind the C ABI, as the rest of wlprof sees them.
 
-use super::containment::{Activity, Calls, OwnStack, PluginLibrary};
+use super::containment::{Activity, Calls, OwnStack, PluginLibrary, fetch};
 use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts, MOST_FRAMES};
 use super::size_fits;
 use super::stack_room::StackRoom;
@@ -150,6 +150,9 @@ impl ReadWalker {
     }
 }
 
+/// Bytes of a walker, and of the room for frames, that nearly every walk needs.
+const FETCHED: usize = 256;
+
 /// A walker of a loaded plugin.
 struct ForeignWalker {
     walker: *mut abi::Walker,
@@ -243,6 +246,9 @@ impl Walker for ForeignWalker {
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         let Some(walk) = self.abi.walk else { return WalkEnd::NoStack };
+        // Since the last walk the guest has had the processor's caches.
+        fetch(self.walker, FETCHED);
+        fetch(self.frames.as_ptr(), FETCHED);
         let mut label_keys = [0; FrameSink::LABEL_CAPACITY - 1];
         let mut stack = abi::Stack {
             size: size_of::<abi::Stack>(),

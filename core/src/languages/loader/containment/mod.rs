@@ -15,7 +15,7 @@ mod recovery;
 mod slot;
 mod watchdog;
 
-pub(super) use recovery::{OwnStack, end_process, in_host};
+pub(super) use recovery::{OwnStack, end_process, fetch, in_host};
 
 use super::foreign::EndedWalker;
 use libloading::Library;

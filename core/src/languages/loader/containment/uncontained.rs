@@ -16,6 +16,9 @@ impl OwnStack {
     }
 }
 
+/// A hint to the processor, which is not given here.
+pub(in super::super) fn fetch<T>(_start: *const T, _bytes: usize) {}
+
 /// What a call changed of the process: not looked for here.
 #[derive(Clone, Copy)]
 pub(super) struct Changes(pub(super) u8);
