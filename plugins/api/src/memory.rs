@@ -32,8 +32,9 @@ pub trait GuestMemory {
     /// [`Walker::wanted_globals`](crate::Walker::wanted_globals).
     fn global(&self, index: u32) -> Option<u64>;
 
-    /// The whole memory, where it can be read in place; `None` where only [`GuestMemory::read`] can. For those who hand a guest
-    /// on, so that a read is not one call more: a walker has nothing to gain by it.
+    /// The whole memory, where it can be read in place, since nothing can write it meanwhile; `None` where only
+    /// [`GuestMemory::read`] can. For those who hand a guest on, so that a read is not one call more: a walker has nothing to
+    /// gain by it.
     fn in_place(&self) -> Option<&[u8]> {
         None
     }

@@ -303,7 +303,7 @@ impl Calls {
 
     /// Readies this thread and this process for walks, where memory may be allocated.
     pub(super) fn ready(&self) {
-        recovery::watch_walking_thread();
+        recovery::watch_thread_at_times();
         self.handlers.get_or_init(|| Box::new(Handlers::now()));
     }
 
@@ -316,8 +316,12 @@ impl Calls {
         if library.failure.get().is_some() {
             return None;
         }
-        if activity != Activity::Walk {
-            recovery::watch_thread();
+        match activity {
+            // Where memory may be allocated, `ready` has done it.
+            Activity::Walk => {}
+            // For each instance of a module.
+            Activity::Fresh | Activity::Destroy => recovery::watch_thread_at_times(),
+            _ => recovery::watch_thread(),
         }
         let kept = if library.is_checked { Kept::Handlers } else { activity.kept() };
         let (outcome, changes) = recovery::keeping(kept, || {

@@ -59,7 +59,7 @@ pub(super) fn prepare() {}
 
 pub(super) fn watch_thread() {}
 
-pub(super) fn watch_walking_thread() {}
+pub(super) fn watch_thread_at_times() {}
 
 pub(super) fn end_stuck_process(_thread: i32, _why: &str) {}
 

@@ -24,6 +24,7 @@ unsafe extern "C" {
 pub(in super::super) fn watch_thread() {
     unsafe extern "C" fn when_ending(_object: *mut c_void) {
         let call = CURRENT.get();
+        CALLS.set(0);
         if call.is_null() {
             signals::say_last_words("wlprof: ended by a constructor");
         } else {
@@ -38,14 +39,18 @@ pub(in super::super) fn watch_thread() {
     };
 }
 
-/// The same for walks, of which there may be millions: after the first, the second, the fourth and so on of this thread, since
-/// every time takes memory for as long as the thread goes on. What else wants to be told of its end asks for that early.
+thread_local! {
+    /// Calls since this thread was last about to end.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The same for calls of which there may be millions: at the first, the second, the fourth and so on of this thread, since every
+/// time takes memory for as long as the thread goes on. What else wants to be told of its end asks for that early.
 #[inline]
-pub(in super::super) fn watch_walking_thread() {
-    thread_local! { static WALKS: Cell<u64> = const { Cell::new(0) } }
-    let walks = WALKS.get() + 1;
-    WALKS.set(walks);
-    if walks.is_power_of_two() {
+pub(in super::super) fn watch_thread_at_times() {
+    let calls = CALLS.get() + 1;
+    CALLS.set(calls);
+    if calls.is_power_of_two() {
         watch_thread();
     }
 }

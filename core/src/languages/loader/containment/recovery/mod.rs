@@ -7,7 +7,7 @@ mod stack;
 mod surroundings;
 
 pub(in super::super) use ends::end_process;
-pub(super) use ends::{end_stuck_process, watch_thread, watch_walking_thread};
+pub(super) use ends::{end_stuck_process, watch_thread, watch_thread_at_times};
 pub(super) use force::{Condemned, Forced, leave_by_force};
 pub(super) use signals::{interrupt, is_out_of_reach, prepare};
 pub(in super::super) use stack::{OwnStack, fetch};
