@@ -1,6 +1,7 @@
-// A plugin that uses what ABI 1.1 added, and says what it was told. Every stack is `inner`, what is left out, `outer`. With
+// A plugin that uses what others rarely do, and says what it was told. Every stack is `inner`, what is left out, `outer`. With
 // WILD_LABELS it says that it wrote more keys of labels than there is room for.
 #include "wlprof_plugin.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,11 +10,15 @@ enum { INNER = 1, OUTER = 2, COLOR = 10, SHAPE = 11 };
 struct additions {
     wlprof_walker_t walker;
     char said[300];
+    // Walks of it and of those that came of it.
+    atomic_uint *walks;
+    atomic_uint *users;
 };
 
 static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const wlprof_wasm_frame_t *wasm,
                      size_t wasm_count, wlprof_stack_t *stack) {
-    (void)walker, (void)guest, (void)wasm, (void)wasm_count;
+    (void)guest, (void)wasm, (void)wasm_count;
+    ++*((struct additions *)walker)->walks;
     stack->frames[0] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_OWN, .value = INNER};
     stack->frames[1] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_ELIDED};
     stack->frames[2] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_OWN, .value = OUTER};
@@ -33,6 +38,12 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
 static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
     (void)walker;
     if (frame.kind == WLPROF_FRAME_KIND_ELIDED) abort();
+    char name[60];
+    if (frame.kind == WLPROF_FRAME_KIND_WASM && frame.wasm.module) {
+        int length = sprintf(name, "%u in sibling %u at %u", frame.wasm.function, frame.wasm.module, frame.wasm.code_offset);
+        wlprof_source_frame_t wasm = {.size = sizeof wasm, .function = {(const uint8_t *)name, (size_t)length}};
+        frames->add(frames, &wasm);
+    }
     if (frame.kind != WLPROF_FRAME_KIND_OWN) return;
     wlprof_source_frame_t source = {.size = sizeof source, .function = WLPROF_BYTES("inner")};
     if (frame.value == OUTER) source.function = (wlprof_bytes_t)WLPROF_BYTES("outer");
@@ -54,7 +65,21 @@ static void warnings(const wlprof_walker_t *walker, const wlprof_texts_t *warnin
 }
 
 static void destroy(wlprof_walker_t *walker) {
-    free(walker);
+    struct additions *additions = (struct additions *)walker;
+    if (!--*additions->users) {
+        free(additions->walks);
+        free(additions->users);
+    }
+    free(additions);
+}
+
+// What it says is how often the others walked until then.
+static wlprof_walker_t *fresh(const wlprof_walker_t *walker) {
+    struct additions *additions = malloc(sizeof *additions);
+    *additions = *(const struct additions *)walker;
+    ++*additions->users;
+    sprintf(additions->said, "after %u walks", *additions->walks);
+    return &additions->walker;
 }
 
 static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
@@ -69,7 +94,11 @@ static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_m
         .symbolize = symbolize,
         .labels = labels,
         .warnings = warnings,
+        .fresh = fresh,
     };
+    additions->walks = calloc(1, sizeof *additions->walks);
+    additions->users = calloc(1, sizeof *additions->users);
+    *additions->users = 1;
     uint32_t evaluate = 0, pointed_to = 0, none = 0;
     // The first page of memory with data in it.
     static uint8_t page[4096];
@@ -85,6 +114,13 @@ static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_m
                          pointed_to, number - 1, sum);
     for (size_t i = 0; i < hash.length && i < 32; i++)
         length += sprintf(additions->said + length, "%02x", hash.data[i]);
+    for (uint32_t i = 0; i < module->sibling_count(module) && i < 2; i++) {
+        const wlprof_module_t *sibling = module->sibling(module, i);
+        wlprof_bytes_t name = sibling->name(sibling);
+        uint32_t base = 0;
+        sibling->global_named(sibling, (wlprof_bytes_t)WLPROF_BYTES("__memory_base"), &base);
+        length += sprintf(additions->said + length, " sibling %u %.*s %u", i + 1, (int)name.length, (const char *)name.data, base);
+    }
     return &additions->walker;
 }
 

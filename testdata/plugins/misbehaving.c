@@ -100,6 +100,9 @@ enum {
     EXITS_AT_ONCE,
     CRASHES_IN_A_THREAD,
     OVERWRITES_WLPROF,
+    CRASHES_IN_FRESH,
+    SHORT_FRESH_WALKER,
+    OTHER_NAMES_OF_FRESH,
 };
 
 #ifndef WRONG
@@ -381,6 +384,21 @@ struct later_walker {
     void (*later)(void);
 };
 
+static void symbolize_otherwise(wlprof_walker_t *walker, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
+    (void)walker, (void)frame;
+    wlprof_source_frame_t other = {.size = sizeof other, .function = WLPROF_BYTES("other")};
+    frames->add(frames, &other);
+}
+
+static wlprof_walker_t *fresh(const wlprof_walker_t *walker) {
+    if (WRONG == CRASHES_IN_FRESH) crash();
+    struct later_walker *made = calloc(1, sizeof *made);
+    made->walker = *walker;
+    if (WRONG == SHORT_FRESH_WALKER) made->walker.size = 16;
+    if (WRONG == OTHER_NAMES_OF_FRESH) made->walker.symbolize = symbolize_otherwise;
+    return &made->walker;
+}
+
 static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
                                const wlprof_texts_t *error) {
     (void)language, (void)module, (void)error;
@@ -402,6 +420,7 @@ static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_m
         .walk = WRONG == NO_WALK ? NULL : walk,
         .symbolize = symbolize,
         .threads = threads,
+        .fresh = WRONG >= CRASHES_IN_FRESH ? fresh : NULL,
     };
     return &later->walker;
 }

@@ -84,6 +84,11 @@ static int64_t function_index(struct tiny *tiny, const wlprof_guest_t *guest, ui
     return tiny->function_count++;
 }
 
+// Whether a wasm frame is the interpreter's loop. Libraries on the same memory have functions with the same numbers.
+static bool is_loop(const struct tiny *tiny, const wlprof_wasm_frame_t *frame) {
+    return frame->module == 0 && frame->function == tiny->run;
+}
+
 static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const wlprof_wasm_frame_t *wasm,
                      size_t wasm_count, wlprof_stack_t *stack) {
     struct tiny *tiny = (struct tiny *)walker;
@@ -91,7 +96,7 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
     if (!read_number(guest, tiny->top, &frame)) return WLPROF_WALK_END_BAD_POINTER;
     if (!frame) return WLPROF_WALK_END_NO_STACK;
     // C code that the innermost function called.
-    for (size_t i = 0; i < wasm_count && wasm[i].function != tiny->run && stack->length < stack->capacity; i++)
+    for (size_t i = 0; i < wasm_count && !is_loop(tiny, &wasm[i]) && stack->length < stack->capacity; i++)
         stack->frames[stack->length++] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_WASM, .value = i};
     while (frame) {
         if (stack->length == stack->capacity) return WLPROF_WALK_END_TOO_DEEP;

@@ -4,6 +4,7 @@
 //! asked of those, again and again, without the guest.
 
 mod damage;
+mod fresh;
 mod moment;
 mod subject;
 mod trial;
@@ -87,6 +88,8 @@ pub fn check(path: &Path, trial: Option<&Trial>, observer: &mut dyn Observer) {
     };
     ask(observer, "walks its stacks while it waits", || subject.walks_under_wall_clock(&mut moments));
     ask(observer, "says the same of the same moment", || subject.says_the_same(&moments));
+    observer.begins("has walkers for other instances");
+    observer.ended(fresh::check(&subject, &moments));
     ask(observer, "names its frames", || subject.names_its_frames(&moments));
     ask(observer, "needs little stack", || subject.needs_little_stack(&moments));
     ask(observer, "survives damaged memory", || subject.survives_damaged_memory(&moments));

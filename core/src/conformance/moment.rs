@@ -29,6 +29,10 @@ impl GuestMemory for Moment {
         Ok(())
     }
 
+    fn in_place(&self) -> Option<&[u8]> {
+        Some(&self.memory)
+    }
+
     fn global(&self, index: u32) -> Option<u64> {
         self.globals.iter().find(|(known, _)| *known == index).map(|(_, value)| *value)
     }
@@ -74,6 +78,10 @@ impl Walker for Keeping {
 
     fn walks_without_allocating(&self) -> bool {
         self.walker.walks_without_allocating()
+    }
+
+    fn fresh(&self) -> Option<Box<dyn Walker>> {
+        self.walker.fresh()
     }
 
     fn wanted_globals(&self) -> &[u32] {

@@ -235,6 +235,14 @@ mod tests {
     }
 
     #[test]
+    fn imported_globals_have_the_names_that_they_are_imported_by_if_no_other_has() {
+        let text = r#"(module (import "env" "base" (global i32)) (import "env" "own" (global $mine i32)) (import "a" "base" (global i32))
+            (global $own i32 (i32.const 0)))"#;
+        let image = ModuleImage::parse(wat::parse_str(text).unwrap(), "x").unwrap();
+        assert_eq!(["base", "own", "mine"].map(|name| image.global_named(name)), [Some(0), Some(3), Some(1)]);
+    }
+
+    #[test]
     fn functions_are_found_by_either_name() {
         let image = image();
         assert_eq!(["first", "second", "none"].map(|name| image.function_named(name)), [Some(1), Some(2), None]);

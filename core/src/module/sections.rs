@@ -40,6 +40,8 @@ pub struct IndexSpaces {
     pub imported_tables: u32,
     /// Imported memories.
     pub imported_memories: u32,
+    /// Those of them that are shared between threads.
+    pub imported_shared_memories: u32,
     /// Imported globals.
     pub imported_globals: u32,
     /// Imported tags.
@@ -70,6 +72,8 @@ pub(super) struct Sections {
     pub(super) names: HashMap<u32, String>,
     pub(super) exports: Vec<(u32, String)>,
     pub(super) globals: HashMap<String, u32>,
+    /// By what name each imported global is imported.
+    imported_globals: Vec<String>,
     pub(super) custom: Vec<(String, Range<usize>)>,
     pub(super) index_spaces: IndexSpaces,
     /// Width in bytes of each global's value, imports first.
@@ -86,6 +90,9 @@ impl Sections {
         }
         for (index, name) in &sections.exports {
             sections.names.entry(*index).or_insert_with(|| name.clone());
+        }
+        for (index, name) in (0..).zip(&sections.imported_globals) {
+            sections.globals.entry(name.clone()).or_insert(index);
         }
         Ok(sections)
     }
@@ -105,8 +112,12 @@ impl Sections {
                             .push(FunctionImport { module: import.module.to_owned(), name: import.name.to_owned() });
                     }
                     TypeRef::Table(_) => spaces.imported_tables += 1,
-                    TypeRef::Memory(_) => spaces.imported_memories += 1,
+                    TypeRef::Memory(memory) => {
+                        spaces.imported_memories += 1;
+                        spaces.imported_shared_memories += u32::from(memory.shared);
+                    }
                     TypeRef::Global(ty) => {
+                        self.imported_globals.push(import.name.to_owned());
                         spaces.imported_globals += 1;
                         self.global_widths.push(width(ty.content_type));
                     }

@@ -333,6 +333,8 @@ pub enum LanguageTruncation {
     Panicked,
     /// The thread was in host code, and the guest's own stack could not be read before it went on.
     InHostCode,
+    /// Another thread held what the plugin's walkers share.
+    Busy,
 }
 
 impl fmt::Display for LanguageTruncation {
@@ -345,6 +347,7 @@ impl fmt::Display for LanguageTruncation {
             Self::NoStack => "no stack",
             Self::Panicked => "plugin failed",
             Self::InHostCode => "in host code",
+            Self::Busy => "plugin busy",
         })
     }
 }

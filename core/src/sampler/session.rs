@@ -12,7 +12,7 @@ use crate::recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::{Engine, Instance, Store};
-use wlprof_plugin::Walker;
+use wlprof_plugin::{ModuleView, Walker};
 
 /// What a recording calls a run.
 #[derive(Clone, Debug, Default)]
@@ -162,10 +162,15 @@ impl Session {
         module: ModuleId,
     ) {
         let Some(module) = self.shared.module(module) else { return };
-        let Some(walker) = module.take_walker() else { return };
-        if !walker.reads_guest() {
-            return module.set_walker(walker);
+        if !module.has_language {
+            return;
         }
+        let Some(walker) = module.walker_for_instance() else {
+            let name = module.image.name();
+            return self.note_once(format!(
+                "{name} has several instances, and its language's plugin reads one at a time: of the others frames are wasm's"
+            ));
+        };
         if let Err((walker, error)) = attachment.walk_language(store, instance, module.clone(), walker) {
             module.set_walker(walker);
             self.note(format!("the language's own stacks cannot be read ({error:#}); frames are wasm's"));
@@ -174,6 +179,14 @@ impl Session {
 
     fn started(&self) -> MutexGuard<'_, Option<Arc<Sampler>>> {
         self.sampler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a note for the user, if it has not been added before.
+    fn note_once(&self, note: String) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
     }
 
     /// Adds a note for the user.

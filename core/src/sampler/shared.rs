@@ -13,15 +13,27 @@ use wlprof_plugin::{ModuleView, Walker};
 pub(super) struct LoadedModule {
     pub(super) id: ModuleId,
     pub(super) image: Arc<ModuleImage>,
-    /// The walker of its language, when it is with no store.
+    /// A walker of its language that is with no store: it names what others have found, and is for the next store.
     walker: Mutex<Option<Box<dyn Walker>>>,
+    /// Its language has stacks of its own.
+    pub(super) has_language: bool,
     /// What its language's frames are called.
     pub(super) naming: Naming,
 }
 
 impl LoadedModule {
     pub(super) fn new(id: ModuleId, image: Arc<ModuleImage>, walker: Option<Box<dyn Walker>>) -> Self {
-        Self { id, image, walker: Mutex::new(walker), naming: Naming::default() }
+        let has_language = walker.as_ref().is_some_and(|walker| walker.reads_guest());
+        Self { id, image, walker: Mutex::new(walker), has_language, naming: Naming::default() }
+    }
+
+    /// A walker for an instance, whose language has stacks of its own. `None` if there is but one, and another instance has it.
+    pub(super) fn walker_for_instance(&self) -> Option<Box<dyn Walker>> {
+        let mut walker = self.walker.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = walker.take()?;
+        // For the next instance: what is walking can be asked for nothing.
+        *walker = taken.fresh();
+        Some(taken)
     }
 
     /// The walker of its language, for the caller to keep.
@@ -63,13 +75,12 @@ impl Shared {
     ) -> Arc<LoadedModule> {
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
         let id = modules.len() as ModuleId;
-        let prepares = walker.as_ref().is_some_and(|walker| walker.reads_guest());
         self.code.add(id, module, image);
-        if prepares {
+        let loaded = Arc::new(LoadedModule::new(id, image.clone(), walker));
+        if loaded.has_language {
             // Walkers are given wasm frames while the guest stands still: the maps must be there then.
             self.code.prepare_origins(id);
         }
-        let loaded = Arc::new(LoadedModule::new(id, image.clone(), walker));
         modules.push(loaded.clone());
         loaded
     }

@@ -81,7 +81,7 @@ fn name_origin(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<So
     match *origin {
         Origin::Wasm { module, function, code_offset } => {
             if let Some(symbolizer) = symbolizers.get_mut(module as usize) {
-                symbolizer.symbolize(FrameKey::Wasm(WasmFrame { function, code_offset }), out);
+                symbolizer.symbolize(FrameKey::Wasm(WasmFrame::attached(function, code_offset)), out);
             }
         }
         Origin::HostCall { module, function, code_offset } => {

@@ -204,7 +204,7 @@ fn what_is_no_plugin_is_refused_with_the_reason() {
         ("machine", with(18, 0xb7), "built for AARCH64, and this is X86_64"),
         ("entry", with(name, b'x'), "it exports no `wlprof_plugin`: not a wlprof plugin"),
         ("magic", with(plugin, b'W'), "its `wlprof_plugin` does not begin as a plugin does"),
-        ("version", with(plugin + 8, 9), "built for plugin ABI 9.1 (supported: 1.x)"),
+        ("version", with(plugin + 8, 9), "built for plugin ABI 9.0 (supported: 2.x)"),
     ];
     let place = Place::new();
     std::fs::create_dir(place.path("folder.so")).unwrap();
@@ -251,8 +251,8 @@ fn plugins_are_found_in_their_folders() {
     let path = |folder: &PathBuf| folder.join("libgo_plugin.so").display().to_string();
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(rows[0], ["NAME", "VERSION", "ABI", "LANGUAGES", "PATH"]);
-    assert_eq!(rows[1], ["wlprof-go", version, "1.1", "go", &path(&folders[0])]);
-    assert_eq!(rows[2], ["wlprof-go", version, "1.1", "go", &path(&folders[1])]);
+    assert_eq!(rows[1], ["wlprof-go", version, "2.0", "go", &path(&folders[0])]);
+    assert_eq!(rows[2], ["wlprof-go", version, "2.0", "go", &path(&folders[1])]);
     assert_eq!(rows[3], ["go", version, "-", "go", "(built in)"]);
     assert_eq!(rows[4], ["python", version, "-", "python", "(built in)"]);
     assert!(rows[5][4].contains("broken.so: not a dynamic library"), "{rows:?}");

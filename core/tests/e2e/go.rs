@@ -142,7 +142,7 @@ fn code_between_blocks_is_on_no_line_and_all_else_is_on_one() {
         let mut walker = wlprof_go::Go.attach(&image).unwrap();
         let mut at = |function, code_offset| {
             let mut frames = Vec::new();
-            walker.symbolize(FrameKey::Wasm(WasmFrame { function, code_offset }), &mut frames);
+            walker.symbolize(FrameKey::Wasm(WasmFrame::attached(function, code_offset)), &mut frames);
             frames
         };
         let bodies =

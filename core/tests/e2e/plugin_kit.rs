@@ -34,7 +34,7 @@ fn new_plugins_compile_and_pass() {
         build(&place.path(&name), program, arguments);
         let checked = place.run(["plugins", "check", &format!("{name}/{library}")]);
         assert_eq!(checked.code, Some(0), "{}", checked.stdout);
-        assert!(checked.stdout.contains(&format!("... ok ({name} 0.1.0, ABI 1.1)")), "{}", checked.stdout);
+        assert!(checked.stdout.contains(&format!("... ok ({name} 0.1.0, ABI 2.0)")), "{}", checked.stdout);
         assert!(checked.stdout.contains("check walks a guest ... skipped"), "{}", checked.stdout);
         let readme = std::fs::read_to_string(place.path(&name).join("README.md")).unwrap();
         assert!(!readme.contains("LANGUAGE") && !readme.contains("LIBRARY"), "{readme}");
@@ -150,6 +150,15 @@ fn what_is_wrong_is_found() {
             "FAILED (symbolize gives [a wlprof_source_frame_t with a size of 8 instead of 72] for the frame",
         ),
         ("CRASHES_IN_DESTROY", "FAILED (plugin misbehaving crashed in destroy"),
+        (
+            "CRASHES_IN_FRESH",
+            "check has walkers for other instances ... FAILED (plugin misbehaving crashed in fresh: it used an address",
+        ),
+        ("SHORT_FRESH_WALKER", "check has walkers for other instances ... FAILED (plugin misbehaving failed in fresh"),
+        (
+            "OTHER_NAMES_OF_FRESH",
+            "check has walkers for other instances ... FAILED (a fresh walker names frames or labels otherwise than",
+        ),
         ("NO_LENGTH", "is `length` set where frames are written?)"),
         (
             "ABORTS",

@@ -332,5 +332,6 @@ fn the_plugin_passes_what_plugins_are_checked_for() {
         command.arg(fixture(guest)).args(["json.js", "40"]).stdin(Stdio::null());
         let ran = run(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         assert_eq!(ran.code, Some(0), "{guest}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains("check has walkers for other instances ... ok ("), "{guest}: {}", ran.stdout);
     }
 }

@@ -1,9 +1,12 @@
-//! As `testdata/plugins/additions.c`, in Rust: a plugin that uses what ABI 1.1 added, and says what it was told.
+//! As `testdata/plugins/additions.c`, in Rust: a plugin that uses what others rarely do, and says what it was told.
 
 use wlprof_plugin::{
     AttachError, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, OutOfBounds, SourceFrame,
     WalkEnd, Walker, WasmFrame,
 };
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 wlprof_plugin::export_plugin!("additions" => Additions);
 
@@ -41,12 +44,19 @@ impl Language for Additions {
             module.table_function(0, 1).unwrap_or_default(),
             module.code_hash().map(|hash| hex(hash)).unwrap_or_default(),
         );
-        Ok(Box::new(Stacks { said }))
+        let sibling = |(number, sibling): (u32, &dyn ModuleView)| {
+            let base = sibling.global_named("__memory_base").unwrap_or_default();
+            format!(" sibling {number} {} {base}", sibling.name())
+        };
+        let siblings: String = (1..).zip(module.siblings()).map(sibling).collect();
+        Ok(Box::new(Stacks { said: said + &siblings, walks: Arc::default() }))
     }
 }
 
 struct Stacks {
     said: String,
+    /// Of it and of those that came of it.
+    walks: Arc<AtomicU32>,
 }
 
 impl Walker for Stacks {
@@ -58,7 +68,14 @@ impl Walker for Stacks {
         true
     }
 
+    /// What it says is how often the others walked until then.
+    fn fresh(&self) -> Option<Box<dyn Walker>> {
+        let said = format!("after {} walks", self.walks.load(Ordering::Relaxed));
+        Some(Box::new(Self { said, walks: self.walks.clone() }))
+    }
+
     fn walk(&mut self, _guest: &dyn GuestMemory, _wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+        self.walks.fetch_add(1, Ordering::Relaxed);
         out.set_labels(COLOR);
         let fits = out.add_labels(SHAPE) && out.push(INNER) && out.push_elided() && out.push(OUTER);
         if fits { WalkEnd::Complete } else { WalkEnd::TooDeep }
@@ -68,7 +85,11 @@ impl Walker for Stacks {
         let function = match frame {
             FrameKey::Own(INNER) => "inner",
             FrameKey::Own(_) => "outer",
-            FrameKey::Wasm(_) => return,
+            FrameKey::Wasm(frame) if frame.is_attached() => return,
+            FrameKey::Wasm(WasmFrame { module, function, code_offset }) => {
+                let function = format!("{function} in sibling {module} at {code_offset}");
+                return out.push(SourceFrame { function, ..SourceFrame::default() });
+            }
             FrameKey::Elided => panic!("there is nothing to name"),
         };
         out.push(SourceFrame { function: function.to_owned(), ..SourceFrame::default() });

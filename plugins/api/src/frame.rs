@@ -2,6 +2,19 @@
 
 pub use crate::abi::WasmFrame;
 
+impl WasmFrame {
+    /// A frame in the module that the walker was attached with.
+    pub const fn attached(function: u32, code_offset: u32) -> Self {
+        Self { module: 0, function, code_offset }
+    }
+
+    /// Whether it is in the module that the walker was attached with. Function indices and code offsets of others are about
+    /// other code.
+    pub const fn is_attached(self) -> bool {
+        self.module == 0
+    }
+}
+
 /// What identifies a frame until it is symbolized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FrameKey {
@@ -178,6 +191,9 @@ pub enum WalkEnd {
     WouldAllocate,
     /// The plugin failed in a way that it did not expect. After some of these it is not asked for stacks any more.
     Failed,
+    /// It would have had to wait for another thread, which holds what walkers share, and must not: see
+    /// [`Walker::fresh`](crate::Walker::fresh). What it pushed is dropped.
+    Busy,
 }
 
 #[cfg(test)]

@@ -64,7 +64,8 @@ pub trait Language: Send + Sync {
     fn attach(&self, module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError>;
 }
 
-/// Reads the stacks of one module's instance. Calls never overlap.
+/// Reads the stacks of the instances that work on one memory: that of the module it was attached with, and those of its
+/// [siblings](ModuleView::siblings). Calls into one walker never overlap.
 pub trait Walker: Send {
     /// Whether stacks must be read from the stopped guest. `false` for languages whose stack is the wasm stack itself:
     /// [`Walker::walk`] is then never called.
@@ -88,13 +89,29 @@ pub trait Walker: Send {
         false
     }
 
-    /// Indices of the wasm globals that [`Walker::walk`] reads.
+    /// A walker for other instances of the same modules, on a memory of their own, where a guest has many: it takes microseconds,
+    /// since what was read of the modules is shared. Nothing of this one's guest is in it but what it looks at before it relies on
+    /// it, such as the address at which something was found. `None` if there is nothing to share: the language is attached anew then.
+    ///
+    /// # Keys
+    /// Keys of frames and of labels mean the same to all walkers that came of one another so: any of them names what another has
+    /// pushed.
+    ///
+    /// # Threads
+    /// Calls into different walkers may overlap, those of [`Walker::walk`] in signal handlers on their own threads, too. A walk
+    /// must not wait for a lock on what they share: who holds it may have been interrupted. It tries, a few times at most, and
+    /// ends with [`WalkEnd::Busy`].
+    fn fresh(&self) -> Option<Box<dyn Walker>> {
+        None
+    }
+
+    /// Indices of the wasm globals that [`Walker::walk`] reads, of the module that it was attached with.
     fn wanted_globals(&self) -> &[u32] {
         &[]
     }
 
     /// Reads the stack of a stopped guest into `out`, leaf first. `wasm` is its wasm stack, leaf first, cut at
-    /// [`FrameSink::CAPACITY`] frames. It may be empty.
+    /// [`FrameSink::CAPACITY`] frames. It may be empty. Frames of siblings are in it as well, to be passed on by their place.
     ///
     /// What it pushed stands even if it ends with something else than [`WalkEnd::Complete`]; if it pushed nothing, the
     /// wasm stack stands in.

@@ -24,6 +24,7 @@
 pub mod abi;
 mod budget;
 mod frame;
+mod key_table;
 mod language;
 mod memory;
 mod module;
@@ -34,6 +35,7 @@ mod thread;
 
 pub use budget::{Budget, BudgetSpent};
 pub use frame::{FrameKey, FrameSink, SinkEntry, WalkEnd, WasmFrame};
+pub use key_table::{KeyTable, NotKept};
 pub use language::{AttachError, Detection, Language, Walker};
 pub use memory::{GuestMemory, OutOfBounds};
 pub use module::{FunctionImport, Member, ModuleView};

@@ -14,7 +14,7 @@ impl fmt::Display for OutOfBounds {
 
 impl std::error::Error for OutOfBounds {}
 
-/// The memory and globals of the module instance being walked, frozen for the length of one walk.
+/// The memory being walked and the globals of the instance of the attached module, frozen for the length of one walk.
 ///
 /// Addresses are guest addresses, offsets into linear memory. Every read is checked; none can fault.
 pub trait GuestMemory {
@@ -27,10 +27,17 @@ pub trait GuestMemory {
     /// [`OutOfBounds`] if any byte of the range lies outside; `buffer` is then unspecified.
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds>;
 
-    /// The value of global `index` of the module's global index space, as raw bits (an i32 is zero-extended), or
-    /// `None` if there is no such global or the walker did not ask for it in
+    /// The value of global `index` of the attached module's global index space, in which those that it imports come first, as
+    /// raw bits (an i32 is zero-extended), or `None` if there is no such global or the walker did not ask for it in
     /// [`Walker::wanted_globals`](crate::Walker::wanted_globals).
     fn global(&self, index: u32) -> Option<u64>;
+
+    /// The whole memory, where it can be read in place, since nothing can write it meanwhile; `None` where only
+    /// [`GuestMemory::read`] can. For those who hand a guest on, so that a read is not one call more: a walker has nothing to
+    /// gain by it.
+    fn in_place(&self) -> Option<&[u8]> {
+        None
+    }
 
     /// Reads a byte.
     ///

@@ -25,6 +25,9 @@ pub struct Member {
 
 /// One core module of the guest, already validated by the engine. Names and custom sections are the guest's and are
 /// not to be trusted.
+///
+/// A language belongs to a memory, and several modules may work on one: a program and its libraries. A walker is attached with
+/// one of them, and finds the others in [`ModuleView::siblings`].
 pub trait ModuleView {
     /// How the module is called in profiles: its file name, or the name it carries.
     fn name(&self) -> &str;
@@ -46,8 +49,9 @@ pub trait ModuleView {
     /// Name of function `index` from the name section, else from an export; undemangled. `None` if it has neither.
     fn function_name(&self, index: u32) -> Option<&str>;
 
-    /// Index of the global that is exported as `name`, or else called so in the name section: `__stack_pointer`. `None` if
-    /// there is none.
+    /// Index of the global that is exported as `name`, or else called so in the name section, or else imported by that name,
+    /// whatever it is imported from: `__stack_pointer`; of a library `__memory_base`, where its data begins. `None` if there is
+    /// none.
     fn global_named(&self, name: &str) -> Option<u32> {
         let _ = name;
         None
@@ -67,8 +71,9 @@ pub trait ModuleView {
         None
     }
 
-    /// Fills `buffer` with what the first memory holds at `address` before the module runs: the bytes of its active data
-    /// segments, and zeroes where there are none. Segments whose place is not a constant, and passive ones, are not seen.
+    /// Fills `buffer` with what the first memory holds at `address` before the guest runs: the bytes of the active data segments
+    /// of all modules that work on it, and zeroes where there are none. Segments whose place is not a constant, and passive ones,
+    /// are not seen.
     ///
     /// # Errors
     /// [`OutOfBounds`] if any byte lies outside of what that memory begins with; `buffer` is then unspecified.
@@ -81,6 +86,12 @@ pub trait ModuleView {
     /// stripped: what a table of offsets can go by. `None` if whoever shows the module does not know it.
     fn code_hash(&self) -> Option<&[u8; 32]> {
         None
+    }
+
+    /// The other modules whose code works on the same memory. The first is number 1 in [`WasmFrame::module`](crate::WasmFrame), the
+    /// next number 2, and so on. A sibling has none itself.
+    fn siblings(&self) -> Vec<&dyn ModuleView> {
+        Vec::new()
     }
 
     // What follows is answered from the module's DWARF, and `None` without. So a plugin for a runtime that was built with

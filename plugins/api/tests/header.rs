@@ -30,8 +30,8 @@ macro_rules! layouts {
 fn layouts() -> BTreeMap<String, usize> {
     layouts! {
         Bytes as wlprof_bytes_t { data, length }
-        FrameKey as wlprof_frame_key_t { kind, function, value }
-        Guest as wlprof_guest_t { size, memory_size, read, global }
+        FrameKey as wlprof_frame_key_t { kind, wasm, value }
+        Guest as wlprof_guest_t { size, memory_size, read, global, memory }
         Label as wlprof_label_t { name, value }
         Labels as wlprof_labels_t { size, add }
         Language as wlprof_language_t { size, name, detect, attach, library_folder }
@@ -39,7 +39,7 @@ fn layouts() -> BTreeMap<String, usize> {
         Module as wlprof_module_t {
             size, name, bytes, custom_section, function_import_count, function_import, function_body, function_name,
             global_named, variable_address, member, type_size, enumerator, function_named, table_function,
-            initial_data, code_hash,
+            initial_data, code_hash, sibling_count, sibling,
         }
         Plugin as wlprof_plugin_t {
             magic, abi_major, abi_minor, size, name, version, languages, language_count,
@@ -60,9 +60,9 @@ fn layouts() -> BTreeMap<String, usize> {
         Threads as wlprof_threads_t { size, add }
         Walker as wlprof_walker_t {
             size, flags, wanted_globals, wanted_global_count, destroy, walk, symbolize, categorize, labels, threads,
-            warnings,
+            warnings, fresh,
         }
-        WasmFrame as wlprof_wasm_frame_t { function, code_offset }
+        WasmFrame as wlprof_wasm_frame_t { module, function, code_offset }
     }
     .into()
 }
@@ -132,8 +132,8 @@ fn the_header_declares_what_there_is_in_rust() {
     assert_eq!(declared, layouts().into_keys().collect::<Vec<_>>());
     let constants = constants(&header);
     assert_eq!(constants["WLPROF_PLUGIN_MAGIC"], PLUGIN_MAGIC.to_string());
-    assert_eq!((&*constants["WLPROF_ABI_MAJOR"], &*constants["WLPROF_ABI_MINOR"]), ("1", "1"));
-    assert_eq!((ABI_MAJOR, ABI_MINOR), (1, 1));
+    assert_eq!((&*constants["WLPROF_ABI_MAJOR"], &*constants["WLPROF_ABI_MINOR"]), ("2", "0"));
+    assert_eq!((ABI_MAJOR, ABI_MINOR), (2, 0));
 }
 
 /// A section for each structure, with a row for each field; a row for each constant, with its value.

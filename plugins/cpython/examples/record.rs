@@ -70,7 +70,7 @@ fn wasm_frames(text: &str) -> Vec<WasmFrame> {
     let number = |text: &str| text.parse().expect("a number");
     let frame = |line: &str| {
         let (function, offset) = line.split_once(' ').expect("function and offset");
-        WasmFrame { function: number(function), code_offset: number(offset) }
+        WasmFrame::attached(number(function), number(offset))
     };
     text.lines().map(frame).collect()
 }

@@ -18,7 +18,7 @@ fn main() {
         let Ok(memory) = fs::read(file("memory")) else { break };
         let frame = |line: &str| {
             let (function, offset) = line.split_once(' ')?;
-            Some(WasmFrame { function: function.parse().ok()?, code_offset: offset.parse().ok()? })
+            Some(WasmFrame::attached(function.parse().ok()?, offset.parse().ok()?))
         };
         let text = fs::read_to_string(file("wasm")).expect("a wasm stack");
         let wasm: Vec<WasmFrame> = text.lines().filter_map(frame).collect();

@@ -170,7 +170,7 @@ impl Reader<'_> {
                             self.chain.frames.push(key(found.id.0, unit));
                             self.chain.is_importing |= found.is_importer;
                         }
-                        Err(stop @ Stop(WalkEnd::WouldAllocate)) => return Err(stop),
+                        Err(stop @ Stop(WalkEnd::WouldAllocate | WalkEnd::Busy)) => return Err(stop),
                         // The innermost function has returned and is being torn down, its code perhaps gone.
                         Err(_) if may_skip && frame.owner <= LAST_PYTHON_OWNER => {}
                         Err(stop) => return Err(stop),

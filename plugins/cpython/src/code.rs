@@ -12,7 +12,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
-use wlprof_plugin::{GuestMemory, WalkEnd};
+use wlprof_plugin::{GuestMemory, KeyTable, NotKept, WalkEnd};
 
 /// Longest texts that are kept, in characters.
 const LONGEST_FILE: u32 = 2048;
@@ -20,8 +20,10 @@ const LONGEST_NAME: u32 = 1024;
 /// Largest location table that is kept, in bytes: that of a function of a hundred thousand lines.
 const LARGEST_TABLE: u32 = 1 << 20;
 /// Code objects that are kept, and bytes of them all; frames of any others have no name.
-const MOST_CODES: usize = 1 << 20;
+const MOST_CODES: u32 = 1 << 20;
 const MOST_BYTES: usize = 256 << 20;
+/// Names of files that are kept, likewise.
+const MOST_FILES: u32 = 1 << 16;
 /// Bytes that one walk copies; code objects that it meets after that are left for later walks.
 const MOST_A_WALK: usize = 4 << 20;
 /// Addresses that are remembered.
@@ -64,15 +66,19 @@ pub(crate) struct Found {
     pub(crate) is_importer: bool,
 }
 
+/// What is kept of code objects, by number, for all walkers of a module. Names of files are kept once.
+#[derive(Debug)]
+struct KeptCodes {
+    codes: KeyTable<Code>,
+    files: KeyTable<Arc<str>>,
+}
+
 /// All code objects seen.
 #[derive(Debug)]
 pub(crate) struct Codes {
+    kept: Arc<KeptCodes>,
     /// Looked up for each frame of each walk, and so not by the standard library's hasher, which takes a tenth of a walk's time.
     by_address: HashMap<u32, Seen, FixedState>,
-    by_content: HashMap<u64, Vec<u32>>,
-    files: HashMap<Arc<str>, ()>,
-    codes: Vec<Code>,
-    bytes: usize,
     /// The address of `PyCode_Type`, once it is known.
     code_type: Option<u32>,
     may_allocate: bool,
@@ -83,7 +89,6 @@ pub(crate) struct Codes {
     /// Bytes that this walk has copied.
     copied: usize,
     files_seen: FileSamples,
-    is_full: bool,
 }
 
 /// Parts of names of files that this walk has read, by the addresses of the strings: most frames have the same few.
@@ -114,25 +119,31 @@ struct Identity {
 
 impl Default for Codes {
     fn default() -> Self {
+        let codes = KeyTable::new(MOST_CODES, MOST_BYTES);
+        Self::with(Arc::new(KeptCodes { codes, files: KeyTable::new(MOST_FILES, MOST_BYTES / 4) }))
+    }
+}
+
+impl Codes {
+    fn with(kept: Arc<KeptCodes>) -> Self {
         Self {
+            kept,
             // Guests choose the addresses: they must not know which fall into one place.
             by_address: HashMap::with_hasher(FixedState::with_seed(RandomState::new().hash_one(0))),
-            by_content: HashMap::new(),
-            files: HashMap::new(),
-            codes: Vec::new(),
-            bytes: 0,
             code_type: None,
             may_allocate: true,
             wanted: Vec::with_capacity(MOST_WANTED),
             walk: 0,
             copied: 0,
             files_seen: FileSamples::default(),
-            is_full: false,
         }
     }
-}
 
-impl Codes {
+    /// With the same numbers, for another instance.
+    pub(crate) fn fresh(&self) -> Self {
+        Self::with(Arc::clone(&self.kept))
+    }
+
     /// Begins a walk, during which memory does not change. If it may not allocate, code objects that are new cannot be
     /// kept.
     pub(crate) fn begin(&mut self, may_allocate: bool) {
@@ -151,12 +162,12 @@ impl Codes {
 
     /// Whether code objects were not kept for want of room.
     pub(crate) fn is_full(&self) -> bool {
-        self.is_full
+        self.kept.codes.is_full() || self.kept.files.is_full()
     }
 
     /// The kept code object of that number.
     pub(crate) fn get(&self, id: CodeId) -> Option<&Code> {
-        self.codes.get(id.0 as usize)
+        self.kept.codes.get(id.0)
     }
 
     /// The code object at `address`.
@@ -202,7 +213,7 @@ impl Codes {
         guest.read(u64::from(location_table) + u64::from(layout.code.bytes_data), &mut table)?;
         self.copied += table.len() + qualified_name.len() + file.len();
         let is_importer = file.starts_with("<frozen importlib") || file == "<frozen zipimport>";
-        let id = self.keep(file, qualified_name, first_line, table);
+        let id = self.keep(file, qualified_name, first_line, table)?;
         let found = Found { id, instructions, units, is_importer };
         if self.by_address.len() >= MOST_ADDRESSES {
             self.by_address.clear();
@@ -232,30 +243,20 @@ impl Codes {
         Ok(())
     }
 
-    fn keep(&mut self, file: String, qualified_name: String, first_line: u32, table: Vec<u8>) -> CodeId {
-        let file = match self.files.get_key_value(file.as_str()) {
-            Some((file, ())) => file.clone(),
-            None => Arc::from(file),
+    fn keep(&self, file: String, qualified_name: String, first_line: u32, table: Vec<u8>) -> Result<CodeId, Stop> {
+        let KeptCodes { codes, files } = &*self.kept;
+        let number = |number| match number {
+            Ok(number) => Ok(Some(number)),
+            Err(NotKept::Full) => Ok(None),
+            Err(NotKept::Busy) => Err(Stop(WalkEnd::Busy)),
         };
-        let code = Code { file, qualified_name, first_line, location_table: table.into_boxed_slice() };
-        let hash = self.by_content.hasher().hash_one(&code);
-        let same = self.by_content.entry(hash).or_default();
-        if let Some(&id) = same.iter().find(|&&id| self.codes.get(id as usize) == Some(&code)) {
-            return CodeId(id);
-        }
-        let size = code.location_table.len() + code.qualified_name.len() + size_of::<Code>();
-        if self.codes.len() >= MOST_CODES || self.bytes + size > MOST_BYTES {
-            self.is_full = true;
-            return CodeId::UNKEPT;
-        }
-        self.bytes += size;
-        if self.files.insert(code.file.clone(), ()).is_none() {
-            self.bytes += code.file.len();
-        }
-        let id = self.codes.len() as u32;
-        same.push(id);
-        self.codes.push(code);
-        CodeId(id)
+        let size = file.len();
+        let file = number(files.keep(file.into(), size))?.and_then(|number| files.get(number));
+        let Some(file) = file else { return Ok(CodeId::UNKEPT) };
+        let size = table.len() + qualified_name.len() + size_of::<Code>();
+        let code =
+            Code { file: Arc::clone(file), qualified_name, first_line, location_table: table.into_boxed_slice() };
+        Ok(number(codes.keep(code, size))?.map_or(CodeId::UNKEPT, CodeId))
     }
 }
 

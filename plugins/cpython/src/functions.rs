@@ -2,7 +2,7 @@
 //! collector, the rest of the interpreter, or C code that Python code calls.
 
 use crate::{category, version};
-use wlprof_plugin::{Category, ModuleView, SourceFrame};
+use wlprof_plugin::{Category, ModuleView, SourceFrame, WasmFrame};
 
 /// The function in which Python code runs.
 pub(crate) const EVAL: &str = "_PyEval_EvalFrameDefault";
@@ -69,8 +69,9 @@ impl Functions {
         self.has_eval
     }
 
-    pub(crate) fn role(&self, function: u32) -> Role {
-        self.roles.get(function as usize).copied().unwrap_or(Role::Other)
+    pub(crate) fn role(&self, frame: WasmFrame) -> Role {
+        let known = frame.is_attached().then(|| self.roles.get(frame.function as usize)).flatten();
+        known.copied().unwrap_or(Role::Other)
     }
 }
 

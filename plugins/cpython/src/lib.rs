@@ -16,6 +16,8 @@ mod debug_info;
 #[cfg(test)]
 mod debug_info_tests;
 mod debug_offsets;
+#[cfg(test)]
+mod fresh_tests;
 mod function_names;
 mod functions;
 mod language;

@@ -24,7 +24,7 @@ pub(crate) fn merge(
     if !functions.has_eval() || wasm.is_empty() {
         return push_all(&chain.frames, end, out);
     }
-    let is_eval = |frame: &WasmFrame| functions.role(frame.function) == Role::Eval;
+    let is_eval = |frame: &WasmFrame| functions.role(*frame) == Role::Eval;
     let loops = wasm.iter().filter(|frame| is_eval(frame)).count();
     let activations = chain.activations.len();
     // An activation that has just begun or is about to end has no Python frame.

@@ -33,6 +33,14 @@ impl Runtime {
         Self { minor, candidates, scan: Scan::new(statics), found: None, searches: 0 }
     }
 
+    /// That of another instance of the module. Where this one is, the other is likely to be, and is looked for first.
+    pub(crate) fn fresh(&self) -> Self {
+        let hint = self.found.map(|(address, _)| address);
+        let others = self.candidates.iter().copied().filter(|candidate| Some(*candidate) != hint);
+        let candidates = hint.into_iter().chain(others).take(MOST_CANDIDATES / 2).collect();
+        Self { minor: self.minor, candidates, scan: self.scan.fresh(), found: None, searches: 0 }
+    }
+
     /// The minor release and the address, if they were found before.
     pub(crate) fn found(&self) -> Option<(u8, u32)> {
         self.found.map(|(address, layout)| (layout.minor, address))

@@ -38,7 +38,7 @@ impl State {
         is_collecting: bool,
         is_importing: bool,
     ) -> Self {
-        if wasm.first().is_some_and(|leaf| calls.is_at(leaf.code_offset)) {
+        if wasm.first().is_some_and(|leaf| leaf.is_attached() && calls.is_at(leaf.code_offset)) {
             return Self::Host;
         }
         if is_collecting {
@@ -47,7 +47,7 @@ impl State {
         if is_importing {
             return Self::Importing;
         }
-        let above = wasm.iter().map(|frame| functions.role(frame.function)).take_while(|role| *role != Role::Eval);
+        let above = wasm.iter().map(|frame| functions.role(*frame)).take_while(|role| *role != Role::Eval);
         let is_c = functions.has_eval() && above.into_iter().any(|role| role == Role::Other);
         if is_c { Self::C } else { Self::Python }
     }

@@ -11,7 +11,7 @@ use crate::{
     state::{HostCalls, State},
     symbols, threads,
 };
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 use wlprof_plugin::{
     Category, FrameKey, FrameSink, GuestMemory, Label, SourceFrame, ThreadStack, WalkEnd, Walker, WasmFrame,
 };
@@ -24,9 +24,7 @@ use wlprof_plugin::{
 #[derive(Debug)]
 pub struct PythonWalker {
     runtime: Runtime,
-    functions: Functions,
-    calls: HostCalls,
-    prologue: Prologue,
+    tables: Arc<Tables>,
     /// What the prologue is in the layout that was found.
     half_linked: Option<Range<u32>>,
     codes: Codes,
@@ -35,15 +33,30 @@ pub struct PythonWalker {
     walks: u64,
 }
 
+/// What was read of the module.
+#[derive(Debug)]
+struct Tables {
+    functions: Functions,
+    calls: HostCalls,
+    prologue: Prologue,
+}
+
 impl PythonWalker {
     pub(crate) fn new(runtime: Runtime, functions: Functions, calls: HostCalls, prologue: Prologue) -> Self {
+        Self::with(runtime, Arc::new(Tables { functions, calls, prologue }), Codes::default())
+    }
+
+    /// For another instance of the module.
+    pub fn fresh_walker(&self) -> Self {
+        Self::with(self.runtime.fresh(), Arc::clone(&self.tables), self.codes.fresh())
+    }
+
+    fn with(runtime: Runtime, tables: Arc<Tables>, codes: Codes) -> Self {
         Self {
             runtime,
-            functions,
-            calls,
-            prologue,
+            tables,
             half_linked: None,
-            codes: Codes::default(),
+            codes,
             chain: Chain::default(),
             locations: symbols::Indices::default(),
             walks: 0,
@@ -57,7 +70,7 @@ impl PythonWalker {
 
     /// Whether the module says which function is the interpreter's loop. If not, stacks have Python frames alone.
     pub fn merges(&self) -> bool {
-        self.functions.has_eval()
+        self.tables.functions.has_eval()
     }
 }
 
@@ -72,6 +85,10 @@ impl Walker for PythonWalker {
 
     fn names_while_running(&self) -> bool {
         true
+    }
+
+    fn fresh(&self) -> Option<Box<dyn Walker>> {
+        Some(Box::new(self.fresh_walker()))
     }
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
@@ -91,10 +108,11 @@ impl Walker for PythonWalker {
         }
         let mut reader = Reader { guest, layout: &layout, codes: &mut self.codes, chain: &mut self.chain };
         let mut end = reader.read(thread);
-        let half_linked = self.half_linked.get_or_insert_with(|| self.prologue.half_linked(&layout));
-        let is_linking = wasm.first().is_some_and(|leaf| {
-            half_linked.contains(&leaf.code_offset) && self.functions.role(leaf.function) == Role::Eval
-        });
+        let tables = &*self.tables;
+        let half_linked = self.half_linked.get_or_insert_with(|| tables.prologue.half_linked(&layout));
+        let is_linking = wasm
+            .first()
+            .is_some_and(|leaf| half_linked.contains(&leaf.code_offset) && tables.functions.role(*leaf) == Role::Eval);
         // What an earlier call has left there is right if it was called from the same place.
         if is_linking && !(end == WalkEnd::Complete && reader.is_called_by_next()) {
             self.chain.keep_innermost();
@@ -102,9 +120,9 @@ impl Walker for PythonWalker {
         }
         let collecting = u64::from(thread.interpreter) + u64::from(layout.interpreter.collecting);
         let is_collecting = guest.read_u32(collecting).is_ok_and(|collecting| collecting != 0);
-        let state = State::tell(wasm, &self.calls, &self.functions, is_collecting, self.chain.is_importing);
+        let state = State::tell(wasm, &tables.calls, &tables.functions, is_collecting, self.chain.is_importing);
         out.set_labels(state.key());
-        merge::merge(&self.chain, end, &self.functions, wasm, out)
+        merge::merge(&self.chain, end, &tables.functions, wasm, out)
     }
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {

@@ -11,9 +11,9 @@ use crate::{
 };
 use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SinkEntry, WalkEnd, Walker, WasmFrame, testing::TestModule};
 
-const EVAL: WasmFrame = WasmFrame { function: 0, code_offset: 100 };
-const SORT: WasmFrame = WasmFrame { function: 1, code_offset: 200 };
-const CALL: WasmFrame = WasmFrame { function: 2, code_offset: 300 };
+const EVAL: WasmFrame = WasmFrame::attached(0, 100);
+const SORT: WasmFrame = WasmFrame::attached(1, 200);
+const CALL: WasmFrame = WasmFrame::attached(2, 300);
 
 /// Three functions and nothing else.
 fn functions() -> Functions {

@@ -1,7 +1,8 @@
 //! Detection and attaching, on the interpreters that `cargo xtask test-fixtures` builds.
 
 use wlprof_cpython::Python;
-use wlprof_plugin::{Detection, Language, testing::TestModule};
+use wlprof_plugin::testing::{TestModule, check_fresh_is_cheap};
+use wlprof_plugin::{Detection, Language};
 
 #[test]
 fn releases_are_recognised_stripped_or_not() {
@@ -63,4 +64,10 @@ fn other_programs_are_not_python() {
     let bytes = b"\0asm\x01\0\0\0cpython-311\0Fatal Python error: ".to_vec();
     let garbage = TestModule { bytes, ..TestModule::default() };
     assert_eq!(Python.detect(&garbage), Detection::No);
+}
+
+#[test]
+fn a_fresh_walker_costs_next_to_nothing() {
+    let module = TestModule::fixture("python-3.11");
+    check_fresh_is_cheap(|| Python.attach(&module).unwrap(), 1000);
 }

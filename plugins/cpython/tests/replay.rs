@@ -6,6 +6,7 @@ mod replay;
 
 use replay::{Capture, Replay};
 use wlprof_cpython::{Python, PythonWalker, categorize};
+use wlprof_plugin::testing::{Moment, check_fresh};
 use wlprof_plugin::{
     Category, Detection, FrameKey, FrameSink, Language, SinkEntry, SourceFrame, WalkEnd, Walker, testing::TestModule,
 };
@@ -127,5 +128,17 @@ fn without_names_python_frames_are_all_there_is() {
             check(&mut walker, &replay, capture);
         }
         assert!(walker.warnings()[0].contains("without function names"));
+    }
+}
+
+#[test]
+fn fresh_walkers_on_two_threads_give_what_each_gives_alone() {
+    for (replay, module) in replays() {
+        let captures: Vec<_> = replay.captures.iter().collect();
+        for pair in captures.chunks_exact(2).step_by(captures.len().div_ceil(8)) {
+            let moments =
+                [pair[0], pair[1]].map(|capture| Moment { guest: capture.guest.replay(), wasm: capture.wasm.clone() });
+            check_fresh(|| Python.attach(&module).unwrap(), &moments);
+        }
     }
 }

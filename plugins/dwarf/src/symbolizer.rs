@@ -38,7 +38,7 @@ impl Language for Dwarf {
 }
 
 /// Names the wasm frames of one module: by its DWARF, else by its name section, exports and imports, else by number.
-/// Every frame gets at least one [`SourceFrame`].
+/// Every frame in it gets at least one [`SourceFrame`].
 pub struct Symbolizer {
     bodies: Bodies,
     names: Names,
@@ -68,6 +68,9 @@ impl Symbolizer {
 impl Walker for Symbolizer {
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
         let FrameKey::Wasm(frame) = frame else { return };
+        if !frame.is_attached() {
+            return;
+        }
         if let Source::Unread(..) = self.debug_info
             && let Source::Unread(dwarf, size) = std::mem::replace(&mut self.debug_info, Source::None)
         {

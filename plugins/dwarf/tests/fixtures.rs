@@ -84,7 +84,7 @@ fn categories_of_a_whole_module() {
     let category = |fixture: &str, name: &str| {
         let module = TestModule::fixture(fixture);
         let function = module.function_named(name).unwrap_or_else(|| panic!("no {name}"));
-        let frame = WasmFrame { function, code_offset: module.function_body(function).unwrap().start };
+        let frame = WasmFrame::attached(function, module.function_body(function).unwrap().start);
         symbolize(&mut Symbolizer::new(&module), frame).pop().unwrap().category
     };
     let cases = [
@@ -133,9 +133,9 @@ fn names_alone() {
         assert!(frame.linkage_name.unwrap().starts_with("_R") && frame.file.is_none() && frame.line.is_none());
     }
     // An import, and what no name is known of.
-    let import = name(WasmFrame { function: 0, code_offset: 0 });
+    let import = name(WasmFrame::attached(0, 0));
     assert_eq!(import.function, format!("{}.{}", module.imports[0].module, module.imports[0].name));
-    let nothing = name(WasmFrame { function: u32::MAX, code_offset: u32::MAX });
+    let nothing = name(WasmFrame::attached(u32::MAX, u32::MAX));
     assert_eq!(nothing.function, "wasm-function[4294967295]");
     let mut out = Vec::new();
     walker.symbolize(FrameKey::Own(7), &mut out);

@@ -19,7 +19,7 @@ fn main() {
         let guest = Frozen { globals, ..Frozen::new(fs::read(words[3]).unwrap()) };
         let frame = |word: &&str| {
             let (function, offset) = word.split_once(':').unwrap();
-            WasmFrame { function: function.parse().unwrap(), code_offset: offset.parse().unwrap() }
+            WasmFrame::attached(function.parse().unwrap(), offset.parse().unwrap())
         };
         let wasm: Vec<WasmFrame> = words[4..].iter().map(frame).collect();
         let mut out = FrameSink::new();

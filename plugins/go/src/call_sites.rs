@@ -7,6 +7,8 @@ use crate::{
 
 /// Places of the cache: a power of two. Deep recursion and wide programs alike return to few places.
 const PLACES: usize = 1 << 13;
+/// So many are enough for an instance that runs but a moment.
+const FEW_PLACES: usize = 1 << 8;
 
 /// How a frame leads on to its caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub(crate) struct CallSite {
     pub(crate) step: Step,
 }
 
-/// The call sites seen, each in the one place it can have.
+/// The call sites seen, each in the one place it can have. There are a power of two of places.
 #[derive(Debug)]
 pub(crate) struct CallSites {
     places: Vec<Option<CallSite>>,
@@ -50,19 +52,39 @@ impl Default for CallSites {
 }
 
 impl CallSites {
-    /// The call site that `pc` returns to, if it is there.
-    pub(crate) fn get(&self, pc: u64) -> Option<CallSite> {
-        self.places[place(pc)].filter(|site| site.pc == pc)
+    /// Without much room, which grows when it is needed.
+    pub(crate) fn small() -> Self {
+        Self { places: vec![None; FEW_PLACES] }
     }
 
-    pub(crate) fn insert(&mut self, site: CallSite) {
-        self.places[place(site.pc)] = Some(site);
+    fn place(&self, pc: u64) -> usize {
+        mixed(pc) & (self.places.len() - 1)
+    }
+
+    /// The call site that `pc` returns to, if it is there.
+    pub(crate) fn get(&self, pc: u64) -> Option<CallSite> {
+        self.places[self.place(pc)].filter(|site| site.pc == pc)
+    }
+
+    /// Puts a call site in place of another, or makes room for both if it may allocate.
+    pub(crate) fn insert(&mut self, site: CallSite, may_allocate: bool) {
+        let place = self.place(site.pc);
+        if may_allocate && self.places.len() < PLACES && self.places[place].is_some_and(|other| other.pc != site.pc) {
+            let sites = std::mem::take(&mut self.places);
+            self.places = vec![None; 2 * sites.len()];
+            for site in sites.into_iter().flatten() {
+                let place = self.place(site.pc);
+                self.places[place] = Some(site);
+            }
+        }
+        let place = self.place(site.pc);
+        self.places[place] = Some(site);
     }
 }
 
 /// Functions are 2^16 apart and blocks are few: mixes the two.
-fn place(pc: u64) -> usize {
-    ((pc >> 16).wrapping_mul(97) ^ pc & 0xffff) as usize % PLACES
+fn mixed(pc: u64) -> usize {
+    ((pc >> 16).wrapping_mul(97) ^ pc & 0xffff) as usize
 }
 
 impl CallSite {

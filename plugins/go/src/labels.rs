@@ -1,52 +1,66 @@
 //! What a sample belongs to: a goroutine, and the labels the program gave it with `pprof.Do`.
 
 use crate::layout::{self, G, Layout};
-use std::collections::HashMap;
-use wlprof_plugin::{GuestMemory, Label, OutOfBounds};
+use std::sync::Arc;
+use wlprof_plugin::{GuestMemory, KeyTable, Label, NotKept, OutOfBounds, WalkEnd};
 
 const MOST_LABELS: u64 = 32;
 const LONGEST: usize = 256;
 /// Label sets kept; programs that make up more (a label for each request) lose those of later samples.
-const MOST_SETS: usize = 1 << 16;
+const MOST_SETS: u32 = 1 << 16;
 /// Bytes of text in them, all told: 65,536 times 32 labels of 256 bytes would be a gigabyte.
 const MOST_TEXT: usize = 16 << 20;
 /// Buckets of a map looked at, so that overflow buckets that lead back to themselves end: 32 labels have six of them,
 /// and as many overflow buckets at the most.
 const MOST_BUCKETS: usize = 128;
 
-/// A set of labels was seen for the first time, and there must be no allocating to keep it.
-pub(crate) struct WouldAllocate;
+/// Why a set of labels has no key now. It may have one in a later walk.
+pub(crate) enum NoKey {
+    /// It was seen for the first time, and there must be no allocating to keep it.
+    WouldAllocate,
+    /// Another walker is at the sets.
+    Busy,
+}
 
-/// A key with this bit is the index of a set of labels. Without, it is the number of a goroutine that has none, or 0 for
+impl From<NoKey> for WalkEnd {
+    fn from(reason: NoKey) -> Self {
+        match reason {
+            NoKey::WouldAllocate => Self::WouldAllocate,
+            NoKey::Busy => Self::Busy,
+        }
+    }
+}
+
+/// A key with this bit is the number of a set of labels. Without, it is the number of a goroutine that has none, or 0 for
 /// the scheduler: most samples, which need not be kept then.
 const IS_SET: u64 = 1 << 63;
 
 /// Hands out a key for each distinct set of labels.
 #[derive(Debug)]
 pub(crate) struct LabelSets {
-    keys: HashMap<Box<[u8]>, u64>,
-    sets: Vec<LabelSet>,
+    /// A goroutine's number, then names and values, each with its length before it, as they lie in the guest.
+    sets: Arc<KeyTable<Box<[u8]>>>,
     /// The set being looked up, written out. Kept, so that a sample allocates nothing.
     written: Vec<u8>,
-    /// Bytes in all sets.
-    text: usize,
-}
-
-/// A goroutine and its labels sorted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct LabelSet {
-    goroutine: u64,
-    labels: Labels,
 }
 
 impl Default for LabelSets {
     fn default() -> Self {
-        let most = 8 + 2 * MOST_LABELS as usize * (4 + LONGEST);
-        Self { keys: HashMap::new(), sets: Vec::new(), written: Vec::with_capacity(most), text: 0 }
+        Self::with(Arc::new(KeyTable::new(MOST_SETS, MOST_TEXT)))
     }
 }
 
 impl LabelSets {
+    fn with(sets: Arc<KeyTable<Box<[u8]>>>) -> Self {
+        let most = 8 + 2 * MOST_LABELS as usize * (4 + LONGEST);
+        Self { sets, written: Vec::with_capacity(most) }
+    }
+
+    /// With the same keys, for another instance.
+    pub(crate) fn fresh(&self) -> Self {
+        Self::with(Arc::clone(&self.sets))
+    }
+
     /// The key of the labels that the code running on `g` has; `None` if they cannot be read or there are too many.
     pub(crate) fn key(
         &mut self,
@@ -54,7 +68,7 @@ impl LabelSets {
         layout: &Layout,
         g: G,
         may_allocate: bool,
-    ) -> Result<Option<u64>, WouldAllocate> {
+    ) -> Result<Option<u64>, NoKey> {
         let (user, goroutine) = match goroutine(guest, layout, g) {
             Ok(Some((user, goroutine))) => (user, goroutine & !IS_SET),
             Ok(None) => return Ok(Some(0)),
@@ -70,30 +84,42 @@ impl LabelSets {
         if self.written.len() == unlabelled {
             return Ok(Some(goroutine));
         }
-        if let Some(&key) = self.keys.get(self.written.as_slice()) {
-            return Ok(Some(key));
+        let written = self.written.as_slice();
+        let number = match self.sets.find(written) {
+            Ok(Some(number)) => Ok(number),
+            Ok(None) if !may_allocate => return if self.sets.is_full() { Ok(None) } else { Err(NoKey::WouldAllocate) },
+            Ok(None) => self.sets.keep(written.into(), written.len()),
+            Err(reason) => Err(reason),
+        };
+        match number {
+            Ok(number) => Ok(Some(IS_SET | u64::from(number))),
+            Err(NotKept::Full) => Ok(None),
+            Err(NotKept::Busy) => Err(NoKey::Busy),
         }
-        if self.sets.len() >= MOST_SETS || self.text + self.written.len() > MOST_TEXT {
-            return Ok(None);
-        }
-        if !may_allocate {
-            return Err(WouldAllocate);
-        }
-        self.text += self.written.len();
-        let key = IS_SET | self.sets.len() as u64;
-        self.sets.push(LabelSet { goroutine, labels: program_labels(guest, layout, user) });
-        self.keys.insert(self.written.clone().into_boxed_slice(), key);
-        Ok(Some(key))
     }
 
     /// Spells out a key.
     pub(crate) fn spell(&self, key: u64, out: &mut Vec<Label>) {
-        let set = (key & IS_SET != 0).then(|| self.sets.get((key & !IS_SET) as usize)).flatten();
-        let (goroutine, labels) = set.map_or((key, [].as_slice()), |set| (set.goroutine, &set.labels));
+        let number = if key & IS_SET != 0 { u32::try_from(key & !IS_SET).ok() } else { None };
+        let set = number.and_then(|number| self.sets.get(number)).and_then(|set| set.split_first_chunk());
+        let (goroutine, labels) = set.map_or((key, Labels::new()), |(goroutine, texts)| {
+            let texts = written_texts(texts).map(|text| String::from_utf8_lossy(text).into_owned());
+            (u64::from_le_bytes(*goroutine), sorted(texts.collect()))
+        });
         let value = if goroutine == 0 { "scheduler".to_owned() } else { goroutine.to_string() };
         out.push(Label { name: "goroutine".to_owned(), value });
-        out.extend(labels.iter().map(|(name, value)| Label { name: name.clone(), value: value.clone() }));
+        out.extend(labels.into_iter().map(|(name, value)| Label { name, value }));
     }
+}
+
+/// The texts of a set as [`LabelSets::key`] writes it.
+fn written_texts(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, after) = rest.split_first_chunk()?;
+        let (text, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        rest = after;
+        Some(text)
+    })
 }
 
 /// The goroutine that runs on `g`, and its number; `None` while the scheduler looks for one.
@@ -108,6 +134,11 @@ type Labels = Vec<(String, String)>;
 pub(crate) fn program_labels(guest: &dyn GuestMemory, layout: &Layout, g: G) -> Labels {
     let mut texts = Vec::new();
     visit(guest, layout, g, &mut |text| texts.push(String::from_utf8_lossy(text).into_owned()));
+    sorted(texts)
+}
+
+/// Names and values in turn as labels.
+fn sorted(texts: Vec<String>) -> Labels {
     let (pairs, _) = texts.as_chunks::<2>();
     let mut labels: Labels = pairs.iter().map(|[name, value]| (name.clone(), value.clone())).collect();
     labels.sort_unstable();

@@ -9,7 +9,10 @@ use crate::{
     pclntab::{self, Pclntab},
     wait_reason::WaitReasons,
 };
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::{Deref, Range},
+    sync::Arc,
+};
 use wlprof_plugin::{AttachError, ModuleView, WasmFrame};
 
 /// The most bytes of bodies that one walk reads: the guest stands still meanwhile. The largest function that Go makes
@@ -17,7 +20,7 @@ use wlprof_plugin::{AttachError, ModuleView, WasmFrame};
 const READ_IN_A_WALK: usize = 4 << 20;
 /// Longer names are no special function's.
 const LONGEST_SPECIAL: usize = 32;
-/// Bodies are forgotten when they take more than this.
+/// What bodies may take, those that are read ahead half of it; others are forgotten when they take the other half.
 const BODIES_KEPT: usize = 64 << 20;
 
 /// Functions that treat stacks in a way of their own. By name: Go's numbers for them change between releases.
@@ -62,7 +65,7 @@ impl Special {
 /// What a wasm frame is to Go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A host function, or nothing that the module has.
+    /// A function of the host's or of another module, or nothing that the module has.
     Host,
     /// A Go function, with a return address on Go's stack.
     Go(u32),
@@ -74,18 +77,12 @@ pub(crate) enum Role {
     Loop,
 }
 
-/// The static side of a walker.
+/// The static side of a walker: what there is of the module, which walkers of other instances share, and what was read of it
+/// on top of that.
 #[derive(Debug)]
 pub(crate) struct Program {
-    pub(crate) table: Pclntab,
-    pub(crate) moduledata: Moduledata,
-    pub(crate) special: Special,
-    /// Number of imported functions, which come first in wasm's function indices.
-    imports: u32,
-    code: Vec<u8>,
-    bodies: Vec<Range<u32>>,
-    go_signature: Vec<bool>,
-    /// The bodies read so far, each at its function's number.
+    tables: Arc<Tables>,
+    /// The bodies read after the guest began, each at its function's number; empty if there is none.
     read: Vec<Option<Arc<Body>>>,
     read_size: usize,
     call_sites: CallSites,
@@ -95,6 +92,29 @@ pub(crate) struct Program {
     /// The body that was asked for while it must not be read.
     wanted: Option<u32>,
     was_refused: bool,
+}
+
+/// What never changes.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) table: Pclntab,
+    pub(crate) moduledata: Moduledata,
+    pub(crate) special: Special,
+    /// Number of imported functions, which come first in wasm's function indices.
+    imports: u32,
+    code: Vec<u8>,
+    bodies: Vec<Range<u32>>,
+    go_signature: Vec<bool>,
+    /// The bodies read before the guest began, each at its function's number.
+    read_ahead: Vec<Option<Arc<Body>>>,
+}
+
+impl Deref for Program {
+    type Target = Tables;
+
+    fn deref(&self) -> &Tables {
+        &self.tables
+    }
 }
 
 impl Program {
@@ -123,7 +143,7 @@ impl Program {
                 view.name()
             )));
         }
-        let mut program = Self {
+        let mut tables = Tables {
             special: Special::find(&table),
             table,
             moduledata,
@@ -131,28 +151,52 @@ impl Program {
             code: module.code,
             bodies,
             go_signature: module.go_signature,
-            read: vec![None; count as usize],
+            read_ahead: Vec::new(),
+        };
+        tables.read_ahead();
+        Ok(Self::with(Arc::new(tables), CallSites::default()))
+    }
+
+    fn with(tables: Arc<Tables>, call_sites: CallSites) -> Self {
+        Self {
+            tables,
+            read: Vec::new(),
             read_size: 0,
-            call_sites: CallSites::default(),
+            call_sites,
             wait_reasons: None,
             left_to_read: READ_IN_A_WALK,
             wanted: None,
             was_refused: false,
-        };
-        program.read_ahead();
-        Ok(program)
+        }
     }
 
+    /// The same for another instance.
+    pub(crate) fn fresh(&self) -> Self {
+        Self::with(Arc::clone(&self.tables), CallSites::small())
+    }
+}
+
+impl Tables {
     /// Reads bodies before the guest runs, all of them if the program is not huge: it takes a hundredth of the time to
     /// compile it, and later the guest stands still meanwhile.
     fn read_ahead(&mut self) {
+        let (mut bodies, mut size) = (Vec::new(), 0);
         for index in 0..self.table.len() {
-            if self.read_size > BODIES_KEPT / 2 {
+            if size > BODIES_KEPT / 2 {
                 break;
             }
-            self.begin_walk(true);
-            self.body(index);
+            let body = self.read(index);
+            size += body.as_ref().map_or(0, |body| body.size());
+            bodies.push(body);
         }
+        self.read_ahead = bodies;
+    }
+
+    fn read(&self, index: u32) -> Option<Arc<Body>> {
+        let range = self.bodies.get(index as usize).filter(|range| range.len() <= READ_IN_A_WALK)?;
+        let bytes = self.code.get(range.start as usize..range.end as usize)?;
+        let function = self.table.function(index)?;
+        Some(Arc::new(Body::read(bytes, range.start, &self.table, &function, &self.go_signature)))
     }
 
     /// What the runtime knows wrappers by: what the compiler makes for method values, `defer f(x)` and `go f(x)`.
@@ -161,11 +205,23 @@ impl Program {
         Some(self.table.function(self.special.deferreturn?)?.id)
     }
 
+    /// Number, among the module's own functions, of a wasm frame's.
+    pub(crate) fn own(&self, frame: WasmFrame) -> Option<u32> {
+        if frame.is_attached() { self.own_function(frame.function) } else { None }
+    }
+
     /// Number, among the module's own functions, of wasm function `function`.
-    pub(crate) fn own(&self, function: u32) -> Option<u32> {
+    pub(crate) fn own_function(&self, function: u32) -> Option<u32> {
         function.checked_sub(self.imports).filter(|index| *index < self.table.len())
     }
 
+    /// Whether `target`, in wasm's function indices, is function `index` of the module's own.
+    pub(crate) fn is_own(&self, target: u32, index: u32) -> bool {
+        self.own_function(target) == Some(index)
+    }
+}
+
+impl Program {
     /// What is known of the return address `pc`.
     pub(crate) fn call_site(&mut self, pc: u64) -> Option<CallSite> {
         if let Some(site) = self.call_sites.get(pc) {
@@ -175,20 +231,15 @@ impl Program {
         let is_export = self.body(index).is_some_and(|body| body.convention == Convention::Export);
         let site = CallSite::read(pc, &self.table, &self.special, is_export)?;
         if !self.was_refused {
-            self.call_sites.insert(site);
+            self.call_sites.insert(site, self.left_to_read > 0);
         }
         Some(site)
     }
 
     /// The text of what a goroutine waits for.
     pub(crate) fn wait_reason(&mut self, reason: u8) -> Option<String> {
-        let image = &self.table.image;
+        let image = &self.tables.table.image;
         self.wait_reasons.get_or_insert_with(|| WaitReasons::find(image)).text(image, reason)
-    }
-
-    /// Whether `target`, in wasm's function indices, is function `index` of the module's own.
-    pub(crate) fn is_own(&self, target: u32, index: u32) -> bool {
-        self.own(target) == Some(index)
     }
 
     /// Begins a walk, in which bodies may be read or not. If so, it reads what was wanted before.
@@ -207,10 +258,11 @@ impl Program {
 
     /// What is known of a function's body, read now if it has not been yet.
     pub(crate) fn body(&mut self, index: u32) -> Option<Arc<Body>> {
-        if let Some(body) = self.read.get(index as usize)? {
-            return Some(Arc::clone(body));
+        let known = |bodies: &[Option<Arc<Body>>]| bodies.get(index as usize).and_then(Option::clone);
+        if let Some(body) = known(&self.tables.read_ahead).or_else(|| known(&self.read)) {
+            return Some(body);
         }
-        let range = self.bodies.get(index as usize)?;
+        let range = self.tables.bodies.get(index as usize)?;
         match self.left_to_read.checked_sub(range.len()) {
             Some(left) => self.left_to_read = left,
             None => {
@@ -219,20 +271,19 @@ impl Program {
                 return None;
             }
         }
-        let bytes = self.code.get(range.start as usize..range.end as usize)?;
-        let function = self.table.function(index)?;
-        let body = Arc::new(Body::read(bytes, range.start, &self.table, &function, &self.go_signature));
+        let body = self.tables.read(index)?;
         self.read_size += body.size();
-        if self.read_size > BODIES_KEPT {
+        if self.read_size > BODIES_KEPT / 2 {
             self.read.fill(None);
             self.read_size = body.size();
         }
+        self.read.resize(self.tables.bodies.len(), None);
         self.read[index as usize] = Some(Arc::clone(&body));
         Some(body)
     }
 
     pub(crate) fn role(&mut self, frame: WasmFrame) -> Role {
-        let Some(index) = self.own(frame.function) else { return Role::Host };
+        let Some(index) = self.own(frame) else { return Role::Host };
         if self.special.loops.contains(&Some(index)) {
             return Role::Loop;
         }
@@ -245,14 +296,14 @@ impl Program {
 
     /// The call that a wasm frame which is not the innermost stands at.
     pub(crate) fn call(&mut self, frame: WasmFrame) -> Option<Call> {
-        let index = self.own(frame.function)?;
+        let index = self.own(frame)?;
         self.body(index)?.call(frame.code_offset).copied()
     }
 
     /// The pc of a wasm frame, if it is one of the module's own functions: that of its block, or what stands for code between
     /// two of them.
     pub(crate) fn pc(&mut self, frame: WasmFrame) -> Option<u64> {
-        let index = self.own(frame.function)?;
+        let index = self.own(frame)?;
         let body = self.body(index)?;
         if body.state(frame.code_offset).place == Place::Dispatch {
             return Some(pclntab::between_blocks(index));

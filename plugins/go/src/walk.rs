@@ -266,7 +266,7 @@ impl Walk<'_> {
     /// The write barrier calls Go code, but was itself called without a return address. Its caller is on the wasm
     /// stack, and so is everything between. Returns where the caller has its return address.
     fn below_write_barrier(&mut self, barrier: u32, sp: u64) -> Result<u64, Stop> {
-        let at = self.wasm.iter().position(|frame| self.program.own(frame.function) == Some(barrier));
+        let at = self.wasm.iter().position(|frame| self.program.own(*frame) == Some(barrier));
         for &frame in self.wasm.get(at.map_or(usize::MAX, |at| at + 1)..).unwrap_or_default() {
             match self.program.role(frame) {
                 Role::Bare(index) => self.push(pclntab::pc(index, 0))?,

@@ -3,7 +3,7 @@
 use crate::{
     decoded::DecodedTables,
     goroutines,
-    labels::{LabelSets, WouldAllocate},
+    labels::LabelSets,
     layout::{self, G, LAYOUTS, Layout},
     program::Program,
     symbols,
@@ -42,6 +42,22 @@ impl GoWalker {
         let tables = DecodedTables::new(program.table.image.size());
         let (labels, statistics) = (LabelSets::default(), Statistics::default());
         Self { program, layout, layout_fits: false, misfits: 0, labels, statistics, tables }
+    }
+
+    /// For another instance of the module.
+    pub fn fresh_walker(&self) -> Self {
+        let Self { program, layout, labels, .. } = self;
+        let tables = DecodedTables::new(program.table.image.size());
+        Self {
+            program: program.fresh(),
+            // What fits here will there, if it is the module's: it is tried first.
+            layout: *layout,
+            layout_fits: false,
+            misfits: 0,
+            labels: labels.fresh(),
+            statistics: Statistics::default(),
+            tables,
+        }
     }
 
     #[cfg(test)]
@@ -94,6 +110,10 @@ impl Walker for GoWalker {
         true
     }
 
+    fn fresh(&self) -> Option<Box<dyn Walker>> {
+        Some(Box::new(self.fresh_walker()))
+    }
+
     fn wanted_globals(&self) -> &[u32] {
         &GLOBALS
     }
@@ -106,7 +126,7 @@ impl Walker for GoWalker {
             match self.labels.key(guest, &self.layout, g, out.may_allocate()) {
                 Ok(Some(key)) => out.set_labels(key),
                 Ok(None) => {}
-                Err(WouldAllocate) => return WalkEnd::WouldAllocate,
+                Err(reason) => return reason.into(),
             }
         }
         let end = self.walk_of(guest, wasm, out).run(sp, g);

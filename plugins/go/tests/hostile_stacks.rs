@@ -152,7 +152,7 @@ fn a_write_barrier_below_itself_ends() {
 fn wasm_frames_that_do_not_exist_are_shown_as_they_are() {
     let forge = Forge::new(24);
     let guest = Stopped::new(&forge);
-    let frame = |function, code_offset| WasmFrame { function, code_offset };
+    let frame = |function, code_offset| WasmFrame::attached(function, code_offset);
     let outcome = walk(&forge, &guest, &[frame(u32::MAX, u32::MAX), frame(0, 0), frame(1 + COUNT, 3)]);
     assert_eq!((outcome.end, outcome.frames), (WalkEnd::NoStack, (0..3).map(SinkEntry::Wasm).collect()));
     for code_offset in [0, u32::MAX] {

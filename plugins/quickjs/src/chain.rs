@@ -61,7 +61,7 @@ impl Chain {
             let window = Window::read(reading.guest, address, size)?;
             match frame(reading, functions, &window) {
                 Ok(frame) => self.frames.push(frame),
-                Err(stop @ Stop(WalkEnd::WouldAllocate)) => return Err(stop),
+                Err(stop @ Stop(WalkEnd::WouldAllocate | WalkEnd::Busy)) => return Err(stop),
                 // Compilers may link a frame before they say whose it is.
                 Err(_) if step == 0 => {}
                 Err(stop) => return Err(stop),

@@ -8,8 +8,8 @@ use crate::{
     properties,
     values::{self, Atom, Text},
 };
-use std::{collections::HashMap, hash::BuildHasher};
-use wlprof_plugin::{GuestMemory, WalkEnd};
+use std::sync::Arc;
+use wlprof_plugin::{GuestMemory, KeyTable, NotKept, WalkEnd};
 
 /// Longest texts that are kept, in characters.
 pub(crate) const LONGEST_FILE: u32 = 2048;
@@ -17,7 +17,7 @@ pub(crate) const LONGEST_NAME: u32 = 1024;
 /// Largest table of lines that is kept, in bytes.
 const LARGEST_TABLE: u32 = 1 << 20;
 /// Functions that are kept, and bytes of them all; frames of any others have no name.
-const MOST_FUNCTIONS: usize = 1 << 20;
+const MOST_FUNCTIONS: u32 = 1 << 20;
 const MOST_BYTES: usize = 256 << 20;
 /// Bytes that one walk copies; functions that it meets after that are left for later walks.
 const MOST_A_WALK: usize = 4 << 20;
@@ -66,9 +66,8 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) struct Functions {
     places: Places,
-    by_content: HashMap<u64, Vec<u32>>,
-    functions: Vec<Function>,
-    bytes: usize,
+    /// What is kept of them, by number, for all walkers of a module.
+    kept: Arc<KeyTable<Function>>,
     name_atom: u32,
     may_allocate: bool,
     /// Function objects met in walks that could not keep their functions, each with its runtime.
@@ -78,7 +77,6 @@ pub(crate) struct Functions {
     copied: usize,
     /// Function objects of this walk, the latest of each group of addresses: recursion meets the same over and over.
     met: [(u64, u32, Option<Found>); 16],
-    is_full: bool,
 }
 
 /// What is read of guests that do not move meanwhile.
@@ -91,18 +89,24 @@ pub(crate) struct Reading<'a> {
 
 impl Functions {
     pub(crate) fn new(name_atom: u32) -> Self {
+        Self::with(Arc::new(KeyTable::new(MOST_FUNCTIONS, MOST_BYTES)), name_atom)
+    }
+
+    /// With the same numbers, for another instance.
+    pub(crate) fn fresh(&self) -> Self {
+        Self::with(Arc::clone(&self.kept), self.name_atom)
+    }
+
+    fn with(kept: Arc<KeyTable<Function>>, name_atom: u32) -> Self {
         Self {
             places: Places::default(),
-            by_content: HashMap::default(),
-            functions: Vec::new(),
-            bytes: 0,
+            kept,
             name_atom,
             may_allocate: true,
             wanted: Vec::with_capacity(MOST_WANTED),
             walk: 0,
             copied: 0,
             met: [(0, 0, None); 16],
-            is_full: false,
         }
     }
 
@@ -124,12 +128,12 @@ impl Functions {
 
     /// Whether functions were not kept for want of room.
     pub(crate) fn is_full(&self) -> bool {
-        self.is_full
+        self.kept.is_full()
     }
 
     /// The kept function of that number.
     pub(crate) fn get(&self, id: FunctionId) -> Option<&Function> {
-        self.functions.get(id.0 as usize)
+        self.kept.get(id.0)
     }
 
     /// The function that the object at `object` is.
@@ -183,7 +187,7 @@ impl Functions {
         if self.copied <= MOST_A_WALK {
             let function = read(reading, is_native, words, name)?;
             self.copied += function.size();
-            found.id = self.keep(function);
+            found.id = self.keep(function)?;
             self.places.insert(reading, (bytecode, name), words, found)?;
         }
         Ok(found)
@@ -208,21 +212,13 @@ impl Functions {
     }
 
     #[cold]
-    fn keep(&mut self, function: Function) -> FunctionId {
-        let hash = self.by_content.hasher().hash_one(&function);
-        let same = self.by_content.entry(hash).or_default();
-        if let Some(&id) = same.iter().find(|&&id| self.functions.get(id as usize) == Some(&function)) {
-            return FunctionId(id);
+    fn keep(&self, function: Function) -> Result<FunctionId, Stop> {
+        let size = function.size();
+        match self.kept.keep(function, size) {
+            Ok(number) => Ok(FunctionId(number)),
+            Err(NotKept::Full) => Ok(FunctionId::UNKEPT),
+            Err(NotKept::Busy) => Err(Stop(WalkEnd::Busy)),
         }
-        if self.functions.len() >= MOST_FUNCTIONS || self.bytes + function.size() > MOST_BYTES {
-            self.is_full = true;
-            return FunctionId::UNKEPT;
-        }
-        self.bytes += function.size();
-        let id = self.functions.len() as u32;
-        same.push(id);
-        self.functions.push(function);
-        FunctionId(id)
     }
 }
 

@@ -13,6 +13,8 @@ mod category;
 mod chain;
 mod detect;
 mod find;
+#[cfg(test)]
+mod fresh_tests;
 mod functions;
 mod language;
 mod layout;

@@ -38,7 +38,7 @@ impl Linking {
 
     /// Whether the innermost frame is half linked when the guest stands where `wasm` says.
     pub(crate) fn is_under_way(&self, wasm: &[WasmFrame]) -> bool {
-        let Some(leaf) = wasm.first() else { return false };
+        let Some(leaf) = wasm.first().filter(|leaf| leaf.is_attached()) else { return false };
         let after = self.places.partition_point(|place| place.start <= leaf.code_offset);
         let place = after.checked_sub(1).and_then(|index| self.places.get(index));
         place.is_some_and(|place| place.contains(&leaf.code_offset))
@@ -71,7 +71,7 @@ mod tests {
         module.push(code.len() as u8);
         module.extend(code);
         let linking = Linking::new(&module, &Layout::NG_0_16);
-        let at = |code_offset| linking.is_under_way(&[WasmFrame { function: 0, code_offset }]);
+        let at = |code_offset| linking.is_under_way(&[WasmFrame::attached(0, code_offset)]);
         let under_way: Vec<u32> = (0..80).filter(|&offset| at(offset)).collect();
         assert_eq!(under_way, (7..=18).collect::<Vec<u32>>());
         assert!(!linking.is_under_way(&[]));

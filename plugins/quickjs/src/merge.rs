@@ -68,7 +68,7 @@ fn fits(frames: &[Frame], bare: usize, roles: &Roles, wasm: &[WasmFrame]) -> boo
 fn slots<'a>(roles: &'a Roles, wasm: &'a [WasmFrame]) -> impl Iterator<Item = (usize, Role)> + 'a {
     let mut callee = Role::Other;
     wasm.iter().enumerate().filter_map(move |(index, frame)| {
-        let role = roles.of(frame.function);
+        let role = roles.of(*frame);
         let inner = std::mem::replace(&mut callee, role);
         match role {
             Role::Native => Some((index, role)),

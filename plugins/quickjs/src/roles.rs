@@ -1,7 +1,7 @@
 //! What wasm functions are, by their names.
 
 use std::ops::Range;
-use wlprof_plugin::ModuleView;
+use wlprof_plugin::{ModuleView, WasmFrame};
 
 /// The function in which bytecode runs.
 const LOOP: &str = "JS_CallInternal";
@@ -61,11 +61,11 @@ impl Roles {
         self.has_loop
     }
 
-    pub(crate) fn of(&self, function: u32) -> Role {
-        if !self.range.contains(&function) {
+    pub(crate) fn of(&self, frame: WasmFrame) -> Role {
+        if !frame.is_attached() || !self.range.contains(&frame.function) {
             return Role::Other;
         }
-        let found = self.roles.iter().find(|(index, _)| *index == function);
+        let found = self.roles.iter().find(|(index, _)| *index == frame.function);
         found.map_or(Role::Other, |(_, role)| *role)
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn nameless_walker() -> JavaScriptWalker {
 
 /// A wasm stack of these functions.
 pub(crate) fn wasm(functions: &[u32]) -> Vec<WasmFrame> {
-    functions.iter().map(|&function| WasmFrame { function, code_offset: 7 }).collect()
+    functions.iter().map(|&function| WasmFrame::attached(function, 7)).collect()
 }
 
 impl Guest {

@@ -11,6 +11,7 @@ use crate::{
     roles::Roles,
     symbols,
 };
+use std::sync::Arc;
 use wlprof_plugin::{Category, FrameKey, FrameSink, GuestMemory, SourceFrame, WalkEnd, Walker, WasmFrame};
 
 /// Reads the stacks of a JavaScript program.
@@ -20,9 +21,7 @@ use wlprof_plugin::{Category, FrameKey, FrameSink, GuestMemory, SourceFrame, Wal
 /// where it last called something.
 #[derive(Debug)]
 pub struct JavaScriptWalker {
-    layout: Layout,
-    roles: Roles,
-    linking: Linking,
+    tables: Arc<Tables>,
     globals: [u32; 1],
     runtimes: Runtimes,
     functions: Functions,
@@ -30,15 +29,25 @@ pub struct JavaScriptWalker {
     walks: u64,
 }
 
+/// What was read of the module.
+#[derive(Debug)]
+struct Tables {
+    layout: Layout,
+    roles: Roles,
+    linking: Linking,
+}
+
 impl JavaScriptWalker {
     pub(crate) fn new(layout: Layout, name_atom: u32, roles: Roles, linking: Linking, stack_pointer: u32) -> Self {
+        Self::with(Arc::new(Tables { layout, roles, linking }), Functions::new(name_atom), [stack_pointer])
+    }
+
+    fn with(tables: Arc<Tables>, functions: Functions, globals: [u32; 1]) -> Self {
         Self {
-            layout,
-            runtimes: Runtimes::new(roles.has_loop()),
-            roles,
-            linking,
-            globals: [stack_pointer],
-            functions: Functions::new(name_atom),
+            runtimes: Runtimes::new(tables.roles.has_loop()),
+            tables,
+            globals,
+            functions,
             chain: Chain::default(),
             walks: 0,
         }
@@ -58,6 +67,10 @@ impl Walker for JavaScriptWalker {
         true
     }
 
+    fn fresh(&self) -> Option<Box<dyn Walker>> {
+        Some(Box::new(Self::with(Arc::clone(&self.tables), self.functions.fresh(), self.globals)))
+    }
+
     fn wanted_globals(&self) -> &[u32] {
         &self.globals
     }
@@ -66,9 +79,9 @@ impl Walker for JavaScriptWalker {
         self.walks += 1;
         let [global] = self.globals;
         let stack_pointer = guest.global(global).and_then(|value| u32::try_from(value).ok()).unwrap_or(u32::MAX);
-        let layout = &self.layout;
+        let Tables { layout, roles, linking } = &*self.tables;
         let Some(running) = self.runtimes.running(guest, layout, stack_pointer) else { return WalkEnd::NoStack };
-        if self.linking.is_under_way(wasm) {
+        if linking.is_under_way(wasm) {
             return WalkEnd::Inconsistent;
         }
         self.functions.begin(out.may_allocate());
@@ -83,7 +96,7 @@ impl Walker for JavaScriptWalker {
                 break;
             }
         }
-        let end = merge::merge(&self.chain.frames, end, &self.roles, wasm, out);
+        let end = merge::merge(&self.chain.frames, end, roles, wasm, out);
         if end == WalkEnd::Inconsistent {
             self.runtimes.search_next();
         }
@@ -104,7 +117,7 @@ impl Walker for JavaScriptWalker {
         let mut warnings = Vec::new();
         if self.walks > 0 && !self.runtimes.has_any() {
             warnings.push("no running JavaScript was found in memory".to_owned());
-        } else if !self.roles.has_loop() {
+        } else if !self.tables.roles.has_loop() {
             let text = "without function names, JavaScript frames do not show the C code that they call";
             warnings.push(text.to_owned());
         }

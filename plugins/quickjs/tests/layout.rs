@@ -1,7 +1,8 @@
 //! The table of offsets, compared with what a guest's own debug information says.
 
 use std::ops::Range;
-use wlprof_plugin::{Detection, FunctionImport, Language, Member, ModuleView, testing::TestModule};
+use wlprof_plugin::testing::{TestModule, check_fresh_is_cheap};
+use wlprof_plugin::{Detection, FunctionImport, Language, Member, ModuleView};
 use wlprof_quickjs::{JavaScript, Layout};
 
 /// A module with what wlprof's DWARF plugin says of it.
@@ -73,4 +74,10 @@ fn quickjs_is_told_from_others() {
         assert_eq!(JavaScript.detect(&module), Detection::No, "{name}");
         assert!(JavaScript.attach(&module).is_err(), "{name}");
     }
+}
+
+#[test]
+fn a_fresh_walker_costs_next_to_nothing() {
+    let module = TestModule::fixture("quickjs-0.16-stripped");
+    check_fresh_is_cheap(|| JavaScript.attach(&module).unwrap(), 300);
 }

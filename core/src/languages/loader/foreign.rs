@@ -1,6 +1,6 @@
 //! Languages and walkers behind the C ABI, as the rest of wlprof sees them.
 
-use super::containment::{Activity, Calls, OwnStack, PluginLibrary};
+use super::containment::{Activity, Calls, OwnStack, PluginLibrary, fetch};
 use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts, MOST_FRAMES};
 use super::size_fits;
 use super::stack_room::StackRoom;
@@ -150,6 +150,9 @@ impl ReadWalker {
     }
 }
 
+/// Bytes of a walker, and of the room for frames, that nearly every walk needs.
+const FETCHED: usize = 256;
+
 /// A walker of a loaded plugin.
 struct ForeignWalker {
     walker: *mut abi::Walker,
@@ -162,6 +165,8 @@ struct ForeignWalker {
     failed_walks: u32,
     /// It gave more for one frame than is taken.
     has_too_many_frames: bool,
+    /// It came of another, with which it shares what names need.
+    is_fresh: bool,
     calls: Calls,
 }
 
@@ -174,15 +179,21 @@ impl ForeignWalker {
         let stack = OwnStack::new().map_err(|error| AttachError(error.to_string()))?;
         let ReadWalker { walker, abi, wanted_globals } = read;
         let calls = calls.with_stack(stack);
-        Ok(Self { walker, abi, wanted_globals, frames, failed_walks: 0, has_too_many_frames: false, calls })
+        let (failed_walks, has_too_many_frames, is_fresh) = (0, false, false);
+        Ok(Self { walker, abi, wanted_globals, frames, failed_walks, has_too_many_frames, is_fresh, calls })
     }
 }
 
-/// It is put aside, and ended when nobody needs anything of the process any more.
+/// It is put aside, and ended when nobody needs anything of the process any more; at once if it is one of many, which a guest
+/// that goes on makes and gives up.
 impl Drop for ForeignWalker {
     fn drop(&mut self) {
-        if let Some(destroy) = self.abi.destroy {
-            self.calls.library().walker_is_over(EndedWalker { walker: self.walker, destroy });
+        let Some(destroy) = self.abi.destroy else { return };
+        let ended = EndedWalker { walker: self.walker, destroy };
+        if self.is_fresh {
+            ended.destroy(&self.calls);
+        } else {
+            self.calls.library().walker_is_over(ended);
         }
     }
 }
@@ -214,12 +225,30 @@ impl Walker for ForeignWalker {
         self.abi.flags & abi::WALKER_WALKS_WITHOUT_ALLOCATING != 0
     }
 
+    fn fresh(&self) -> Option<Box<dyn Walker>> {
+        let (fresh, library) = (self.abi.fresh?, self.calls.library());
+        let read = self.calls.call(Activity::Fresh, || {
+            // SAFETY: the walker is not destroyed, and no other call uses it.
+            let walker = unsafe { fresh(self.walker) };
+            // SAFETY: it is a new walker of this library's.
+            (!walker.is_null()).then(|| unsafe { ReadWalker::read(walker, library.abi_minor()) })
+        });
+        // One that cannot be is no better than a crash.
+        let read = read??.inspect_err(|_| library.failed_by_its_own_account(Activity::Fresh)).ok()?;
+        let mut walker = Self::new(read, Calls::new(library.clone())).ok()?;
+        walker.is_fresh = true;
+        Some(Box::new(walker))
+    }
+
     fn wanted_globals(&self) -> &[u32] {
         &self.wanted_globals
     }
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
         let Some(walk) = self.abi.walk else { return WalkEnd::NoStack };
+        // Since the last walk the guest has had the processor's caches.
+        fetch(self.walker, FETCHED);
+        fetch(self.frames.as_ptr(), FETCHED);
         let mut label_keys = [0; FrameSink::LABEL_CAPACITY - 1];
         let mut stack = abi::Stack {
             size: size_of::<abi::Stack>(),
@@ -246,7 +275,7 @@ impl Walker for ForeignWalker {
         let (Some(end), Some(frames), Some(label_keys)) = (abi::walk_end_of(end), frames, label_keys) else {
             return WalkEnd::Inconsistent;
         };
-        if end == WalkEnd::Failed {
+        if matches!(end, WalkEnd::Failed | WalkEnd::Busy) {
             return end;
         }
         for frame in frames {

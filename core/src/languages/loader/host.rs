@@ -77,10 +77,16 @@ unsafe extern "C" fn add_text(texts: *const abi::Texts, bytes: Bytes) {
 pub(super) struct HostModule<'a> {
     pub(super) abi: abi::Module,
     module: &'a dyn ModuleView,
+    siblings: Vec<HostModule<'a>>,
 }
 
 impl<'a> HostModule<'a> {
     pub(super) fn new(module: &'a dyn ModuleView) -> Self {
+        let siblings = module.siblings().into_iter().map(Self::without_siblings).collect();
+        Self { siblings, ..Self::without_siblings(module) }
+    }
+
+    fn without_siblings(module: &'a dyn ModuleView) -> Self {
         let abi = abi::Module {
             size: size_of::<abi::Module>(),
             name: module_name,
@@ -99,8 +105,10 @@ impl<'a> HostModule<'a> {
             table_function,
             initial_data,
             code_hash,
+            sibling_count,
+            sibling,
         };
-        Self { abi, module }
+        Self { abi, module, siblings: Vec::new() }
     }
 }
 
@@ -258,6 +266,18 @@ unsafe extern "C" fn code_hash(module: *const abi::Module) -> Bytes {
     unsafe { ask(module, |module| module.code_hash().map_or(Bytes::EMPTY, |hash| Bytes::of(hash))) }
 }
 
+unsafe extern "C" fn sibling_count(module: *const abi::Module) -> u32 {
+    // SAFETY: the plugin gives back what it was given.
+    unsafe { (*module.cast::<HostModule<'_>>()).siblings.len() as u32 }
+}
+
+unsafe extern "C" fn sibling(module: *const abi::Module, index: u32) -> *const abi::Module {
+    // SAFETY: the plugin gives back what it was given.
+    let siblings = unsafe { &(*module.cast::<HostModule<'_>>()).siblings };
+    // The whole of it, not only what the ABI says: that is where the module is found again.
+    siblings.get(index as usize).map_or(std::ptr::null(), |sibling| std::ptr::from_ref(sibling).cast())
+}
+
 /// # Safety
 /// `place` is a place for it, or null.
 unsafe fn put<T>(place: *mut T, value: T) -> bool {
@@ -277,8 +297,10 @@ pub(super) struct HostGuest<'a> {
 
 impl<'a> HostGuest<'a> {
     pub(super) fn new(guest: &'a dyn GuestMemory) -> Self {
-        let abi = abi::Guest { size: size_of::<abi::Guest>(), memory_size: guest.size(), read, global };
-        Self { abi, guest }
+        let (memory_size, in_place) = (guest.size(), guest.in_place());
+        let whole = in_place.filter(|memory| memory.len() as u64 == memory_size);
+        let memory = whole.map_or(std::ptr::null(), <[u8]>::as_ptr);
+        Self { abi: abi::Guest { size: size_of::<abi::Guest>(), memory_size, read, global, memory }, guest }
     }
 }
 

@@ -394,7 +394,10 @@ fn loses_root(truncation: Truncation) -> bool {
         // Without any frame of the language the wasm stack stands in, and that is whole.
         Truncation::Language(reason) => !matches!(
             reason,
-            LanguageTruncation::NoStack | LanguageTruncation::InHostCode | LanguageTruncation::Panicked
+            LanguageTruncation::NoStack
+                | LanguageTruncation::InHostCode
+                | LanguageTruncation::Panicked
+                | LanguageTruncation::Busy
         ),
     }
 }

@@ -32,7 +32,7 @@ const FLAGS: usize = FrameSink::CAPACITY / 64;
 const ELIDED: u64 = u64::MAX - 1;
 
 /// All reasons that a record can have.
-const REASONS: [LanguageTruncation; 7] = [
+const REASONS: [LanguageTruncation; 8] = [
     LanguageTruncation::InHostCode,
     LanguageTruncation::TooDeep,
     LanguageTruncation::BadPointer,
@@ -40,6 +40,7 @@ const REASONS: [LanguageTruncation; 7] = [
     LanguageTruncation::Inconsistent,
     LanguageTruncation::NoStack,
     LanguageTruncation::Panicked,
+    LanguageTruncation::Busy,
 ];
 
 fn truncation(end: WalkEnd) -> Option<LanguageTruncation> {
@@ -52,6 +53,7 @@ fn truncation(end: WalkEnd) -> Option<LanguageTruncation> {
         WalkEnd::NoStack => LanguageTruncation::NoStack,
         WalkEnd::WouldAllocate => LanguageTruncation::InHostCode,
         WalkEnd::Failed => LanguageTruncation::Panicked,
+        WalkEnd::Busy => LanguageTruncation::Busy,
     })
 }
 
@@ -71,6 +73,8 @@ pub(in crate::sampler) struct LanguageWalk {
     pub(in crate::sampler) module: Arc<LoadedModule>,
     pub(in crate::sampler) walker: Box<dyn Walker>,
     memory: Option<MemoryDefinition>,
+    /// Other threads may write the memory.
+    is_shared: bool,
     globals: Vec<Global>,
     sink: FrameSink,
     wasm: Vec<WasmFrame>,
@@ -136,6 +140,7 @@ impl LanguageWalk {
             .collect();
         Self {
             memory: instance.memory(spaces, 0),
+            is_shared: spaces.shared_memories + spaces.imported_shared_memories > 0,
             module,
             globals,
             names_while_running: walker.names_while_running(),
@@ -167,7 +172,13 @@ impl LanguageWalk {
         // SAFETY: the guest stands still, so base and length belong together and stay what they are.
         let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
         let through_kernel = reading == Reading::Beside;
-        let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals, through_kernel };
+        let guest = StoppedGuest {
+            base: base as *const u8,
+            length,
+            globals: &self.globals,
+            is_shared: self.is_shared,
+            through_kernel,
+        };
         let is_asked = self.panics < MOST_PANICS;
         let walked = if !is_asked {
             None
@@ -178,7 +189,7 @@ impl LanguageWalk {
         let walked = walked.filter(|end| *end != WalkEnd::Failed);
         self.panicked_last = is_asked && walked.is_none();
         self.panics += u32::from(self.panicked_last);
-        if walked == Some(WalkEnd::WouldAllocate) {
+        if matches!(walked, Some(WalkEnd::WouldAllocate | WalkEnd::Busy)) {
             self.sink.clear();
         }
         self.write(walked.map_or(Some(LanguageTruncation::Panicked), truncation), words)
@@ -200,7 +211,13 @@ impl LanguageWalk {
         self.find_wasm_frames(code, frames);
         // SAFETY: the store is alive.
         let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
-        let guest = StoppedGuest { base: base as *const u8, length, globals: &self.globals, through_kernel };
+        let guest = StoppedGuest {
+            base: base as *const u8,
+            length,
+            globals: &self.globals,
+            is_shared: self.is_shared,
+            through_kernel,
+        };
         let (walker, wasm, module, sink) = (&mut self.walker, &self.wasm, self.module.id, &mut self.sink);
         catch_unwind(AssertUnwindSafe(|| {
             let mut threads = Vec::new();
@@ -217,7 +234,7 @@ impl LanguageWalk {
                         walker.symbolize(key, &mut lines);
                     }
                     dump.frames.push(match key {
-                        FrameKey::Wasm(WasmFrame { function, code_offset }) if lines.is_empty() => {
+                        FrameKey::Wasm(WasmFrame { module: 0, function, code_offset }) if lines.is_empty() => {
                             DumpedFrame::Unnamed(Origin::Wasm { module, function, code_offset })
                         }
                         FrameKey::Elided => DumpedFrame::Unnamed(Origin::Elided),
@@ -330,7 +347,9 @@ fn running_thread(
 /// The frame of `module` that a native frame is.
 fn wasm_frame(code: &CodeMap, word: FrameWord, of: ModuleId) -> Option<WasmFrame> {
     match code.origin(word.native_pc())? {
-        Origin::Wasm { module, function, code_offset } if module == of => Some(WasmFrame { function, code_offset }),
+        Origin::Wasm { module, function, code_offset } if module == of => {
+            Some(WasmFrame::attached(function, code_offset))
+        }
         _ => None,
     }
 }
@@ -360,6 +379,8 @@ struct StoppedGuest<'a> {
     base: *const u8,
     length: usize,
     globals: &'a [Global],
+    /// Other threads of the guest may write the memory while this one stands still.
+    is_shared: bool,
     /// Memory is read by a system call that fails where memory is not there any more: host code that runs meanwhile may
     /// grow it, and so move it.
     through_kernel: bool,
@@ -384,6 +405,13 @@ impl GuestMemory for StoppedGuest<'_> {
         // still; the buffer is elsewhere.
         unsafe { std::ptr::copy_nonoverlapping(self.base.add(start), buffer.as_mut_ptr(), buffer.len()) };
         Ok(())
+    }
+
+    fn in_place(&self) -> Option<&[u8]> {
+        // SAFETY: `length` bytes from `base` are mapped while the guest stands still, and nobody writes them: no other thread
+        // has the memory.
+        let whole = || unsafe { std::slice::from_raw_parts(self.base, self.length) };
+        (!self.through_kernel && !self.is_shared && !self.base.is_null()).then(whole)
     }
 
     fn global(&self, index: u32) -> Option<u64> {

@@ -81,7 +81,9 @@ impl Reader {
         let key = |entry: &Entry| match *entry {
             Entry::Key(key) => FrameKey::Own(key),
             Entry::Native(index) => match self.code.origin(FrameWord(words[index]).native_pc()) {
-                Some(Origin::Wasm { function, code_offset, .. }) => FrameKey::Wasm(WasmFrame { function, code_offset }),
+                Some(Origin::Wasm { function, code_offset, .. }) => {
+                    FrameKey::Wasm(WasmFrame::attached(function, code_offset))
+                }
                 other => panic!("{other:?}"),
             },
             Entry::Elided => FrameKey::Elided,

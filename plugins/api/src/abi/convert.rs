@@ -3,14 +3,15 @@
 use super::*;
 use crate::{Category, WalkEnd};
 
+/// In place of a wasm frame where there is none.
+const NO_FRAME: WasmFrame = WasmFrame { module: 0, function: 0, code_offset: 0 };
+
 impl From<crate::FrameKey> for FrameKey {
     fn from(key: crate::FrameKey) -> Self {
         match key {
-            crate::FrameKey::Own(value) => Self { kind: FRAME_KIND_OWN, function: 0, value },
-            crate::FrameKey::Wasm(frame) => {
-                Self { kind: FRAME_KIND_WASM, function: frame.function, value: frame.code_offset.into() }
-            }
-            crate::FrameKey::Elided => Self { kind: FRAME_KIND_ELIDED, function: 0, value: 0 },
+            crate::FrameKey::Own(value) => Self { kind: FRAME_KIND_OWN, wasm: NO_FRAME, value },
+            crate::FrameKey::Wasm(wasm) => Self { kind: FRAME_KIND_WASM, wasm, value: 0 },
+            crate::FrameKey::Elided => Self { kind: FRAME_KIND_ELIDED, wasm: NO_FRAME, value: 0 },
         }
     }
 }
@@ -18,7 +19,7 @@ impl From<crate::FrameKey> for FrameKey {
 impl From<FrameKey> for crate::FrameKey {
     fn from(key: FrameKey) -> Self {
         match key.kind {
-            FRAME_KIND_WASM => Self::Wasm(crate::WasmFrame { function: key.function, code_offset: key.value as u32 }),
+            FRAME_KIND_WASM => Self::Wasm(key.wasm),
             FRAME_KIND_ELIDED => Self::Elided,
             _ => Self::Own(key.value),
         }
@@ -111,6 +112,7 @@ pub fn walk_end_number(end: WalkEnd) -> u32 {
         WalkEnd::NoStack => WALK_END_NO_STACK,
         WalkEnd::WouldAllocate => WALK_END_WOULD_ALLOCATE,
         WalkEnd::Failed => WALK_END_FAILED,
+        WalkEnd::Busy => WALK_END_BUSY,
     }
 }
 
@@ -125,6 +127,7 @@ pub fn walk_end_of(number: u32) -> Option<WalkEnd> {
         WALK_END_NO_STACK => WalkEnd::NoStack,
         WALK_END_WOULD_ALLOCATE => WalkEnd::WouldAllocate,
         WALK_END_FAILED => WalkEnd::Failed,
+        WALK_END_BUSY => WalkEnd::Busy,
         _ => return None,
     })
 }
@@ -137,7 +140,7 @@ mod tests {
     fn everything_comes_back_as_it_was() {
         for key in [
             crate::FrameKey::Own(u64::MAX),
-            crate::FrameKey::Wasm(crate::WasmFrame { function: 7, code_offset: u32::MAX }),
+            crate::FrameKey::Wasm(crate::WasmFrame { module: u32::MAX, function: 7, code_offset: u32::MAX - 1 }),
             crate::FrameKey::Elided,
         ] {
             assert_eq!(crate::FrameKey::from(FrameKey::from(key)), key);
@@ -159,9 +162,9 @@ mod tests {
         assert_eq!(unsafe { SourceFrame::of(&frame).get(100) }, frame);
         // SAFETY: `frame` lives.
         assert_eq!(unsafe { SourceFrame::of(&frame).get(1) }.linkage_name.as_deref(), Some("_"));
-        for number in 0..=WALK_END_FAILED {
+        for number in 0..=WALK_END_BUSY {
             assert_eq!(walk_end_of(number).map(walk_end_number), Some(number));
         }
-        assert_eq!((walk_end_of(WALK_END_FAILED + 1), category_of(CATEGORY_UNKNOWN)), (None, None));
+        assert_eq!((walk_end_of(WALK_END_BUSY + 1), category_of(CATEGORY_UNKNOWN)), (None, None));
     }
 }

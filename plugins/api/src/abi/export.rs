@@ -5,7 +5,6 @@ use super::guest::{ForeignGuest, ForeignModule};
 use super::*;
 use crate::{Detection, FrameSink, SinkEntry};
 use std::cell::Cell;
-use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A language with what the ABI says of it in front.
@@ -191,6 +190,7 @@ impl ExportedWalker {
             labels: Some(labels),
             threads: Some(threads),
             warnings: Some(warnings),
+            fresh: Some(fresh),
         };
         let exported =
             Self { abi, walker, sink: FrameSink::new(), wanted_globals, frames: Vec::new(), panics: Cell::new(0) };
@@ -231,6 +231,16 @@ unsafe fn stack_of<'a>(wasm: *const WasmFrame, count: usize) -> &'a [WasmFrame] 
     if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(wasm, count) } }
 }
 
+unsafe extern "C" fn fresh(walker: *const Walker) -> *mut Walker {
+    let fresh = || {
+        // SAFETY: it is one of `leak`'s, and nothing is changed.
+        let exported = unsafe { &*walker.cast::<ExportedWalker>() };
+        exported.walker.fresh().map_or(std::ptr::null_mut(), ExportedWalker::leak)
+    };
+    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    unsafe { asked(walker, std::ptr::null_mut(), fresh) }
+}
+
 unsafe extern "C" fn destroy(walker: *mut Walker) {
     guarded((), || {
         // SAFETY: it came from `leak`, and this is the last call with it.
@@ -262,15 +272,12 @@ unsafe extern "C" fn walk(
     })
 }
 
-/// How large a stack is that has room for several keys of labels, which came with 1.1.
-const STACK_SIZE_1_1: usize = offset_of!(Stack, label_count) + size_of::<usize>();
-
 /// Writes what a walk found, as far as there is room.
 ///
 /// # Safety
-/// `stack` is as the ABI says. There may be less than all of it, as an older wlprof has it.
+/// `stack` is as the ABI says.
 unsafe fn write_stack(sink: &FrameSink, stack: *mut Stack) {
-    // SAFETY: the caller's promise; both fields are in every version.
+    // SAFETY: the caller's promise.
     let (frames, capacity) = unsafe { ((*stack).frames, (*stack).capacity) };
     for (at, entry) in sink.entries().take(capacity).enumerate() {
         let (kind, value) = match entry {
@@ -281,23 +288,19 @@ unsafe fn write_stack(sink: &FrameSink, stack: *mut Stack) {
         // SAFETY: there is room for `capacity` frames.
         unsafe { frames.add(at).write(StackFrame { kind, reserved: 0, value }) };
     }
-    // SAFETY: the caller's promise; the field is in every version.
+    // SAFETY: the caller's promise.
     unsafe { (*stack).length = sink.len().min(capacity) };
     let Some((&first, more)) = sink.labels().split_first() else { return };
-    // SAFETY: the caller's promise; both fields are in every version.
+    // SAFETY: the caller's promise.
     unsafe { ((*stack).labels, (*stack).has_labels) = (first, 1) };
-    // SAFETY: every version has its size in front.
-    if unsafe { (*stack).size } < STACK_SIZE_1_1 {
-        return;
-    }
-    // SAFETY: by its size it has these as well.
+    // SAFETY: the caller's promise.
     let (keys, capacity) = unsafe { ((*stack).label_keys, (*stack).label_capacity) };
     let count = more.len().min(capacity);
     for (at, &key) in more[..count].iter().enumerate() {
         // SAFETY: there is room for `capacity` keys.
         unsafe { keys.add(at).write(key) };
     }
-    // SAFETY: by its size it has this as well.
+    // SAFETY: the caller's promise.
     unsafe { (*stack).label_count = count };
 }
 
@@ -413,18 +416,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_older_wlprof_gets_the_labels_that_it_has_room_for() {
+    fn labels_are_written_as_far_as_there_is_room() {
         let mut sink = FrameSink::new();
         assert!(sink.push(5) && sink.push_elided() && sink.add_labels(1) && sink.add_labels(2) && sink.add_labels(3));
-        for (size, room, expected) in [
-            (offset_of!(Stack, label_keys), 0, &[][..]),
-            (size_of::<Stack>(), 1, &[2]),
-            (size_of::<Stack>(), 4, &[2, 3]),
-        ] {
+        for (room, expected) in [(0, &[][..]), (1, &[2]), (4, &[2, 3])] {
             let mut frames = [StackFrame { kind: 9, reserved: 9, value: 9 }; 4];
             let mut keys = [0; 4];
             let mut stack = Stack {
-                size,
+                size: size_of::<Stack>(),
                 frames: frames.as_mut_ptr(),
                 capacity: frames.len(),
                 length: 0,

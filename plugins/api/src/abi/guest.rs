@@ -3,20 +3,17 @@
 use super::{Bytes, Guest, Member, Module};
 use crate::{FunctionImport, GuestMemory, ModuleView, OutOfBounds};
 use std::marker::PhantomData;
-use std::mem::offset_of;
 use std::ops::Range;
 
 /// A module behind the C ABI.
 pub(super) struct ForeignModule<'a> {
-    /// Not a reference: of an older wlprof's there is less than all of it.
+    /// Not a reference: of a later wlprof's there is more than this, and its functions may look at that.
     module: *const Module,
     lives: PhantomData<&'a Module>,
     name: String,
     imports: Vec<FunctionImport>,
+    siblings: Vec<ForeignModule<'a>>,
 }
-
-/// How large a module is that has what came with 1.1.
-const SIZE_1_1: usize = offset_of!(Module, code_hash) + size_of::<unsafe extern "C" fn(*const Module) -> Bytes>();
 
 impl<'a> ForeignModule<'a> {
     /// What `module` is.
@@ -24,6 +21,23 @@ impl<'a> ForeignModule<'a> {
     /// # Safety
     /// `module` is as the ABI says, for as long as `'a`.
     pub(super) unsafe fn new(module: *const Module) -> Self {
+        // SAFETY: the caller's promise.
+        let mut whole = unsafe { Self::without_siblings(module) };
+        // SAFETY: the module's own function, called with it.
+        let count = unsafe { ((*module).sibling_count)(module) };
+        let sibling = |index| {
+            // SAFETY: the module's own function, called with it; what it gives is a module as the ABI says, or null.
+            let sibling = unsafe { ((*module).sibling)(module, index) };
+            // SAFETY: as above.
+            (!sibling.is_null()).then(|| unsafe { Self::without_siblings(sibling) })
+        };
+        whole.siblings = (0..count).map_while(sibling).collect();
+        whole
+    }
+
+    /// # Safety
+    /// As for [`Self::new`].
+    unsafe fn without_siblings(module: *const Module) -> Self {
         // SAFETY: the module's own function, called with it; the name is there for as long as the module, and copied.
         let name = unsafe { ((*module).name)(module).text(usize::MAX) };
         // SAFETY: the module's own function, called with it.
@@ -35,13 +49,8 @@ impl<'a> ForeignModule<'a> {
             // SAFETY: the texts are there for as long as the module, and copied.
             found.then(|| unsafe { FunctionImport { module: from.text(usize::MAX), name: name.text(usize::MAX) } })
         };
-        Self { module, lives: PhantomData, name, imports: (0..count).map_while(import).collect() }
-    }
-
-    /// Whether wlprof is one with ABI 1.1 or later.
-    fn has_1_1(&self) -> bool {
-        // SAFETY: every version has its size in front.
-        unsafe { (*self.module).size >= SIZE_1_1 }
+        let imports = (0..count).map_while(import).collect();
+        Self { module, lives: PhantomData, name, imports, siblings: Vec::new() }
     }
 }
 
@@ -120,34 +129,32 @@ impl ModuleView for ForeignModule<'_> {
 
     fn function_named(&self, name: &str) -> Option<u32> {
         let mut index = 0;
-        // SAFETY: the module's own function, called with it and with a text and a place that are there for the call; it is
-        // asked only if it has the function.
-        let mut ask =
-            || unsafe { ((*self.module).function_named)(self.module, Bytes::of(name.as_bytes()), &mut index) };
-        (self.has_1_1() && ask()).then_some(index)
+        // SAFETY: the module's own function, called with it and with a text and a place that are there for the call.
+        let found = unsafe { ((*self.module).function_named)(self.module, Bytes::of(name.as_bytes()), &mut index) };
+        found.then_some(index)
     }
 
     fn table_function(&self, table: u32, element: u64) -> Option<u32> {
         let mut function = 0;
-        // SAFETY: the module's own function, called with it and with a place for the result; it is asked only if it has the
-        // function.
-        let mut ask = || unsafe { ((*self.module).table_function)(self.module, table, element, &mut function) };
-        (self.has_1_1() && ask()).then_some(function)
+        // SAFETY: the module's own function, called with it and with a place for the result.
+        let found = unsafe { ((*self.module).table_function)(self.module, table, element, &mut function) };
+        found.then_some(function)
     }
 
     fn initial_data(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
         let (place, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-        // SAFETY: the module's own function, called with it; it writes within the buffer, and is asked only if it has the
-        // function.
-        let ask = || unsafe { ((*self.module).initial_data)(self.module, address, place, length) };
-        if self.has_1_1() && ask() { Ok(()) } else { Err(OutOfBounds) }
+        // SAFETY: the module's own function, called with it; it writes within the buffer.
+        let found = unsafe { ((*self.module).initial_data)(self.module, address, place, length) };
+        if found { Ok(()) } else { Err(OutOfBounds) }
     }
 
     fn code_hash(&self) -> Option<&[u8; 32]> {
-        // SAFETY: the module's own function, called with it; the hash is there for as long as the module, which is asked only
-        // if it has the function.
-        let ask = || unsafe { ((*self.module).code_hash)(self.module).get() };
-        if self.has_1_1() { ask().try_into().ok() } else { None }
+        // SAFETY: the module's own function, called with it; the hash is there for as long as the module.
+        unsafe { ((*self.module).code_hash)(self.module).get() }.try_into().ok()
+    }
+
+    fn siblings(&self) -> Vec<&dyn ModuleView> {
+        self.siblings.iter().map(|sibling| sibling as &dyn ModuleView).collect()
     }
 }
 
@@ -162,7 +169,14 @@ impl GuestMemory for ForeignGuest<'_> {
         self.0.memory_size
     }
 
+    #[inline]
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
+        if let Some(memory) = self.in_place() {
+            let start = usize::try_from(address).map_err(|_| OutOfBounds)?;
+            let end = start.checked_add(buffer.len()).ok_or(OutOfBounds)?;
+            buffer.copy_from_slice(memory.get(start..end).ok_or(OutOfBounds)?);
+            return Ok(());
+        }
         // SAFETY: a function of the guest's, called with it; it writes within the buffer.
         let read = unsafe { (self.0.read)(self.0, address, buffer.as_mut_ptr().cast(), buffer.len()) };
         if read { Ok(()) } else { Err(OutOfBounds) }
@@ -173,6 +187,13 @@ impl GuestMemory for ForeignGuest<'_> {
         // SAFETY: a function of the guest's, called with it and with a place for the result.
         let found = unsafe { (self.0.global)(self.0, index, &mut value) };
         found.then_some(value)
+    }
+
+    #[inline]
+    fn in_place(&self) -> Option<&[u8]> {
+        let Guest { memory, memory_size, .. } = *self.0;
+        // SAFETY: the ABI's promise: if it is not null, so many bytes are there and stay as they are for this call.
+        (!memory.is_null()).then(|| unsafe { std::slice::from_raw_parts(memory, memory_size as usize) })
     }
 }
 
@@ -227,9 +248,30 @@ mod tests {
         true
     }
 
-    fn module(size: usize) -> Module {
+    unsafe extern "C" fn no_sibling(_: *const Module, _: u32) -> *const Module {
+        std::ptr::null()
+    }
+
+    /// A module with others behind it on the same memory, of which there is one.
+    #[repr(C)]
+    struct Program {
+        module: Module,
+        library: Module,
+    }
+
+    unsafe extern "C" fn two(_: *const Module) -> u32 {
+        2
+    }
+
+    unsafe extern "C" fn library(module: *const Module, index: u32) -> *const Module {
+        // SAFETY: it is asked of a program alone.
+        let library = unsafe { &raw const (*module.cast::<Program>()).library };
+        if index == 0 { library } else { std::ptr::null() }
+    }
+
+    fn module() -> Module {
         Module {
-            size,
+            size: size_of::<Module>(),
             name: bytes,
             bytes,
             custom_section: section,
@@ -246,22 +288,50 @@ mod tests {
             table_function: element,
             initial_data: data,
             code_hash: bytes,
+            sibling_count: none,
+            sibling: no_sibling,
         }
     }
 
     #[test]
-    fn an_older_wlprof_is_not_asked_for_what_it_has_not() {
-        let said = |size: usize| {
-            let module = module(size);
-            // SAFETY: it is there.
-            let module = unsafe { ForeignModule::new(&raw const module) };
-            let mut buffer = [0; 2];
-            let data = module.initial_data(0, &mut buffer).map(|()| buffer);
-            let hash = module.code_hash().copied();
-            (module.global_named(""), module.function_named(""), module.table_function(0, 0), data, hash)
+    fn modules_answer_and_have_the_siblings_that_there_are() {
+        let program =
+            Program { module: Module { sibling_count: two, sibling: library, ..module() }, library: module() };
+        // SAFETY: it is there.
+        let program = unsafe { ForeignModule::new((&raw const program).cast()) };
+        let mut buffer = [0; 2];
+        assert_eq!(program.initial_data(0, &mut buffer), Ok(()));
+        assert_eq!((buffer, program.code_hash()), ([7; 2], Some(&[b'h'; 32])));
+        let siblings = program.siblings();
+        let [library] = &siblings[..] else { panic!("{} siblings", siblings.len()) };
+        assert_eq!((library.global_named(""), library.siblings().len()), (Some(7), 0));
+    }
+
+    unsafe extern "C" fn refused(_: *const Guest, _: u64, _: *mut c_void, _: usize) -> bool {
+        false
+    }
+
+    unsafe extern "C" fn no_global(_: *const Guest, _: u32, _: *mut u64) -> bool {
+        false
+    }
+
+    #[test]
+    fn memory_is_read_in_place_where_it_can_be() {
+        let memory = [1, 2, 3, 4, 5];
+        let mut guest = Guest {
+            size: size_of::<Guest>(),
+            memory_size: 5,
+            read: refused,
+            global: no_global,
+            memory: memory.as_ptr(),
         };
-        assert_eq!(said(size_of::<Module>()), (Some(7), Some(7), Some(7), Ok([7; 2]), Some([b'h'; 32])));
-        let of_1_0 = offset_of!(Module, function_named);
-        assert_eq!(said(of_1_0), (Some(7), None, None, Err(OutOfBounds), None));
+        let guest_in_place = ForeignGuest(&guest);
+        assert_eq!((guest_in_place.read_u32(1), guest_in_place.in_place()), (Ok(0x0504_0302), Some(&memory[..])));
+        assert_eq!(guest_in_place.read(5, &mut []), Ok(()));
+        for address in [2, 5, u64::MAX - 3, u64::MAX] {
+            assert_eq!(guest_in_place.read_u32(address), Err(OutOfBounds), "{address:#x}");
+        }
+        guest.memory = std::ptr::null();
+        assert_eq!((ForeignGuest(&guest).read_u8(0), ForeignGuest(&guest).in_place()), (Err(OutOfBounds), None));
     }
 }

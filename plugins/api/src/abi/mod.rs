@@ -35,9 +35,9 @@ pub const PLUGIN_SYMBOL: &str = "wlprof_plugin";
 pub const PLUGIN_MAGIC: u64 = 0x6c70_666f_7270_6c77;
 const _: () = assert!(u64::from_le_bytes(*b"wlprofpl") == PLUGIN_MAGIC);
 /// Raised when something changes that an older side would misread.
-pub const ABI_MAJOR: u32 = 1;
+pub const ABI_MAJOR: u32 = 2;
 /// Raised when something is added.
-pub const ABI_MINOR: u32 = 1;
+pub const ABI_MINOR: u32 = 0;
 
 /// Bytes, UTF-8 where they are text. Not terminated by anything.
 #[repr(C)]
@@ -182,7 +182,8 @@ pub struct Module {
     pub function_body: unsafe extern "C" fn(module: *const Module, index: u32, start: *mut u32, end: *mut u32) -> bool,
     /// A function's name from the name section or an export, undemangled. `false` if it has none.
     pub function_name: unsafe extern "C" fn(module: *const Module, index: u32, name: *mut Bytes) -> bool,
-    /// Index of the global that is exported by that name, or else called so in the name section. `false` if there is none.
+    /// Index of the global that is exported by that name, or else called so in the name section, or else imported by that
+    /// name, whatever it is imported from: `__memory_base`. `false` if there is none.
     pub global_named: unsafe extern "C" fn(module: *const Module, name: Bytes, index: *mut u32) -> bool,
     /// By the module's DWARF, the address in the guest's memory of a global or static variable. `false` without DWARF and if
     /// it has none of that name.
@@ -195,19 +196,24 @@ pub struct Module {
     /// By the module's DWARF, the value of an enumerator.
     pub enumerator: unsafe extern "C" fn(module: *const Module, name: Bytes, value: *mut i64) -> bool,
     /// Index of the function that is called so by `function_name`, or else exported so; the first of several. `false` if there
-    /// is none. Since 1.1.
+    /// is none.
     pub function_named: unsafe extern "C" fn(module: *const Module, name: Bytes, index: *mut u32) -> bool,
     /// The function that an element of a table is before the module runs, by its active element segments: what a function
-    /// pointer is, in table 0 for C. `false` if nothing is there, or where it is is not a constant. Since 1.1.
+    /// pointer is, in table 0 for C. `false` if nothing is there, or where it is is not a constant.
     pub table_function:
         unsafe extern "C" fn(module: *const Module, table: u32, element: u64, function: *mut u32) -> bool,
-    /// Copies `length` bytes that the first memory has at `address` before the module runs to `buffer`: those of its active data
-    /// segments, and zeroes where there are none; segments whose place is not a constant, and passive ones, are not seen.
-    /// `false` if any of them is outside of what that memory begins with. Since 1.1.
+    /// Copies `length` bytes that the first memory has at `address` before the guest runs to `buffer`: those of the active data
+    /// segments of all modules that work on it, and zeroes where there are none; segments whose place is not a constant, and
+    /// passive ones, are not seen. `false` if any of them is outside of what that memory begins with.
     pub initial_data:
         unsafe extern "C" fn(module: *const Module, address: u64, buffer: *mut c_void, length: usize) -> bool,
-    /// SHA-256 of the code section's payload, 32 bytes: which build this is, even if it is stripped. Since 1.1.
+    /// SHA-256 of the code section's payload, 32 bytes: which build this is, even if it is stripped.
     pub code_hash: unsafe extern "C" fn(module: *const Module) -> Bytes,
+    /// How many other modules work on the same memory.
+    pub sibling_count: unsafe extern "C" fn(module: *const Module) -> u32,
+    /// One of them, from 0 on: frames in it have its index plus 1 as [`WasmFrame::module`]. Null past the end. A sibling has none
+    /// itself.
+    pub sibling: unsafe extern "C" fn(module: *const Module, index: u32) -> *const Module,
 }
 
 /// Where a member lies in its structure.
@@ -224,7 +230,8 @@ pub struct Member {
     pub bit_count: u32,
 }
 
-/// Reads the stacks of one module's instance. Made by [`Language::attach`]; a plugin puts what it needs behind it.
+/// Reads the stacks of the instances that work on one memory. Made by [`Language::attach`] or [`Walker::fresh`]; a plugin puts
+/// what it needs behind it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Walker {
@@ -232,7 +239,8 @@ pub struct Walker {
     pub size: usize,
     /// Of `WALKER_…`.
     pub flags: u32,
-    /// Indices of the globals that `walk` reads; they stay while the walker does.
+    /// Indices of the globals that `walk` reads, of the attached module, those that it imports included; they stay while the
+    /// walker does.
     pub wanted_globals: *const u32,
     /// How many there are.
     pub wanted_global_count: usize,
@@ -271,6 +279,11 @@ pub struct Walker {
     >,
     /// Tells `warnings` what could not be read so far, in sentences for the user. May be missing.
     pub warnings: Option<unsafe extern "C" fn(walker: *const Walker, warnings: *const Texts)>,
+    /// Makes a walker for other instances of the same modules, on a memory of their own; null if it cannot. It takes
+    /// microseconds: what was read of the modules is shared. A key means the same to all walkers that came of one another so:
+    /// any of them names what another has pushed. They are called at the same time on several threads, in signal handlers,
+    /// too: `walk` waits for no lock, but ends with [`WALK_END_BUSY`]. May be missing: the language is attached anew then.
+    pub fresh: Option<unsafe extern "C" fn(walker: *const Walker) -> *mut Walker>,
 }
 
 /// Stacks are read from the stopped guest; without it they are the wasm stack, and only named by the plugin.
@@ -291,12 +304,17 @@ pub struct Guest {
     pub read: unsafe extern "C" fn(guest: *const Guest, address: u64, buffer: *mut c_void, length: usize) -> bool,
     /// The value of a wanted global, an i32 zero-extended. `false` if there is none.
     pub global: unsafe extern "C" fn(guest: *const Guest, index: u32, value: *mut u64) -> bool,
+    /// The memory itself, `memory_size` bytes to be read in place during this call: what `read` does, without the call. Null where
+    /// only `read` can. Never to be written.
+    pub memory: *const u8,
 }
 
 /// A frame of the wasm stack.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WasmFrame {
+    /// The module: 0 is the one that the walker was attached with, and any other its sibling with that number less 1.
+    pub module: u32,
     /// The function's index in the module, imports first.
     pub function: u32,
     /// Where the frame stands, as an offset from the start of the code section's payload, the address space of wasm DWARF:
@@ -323,11 +341,11 @@ pub struct Stack {
     pub has_labels: u8,
     /// Whether memory may be allocated and freed during this walk.
     pub may_allocate: bool,
-    /// Where more such keys go: the stack has the labels of all of them. Since 1.1.
+    /// Where more such keys go: the stack has the labels of all of them.
     pub label_keys: *mut u64,
-    /// How many of them there is room for. Since 1.1.
+    /// How many of them there is room for.
     pub label_capacity: usize,
-    /// How many of them there are. The plugin counts them. Since 1.1.
+    /// How many of them there are. The plugin counts them.
     pub label_count: usize,
 }
 
@@ -349,9 +367,9 @@ pub struct StackFrame {
 pub struct FrameKey {
     /// One of `FRAME_KIND_…`.
     pub kind: u32,
-    /// Of a wasm frame: its function.
-    pub function: u32,
-    /// The plugin's own key, or a wasm frame's code offset.
+    /// The wasm frame, if it is one; else zeroes.
+    pub wasm: WasmFrame,
+    /// The plugin's own key, if it is that; else zero.
     pub value: u64,
 }
 
@@ -359,7 +377,7 @@ pub struct FrameKey {
 pub const FRAME_KIND_OWN: u32 = 0;
 /// A wasm frame.
 pub const FRAME_KIND_WASM: u32 = 1;
-/// Frames that the plugin left out, one or many: shown as `[elided]`, and not asked about. Since 1.1.
+/// Frames that the plugin left out, one or many: shown as `[elided]`, and not asked about.
 pub const FRAME_KIND_ELIDED: u32 = 2;
 
 /// At the root.
@@ -378,6 +396,8 @@ pub const WALK_END_NO_STACK: u32 = 5;
 pub const WALK_END_WOULD_ALLOCATE: u32 = 6;
 /// The plugin failed in a way that it did not expect.
 pub const WALK_END_FAILED: u32 = 7;
+/// It would have had to wait for another thread and must not. What it wrote is dropped.
+pub const WALK_END_BUSY: u32 = 8;
 
 /// Receives source frames. It is wlprof's.
 #[repr(C)]

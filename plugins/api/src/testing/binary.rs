@@ -27,6 +27,7 @@ const REFERENCES: [u8; 2] = [0x63, 0x64];
 /// If they are malformed.
 pub(super) fn read(bytes: &[u8], module: &mut TestModule) {
     let mut input = Input { rest: bytes };
+    let mut imported_globals = Vec::new();
     assert_eq!(input.take(8), b"\0asm\x01\0\0\0", "not a core module");
     while !input.rest.is_empty() {
         let (id, mut section) = (input.byte(), input.sized());
@@ -41,8 +42,10 @@ pub(super) fn read(bytes: &[u8], module: &mut TestModule) {
             IMPORTS => {
                 for _ in 0..section.number() {
                     let import = FunctionImport { module: section.text(), name: section.text() };
-                    if section.external_type() == FUNCTION {
-                        module.imports.push(import);
+                    match section.external_type() {
+                        FUNCTION => module.imports.push(import),
+                        GLOBAL => imported_globals.push(import.name),
+                        _ => {}
                     }
                 }
             }
@@ -66,6 +69,9 @@ pub(super) fn read(bytes: &[u8], module: &mut TestModule) {
             }
             _ => {}
         }
+    }
+    for (index, name) in (0..).zip(imported_globals) {
+        module.globals.entry(name).or_insert(index);
     }
 }
 

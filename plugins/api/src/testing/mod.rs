@@ -8,7 +8,8 @@
 //!
 //! A [`TestModule`] is what [`Language::detect`](crate::Language::detect) and [`Language::attach`](crate::Language::attach) are
 //! given. Walks read a [`Frozen`] guest, whose memory a test may fill with anything; a [`Snapshot`] is what one walk needs of a
-//! real guest's memory, small enough to be kept in a file.
+//! real guest's memory, small enough to be kept in a file. [`check_fresh`] tries what [`Walker::fresh`](crate::Walker::fresh)
+//! promises.
 //!
 //! ```
 //! use wlprof_plugin::GuestMemory;
@@ -25,10 +26,12 @@
 //! ```
 
 mod binary;
+mod fresh;
 mod guest;
 mod module;
 mod snapshot;
 
+pub use fresh::{Moment, check_fresh, check_fresh_is_cheap};
 pub use guest::Frozen;
 pub use module::TestModule;
 pub use snapshot::{Replayed, Snapshot};

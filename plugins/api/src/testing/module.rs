@@ -22,10 +22,12 @@ pub struct TestModule {
     pub names: HashMap<u32, String>,
     /// Functions that it exports, with the names of the exports. They name those that `names` does not.
     pub exports: Vec<(u32, String)>,
-    /// Indices of globals by name: those of exports, else of the name section.
+    /// Indices of globals by name: those of exports, else of the name section, else of imports.
     pub globals: HashMap<String, u32>,
     /// Payloads of its custom sections.
     pub sections: HashMap<String, Vec<u8>>,
+    /// Other modules on the same memory.
+    pub siblings: Vec<TestModule>,
 }
 
 impl TestModule {
@@ -56,7 +58,7 @@ impl TestModule {
 
     /// A frame in the function whose body is `bodies[body]`.
     pub fn frame(&self, body: usize, code_offset: u32) -> WasmFrame {
-        WasmFrame { function: (self.imports.len() + body) as u32, code_offset }
+        WasmFrame::attached((self.imports.len() + body) as u32, code_offset)
     }
 }
 
@@ -93,6 +95,10 @@ impl ModuleView for TestModule {
     fn function_named(&self, name: &str) -> Option<u32> {
         let named = self.names.iter().filter(|(_, known)| *known == name).map(|(index, _)| *index).min();
         named.or_else(|| self.exports.iter().find(|(_, known)| known == name).map(|(index, _)| *index))
+    }
+
+    fn siblings(&self) -> Vec<&dyn ModuleView> {
+        self.siblings.iter().map(|sibling| sibling as &dyn ModuleView).collect()
     }
 }
 
@@ -146,7 +152,7 @@ mod tests {
         let module = TestModule::parse(bytes());
         assert_eq!(module.imports, [FunctionImport { module: "env".to_owned(), name: "log".to_owned() }]);
         assert_eq!([0, 1, 2, 3].map(|index| module.function_body(index)), [None, Some(2..4), Some(5..8), None]);
-        assert_eq!(module.frame(1, 6), WasmFrame { function: 2, code_offset: 6 });
+        assert_eq!(module.frame(1, 6), WasmFrame::attached(2, 6));
         assert_eq!(module.custom_section("twice"), Some(&b"a"[..]));
         assert_eq!(module.custom_section("never"), None);
         assert_eq!(module.bytes(), bytes());
@@ -162,7 +168,7 @@ mod tests {
         module.names.clear();
         assert_eq!(names(&module), [None, Some("first".to_owned()), None]);
         assert_eq!(indices(&module), [None, Some(1), Some(1)]);
-        let globals = ["shown", "not shown", "sum", "none"].map(|name| module.global_named(name));
-        assert_eq!(globals, [Some(0), Some(0), Some(1), None]);
+        let globals = ["shown", "not shown", "sum", "typed global", "none"].map(|name| module.global_named(name));
+        assert_eq!(globals, [Some(0), Some(0), Some(1), Some(1), None]);
     }
 }

@@ -166,8 +166,7 @@ impl Replay {
                 (index, blocks[input.number() as usize])
             });
             let guest = Snapshot { size, blocks: placed.into_iter().collect(), ..Snapshot::default() };
-            let wasm =
-                input.list(|input| WasmFrame { function: input.number() as u32, code_offset: input.number() as u32 });
+            let wasm = input.list(|input| WasmFrame::attached(input.number() as u32, input.number() as u32));
             let expected = input.list(|input| Expected {
                 function: input.text(),
                 file: input.text(),

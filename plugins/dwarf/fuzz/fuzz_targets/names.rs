@@ -11,7 +11,7 @@ const LONGEST: usize = (16 << 10) + '…'.len_utf8();
 
 fn frames(symbolizer: &mut Symbolizer) -> Vec<SourceFrame> {
     let mut out = Vec::new();
-    symbolizer.symbolize(FrameKey::Wasm(WasmFrame { function: 0, code_offset: 0 }), &mut out);
+    symbolizer.symbolize(FrameKey::Wasm(WasmFrame::attached(0, 0)), &mut out);
     out
 }
 

@@ -107,7 +107,7 @@ fn use_walker(walker: &mut GoWalker, module: &TestModule, guest: &Stopped, funct
     for function in 0..COUNT + 2 {
         for at in [0, 9, 16, u32::MAX / 2] {
             let frame = module.bodies.get(function as usize).map(|_| frame(module, function, at));
-            let frame = frame.unwrap_or(WasmFrame { function, code_offset: at });
+            let frame = frame.unwrap_or(WasmFrame::attached(function, at));
             name(walker, FrameKey::Wasm(frame));
             let mut out = FrameSink::new();
             let _ = walker.walk(&guest.frozen, &[frame], &mut out);

@@ -102,7 +102,7 @@ fn wasm_frame(input: &mut Input<'_>, module: &TestModule) -> WasmFrame {
         Some(body) if offset % 16 != 15 => body.start + offset % (body.end - body.start),
         _ => offset << 8,
     };
-    WasmFrame { function, code_offset }
+    WasmFrame::attached(function, code_offset)
 }
 
 fn run(program: &mut Program, input: &mut Input<'_>) {

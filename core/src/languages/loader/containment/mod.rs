@@ -15,7 +15,7 @@ mod recovery;
 mod slot;
 mod watchdog;
 
-pub(super) use recovery::{OwnStack, end_process, in_host};
+pub(super) use recovery::{OwnStack, end_process, fetch, in_host};
 
 use super::foreign::EndedWalker;
 use libloading::Library;
@@ -42,11 +42,12 @@ pub(super) enum Activity {
     Labels,
     Warnings,
     LibraryFolder,
+    Fresh,
     Destroy,
 }
 
 impl Activity {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Open,
         Self::Load,
         Self::Detect,
@@ -58,6 +59,7 @@ impl Activity {
         Self::Labels,
         Self::Warnings,
         Self::LibraryFolder,
+        Self::Fresh,
         Self::Destroy,
     ];
 
@@ -83,6 +85,7 @@ impl Activity {
             Self::Labels => "labels",
             Self::Warnings => "warnings",
             Self::LibraryFolder => "library_folder",
+            Self::Fresh => "fresh",
             Self::Destroy => "destroy",
         }
     }
@@ -92,7 +95,7 @@ impl Activity {
     fn kept(self) -> Kept {
         match self {
             Self::Walk => Kept::FloatingPoint,
-            Self::Symbolize | Self::Categorize | Self::Labels | Self::Threads => Kept::Mask,
+            Self::Symbolize | Self::Categorize | Self::Labels | Self::Threads | Self::Fresh => Kept::Mask,
             _ => Kept::Handlers,
         }
     }
@@ -300,7 +303,7 @@ impl Calls {
 
     /// Readies this thread and this process for walks, where memory may be allocated.
     pub(super) fn ready(&self) {
-        recovery::watch_thread();
+        recovery::watch_thread_at_times();
         self.handlers.get_or_init(|| Box::new(Handlers::now()));
     }
 
@@ -313,8 +316,12 @@ impl Calls {
         if library.failure.get().is_some() {
             return None;
         }
-        if activity != Activity::Walk {
-            recovery::watch_thread();
+        match activity {
+            // Where memory may be allocated, `ready` has done it.
+            Activity::Walk => {}
+            // For each instance of a module.
+            Activity::Fresh | Activity::Destroy => recovery::watch_thread_at_times(),
+            _ => recovery::watch_thread(),
         }
         let kept = if library.is_checked { Kept::Handlers } else { activity.kept() };
         let (outcome, changes) = recovery::keeping(kept, || {

@@ -16,6 +16,9 @@ impl OwnStack {
     }
 }
 
+/// A hint to the processor, which is not given here.
+pub(in super::super) fn fetch<T>(_start: *const T, _bytes: usize) {}
+
 /// What a call changed of the process: not looked for here.
 #[derive(Clone, Copy)]
 pub(super) struct Changes(pub(super) u8);
@@ -55,6 +58,8 @@ pub(super) fn keeping<T>(_kept: Kept, run: impl FnOnce() -> T) -> (T, Changes) {
 pub(super) fn prepare() {}
 
 pub(super) fn watch_thread() {}
+
+pub(super) fn watch_thread_at_times() {}
 
 pub(super) fn end_stuck_process(_thread: i32, _why: &str) {}
 

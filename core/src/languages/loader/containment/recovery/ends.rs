@@ -2,6 +2,7 @@
 
 use super::{CURRENT, leave, signals};
 use crate::languages::loader::containment::Left;
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::io::Write;
 use std::ptr::null_mut;
@@ -23,6 +24,7 @@ unsafe extern "C" {
 pub(in super::super) fn watch_thread() {
     unsafe extern "C" fn when_ending(_object: *mut c_void) {
         let call = CURRENT.get();
+        CALLS.set(0);
         if call.is_null() {
             signals::say_last_words("wlprof: ended by a constructor");
         } else {
@@ -35,6 +37,22 @@ pub(in super::super) fn watch_thread() {
     unsafe {
         __cxa_thread_atexit_impl(when_ending, null_mut(), when_ending as *const c_void)
     };
+}
+
+thread_local! {
+    /// Calls since this thread was last about to end.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The same for calls of which there may be millions: at the first, the second, the fourth and so on of this thread, since every
+/// time takes memory for as long as the thread goes on. What else wants to be told of its end asks for that early.
+#[inline]
+pub(in super::super) fn watch_thread_at_times() {
+    let calls = CALLS.get() + 1;
+    CALLS.set(calls);
+    if calls.is_power_of_two() {
+        watch_thread();
+    }
 }
 
 /// What is asked when the stack is unwound to a call, for an exception that nobody in the plugin has caught, or for

@@ -7,10 +7,10 @@ mod stack;
 mod surroundings;
 
 pub(in super::super) use ends::end_process;
-pub(super) use ends::{end_stuck_process, watch_thread};
+pub(super) use ends::{end_stuck_process, watch_thread, watch_thread_at_times};
 pub(super) use force::{Condemned, Forced, leave_by_force};
 pub(super) use signals::{interrupt, is_out_of_reach, prepare};
-pub(in super::super) use stack::OwnStack;
+pub(in super::super) use stack::{OwnStack, fetch};
 pub(super) use surroundings::{Changes, Handlers, Kept, keeping};
 
 use super::Left;
@@ -78,6 +78,9 @@ pub(super) fn call<T, F: FnOnce() -> T>(
         }
     }
     let stack = stack.filter(|_| stack::on_signal_stack());
+    if let Some(stack) = stack {
+        stack.fetch();
+    }
     let mut data = Data { run: Some(run), result: None, stack };
     let mut call =
         Call { stack_pointer: 0, resume: 0, slot, code, left: Cell::new(None), place: AtomicU8::new(IN_PLUGIN) };

@@ -4,6 +4,7 @@
 //! handled. So the plugin gets a stack of its own there. That is not the alternate stack, at whose top the kernel would begin
 //! again for a crash, over the handler that is at work; so meanwhile signals have another one.
 
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::cell::Cell;
 use std::io;
 use std::ops::Range;
@@ -51,6 +52,13 @@ impl OwnStack {
         Ok(stack)
     }
 
+    /// Has the processor fetch what the first frames will be written to: the guest has had its caches since the last call.
+    #[inline]
+    pub(super) fn fetch(&self) {
+        const FRAMES: usize = 1 << 10;
+        fetch(self.mapping.wrapping_byte_add(Self::SIZE - FRAMES), FRAMES);
+    }
+
     /// Where its first frame begins.
     pub(super) fn top(&self) -> usize {
         self.mapping as usize + Self::SIZE
@@ -71,6 +79,16 @@ impl Drop for OwnStack {
     fn drop(&mut self) {
         // SAFETY: its own, and not used any more: calls on it are over, and so is the handler that they were made in.
         unsafe { libc::munmap(self.mapping, Self::SIZE) };
+    }
+}
+
+/// Has the processor fetch so many bytes from `start` on, which are soon needed and are not likely to be in its caches.
+#[inline]
+pub(in super::super::super) fn fetch<T>(start: *const T, bytes: usize) {
+    const LINE: usize = 64;
+    for at in (0..bytes).step_by(LINE) {
+        // SAFETY: a hint, which reads nothing, whatever is there.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_byte_add(at).cast()) };
     }
 }
 

@@ -34,7 +34,7 @@
 #define WLPROF_PLUGIN_MAGIC 7813857982335183991
 
 // Raised when something changes that an older side would misread.
-#define WLPROF_ABI_MAJOR 1
+#define WLPROF_ABI_MAJOR 2
 
 // Raised when something is added.
 #define WLPROF_ABI_MINOR 0
@@ -63,6 +63,9 @@
 // A wasm frame.
 #define WLPROF_FRAME_KIND_WASM 1
 
+// Frames that the plugin left out, one or many: shown as [elided], and not asked about.
+#define WLPROF_FRAME_KIND_ELIDED 2
+
 // At the root.
 #define WLPROF_WALK_END_COMPLETE 0
 
@@ -86,6 +89,9 @@
 
 // The plugin failed in a way that it did not expect.
 #define WLPROF_WALK_END_FAILED 7
+
+// It would have had to wait for another thread and must not. What it wrote is dropped.
+#define WLPROF_WALK_END_BUSY 8
 
 // The user's own, and what nothing better is known of.
 #define WLPROF_CATEGORY_USER 0
@@ -113,13 +119,24 @@ typedef struct wlprof_bytes_t {
   size_t length;
 } wlprof_bytes_t;
 
+// A frame of the wasm stack.
+typedef struct wlprof_wasm_frame_t {
+  // The module: 0 is the one that the walker was attached with, and any other its sibling with that number less 1.
+  uint32_t module;
+  // The function's index in the module, imports first.
+  uint32_t function;
+  // Where the frame stands, as an offset from the start of the code section's payload, the address space of wasm DWARF:
+  // the interrupted instruction (leaf) or the call instruction, not the one it returns to.
+  uint32_t code_offset;
+} wlprof_wasm_frame_t;
+
 // What identifies a frame until it is named.
 typedef struct wlprof_frame_key_t {
   // One of WLPROF_FRAME_KIND_*.
   uint32_t kind;
-  // Of a wasm frame: its function.
-  uint32_t function;
-  // The plugin's own key, or a wasm frame's code offset.
+  // The wasm frame, if it is one; else zeroes.
+  struct wlprof_wasm_frame_t wasm;
+  // The plugin's own key, if it is that; else zero.
   uint64_t value;
 } wlprof_frame_key_t;
 
@@ -134,6 +151,9 @@ typedef struct wlprof_guest_t {
   bool (*read)(const struct wlprof_guest_t *guest, uint64_t address, void *buffer, size_t length);
   // The value of a wanted global, an i32 zero-extended. false if there is none.
   bool (*global)(const struct wlprof_guest_t *guest, uint32_t index, uint64_t *value);
+  // The memory itself, memory_size bytes to be read in place during this call: what read does, without the call. Null where
+  // only read can. Never to be written.
+  const uint8_t *memory;
 } wlprof_guest_t;
 
 // Something that a thread belongs to.
@@ -189,7 +209,8 @@ typedef struct wlprof_module_t {
   bool (*function_body)(const struct wlprof_module_t *module, uint32_t index, uint32_t *start, uint32_t *end);
   // A function's name from the name section or an export, undemangled. false if it has none.
   bool (*function_name)(const struct wlprof_module_t *module, uint32_t index, struct wlprof_bytes_t *name);
-  // Index of the global that is exported by that name, or else called so in the name section. false if there is none.
+  // Index of the global that is exported by that name, or else called so in the name section, or else imported by that
+  // name, whatever it is imported from: __memory_base. false if there is none.
   bool (*global_named)(const struct wlprof_module_t *module, struct wlprof_bytes_t name, uint32_t *index);
   // By the module's DWARF, the address in the guest's memory of a global or static variable. false without DWARF and if
   // it has none of that name.
@@ -204,6 +225,23 @@ typedef struct wlprof_module_t {
   bool (*type_size)(const struct wlprof_module_t *module, struct wlprof_bytes_t name, uint64_t *size);
   // By the module's DWARF, the value of an enumerator.
   bool (*enumerator)(const struct wlprof_module_t *module, struct wlprof_bytes_t name, int64_t *value);
+  // Index of the function that is called so by function_name, or else exported so; the first of several. false if there
+  // is none.
+  bool (*function_named)(const struct wlprof_module_t *module, struct wlprof_bytes_t name, uint32_t *index);
+  // The function that an element of a table is before the module runs, by its active element segments: what a function
+  // pointer is, in table 0 for C. false if nothing is there, or where it is is not a constant.
+  bool (*table_function)(const struct wlprof_module_t *module, uint32_t table, uint64_t element, uint32_t *function);
+  // Copies length bytes that the first memory has at address before the guest runs to buffer: those of the active data
+  // segments of all modules that work on it, and zeroes where there are none; segments whose place is not a constant, and
+  // passive ones, are not seen. false if any of them is outside of what that memory begins with.
+  bool (*initial_data)(const struct wlprof_module_t *module, uint64_t address, void *buffer, size_t length);
+  // SHA-256 of the code section's payload, 32 bytes: which build this is, even if it is stripped.
+  struct wlprof_bytes_t (*code_hash)(const struct wlprof_module_t *module);
+  // How many other modules work on the same memory.
+  uint32_t (*sibling_count)(const struct wlprof_module_t *module);
+  // One of them, from 0 on: frames in it have its index plus 1 as wlprof_wasm_frame_t.module. Null past the end. A sibling has none
+  // itself.
+  const struct wlprof_module_t *(*sibling)(const struct wlprof_module_t *module, uint32_t index);
 } wlprof_module_t;
 
 // Receives texts. It is wlprof's.
@@ -214,22 +252,13 @@ typedef struct wlprof_texts_t {
   void (*add)(const struct wlprof_texts_t *texts, struct wlprof_bytes_t text);
 } wlprof_texts_t;
 
-// A frame of the wasm stack.
-typedef struct wlprof_wasm_frame_t {
-  // The function's index in the module, imports first.
-  uint32_t function;
-  // Where the frame stands, as an offset from the start of the code section's payload, the address space of wasm DWARF:
-  // the interrupted instruction (leaf) or the call instruction, not the one it returns to.
-  uint32_t code_offset;
-} wlprof_wasm_frame_t;
-
 // A frame in a wlprof_stack_t.
 typedef struct wlprof_stack_frame_t {
   // One of WLPROF_FRAME_KIND_*.
   uint32_t kind;
   // Zero.
   uint32_t reserved;
-  // The plugin's own key, or the index in the wasm stack.
+  // The plugin's own key, or the index in the wasm stack; zero for what is elided.
   uint64_t value;
 } wlprof_stack_frame_t;
 
@@ -239,7 +268,8 @@ typedef struct wlprof_stack_t {
   size_t size;
   // Where frames go, leaf first.
   struct wlprof_stack_frame_t *frames;
-  // How many there is room for.
+  // How many there is room for: 2048. What does not fit is left out at the root, and the walk ends with
+  // WLPROF_WALK_END_TOO_DEEP; or in the middle, with a frame of WLPROF_FRAME_KIND_ELIDED there.
   size_t capacity;
   // How many there are. The plugin counts them.
   size_t length;
@@ -249,6 +279,12 @@ typedef struct wlprof_stack_t {
   uint8_t has_labels;
   // Whether memory may be allocated and freed during this walk.
   bool may_allocate;
+  // Where more such keys go: the stack has the labels of all of them.
+  uint64_t *label_keys;
+  // How many of them there is room for.
+  size_t label_capacity;
+  // How many of them there are. The plugin counts them.
+  size_t label_count;
 } wlprof_stack_t;
 
 // A frame in the terms of the source language. Empty texts and zeroes are unknown.
@@ -315,13 +351,15 @@ typedef struct wlprof_threads_t {
   void (*add)(const struct wlprof_threads_t *threads, const struct wlprof_thread_t *thread);
 } wlprof_threads_t;
 
-// Reads the stacks of one module's instance. Made by wlprof_language_t.attach; a plugin puts what it needs behind it.
+// Reads the stacks of the instances that work on one memory. Made by wlprof_language_t.attach or wlprof_walker_t.fresh; a plugin puts
+// what it needs behind it.
 typedef struct wlprof_walker_t {
   // Size of this structure in bytes.
   size_t size;
   // Of WLPROF_WALKER_*.
   uint32_t flags;
-  // Indices of the globals that walk reads; they stay while the walker does.
+  // Indices of the globals that walk reads, of the attached module, those that it imports included; they stay while the
+  // walker does.
   const uint32_t *wanted_globals;
   // How many there are.
   size_t wanted_global_count;
@@ -346,7 +384,7 @@ typedef struct wlprof_walker_t {
   uint32_t (*categorize)(const struct wlprof_walker_t *walker, const struct wlprof_source_frame_t *frame);
   // Tells labels what the labels of a key are. May be missing.
   void (*labels)(struct wlprof_walker_t *walker, uint64_t key, const struct wlprof_labels_t *labels);
-  // Tells threads of every thread of a stopped guest. May be missing.
+  // Tells threads of every thread of a stopped guest. May be missing: what walk gives is shown then.
   void (*threads)(struct wlprof_walker_t *walker,
                   const struct wlprof_guest_t *guest,
                   const struct wlprof_wasm_frame_t *wasm,
@@ -354,6 +392,11 @@ typedef struct wlprof_walker_t {
                   const struct wlprof_threads_t *threads);
   // Tells warnings what could not be read so far, in sentences for the user. May be missing.
   void (*warnings)(const struct wlprof_walker_t *walker, const struct wlprof_texts_t *warnings);
+  // Makes a walker for other instances of the same modules, on a memory of their own; null if it cannot. It takes
+  // microseconds: what was read of the modules is shared. A key means the same to all walkers that came of one another so:
+  // any of them names what another has pushed. They are called at the same time on several threads, in signal handlers,
+  // too: walk waits for no lock, but ends with WLPROF_WALK_END_BUSY. May be missing: the language is attached anew then.
+  struct wlprof_walker_t *(*fresh)(const struct wlprof_walker_t *walker);
 } wlprof_walker_t;
 
 // A language that a plugin knows.
@@ -371,8 +414,9 @@ typedef struct wlprof_language_t {
   struct wlprof_walker_t *(*attach)(const struct wlprof_language_t *language,
                                     const struct wlprof_module_t *module,
                                     const struct wlprof_texts_t *error);
-  // Tells folder where its programs look for their library, if there is such a place. May be missing.
-  void (*library_folder)(const struct wlprof_language_t *language, const struct wlprof_texts_t *folder);
+  // Tells library where its programs look for their library, if there is such a place, and after that by which files it
+  // is known, as paths in it: one of them has to be there. May be missing.
+  void (*library_folder)(const struct wlprof_language_t *language, const struct wlprof_texts_t *library);
 } wlprof_language_t;
 
 // What a library exports.
