@@ -1,5 +1,5 @@
 // Proves shares: the same work, in functions that have 60, 30 and 10 percent of it, and in recursion of which three calls
-// of four are of one kind.
+// of four are of one kind. They take turns so quickly that what else the machine does meanwhile hits all alike.
 import * as std from "qjs:std";
 
 function heavy(rounds) {
@@ -30,11 +30,11 @@ function fibSome(n) {
 
 let checksum = 0;
 const turns = Number(scriptArgs[2]);
-for (let turn = 0; turn < turns; turn++) {
+for (let turn = 0; turn < 20 * turns; turn++) {
     if (scriptArgs[1] === "loops") {
-        checksum += heavy(60000) + medium(30000) + light(10000);
+        checksum += heavy(3000) + medium(1500) + light(500);
     } else {
-        for (let i = 0; i < 4; i++) checksum += i === 3 ? fibSome(18) : fibMost(18);
+        for (let i = 0; i < 4; i++) checksum += i === 3 ? fibSome(12) : fibMost(12);
     }
 }
 print(checksum);

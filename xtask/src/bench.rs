@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::{checkout, fixtures, process};
+use crate::{checkout, fixtures, process, progress, tools};
 
 const BENCH: &[&str] = &["bench", "--quiet", "--package", "wlprof", "--bench", "overhead", "--"];
 
@@ -12,6 +12,9 @@ const LIBRARY: &[&str] = &["build", "--quiet", "--release", "--package", "wlprof
 /// Runs the bench. `arguments` are its own.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     fixtures::build(&[])?;
+    if let Err(error) = tools::provide_perf() {
+        progress::say(format_args!("perf is left out of the comparison: {error:#}"));
+    }
     process::visibly(checkout::cargo().args(LIBRARY))?;
     process::visibly(checkout::cargo().args(BENCH).args(arguments))
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
@@ -11,11 +12,20 @@ use crate::{checkout, perf, progress, wasmtime};
 /// Links them, after building or downloading what neither the machine nor the cache has.
 pub(crate) fn provide() -> Result<()> {
     let cache = Cache::open()?;
-    let tools = checkout::root().join("target/tools");
-    fs::create_dir_all(&tools)?;
     let mut programs = perf::programs(&cache)?;
     programs.push(("wasmtime", wasmtime::program(&cache)?));
-    for (program, path) in &programs {
+    link(&programs)
+}
+
+/// The same of perf alone.
+pub(crate) fn provide_perf() -> Result<()> {
+    link(&perf::programs(&Cache::open()?)?)
+}
+
+fn link(programs: &[(&'static str, PathBuf)]) -> Result<()> {
+    let tools = checkout::root().join("target/tools");
+    fs::create_dir_all(&tools)?;
+    for (program, path) in programs {
         let link = tools.join(program);
         if fs::read_link(&link).ok().as_ref() != Some(path) {
             // Whatever is there is an older link of ours.

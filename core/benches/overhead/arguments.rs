@@ -7,27 +7,36 @@ use std::path::{Path, PathBuf};
 pub(crate) const USAGE: &str = "\
 cargo xtask bench [OPTIONS]
 
-  --rounds N      rounds to run (default 9)
+  --rounds N      runs of each guest in each way (default 9)
   --quick         3 rounds
   --guest NAME    only this guest of target/fixtures; may be given several times
-  --times N       multiply the guests' work by this (their first argument)
+  --times N       multiply the guests' work by this
+  --way TEXT      only ways of running guests whose names contain this; may be given several times
   --plugin-abi    only what a walk costs through the plugins' ABI
   --startup PATH  module whose start-up to measure (default: the largest of target/fixtures)
 
-Prints, for each guest and way of running it, the ratios to the plain run of the same round
-(median, and lowest to highest) of
+Every run stands between two plain ones, without any profiler, and is compared with their mean.
+One of whose three runs a thread had no processor for over 5 % of the time, because others or the
+host had it, is disturbed: it is left out and made again, up to twice as many runs as asked for;
+if that is not enough the least disturbed ones count, and the table says how many those are.
+
+Prints, for each guest and way of running it, the ratios to plain runs of
   guest CPU    CPU time of the guest's thread, in its instantiation and its call
-  fastest      the same of the fastest run and the fastest plain run of all: others on the
-               machine can only slow a run, so with enough rounds this is the steadier number
-  process CPU  CPU time of all threads until sampling has ended, wlprof's included
+  process CPU  CPU time of all threads until sampling has ended, wlprof's included, and that of
+               perf, which is another process, from its first sample to its end
+  fastest      process CPU of the fastest run to that of the fastest of the plain ones before each:
+               others on the machine can only slow a run
   wall         time of the guest's instantiation and its call
-and the medians of samples taken, ticks lost, samples per second of the guest's CPU time, the time
-in the signal handler, the cost of a tick as measured before the run, and of both for all samples
-as a part of the guest's CPU time.
+as medians, in brackets the interval in which the true median is with a probability of 95 %; and
+the medians of samples taken, ticks lost, samples per second of the guest's CPU time, the time in
+the signal handler, the cost of a tick as measured before the run, and what was counted as a part
+of the guest's CPU time: CPU time of other threads, in the handler, and of a tick for each sample.
+The last is the steadier figure, but for what cannot be counted: caches that interrupts leave cold. `plain again` shows how far equal runs differ; `signals alone`, with
+a timer's signals that nothing answers, the least that any profiler with signals costs here.
 ";
 
-/// Call-heavy; a runtime of its own; an interpreter's loop; host calls.
-const GUESTS: [&str; 4] = ["c-calls", "go-bench", "c-interp", "c-hosty"];
+/// Call-heavy; a runtime of its own, walked; an interpreter's loop; an interpreter, walked; host calls.
+const GUESTS: [&str; 5] = ["c-calls", "go-bench", "c-interp", "python-3.13", "c-hosty"];
 const ROUNDS: usize = 9;
 const QUICK_ROUNDS: usize = 3;
 /// Compiling a large module without a cache takes seconds.
@@ -39,8 +48,10 @@ pub(crate) struct Arguments {
     /// Rounds of each guest.
     pub(crate) rounds: usize,
     guests: Vec<String>,
-    /// What the guests are given as their first argument, if anything.
-    pub(crate) times: Option<String>,
+    /// Parts of the names of the ways to run them; all ways if there are none.
+    pub(crate) ways: Vec<String>,
+    /// What the guests' work is multiplied by, if anything.
+    pub(crate) times: Option<u64>,
     /// Leave out all that runs guests with and without sampling.
     pub(crate) plugin_abi_only: bool,
     startup: Option<PathBuf>,
@@ -55,6 +66,7 @@ impl Arguments {
         let mut arguments = Self {
             rounds: ROUNDS,
             guests: Vec::new(),
+            ways: Vec::new(),
             times: None,
             plugin_abi_only: false,
             startup: None,
@@ -67,7 +79,8 @@ impl Arguments {
                 "--rounds" => arguments.rounds = value()?.parse().context("--rounds needs a number")?,
                 "--quick" => arguments.rounds = QUICK_ROUNDS,
                 "--guest" => arguments.guests.push(value()?.clone()),
-                "--times" => arguments.times = Some(value()?.clone()),
+                "--way" => arguments.ways.push(value()?.clone()),
+                "--times" => arguments.times = Some(value()?.parse().context("--times needs a number")?),
                 "--plugin-abi" => arguments.plugin_abi_only = true,
                 "--startup" => arguments.startup = Some(value()?.into()),
                 "--help" | "-h" => return Ok(None),

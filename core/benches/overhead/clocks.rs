@@ -1,5 +1,6 @@
 //! The clocks that runs are measured with.
 
+use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,8 @@ pub(crate) struct Times {
     pub(crate) process_cpu: Duration,
     /// Time.
     pub(crate) wall: Duration,
+    /// Time that the calling thread waited for a processor, and that the host gave this machine none, per processor.
+    pub(crate) without_processor: Duration,
 }
 
 /// Begins to measure.
@@ -20,12 +23,14 @@ pub(crate) struct Stopwatch {
     thread_cpu: Duration,
     process_cpu: Duration,
     wall: Instant,
+    without_processor: Duration,
 }
 
 impl Stopwatch {
     /// Reads all clocks.
     pub(crate) fn start() -> Self {
         Self {
+            without_processor: without_processor(),
             wall: Instant::now(),
             process_cpu: read(ClockId::ProcessCPUTime),
             thread_cpu: read(ClockId::ThreadCPUTime),
@@ -38,6 +43,7 @@ impl Stopwatch {
             thread_cpu: read(ClockId::ThreadCPUTime) - self.thread_cpu,
             process_cpu: self.process_cpu_elapsed(),
             wall: self.wall.elapsed(),
+            without_processor: without_processor().saturating_sub(self.without_processor),
         }
     }
 
@@ -51,4 +57,22 @@ fn read(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     // The clocks of CPU time never run below zero.
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+/// How long a thread has run, and waited for a processor: what its `schedstat` says.
+pub(crate) fn scheduled(path: &str) -> Result<(Duration, Duration)> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().map(Duration::from_nanos));
+    let mut next = || numbers.next().with_context(|| format!("{path} is too short"));
+    Ok((next()??, next()??))
+}
+
+/// Time that the calling thread has had no processor; nothing where the system does not say.
+fn without_processor() -> Duration {
+    let waited = scheduled("/proc/thread-self/schedstat").map_or(Duration::ZERO, |(_, waited)| waited);
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let stolen = stat.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8)?.parse::<f64>().ok());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    // Hundredths of a second on every machine.
+    waited + Duration::from_secs_f64(stolen.unwrap_or(0.0) / 100.0 / processors as f64)
 }

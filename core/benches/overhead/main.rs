@@ -1,9 +1,10 @@
 //! `cargo xtask bench`: what sampling costs, as ratios to the same guest run without, and what the plugins' ABI adds.
 //!
 //! Every guest is compiled once and then run in every [`Mode`](mode::Mode), round after round, each run in a store and
-//! on a thread of its own. A round begins one mode later than the round before, and a run is compared with the plain
-//! run of its own round alone: on a machine whose speed drifts, that leaves the least of the drift in the numbers.
-//! `plain again` is the plain run once more. What it differs from 1 by is what all other numbers may be off by.
+//! on a thread of its own. A round begins one mode later than the round before, and every run stands between two plain ones,
+//! with which alone it is compared: on a machine whose speed drifts, that leaves the least of the drift in the numbers.
+//! `plain again` is the plain run once more, and `signals alone` are signals that nothing answers: the least that a profiler
+//! with signals can cost on the machine.
 //!
 //! Nothing here passes or fails by time.
 
@@ -11,9 +12,12 @@
 
 mod arguments;
 mod clocks;
+mod floor;
 mod mode;
 mod overhead;
+mod perf_record;
 mod plugin_abi;
+mod report;
 mod run;
 mod startup;
 mod statistics;
@@ -47,7 +51,7 @@ fn bench(arguments: &Arguments) -> Result<()> {
     println!("{}", arguments.command());
     if !arguments.plugin_abi_only {
         for guest in arguments.guests()? {
-            overhead::bench(&guest, arguments.times.as_deref(), arguments.rounds)?;
+            overhead::bench(&guest, arguments)?;
         }
         let large = arguments.startup_module()?;
         startup::bench(&large, arguments.startup_rounds())?;

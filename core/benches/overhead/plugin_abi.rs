@@ -4,7 +4,7 @@
 //! with every sample. Each is asked once, as the sampler does, after the guest has had the processor's caches; then a few times
 //! more, which shows the ABI's own cost at its worst: a walk that has all at hand.
 
-use super::statistics::Spread;
+use super::statistics::{Estimate, Spread};
 use super::table::Table;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -97,13 +97,17 @@ pub(crate) fn bench(path: &Path, rounds: usize) -> Result<()> {
     );
     let mut table = Table::new(&["", "built in, µs a walk", "through the ABI", "ratio"]);
     let mut row = |what: &str, walks: u32, of: fn(&Times) -> [Duration; 2]| {
-        let spread = |number: &dyn Fn(&Times) -> f64| Spread::of(rounds_times.iter().map(number));
         let micros = |form: usize| {
             let time = move |times: &Times| of(times)[form].as_secs_f64() * 1e6 / f64::from(times.samples * walks);
-            format!("{:.2}", spread(&time).median)
+            format!("{:.2}", Spread::of(rounds_times.iter().map(time)).median)
         };
         let ratio = |times: &Times| of(times)[1].as_secs_f64() / of(times)[0].as_secs_f64();
-        table.row(vec![what.to_owned(), micros(0), micros(1), spread(&ratio).to_string()]);
+        table.row(vec![
+            what.to_owned(),
+            micros(0),
+            micros(1),
+            Estimate::of(rounds_times.iter().map(ratio)).to_string(),
+        ]);
     };
     row("once a sample", 1, |times| times.first);
     row("again and again", MORE_WALKS, |times| times.more);

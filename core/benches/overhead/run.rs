@@ -5,7 +5,9 @@
 //! wlprof does before and after is no part of it; see [`startup`](super::startup) for the former.
 
 use super::clocks::Stopwatch;
+use super::floor::Floor;
 use super::mode::Mode;
+use super::perf_record::PerfRecord;
 use anyhow::{Context, Result, anyhow, bail};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,14 +28,18 @@ const STACK_SIZE: usize = 8 << 20;
 pub(crate) struct Measured {
     /// CPU time of the guest's thread.
     pub(crate) guest_cpu: Duration,
-    /// CPU time of the process until sampling had ended.
+    /// CPU time of the process until sampling had ended, with that of a profiler outside.
     pub(crate) process_cpu: Duration,
     /// Time.
     pub(crate) wall: Duration,
+    /// The part of it in which the guest's thread had no processor, because others or the host had it.
+    pub(crate) without_processor: f64,
     /// Samples taken.
     pub(crate) samples: u64,
     /// Ticks that should have been samples and were not.
     pub(crate) lost: u64,
+    /// CPU time in the handler, in all.
+    pub(crate) in_handler: Duration,
     /// How long the guest stood still for them; zero if not measured.
     pub(crate) pause: PauseStats,
 }
@@ -80,19 +86,34 @@ fn run_here(guest: &Guest, world: World, mode: Mode) -> Result<Measured> {
     };
     let times = watch.elapsed();
 
+    // A run without a profiler gives its memory back as well: what that takes is no cost of one.
+    let before_drop = watch.process_cpu_elapsed();
     drop(store);
-    let (samples, lost, pause) = profiler.stop();
-    let process_cpu = if samples > 0 { watch.process_cpu_elapsed() } else { times.process_cpu };
+    let dropping = watch.process_cpu_elapsed() - before_drop;
+    let Stopped { samples, lost, in_handler, pause, outside_cpu } = profiler.stop()?;
+    let until_stopped = watch.process_cpu_elapsed() - dropping;
+    let process_cpu = if samples > 0 && outside_cpu.is_zero() { until_stopped } else { times.process_cpu };
     match exit {
         Exit::Returned(_) | Exit::Code(0) => {}
         other => bail!("{}: the guest failed: {other:?}", guest.name),
     }
-    Ok(Measured { guest_cpu: times.thread_cpu, process_cpu, wall: times.wall, samples, lost, pause })
+    Ok(Measured {
+        guest_cpu: times.thread_cpu,
+        process_cpu: process_cpu + outside_cpu,
+        wall: times.wall,
+        without_processor: times.without_processor.as_secs_f64() / times.wall.as_secs_f64(),
+        samples,
+        lost,
+        in_handler,
+        pause,
+    })
 }
 
 /// What watches the guest.
 enum Profiler {
     None,
+    Floor(Floor),
+    Perf(PerfRecord),
     Wlprof(Box<Session>),
     Wasmtime { samples: Arc<AtomicU64>, ticker: Ticker },
 }
@@ -106,8 +127,11 @@ impl Profiler {
             let store = session.attach(store)?;
             return Ok((store, Self::Wlprof(Box::new(session))));
         }
-        let Mode::GuestProfiler { hz } = mode else {
-            return Ok((SampledStore::unsampled(store), Self::None));
+        let hz = match mode {
+            Mode::GuestProfiler { hz } => hz,
+            Mode::Floor { hz } => return Ok((SampledStore::unsampled(store), Self::Floor(Floor::start(hz)?))),
+            Mode::Perf { hz } => return Ok((SampledStore::unsampled(store), Self::Perf(PerfRecord::start(hz)?))),
+            _ => return Ok((SampledStore::unsampled(store), Self::None)),
         };
         let interval = Duration::from_secs_f64(1.0 / hz);
         let modules = guest.modules.iter().map(|(module, _)| (guest.name.clone(), module.clone()));
@@ -124,20 +148,43 @@ impl Profiler {
         Ok((SampledStore::unsampled(store), Self::Wasmtime { samples, ticker }))
     }
 
-    /// Stops it. Gives the samples taken, those lost, and how long they took.
-    fn stop(self) -> (u64, u64, PauseStats) {
-        match self {
-            Self::None => (0, 0, PauseStats::default()),
+    /// Stops it.
+    fn stop(self) -> Result<Stopped> {
+        Ok(match self {
+            Self::None => Stopped::default(),
+            Self::Floor(floor) => {
+                drop(floor);
+                Stopped::default()
+            }
+            Self::Perf(perf) => {
+                let (samples, outside_cpu) = perf.stop()?;
+                Stopped { samples, outside_cpu, ..Stopped::default() }
+            }
             Self::Wlprof(session) => {
                 let finished = session.finish();
-                (finished.ticks.sampled, finished.ticks.lost(), finished.meta.pause)
+                let (samples, lost) = (finished.ticks.sampled, finished.ticks.lost());
+                let in_handler = Duration::from_nanos(finished.meta.sampling_ns);
+                Stopped { samples, lost, in_handler, pause: finished.meta.pause, ..Stopped::default() }
             }
             Self::Wasmtime { samples, ticker } => {
                 ticker.stop();
-                (samples.load(Ordering::Relaxed), 0, PauseStats::default())
+                Stopped { samples: samples.load(Ordering::Relaxed), ..Stopped::default() }
             }
-        }
+        })
     }
+}
+
+/// What a profiler that has been stopped says.
+#[derive(Default)]
+struct Stopped {
+    /// Samples taken.
+    samples: u64,
+    /// Ticks that were none.
+    lost: u64,
+    in_handler: Duration,
+    pause: PauseStats,
+    /// CPU time of another process than this one.
+    outside_cpu: Duration,
 }
 
 /// Moves an engine's epoch on.

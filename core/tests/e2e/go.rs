@@ -4,8 +4,7 @@ use crate::go_calls::Calls;
 use crate::guest::{finish, output};
 use crate::running::first_of_dump;
 use crate::sampled::{
-    Shares, are_few, fixture, image, innermost_functions, marked_line, measure_again_if_off, profile, profile_until,
-    with_ever_more_work,
+    Shares, are_few, fixture, image, innermost_functions, marked_line, profile, profile_until, with_ever_more_work,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -111,26 +110,24 @@ const SAMPLES: u64 = 5_000;
 fn three_to_one_is_75_to_25_and_the_hot_line_is_hot() {
     let hot = marked_line("go/work/work.go", "// hot");
     for guest in GUESTS {
-        measure_again_if_off(|| {
-            let recording = profile_until(SAMPLES, |times| profile_fast(guest, &["split", &(8 * times).to_string()]));
-            let functions = || innermost_functions(&recording);
-            let all = Shares::of(functions());
-            let both = all.percent("main.heavy") + all.percent("main.light");
-            assert!(both > 90.0, "{guest}: {both:.2} % in heavy and light");
-            let leaves = recording.samples().filter_map(|sample| recording.lines_of(sample.stack).next());
-            // Between blocks, where a third of such a loop's time goes, there is no line.
-            let in_heavy: Vec<u32> = leaves
-                .filter(|line| recording.functions[line.function as usize].name == "main.heavy")
-                .filter_map(|line| line.line)
-                .collect();
-            // Go's tables have one line for the whole block that is the loop: that of its body or, since 1.27, its head.
-            let in_loop = in_heavy.iter().filter(|line| (hot - 1..=hot).contains(*line)).count();
-            println!("{guest}: {both:.2} % in heavy and light, loop {in_loop} of {}", in_heavy.len());
-            assert!(in_loop > 0 && 100 * in_loop >= 99 * in_heavy.len(), "{guest}: {in_loop} of {}", in_heavy.len());
-            let split = Shares::of(functions().filter(|(name, _)| ["main.heavy", "main.light"].contains(name)));
-            // The two have loops of their own, whose places in the code matter.
-            split.near("main.heavy", 75.0, 1.0)
-        });
+        let recording = profile_until(SAMPLES, |times| profile_fast(guest, &["split", &(8 * times).to_string()]));
+        let functions = || innermost_functions(&recording);
+        let all = Shares::of(functions());
+        let both = all.percent("main.heavy") + all.percent("main.light");
+        assert!(both > 90.0, "{guest}: {both:.2} % in heavy and light");
+        let leaves = recording.samples().filter_map(|sample| recording.lines_of(sample.stack).next());
+        // Between blocks, where a third of such a loop's time goes, there is no line.
+        let in_heavy: Vec<u32> = leaves
+            .filter(|line| recording.functions[line.function as usize].name == "main.heavy")
+            .filter_map(|line| line.line)
+            .collect();
+        // Go's tables have one line for the whole block that is the loop: that of its body or, since 1.27, its head.
+        let in_loop = in_heavy.iter().filter(|line| (hot - 1..=hot).contains(*line)).count();
+        println!("{guest}: {both:.2} % in heavy and light, loop {in_loop} of {}", in_heavy.len());
+        assert!(in_loop > 0 && 100 * in_loop >= 99 * in_heavy.len(), "{guest}: {in_loop} of {}", in_heavy.len());
+        let split = Shares::of(functions().filter(|(name, _)| ["main.heavy", "main.light"].contains(name)));
+        // The two have loops of their own, whose places in the code matter.
+        split.near("main.heavy", 75.0, 1.0).unwrap();
     }
 }
 

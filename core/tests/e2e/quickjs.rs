@@ -204,16 +204,12 @@ fn all_near(recording: &Recording, truths: &[(&str, f64)]) -> Result<(), String>
 #[test]
 fn functions_have_their_shares() {
     for guest in GUESTS {
-        measure_again_if_off(|| {
-            let (_, recording) = profile_enough(&fixture(guest), &[], &["shares.js", "loops"], 300);
-            assert_whole(&recording, guest);
-            all_near(&recording, &[("heavy", 60.0), ("medium", 30.0), ("light", 10.0)])
-        });
-        measure_again_if_off(|| {
-            let (_, recording) = profile_enough(&fixture(guest), &[], &["shares.js", "fib"], 1200);
-            assert_whole(&recording, guest);
-            all_near(&recording, &[("fibMost", 75.0), ("fibSome", 25.0)])
-        });
+        let (_, recording) = profile_enough(&fixture(guest), &[], &["shares.js", "loops"], 300);
+        assert_whole(&recording, guest);
+        all_near(&recording, &[("heavy", 60.0), ("medium", 30.0), ("light", 10.0)]).unwrap();
+        let (_, recording) = profile_enough(&fixture(guest), &[], &["shares.js", "fib"], 1200);
+        assert_whole(&recording, guest);
+        all_near(&recording, &[("fibMost", 75.0), ("fibSome", 25.0)]).unwrap();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Known costs must come out as known shares.
 
-use crate::sampled::{Shares, innermost_functions, measure_again_if_off, profile, profile_fast, profile_until};
+use crate::sampled::{Shares, innermost_functions, profile, profile_fast, profile_until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -19,23 +19,21 @@ fn profile_enough(name: &str, sampler: &str) -> Recording {
 
 #[test]
 fn three_to_one_is_75_to_25() {
-    measure_again_if_off(|| {
-        let recording = profile_enough("c-shares.wasm", "signal");
-        let shares = Shares::of(innermost_functions(&recording));
-        shares.near("heavy", 75.0, POINTS)?;
-        shares.near("light", 25.0, POINTS)
-    });
+    let recording = profile_enough("c-shares.wasm", "signal");
+    let shares = Shares::of(innermost_functions(&recording));
+    shares.near("heavy", 75.0, POINTS).unwrap();
+    shares.near("light", 25.0, POINTS).unwrap();
 }
 
 #[test]
 fn ten_straight_line_functions_have_a_tenth_each() {
-    measure_again_if_off(|| {
-        let recording = profile_enough("c-straight.wasm", "signal");
-        let shares = Shares::of(innermost_functions(&recording));
-        let names: Vec<&str> = shares.keys().copied().filter(|name| name.starts_with("straight_")).collect();
-        assert_eq!(names.len(), 10, "{names:?}");
-        names.into_iter().try_for_each(|name| shares.near(name, 10.0, POINTS))
-    });
+    let recording = profile_enough("c-straight.wasm", "signal");
+    let shares = Shares::of(innermost_functions(&recording));
+    let names: Vec<&str> = shares.keys().copied().filter(|name| name.starts_with("straight_")).collect();
+    assert_eq!(names.len(), 10, "{names:?}");
+    for name in names {
+        shares.near(name, 10.0, POINTS).unwrap();
+    }
 }
 
 /// Between samples at first.

@@ -14,7 +14,7 @@ import (
 
 //go:noinline
 func heavy(value uint32) uint32 {
-	for i := 0; i < 300000; i++ {
+	for i := 0; i < 3000; i++ {
 		value = (value^value>>15)*2654435761 + value<<7 ^ value>>3 + value*31 ^ value<<11 + value>>5 // hot
 	}
 	return value
@@ -22,15 +22,16 @@ func heavy(value uint32) uint32 {
 
 //go:noinline
 func light(value uint32) uint32 {
-	for i := 0; i < 100000; i++ {
+	for i := 0; i < 1000; i++ {
 		value = (value^value>>15)*2654435761 + value<<7 ^ value>>3 + value*31 ^ value<<11 + value>>5
 	}
 	return value
 }
 
-// split spends three quarters of its time in heavy and one in light.
+// split spends three quarters of its time in heavy and one in light, in turns of microseconds: what else the machine does
+// meanwhile hits both alike.
 func split(times int) (sum uint32) {
-	for i := 0; i < 100*times; i++ {
+	for i := 0; i < 10000*times; i++ {
 		sum = light(heavy(sum))
 	}
 	return sum

@@ -126,6 +126,8 @@ impl Drain {
 
     fn drain_until(&mut self, stop: &AtomicBool) {
         let mut interval = FIRST_INTERVAL;
+        // Up to here this thread's CPU time has been charged.
+        let mut charged_ns = own_cpu_ns();
         loop {
             let last = stop.load(Ordering::Acquire);
             self.meet_threads();
@@ -135,8 +137,11 @@ impl Drain {
             let until_ns = if last { u64::MAX } else { monotonic_ns() };
             let mut sightings = if last { Vec::new() } else { self.look() };
             sightings.sort_by_key(|(_, words)| Header::time_ns(words));
-            // Looks are not counted: they come as they do whatever the rate.
-            let began_ns = own_cpu_ns();
+            if !sightings.is_empty() {
+                // Looks at a guest that waits are not counted: they come as they do whatever the rate, and however little the
+                // guest does.
+                charged_ns = own_cpu_ns();
+            }
             let threads = self.threads.clone();
             let shared = &threads.shared;
             let mut recorder = shared.recorder();
@@ -155,7 +160,10 @@ impl Drain {
             Self::exchange_names(shared, &mut recorder);
             recorder.write_if_due(monotonic_ns().saturating_sub(threads.started_ns()));
             drop(recorder);
-            self.charge(own_cpu_ns() - began_ns);
+            let now_ns = own_cpu_ns();
+            if self.charge(now_ns - charged_ns) {
+                charged_ns = now_ns;
+            }
             self.let_go_of_ended();
             interval = self.next_interval(interval);
             std::thread::park_timeout(interval);
@@ -231,13 +239,14 @@ impl Drain {
         modules.iter().for_each(|module| module.naming.give_answers(recorder));
     }
 
-    /// Charges the threads with the CPU time that recording took, each with its part.
-    fn charge(&mut self, spent_ns: u64) {
+    /// Charges the threads with the CPU time that recording took, each with its part. `false` if there was nothing to record.
+    fn charge(&mut self, spent_ns: u64) -> bool {
         let all: usize = self.drawn.iter().map(|drawn| drawn.read_words).sum();
         for drawn in self.drawn.iter().filter(|drawn| drawn.read_words > 0) {
             let part_ns = spent_ns as u128 * drawn.read_words as u128 / all as u128;
             drawn.slot.drain_ns.fetch_add(part_ns as u64, Ordering::Relaxed);
         }
+        all > 0
     }
 
     /// When the rings are to be emptied again, after an interval that was so long.

@@ -15,8 +15,8 @@ const CREDIT_NS: f64 = 20e6;
 /// Chooses the time between samples.
 ///
 /// Sampling costs the process what the machine takes to deliver a signal, measured once before the guest runs, the CPU time
-/// in the handler, and that in which samples are recorded, both measured all along: deep stacks and slow language walkers
-/// raise them. Looks at a thread that waits are not counted: a lower rate does not make them fewer.
+/// in the handler and in the call hook, and that of the thread that records, all measured all along: deep stacks and slow language
+/// walkers raise them. Looks at a thread that waits are not counted: a lower rate does not make them fewer.
 pub(in crate::sampler) struct Governor {
     first_hz: f64,
     requested_hz: f64,
@@ -157,6 +157,23 @@ mod tests {
         governor.adjust(spent(2, 15_000_000, 2_000_000));
         assert_eq!(governor.period_ns(), 1_000_000);
         assert_eq!(governor.note(), None);
+    }
+
+    #[test]
+    fn what_is_given_in_advance_is_given_once() {
+        let options = options(1000.0, 0.02);
+        // The guest ran for a second, of which sampling may take 20 ms, and 20 ms more. Two signals cost 20 µs.
+        let mut governor = Governor::new(&options, 10_000);
+        governor.adjust(spent(2, 39_980_000, 1_000_000_000));
+        assert_eq!(governor.period_ns(), 1_000_000);
+        let mut governor = Governor::new(&options, 10_000);
+        governor.adjust(spent(2, 39_980_001, 1_000_000_000));
+        assert_eq!(governor.period_ns(), 100_000_000);
+        // In the next second there are 20 ms, and no more.
+        let mut governor = Governor::new(&options, 10_000);
+        governor.adjust(spent(2, 39_980_000, 1_000_000_000));
+        governor.adjust(spent(4, 59_960_001, 2_000_000_000));
+        assert_eq!(governor.period_ns(), 100_000_000);
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub(in crate::sampler) struct Pace {
     tick_ns: u64,
     /// CPU time at which the next sample is due.
     due_ns: AtomicU64,
+    /// How much earlier it would be due, had the ones before come in time.
+    behind_ns: AtomicU64,
     /// CPU time up to which samples stand for it.
     sampled_ns: AtomicU64,
     /// Time between samples, as the governor has it now.
@@ -62,6 +64,7 @@ impl Pace {
             fine: ThreadTimer::new(TimerClock::Monotonic)?,
             tick_ns: kernel_tick_ns(),
             due_ns: AtomicU64::new(0),
+            behind_ns: AtomicU64::new(0),
             sampled_ns: AtomicU64::new(0),
             period_ns: AtomicU64::new(u64::MAX),
             waits: AtomicBool::new(false),
@@ -120,10 +123,12 @@ impl Pace {
     pub(in crate::sampler) fn sampled(&self, now_ns: u64, period_ns: u64) {
         self.period_ns.store(period_ns, Ordering::Relaxed);
         self.sampled_ns.store(now_ns, Ordering::Relaxed);
-        // Counted from when this one was due, so that lateness does not add up; but the guest gets on in any case.
-        let due = self.due_ns.load(Ordering::Relaxed) + self.until_next(period_ns);
-        let soonest_ns = if self.goes_by_ticks() { period_ns / 8 } else { period_ns / 2 };
-        self.due_ns.store(due.clamp(now_ns + soonest_ns, now_ns + 2 * period_ns), Ordering::Relaxed);
+        // Counted from when this one would have been due, so that lateness is made up for; but the guest gets on in between.
+        let behind_ns = self.behind_ns.load(Ordering::Relaxed);
+        let wanted_ns = (self.due_ns.load(Ordering::Relaxed) + self.until_next(period_ns)).saturating_sub(behind_ns);
+        let due_ns = wanted_ns.clamp(now_ns + period_ns / 2, now_ns + 2 * period_ns);
+        self.due_ns.store(due_ns, Ordering::Relaxed);
+        self.behind_ns.store(due_ns.saturating_sub(wanted_ns).min(MAX_PERIODS * period_ns), Ordering::Relaxed);
         self.set(now_ns);
     }
 
@@ -207,19 +212,50 @@ impl Jitter {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use super::super::super::os::own_thread::{SIGNAL, mask};
     use super::*;
 
+    /// Shorter than the kernel's tick.
     const PERIOD: u64 = 1_000_000;
 
-    /// A pace whose timers are not set: the test's thread would not survive the signal.
-    fn pace() -> Pace {
+    /// A pace for a thread on which the signal stays blocked: the test would not survive it.
+    fn pace_of(period_ns: u64) -> Pace {
+        mask(libc::SIG_BLOCK).unwrap();
         let pace = Pace::new().unwrap();
-        pace.period_ns.store(PERIOD, Ordering::Relaxed);
-        pace.due_ns.store(10 * PERIOD, Ordering::Relaxed);
-        pace.sampled_ns.store(9 * PERIOD, Ordering::Relaxed);
+        pace.period_ns.store(period_ns, Ordering::Relaxed);
+        pace.due_ns.store(10 * period_ns, Ordering::Relaxed);
+        pace.sampled_ns.store(9 * period_ns, Ordering::Relaxed);
         pace
+    }
+
+    fn pace() -> Pace {
+        pace_of(PERIOD)
+    }
+
+    /// Waits for one of the timers to expire.
+    fn next_expiry() -> Option<TimerClock> {
+        // SAFETY: zeroes are a valid set and a valid `siginfo_t`.
+        let (mut set, mut info) = unsafe { std::mem::zeroed::<(libc::sigset_t, libc::siginfo_t)>() };
+        // SAFETY: the set is valid.
+        unsafe { libc::sigaddset(&mut set, SIGNAL) };
+        // SAFETY: both places are valid for the call, which fills the second.
+        assert_eq!(unsafe { libc::sigwaitinfo(&set, &mut info) }, SIGNAL);
+        // SAFETY: what a handler would have been given.
+        unsafe { TimerClock::of_signal(&info) }
+    }
+
+    /// When samples are taken that come as soon as they are due, after one at `first_ns`.
+    fn taken_in_time(pace: &Pace, first_ns: u64, count: usize) -> Vec<u64> {
+        let period_ns = pace.period_ns();
+        let mut now_ns = first_ns;
+        let next = || {
+            pace.sampled(now_ns, period_ns);
+            now_ns = pace.due_ns.load(Ordering::Relaxed);
+            now_ns
+        };
+        std::iter::repeat_with(next).take(count).collect()
     }
 
     #[test]
@@ -242,5 +278,65 @@ mod tests {
         assert_eq!(expired, Expired::Sample { used_ns: PERIOD + 5 });
         let expired = pace.on_expiry(TimerClock::OwnCpu, 9 * PERIOD + 100, false);
         assert_eq!(expired, Expired::Sample { used_ns: 100 });
+    }
+
+    #[test]
+    fn samples_that_came_late_are_made_up_for_at_half_the_period() {
+        // By the kernel's ticks, so that nothing is random.
+        let period = kernel_tick_ns();
+        let pace = pace_of(period);
+        let halves: Vec<u64> = taken_in_time(&pace, 12 * period, 6).iter().map(|taken| taken * 2 / period).collect();
+        // The one that was due after ten periods came after twelve; those due after 11 to 14 are made up for by then.
+        assert_eq!(halves, [25, 26, 27, 28, 30, 32]);
+    }
+
+    #[test]
+    fn no_more_is_made_up_for_than_one_sample_may_stand_for() {
+        let period = kernel_tick_ns();
+        let pace = pace_of(period);
+        let taken = taken_in_time(&pace, 1000 * period, 20);
+        let in_time = (1000 + 20 - 1) * period;
+        assert!(taken[19] >= in_time - MAX_PERIODS * period, "{taken:?}");
+        assert_eq!(taken[19] - taken[18], period, "{taken:?}");
+    }
+
+    #[test]
+    fn a_sample_that_came_early_leaves_the_rate_as_it_is() {
+        let period = kernel_tick_ns();
+        let pace = pace_of(period);
+        pace.sampled(10 * period - period / 2, period);
+        assert_eq!(pace.due_ns.load(Ordering::Relaxed), 11 * period);
+    }
+
+    #[test]
+    fn what_is_left_out_is_in_no_sample_and_delays_the_next() {
+        let pace = pace();
+        pace.leave_out(3 * PERIOD);
+        let expired = pace.on_expiry(TimerClock::Monotonic, 10 * PERIOD, false);
+        assert_eq!(expired, Expired::Preempted, "it is not due before 13 periods");
+        let expired = pace.on_expiry(TimerClock::Monotonic, 13 * PERIOD, false);
+        assert_eq!(expired, Expired::Sample { used_ns: PERIOD });
+    }
+
+    #[test]
+    fn a_wait_is_left_alone_until_the_guest_goes_on() {
+        let pace = pace();
+        let now = own_cpu_ns();
+        pace.due_ns.store(now + 2 * PERIOD, Ordering::Relaxed);
+        assert_eq!(pace.on_expiry(TimerClock::Monotonic, now, true), Expired::Waited);
+        assert!(pace.waits.load(Ordering::Relaxed));
+        pace.goes_on();
+        assert!(!pace.waits.load(Ordering::Relaxed));
+        // The timer that goes on though the thread waits for its signal.
+        assert_eq!(next_expiry(), Some(TimerClock::Monotonic));
+    }
+
+    #[test]
+    fn an_expiry_outside_sets_the_timer_when_the_guest_goes_on() {
+        let pace = pace();
+        pace.expired_outside();
+        pace.due_ns.store(own_cpu_ns() + PERIOD, Ordering::Relaxed);
+        pace.goes_on();
+        assert_eq!(next_expiry(), Some(TimerClock::Monotonic));
     }
 }

@@ -34,7 +34,7 @@ pub(in crate::sampler) fn unblock_signal() -> io::Result<()> {
 }
 
 /// Blocks or unblocks the sampling signal on this thread, and gives the mask before.
-fn mask(how: libc::c_int) -> io::Result<libc::sigset_t> {
+pub(in crate::sampler) fn mask(how: libc::c_int) -> io::Result<libc::sigset_t> {
     let (mut set, mut before) = (std::mem::MaybeUninit::uninit(), std::mem::MaybeUninit::uninit());
     // SAFETY: sigemptyset initializes the set that sigaddset and pthread_sigmask then use, which initializes the other.
     unsafe {
