@@ -274,15 +274,15 @@ pub struct Thread {
     pub host_calls: Vec<HostCallSpan>,
 }
 
-/// One sample. Each stands for one tick.
+/// One sample. A tick that stands for a long time is several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Nanoseconds since sampling began.
     pub time_ns: u64,
     /// CPU time the thread used since its sample before, in nanoseconds.
     pub cpu_delta_ns: u64,
-    /// Time that the sample stands for, in nanoseconds: the interval between ticks when it was taken. The governor may
-    /// change it during a run, so shares are sums of this, not counts.
+    /// The sample's weight: the time that it stands for, in nanoseconds. Weights differ, so shares are sums of them, not
+    /// counts.
     pub period_ns: u64,
     /// What was on the stack.
     pub stack: StackId,

@@ -16,16 +16,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wasmtime::{Engine, Store, error::Context as _};
 
-/// How long to wait for the last signal and the last walk when sampling ends while a guest runs on.
+/// How long to wait, when sampling ends, for a handler or a call hook that still reads a guest.
 const LAST_WALK: Duration = Duration::from_millis(100);
 
-/// How long to wait for guests that are halted.
+/// How long to wait for guests to halt.
 const HALT: Duration = Duration::from_millis(20);
 
 /// A running sampler.
 pub(super) struct Sampler {
     threads: Arc<Threads>,
     probe: Probe,
+    engine: Engine,
     /// Advances the engine's epoch, if that is what stops guests.
     ticker: Option<Ticker>,
     stop_drain: Arc<AtomicBool>,
@@ -38,7 +39,7 @@ enum Running {
 }
 
 impl Sampler {
-    /// Begins to sample stores of `engine`, of which there are none yet.
+    /// Starts the sampler for stores of `engine`. None is attached yet.
     ///
     /// # Errors
     /// If no thread can be started, or the sampler does not work on this machine.
@@ -53,14 +54,17 @@ impl Sampler {
             let (threads, stop) = (threads.clone(), stop_drain.clone());
             move || Drain::run(threads, &stop)
         })?;
-        Ok(Self { threads, probe, ticker, stop_drain, running: Mutex::new(Running::Yes(drain)) })
+        let (engine, running) = (engine.clone(), Mutex::new(Running::Yes(drain)));
+        Ok(Self { threads, probe, engine, ticker, stop_drain, running })
     }
 
     /// Samples `store` from here on, wherever it runs.
     ///
     /// # Errors
-    /// If Wasmtime's internals are not as expected.
+    /// If the self-check of Wasmtime's internals fails, or the store is of another engine.
     pub(super) fn attach<T: 'static>(&self, store: &mut Store<T>, name: &str) -> wasmtime::Result<Attachment> {
+        let is_same = Engine::same(&self.engine, store.engine());
+        wasmtime::ensure!(is_same, "a session samples stores of one engine: the first one's; make another session");
         let context = self.probe.context(store).context("the self-check of Wasmtime's internals failed")?;
         let state = self.threads.add_store(name, context);
         if self.ticker.is_some() {
@@ -74,13 +78,12 @@ impl Sampler {
         if self.ticker.is_some() { "epoch" } else { "signal" }
     }
 
-    /// Stops the guests for good, wherever they are: in wasm at the next tick, in host code when that returns. Gives up waiting
-    /// for it soon, since a blocked host call may last.
+    /// Stops the guests for good: in wasm at once, by a signal, or at the next check; in host code when that returns. Waits at most
+    /// [`HALT`] for it, since a host call may block.
     pub(super) fn halt_guest(&self) {
         let slots = self.threads.slots();
         slots.iter().for_each(|slot| slot.halt());
-        // A moment for them to stop, so that they do not write into what is said after it: in wasm they do at a signal, in host
-        // code when that returns.
+        // A moment, so that they write nothing after what is printed next.
         let mut running: Vec<_> =
             slots.into_iter().filter_map(|slot| Some((ThreadWatch::new(slot.tid).ok()?, slot))).collect();
         let patience = Instant::now() + HALT;
@@ -103,7 +106,7 @@ impl Sampler {
     /// # Errors
     /// Why it cannot.
     pub(super) fn dump(&self) -> Result<Dump, String> {
-        // Held meanwhile: `stop` takes the walkers away.
+        // Held until the dump is made: `stop` takes the walkers away.
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         match &*running {
             Running::Yes(_) => {
@@ -115,7 +118,8 @@ impl Sampler {
         }
     }
 
-    /// Stops sampling. When it returns, every sample is in the recorder. May be called from any thread, and again.
+    /// Stops sampling. All samples that could be recorded are in the recorder then. From any thread; a second call gives the same
+    /// report.
     pub(super) fn stop(&self) -> Report {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let report = match std::mem::replace(&mut *running, Running::No(Report::default())) {
@@ -145,7 +149,7 @@ impl Sampler {
         let mut rate_note = None;
         if at_rest {
             for store in &stores {
-                // Who has the lock is the call hook in a walk: it keeps the walker.
+                // If the store is locked, its call hook is in a walk and keeps the walker.
                 if let Some(_locked) = store.try_lock()
                     // SAFETY: no signal is answered any more, and no handler is at work; the call hook walks with the store
                     // locked.
@@ -158,9 +162,9 @@ impl Sampler {
             // SAFETY: no handler is at work, and none will be.
             rate_note = timers.into_iter().find_map(|timers| unsafe { timers.rate_note() });
         }
-        // Those that have been let go meanwhile are in the drain's sum.
-        let left = threads.slots();
-        let totals = stopping.totals(drained.ended, |slot| left.iter().any(|other| Arc::ptr_eq(other, slot)));
+        // Threads that the drain has let go of meanwhile are in `drained.ended`.
+        let listed = threads.slots();
+        let totals = stopping.totals(drained.ended, |slot| listed.iter().any(|other| Arc::ptr_eq(other, slot)));
         let report = self.report(drained, totals, at_rest, rate_note);
         match ticked {
             Some(ticked) => ticked.report(report),
@@ -168,7 +172,8 @@ impl Sampler {
         }
     }
 
-    /// Waits until nobody samples any more, and gives whether the walkers are nobody's: a call hook may be stuck in a plugin.
+    /// Waits, not for long, until no handler and no call hook reads a guest. `false` if one still does, perhaps stuck in a plugin: it
+    /// has the walker.
     fn is_at_rest(&self) -> bool {
         let patience = Instant::now() + LAST_WALK;
         let (slots, stores) = (self.threads.slots(), self.threads.stores());
@@ -208,7 +213,7 @@ impl Sampler {
             ..TickCounts::default()
         };
         if !at_rest {
-            // A signal may still be being answered.
+            // A handler may still be at work, whose tick is in no other counter yet.
             ticks.at_end = fired.saturating_sub(ticks.accounted());
         }
         let sampled_ns = totals.handler_ns + drained.lanes.weight_ns;
@@ -248,10 +253,10 @@ impl Stopping {
         Self { slots, now_ns: super::os::clock::monotonic_ns() }
     }
 
-    /// What they have counted, those that `is_left` says are not in `ended`, altogether.
-    fn totals(&self, ended: SlotTotals, is_left: impl Fn(&Arc<ThreadSlot>) -> bool) -> SlotTotals {
+    /// The sum over all threads: `ended`, and those of them that `is_listed` says are not in it.
+    fn totals(&self, ended: SlotTotals, is_listed: impl Fn(&Arc<ThreadSlot>) -> bool) -> SlotTotals {
         let mut totals = ended;
-        for (slot, cpu_ns) in self.slots.iter().filter(|(slot, _)| is_left(slot)) {
+        for (slot, cpu_ns) in self.slots.iter().filter(|(slot, _)| is_listed(slot)) {
             totals.add(slot, *cpu_ns);
             if !slot.current().is_null() {
                 totals.left_ns = totals.left_ns.max(self.now_ns);
@@ -261,7 +266,7 @@ impl Stopping {
     }
 }
 
-/// Signals of threads' own timers.
+/// The signal transport, or an error where there is none.
 fn by_signals(shared: &Shared) -> wasmtime::Result<Box<dyn Transport>> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     return Ok(Box::new(super::transport::signal::SignalTransport::new(shared.options.clone())));

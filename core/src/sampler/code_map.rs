@@ -90,7 +90,7 @@ struct ModuleCode {
     code: Vec<Code>,
     module: Module,
     image: Arc<ModuleImage>,
-    /// Made on first use, since only the drain needs it.
+    /// Made on first use by the drain, or at loading where a language's walker needs it in the handler.
     offsets: OnceLock<CodeOffsets>,
 }
 

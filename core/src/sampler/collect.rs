@@ -1,4 +1,5 @@
-//! Reads a guest that stands still: one record of its wasm stack and its language's, whoever stopped it.
+//! Makes one record of a guest, its wasm stack and its language's: from its own thread where it stands still, or from another
+//! while it waits.
 
 use super::arch::Registers;
 use super::os::clock::{monotonic_ns, own_cpu_ns};
@@ -22,7 +23,7 @@ pub(super) enum Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Snapshot {
     pub(super) place: Place,
-    /// The thread's CPU time when it was.
+    /// The thread's CPU time when it was stopped.
     pub(super) cpu_ns: u64,
     /// The time that the sample stands for.
     pub(super) weight_ns: u64,
@@ -30,21 +31,22 @@ pub(super) struct Snapshot {
     pub(super) period_ns: u64,
 }
 
-/// A look at a thread that waits.
+/// What is known of a thread that waits, seen from another thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sighting {
-    /// Its CPU time.
+    /// The waiting thread's CPU time.
     pub(super) cpu_ns: u64,
-    /// The time that a sample of it stands for; 0 if it is none.
+    /// The time that the sample stands for; 0 if this is only a sighting.
     pub(super) weight_ns: u64,
     /// Time between samples now.
     pub(super) period_ns: u64,
 }
 
-/// Pushes a sample of a thread that stands still, and runs `store`, into its `ring`. `false`: that is full. Async-signal-safe.
+/// Reads a thread that stands still and runs `store`, and pushes the sample into the thread's `ring`. `false` if the ring is full.
+/// Async-signal-safe.
 ///
 /// # Safety
-/// To be called on that thread, in a handler that has interrupted it or at a check, while nothing else pushes.
+/// To be called on that thread, in the handler that interrupted it or at a check, while nothing else pushes into `ring`.
 pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Ring) -> bool {
     let Snapshot { place, cpu_ns, weight_ns, period_ns } = *snapshot;
     let in_guest = !matches!(place, Place::InHost(_));
@@ -62,7 +64,7 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
         state: if in_guest { State::Guest } else { State::Host },
         kind: Kind::Sample,
     };
-    // First, so that the pause that is recorded has it in it.
+    // Before the walk, so that it counts as part of the pause.
     if in_guest {
         // SAFETY: this is the guest's thread, and the guest stands still in wasm: nobody else has the walker.
         unsafe { store.name_frames() };
@@ -101,18 +103,18 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
     }
 }
 
-/// Reads from another thread where the guest of `store` waits, into `words`, and gives the record's length. `None`: it does not
-/// wait there any more.
+/// Reads, from another thread, where the guest of `store` waits. Writes a record into `words` and gives its length; `None` if the
+/// guest does not wait any more.
 ///
-/// Its thread should have been seen blocked. If it wakes meanwhile the frames are meaningless: `still_blocked` is asked after the
-/// walk.
+/// The caller has seen the thread blocked. If it wakes during the walk the frames mean nothing, so `still_blocked` is asked
+/// afterwards.
 pub(super) fn collect_blocked(
     sighting: Sighting,
     store: &StoreState,
     words: &mut [u64],
     still_blocked: impl FnOnce() -> bool,
 ) -> Option<usize> {
-    // Who has it is awake, or is stuck in a plugin: nothing to wait for.
+    // If another thread holds the lock, the guest is awake or stuck in a plugin: nothing to wait for.
     let _locked = store.try_lock()?;
     if !store.is_alive() {
         return None;

@@ -1,7 +1,7 @@
 //! Takes samples of a running guest.
 //!
-//! [`Session`] is what the rest of the program sees: made for a guest's modules, attached to the thread and the store
-//! that run it, finished from anywhere. Behind it stands one of two samplers:
+//! [`Session`] is what the rest of the program sees: made of modules, attached to each store that runs them, finished from any
+//! thread. It takes samples in one of two ways:
 //!
 //! * `signal`: timers interrupt the guest's thread and a signal handler reads the stopped
 //!   guest in place. Linux on x86-64.
@@ -39,7 +39,7 @@ pub use store::{AttachedStore, SampledStore};
 
 use crate::recording::{PauseStats, TickCounts};
 
-/// What a sampler says of its work.
+/// What came of sampling, besides the samples.
 #[derive(Clone, Debug, Default)]
 struct Report {
     ticks: TickCounts,
@@ -48,7 +48,7 @@ struct Report {
     allowed_hz: f64,
     duration_ns: u64,
     cpu_ns: u64,
-    /// CPU time of the guest's thread that sampling took.
+    /// CPU time that sampling took from the guests' threads.
     sampling_ns: u64,
     /// Time of [`Meta::clock`](crate::recording::Meta::clock) that no sample stands for.
     unsampled_ns: u64,

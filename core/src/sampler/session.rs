@@ -26,7 +26,7 @@ pub struct RunName {
 /// Guests being profiled. Made before they run, attached to their stores, finished from any thread.
 pub struct Session {
     shared: Arc<Shared>,
-    /// Once it has its first store.
+    /// `None` until the first store is attached.
     sampler: Mutex<Option<Arc<Sampler>>>,
     notes: Mutex<Vec<String>>,
     /// What was known at the beginning.
@@ -91,7 +91,7 @@ impl Session {
         Self { shared: Arc::new(shared), sampler: Mutex::new(None), notes: Mutex::default(), meta: Meta::default() }
     }
 
-    /// Has the code of another module be sampled from here on, before it runs. `walker` is its language's.
+    /// Adds a module, to be called before its code runs. `walker` is its language's.
     pub fn load(
         &self,
         module: &wasmtime::Module,
@@ -102,8 +102,8 @@ impl Session {
         self.shared.load(module, image, walker).id
     }
 
-    /// Begins to sample the calling thread, which is about to run a guest in `store`. Takes the store's call hook, and with the
-    /// epoch sampler its epoch callback. [`SamplerKind::Auto`] stands for the signal sampler here: see [`SamplerKind::resolve`].
+    /// Samples `store`, which stays on the calling thread. Replaces the store's call hook, and with the epoch sampler its epoch
+    /// callback. [`SamplerKind::Auto`] stands for the signal sampler here: see [`SamplerKind::resolve`].
     ///
     /// # Errors
     /// If the sampler does not work here, or the thread it needs cannot be started.
@@ -112,8 +112,9 @@ impl Session {
         Ok(SampledStore::new(Some((attachment.hold()?, attachment)), store))
     }
 
-    /// Samples `store`, which the recording calls `name`, on whatever threads it runs: an async one, or one of several threads.
-    /// Before anything is instantiated in it. Takes its call hook, or with the epoch sampler its epoch callback as well.
+    /// Samples `store`, called `name` in the recording, on whatever threads run it: an async store, or one of several that threads
+    /// run. To be called before anything is instantiated in it. Replaces the store's call hook, and with the epoch sampler its epoch
+    /// callback.
     ///
     /// # Accuracy
     /// A store that is suspended is on no thread, and has no samples.
@@ -124,7 +125,7 @@ impl Session {
         Ok(AttachedStore(self.sampler(store.engine())?.attach(store, name)?))
     }
 
-    /// The sampler, of stores of `engine`.
+    /// The sampler. Started for `engine`, the only one that it samples stores of, when the first store comes.
     fn sampler(&self, engine: &Engine) -> wasmtime::Result<Arc<Sampler>> {
         let mut started = self.started();
         if let Some(sampler) = &*started {
@@ -168,7 +169,7 @@ impl Session {
         let Some(walker) = module.walker_for_instance() else {
             let name = module.image.name();
             return self.note_once(format!(
-                "{name} has several instances, and its language's plugin reads one at a time: of the others frames are wasm's"
+                "{name} has several instances, of which its language's plugin can read only one: the others are shown as wasm frames"
             ));
         };
         if let Err((walker, error)) = attachment.walk_language(store, instance, module.clone(), walker) {
@@ -194,8 +195,8 @@ impl Session {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
     }
 
-    /// Halts the guest where it stands, for good: its thread never returns to the embedder. For a program that is about
-    /// to end and wants no more of the guest's output meanwhile.
+    /// Halts all guests where they stand, for good: their threads never return to the embedder. For a program that is about to end
+    /// and wants no more output from them.
     pub fn halt_guest(&self) {
         let started = self.started().clone();
         if let Some(started) = started {
@@ -203,8 +204,8 @@ impl Session {
         }
     }
 
-    /// Reads all stacks of the running guest: those of its language's threads, or wasm's. The guest stops for it,
-    /// about a microsecond for each thread and a millisecond or two besides.
+    /// Reads all stacks of the running guests: their languages' threads, or the wasm stacks. A guest stands still for about a
+    /// microsecond a thread, and for one or two milliseconds more.
     ///
     /// # Errors
     /// Why it cannot be done, in words for the user.

@@ -4,9 +4,9 @@ use super::running::{Attachment, Hold};
 use std::marker::PhantomData;
 use wasmtime::{AsContext, AsContextMut, Store, StoreContext, StoreContextMut};
 
-/// A store that a [`Session`](super::Session) samples on this thread, or one that nobody does.
+/// A store that stays on one thread. A [`Session`](super::Session) samples it, or nobody does.
 ///
-/// It stays on its thread, all of whose time is the store's; sampling ends when this is dropped, before the store does.
+/// All time of that thread counts as the store's. Sampling ends when this is dropped, just before the store is.
 pub struct SampledStore<T: 'static> {
     /// Before the store, so that it is dropped first.
     pub(super) attached: Option<(Hold, Attachment)>,
@@ -25,15 +25,15 @@ impl<T: 'static> SampledStore<T> {
     }
 }
 
-/// A store that a [`Session`](super::Session) samples on whatever thread it runs. That ends when the store goes, or another call
-/// hook takes the place of the session's.
+/// A store that a [`Session`](super::Session) samples on whatever thread it runs. Sampling ends when the store is dropped or is
+/// given another call hook.
 #[derive(Clone)]
 pub struct AttachedStore(pub(super) Attachment);
 
 impl AttachedStore {
-    /// A future that says at each poll which thread runs the store. `future` is to run guests of no other store.
+    /// Wraps `future`: each poll says which thread runs the store. `future` must run guests of this store only.
     ///
-    /// Without it wasm is sampled all the same, and host code only while it is on the stack that wasm called it on.
+    /// Without it wasm is still sampled, but host code only while it runs on the stack that wasm called it on.
     pub fn run<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         self.0.run(future)
     }

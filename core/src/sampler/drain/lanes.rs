@@ -8,10 +8,10 @@ use crate::recording::{
 };
 use std::collections::{HashMap, VecDeque};
 
-/// Samples of one lane that wait. Those of longer host calls do without the language's stack.
+/// The most samples of a lane that may wait. Beyond that all of them are recorded without the language's stack.
 const MAX_WAITING: usize = 1 << 18;
 
-/// A stack in the recorder.
+/// A sample's stack and labels, as interned.
 #[derive(Clone, Copy)]
 pub(in crate::sampler) struct Found {
     pub(in crate::sampler) leaf: FrameId,
@@ -34,18 +34,18 @@ struct Lane {
     waiting: VecDeque<Waiting>,
     /// How many of them await the language's stack.
     awaiting: usize,
-    /// When the sample before was taken.
+    /// Time of the last sample that was recorded.
     last_ns: u64,
 }
 
 /// What became of the samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::sampler) struct LaneCounts {
-    /// Samples recorded.
+    /// Samples recorded, extra ones included.
     pub(in crate::sampler) sampled: u64,
-    /// Of those, samples beyond one a signal or a look: of such as stand for more time than one sample may.
+    /// Of those, the extra ones: a tick that stands for more time than one sample may becomes several.
     pub(in crate::sampler) split: u64,
-    /// The time that they stand for.
+    /// The time that all of them stand for.
     pub(in crate::sampler) weight_ns: u64,
 }
 
@@ -64,7 +64,7 @@ impl Lanes {
         self.started_ns = started_ns;
     }
 
-    /// The thread of the recording that samples of `tid` for `store` are of.
+    /// The recording's track for thread `tid` of `store`. Makes the lane if there is none.
     pub(in crate::sampler) fn track(
         &mut self,
         store: StoreId,
@@ -81,13 +81,14 @@ impl Lanes {
         self.lanes.entry((store, tid)).or_insert_with(new).track
     }
 
-    /// Another host call than those that samples of this entry await is going on, or none: what they await will not come.
+    /// The entry of `header` is now in the host call that `header` says, or in none: its samples that await another host call's
+    /// stack will not get it.
     pub(in crate::sampler) fn host_call_is(&mut self, header: &Header, recorder: &mut Recorder) {
         let is_over = |other: &Header| other.entry == header.entry && other.host_call != header.host_call;
         self.give_up_where(recorder, |store, other| store == header.store && is_over(other));
     }
 
-    /// Takes a sample.
+    /// Takes a sample. With `awaits` it waits for its language's stack, and those behind it wait, too.
     pub(in crate::sampler) fn add(
         &mut self,
         tid: u32,
@@ -105,12 +106,12 @@ impl Lanes {
         lane.record(self.started_ns, recorder, &mut self.counts);
     }
 
-    /// Whether any sample awaits this language's stack.
+    /// Whether any sample awaits the stack that the record `language` brings.
     pub(in crate::sampler) fn awaits(&self, language: &Header) -> bool {
         self.of(language.store).any(|lane| lane.waiting.iter().any(|waiting| waiting.awaits_stack_of(language)))
     }
 
-    /// Gives the samples that await it the language's stack of the host call that has returned.
+    /// The host call of `language` has returned: its samples get the stack `found`.
     pub(in crate::sampler) fn complete(&mut self, language: &Header, found: Found, recorder: &mut Recorder) {
         for (_, lane) in
             self.lanes.iter_mut().filter(|((store, _), lane)| *store == language.store && lane.awaiting > 0)
@@ -124,13 +125,13 @@ impl Lanes {
         }
     }
 
-    /// What samples of this store await will not come, and no more samples.
+    /// The store has gone: records its waiting samples as they are, and drops its lanes.
     pub(in crate::sampler) fn store_has_gone(&mut self, store: StoreId, recorder: &mut Recorder) {
         self.give_up_where(recorder, |other, _| other == store);
         self.lanes.retain(|(other, _), _| *other != store);
     }
 
-    /// What samples await will not come.
+    /// Sampling has ended: records all waiting samples as they are.
     pub(in crate::sampler) fn give_up(&mut self, recorder: &mut Recorder) {
         self.give_up_where(recorder, |_, _| true);
     }
@@ -171,9 +172,9 @@ impl Lane {
     fn record(&mut self, started_ns: u64, recorder: &mut Recorder, counts: &mut LaneCounts) {
         while let Some(Waiting { header, found, .. }) = self.waiting.pop_front_if(|waiting| !waiting.awaits) {
             let time_ns = header.time_ns.saturating_sub(started_ns);
-            // What stands for a long time is several samples, so that none weighs more than others may.
+            // A long time becomes several samples, so that none weighs more than a sample may.
             let pieces = header.weight_ns.div_ceil(MAX_PERIODS * header.period_ns.max(1)).max(1);
-            let piece_ns = header.weight_ns / pieces;
+            let (piece_ns, rest_ns) = (header.weight_ns / pieces, header.weight_ns % pieces);
             for after in (0..pieces).rev() {
                 if let Some(reason) = found.truncation {
                     recorder.truncated(reason);
@@ -182,7 +183,7 @@ impl Lane {
                 let sample = Sample {
                     time_ns: self.last_ns,
                     cpu_delta_ns: 0,
-                    period_ns: piece_ns,
+                    period_ns: piece_ns + if after == 0 { rest_ns } else { 0 },
                     stack: found.stack,
                     state: header.state,
                     labels: found.labels,

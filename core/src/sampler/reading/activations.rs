@@ -1,18 +1,18 @@
 //! The entries into wasm that a store has open, on whatever stacks they are.
 //!
 //! A host call may enter wasm again, on the same stack or, in an async store, on a fiber of its own; and the tasks of one
-//! store take turns, each on its fiber. So entries do not end in the order in which they began. What tells them apart is the
-//! frame through which the host entered wasm, which the store keeps of the one that runs.
+//! store take turns, each on its fiber. So entries need not end in the reverse order of their beginning. They are told apart by
+//! the frame through which the host entered wasm; the store says only that of the entry that runs.
 
 use super::vm_context::Activation;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Entries that are made room for at once.
+/// Places in a chunk.
 const CHUNK: usize = 32;
 /// Chunks that there may be.
 const CHUNKS: usize = 32;
-/// Entries that may be open: nested in each other, or of tasks that take turns. What is beyond is not walked.
+/// Entries that may be open: nested in each other, or of tasks that take turns. While there are more, stacks are truncated.
 const MAX_OPEN: usize = CHUNK * CHUNKS;
 
 /// No entry.
@@ -20,18 +20,19 @@ const NONE: usize = usize::MAX;
 
 /// The entries of a store.
 ///
-/// Written by the call hook, by one thread after another, and read by the signal handler that may interrupt it at any
-/// instruction, or by the drain while the thread is blocked: so a place is filled before anything leads to it.
+/// The call hook writes it, on one thread at a time. The signal handler may read it between any two instructions of the hook,
+/// and the drain while the thread is blocked. So a place is filled before anything leads to it.
 pub(in crate::sampler) struct Activations {
     chunks: [OnceLock<Box<[Place; CHUNK]>>; CHUNKS],
-    /// The entry whose wasm ran last.
+    /// Index of the entry whose wasm ran last; [`NONE`] if none.
     innermost: AtomicUsize,
     /// How many are open.
     open: AtomicUsize,
-    /// How many are open that there was no room for.
+    /// How many open entries have no place.
     beyond: AtomicUsize,
-    /// Entries so far.
+    /// Number of the newest entry.
     entries: AtomicU64,
+    /// Number of the newest host call.
     host_calls: AtomicU64,
 }
 
@@ -41,11 +42,11 @@ struct Place {
     number: AtomicU64,
     /// Lowest address of the fiber that it is on; 0 if it is on a thread's stack.
     fiber: AtomicUsize,
-    /// What the store said before it.
+    /// What the store said just before it: exit pc, trampoline frame, entry frame.
     outer: [AtomicUsize; 3],
     /// The entry whose host call made this one.
     outer_entry: AtomicUsize,
-    /// Its own entry frame, as its host calls found it.
+    /// Its entry frame, known from its first host call on; 0 until then.
     entry_fp: AtomicUsize,
     /// Number of the host call that is going on; 0 if none is.
     host_call: AtomicU64,
@@ -107,8 +108,8 @@ impl Activations {
         self.innermost.store(index, Ordering::Release);
     }
 
-    /// Wasm on the stack `fiber` has returned to the host, or was left. Gives the number of its entry, if samples of a host call
-    /// of it still await the language's stack.
+    /// The entry on the stack `fiber` has ended: it returned, trapped or was given up. Gives its number if samples of its host call
+    /// still await the language's stack.
     pub(in crate::sampler) fn leave(&self, fiber: usize) -> Option<u64> {
         let open = self.open.load(Ordering::Relaxed).saturating_sub(1);
         self.open.store(open, Ordering::Relaxed);
@@ -126,7 +127,8 @@ impl Activations {
         left.set_awaits_language(false).then_some(number)
     }
 
-    /// Wasm calls the host. `entry_fp` is the entry frame that the store has now. Gives the entry, if all are kept.
+    /// Wasm calls the host. `entry_fp` is the entry frame that the store has now. `None` while an open entry has no
+    /// place.
     pub(in crate::sampler) fn calling_host(&self, entry_fp: usize) -> Option<Entry<'_>> {
         let entry = self.innermost().filter(|_| !self.overflow())?;
         let call = self.host_calls.load(Ordering::Relaxed) + 1;
@@ -136,25 +138,26 @@ impl Activations {
         Some(entry)
     }
 
-    /// A host call of the entry with this frame returns to wasm: that is the innermost now.
+    /// A host call returns to wasm in the entry with this frame, which becomes the innermost.
     pub(in crate::sampler) fn returning_from_host(&self, entry_fp: usize) -> Option<Entry<'_>> {
         let entry = self.with_frame(entry_fp).filter(|_| !self.overflow())?;
         self.innermost.store(entry.index, Ordering::Release);
         Some(entry)
     }
 
-    /// The entry whose wasm ran last, or whose host calls did.
+    /// The entry that ran last, in wasm or in a host call.
     pub(in crate::sampler) fn innermost(&self) -> Option<Entry<'_>> {
         self.at(self.innermost.load(Ordering::Acquire))
     }
 
-    /// The entry that `activation` is of, which is what the store says now; `None` in no wasm, and if it is not known.
+    /// The entry that `activation`, as the store says it now, belongs to. `None` outside wasm, and if it is not known.
     pub(in crate::sampler) fn current(&self, activation: Activation) -> Option<Entry<'_>> {
         if activation.entry_fp == 0 {
             return None;
         }
         let innermost = self.innermost();
-        // One that has called no host yet. Before it has begun the store has what was before.
+        // An entry that has called no host has no frame yet. If the store still says what it said before the entry, wasm has not
+        // begun.
         let is_new = |entry: &Entry<'_>| entry.entry_fp() == 0 && entry.outer().entry_fp != activation.entry_fp;
         innermost.filter(is_new).or_else(|| self.with_frame(activation.entry_fp))
     }
@@ -179,7 +182,7 @@ impl Activations {
         (place.number.load(Ordering::Acquire) != 0).then_some(Entry { all: self, index, place })
     }
 
-    /// A free place. Where entries end in the order in which they began it is that after the open ones.
+    /// A free place: the one behind the open ones, if entries have ended last in, first out.
     fn free_place(&self, open: usize) -> Option<usize> {
         let is_free = |&index: &usize| index < MAX_OPEN && self.at(index).is_none();
         Some(open).filter(is_free).or_else(|| (0..MAX_OPEN).find(is_free))
@@ -187,12 +190,12 @@ impl Activations {
 }
 
 impl<'a> Entry<'a> {
-    /// Counts entries of the store: equal numbers are one.
+    /// Its number, from 1; no other entry of the store has it.
     pub(in crate::sampler) fn number(&self) -> u64 {
         self.place.number.load(Ordering::Relaxed)
     }
 
-    /// Where this entry was made from, as the store had it then.
+    /// What the store said just before this entry.
     pub(in crate::sampler) fn outer(&self) -> Activation {
         let [exit_pc, exit_trampoline_fp, entry_fp] =
             [0, 1, 2].map(|word: usize| self.place.outer[word].load(Ordering::Relaxed));

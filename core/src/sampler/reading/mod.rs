@@ -1,5 +1,5 @@
-//! Reads a store whose guest stands still: its wasm stack, on whatever stacks that lies, and its language's. Nothing here knows
-//! who stopped it.
+//! Reads a store whose guest stands still or waits: its wasm frames, on however many native stacks, and its language's frames. Also
+//! the records made of them and the ring that these go into. Nothing here knows what stopped the guest.
 
 mod activations;
 #[cfg(test)]

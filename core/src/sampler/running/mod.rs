@@ -1,5 +1,5 @@
-//! Who runs what: the threads of a session, its stores, and which thread runs which store, as the stores' call hooks and those
-//! who poll them say.
+//! Who runs what: a session's threads, its stores, and which thread runs which store. Call hooks say so, and whoever holds or polls
+//! a store. Dumps on request are made here, too.
 
 mod attachment;
 mod dump_request;

@@ -184,10 +184,13 @@ impl ThreadSlot {
         self.is_gone.store(true, Ordering::Release);
     }
 
-    /// Has the handler run soon, for a dump or a halt that waits for it. Interrupts what the thread waits for: to be called
-    /// where it runs.
+    /// Has the handler run soon, for a dump or a halt that waits for it, if signals interrupt the thread: others are read, or
+    /// halted, at their next check or host call. Interrupts what the thread waits for: to be called where it runs.
     pub(in crate::sampler) fn interrupt(&self) {
-        own_thread::interrupt(self.tid);
+        // Without timers nobody handles the signal.
+        if self.timers.is_some() {
+            own_thread::interrupt(self.tid);
+        }
     }
 
     /// Whether there is nothing to sample now: the thread runs no store, or stays where it is.

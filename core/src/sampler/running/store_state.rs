@@ -385,14 +385,17 @@ impl StoreState {
         language.as_mut().map(|language| unsafe { language.threads(&self.shared.code, frames, state, through_kernel) })
     }
 
-    /// Sets the language's walker. To be called on the guest's thread, outside wasm.
+    /// Sets the language's walker; one that was there before walks no more. To be called on the guest's thread, outside wasm.
     pub(in crate::sampler) fn set_language(&self, language: LanguageWalk) {
         let _no_signal = SignalBlocked::new();
         if language.names_while_running() {
             language.module.naming.is_answered();
         }
         // SAFETY: the handler is the only other user, and the signal is blocked.
-        unsafe { *self.language.get() = Some(language) };
+        let before = unsafe { (*self.language.get()).replace(language) };
+        if let Some(before) = before {
+            before.module.set_walker(before.walker);
+        }
         self.has_language.store(true, Ordering::Relaxed);
     }
 

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What interrupts threads.
+/// What stops guests so that they can be read: makes a thread ready for that.
 pub(in crate::sampler) trait Transport: Send + Sync {
     /// Makes a slot for the calling thread, whose time is sampled from here on.
     ///

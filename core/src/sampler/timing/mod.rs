@@ -1,4 +1,5 @@
-//! When a thread is interrupted, for how much time its samples stand, and what that may cost.
+//! For threads that timers interrupt: when the next sample is due, what it stands for, what sampling may cost. Waits are in
+//! `drain/waits.rs`, samples at checks in `transport/epoch.rs`.
 
 mod governor;
 mod pace;
@@ -17,7 +18,7 @@ use std::cell::UnsafeCell;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How often the governor looks, in signals.
+/// Signals between two looks of the governor.
 const GOVERN_EVERY: u64 = 32;
 
 /// The timers of a thread, and what governs them.
@@ -33,7 +34,7 @@ pub(in crate::sampler) struct Timers {
     /// Signals when the governor last looked.
     governed_at: AtomicU64,
     pub(in crate::sampler) counts: SignalCounts,
-    /// Signals are answered but nothing is recorded.
+    /// While set, signals are counted and nothing is sampled.
     calibrating: AtomicBool,
     /// Signals that the calibration has handled.
     handled: AtomicU64,
@@ -48,7 +49,7 @@ pub(in crate::sampler) struct SignalCounts {
     pub(in crate::sampler) preempted: AtomicU64,
     /// The thread had been waiting.
     pub(in crate::sampler) waited: AtomicU64,
-    /// Sum of the periods that the governor had set for those that called for a sample, in nanoseconds.
+    /// Sum of the periods that were set when signals became samples, in nanoseconds.
     pub(in crate::sampler) periods_ns: AtomicU64,
 }
 
@@ -89,7 +90,7 @@ impl Timers {
         })
     }
 
-    /// Ends the calibration: from here on signals are samples. `interrupt_ns` is what one costs. To be called on the timers'
+    /// Ends the calibration: from here on signals may become samples. `interrupt_ns` is what one costs. To be called on the timers'
     /// thread.
     pub(in crate::sampler) fn start(&self, options: &SamplerOptions, interrupt_ns: u64) {
         self.pace.stop();
@@ -137,7 +138,7 @@ impl Timers {
         self.pace.period_ns()
     }
 
-    /// What a timer that has expired calls for, if it is a sample. `cpu_ns` is the thread's CPU time, `in_guest` whether
+    /// A timer has expired. Gives the sample that is due, or `None` if the thread was without a processor or waited. `cpu_ns` is the thread's CPU time, `in_guest` whether
     /// compiled code was interrupted, `may_wait` whether it may have waited for something else than a processor. To be called in
     /// the handler.
     pub(in crate::sampler) fn expired(
@@ -184,12 +185,12 @@ impl Timers {
         self.account();
     }
 
-    /// A timer has expired where nothing is sampled.
+    /// A timer has expired where the thread runs no guest.
     pub(in crate::sampler) fn expired_outside(&self) {
         self.pace.expired_outside();
     }
 
-    /// Wasm goes on, which a timer may have found waiting. Costs a load.
+    /// Wasm goes on. If a timer found the thread waiting, it is set again; else this costs a load.
     pub(in crate::sampler) fn goes_on(&self) {
         self.pace.goes_on();
     }
