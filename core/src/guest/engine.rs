@@ -1,6 +1,5 @@
 //! The Wasmtime engine that guests run on.
 
-use std::num::NonZeroUsize;
 use wasmtime::{Cache, Config, Engine, OptLevel, WasmBacktraceDetails};
 
 /// What the engine must be able to do.
@@ -11,9 +10,6 @@ pub struct EngineOptions {
     /// Keep compiled modules in Wasmtime's cache on disk, as `wasmtime run` does.
     pub cache: bool,
 }
-
-/// Frames that Wasmtime's own backtraces have where the epoch sampler takes them. Its default is 20.
-const EPOCH_BACKTRACE_FRAMES: NonZeroUsize = NonZeroUsize::new(2048).unwrap();
 
 /// Makes an engine. Apart from epochs it compiles a guest to the very code that `wasmtime run` would run.
 ///
@@ -39,9 +35,6 @@ pub(crate) fn config(options: EngineOptions) -> Config {
         .wasm_function_references(true)
         .wasm_gc(true)
         .wasm_exceptions(true);
-    if options.epoch_interruption {
-        config.wasm_backtrace_max_frames(Some(EPOCH_BACKTRACE_FRAMES));
-    }
     if options.cache {
         // Without a home directory there is no place for it; that costs time, not the profile.
         config.cache(Cache::from_file(None).ok());

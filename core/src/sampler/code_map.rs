@@ -54,6 +54,7 @@ pub(super) struct Code {
 pub(super) struct CodeMap {
     list: AtomicPtr<List>,
     /// All lists that `list` has ever been: whoever reads may still have an older one.
+    #[expect(clippy::vec_box, reason = "`list` leads to them, so they must stay where they are")]
     lists: Mutex<Vec<Box<List>>>,
 }
 
@@ -106,14 +107,19 @@ impl CodeMap {
     pub(super) fn new(modules: &[(Module, Arc<ModuleImage>)]) -> Self {
         let map = Self::default();
         for (id, (module, image)) in (0..).zip(modules) {
-            map.add(id, module, image);
+            map.add(id, module, image, false);
         }
         map
     }
 
     /// Adds the code of a module.
-    pub(super) fn add(&self, id: ModuleId, module: &Module, image: &Arc<ModuleImage>) {
-        self.add_code(ModuleCode::new(id, module, image));
+    /// `with_origins`: see [`CodeMap::prepare_origins`].
+    pub(super) fn add(&self, id: ModuleId, module: &Module, image: &Arc<ModuleImage>, with_origins: bool) {
+        let code = ModuleCode::new(id, module, image);
+        if with_origins {
+            code.offsets();
+        }
+        self.add_code(code);
     }
 
     fn add_code(&self, code: ModuleCode) {
@@ -154,10 +160,10 @@ impl CodeMap {
         Some(&self.module(pc.lookup_address())?.image)
     }
 
-    /// Builds what [`CodeMap::origin`] needs of a module and would else build on its first call: some ten milliseconds for a
+    /// Builds what [`CodeMap::origin`] needs of the modules and would else build on its first call: some ten milliseconds for a
     /// large one, and no work for a signal handler.
-    pub(super) fn prepare_origins(&self, id: ModuleId) {
-        for module in self.list().all().filter(|module| module.id == id) {
+    pub(super) fn prepare_origins(&self) {
+        for module in self.list().all() {
             module.offsets();
         }
     }
@@ -266,7 +272,7 @@ mod tests {
         for id in 0..3 * RECENT as ModuleId {
             let bytes = wat::parse_str(format!("(module (func (drop (i32.const {id}))))")).unwrap();
             let module = Module::new(&engine, &bytes).unwrap();
-            map.add(id, &module, &Arc::new(ModuleImage::parse(bytes, "test").unwrap()));
+            map.add(id, &module, &Arc::new(ModuleImage::parse(bytes, "test").unwrap()), false);
             added.push(module.text().as_ptr() as usize);
             for (id, &start) in added.iter().enumerate() {
                 assert_eq!(map.module(start).map(|module| module.id as usize), Some(id));

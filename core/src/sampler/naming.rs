@@ -63,7 +63,7 @@ impl Naming {
     }
 
     /// There is a walker that answers, from now on.
-    pub(super) fn is_answered(&self) {
+    pub(super) fn set_answered(&self) {
         self.is_answered.store(true, Ordering::Relaxed);
     }
 

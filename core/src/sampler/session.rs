@@ -6,7 +6,7 @@ use super::dump::Dump;
 use super::options::{SamplerKind, SamplerOptions};
 use super::running::Attachment;
 use super::shared::Shared;
-use super::store::{AttachedStore, SampledStore};
+use super::store::{AttachedStore, Held, SampledStore};
 use crate::module::ModuleImage;
 use crate::recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +31,15 @@ pub struct Session {
     notes: Mutex<Vec<String>>,
     /// What was known at the beginning.
     meta: Meta,
+}
+
+/// A session that is not finished stops sampling when it goes.
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(sampler) = self.started().take() {
+            sampler.stop();
+        }
+    }
 }
 
 /// What a session leaves: a recording without symbols.
@@ -98,8 +107,7 @@ impl Session {
         image: &Arc<ModuleImage>,
         walker: Option<Box<dyn Walker>>,
     ) -> ModuleId {
-        self.shared.recorder().module(Shared::description(image));
-        self.shared.load(module, image, walker).id
+        self.shared.load_later(module, image, walker).id
     }
 
     /// Samples `store`, which stays on the calling thread. Replaces the store's call hook, and with the epoch sampler its epoch
@@ -109,7 +117,7 @@ impl Session {
     /// If the sampler does not work here, or the thread it needs cannot be started.
     pub fn attach<T: 'static>(&self, mut store: Store<T>) -> wasmtime::Result<SampledStore<T>> {
         let attachment = self.sampler(store.engine())?.attach(&mut store, &self.meta.guest)?;
-        Ok(SampledStore::new(Some((attachment.hold()?, attachment)), store))
+        Ok(SampledStore::new(Some(Held::new(attachment)?), store))
     }
 
     /// Samples `store`, called `name` in the recording, on whatever threads run it: an async store, or one of several that threads
@@ -139,7 +147,7 @@ impl Session {
     /// Lets the walker of `module` read the stacks of `instance`, its instance in `store`. Call it between instantiating and
     /// calling the guest. A walker that cannot is left out, with a note; the profile has wasm frames then.
     pub fn instantiated<T: 'static>(&self, store: &mut SampledStore<T>, instance: &Instance, module: ModuleId) {
-        if let Some((_, attachment)) = &store.attached {
+        if let Some(Held { attachment, .. }) = &store.attached {
             self.walk_language(attachment, &mut store.store, instance, module);
         }
     }

@@ -5,6 +5,7 @@ use super::naming::Naming;
 use super::options::SamplerOptions;
 use crate::module::ModuleImage;
 use crate::recording::{Module, ModuleId, Origin, Recorder};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use wasmtime_environ::wasmparser::Operator;
 use wlprof_plugin::{ModuleView, Walker};
@@ -53,17 +54,40 @@ pub(super) struct Shared {
     pub(super) code: CodeMap,
     /// By their ids.
     modules: RwLock<Vec<Arc<LoadedModule>>>,
+    /// A module's language has stacks of its own: handlers ask what frames are, then.
+    has_language: AtomicBool,
+    /// Held while a module is added to the recorder and here.
+    loading: Mutex<()>,
     recorder: Mutex<Recorder>,
 }
 
 impl Shared {
     pub(super) fn new(options: SamplerOptions, recorder: Recorder) -> Self {
-        Self { options, code: CodeMap::default(), modules: RwLock::default(), recorder: Mutex::new(recorder) }
+        Self {
+            options,
+            code: CodeMap::default(),
+            modules: RwLock::default(),
+            has_language: AtomicBool::new(false),
+            loading: Mutex::default(),
+            recorder: Mutex::new(recorder),
+        }
     }
 
     /// What the recording says of a module.
     pub(super) fn description(image: &ModuleImage) -> Module {
         Module { name: image.name().to_owned(), build_id: image.build_id() }
+    }
+
+    /// As [`Shared::load`], of a module that the recorder does not know.
+    pub(super) fn load_later(
+        &self,
+        module: &wasmtime::Module,
+        image: &Arc<ModuleImage>,
+        walker: Option<Box<dyn Walker>>,
+    ) -> Arc<LoadedModule> {
+        let _one_at_a_time = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        self.recorder().module(Self::description(image));
+        self.load(module, image, walker)
     }
 
     /// Has the code of a module be sampled from here on. Its id is how many came before.
@@ -75,11 +99,12 @@ impl Shared {
     ) -> Arc<LoadedModule> {
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
         let id = modules.len() as ModuleId;
-        self.code.add(id, module, image);
         let loaded = Arc::new(LoadedModule::new(id, image.clone(), walker));
-        if loaded.has_language {
-            // Walkers are given wasm frames while the guest stands still: the maps must be there then.
-            self.code.prepare_origins(id);
+        // Walkers are given wasm frames while the guest stands still: the maps must be there then, of all modules.
+        let had_language = self.has_language.fetch_or(loaded.has_language, Ordering::Relaxed);
+        self.code.add(id, module, image, had_language || loaded.has_language);
+        if loaded.has_language && !had_language {
+            self.code.prepare_origins();
         }
         modules.push(loaded.clone());
         loaded

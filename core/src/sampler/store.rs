@@ -9,7 +9,7 @@ use wasmtime::{AsContext, AsContextMut, Store, StoreContext, StoreContextMut};
 /// All time of that thread counts as the store's. Sampling ends when this is dropped, just before the store is.
 pub struct SampledStore<T: 'static> {
     /// Before the store, so that it is dropped first.
-    pub(super) attached: Option<(Hold, Attachment)>,
+    pub(super) attached: Option<Held>,
     pub(super) store: Store<T>,
     stays_on_its_thread: PhantomData<*const ()>,
 }
@@ -20,8 +20,28 @@ impl<T: 'static> SampledStore<T> {
         Self::new(None, store)
     }
 
-    pub(super) fn new(attached: Option<(Hold, Attachment)>, store: Store<T>) -> Self {
+    pub(super) fn new(attached: Option<Held>, store: Store<T>) -> Self {
         Self { attached, store, stays_on_its_thread: PhantomData }
+    }
+}
+
+/// Keeps a store sampled on one thread.
+pub(super) struct Held {
+    /// `None` while it is dropped.
+    hold: Option<Hold>,
+    pub(super) attachment: Attachment,
+}
+
+impl Held {
+    pub(super) fn new(attachment: Attachment) -> wasmtime::Result<Self> {
+        Ok(Self { hold: Some(attachment.hold()?), attachment })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.hold = None;
+        self.attachment.detach();
     }
 }
 

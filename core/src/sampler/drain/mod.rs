@@ -204,7 +204,12 @@ impl Drain {
         let mut sightings = Vec::new();
         let mut stores: Option<Vec<Arc<StoreState>>> = None;
         for (index, Drawn { slot, waits, .. }) in self.drawn.iter_mut().enumerate() {
-            let Some(waits) = waits.as_mut().filter(|_| !slot.is_idle()) else { continue };
+            let Some(waits) = waits else { continue };
+            // Where only the call hook says what a thread runs, a store that was suspended there may be anywhere by now.
+            if slot.is_idle() || !slot.is_told() {
+                waits.rest();
+                continue;
+            }
             // It may be no more, so it is looked for among those that are.
             let stores = stores.get_or_insert_with(|| self.threads.stores());
             let Some(store) = stores.iter().find(|store| std::ptr::eq(Arc::as_ptr(store), slot.current())) else {

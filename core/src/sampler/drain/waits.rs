@@ -68,6 +68,12 @@ impl Waits {
         }
     }
 
+    /// There is nothing to look at now.
+    pub(in crate::sampler) fn rest(&mut self) {
+        let now_ns = monotonic_ns();
+        (self.due_ns, self.looked_ns, self.waits) = (now_ns, now_ns, false);
+    }
+
     /// How long until the next look is due.
     pub(in crate::sampler) fn until_due(&self) -> Duration {
         match self.clock {

@@ -44,8 +44,10 @@ struct Place {
     fiber: AtomicUsize,
     /// What the store said just before it: exit pc, trampoline frame, entry frame.
     outer: [AtomicUsize; 3],
-    /// The entry whose host call made this one.
+    /// The entry whose host call made this one: its place, its number and that of the call.
     outer_entry: AtomicUsize,
+    outer_number: AtomicU64,
+    outer_host_call: AtomicU64,
     /// Its entry frame, known from its first host call on; 0 until then.
     entry_fp: AtomicUsize,
     /// Number of the host call that is going on; 0 if none is.
@@ -86,8 +88,13 @@ impl Activations {
 
     /// The host enters wasm on the stack `fiber`; `outer` is what the store said before.
     pub(in crate::sampler) fn enter(&self, outer: Activation, fiber: usize) {
-        let open = self.open.fetch_add(1, Ordering::Relaxed);
-        let outer_entry = self.current(outer).map_or(NONE, |entry| entry.index);
+        if outer.entry_fp == 0 && fiber == 0 {
+            // Nothing else can be open on the thread's stack: a host function that panicked was left without a word.
+            self.forget_on_threads_stack();
+        }
+        let open = self.open.load(Ordering::Relaxed);
+        self.open.store(open + 1, Ordering::Relaxed);
+        let outer_entry = self.current(outer);
         let Some(index) = self.free_place(open) else {
             self.beyond.fetch_add(1, Ordering::Relaxed);
             return;
@@ -99,7 +106,9 @@ impl Activations {
         for (word, value) in place.outer.iter().zip([exit_pc, exit_trampoline_fp, entry_fp]) {
             word.store(value, Ordering::Relaxed);
         }
-        place.outer_entry.store(outer_entry, Ordering::Relaxed);
+        place.outer_entry.store(outer_entry.map_or(NONE, |entry| entry.index), Ordering::Relaxed);
+        place.outer_number.store(outer_entry.map_or(0, |entry| entry.number()), Ordering::Relaxed);
+        place.outer_host_call.store(outer_entry.map_or(0, |entry| entry.host_call()), Ordering::Relaxed);
         place.entry_fp.store(0, Ordering::Relaxed);
         place.host_call.store(0, Ordering::Relaxed);
         place.awaits_language.store(false, Ordering::Relaxed);
@@ -122,9 +131,16 @@ impl Activations {
         // A fiber that is given up may not be the one whose wasm ran last.
         let left = self.innermost().filter(is_on).or_else(|| self.newest(is_on))?;
         let number = left.number();
-        self.innermost.store(left.place.outer_entry.load(Ordering::Relaxed), Ordering::Release);
+        self.innermost.store(left.outer_entry().map_or(NONE, |outer| outer.index), Ordering::Release);
         left.place.number.store(0, Ordering::Release);
         left.set_awaits_language(false).then_some(number)
+    }
+
+    fn forget_on_threads_stack(&self) {
+        for entry in self.all().filter(|entry| entry.fiber() == 0) {
+            entry.place.number.store(0, Ordering::Release);
+            self.open.store(self.open.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+        }
     }
 
     /// Wasm calls the host. `entry_fp` is the entry frame that the store has now. `None` while an open entry has no
@@ -202,9 +218,13 @@ impl<'a> Entry<'a> {
         Activation { exit_pc, exit_trampoline_fp, entry_fp }
     }
 
-    /// The entry whose host call made this one.
+    /// The entry whose host call made this one, if that call is still going on. A task may outlive the call that began it, and
+    /// go on from another.
     pub(in crate::sampler) fn outer_entry(&self) -> Option<Entry<'a>> {
-        self.all.at(self.place.outer_entry.load(Ordering::Relaxed))
+        let outer = self.all.at(self.place.outer_entry.load(Ordering::Relaxed))?;
+        let is_it = outer.number() == self.place.outer_number.load(Ordering::Relaxed)
+            && outer.host_call() == self.place.outer_host_call.load(Ordering::Relaxed);
+        is_it.then_some(outer)
     }
 
     /// Its entry frame, 0 as long as it has called no host.

@@ -12,9 +12,8 @@ const HOST_CALL: usize = 5;
 const PAUSE: usize = 6;
 const KIND: usize = 7;
 const STORE: usize = 8;
-const FRAMES: usize = 9;
-/// Bits of the word in which the store's number and the entry's stand, for the latter.
-const ENTRY_BITS: u32 = 40;
+const ENTRY: usize = 9;
+const FRAMES: usize = 10;
 /// Most words that a record may have.
 pub(in crate::sampler) const MAX_WORDS: usize = FRAMES + MAX_FRAMES + language::MAX_WORDS;
 
@@ -109,7 +108,8 @@ impl Header {
         header[WEIGHT] = self.weight_ns;
         header[HOST_CALL] = self.host_call;
         header[PAUSE] = self.pause_ns;
-        header[STORE] = u64::from(self.store) << ENTRY_BITS | self.entry & ((1 << ENTRY_BITS) - 1);
+        header[STORE] = self.store.into();
+        header[ENTRY] = self.entry;
         header[KIND] = state | end << 8 | (self.kind as u64) << 16 | (length as u64) << 32;
         FRAMES + length + language
     }
@@ -128,8 +128,8 @@ impl Header {
             cpu_ns: words[CPU],
             weight_ns: words[WEIGHT],
             period_ns: words[PERIOD],
-            store: (words[STORE] >> ENTRY_BITS) as u32,
-            entry: words[STORE] & ((1 << ENTRY_BITS) - 1),
+            store: words[STORE] as u32,
+            entry: words[ENTRY],
             host_call: words[HOST_CALL],
             pause_ns: words[PAUSE],
             state: match words[KIND] & 0xff {

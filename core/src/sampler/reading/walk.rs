@@ -312,12 +312,11 @@ impl Stack<'_> {
         }
         let mut entry = self.activations.current(activation);
         while let Some(inner) = entry {
-            let outer = inner.outer();
-            if outer.entry_fp != 0 {
-                // SAFETY: passed on to the caller. The stacks of outer entries stand still while inner ones are open.
-                unsafe { self.walk_exit(outer, 0, frames)? };
-            }
             entry = inner.outer_entry();
+            if entry.is_some() {
+                // SAFETY: passed on to the caller. The outer entry is open, and stands where it was in the same host call.
+                unsafe { self.walk_exit(inner.outer(), 0, frames)? };
+            }
         }
         Ok(())
     }

@@ -64,6 +64,11 @@ impl Attachment {
         Ok(Hold::new(self.clone(), slot))
     }
 
+    /// Ends sampling, before the store goes.
+    pub(in crate::sampler) fn detach(&self) {
+        self.threads.detach(&self.store);
+    }
+
     /// A future that says at each poll which thread runs the store: `future` is to run nothing but this store's guests.
     pub(in crate::sampler) fn run<F: Future>(&self, future: F) -> SampledFuture<F> {
         SampledFuture { attachment: self.clone(), future: Box::pin(future) }
@@ -99,10 +104,7 @@ pub(in crate::sampler) struct Hold {
 
 impl Hold {
     fn new(attachment: Attachment, slot: Arc<ThreadSlot>) -> Self {
-        // A store that is gone is not one to lead to.
-        let is_there = attachment.store.is_alive();
-        let store = if is_there { Arc::as_ptr(&attachment.store) } else { std::ptr::null() };
-        let before = slot.enter(store, true);
+        let before = attachment.threads.enter(&slot, Some(attachment.store.id), true);
         Self { attachment, slot, before }
     }
 }
@@ -112,9 +114,11 @@ impl Drop for Hold {
         let Self { attachment, slot, before } = self;
         let runs_it = std::ptr::eq(slot.current(), Arc::as_ptr(&attachment.store));
         if runs_it || slot.current().is_null() {
-            // What was there before may have gone meanwhile.
-            let is_there = !before.store.is_null() && attachment.threads.has_store(before.store);
-            slot.enter(if is_there { before.store } else { std::ptr::null() }, before.is_told);
+            match before.store {
+                // It may have gone meanwhile.
+                Some(store) => attachment.threads.enter(slot, Some(store), before.is_told),
+                None => slot.enter(std::ptr::null(), before.is_told),
+            };
         }
     }
 }

@@ -109,6 +109,7 @@ impl StoreState {
         }
         if let Some(taken) = self.dump.take() {
             let _no_signal = SignalBlocked::new();
+            let _locked = self.lock();
             let began_ns = own_cpu_ns();
             // SAFETY: the handler is blocked, the thread is in the host call whose stack is walked, and nobody else
             // reads the language.
@@ -128,6 +129,7 @@ impl StoreState {
         let mut leaf = [0];
         // SAFETY: the handler is blocked, and the thread is in the host call whose stack is walked.
         let _ = unsafe { self.stack(Reads::InPlace).walk_blocked(&mut Frames::new(&mut leaf)) };
+        let _locked = self.lock();
         let call = watch.count(self.shared.called_at(FrameWord(leaf[0]).native_pc())?)?;
         // SAFETY: the handler is blocked, the thread is in the host call whose stack is walked, and nobody else reads the
         // language.
@@ -168,7 +170,11 @@ impl StoreState {
                 self.dump.state.store(NONE, Ordering::SeqCst);
                 return Ok(dump);
             }
-            let is_over = !self.is_alive() || watched.as_ref().is_some_and(|(slot, _)| slot.is_idle());
+            let is_over = !self.is_alive() || watched.as_ref().is_some_and(|(slot, _)| slot.is_halted());
+            if watched.is_none() && !self.is_open() && self.dump.advance(REQUESTED, NONE) {
+                // It runs nowhere, and has no stacks.
+                return if is_over { Err("the guest has ended".to_owned()) } else { Ok(Dump::default()) };
+            }
             if (is_over || since.elapsed() > PATIENCE) && self.dump.advance(REQUESTED, NONE) {
                 let reason = if is_over { "the guest has ended" } else { "the guest has not stopped for five seconds" };
                 return Err(reason.to_owned());
@@ -184,6 +190,7 @@ impl StoreState {
         }
         let Some(taken) = self.dump.take() else { return };
         if self.dump.in_host_call.load(Ordering::SeqCst) {
+            let _locked = self.lock();
             let stack = self.stack(Reads::ThroughKernel);
             // SAFETY: the guest was in a host call after this was taken, and does not go on in wasm before it is done:
             // its store lives, and no walk of the language is made in a host call. What host code may do to its memory

@@ -7,6 +7,7 @@ use super::super::os::thread_watch::own_tid;
 use super::super::reading::Ring;
 use super::super::timing::{Spent, Timers, add};
 use super::store_state::StoreState;
+use crate::recording::StoreId;
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -45,6 +46,8 @@ pub(in crate::sampler) struct ThreadSlot {
     turned_cpu_ns: AtomicU64,
     /// CPU time in stores until then, if it is in none.
     in_stores_ns: AtomicU64,
+    /// CPU time in stores at its last check.
+    checked_ns: AtomicU64,
     /// When it last left for none.
     pub(in crate::sampler) left_ns: AtomicU64,
 }
@@ -52,7 +55,8 @@ pub(in crate::sampler) struct ThreadSlot {
 /// What a thread runs, and whether whoever said so knows all of the time.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sampler) struct Running {
-    pub(in crate::sampler) store: *const StoreState,
+    /// By its id: it may go meanwhile.
+    pub(in crate::sampler) store: Option<StoreId>,
     pub(in crate::sampler) is_told: bool,
 }
 
@@ -86,6 +90,7 @@ impl ThreadSlot {
             is_gone: AtomicBool::new(false),
             turned_cpu_ns: AtomicU64::new(own_cpu_ns()),
             in_stores_ns: AtomicU64::new(0),
+            checked_ns: AtomicU64::new(0),
             left_ns: AtomicU64::new(0),
         })
     }
@@ -99,13 +104,13 @@ impl ThreadSlot {
         unsafe { OWN.get().as_ref() }
     }
 
-    /// This thread's signals and hooks go to this slot, which must be its own, until [`ThreadSlot::is_no_longer_own`].
-    pub(in crate::sampler) fn is_own(&self) {
+    /// This thread's signals and hooks go to this slot, which must be its own, until [`ThreadSlot::leave_own`].
+    pub(in crate::sampler) fn make_own(&self) {
         OWN.set(self);
     }
 
     /// This thread's signals and hooks do not go to this slot any more.
-    pub(in crate::sampler) fn is_no_longer_own(&self) {
+    pub(in crate::sampler) fn leave_own(&self) {
         if std::ptr::eq(OWN.get(), self) {
             OWN.set(std::ptr::null());
         }
@@ -119,13 +124,16 @@ impl ThreadSlot {
     /// Says which store the thread runs from here on, and whether whoever says so knows all of the time. To be called on the
     /// slot's thread; a store that is not null must be detached before it goes.
     pub(in crate::sampler) fn enter(&self, store: *const StoreState, is_told: bool) -> Running {
-        let before = Running { store: self.current(), is_told: self.is_told.load(Ordering::Relaxed) };
-        if before.store.is_null() && !store.is_null() {
+        let current = self.current();
+        // SAFETY: the store that the thread runs is there: whoever lets it go has this forget it before.
+        let id = unsafe { current.as_ref() }.map(|store| store.id);
+        let before = Running { store: id, is_told: self.is_told.load(Ordering::Relaxed) };
+        if current.is_null() && !store.is_null() {
             // What went by outside is nobody's.
             let now_ns = own_cpu_ns();
             let away_ns = now_ns.saturating_sub(self.turned_cpu_ns.swap(now_ns, Ordering::Relaxed));
             self.leave_out_ns(away_ns);
-        } else if !before.store.is_null() && store.is_null() {
+        } else if !current.is_null() && store.is_null() {
             let now_ns = own_cpu_ns();
             let inside_ns = now_ns.saturating_sub(self.turned_cpu_ns.swap(now_ns, Ordering::Relaxed));
             add(&self.in_stores_ns, inside_ns);
@@ -157,6 +165,12 @@ impl ThreadSlot {
             false => cpu_ns.saturating_sub(self.turned_cpu_ns.load(Ordering::Relaxed)),
         };
         self.in_stores_ns.load(Ordering::Relaxed) + running_ns
+    }
+
+    /// CPU time in stores since this was last asked, if the thread has used `cpu_ns` by now.
+    pub(in crate::sampler) fn since_check_ns(&self, cpu_ns: u64) -> u64 {
+        let in_stores_ns = self.in_stores_ns(cpu_ns);
+        in_stores_ns.saturating_sub(self.checked_ns.swap(in_stores_ns, Ordering::Relaxed))
     }
 
     /// No signal is answered any more, from any thread. The handler may still be at work: [`ThreadSlot::is_in_handler`].
@@ -191,6 +205,16 @@ impl ThreadSlot {
         if self.timers.is_some() {
             own_thread::interrupt(self.tid);
         }
+    }
+
+    /// Whether the thread stays where it is.
+    pub(in crate::sampler) fn is_halted(&self) -> bool {
+        self.halted_in_place.load(Ordering::Acquire)
+    }
+
+    /// Whether somebody who knows all of the time says which store the thread runs.
+    pub(in crate::sampler) fn is_told(&self) -> bool {
+        self.is_told.load(Ordering::Relaxed)
     }
 
     /// Whether there is nothing to sample now: the thread runs no store, or stays where it is.

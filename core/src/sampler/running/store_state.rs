@@ -88,13 +88,14 @@ impl StoreState {
         self.alive.load(Ordering::Acquire)
     }
 
-    /// The store is about to go, and none of its wasm runs: waits until nobody reads it. What samples in its host calls await
-    /// will not come.
-    pub(in crate::sampler) fn is_going(&self) {
+    /// The store is about to go, and none of its wasm runs: waits until nobody reads it, and has nobody read it any more. What
+    /// samples in its host calls await will not come.
+    pub(in crate::sampler) fn close(&self) -> Locked<'_> {
         self.dump.guest_goes_on();
         // The drain may be reading its stack.
-        let _locked = self.lock();
+        let locked = self.lock();
         self.alive.store(false, Ordering::Release);
+        locked
     }
 
     /// To be called when the host enters wasm: what the store says is about to be replaced.
@@ -121,10 +122,12 @@ impl StoreState {
             return self.dump.guest_waits();
         }
         if let (Some(slot), Some((on, before))) = (self.slot(), self.before.take()) {
-            // The store that ran here before may have gone meanwhile.
-            let has_store = |store| self.threads.upgrade().is_some_and(|threads| threads.has_store(store));
-            let is_there = std::ptr::eq(slot, on) && has_store(before.store);
-            slot.enter(if is_there { before.store } else { std::ptr::null() }, before.is_told);
+            let before_here = before.store.filter(|_| std::ptr::eq(slot, on));
+            match (before_here, self.threads.upgrade()) {
+                // The store that ran here before may have gone meanwhile.
+                (Some(store), Some(threads)) => threads.enter(slot, Some(store), before.is_told),
+                _ => slot.enter(std::ptr::null(), before.is_told),
+            };
         }
     }
 
@@ -133,7 +136,7 @@ impl StoreState {
         // SAFETY: the hook runs within the store.
         let entry_fp = unsafe { self.context.activation() }.entry_fp;
         self.activations.calling_host(entry_fp);
-        let Some(slot) = self.slot() else { return };
+        let Some(slot) = self.slot() else { return self.dump.guest_waits() };
         self.dump_at_host_call(slot);
         let at_import = self.dump_at_import(slot);
         self.dump.guest_waits();
@@ -159,9 +162,12 @@ impl StoreState {
             let began_ns = own_cpu_ns();
             let _no_signal = SignalBlocked::new();
             let _locked = self.lock();
-            // SAFETY: the signal is blocked on this thread, which is in the host call that is returning, and the store is
-            // locked.
-            unsafe { self.collect_awaited_language(entry, slot, Reading::Standing) };
+            // Whoever ends sampling waits for the lock, and then gives the rings to the drain.
+            if !slot.is_stopped() {
+                // SAFETY: the signal is blocked on this thread, which is in the host call that is returning, and the store is
+                // locked.
+                unsafe { self.collect_awaited_language(entry, slot, Reading::Standing) };
+            }
             slot.charge(began_ns, self.has_walk_panicked());
             slot.leave_out(began_ns);
         }
@@ -190,6 +196,10 @@ impl StoreState {
             kind: Kind::Ended,
         };
         let _no_signal = SignalBlocked::new();
+        let _locked = self.lock();
+        if slot.is_stopped() {
+            return;
+        }
         // If there is no room for it, they wait until the store goes.
         // SAFETY: the signal is blocked on this thread, the ring's own, so nobody else is pushing.
         let _ = unsafe { slot.ring.push(|words| header.write(words, |_| Ok(()), |_, _| 0, |_| ())) };
@@ -221,6 +231,11 @@ impl StoreState {
         let low = if entry.fiber() == 0 { slot.stack_low() } else { entry.fiber() };
         // Without a host call that the hook was told of, it is one of Wasmtime's builtins, in which nothing is suspended.
         entry.host_call() == 0 || (low..entry.entry_fp()).contains(&sp)
+    }
+
+    /// Whether any wasm has been entered and has not returned.
+    pub(in crate::sampler) fn is_open(&self) -> bool {
+        self.activations.any()
     }
 
     /// The open entry that runs, if one does.
@@ -388,10 +403,11 @@ impl StoreState {
     /// Sets the language's walker; one that was there before walks no more. To be called on the guest's thread, outside wasm.
     pub(in crate::sampler) fn set_language(&self, language: LanguageWalk) {
         let _no_signal = SignalBlocked::new();
+        let _locked = self.lock();
         if language.names_while_running() {
-            language.module.naming.is_answered();
+            language.module.naming.set_answered();
         }
-        // SAFETY: the handler is the only other user, and the signal is blocked.
+        // SAFETY: the signal is blocked, so that the handler does not use it, and others do so with the store locked.
         let before = unsafe { (*self.language.get()).replace(language) };
         if let Some(before) = before {
             before.module.set_walker(before.walker);

@@ -4,7 +4,7 @@ use super::super::os::clock::monotonic_ns;
 use super::super::os::own_thread::SignalBlocked;
 use super::super::reading::StoreContext;
 use super::super::shared::Shared;
-use super::slot::ThreadSlot;
+use super::slot::{Running, ThreadSlot};
 use super::store_state::StoreState;
 use crate::recording::StoreId;
 use std::cell::RefCell;
@@ -26,6 +26,8 @@ pub(in crate::sampler) trait Transport: Send + Sync {
 
 /// The threads and stores of a session.
 pub(in crate::sampler) struct Threads {
+    /// No other's.
+    number: u64,
     pub(in crate::sampler) shared: Arc<Shared>,
     transport: Box<dyn Transport>,
     slots: Mutex<Vec<Arc<ThreadSlot>>>,
@@ -42,12 +44,17 @@ pub(in crate::sampler) struct Threads {
 
 /// The slots of this thread, one for each session whose stores it has run.
 #[derive(Default)]
-struct OwnSlots(Vec<(*const Threads, Arc<ThreadSlot>)>);
+struct OwnSlots {
+    /// By the numbers of the sessions' threads.
+    slots: Vec<(u64, Arc<ThreadSlot>)>,
+    /// Those that this thread cannot be sampled for.
+    refused: Vec<u64>,
+}
 
 impl Drop for OwnSlots {
     fn drop(&mut self) {
-        for (_, slot) in &self.0 {
-            slot.is_no_longer_own();
+        for (_, slot) in &self.slots {
+            slot.leave_own();
             slot.end();
         }
     }
@@ -63,7 +70,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Threads {
     pub(in crate::sampler) fn new(shared: Arc<Shared>, transport: Box<dyn Transport>) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
         Self {
+            number: LAST.fetch_add(1, Ordering::Relaxed),
             shared,
             transport,
             slots: Mutex::default(),
@@ -79,23 +88,31 @@ impl Threads {
     pub(in crate::sampler) fn of_this_thread(&self) -> Option<Arc<ThreadSlot>> {
         let own = OWN_SLOTS.try_with(|own| {
             let Ok(mut own) = own.try_borrow_mut() else { return None };
-            own.0.retain(|(_, slot)| {
+            own.slots.retain(|(_, slot)| {
                 let is_over = slot.is_stopped();
                 if is_over {
-                    slot.is_no_longer_own();
+                    slot.leave_own();
                 }
                 !is_over
             });
-            if let Some((_, slot)) = own.0.iter().find(|(threads, _)| std::ptr::eq(*threads, self)) {
-                slot.is_own();
+            if let Some((_, slot)) = own.slots.iter().find(|(number, _)| *number == self.number) {
+                slot.make_own();
                 return Some(slot.clone());
             }
-            if self.stopped.load(Ordering::Acquire) {
+            if self.stopped.load(Ordering::Acquire) || own.refused.contains(&self.number) {
                 return None;
             }
-            let slot = self.new_slot().map_err(|error| locked(&self.failure).get_or_insert(error).kind()).ok()?;
-            own.0.push((self, slot.clone()));
-            Some(slot)
+            match self.new_slot() {
+                Ok(slot) => {
+                    own.slots.push((self.number, slot.clone()));
+                    Some(slot)
+                }
+                Err(error) => {
+                    own.refused.push(self.number);
+                    locked(&self.failure).get_or_insert(error);
+                    None
+                }
+            }
         });
         // A thread that is ending has none any more.
         own.ok().flatten()
@@ -151,9 +168,12 @@ impl Threads {
         locked(&self.stores).clone()
     }
 
-    /// Whether this store is there. It may be any address.
-    pub(in crate::sampler) fn has_store(&self, store: *const StoreState) -> bool {
-        locked(&self.stores).iter().any(|other| std::ptr::eq(Arc::as_ptr(other), store))
+    /// This thread, whose slot this is, runs the store of that id from here on; none, if that is not there any more.
+    pub(in crate::sampler) fn enter(&self, slot: &ThreadSlot, store: Option<StoreId>, is_told: bool) -> Running {
+        // Held until it is entered: whoever lets the store go finds it here, or in the slot.
+        let stores = locked(&self.stores);
+        let store = stores.iter().find(|other| Some(other.id) == store);
+        slot.enter(store.map_or(std::ptr::null(), Arc::as_ptr), is_told)
     }
 
     /// Lets go of a store that is about to go: nobody reads it from here on. From any thread, while none of its wasm runs.
@@ -162,9 +182,9 @@ impl Threads {
         for slot in self.slots() {
             slot.forget(Arc::as_ptr(store));
         }
-        store.is_going();
+        let _locked = store.close();
         let _no_signal = SignalBlocked::new();
-        // SAFETY: no thread runs the store any more, and nobody else reads it.
+        // SAFETY: no thread runs the store any more, and it is locked.
         if let Some(language) = unsafe { store.take_language() } {
             language.module.set_walker(language.walker);
         }
@@ -180,11 +200,5 @@ impl Threads {
     pub(in crate::sampler) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.slots().iter().for_each(|slot| slot.stop());
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        self.stop();
     }
 }

@@ -30,7 +30,7 @@ pub(in crate::sampler) struct EpochTransport;
 impl Transport for EpochTransport {
     fn take_up(&self) -> io::Result<Arc<ThreadSlot>> {
         let slot = Arc::new(ThreadSlot::new(None)?);
-        slot.is_own();
+        slot.make_own();
         Ok(slot)
     }
 
@@ -50,17 +50,24 @@ pub(in crate::sampler) fn call_back<T: 'static>(store: &mut Store<T>, state: Arc
 
 /// Takes a sample of the guest, which has called back.
 fn sample(store: &StoreState) {
-    let Some(slot) = store.slot().filter(|slot| !slot.is_stopped()) else { return };
-    let cpu_ns = own_cpu_ns();
+    let Some(slot) = store.slot() else { return };
     // Others may read a guest that is in a host call, which this is as well.
     store.dump.guest_goes_on();
-    let period_ns = (1e9 / store.shared.options.rate_hz) as u64;
-    let snapshot = Snapshot { place: Place::AtCheck, cpu_ns, weight_ns: period_ns, period_ns };
-    // SAFETY: this thread runs the store, is at a check, and is not interrupted by a handler that samples.
-    if !unsafe { collect(&snapshot, store, &slot.ring) } {
-        add(&slot.ring_full, 1);
+    // Whoever ends sampling waits for this as for a handler.
+    slot.handler_begins();
+    if !slot.is_stopped() {
+        let cpu_ns = own_cpu_ns();
+        let period_ns = (1e9 / store.shared.options.rate_hz) as u64;
+        // A store that was left alone for a while calls back at its first check, whenever the tick was.
+        let weight_ns = slot.since_check_ns(cpu_ns).min(period_ns);
+        let snapshot = Snapshot { place: Place::AtCheck, cpu_ns, weight_ns, period_ns };
+        // SAFETY: this thread runs the store, is at a check, and is not interrupted by a handler that samples.
+        if !unsafe { collect(&snapshot, store, &slot.ring) } {
+            add(&slot.ring_full, 1);
+        }
+        slot.charge(cpu_ns, store.has_walk_panicked());
     }
-    slot.charge(cpu_ns, store.has_walk_panicked());
+    slot.handler_ends();
     store.dump.guest_waits();
     slot.stay_if_halted();
 }

@@ -61,8 +61,8 @@ impl Transport for SignalTransport {
         // Rust's, and overflow it.
         Engine::tls_eager_initialize();
         let slot = Arc::new(ThreadSlot::new(Some(Timers::new(self.options.clock)?))?);
-        slot.is_own();
         own_thread::unblock_signal()?;
+        slot.make_own();
         if let Some(timers) = &slot.timers {
             let interrupt_ns = *self.interrupt_ns.get_or_init(|| calibrate::interrupt_cost_ns(timers));
             timers.start(&self.options, interrupt_ns);
