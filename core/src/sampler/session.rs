@@ -5,7 +5,7 @@ use super::at_work::Sampler;
 use super::dump::Dump;
 use super::options::{SamplerKind, SamplerOptions};
 use super::running::Attachment;
-use super::shared::Shared;
+use super::shared::{LoadedModule, Shared};
 use super::store::{AttachedStore, Held, SampledStore};
 use crate::module::ModuleImage;
 use crate::recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
@@ -148,7 +148,8 @@ impl Session {
     /// calling the guest. A walker that cannot is left out, with a note; the profile has wasm frames then.
     pub fn instantiated<T: 'static>(&self, store: &mut SampledStore<T>, instance: &Instance, module: ModuleId) {
         if let Some(Held { attachment, .. }) = &store.attached {
-            self.walk_language(attachment, &mut store.store, instance, module);
+            // Most programs have one instance: its walker is asked for no other.
+            self.walk_language(attachment, &mut store.store, instance, module, LoadedModule::take_walker);
         }
     }
 
@@ -160,7 +161,7 @@ impl Session {
         instance: &Instance,
         module: ModuleId,
     ) {
-        self.walk_language(&attached.0, store, instance, module);
+        self.walk_language(&attached.0, store, instance, module, LoadedModule::walker_for_instance);
     }
 
     fn walk_language<T: 'static>(
@@ -169,15 +170,16 @@ impl Session {
         store: &mut Store<T>,
         instance: &Instance,
         module: ModuleId,
+        walker: impl FnOnce(&LoadedModule) -> Option<Box<dyn Walker>>,
     ) {
         let Some(module) = self.shared.module(module) else { return };
         if !module.has_language {
             return;
         }
-        let Some(walker) = module.walker_for_instance() else {
+        let Some(walker) = walker(&module) else {
             let name = module.image.name();
             return self.note_once(format!(
-                "{name} has several instances, of which its language's plugin can read only one: the others are shown as wasm frames"
+                "{name} has several instances, of which its language is read in one alone: the others are shown as wasm frames"
             ));
         };
         if let Err((walker, error)) = attachment.walk_language(store, instance, module.clone(), walker) {

@@ -1,19 +1,22 @@
 //! Several stores at once: async ones that move between threads and nest, threads that share a memory, stores and modules
 //! that come and go. Every stack at a host call has to be what Wasmtime says it is, and no sample may be another store's.
 
-use crate::sampled::with_ever_more_work;
+use crate::sampled::{fixture, with_ever_more_work};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 use wasmtime::{
     AsContext, Caller, Config, Engine, Instance, Linker, MemoryType, Module, SharedMemory, Store, WasmBacktrace,
 };
+use wlprof::guest::{Guest, LoadOptions};
+use wlprof::languages::{self, Choice};
 use wlprof::module::ModuleImage;
 use wlprof::profile::symbolize;
 use wlprof::recording::{LanguageTruncation, Origin, Recording, Truncation};
 use wlprof::sampler::{AttachedStore, Dump, DumpedFrame, ImportWatch, SamplerOptions, Session};
+use wlprof::wasi::{Exit, Stdio, WasiOptions, call, linker};
 
 /// A frame: module, function, and offset in the code section.
 type Frame = (u32, u32, u32);
@@ -388,4 +391,43 @@ fn stores_and_modules_come_and_go() {
     assert!(seen.len() > STORES as usize / 2, "{} of {STORES} stores have samples", seen.len());
     let lost = |reason| recording.truncated.iter().any(|(other, _)| *other == Truncation::Language(reason));
     assert!(!lost(LanguageTruncation::InHostCode));
+}
+
+#[test]
+fn go_guests_in_several_stores_have_goroutines_of_their_own() {
+    let guest = Guest::load(&fixture("go-work-1.27.wasm"), &LoadOptions::default()).unwrap();
+    let image = &guest.modules[0].1;
+    with_ever_more_work("both Go guests", |times| {
+        let walker = languages::choose(&Choice::Auto, languages::BUILT_IN, &**image).unwrap().walker;
+        let options = SamplerOptions { max_overhead: 1.0, ..SamplerOptions::at_rate(2000.0) };
+        let session = Session::new(&guest.modules, vec![walker], options);
+        let started = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for kind in ["split", "recursion"] {
+                let (guest, session, started) = (&guest, &session, &started);
+                scope.spawn(move || {
+                    let arguments = ["go-work", kind, &(2 * times).to_string()].map(str::to_owned).to_vec();
+                    let world = WasiOptions { arguments, stdio: Stdio::Null, ..WasiOptions::default() };
+                    let mut store = Store::new(&guest.engine, world.build().unwrap());
+                    let attached = session.attach_anywhere(&mut store, kind).unwrap();
+                    let instance = linker(&guest.engine).unwrap().instantiate(&mut store, &guest.modules[0].0).unwrap();
+                    session.instantiated_in(&attached, &mut store, &instance, 0);
+                    started.wait();
+                    assert!(matches!(call(&mut store, &instance, None, &[]), Exit::Returned(_) | Exit::Code(0)));
+                });
+            }
+        });
+        let recording = finish(&session, &guest.modules);
+        assert_eq!(recording.meta.notes, [] as [String; 0]);
+        let mut functions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for thread in &recording.threads {
+            let of_store = functions.entry(&recording.stores[thread.store as usize].name).or_default();
+            let lines = thread.samples.iter().flat_map(|sample| recording.lines_of(sample.stack).collect::<Vec<_>>());
+            of_store.extend(lines.map(|line| recording.functions[line.function as usize].name.as_str()));
+        }
+        let has = |store: &str, function: &str| functions.get(store).is_some_and(|names| names.contains(function));
+        // Only what a guest does itself is on its goroutines.
+        assert!(!has("recursion", "main.heavy") && !has("split", "main.descend"), "{functions:?}");
+        has("split", "main.heavy") && has("split", "runtime.goexit") && has("recursion", "main.descend")
+    });
 }

@@ -14,7 +14,7 @@ use super::reading::{FrameWord, Header, Kind, LanguageEntry as Entry, Record, Ri
 use super::running::{StoreState, ThreadSlot, Threads};
 use super::shared::Shared;
 use super::timing::Timers;
-use crate::recording::{FrameId, LanguageTruncation, Origin, Recorder, State, Truncation};
+use crate::recording::{Clock, FrameId, LanguageTruncation, Origin, Recorder, State, Truncation};
 use lanes::{Found, Lanes};
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ use std::time::Duration;
 use waits::Waits;
 
 /// How long samples may wait in a ring.
-const MAX_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_INTERVAL: Duration = Duration::from_millis(250);
 /// How often the rings are emptied at most.
 const MIN_INTERVAL: Duration = Duration::from_micros(250);
 /// The first interval: what comes at first, and how fast, is not known.
@@ -137,9 +137,8 @@ impl Drain {
             let until_ns = if last { u64::MAX } else { monotonic_ns() };
             let mut sightings = if last { Vec::new() } else { self.look() };
             sightings.sort_by_key(|(_, words)| Header::time_ns(words));
-            if !sightings.is_empty() {
-                // Looks at a guest that waits are not counted: they come as they do whatever the rate, and however little the
-                // guest does.
+            if !sightings.is_empty() || self.threads.shared.options.clock == Clock::Wall {
+                // Looks are not counted: they come as time goes by, however little of it is the guest's.
                 charged_ns = own_cpu_ns();
             }
             let threads = self.threads.clone();

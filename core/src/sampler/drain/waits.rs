@@ -10,7 +10,7 @@ use crate::recording::Clock;
 use std::time::Duration;
 
 /// Between looks with [`Clock::Cpu`]: waits that are shorter may not be seen.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(250);
 /// Between looks then at a thread that waits: the wait's end is known so well.
 const LOOK_AT_WAITS: Duration = Duration::from_millis(10);
 
