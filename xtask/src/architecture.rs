@@ -45,7 +45,7 @@ fn exists(name: &str, places: &BTreeSet<&str>) -> bool {
 /// Whether it is a folder that the table has to have.
 fn is_part(place: &str, places: &BTreeSet<&str>) -> bool {
     let is_below = |part: &&str| place.strip_prefix(*part).is_some_and(|rest| !rest.contains('/'));
-    PARTS.iter().any(|part| is_below(part)) && places.iter().any(|other| is_in(other, place))
+    PARTS.iter().any(is_below) && places.iter().any(|other| is_in(other, place))
 }
 
 fn is_in(path: &str, folder: &str) -> bool {

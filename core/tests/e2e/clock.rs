@@ -5,7 +5,7 @@ use crate::sampled::{Shares, fixture, profile};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use wlprof::recording::{Recording, Sample, StackId, State, file};
 
 const RATE_HZ: u64 = 250;
@@ -21,6 +21,9 @@ const POINTS: f64 = 0.5;
 /// Busy processes for each processor, in the guest's own scheduling group and in groups of their own.
 const BUSY: (usize, usize) = (3, 2);
 const CLOCKS: [&str; 2] = ["cpu", "wall"];
+
+/// Read by tests with a load, written by the one that is about what a guest has to pay without.
+static LOADED: RwLock<()> = RwLock::new(());
 
 /// Processes that do nothing, as fast as they can.
 struct Load(Vec<Child>);
@@ -103,6 +106,7 @@ fn innermost(recording: &Recording, stack: StackId) -> &str {
 
 #[test]
 fn a_busy_machine_takes_no_samples_away() {
+    let _loaded = LOADED.read().unwrap_or_else(PoisonError::into_inner);
     let load = Load::shared();
     for clock in CLOCKS {
         let recording = profile("c-shares.wasm", &options(clock).each_ref().map(String::as_str), &["4"]);
@@ -177,6 +181,7 @@ fn longest_step_ns(recording: &Recording) -> u64 {
 
 #[test]
 fn long_phases_keep_their_time_on_a_busy_machine() {
+    let _loaded = LOADED.read().unwrap_or_else(PoisonError::into_inner);
     let load = Load::shared();
     for clock in CLOCKS {
         let Phases { recording, cpu_ns, wall_ns, .. } = Phases::run(&options(clock));
@@ -216,6 +221,7 @@ const GIVEN_NS: f64 = 20e6 + 5e6;
 #[test]
 fn max_overhead_bounds_what_the_whole_process_takes() {
     const PERCENT: f64 = 1.0;
+    let _without_load = LOADED.write().unwrap_or_else(PoisonError::into_inner);
     let options = ["--sampler=signal".to_owned(), "--rate=10000".to_owned(), format!("--max-overhead={PERCENT}")];
     let Phases { recording, cpu_ns, others_ns, .. } = Phases::run(&options);
     let meta = &recording.meta;
