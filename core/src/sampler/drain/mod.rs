@@ -256,10 +256,17 @@ impl Drain {
     /// When the rings are to be emptied again, after an interval that was so long.
     fn next_interval(&mut self, interval: Duration) -> Duration {
         let most = self.drawn.iter_mut().map(|drawn| std::mem::take(&mut drawn.read_words)).max().unwrap_or(0);
-        let next = (Ring::until_full(most, interval) / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
+        let options = &self.threads.shared.options;
+        let rate_hz = options.first_hz.map_or(options.rate_hz, |first_hz| first_hz.max(options.rate_hz));
+        let longest = (Ring::until_full_at(rate_hz) / 2).clamp(MIN_INTERVAL, MAX_INTERVAL);
+        let next = (Ring::until_full(most, interval) / 4).clamp(MIN_INTERVAL, longest);
         let looked_at = self.drawn.iter().filter(|drawn| !drawn.slot.is_idle());
         let due = looked_at.filter_map(|drawn| Some(drawn.waits.as_ref()?.until_due())).min();
-        next.min(due.unwrap_or(MAX_INTERVAL))
+        next.min(due.unwrap_or(match options.clock {
+            // A thread that comes now may wait at once.
+            Clock::Wall => FIRST_INTERVAL,
+            Clock::Cpu => longest,
+        }))
     }
 
     /// Counts what is still in the rings, and what comes before the handlers have stopped.

@@ -87,6 +87,11 @@ impl Ring {
         Some(read(unsafe { std::slice::from_raw_parts(first, length) }))
     }
 
+    /// How long until it is full of the largest wasm stacks at so many samples a second.
+    pub(in crate::sampler) fn until_full_at(rate_hz: f64) -> Duration {
+        Duration::from_secs_f64(CAPACITY as f64 / (rate_hz * super::walk::MAX_FRAMES as f64))
+    }
+
     /// How long until it may be full, if it fills up as it did in the last `interval`, from empty.
     pub(in crate::sampler) fn until_full(read_words: usize, interval: Duration) -> Duration {
         interval.mul_f64(CAPACITY as f64 / read_words.max(1) as f64)
