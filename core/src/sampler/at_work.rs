@@ -4,7 +4,8 @@ use super::Report;
 use super::drain::{Drain, Drained, SlotTotals};
 use super::dump::Dump;
 use super::options::SamplerKind;
-use super::os::thread_watch::{Activity, ThreadWatch};
+use super::os::Activity;
+use super::os::thread_watch::ThreadWatch;
 use super::reading::Probe;
 use super::running::{Attachment, ThreadSlot, Threads, Transport};
 use super::shared::Shared;
@@ -279,6 +280,6 @@ fn by_signals(shared: &Shared) -> wasmtime::Result<Box<dyn Transport>> {
     #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
     {
         let _ = shared;
-        Err(super::options::signal_works().unwrap_err())
+        Err(super::transport::signal_works().unwrap_err())
     }
 }

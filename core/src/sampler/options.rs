@@ -1,4 +1,4 @@
-//! How to sample, and which sampler can.
+//! How to sample.
 
 use super::ImportWatch;
 use crate::recording::Clock;
@@ -36,39 +36,6 @@ pub enum SamplerKind {
     /// # Security
     /// As for [`SamplerKind::Signal`].
     Epoch,
-}
-
-impl SamplerKind {
-    /// Which sampler [`SamplerKind::Auto`] is on this machine: signal, or epoch and the reason. To be asked before the
-    /// guest is compiled, since the epoch sampler needs its checks.
-    ///
-    /// # Errors
-    /// If the signal sampler is asked for by name and does not work here.
-    pub fn resolve(self) -> wasmtime::Result<(Self, Option<String>)> {
-        self.resolve_with(signal_works)
-    }
-
-    fn resolve_with(
-        self,
-        signal_works: impl FnOnce() -> wasmtime::Result<()>,
-    ) -> wasmtime::Result<(Self, Option<String>)> {
-        match self {
-            Self::Epoch => Ok((Self::Epoch, None)),
-            Self::Signal => signal_works().map(|()| (Self::Signal, None)),
-            Self::Auto => Ok(match signal_works() {
-                Ok(()) => (Self::Signal, None),
-                Err(error) => (Self::Epoch, Some(format!("the signal sampler does not work here: {error:#}"))),
-            }),
-        }
-    }
-}
-
-/// Whether the signal sampler works here, by trying what it relies on.
-pub(super) fn signal_works() -> wasmtime::Result<()> {
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    return super::transport::signal::check();
-    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-    wasmtime::bail!("it needs Linux on x86-64")
 }
 
 /// How to sample.
@@ -109,20 +76,5 @@ impl Default for SamplerOptions {
             keep_functions: false,
             import_watch: None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn auto_falls_back_with_the_reason_and_a_named_sampler_fails_with_it() {
-        let broken = || Err(wasmtime::format_err!("memory is elsewhere"));
-        let (kind, note) = SamplerKind::Auto.resolve_with(broken).unwrap();
-        assert_eq!(kind, SamplerKind::Epoch);
-        assert!(note.unwrap().contains("memory is elsewhere"));
-        assert!(SamplerKind::Signal.resolve_with(broken).is_err());
-        assert_eq!(SamplerKind::Auto.resolve_with(|| Ok(())).unwrap(), (SamplerKind::Signal, None));
     }
 }

@@ -394,6 +394,40 @@ fn stores_and_modules_come_and_go() {
 }
 
 #[test]
+fn sessions_that_take_turns_on_a_thread_are_sampled_both() {
+    const TURNS: usize = 40;
+    const RATE_HZ: f64 = 1000.0;
+    let engine = engine();
+    let options = SamplerOptions { max_overhead: 1.0, ..SamplerOptions::at_rate(RATE_HZ) };
+    let mut guests = [0, 1].map(|tag| {
+        let module = compile(&engine, &async_guest(tag), "guest");
+        let session = Session::new(std::slice::from_ref(&module), Vec::new(), options.clone());
+        let mut store = Store::new(&engine, ());
+        session.attach_anywhere(&mut store, "store").unwrap();
+        let mut linker: Linker<()> = Linker::new(&engine);
+        for name in ["nap", "busy", "again"] {
+            linker.func_wrap("h", name, |n: i32| n).unwrap();
+        }
+        let instance = linker.instantiate(&mut store, &module.0).unwrap();
+        let run = instance.get_typed_func::<i32, i64>(&mut store, "run").unwrap();
+        (session, store, run, module)
+    });
+    for _ in 0..TURNS {
+        for (_, store, run, _) in &mut guests {
+            run.call(store, 400).unwrap();
+        }
+    }
+    for (session, _, _, module) in &guests {
+        let recording = finish(session, std::slice::from_ref(module));
+        let used = recording.meta.cpu_ns as f64 / 1e9;
+        let signals = recording.samples().filter(|sample| sample.cpu_delta_ns > 0).count() as f64;
+        println!("{signals} samples of {used} s, {:?}", recording.ticks);
+        // With each turn the timer is set anew, and what was left of a period is lost.
+        assert!(signals >= used * RATE_HZ / 2.0, "{signals} samples of {used} s, {:?}", recording.ticks);
+    }
+}
+
+#[test]
 fn go_guests_in_several_stores_have_goroutines_of_their_own() {
     let guest = Guest::load(&fixture("go-work-1.27.wasm"), &LoadOptions::default()).unwrap();
     let image = &guest.modules[0].1;

@@ -46,16 +46,8 @@ pub(in crate::sampler) mod own_thread {
 
 /// Timers that signal one thread: there are none.
 pub(in crate::sampler) mod thread_timer {
+    use super::super::TimerClock;
     use std::io;
-
-    /// What a timer goes by.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(in crate::sampler) enum TimerClock {
-        /// CPU time of the thread that makes it.
-        OwnCpu,
-        /// Time that goes by.
-        Monotonic,
-    }
 
     /// A timer that cannot be had.
     #[derive(Debug)]
@@ -64,7 +56,7 @@ pub(in crate::sampler) mod thread_timer {
     impl ThreadTimer {
         /// # Errors
         /// Always.
-        pub(in crate::sampler) fn new(_clock: TimerClock) -> io::Result<Self> {
+        pub(in crate::sampler) fn new(_clock: TimerClock, _owner: u32) -> io::Result<Self> {
             Err(io::Error::from(io::ErrorKind::Unsupported))
         }
 
@@ -81,6 +73,7 @@ pub(in crate::sampler) mod thread_timer {
 
 /// Looks at other threads: nothing is seen.
 pub(in crate::sampler) mod thread_watch {
+    use super::super::Activity;
     use std::io;
 
     /// A number of the calling thread's own, as long as the process lives.
@@ -95,21 +88,6 @@ pub(in crate::sampler) mod thread_watch {
             OWN.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
         }
         OWN.get()
-    }
-
-    /// Where a thread is, seen from another one.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(in crate::sampler) enum Activity {
-        /// On a processor.
-        Running,
-        /// Waiting for a processor.
-        Queued,
-        /// Asleep in a system call that a signal would interrupt.
-        Blocked,
-        /// Stopped, or asleep in a page fault or an uninterruptible system call.
-        Stuck,
-        /// Gone.
-        Dead,
     }
 
     /// Watches another thread of this process, and sees nothing.

@@ -124,9 +124,18 @@ impl Activations {
         self.open.store(open, Ordering::Relaxed);
         let beyond = self.beyond.load(Ordering::Relaxed);
         if beyond > 0 {
+            // It may have been one with a place that has ended. That is free again when none is open.
             self.beyond.store(beyond - 1, Ordering::Relaxed);
             return None;
         }
+        let left = self.end_newest_on(fiber);
+        if open == 0 {
+            self.all().for_each(|entry| entry.place.number.store(0, Ordering::Release));
+        }
+        left
+    }
+
+    fn end_newest_on(&self, fiber: usize) -> Option<u64> {
         let is_on = |entry: &Entry<'_>| entry.place.fiber.load(Ordering::Relaxed) == fiber;
         // A fiber that is given up may not be the one whose wasm ran last.
         let left = self.innermost().filter(is_on).or_else(|| self.newest(is_on))?;
@@ -322,5 +331,20 @@ mod tests {
             all.leave(0);
         });
         assert!(!all.any() && all.innermost().is_none());
+    }
+
+    #[test]
+    fn no_place_is_lost_to_tasks_that_there_was_no_room_for() {
+        let all = Activations::new();
+        let fibers = |count: usize| (1..=count).map(|task| task * 0x1000);
+        for _ in 0..3 {
+            fibers(MAX_OPEN + 5).for_each(|fiber| all.enter(NO_WASM, fiber));
+            // The first to end have places.
+            fibers(MAX_OPEN + 5).for_each(|fiber| {
+                all.leave(fiber);
+            });
+            assert!(!all.any() && !all.overflow());
+            assert_eq!(all.all().count(), 0);
+        }
     }
 }

@@ -7,9 +7,10 @@
 use super::super::arch::Registers;
 use super::super::dump::{Dump, DumpedFrame, DumpedThread};
 use super::super::import_watch::WatchedCall;
+use super::super::os::Activity;
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::os::own_thread::SignalBlocked;
-use super::super::os::thread_watch::{Activity, ThreadWatch};
+use super::super::os::thread_watch::ThreadWatch;
 use super::super::reading::{FrameWord, Frames, MAX_FRAMES, Reading, Reads, Truncated};
 use super::slot::ThreadSlot;
 use super::store_state::StoreState;

@@ -106,7 +106,12 @@ impl ThreadSlot {
 
     /// This thread's signals and hooks go to this slot, which must be its own, until [`ThreadSlot::leave_own`].
     pub(in crate::sampler) fn make_own(&self) {
-        OWN.set(self);
+        if !std::ptr::eq(OWN.replace(self), self)
+            && let Some(timers) = &self.timers
+        {
+            // While signals went to the slot of another session, one of these may have expired unanswered.
+            timers.expired_outside();
+        }
     }
 
     /// This thread's signals and hooks do not go to this slot any more.

@@ -183,18 +183,7 @@ impl StoreState {
     /// An entry has ended within a host call, by a trap or because it was given up: samples of it await no language's stack any
     /// more.
     fn nothing_will_come(&self, entry: u64, slot: &ThreadSlot) {
-        let header = Header {
-            time_ns: monotonic_ns(),
-            cpu_ns: 0,
-            weight_ns: 0,
-            period_ns: 0,
-            store: self.id,
-            entry,
-            host_call: 0,
-            pause_ns: 0,
-            state: State::Host,
-            kind: Kind::Ended,
-        };
+        let header = self.header(Kind::Ended, entry, 0);
         let _no_signal = SignalBlocked::new();
         let _locked = self.lock();
         if slot.is_stopped() {
@@ -203,6 +192,22 @@ impl StoreState {
         // If there is no room for it, they wait until the store goes.
         // SAFETY: the signal is blocked on this thread, the ring's own, so nobody else is pushing.
         let _ = unsafe { slot.ring.push(|words| header.write(words, |_| Ok(()), |_, _| 0, |_| ())) };
+    }
+
+    /// Of a record about samples that were taken before.
+    fn header(&self, kind: Kind, entry: u64, host_call: u64) -> Header {
+        Header {
+            time_ns: monotonic_ns(),
+            cpu_ns: 0,
+            weight_ns: 0,
+            period_ns: 0,
+            store: self.id,
+            entry,
+            host_call,
+            pause_ns: 0,
+            state: State::Host,
+            kind,
+        }
     }
 
     /// This thread runs the store from here on, if it did not already.
@@ -267,18 +272,7 @@ impl StoreState {
             // Whoever ends sampling was here first.
             return;
         }
-        let header = Header {
-            time_ns: monotonic_ns(),
-            cpu_ns: 0,
-            weight_ns: 0,
-            period_ns: 0,
-            store: self.id,
-            entry: entry.number(),
-            host_call: entry.host_call(),
-            pause_ns: 0,
-            state: State::Host,
-            kind: Kind::Language,
-        };
+        let header = self.header(Kind::Language, entry.number(), entry.host_call());
         let stack = self.stack(if reading == Reading::Beside { Reads::ThroughKernel } else { Reads::InPlace });
         // SAFETY: the handler cannot run, so nobody else is pushing; the thread is in the host call whose stack is walked.
         let pushed = unsafe {

@@ -8,9 +8,9 @@ pub(in crate::sampler) use governor::Spent;
 pub(in crate::sampler) use pace::{Jitter, MAX_PERIODS, Pace};
 
 use super::options::SamplerOptions;
+use super::os::TimerClock;
 use super::os::clock::monotonic_ns;
 use super::os::own_thread::{SignalBlocked, voluntary_waits};
-use super::os::thread_timer::TimerClock;
 use crate::recording::Clock;
 use governor::Governor;
 use pace::Expired;
@@ -185,7 +185,12 @@ impl Timers {
         self.account();
     }
 
-    /// A timer has expired where the thread runs no guest.
+    /// By which the timers' signals are told from others.
+    pub(in crate::sampler) fn owner(&self) -> u32 {
+        self.pace.owner()
+    }
+
+    /// A timer has expired, or may have, where the thread runs no guest of the session.
     pub(in crate::sampler) fn expired_outside(&self) {
         self.pace.expired_outside();
     }

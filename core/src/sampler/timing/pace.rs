@@ -14,11 +14,12 @@
 //! [`MAX_PERIODS`]: what is beyond that was spent where nobody looked, and is told as such. In host code it does, since the
 //! kernel delivers a signal when the system call ends in which that time went by.
 
+use super::super::os::TimerClock;
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
-use super::super::os::thread_timer::{ThreadTimer, TimerClock, kernel_tick_ns};
+use super::super::os::thread_timer::{ThreadTimer, kernel_tick_ns};
 use std::cell::Cell;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Periods that one sample may stand for.
 pub(in crate::sampler) const MAX_PERIODS: u64 = 4;
@@ -37,6 +38,8 @@ pub(in crate::sampler) enum Expired {
 /// The timers of one thread. Used on that thread alone, by the handler and by what it interrupts, but for
 /// [`Pace::stop`].
 pub(in crate::sampler) struct Pace {
+    /// By which the timers' signals are told from others: the thread may run guests of several sessions.
+    owner: u32,
     cpu: ThreadTimer,
     fine: ThreadTimer,
     tick_ns: u64,
@@ -59,9 +62,12 @@ impl Pace {
     /// # Errors
     /// If the system gives it none.
     pub(in crate::sampler) fn new() -> io::Result<Self> {
+        static OWNERS: AtomicU32 = AtomicU32::new(0);
+        let owner = OWNERS.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
-            cpu: ThreadTimer::new(TimerClock::OwnCpu)?,
-            fine: ThreadTimer::new(TimerClock::Monotonic)?,
+            owner,
+            cpu: ThreadTimer::new(TimerClock::OwnCpu, owner)?,
+            fine: ThreadTimer::new(TimerClock::Monotonic, owner)?,
             tick_ns: kernel_tick_ns(),
             due_ns: AtomicU64::new(0),
             behind_ns: AtomicU64::new(0),
@@ -70,6 +76,11 @@ impl Pace {
             waits: AtomicBool::new(false),
             jitter: Cell::new(Jitter::new()),
         })
+    }
+
+    /// By which the timers' signals are told from others.
+    pub(in crate::sampler) fn owner(&self) -> u32 {
+        self.owner
     }
 
     /// Sets the timer for the first sample, somewhere within a period of `period_ns`.
@@ -138,7 +149,7 @@ impl Pace {
         self.due_ns.store(self.due_ns.load(Ordering::Relaxed) + ns, Ordering::Relaxed);
     }
 
-    /// A timer has expired where nothing is sampled: it is set again when the thread goes on with wasm.
+    /// A timer has expired, or may have, where nothing is sampled: it is set again when the thread goes on with wasm.
     pub(in crate::sampler) fn expired_outside(&self) {
         self.waits.store(true, Ordering::Relaxed);
     }
@@ -235,7 +246,7 @@ mod tests {
     }
 
     /// Waits for one of the timers to expire.
-    fn next_expiry() -> Option<TimerClock> {
+    fn next_expiry(pace: &Pace) -> Option<TimerClock> {
         // SAFETY: zeroes are a valid set and a valid `siginfo_t`.
         let (mut set, mut info) = unsafe { std::mem::zeroed::<(libc::sigset_t, libc::siginfo_t)>() };
         // SAFETY: the set is valid.
@@ -243,7 +254,7 @@ mod tests {
         // SAFETY: both places are valid for the call, which fills the second.
         assert_eq!(unsafe { libc::sigwaitinfo(&set, &mut info) }, SIGNAL);
         // SAFETY: what a handler would have been given.
-        unsafe { TimerClock::of_signal(&info) }
+        unsafe { TimerClock::of_signal(&info, pace.owner()) }
     }
 
     /// When samples are taken that come as soon as they are due, after one at `first_ns`.
@@ -328,7 +339,7 @@ mod tests {
         pace.goes_on();
         assert!(!pace.waits.load(Ordering::Relaxed));
         // The timer that goes on though the thread waits for its signal.
-        assert_eq!(next_expiry(), Some(TimerClock::Monotonic));
+        assert_eq!(next_expiry(&pace), Some(TimerClock::Monotonic));
     }
 
     #[test]
@@ -337,6 +348,6 @@ mod tests {
         pace.expired_outside();
         pace.due_ns.store(own_cpu_ns() + PERIOD, Ordering::Relaxed);
         pace.goes_on();
-        assert_eq!(next_expiry(), Some(TimerClock::Monotonic));
+        assert_eq!(next_expiry(&pace), Some(TimerClock::Monotonic));
     }
 }

@@ -13,8 +13,9 @@
 
 use crate::sampler::Report;
 use crate::sampler::collect::{Place, Snapshot, collect};
+use crate::sampler::os::Activity;
 use crate::sampler::os::clock::own_cpu_ns;
-use crate::sampler::os::thread_watch::{Activity, ThreadWatch};
+use crate::sampler::os::thread_watch::ThreadWatch;
 use crate::sampler::running::{StoreState, ThreadSlot, Threads, Transport};
 use crate::sampler::timing::add;
 use std::io;

@@ -1,6 +1,56 @@
 //! What stops a guest so that it can be read, a file or a folder for each way. Each implements `Transport` of
-//! `running/threads.rs`; `at_work.rs` chooses.
+//! `running/threads.rs`; `at_work.rs` chooses, by what works here.
 
 pub(super) mod epoch;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(super) mod signal;
+
+use super::options::SamplerKind;
+
+impl SamplerKind {
+    /// Which sampler [`SamplerKind::Auto`] is on this machine: signal, or epoch and the reason. To be asked before the
+    /// guest is compiled, since the epoch sampler needs its checks.
+    ///
+    /// # Errors
+    /// If the signal sampler is asked for by name and does not work here.
+    pub fn resolve(self) -> wasmtime::Result<(Self, Option<String>)> {
+        self.resolve_with(signal_works)
+    }
+
+    fn resolve_with(
+        self,
+        signal_works: impl FnOnce() -> wasmtime::Result<()>,
+    ) -> wasmtime::Result<(Self, Option<String>)> {
+        match self {
+            Self::Epoch => Ok((Self::Epoch, None)),
+            Self::Signal => signal_works().map(|()| (Self::Signal, None)),
+            Self::Auto => Ok(match signal_works() {
+                Ok(()) => (Self::Signal, None),
+                Err(error) => (Self::Epoch, Some(format!("the signal sampler does not work here: {error:#}"))),
+            }),
+        }
+    }
+}
+
+/// Whether the signal sampler works here, by trying what it relies on.
+pub(super) fn signal_works() -> wasmtime::Result<()> {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    return signal::check();
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    wasmtime::bail!("it needs Linux on x86-64")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_falls_back_with_the_reason_and_a_named_sampler_fails_with_it() {
+        let broken = || Err(wasmtime::format_err!("memory is elsewhere"));
+        let (kind, note) = SamplerKind::Auto.resolve_with(broken).unwrap();
+        assert_eq!(kind, SamplerKind::Epoch);
+        assert!(note.unwrap().contains("memory is elsewhere"));
+        assert!(SamplerKind::Signal.resolve_with(broken).is_err());
+        assert_eq!(SamplerKind::Auto.resolve_with(|| Ok(())).unwrap(), (SamplerKind::Signal, None));
+    }
+}

@@ -9,42 +9,33 @@
 //! The first costs next to nothing: the processor is in the kernel at that moment anyway. The second costs an interrupt.
 //! Setting either is a system call, some 0.3 µs.
 
+use super::super::TimerClock;
 use super::own_thread::SIGNAL;
 use super::thread_watch::own_tid;
 use std::io;
 
-/// What a timer goes by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sampler) enum TimerClock {
-    /// CPU time of the thread that makes it.
-    OwnCpu,
-    /// Time that goes by.
-    Monotonic,
-}
-
 impl TimerClock {
-    /// Which timer's expiry a signal tells of; `None` if it comes from elsewhere.
+    /// Which timer's expiry a signal tells of; `None` if it is none of `owner`'s.
     ///
     /// # Safety
     /// `info` must be the second argument of a signal handler installed with `SA_SIGINFO`.
-    pub(in crate::sampler) unsafe fn of_signal(info: *const libc::siginfo_t) -> Option<Self> {
+    pub(in crate::sampler) unsafe fn of_signal(info: *const libc::siginfo_t, owner: u32) -> Option<Self> {
         // SAFETY: the caller's promise.
         let info = unsafe { &*info };
         if info.si_code != libc::SI_TIMER {
             return None;
         }
         // SAFETY: signals of timers have a value.
-        match unsafe { info.si_value() }.sival_ptr.addr() {
-            OWN_CPU => Some(Self::OwnCpu),
-            MONOTONIC => Some(Self::Monotonic),
-            _ => None,
-        }
+        let value = unsafe { info.si_value() }.sival_ptr.addr();
+        [Self::OwnCpu, Self::Monotonic].into_iter().find(|clock| clock.value(owner) == value)
+    }
+
+    /// The value that signals of such a timer of `owner` bring: no other program's, nor another owner's.
+    fn value(self, owner: u32) -> usize {
+        const WLPROF: usize = 0x776c_7072 << 32;
+        WLPROF | (owner as usize & 0x7fff_ffff) << 1 | usize::from(self == Self::Monotonic)
     }
 }
-
-/// The values that signals of the two bring: no other program's.
-const OWN_CPU: usize = 0x776c_7072_6f66_0001;
-const MONOTONIC: usize = 0x776c_7072_6f66_0002;
 
 /// A timer that sends [`SIGNAL`] to the thread that made it, once each time it is set.
 #[derive(Debug)]
@@ -56,14 +47,15 @@ unsafe impl Send for ThreadTimer {}
 unsafe impl Sync for ThreadTimer {}
 
 impl ThreadTimer {
-    /// A timer for the calling thread, which is not set.
+    /// A timer for the calling thread, which is not set. A thread may have those of several owners.
     ///
     /// # Errors
     /// If the system has no more timers for this process, or none on that clock.
-    pub(in crate::sampler) fn new(clock: TimerClock) -> io::Result<Self> {
-        let (clock, value) = match clock {
-            TimerClock::OwnCpu => (libc::CLOCK_THREAD_CPUTIME_ID, OWN_CPU),
-            TimerClock::Monotonic => (libc::CLOCK_MONOTONIC, MONOTONIC),
+    pub(in crate::sampler) fn new(clock: TimerClock, owner: u32) -> io::Result<Self> {
+        let value = clock.value(owner);
+        let clock = match clock {
+            TimerClock::OwnCpu => libc::CLOCK_THREAD_CPUTIME_ID,
+            TimerClock::Monotonic => libc::CLOCK_MONOTONIC,
         };
         // SAFETY: an all-zero sigevent is a valid one.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };

@@ -1,6 +1,6 @@
 //! Looks at what another thread of this process is doing, through its CPU clock and procfs.
 
-use super::super::clock::read;
+use super::super::{Activity, clock::read};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -9,21 +9,6 @@ use std::os::unix::fs::FileExt;
 pub(in crate::sampler) fn own_tid() -> u32 {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::gettid() as u32 }
-}
-
-/// Where a thread is, seen from another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sampler) enum Activity {
-    /// On a processor.
-    Running,
-    /// Waiting for a processor.
-    Queued,
-    /// Asleep in a system call that a signal would interrupt.
-    Blocked,
-    /// Stopped, or asleep in a page fault or an uninterruptible system call.
-    Stuck,
-    /// Gone.
-    Dead,
 }
 
 /// Watches another thread of this process.

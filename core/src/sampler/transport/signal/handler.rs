@@ -2,9 +2,9 @@
 
 use crate::sampler::arch::Registers;
 use crate::sampler::collect::{Place, Snapshot, collect};
+use crate::sampler::os::TimerClock;
 use crate::sampler::os::clock::own_cpu_ns;
 use crate::sampler::os::own_thread::SIGNAL;
-use crate::sampler::os::thread_timer::TimerClock;
 use crate::sampler::running::{StoreState, ThreadSlot};
 use crate::sampler::timing::{Due, Timers, add};
 use std::io;
@@ -47,18 +47,22 @@ extern "C" fn handler(_signal: libc::c_int, info: *mut libc::siginfo_t, context:
     let Some(slot) = (unsafe { ThreadSlot::own() }) else { return };
     // SAFETY: errno is this thread's own.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: these are the arguments of a SA_SIGINFO handler.
-    unsafe { answer(slot, TimerClock::of_signal(info), Registers::interrupted(context)) };
+    if let Some(timers) = &slot.timers {
+        // SAFETY: these are the arguments of a SA_SIGINFO handler.
+        let (timer, registers) =
+            unsafe { (TimerClock::of_signal(info, timers.owner()), Registers::interrupted(context)) };
+        // SAFETY: this is the handler.
+        unsafe { answer(slot, timers, timer, registers) };
+    }
     // SAFETY: errno is this thread's own; interrupted code must not see a changed errno.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Answers a signal of `timer`, or of nobody's, that interrupted this thread, whose slot this is, with these registers.
+/// Answers a signal of `timer`, or of none of this slot's, that interrupted this thread, whose slot this is, with these registers.
 ///
 /// # Safety
 /// To be called in the handler alone.
-unsafe fn answer(slot: &ThreadSlot, timer: Option<TimerClock>, registers: Registers) {
-    let Some(timers) = &slot.timers else { return };
+unsafe fn answer(slot: &ThreadSlot, timers: &Timers, timer: Option<TimerClock>, registers: Registers) {
     slot.handler_begins();
     let mut in_guest = false;
     if slot.is_stopped() || timers.calibrates(timer) {
