@@ -3,35 +3,11 @@
 use super::arguments::Arguments;
 use super::mode::Mode;
 use super::report;
-use super::run::{Measured, World, run};
+use super::run::{Between, Measured, World, run};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use wlprof::guest::{Guest, LoadOptions};
 use wlprof::wasi::Directory;
-
-/// A run is disturbed if its thread had no processor for more than this part of the time: what others do meanwhile to the
-/// processor's caches and clock is in its CPU time.
-const DISTURBED: f64 = 0.05;
-
-/// A run and its neighbours, plain ones.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Between {
-    pub(crate) before: Measured,
-    pub(crate) run: Measured,
-    pub(crate) after: Measured,
-}
-
-impl Between {
-    /// The most of the time that one of the three had no processor.
-    fn without_processor(&self) -> f64 {
-        [self.before, self.run, self.after].iter().map(|run| run.without_processor).fold(0.0, f64::max)
-    }
-
-    /// Whether others disturbed one of the three.
-    pub(crate) fn is_disturbed(&self) -> bool {
-        self.without_processor() > DISTURBED
-    }
-}
 
 /// One guest, compiled both ways.
 struct Compiled {

@@ -15,7 +15,7 @@ use wlprof::languages::loader::LoadedPlugin;
 use wlprof::profile::{Run, RunOptions};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof::wasi::{Stdio, WasiOptions};
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Language, SourceFrame, WalkEnd, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Language, SourceFrame, Truncation, Walker, WasmFrame};
 
 /// Walks of each at one sample after the first.
 const MORE_WALKS: u32 = 8;
@@ -48,7 +48,7 @@ impl Walker for Both {
         self.built_in.wanted_globals()
     }
 
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
         let Self { built_in, loaded, sink, times } = self;
         // Nobody else locks it while the guest runs.
         let mut times = times.try_lock().unwrap_or_else(|_| unreachable!("one thread walks"));
@@ -56,7 +56,8 @@ impl Walker for Both {
             let began = Instant::now();
             for _ in 0..walks {
                 sink.clear();
-                walker.walk(guest, wasm, sink);
+                // How it ends is the same for both.
+                let _ = walker.walk(guest, wasm, sink);
             }
             began.elapsed()
         };
@@ -71,9 +72,9 @@ impl Walker for Both {
             times.more[*form] += timed(walker, MORE_WALKS);
         }
         times.samples += 1;
-        let end = built_in.walk(guest, wasm, out);
+        let walked = built_in.walk(guest, wasm, out);
         times.frames += out.len();
-        end
+        walked
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {

@@ -1,8 +1,7 @@
 //! The table of what one guest's runs took.
 
 use super::mode::Mode;
-use super::overhead::Between;
-use super::run::Measured;
+use super::run::{Between, Measured};
 use super::statistics::{Estimate, Spread};
 use super::table::Table;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use super::moment::Moment;
 use super::subject::Subject;
 use super::walking::{Walked, difference};
 use std::collections::BTreeSet;
-use wlprof_plugin::{FrameKey, FrameSink, Label, SinkEntry, SourceFrame, WalkEnd, Walker};
+use wlprof_plugin::{FrameKey, FrameSink, Label, SinkEntry, SourceFrame, Truncation, Walker};
 
 /// Walks in a row that may be busy: the other thread may have been interrupted with what they share.
 const MOST_BUSY: u32 = 10_000;
@@ -80,9 +80,9 @@ fn walk_settled(walker: &mut dyn Walker, moments: &[Moment]) -> Result<Vec<Walke
     let mut walk = |moment: &Moment| {
         for _ in 0..MOST_BUSY {
             sink.clear();
-            let end = walker.walk(moment, &moment.wasm, &mut sink);
-            if end != WalkEnd::Busy {
-                return Ok(Walked { end, entries: sink.entries().collect(), labels: sink.labels().to_vec() });
+            let outcome = walker.walk(moment, &moment.wasm, &mut sink);
+            if outcome != Err(Truncation::Busy) {
+                return Ok(Walked { outcome, entries: sink.entries().collect(), labels: sink.labels().to_vec() });
             }
             std::thread::yield_now();
         }

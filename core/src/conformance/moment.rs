@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 use wlprof_plugin::{
-    Category, FrameKey, FrameSink, GuestMemory, Label, OutOfBounds, SourceFrame, ThreadStack, WalkEnd, Walker,
+    Category, FrameKey, FrameSink, GuestMemory, Label, OutOfBounds, SourceFrame, ThreadStack, Truncation, Walker,
     WasmFrame,
 };
 
@@ -88,8 +88,8 @@ impl Walker for Keeping {
         self.walker.wanted_globals()
     }
 
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
-        let end = self.walker.walk(guest, wasm, out);
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
+        let walked = self.walker.walk(guest, wasm, out);
         // Where there is something to see.
         if !out.is_empty() && out.may_allocate() {
             self.walks += 1;
@@ -98,7 +98,7 @@ impl Walker for Keeping {
                 self.keep(guest, wasm);
             }
         }
-        end
+        walked
     }
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {

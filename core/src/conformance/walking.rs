@@ -4,12 +4,12 @@ use super::moment::Moment;
 use super::not_failed;
 use crate::languages::loader::LoadedPlugin;
 use std::collections::BTreeSet;
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SinkEntry, SourceFrame, WalkEnd, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SinkEntry, SourceFrame, Truncation, Walker, WasmFrame};
 
 /// A stack as a walker gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Walked {
-    pub(super) end: WalkEnd,
+    pub(super) outcome: Result<(), Truncation>,
     pub(super) entries: Vec<SinkEntry>,
     pub(super) labels: Vec<u64>,
 }
@@ -28,7 +28,7 @@ pub(super) fn difference(one: &Walked, other: &Walked) -> String {
         match at.or((one.entries.len() != other.entries.len()).then(|| one.entries.len().min(other.entries.len()))) {
             Some(at) => format!("frame {at} is {} and {}", frame(one, at), frame(other, at)),
             None if one.labels != other.labels => "the labels differ".to_owned(),
-            None => format!("the walk ends with {:?} and {:?}", one.end, other.end),
+            None => format!("the walk ends with {:?} and {:?}", one.outcome, other.outcome),
         };
     format!("{what}; {advice}")
 }
@@ -54,17 +54,25 @@ impl Walking {
         not_failed(&self.plugin.languages[self.language])
     }
 
-    pub(super) fn walk_only(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame]) -> Result<WalkEnd, String> {
+    /// How a walk ended; a sentence if that was the plugin's failure.
+    pub(super) fn walk_only(
+        &mut self,
+        guest: &dyn GuestMemory,
+        wasm: &[WasmFrame],
+    ) -> Result<Result<(), Truncation>, String> {
         let (walker, sink) = (&mut self.walker, &mut self.sink);
         sink.clear();
-        let end = walker.walk(guest, wasm, sink);
+        let outcome = walker.walk(guest, wasm, sink);
         self.not_failed()?;
-        if end == WalkEnd::Failed { Err("walk failed (in Rust: by a panic)".to_owned()) } else { Ok(end) }
+        if outcome == Err(Truncation::Failed) {
+            return Err("walk failed (in Rust: by a panic)".to_owned());
+        }
+        Ok(outcome)
     }
 
     pub(super) fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame]) -> Result<Walked, String> {
-        let end = self.walk_only(guest, wasm)?;
-        Ok(Walked { end, entries: self.sink.entries().collect(), labels: self.sink.labels().to_vec() })
+        let outcome = self.walk_only(guest, wasm)?;
+        Ok(Walked { outcome, entries: self.sink.entries().collect(), labels: self.sink.labels().to_vec() })
     }
 
     /// All frames of its own in these moments.

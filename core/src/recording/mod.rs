@@ -316,7 +316,7 @@ pub enum Truncation {
     Language(LanguageTruncation),
 }
 
-/// Why a language's stack could not be read whole. Mirrors [`wlprof_plugin::WalkEnd`].
+/// Why a language's stack could not be read whole. Mirrors [`wlprof_plugin::Truncation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LanguageTruncation {
     /// More frames than a sample holds.

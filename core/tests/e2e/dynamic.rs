@@ -14,7 +14,7 @@ use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof::wasi::WasiOptions;
 use wlprof_plugin::{
     AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, SourceFrame, ThreadStack,
-    WalkEnd, Walker, WasmFrame,
+    Truncation, Walker, WasmFrame,
 };
 
 /// The Go plugin's library, built on first use.
@@ -50,7 +50,7 @@ impl Walker for Both {
         self.0.wanted_globals()
     }
 
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
         let other = &mut self.2;
         other.clear();
         other.set_may_allocate(out.may_allocate());

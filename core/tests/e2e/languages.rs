@@ -5,11 +5,11 @@ use crate::sampled::{Shares, are_few, fixture, profile_until};
 use wlprof::guest::{Guest, LoadOptions};
 use wlprof::languages::{self, Choice, ChooseError};
 use wlprof::profile::{Ended, Run, RunOptions, symbolize};
-use wlprof::recording::{LanguageTruncation, Origin, Recording, Truncation};
+use wlprof::recording::{self, LanguageTruncation, Origin, Recording};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof::wasi::WasiOptions;
 use wlprof_plugin::{
-    AttachError, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, SourceFrame, WalkEnd,
+    AttachError, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, SourceFrame, Truncation,
     Walker, WasmFrame,
 };
 
@@ -64,15 +64,11 @@ struct ToyWalker {
 }
 
 impl ToyWalker {
-    fn read_frames(
-        &mut self,
-        guest: &dyn GuestMemory,
-        out: &mut FrameSink,
-    ) -> Result<WalkEnd, wlprof_plugin::OutOfBounds> {
+    fn read_frames(&mut self, guest: &dyn GuestMemory, out: &mut FrameSink) -> Result<(), Truncation> {
         let variable = guest.global(self.frame_top).expect("the global was asked for");
         let mut frame = guest.read_u32(variable)?;
         if frame == 0 {
-            return Ok(WalkEnd::NoStack);
+            return Err(Truncation::NoStack);
         }
         while frame != 0 {
             let line = guest.read_u32((frame + 4).into())?;
@@ -87,15 +83,13 @@ impl ToyWalker {
                 self.names.push(name);
                 self.names.len() - 1
             });
-            if !out.push((index as u64) << 32 | u64::from(line)) {
-                return Ok(WalkEnd::TooDeep);
-            }
+            out.push((index as u64) << 32 | u64::from(line))?;
             if self.behaviour == Behaviour::Endless {
                 continue;
             }
             frame = guest.read_u32(frame.into())?;
         }
-        Ok(WalkEnd::Complete)
+        Ok(())
     }
 }
 
@@ -108,14 +102,14 @@ impl Walker for ToyWalker {
         std::slice::from_ref(&self.frame_top)
     }
 
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
         assert!(self.behaviour != Behaviour::Panics, "a plugin's bug");
         out.set_labels(7);
         // The work itself is native code below the frame that called it.
-        if wasm.first().is_some_and(|leaf| leaf.function == self.evaluate) && !out.push_wasm(0) {
-            return WalkEnd::TooDeep;
+        if wasm.first().is_some_and(|leaf| leaf.function == self.evaluate) {
+            out.push_wasm(0)?;
         }
-        self.read_frames(guest, out).unwrap_or(WalkEnd::BadPointer)
+        self.read_frames(guest, out)
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
@@ -195,7 +189,8 @@ fn a_plugins_frames_take_the_place_of_its_interpreters() {
     // Before `main` and after it the toy has no stack, and in host code beside host calls it cannot be asked. Everything
     // else was read whole.
     for (reason, count) in &recording.truncated {
-        let allowed = [LanguageTruncation::NoStack, LanguageTruncation::InHostCode].map(Truncation::Language);
+        let allowed =
+            [LanguageTruncation::NoStack, LanguageTruncation::InHostCode].map(recording::Truncation::Language);
         assert!(allowed.contains(reason) && are_few(*count, all, 0.01), "{reason:?} {count} of {all}");
     }
 }
@@ -204,7 +199,7 @@ fn a_plugins_frames_take_the_place_of_its_interpreters() {
 fn a_panicking_plugin_costs_its_frames_and_nothing_else() {
     let recording = profile("c-frames.wasm", Behaviour::Panics);
     // Samples in builtins have no moment at which the plugin could be asked.
-    let reasons = [LanguageTruncation::Panicked, LanguageTruncation::InHostCode].map(Truncation::Language);
+    let reasons = [LanguageTruncation::Panicked, LanguageTruncation::InHostCode].map(recording::Truncation::Language);
     assert!(recording.truncated.iter().all(|(reason, _)| reasons.contains(reason)), "{:?}", recording.truncated);
     // Before the guest begins, the plugin may not have been there to be asked.
     let is_of_guest = |stack| recording.frames_of(stack).any(|frame| frame.origin != Origin::Host);
@@ -219,8 +214,10 @@ fn a_panicking_plugin_costs_its_frames_and_nothing_else() {
 fn an_endless_stack_ends_and_is_labelled() {
     let recording = profile("c-frames.wasm", Behaviour::Endless);
     assert!(recording.ticks.balanced());
-    let deep =
-        recording.truncated.iter().find(|(reason, _)| *reason == Truncation::Language(LanguageTruncation::TooDeep));
+    let deep = recording
+        .truncated
+        .iter()
+        .find(|(reason, _)| *reason == recording::Truncation::Language(LanguageTruncation::TooDeep));
     assert!(deep.is_some_and(|(_, count)| *count > SAMPLES / 2), "{:?}", recording.truncated);
 }
 

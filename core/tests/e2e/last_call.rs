@@ -6,7 +6,7 @@ use wlprof::profile::{Ended, Run, RunOptions, symbolize};
 use wlprof::recording::{Clock, Origin};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof::wasi::WasiOptions;
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SourceFrame, WalkEnd, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SourceFrame, Truncation, Walker, WasmFrame};
 
 /// Sleeps for a fifth of a second in a tail call.
 const GUEST: &str = r#"(module
@@ -25,8 +25,8 @@ impl Walker for OneFrame {
         true
     }
 
-    fn walk(&mut self, _: &dyn GuestMemory, _: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
-        if out.push(1) { WalkEnd::Complete } else { WalkEnd::TooDeep }
+    fn walk(&mut self, _: &dyn GuestMemory, _: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
+        out.push(1)
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {

@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use wlprof::languages::loader::LoadedPlugin;
 use wlprof::module::ModuleImage;
-use wlprof::recording::{LanguageTruncation, Truncation};
-use wlprof_plugin::{
-    FrameKey, FrameSink, FunctionImport, GuestMemory, Language, ModuleView, OutOfBounds, WalkEnd, WasmFrame,
-};
+use wlprof::recording::{self, LanguageTruncation};
+use wlprof_plugin::{FrameKey, FrameSink, FunctionImport, GuestMemory, Language, ModuleView, OutOfBounds, WasmFrame};
 
 fn testdata(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(path)
@@ -148,7 +146,7 @@ fn other_modules_on_the_memory_and_other_memories_reach_plugins_in_c_and_in_rust
             for walker in &mut walkers {
                 scope.spawn(|| {
                     let mut sink = FrameSink::new();
-                    assert_eq!(walker.walk(&Nothing, &wasm, &mut sink), WalkEnd::Complete);
+                    assert_eq!(walker.walk(&Nothing, &wasm, &mut sink), Ok(()));
                     assert_eq!((sink.len(), sink.labels()), (3, &[10, 11][..]));
                 });
             }
@@ -177,7 +175,7 @@ fn more_keys_of_labels_than_there_is_room_for_are_not_believed() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let recording = place.recording("x.wlprof");
     assert!(was_seen(&recording, "evaluate") && !was_seen(&recording, "inner"), "{}", ran.stderr);
-    let inconsistent = Truncation::Language(LanguageTruncation::Inconsistent);
+    let inconsistent = recording::Truncation::Language(LanguageTruncation::Inconsistent);
     assert!(recording.truncated.iter().any(|(reason, _)| *reason == inconsistent), "{:?}", recording.truncated);
     assert!(recording.label_sets.is_empty(), "{:?}", recording.label_sets);
 }

@@ -2,7 +2,7 @@
 
 use wlprof_plugin::{
     AttachError, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, OutOfBounds, SourceFrame,
-    WalkEnd, Walker, WasmFrame,
+    Truncation, Walker, WasmFrame,
 };
 
 use std::sync::Arc;
@@ -74,11 +74,13 @@ impl Walker for Stacks {
         Some(Box::new(Self { said, walks: self.walks.clone() }))
     }
 
-    fn walk(&mut self, _guest: &dyn GuestMemory, _wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+    fn walk(&mut self, _guest: &dyn GuestMemory, _wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
         self.walks.fetch_add(1, Ordering::Relaxed);
         out.set_labels(COLOR);
-        let fits = out.add_labels(SHAPE) && out.push(INNER) && out.push_elided() && out.push(OUTER);
-        if fits { WalkEnd::Complete } else { WalkEnd::TooDeep }
+        assert!(out.add_labels(SHAPE));
+        out.push(INNER)?;
+        out.push_elided()?;
+        out.push(OUTER)
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {

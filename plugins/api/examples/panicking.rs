@@ -3,7 +3,7 @@
 
 use wlprof_plugin::{
     AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, SourceFrame,
-    WalkEnd, Walker, WasmFrame,
+    Truncation, Walker, WasmFrame,
 };
 
 wlprof_plugin::export_plugin!("panicking" => Panicking);
@@ -38,13 +38,13 @@ impl Walker for Frames {
         true
     }
 
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
         panic_in("walk");
         // Some keys, so that there is more than one frame to name.
         let key = guest.size() % 7;
         out.set_labels(key);
-        let fits = (key..key + 5).all(|key| out.push(key)) && (0..wasm.len()).all(|index| out.push_wasm(index));
-        if fits { WalkEnd::Complete } else { WalkEnd::TooDeep }
+        (key..key + 5).try_for_each(|key| out.push(key))?;
+        (0..wasm.len()).try_for_each(|index| out.push_wasm(index))
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {

@@ -1,6 +1,9 @@
-//! What a walk takes in and gives out: wasm frames, frame keys, and why a walk ended.
+//! What a walk takes in and gives out: wasm frames, frame keys, and why a walk ended before the root.
 
 pub use crate::abi::WasmFrame;
+
+use crate::OutOfBounds;
+use std::{error::Error, fmt};
 
 impl WasmFrame {
     /// A frame in the module that the walker was attached with.
@@ -31,7 +34,7 @@ pub enum FrameKey {
 /// It is bounded: after [`FrameSink::CAPACITY`] frames every further push is refused, so a walker on a cyclic or
 /// endless stack ends. What does not fit should be missing at the root: the leaf is where the time went. A walker that can
 /// do better (it knows the depth, or keeps the last frames that it reads) leaves out the middle, says so with
-/// [`FrameSink::push_elided`], and ends with [`WalkEnd::Complete`] at the root.
+/// [`FrameSink::push_elided`], and goes on to the root.
 #[derive(Debug, Default)]
 pub struct FrameSink {
     frames: Vec<SinkEntry>,
@@ -75,33 +78,36 @@ impl FrameSink {
         Self { frames: Vec::with_capacity(Self::CAPACITY), ..Self::default() }
     }
 
-    /// Appends a frame of the plugin's own. `false`: the sink is full and the walk should end with
-    /// [`WalkEnd::TooDeep`].
-    #[must_use]
-    pub fn push(&mut self, key: u64) -> bool {
+    /// Appends a frame of the plugin's own.
+    ///
+    /// # Errors
+    /// [`Truncation::TooDeep`] if the sink is full, as for all that is pushed: the walk ends with that.
+    pub fn push(&mut self, key: u64) -> Result<(), Truncation> {
         self.push_frame(SinkEntry::Own(key))
     }
 
     /// Says that wasm frame `index` (of the slice given to [`Walker::walk`](crate::Walker::walk)) stands here.
-    /// `false`: the sink is full.
-    #[must_use]
-    pub fn push_wasm(&mut self, index: usize) -> bool {
+    ///
+    /// # Errors
+    /// As for [`FrameSink::push`].
+    pub fn push_wasm(&mut self, index: usize) -> Result<(), Truncation> {
         self.push_frame(SinkEntry::Wasm(index))
     }
 
-    /// Says that frames are left out here, one or many: it takes the room of one, and is shown as `[elided]`. `false`: the
-    /// sink is full.
-    #[must_use]
-    pub fn push_elided(&mut self) -> bool {
+    /// Says that frames are left out here, one or many: it takes the room of one, and is shown as `[elided]`.
+    ///
+    /// # Errors
+    /// As for [`FrameSink::push`].
+    pub fn push_elided(&mut self) -> Result<(), Truncation> {
         self.push_frame(SinkEntry::Elided)
     }
 
-    fn push_frame(&mut self, frame: SinkEntry) -> bool {
-        let room = self.frames.len() < Self::CAPACITY;
-        if room {
-            self.frames.push(frame);
+    fn push_frame(&mut self, frame: SinkEntry) -> Result<(), Truncation> {
+        if self.frames.len() >= Self::CAPACITY {
+            return Err(Truncation::TooDeep);
         }
-        room
+        self.frames.push(frame);
+        Ok(())
     }
 
     /// The frame pushed as number `index`.
@@ -172,11 +178,9 @@ impl FrameSink {
     }
 }
 
-/// Why a walk stopped. Anything but [`WalkEnd::Complete`] is kept with the sample and counted in the summary.
+/// Why a walk ended before the root of the stack. It is kept with the sample and counted in the summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WalkEnd {
-    /// The root of the stack was reached.
-    Complete,
+pub enum Truncation {
     /// More frames than [`FrameSink::CAPACITY`]; the root end is missing.
     TooDeep,
     /// A pointer led outside the guest's memory.
@@ -196,6 +200,29 @@ pub enum WalkEnd {
     Busy,
 }
 
+impl fmt::Display for Truncation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooDeep => "there is no room for more frames",
+            Self::BadPointer => "a pointer leads outside the guest's memory",
+            Self::Cycle => "the stack leads back into itself",
+            Self::Inconsistent => "what was read is not what the runtime's layout promises",
+            Self::NoStack => "the runtime has no stack at this moment",
+            Self::WouldAllocate => "the walk would have to allocate memory and must not",
+            Self::Failed => "the plugin failed",
+            Self::Busy => "another thread holds what walkers share",
+        })
+    }
+}
+
+impl Error for Truncation {}
+
+impl From<OutOfBounds> for Truncation {
+    fn from(_: OutOfBounds) -> Self {
+        Self::BadPointer
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,11 +231,11 @@ mod tests {
     fn a_full_sink_refuses_more() {
         let mut sink = FrameSink::new();
         for key in 0..FrameSink::CAPACITY as u64 {
-            assert!(sink.push(key));
+            assert_eq!(sink.push(key), Ok(()));
         }
-        assert!(!sink.push(0));
-        assert!(!sink.push_wasm(0));
-        assert!(!sink.push_elided());
+        assert_eq!(sink.push(0), Err(Truncation::TooDeep));
+        assert_eq!(sink.push_wasm(0), Err(Truncation::TooDeep));
+        assert_eq!(sink.push_elided(), Err(Truncation::TooDeep));
         assert_eq!(sink.len(), FrameSink::CAPACITY);
         for key in 0..FrameSink::LABEL_CAPACITY as u64 {
             assert!(sink.add_labels(key));

@@ -40,7 +40,7 @@ struct Index {
 /// Why a value has no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
-    /// Another thread holds the table: [`WalkEnd::Busy`](crate::WalkEnd::Busy).
+    /// Another thread holds the table: [`Truncation::Busy`](crate::Truncation::Busy).
     Busy,
     /// There is no room for more.
     Full,

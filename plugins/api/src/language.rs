@@ -1,7 +1,7 @@
 //! The three levels of a language plugin: detect, attach, walk.
 
 use crate::{
-    Category, FrameKey, FrameSink, GuestMemory, Label, ModuleView, SourceFrame, ThreadStack, WalkEnd, WasmFrame,
+    Category, FrameKey, FrameSink, GuestMemory, Label, ModuleView, SourceFrame, ThreadStack, Truncation, WasmFrame,
 };
 use std::fmt;
 
@@ -74,7 +74,7 @@ pub trait Walker: Send {
     }
 
     /// Whether [`Walker::walk`] keeps to [`FrameSink::may_allocate`]: if that is false, it allocates and frees no memory,
-    /// and gives up with [`WalkEnd::WouldAllocate`] where it would have to (to fill a cache, say).
+    /// and gives up with [`Truncation::WouldAllocate`] where it would have to (to fill a cache, say).
     ///
     /// It is then called for samples in host code as well that wasm calls too often and too shortly to wait for:
     /// `memory.copy` and its like. They may have been interrupted in the allocator.
@@ -100,7 +100,7 @@ pub trait Walker: Send {
     /// # Threads
     /// Calls into different walkers may overlap, those of [`Walker::walk`] in signal handlers on their own threads, too. A walk
     /// must not wait for a lock on what they share: who holds it may have been interrupted. It tries, a few times at most, and
-    /// ends with [`WalkEnd::Busy`].
+    /// ends with [`Truncation::Busy`].
     fn fresh(&self) -> Option<Box<dyn Walker>> {
         None
     }
@@ -113,24 +113,22 @@ pub trait Walker: Send {
     /// Reads the stack of a stopped guest into `out`, leaf first. `wasm` is its wasm stack, leaf first, cut at
     /// [`FrameSink::CAPACITY`] frames. It may be empty. Frames of siblings are in it as well, to be passed on by their place.
     ///
-    /// What it pushed stands even if it ends with something else than [`WalkEnd::Complete`]; if it pushed nothing, the
-    /// wasm stack stands in.
+    /// If it pushes nothing, the wasm stack stands in.
     ///
     /// Runs in a signal handler on the guest's thread, interrupted in wasm code: no input or output, no lock that the
     /// embedding program may hold, bounded reads and time, at most 200 KiB of stack. It may allocate, unless
     /// [`FrameSink::may_allocate`] says otherwise. A panic is caught and costs the sample its language frames.
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+    ///
+    /// # Errors
+    /// Why it did not come to the root. What it pushed stands all the same, unless the reason says otherwise.
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
         let _ = guest;
-        for index in 0..wasm.len() {
-            if !out.push_wasm(index) {
-                return WalkEnd::TooDeep;
-            }
-        }
-        WalkEnd::Complete
+        (0..wasm.len()).try_for_each(|index| out.push_wasm(index))
     }
 
     /// Appends the stacks of all threads that the language has in a stopped guest, the running one with the stack that
-    /// `wasm` belongs to. Nothing if it has no threads of its own: what [`Walker::walk`] gives is shown then.
+    /// `wasm` belongs to. Nothing if it has no threads of its own: what [`Walker::walk`] gives is shown then, with its labels, of
+    /// which one called `state` says what the guest does.
     ///
     /// Called when the user asks for a dump: on the guest's thread, in a signal handler or in a host call, or on another
     /// one while the guest waits in a host call. It may take milliseconds and allocate; all else is as for

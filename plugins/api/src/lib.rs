@@ -34,7 +34,7 @@ pub mod testing;
 mod thread;
 
 pub use budget::{Budget, BudgetSpent};
-pub use frame::{FrameKey, FrameSink, SinkEntry, WalkEnd, WasmFrame};
+pub use frame::{FrameKey, FrameSink, SinkEntry, Truncation, WasmFrame};
 pub use key_table::{KeyTable, NotKept};
 pub use language::{AttachError, Detection, Language, Walker};
 pub use memory::{GuestMemory, OutOfBounds};

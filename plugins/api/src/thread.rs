@@ -1,6 +1,6 @@
 //! The stacks that a guest has at one moment, beside the running one.
 
-use crate::{FrameKey, Label, WalkEnd};
+use crate::{FrameKey, Label, Truncation};
 
 /// A thread of the language's own: a goroutine, a Python thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +13,8 @@ pub struct ThreadStack {
     pub is_running: bool,
     /// Its frames, leaf first.
     pub frames: Vec<FrameKey>,
-    /// How the walk of its stack ended.
-    pub end: WalkEnd,
+    /// Whether its stack was walked to the root, or why not.
+    pub walked: Result<(), Truncation>,
     /// Who started it, and where that stands.
     pub creator: Option<Creator>,
     /// What else it belongs to.

@@ -12,7 +12,7 @@ use replay::{Capture, Expected, Replay};
 use std::{fs, path::Path};
 use wlprof_cpython::Python;
 use wlprof_plugin::{
-    FrameKey, FrameSink, SinkEntry, SourceFrame, WalkEnd, Walker, WasmFrame,
+    FrameKey, FrameSink, SinkEntry, SourceFrame, Truncation, Walker, WasmFrame,
     testing::{Frozen, Snapshot, TestModule},
 };
 
@@ -31,7 +31,7 @@ fn main() {
         let expected: Vec<Expected> = frames.lines().map(Expected::parse).collect();
         let mut walker = Python.attach_walker(&module).unwrap_or_else(|error| panic!("{error}"));
         let mut sink = FrameSink::new();
-        let mut end = WalkEnd::NoStack;
+        let mut end = Err(Truncation::NoStack);
         let guest = Snapshot::record(&Frozen::new(memory), |guest| end = walker.walk(guest, &wasm, &mut sink));
         let mut found: Vec<SourceFrame> = Vec::new();
         for entry in sink.entries() {

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 use wlprof_cpython::Python;
 use wlprof_plugin::{
-    FrameKey, FrameSink, ModuleView, SinkEntry, WalkEnd, Walker, WasmFrame,
+    FrameKey, FrameSink, ModuleView, SinkEntry, Truncation, Walker, WasmFrame,
     testing::{Frozen, TestModule},
 };
 
@@ -28,7 +28,7 @@ fn main() {
         let mut end = walker.walk(&guest, &wasm, &mut out);
         let mut walks = 1;
         // Where the runtime has to be looked for, each walk looks at a part of memory.
-        while end == WalkEnd::NoStack && walks < 1000 {
+        while end == Err(Truncation::NoStack) && walks < 1000 {
             end = walker.walk(&guest, &wasm, &mut out);
             walks += 1;
         }
@@ -36,7 +36,7 @@ fn main() {
         out.labels().iter().for_each(|&key| walker.labels(key, &mut labels));
         let state = labels.first().map_or("", |label| &label.value);
         *ends.entry(format!("{end:?} {state}")).or_default() += 1;
-        if quiet && format!("{end:?}") == "Complete" {
+        if quiet && end.is_ok() {
             continue;
         }
         println!("@ {number} {end:?} {state} after {walks} walks");

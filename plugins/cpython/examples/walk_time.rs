@@ -24,13 +24,13 @@ fn main() {
     let mut walker = Python.attach_walker(&module).expect("a CPython");
     let mut out = FrameSink::new();
     let started = Instant::now();
-    walker.walk(&guest, &capture.wasm, &mut out);
+    let _ = walker.walk(&guest, &capture.wasm, &mut out);
     let first = started.elapsed();
     let mut times: Vec<u128> = (0..20_001)
         .map(|_| {
             out.clear();
             let started = Instant::now();
-            walker.walk(&guest, &capture.wasm, &mut out);
+            let _ = walker.walk(&guest, &capture.wasm, &mut out);
             started.elapsed().as_nanos()
         })
         .collect();

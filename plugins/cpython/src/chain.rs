@@ -6,10 +6,9 @@
 use crate::{
     code::{Codes, Found},
     layout::{Entry, Layout, Top},
-    stop::{INCONSISTENT, Stop},
     threads::Thread,
 };
-use wlprof_plugin::{FrameSink, GuestMemory, WalkEnd};
+use wlprof_plugin::{FrameSink, GuestMemory, Truncation};
 
 /// `FRAME_OWNED_BY_FRAME_OBJECT`: the last of the owners of frames that belong to Python functions.
 const LAST_PYTHON_OWNER: u8 = 2;
@@ -97,16 +96,12 @@ impl Reader<'_> {
         on_stack && (callee_owner, owner) == (0, 0) && u64::from(caller) + 4 * u64::from(words) == u64::from(callee)
     }
 
-    /// Reads the chain of `thread`.
-    pub(crate) fn read(&mut self, thread: Thread) -> WalkEnd {
-        self.read_from_top(thread).map_or_else(|stop| stop.0, |()| WalkEnd::Complete)
-    }
-
-    fn word(&self, base: u32, offset: u32) -> Result<u32, Stop> {
+    fn word(&self, base: u32, offset: u32) -> Result<u32, Truncation> {
         Ok(self.guest.read_u32(u64::from(base) + u64::from(offset))?)
     }
 
-    fn read_from_top(&mut self, thread: Thread) -> Result<(), Stop> {
+    /// Reads the chain of `thread`.
+    pub(crate) fn read(&mut self, thread: Thread) -> Result<(), Truncation> {
         self.chain.clear();
         match self.layout.thread.top {
             Top::Frame { at } => {
@@ -122,7 +117,7 @@ impl Reader<'_> {
                     // Only the first one, which is no activation's, has no frame.
                     Ok(()) => frame == 0 && outer != 0,
                     Err(stop) => {
-                        let may_be = matches!(stop.0, WalkEnd::Inconsistent | WalkEnd::BadPointer);
+                        let may_be = matches!(stop, Truncation::Inconsistent | Truncation::BadPointer);
                         may_be && self.chain.activations.is_empty()
                     }
                 };
@@ -138,29 +133,29 @@ impl Reader<'_> {
         }
     }
 
-    fn follow(&mut self, mut address: u32, mut cframe: Option<u32>) -> Result<(), Stop> {
+    fn follow(&mut self, mut address: u32, mut cframe: Option<u32>) -> Result<(), Truncation> {
         let mut anchor = 0;
         let mut is_closed = true;
         let mut may_skip = true;
         for step in 0_usize.. {
             if address == 0 {
-                return if is_closed { Ok(()) } else { Err(INCONSISTENT) };
+                return if is_closed { Ok(()) } else { Err(Truncation::Inconsistent) };
             }
             // Brent's way to find cycles: the frame at each power of two must not come again.
             if address == anchor {
-                return Err(Stop(WalkEnd::Cycle));
+                return Err(Truncation::Cycle);
             }
             if step.is_power_of_two() {
                 anchor = address;
             }
             if step > 2 * FrameSink::CAPACITY || self.chain.frames.len() >= FrameSink::CAPACITY {
-                return Err(Stop(WalkEnd::TooDeep));
+                return Err(Truncation::TooDeep);
             }
             let frame = self.frame(address)?;
             let ends = match self.layout.frame.entry {
-                Entry::Shim { owner } if frame.owner > owner.max(MOST_OWNER) => return Err(INCONSISTENT),
+                Entry::Shim { owner } if frame.owner > owner.max(MOST_OWNER) => return Err(Truncation::Inconsistent),
                 Entry::Shim { owner } if frame.owner >= owner => frame.owner == owner,
-                Entry::Marked { .. } if frame.is_entry > 1 => return Err(INCONSISTENT),
+                Entry::Marked { .. } if frame.is_entry > 1 => return Err(Truncation::Inconsistent),
                 entry => {
                     match self.python_frame(&frame) {
                         Ok((found, unit)) => {
@@ -170,7 +165,7 @@ impl Reader<'_> {
                             self.chain.frames.push(key(found.id.0, unit));
                             self.chain.is_importing |= found.is_importer;
                         }
-                        Err(stop @ Stop(WalkEnd::WouldAllocate | WalkEnd::Busy)) => return Err(stop),
+                        Err(stop @ (Truncation::WouldAllocate | Truncation::Busy)) => return Err(stop),
                         // The innermost function has returned and is being torn down, its code perhaps gone.
                         Err(_) if may_skip && frame.owner <= LAST_PYTHON_OWNER => {}
                         Err(stop) => return Err(stop),
@@ -185,7 +180,7 @@ impl Reader<'_> {
                     // The next activation must agree on where its frames begin.
                     let outer = self.word(at, previous)?;
                     if self.word(outer, current)? != frame.previous {
-                        return Err(INCONSISTENT);
+                        return Err(Truncation::Inconsistent);
                     }
                     cframe = Some(outer);
                 }
@@ -196,18 +191,18 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn frame(&self, address: u32) -> Result<RawFrame, Stop> {
+    fn frame(&self, address: u32) -> Result<RawFrame, Truncation> {
         let layout = &self.layout.frame;
         let entry = if let Entry::Marked { at } = layout.entry { at } else { layout.owner };
         let mut window = [0; WINDOW];
         let last = layout.code.max(layout.previous).max(layout.instruction).max(layout.owner).max(entry);
         let wanted = (last as usize + 4).min(WINDOW);
         self.guest.read(address.into(), &mut window[..wanted])?;
-        let word = |at: u32| -> Result<u32, Stop> {
-            let bytes = window.get(at as usize..at as usize + 4).ok_or(INCONSISTENT)?;
-            Ok(u32::from_le_bytes(bytes.try_into().map_err(|_| INCONSISTENT)?))
+        let word = |at: u32| -> Result<u32, Truncation> {
+            let bytes = window.get(at as usize..at as usize + 4).ok_or(Truncation::Inconsistent)?;
+            Ok(u32::from_le_bytes(bytes.try_into().map_err(|_| Truncation::Inconsistent)?))
         };
-        let byte = |at: u32| window.get(at as usize).copied().ok_or(INCONSISTENT);
+        let byte = |at: u32| window.get(at as usize).copied().ok_or(Truncation::Inconsistent);
         Ok(RawFrame {
             code: word(layout.code)? & !layout.code_tags,
             previous: word(layout.previous)?,
@@ -218,9 +213,9 @@ impl Reader<'_> {
     }
 
     /// The code of a frame, and one more than the code unit that it is at.
-    fn python_frame(&mut self, frame: &RawFrame) -> Result<(Found, u32), Stop> {
+    fn python_frame(&mut self, frame: &RawFrame) -> Result<(Found, u32), Truncation> {
         if frame.owner > LAST_PYTHON_OWNER {
-            return Err(INCONSISTENT);
+            return Err(Truncation::Inconsistent);
         }
         let found = self.codes.find(self.guest, self.layout, frame.code)?;
         // Before its first instruction, a frame's previous one is that before the first.
@@ -229,7 +224,7 @@ impl Reader<'_> {
         let first = if self.layout.frame.instruction_is_previous { 0 } else { 1 };
         let unit = distance / 2;
         if distance % 2 != 0 || unit < first || unit > found.units {
-            return Err(INCONSISTENT);
+            return Err(Truncation::Inconsistent);
         }
         Ok((found, unit))
     }

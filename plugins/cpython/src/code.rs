@@ -3,7 +3,6 @@
 
 use crate::{
     layout::{Layout, OBJECT_SIZE, OBJECT_TYPE, TYPE_NAME},
-    stop::{INCONSISTENT, Stop},
     text::Text,
 };
 use foldhash::fast::FixedState;
@@ -12,7 +11,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
-use wlprof_plugin::{GuestMemory, KeyTable, NotKept, WalkEnd};
+use wlprof_plugin::{GuestMemory, KeyTable, NotKept, Truncation};
 
 /// Longest texts that are kept, in characters.
 const LONGEST_FILE: u32 = 2048;
@@ -171,7 +170,7 @@ impl Codes {
     }
 
     /// The code object at `address`.
-    pub(crate) fn find(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<Found, Stop> {
+    pub(crate) fn find(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<Found, Truncation> {
         if let Some(seen) = self.by_address.get_mut(&address) {
             if seen.walk == self.walk {
                 return Ok(seen.found);
@@ -185,21 +184,21 @@ impl Codes {
             if self.wanted.len() < MOST_WANTED && !self.wanted.contains(&address) {
                 self.wanted.push(address);
             }
-            return Err(Stop(WalkEnd::WouldAllocate));
+            return Err(Truncation::WouldAllocate);
         }
         self.read(guest, layout, address)
     }
 
     #[cold]
-    fn read(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<Found, Stop> {
+    fn read(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<Found, Truncation> {
         let words = words(guest, layout, address)?;
         let [code_type, units, ..] = words;
         self.check_type(guest, code_type)?;
         let [.., first_line, file_name, name, qualified_name, location_table] = words;
-        let instructions = address.checked_add(layout.code.instructions).ok_or(INCONSISTENT)?;
+        let instructions = address.checked_add(layout.code.instructions).ok_or(Truncation::Inconsistent)?;
         let length = u64::from(units) * 2;
         if units == 0 || u64::from(instructions) + length > guest.size() || !address.is_multiple_of(4) {
-            return Err(INCONSISTENT);
+            return Err(Truncation::Inconsistent);
         }
         if self.copied > MOST_A_WALK {
             return Ok(Found { id: CodeId::UNKEPT, instructions, units, is_importer: false });
@@ -229,7 +228,7 @@ impl Codes {
     }
 
     /// Whether `candidate` is the type `code`. It is the same object in all code objects.
-    fn check_type(&mut self, guest: &dyn GuestMemory, candidate: u32) -> Result<(), Stop> {
+    fn check_type(&mut self, guest: &dyn GuestMemory, candidate: u32) -> Result<(), Truncation> {
         if self.code_type == Some(candidate) {
             return Ok(());
         }
@@ -237,18 +236,24 @@ impl Codes {
         let address = guest.read_u32(u64::from(candidate) + u64::from(TYPE_NAME))?;
         guest.read(address.into(), &mut name)?;
         if self.code_type.is_some() || &name != b"code\0" {
-            return Err(INCONSISTENT);
+            return Err(Truncation::Inconsistent);
         }
         self.code_type = Some(candidate);
         Ok(())
     }
 
-    fn keep(&self, file: String, qualified_name: String, first_line: u32, table: Vec<u8>) -> Result<CodeId, Stop> {
+    fn keep(
+        &self,
+        file: String,
+        qualified_name: String,
+        first_line: u32,
+        table: Vec<u8>,
+    ) -> Result<CodeId, Truncation> {
         let KeptCodes { codes, files } = &*self.kept;
         let number = |number| match number {
             Ok(number) => Ok(Some(number)),
             Err(NotKept::Full) => Ok(None),
-            Err(NotKept::Busy) => Err(Stop(WalkEnd::Busy)),
+            Err(NotKept::Busy) => Err(Truncation::Busy),
         };
         let size = file.len();
         let file = number(files.keep(file.into(), size))?.and_then(|number| files.get(number));
@@ -261,7 +266,7 @@ impl Codes {
 }
 
 /// The words of [`Identity`] of the code object at `address`.
-fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32; 10], Stop> {
+fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32; 10], Truncation> {
     let code = &layout.code;
     // Constants, names and the exception table follow the size in every release.
     let offsets = [
@@ -281,8 +286,8 @@ fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32;
     guest.read(address.into(), &mut window[..wanted])?;
     let mut words = [0; 10];
     for (word, offset) in words.iter_mut().zip(offsets) {
-        let bytes = window.get(offset as usize..offset as usize + 4).ok_or(INCONSISTENT)?;
-        *word = u32::from_le_bytes(bytes.try_into().map_err(|_| INCONSISTENT)?);
+        let bytes = window.get(offset as usize..offset as usize + 4).ok_or(Truncation::Inconsistent)?;
+        *word = u32::from_le_bytes(bytes.try_into().map_err(|_| Truncation::Inconsistent)?);
     }
     Ok(words)
 }
@@ -295,7 +300,7 @@ impl Identity {
         address: u32,
         files: &mut FileSamples,
         walk: u64,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Truncation> {
         let words = words(guest, layout, address)?;
         let [.., file_name, name, qualified_name, location_table] = words;
         Ok(words == self.words
@@ -306,7 +311,7 @@ impl Identity {
 }
 
 /// The size and the first bytes of the location table.
-fn table_sample(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u8; TABLE_SAMPLE], Stop> {
+fn table_sample(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u8; TABLE_SAMPLE], Truncation> {
     let mut table = [0; TABLE_SAMPLE];
     guest.read(u64::from(address) + u64::from(OBJECT_SIZE), &mut table)?;
     // After the size comes the hash, which is computed when first asked for.
@@ -322,7 +327,7 @@ fn table_sample(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Resul
 }
 
 /// The last bytes of a string and its size.
-fn text_sample(guest: &dyn GuestMemory, layout: &Layout, object: u32) -> Result<([u8; FILE_SAMPLE], u64), Stop> {
+fn text_sample(guest: &dyn GuestMemory, layout: &Layout, object: u32) -> Result<([u8; FILE_SAMPLE], u64), Truncation> {
     let text = Text::find(guest, &layout.text, object)?;
     let size = u64::from(text.length) * u64::from(text.width);
     let length = size.min(FILE_SAMPLE as u64);
@@ -339,7 +344,7 @@ impl FileSamples {
         layout: &Layout,
         address: u32,
         walk: u64,
-    ) -> Result<[u8; FILE_SAMPLE], Stop> {
+    ) -> Result<[u8; FILE_SAMPLE], Truncation> {
         let (sampled, of, sample) = &mut self.0[(address >> 4) as usize % 8];
         if (*sampled, *of) == (walk, address) {
             return Ok(*sample);

@@ -1,6 +1,6 @@
 //! What DWARF says of three places: `_PyRuntime`, `Py_Version` and the interpreter's loop.
 
-use crate::functions::EVAL;
+use crate::module::EVAL;
 use wlprof_dwarf::Layout;
 use wlprof_plugin::ModuleView;
 

@@ -2,7 +2,7 @@
 
 use crate::{
     debug_info::{Variables, variables},
-    functions::EVAL,
+    module::EVAL,
 };
 use wlprof_plugin::{ModuleView, testing::TestModule};
 

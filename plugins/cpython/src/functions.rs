@@ -1,11 +1,8 @@
 //! What the wasm functions of an interpreter are, by their names: the loop that runs Python code, the garbage
 //! collector, the rest of the interpreter, or C code that Python code calls.
 
-use crate::{category, version};
+use crate::{category, module::EVAL, version};
 use wlprof_plugin::{Category, ModuleView, SourceFrame, WasmFrame};
-
-/// The function in which Python code runs.
-pub(crate) const EVAL: &str = "_PyEval_EvalFrameDefault";
 
 /// What a wasm function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,6 @@ mod prologue;
 mod runtime;
 mod scan;
 mod state;
-mod stop;
 mod symbols;
 #[cfg(test)]
 mod synthetic;

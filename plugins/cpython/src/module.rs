@@ -1,7 +1,10 @@
-//! What the plugin reads of the module itself: data segments, exported addresses, and code.
+//! What the plugin reads of the module itself: data segments, exported addresses, and code; and the function that it knows by name.
 
 use std::ops::Range;
 use wasmparser::{Chunk, DataKind, ExternalKind, Operator, Parser, Payload, TypeRef};
+
+/// The function in which Python code runs.
+pub(crate) const EVAL: &str = "_PyEval_EvalFrameDefault";
 
 /// What is kept of a module while attaching.
 #[derive(Debug, Default)]

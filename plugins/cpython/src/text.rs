@@ -1,10 +1,7 @@
 //! CPython's strings: one, two or four bytes a character, whichever the widest needs.
 
-use crate::{
-    layout::{TEXT_LENGTH, TEXT_STATE, TextLayout},
-    stop::{INCONSISTENT, Stop},
-};
-use wlprof_plugin::GuestMemory;
+use crate::layout::{TEXT_LENGTH, TEXT_STATE, TextLayout};
+use wlprof_plugin::{GuestMemory, Truncation};
 
 /// The first bytes of a string object: more than the larger of its headers.
 const HEADER: usize = 48;
@@ -21,18 +18,18 @@ pub(crate) struct Text {
 
 impl Text {
     /// Reads the header of the string object at `object`.
-    pub(crate) fn find(guest: &dyn GuestMemory, layout: &TextLayout, object: u32) -> Result<Self, Stop> {
+    pub(crate) fn find(guest: &dyn GuestMemory, layout: &TextLayout, object: u32) -> Result<Self, Truncation> {
         let mut header = [0; HEADER];
         let wanted = (layout.compact as usize + 4).min(HEADER);
         guest.read(object.into(), &mut header[..wanted])?;
-        let word = |at: u32| -> Result<u32, Stop> {
-            let bytes = header.get(at as usize..at as usize + 4).ok_or(INCONSISTENT)?;
-            Ok(u32::from_le_bytes(bytes.try_into().map_err(|_| INCONSISTENT)?))
+        let word = |at: u32| -> Result<u32, Truncation> {
+            let bytes = header.get(at as usize..at as usize + 4).ok_or(Truncation::Inconsistent)?;
+            Ok(u32::from_le_bytes(bytes.try_into().map_err(|_| Truncation::Inconsistent)?))
         };
         let state = word(TEXT_STATE)?;
         let (width, is_compact, is_ascii) = (state >> 2 & 7, state & 1 << 5 != 0, state & 1 << 6 != 0);
         if !matches!(width, 1 | 2 | 4) || is_ascii && width != 1 {
-            return Err(INCONSISTENT);
+            return Err(Truncation::Inconsistent);
         }
         let address = match (is_compact, is_ascii) {
             (true, true) => u64::from(object) + u64::from(layout.ascii),
@@ -44,7 +41,7 @@ impl Text {
     }
 
     /// The text; characters after the first `most` are left out, which an ellipsis shows.
-    pub(crate) fn read(self, guest: &dyn GuestMemory, most: u32) -> Result<String, Stop> {
+    pub(crate) fn read(self, guest: &dyn GuestMemory, most: u32) -> Result<String, Truncation> {
         let length = self.length.min(most);
         let mut bytes = vec![0; (length * self.width) as usize];
         guest.read(self.address, &mut bytes)?;

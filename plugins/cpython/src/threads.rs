@@ -1,7 +1,7 @@
 //! From `_PyRuntime` to the thread whose Python code is on the wasm stack.
 
-use crate::{layout::Layout, stop::Stop};
-use wlprof_plugin::GuestMemory;
+use crate::layout::Layout;
+use wlprof_plugin::{GuestMemory, Truncation};
 
 /// Interpreters and threads that are looked at. On WASI there is one of each.
 const MOST: usize = 64;
@@ -14,7 +14,7 @@ pub(crate) struct Thread {
 }
 
 /// The thread that holds the lock or held it last, else the newest of the newest interpreter. `None` if there is none.
-pub(crate) fn current(guest: &dyn GuestMemory, layout: &Layout, runtime: u32) -> Result<Option<Thread>, Stop> {
+pub(crate) fn current(guest: &dyn GuestMemory, layout: &Layout, runtime: u32) -> Result<Option<Thread>, Truncation> {
     let read = |base: u32, offset: u32| guest.read_u32(u64::from(base) + u64::from(offset));
     let mut interpreter = read(runtime, layout.runtime.interpreters_head)?;
     let shared_holder = match layout.runtime.lock_holder {

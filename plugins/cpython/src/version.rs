@@ -1,6 +1,10 @@
 //! Whether a module is a CPython, and which.
 
-use crate::{debug_info::Variables, debug_offsets, functions::EVAL, module::Module};
+use crate::{
+    debug_info::Variables,
+    debug_offsets,
+    module::{EVAL, Module},
+};
 use memchr::memmem;
 use std::fmt;
 use wlprof_plugin::ModuleView;

@@ -12,9 +12,7 @@ use crate::{
     symbols, threads,
 };
 use std::{ops::Range, sync::Arc};
-use wlprof_plugin::{
-    Category, FrameKey, FrameSink, GuestMemory, Label, SourceFrame, ThreadStack, WalkEnd, Walker, WasmFrame,
-};
+use wlprof_plugin::{Category, FrameKey, FrameSink, GuestMemory, Label, SourceFrame, Truncation, Walker, WasmFrame};
 
 /// Reads the stacks of a Python program.
 ///
@@ -91,57 +89,34 @@ impl Walker for PythonWalker {
         Some(Box::new(self.fresh_walker()))
     }
 
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
         self.walks += 1;
         if !out.may_allocate() && (self.runtime.found().is_none() || self.half_linked.is_none()) {
-            return WalkEnd::WouldAllocate;
+            return Err(Truncation::WouldAllocate);
         }
-        let Some((address, layout)) = self.runtime.find(guest) else { return WalkEnd::NoStack };
-        let thread = match threads::current(guest, &layout, address) {
-            Ok(Some(thread)) => thread,
-            Ok(None) => return WalkEnd::NoStack,
-            Err(stop) => return stop.0,
-        };
+        let (address, layout) = self.runtime.find(guest).ok_or(Truncation::NoStack)?;
+        let thread = threads::current(guest, &layout, address)?.ok_or(Truncation::NoStack)?;
         self.codes.begin(out.may_allocate());
         if out.may_allocate() {
             self.codes.keep_wanted(guest, &layout);
         }
         let mut reader = Reader { guest, layout: &layout, codes: &mut self.codes, chain: &mut self.chain };
-        let mut end = reader.read(thread);
+        let mut read = reader.read(thread);
         let tables = &*self.tables;
         let half_linked = self.half_linked.get_or_insert_with(|| tables.prologue.half_linked(&layout));
         let is_linking = wasm
             .first()
             .is_some_and(|leaf| half_linked.contains(&leaf.code_offset) && tables.functions.role(*leaf) == Role::Eval);
         // What an earlier call has left there is right if it was called from the same place.
-        if is_linking && !(end == WalkEnd::Complete && reader.is_called_by_next()) {
+        if is_linking && !(read.is_ok() && reader.is_called_by_next()) {
             self.chain.keep_innermost();
-            end = WalkEnd::Inconsistent;
+            read = Err(Truncation::Inconsistent);
         }
         let collecting = u64::from(thread.interpreter) + u64::from(layout.interpreter.collecting);
         let is_collecting = guest.read_u32(collecting).is_ok_and(|collecting| collecting != 0);
         let state = State::tell(wasm, &tables.calls, &tables.functions, is_collecting, self.chain.is_importing);
         out.set_labels(state.key());
-        merge::merge(&self.chain, end, &tables.functions, wasm, out)
-    }
-
-    fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
-        let mut sink = FrameSink::new();
-        let end = self.walk(guest, wasm, &mut sink);
-        if sink.is_empty() {
-            return;
-        }
-        let state = sink.labels().iter().find_map(|&key| State::label(key));
-        let state = state.map_or_else(|| "running".to_owned(), |label| label.value);
-        out.push(ThreadStack {
-            name: "thread 1".to_owned(),
-            state,
-            is_running: true,
-            frames: sink.entries().filter_map(|entry| entry.key(wasm)).collect(),
-            end,
-            creator: None,
-            labels: Vec::new(),
-        });
+        merge::merge(&self.chain, read, &tables.functions, wasm, out)
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {

@@ -9,7 +9,7 @@ use crate::{
     synthetic::{Guest, NewFrame, RUNTIME, layouts},
     walker::PythonWalker,
 };
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SinkEntry, WalkEnd, Walker, WasmFrame, testing::TestModule};
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SinkEntry, Truncation, Walker, WasmFrame, testing::TestModule};
 
 const EVAL: WasmFrame = WasmFrame::attached(0, 100);
 const SORT: WasmFrame = WasmFrame::attached(1, 200);
@@ -28,7 +28,11 @@ pub(crate) fn walker(layout: &Layout, candidates: &[u32]) -> PythonWalker {
 }
 
 /// A stack in words, leaf first: Python frames as `name:line`, wasm frames as `#index`.
-pub(crate) fn stack(walker: &mut PythonWalker, guest: &dyn GuestMemory, wasm: &[WasmFrame]) -> (Vec<String>, WalkEnd) {
+pub(crate) fn stack(
+    walker: &mut PythonWalker,
+    guest: &dyn GuestMemory,
+    wasm: &[WasmFrame],
+) -> (Vec<String>, Result<(), Truncation>) {
     let mut out = FrameSink::new();
     let end = walker.walk(guest, wasm, &mut out);
     let mut named = |entry| match entry {
@@ -74,7 +78,7 @@ fn frames_stand_where_the_loops_stood() {
         assert_eq!(stack(&mut walker, &guest.frozen, &WASM).0, expected, "3.{}", layout.minor);
         assert_eq!(
             stack(&mut walker, &guest.frozen, &WASM),
-            (expected.iter().map(|s| (*s).to_owned()).collect(), WalkEnd::Complete)
+            (expected.iter().map(|s| (*s).to_owned()).collect(), Ok(()))
         );
         // C code that the innermost function calls.
         let called = [&[SORT, CALL], &WASM[..]].concat();
@@ -101,7 +105,7 @@ fn a_loop_that_begins_or_ends_has_no_frame() {
         let guest = sorting(layout);
         let mut walker = walker(&layout, &[RUNTIME]);
         let (frames, end) = stack(&mut walker, &guest.frozen, &[&[EVAL, CALL], &WASM[..]].concat());
-        assert_eq!((&frames[0], &frames[1], end), (&"#0".to_owned(), &"#1".to_owned(), WalkEnd::Complete));
+        assert_eq!((&frames[0], &frames[1], end), (&"#0".to_owned(), &"#1".to_owned(), Ok(())));
         assert_eq!(frames.len(), 10);
     }
 }
@@ -124,7 +128,7 @@ fn a_frame_that_is_being_linked_stands_alone() {
             let (frames, end) = stack(&mut walker, &guest.frozen, &wasm);
             let python = frames.iter().filter(|frame| !frame.starts_with('#')).count();
             let expected =
-                if is_linking && layout.minor >= 13 { (1, WalkEnd::Inconsistent) } else { (5, WalkEnd::Complete) };
+                if is_linking && layout.minor >= 13 { (1, Err(Truncation::Inconsistent)) } else { (5, Ok(())) };
             assert_eq!((python, end), expected, "3.{} {code_offset}", layout.minor);
             // Its caller's frame ends where it begins.
             let Some(frame_size) = layout.code.frame_size else { continue };
@@ -132,7 +136,7 @@ fn a_frame_that_is_being_linked_stands_alone() {
             let size_at = (guest.word(caller + layout.frame.code) & !layout.frame.code_tags) + frame_size;
             let words = guest.word(size_at);
             guest.set(size_at, (top - caller) / 4);
-            assert_eq!(stack(&mut walker, &guest.frozen, &wasm).1, WalkEnd::Complete);
+            assert_eq!(stack(&mut walker, &guest.frozen, &wasm).1, Ok(()));
             guest.set(size_at, words);
         }
     }
@@ -145,11 +149,11 @@ fn stacks_that_do_not_fit_are_shown_side_by_side() {
         let mut walker = walker(&layout, &[RUNTIME]);
         for wasm in [&[SORT, EVAL, CALL][..], &[SORT, EVAL, EVAL, EVAL, EVAL]] {
             let (frames, end) = stack(&mut walker, &guest.frozen, wasm);
-            assert_eq!(end, WalkEnd::Inconsistent);
+            assert_eq!(end, Err(Truncation::Inconsistent));
             assert_eq!((frames.len(), &frames[0]), (5, &"#0".to_owned()));
         }
         let (frames, end) = stack(&mut walker, &guest.frozen, &[]);
-        assert_eq!((frames.len(), end), (4, WalkEnd::Complete), "nothing is known of the wasm stack");
+        assert_eq!((frames.len(), end), (4, Ok(())), "nothing is known of the wasm stack");
     }
 }
 
@@ -167,7 +171,7 @@ fn a_cframe_without_its_frame_is_passed_over() {
             let mut walker = walker(&layout, &[RUNTIME]);
             let wasm = [&[EVAL, CALL], &WASM[..]].concat();
             let (frames, end) = stack(&mut walker, &guest.frozen, &wasm);
-            assert_eq!((frames.len(), end), (10, WalkEnd::Complete), "3.{} {junk:#x}", layout.minor);
+            assert_eq!((frames.len(), end), (10, Ok(())), "3.{} {junk:#x}", layout.minor);
             // What is left there of an earlier call.
             guest.set(cframe + current, guest.word(guest.word(cframe + previous) + current));
             assert_eq!(stack(&mut walker, &guest.frozen, &wasm), (frames, end));
@@ -184,12 +188,12 @@ fn a_frame_without_code_is_left_out_only_if_innermost() {
         let mut walker = walker(&layout, &[RUNTIME]);
         assert_eq!(
             stack(&mut walker, &guest.frozen, &WASM),
-            (SORTING[1..].iter().map(|s| (*s).to_owned()).collect(), WalkEnd::Complete)
+            (SORTING[1..].iter().map(|s| (*s).to_owned()).collect(), Ok(()))
         );
         let next = guest.word(top + layout.frame.previous);
         guest.set(next + layout.frame.code, 64);
         let called = [&[SORT, CALL], &WASM[..]].concat();
-        assert_eq!(stack(&mut walker, &guest.frozen, &called).1, WalkEnd::Inconsistent);
+        assert_eq!(stack(&mut walker, &guest.frozen, &called).1, Err(Truncation::Inconsistent));
     }
 }
 
@@ -201,7 +205,7 @@ fn cycles_and_endless_stacks_end() {
         guest.activate(&vec![at(code, 1); 3000]);
         let mut walker = walker(&layout, &[RUNTIME]);
         let (frames, end) = stack(&mut walker, &guest.frozen, &[EVAL]);
-        assert_eq!((frames.len(), end), (FrameSink::CAPACITY, WalkEnd::TooDeep));
+        assert_eq!((frames.len(), end), (FrameSink::CAPACITY, Err(Truncation::TooDeep)));
 
         let mut guest = Guest::new(layout);
         let code = guest.code("a.py", "f", 1);
@@ -209,7 +213,7 @@ fn cycles_and_endless_stacks_end() {
         let fourth = guest
             .word(guest.word(guest.word(top + layout.frame.previous) + layout.frame.previous) + layout.frame.previous);
         guest.set(fourth + layout.frame.previous, top);
-        assert_eq!(stack(&mut walker, &guest.frozen, &[EVAL]).1, WalkEnd::Cycle);
+        assert_eq!(stack(&mut walker, &guest.frozen, &[EVAL]).1, Err(Truncation::Cycle));
     }
 }
 
@@ -221,20 +225,20 @@ fn another_function_at_the_same_address_is_another_function() {
         guest.activate(&[at(code, 1)]);
         let mut walker = walker(&layout, &[RUNTIME]);
         let mut out = FrameSink::new();
-        assert_eq!(walker.walk(&guest.frozen, &[EVAL], &mut out), WalkEnd::Complete);
+        assert_eq!(walker.walk(&guest.frozen, &[EVAL], &mut out), Ok(()));
         let first = out.entries().next().unwrap();
         // The name of the file, of equal length at the same address, is all that changes.
         let file = guest.word(code + layout.code.file_name) + layout.text.ascii;
         guest.frozen.memory[file as usize + 6] = b'2';
         out.clear();
-        assert_eq!(walker.walk(&guest.frozen, &[EVAL], &mut out), WalkEnd::Complete);
+        assert_eq!(walker.walk(&guest.frozen, &[EVAL], &mut out), Ok(()));
         let second = out.entries().next().unwrap();
         assert_ne!(first, second);
         // And the instructions' lines.
         let table = guest.word(code + layout.code.line_table);
         guest.frozen.memory[table as usize + 19] = 4;
         out.clear();
-        assert_eq!(walker.walk(&guest.frozen, &[EVAL], &mut out), WalkEnd::Complete);
+        assert_eq!(walker.walk(&guest.frozen, &[EVAL], &mut out), Ok(()));
         let third = out.entries().next().unwrap();
         // The first is named when memory has long been used for something else.
         guest.frozen.memory.fill(0xaa);
@@ -260,7 +264,7 @@ fn the_runtime_is_found_without_being_told() {
             guest.frozen.reset_counts();
             let end = stack(&mut walker, &guest.frozen, &WASM).1;
             most = most.max(guest.frozen.bytes_read.get());
-            end == WalkEnd::Complete
+            end == Ok(())
         });
         assert!(found.is_some(), "3.{}", layout.minor);
         assert!(most < 300 << 10, "a single walk read {most} bytes");
@@ -274,7 +278,7 @@ fn candidates_that_are_wrong_do_not_hide_the_runtime() {
         let guest = sorting(layout);
         // Where everything is zero, where nothing is, and where a table of location is.
         let mut walker = walker(&layout, &[0x700, u32::MAX, 0x11_0040]);
-        let found = (0..1000).any(|_| stack(&mut walker, &guest.frozen, &WASM).1 == WalkEnd::Complete);
+        let found = (0..1000).any(|_| stack(&mut walker, &guest.frozen, &WASM).1 == Ok(()));
         assert!(found, "3.{}", layout.minor);
     }
 }
@@ -286,7 +290,7 @@ fn scans_that_find_nothing_become_rare() {
     guest.frozen.memory = vec![0; 1 << 20];
     let mut walker = walker(&layout, &[]);
     for _ in 0..10_000 {
-        assert_eq!(stack(&mut walker, &guest.frozen, &WASM).1, WalkEnd::NoStack);
+        assert_eq!(stack(&mut walker, &guest.frozen, &WASM).1, Err(Truncation::NoStack));
     }
     let (reads, bytes) = (guest.frozen.reads.get(), guest.frozen.bytes_read.get());
     assert!(reads < 200 && bytes < 16 << 20, "{reads} {bytes}");

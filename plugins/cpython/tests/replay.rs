@@ -8,7 +8,7 @@ use replay::{Capture, Replay};
 use wlprof_cpython::{Python, PythonWalker, categorize};
 use wlprof_plugin::testing::{Moment, check_fresh};
 use wlprof_plugin::{
-    Category, Detection, FrameKey, FrameSink, Language, SinkEntry, SourceFrame, WalkEnd, Walker, testing::TestModule,
+    Category, Detection, FrameKey, FrameSink, Language, SinkEntry, SourceFrame, Truncation, Walker, testing::TestModule,
 };
 
 fn replays() -> impl Iterator<Item = (Replay, TestModule)> {
@@ -27,7 +27,7 @@ enum Named {
     Wasm(String),
 }
 
-fn walk(walker: &mut PythonWalker, replay: &Replay, capture: &Capture) -> (Vec<Named>, WalkEnd) {
+fn walk(walker: &mut PythonWalker, replay: &Replay, capture: &Capture) -> (Vec<Named>, Result<(), Truncation>) {
     let guest = capture.guest.replay();
     let mut out = FrameSink::new();
     let end = walker.walk(&guest, &capture.wasm, &mut out);
@@ -46,7 +46,7 @@ fn walk(walker: &mut PythonWalker, replay: &Replay, capture: &Capture) -> (Vec<N
 
 fn check(walker: &mut PythonWalker, replay: &Replay, capture: &Capture) {
     let (entries, end) = walk(walker, replay, capture);
-    assert_eq!(end, WalkEnd::Complete, "{}", capture.name);
+    assert_eq!(end, Ok(()), "{}", capture.name);
     let found: Vec<&SourceFrame> =
         entries.iter().filter_map(|entry| if let Named::Python(frame) = entry { Some(frame) } else { None }).collect();
     assert_eq!(found.len(), capture.expected.len(), "{}", capture.name);

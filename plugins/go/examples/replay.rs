@@ -38,7 +38,7 @@ fn main() {
             let mut threads = Vec::new();
             walker.threads(&guest, &wasm, &mut threads);
             for thread in threads {
-                println!("{} [{}] {:?} {:?}", thread.name, thread.state, thread.end, thread.labels);
+                println!("{} [{}] {:?} {:?}", thread.name, thread.state, thread.walked, thread.labels);
                 thread.frames.into_iter().for_each(|frame| print_frames(&mut walker, frame, "    "));
             }
         }

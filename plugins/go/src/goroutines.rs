@@ -9,7 +9,7 @@ use crate::{
     pclntab,
     walk::Walk,
 };
-use wlprof_plugin::{Creator, FrameKey, FrameSink, Label, ThreadStack, WalkEnd};
+use wlprof_plugin::{Creator, FrameKey, FrameSink, Label, ThreadStack, Truncation};
 
 /// Bounds the search and the answer.
 const MOST_GOROUTINES: u64 = 1 << 20;
@@ -53,7 +53,7 @@ fn scheduler(walk: &mut Walk<'_>, sp: u64, g: G) -> ThreadStack {
         state: "running".to_owned(),
         is_running: true,
         frames: Vec::new(),
-        end: WalkEnd::NoStack,
+        walked: Err(Truncation::NoStack),
         creator: None,
         labels: Vec::new(),
     };
@@ -75,7 +75,7 @@ fn describe(walk: &mut Walk<'_>, goroutine: G) -> Option<ThreadStack> {
         state: state(walk, status, layout.waitreason(guest, goroutine).ok()?),
         is_running: false,
         frames: Vec::new(),
-        end: WalkEnd::TooDeep,
+        walked: Err(Truncation::TooDeep),
         creator: creator(walk, goroutine),
         labels: Vec::new(),
     })
@@ -91,9 +91,9 @@ fn read_frames(
 ) {
     let Walk { layout, guest, wasm, .. } = *walk;
     let mut of_this = Walk { program: walk.program, layout, statistics: walk.statistics, guest, wasm, out: sink };
-    out.end = match running {
+    out.walked = match running {
         Some((sp, g)) => of_this.run(sp, g),
-        None => of_this.scheduled(goroutine).unwrap_or_else(WalkEnd::from),
+        None => of_this.scheduled(goroutine),
     };
     out.frames = sink.entries().filter_map(|entry| entry.key(wasm)).collect();
     out.is_running = running.is_some();

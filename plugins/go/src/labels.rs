@@ -2,7 +2,7 @@
 
 use crate::layout::{self, G, Layout};
 use std::sync::Arc;
-use wlprof_plugin::{GuestMemory, KeyTable, Label, NotKept, OutOfBounds, WalkEnd};
+use wlprof_plugin::{GuestMemory, KeyTable, Label, NotKept, OutOfBounds, Truncation};
 
 const MOST_LABELS: u64 = 32;
 const LONGEST: usize = 256;
@@ -22,7 +22,7 @@ pub(crate) enum NoKey {
     Busy,
 }
 
-impl From<NoKey> for WalkEnd {
+impl From<NoKey> for Truncation {
     fn from(reason: NoKey) -> Self {
         match reason {
             NoKey::WouldAllocate => Self::WouldAllocate,

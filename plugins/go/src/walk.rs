@@ -12,7 +12,7 @@ use crate::{
     pclntab,
     program::{Program, Role},
 };
-use wlprof_plugin::{FrameSink, GuestMemory, OutOfBounds, SinkEntry, WalkEnd, WasmFrame};
+use wlprof_plugin::{FrameSink, GuestMemory, SinkEntry, Truncation, WasmFrame};
 
 /// A goroutine's stack, the scheduler's, and back: more switches on one stack are a cycle.
 const MOST_SWITCHES: usize = 8;
@@ -41,63 +41,36 @@ pub(crate) struct Walk<'a> {
     pub(crate) out: &'a mut FrameSink,
 }
 
-impl From<Stop> for WalkEnd {
-    fn from(stop: Stop) -> Self {
-        stop.0
-    }
-}
-
-/// A reason to stop, so that `?` can be used on reads and pushes.
-pub(crate) struct Stop(WalkEnd);
-
-impl From<OutOfBounds> for Stop {
-    fn from(_: OutOfBounds) -> Self {
-        Self(WalkEnd::BadPointer)
-    }
-}
-
 impl Walk<'_> {
     /// Walks the stack that `sp` and `g` belong to.
-    pub(crate) fn run(&mut self, sp: u64, g: G) -> WalkEnd {
+    pub(crate) fn run(&mut self, sp: u64, g: G) -> Result<(), Truncation> {
         self.statistics.walks += 1;
-        let end = self.walk_wasm(sp, g).unwrap_or_else(WalkEnd::from);
-        self.statistics.rooted += u64::from(end == WalkEnd::Complete);
-        end
+        let walked = self.walk_wasm(sp, g);
+        self.statistics.rooted += u64::from(walked.is_ok());
+        walked
     }
 
-    fn push(&mut self, pc: u64) -> Result<(), Stop> {
-        if self.out.push(pc) { Ok(()) } else { Err(Stop(WalkEnd::TooDeep)) }
-    }
-
-    fn walk_wasm(&mut self, sp: u64, g: G) -> Result<WalkEnd, Stop> {
+    fn walk_wasm(&mut self, sp: u64, g: G) -> Result<(), Truncation> {
         for (at, &frame) in self.wasm.iter().enumerate() {
             match self.program.role(frame) {
-                Role::Host => {
-                    if !self.out.push_wasm(at) {
-                        return Ok(WalkEnd::TooDeep);
-                    }
-                }
-                Role::Bare(index) => self.push(pclntab::pc(index, 0))?,
-                Role::Export(index) => {
-                    self.push(pclntab::pc(index, 0))?;
-                    return Ok(WalkEnd::Complete);
-                }
+                Role::Host => self.out.push_wasm(at)?,
+                Role::Bare(index) => self.out.push(pclntab::pc(index, 0))?,
+                Role::Export(index) => return self.out.push(pclntab::pc(index, 0)),
                 Role::Loop => return self.resume(sp, g),
                 Role::Go(index) => return self.walk_leaf(at, index, sp, g),
             }
         }
-        Ok(WalkEnd::NoStack)
+        Err(Truncation::NoStack)
     }
 
     /// Walks from the innermost Go frame: tries where its return address may be until the whole stack holds.
-    fn walk_leaf(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<WalkEnd, Stop> {
+    fn walk_leaf(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<(), Truncation> {
         let frame = self.wasm[at];
-        let Some(body) = self.program.body(index) else { return Ok(WalkEnd::Inconsistent) };
+        let body = self.program.body(index).ok_or(Truncation::Inconsistent)?;
         let place = body.state(frame.code_offset).place;
-        let Some(leaf) = self.program.pc(frame) else { return Ok(WalkEnd::Inconsistent) };
+        let leaf = self.program.pc(frame).ok_or(Truncation::Inconsistent)?;
         if self.program.table.function(index).is_some_and(|function| function.is_top_frame()) {
-            self.push(leaf)?;
-            return Ok(WalkEnd::Complete);
+            return self.out.push(leaf);
         }
         let expected = leaf::expected(self.program, &self.wasm[at + 1..]);
         let before = self.out.len();
@@ -108,8 +81,8 @@ impl Walk<'_> {
                     continue;
                 }
                 let above = sp.wrapping_add_signed(i64::from(depth)).wrapping_add(8);
-                if let Some(end) = self.attempt(at, leaf, return_pc, above, g) {
-                    return Ok(end);
+                if let Some(walked) = self.attempt(at, leaf, return_pc, above, g) {
+                    return walked;
                 }
                 self.out.truncate(before);
             }
@@ -120,9 +93,9 @@ impl Walk<'_> {
                 let base = layout::scheduled(self.guest, curg)?.0;
                 let (fit, (_, return_pc)) = leaf::candidate(self.program, self.guest, index, base, 0, expected);
                 if fit == Fit::ThisCall
-                    && let Some(end) = self.attempt(at, leaf, return_pc, base.wrapping_add(8), curg)
+                    && let Some(walked) = self.attempt(at, leaf, return_pc, base.wrapping_add(8), curg)
                 {
-                    return Ok(end);
+                    return walked;
                 }
                 self.out.truncate(before);
             }
@@ -138,10 +111,10 @@ impl Walk<'_> {
 
     /// Walks from `leaf`, wasm frame `at`, by a return address that may be its own. `None` if the stack does not hold: it
     /// does not end as stacks do, or goes where the wasm stack says it does not.
-    fn attempt(&mut self, at: usize, leaf: u64, return_pc: u64, above: u64, g: G) -> Option<WalkEnd> {
+    fn attempt(&mut self, at: usize, leaf: u64, return_pc: u64, above: u64, g: G) -> Option<Result<(), Truncation>> {
         let before = self.out.len();
-        let end = self.push(leaf).and_then(|()| self.unwind(return_pc, above, g)).unwrap_or_else(WalkEnd::from);
-        if !matches!(end, WalkEnd::Complete | WalkEnd::TooDeep) {
+        let walked = self.out.push(leaf).and_then(|()| self.unwind(return_pc, above, g));
+        if !matches!(walked, Ok(()) | Err(Truncation::TooDeep)) {
             return None;
         }
         // The caller's caller: the caller itself is what the return address was chosen by.
@@ -155,21 +128,18 @@ impl Walk<'_> {
         {
             return None;
         }
-        Some(end)
+        Some(walked)
     }
 
     /// The leaf has no return address at any depth it may have: the stack is just being switched, or is broken.
-    fn without_depth(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<WalkEnd, Stop> {
+    fn without_depth(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<(), Truncation> {
         let special = self.program.special;
         if special.mcall == Some(index) {
-            self.push(pclntab::pc(index, 0))?;
-            return Ok(WalkEnd::Complete);
+            return self.out.push(pclntab::pc(index, 0));
         }
         if special.morestack == Some(index) {
-            return match self.user_goroutine(g) {
-                Some(curg) => self.scheduled(curg),
-                None => Ok(WalkEnd::NoStack),
-            };
+            let curg = self.user_goroutine(g).ok_or(Truncation::NoStack)?;
+            return self.scheduled(curg);
         }
         let is_switch = special.gogo == Some(index)
             || self.program.body(index).is_some_and(|body| {
@@ -185,23 +155,21 @@ impl Walk<'_> {
                 break;
             }
             if let Some(pc) = self.program.pc(frame) {
-                self.push(pc)?;
+                self.out.push(pc)?;
             }
         }
-        Ok(WalkEnd::Inconsistent)
+        Err(Truncation::Inconsistent)
     }
 
     /// Walks the stack of a goroutine that is about to be resumed, by the pc that was left below its stack pointer.
-    fn resume(&mut self, sp: u64, g: G) -> Result<WalkEnd, Stop> {
+    fn resume(&mut self, sp: u64, g: G) -> Result<(), Truncation> {
         self.statistics.switching += 1;
-        match leaf::resumed(self.program, self.guest, sp) {
-            Some(pc) => self.unwind(pc, sp, g),
-            None => Ok(WalkEnd::NoStack),
-        }
+        let pc = leaf::resumed(self.program, self.guest, sp).ok_or(Truncation::NoStack)?;
+        self.unwind(pc, sp, g)
     }
 
     /// Walks the stack of a goroutine that is not running.
-    pub(crate) fn scheduled(&mut self, g: G) -> Result<WalkEnd, Stop> {
+    pub(crate) fn scheduled(&mut self, g: G) -> Result<(), Truncation> {
         let (sp, pc) = layout::scheduled(self.guest, g)?;
         self.unwind(pc, sp, g)
     }
@@ -213,12 +181,12 @@ impl Walk<'_> {
     }
 
     /// Walks from a pc at which a function goes on with stack pointer `sp`.
-    fn unwind(&mut self, mut pc: u64, mut sp: u64, mut g: G) -> Result<WalkEnd, Stop> {
+    fn unwind(&mut self, mut pc: u64, mut sp: u64, mut g: G) -> Result<(), Truncation> {
         let mut switches = 0;
         let mut barriers = 0;
         loop {
-            let Some(site) = self.program.call_site(pc) else { return Ok(WalkEnd::Inconsistent) };
-            let above = |size: u32| sp.checked_add(u64::from(size)).ok_or(Stop(WalkEnd::BadPointer));
+            let site = self.program.call_site(pc).ok_or(Truncation::Inconsistent)?;
+            let above = |size: u32| sp.checked_add(u64::from(size)).ok_or(Truncation::BadPointer);
             let mut slot = match site.step {
                 Step::Up(size) | Step::Systemstack(size) => above(size)?,
                 Step::WriteBarrier | Step::Morestack | Step::Root | Step::Unknown => sp,
@@ -228,7 +196,7 @@ impl Walk<'_> {
             {
                 switches += 1;
                 if switches > MOST_SWITCHES {
-                    return Ok(WalkEnd::Cycle);
+                    return Err(Truncation::Cycle);
                 }
                 g = user;
                 let scheduled = layout::scheduled(self.guest, user)?;
@@ -240,14 +208,14 @@ impl Walk<'_> {
                 slot = scheduled.0;
             }
             if site.step == Step::Morestack {
-                return Ok(WalkEnd::Complete);
+                return Ok(());
             }
-            self.push(site.frame)?;
+            self.out.push(site.frame)?;
             match site.step {
-                Step::Root => return Ok(WalkEnd::Complete),
-                Step::Unknown => return Ok(WalkEnd::Inconsistent),
+                Step::Root => return Ok(()),
+                Step::Unknown => return Err(Truncation::Inconsistent),
                 // The barrier's own code writes no pointers.
-                Step::WriteBarrier if barriers > 0 => return Ok(WalkEnd::Cycle),
+                Step::WriteBarrier if barriers > 0 => return Err(Truncation::Cycle),
                 Step::WriteBarrier => {
                     barriers += 1;
                     slot = self.below_write_barrier(site.function, sp)?;
@@ -257,28 +225,28 @@ impl Walk<'_> {
             pc = self.guest.read_u64(slot)?;
             if pclntab::block(pc) == 0 && self.program.table.index(pc) != self.program.special.mstart {
                 // Nothing returns to the beginning of a function, but `mstart` is planted so.
-                return Ok(WalkEnd::Inconsistent);
+                return Err(Truncation::Inconsistent);
             }
-            sp = slot.checked_add(8).ok_or(Stop(WalkEnd::BadPointer))?;
+            sp = slot.checked_add(8).ok_or(Truncation::BadPointer)?;
         }
     }
 
     /// The write barrier calls Go code, but was itself called without a return address. Its caller is on the wasm
     /// stack, and so is everything between. Returns where the caller has its return address.
-    fn below_write_barrier(&mut self, barrier: u32, sp: u64) -> Result<u64, Stop> {
+    fn below_write_barrier(&mut self, barrier: u32, sp: u64) -> Result<u64, Truncation> {
         let at = self.wasm.iter().position(|frame| self.program.own(*frame) == Some(barrier));
         for &frame in self.wasm.get(at.map_or(usize::MAX, |at| at + 1)..).unwrap_or_default() {
             match self.program.role(frame) {
-                Role::Bare(index) => self.push(pclntab::pc(index, 0))?,
+                Role::Bare(index) => self.out.push(pclntab::pc(index, 0))?,
                 Role::Go(index) => {
-                    let body = self.program.body(index).ok_or(Stop(WalkEnd::Inconsistent))?;
-                    self.push(pclntab::pc(index, body.block(frame.code_offset)))?;
-                    let depth = body.state(frame.code_offset).depth.ok_or(Stop(WalkEnd::Inconsistent))?;
+                    let body = self.program.body(index).ok_or(Truncation::Inconsistent)?;
+                    self.out.push(pclntab::pc(index, body.block(frame.code_offset)))?;
+                    let depth = body.state(frame.code_offset).depth.ok_or(Truncation::Inconsistent)?;
                     return Ok(sp.wrapping_add_signed(i64::from(depth)));
                 }
                 _ => break,
             }
         }
-        Err(Stop(WalkEnd::Inconsistent))
+        Err(Truncation::Inconsistent)
     }
 }

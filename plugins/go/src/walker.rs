@@ -9,7 +9,7 @@ use crate::{
     symbols,
     walk::{Statistics, Walk},
 };
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Label, SourceFrame, ThreadStack, WalkEnd, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Label, SourceFrame, ThreadStack, Truncation, Walker, WasmFrame};
 
 /// `SP`, an i32, and `g`, an i64; the compiler gives them these numbers and no name.
 const GLOBALS: [u32; 2] = [0, 2];
@@ -118,20 +118,18 @@ impl Walker for GoWalker {
         &GLOBALS
     }
 
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
-        let Some((sp, g)) = registers(guest) else { return WalkEnd::NoStack };
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
+        let (sp, g) = registers(guest).ok_or(Truncation::NoStack)?;
         let is_misfit = self.check_layout(guest, g);
         self.program.begin_walk(out.may_allocate());
         if self.layout_fits {
-            match self.labels.key(guest, &self.layout, g, out.may_allocate()) {
-                Ok(Some(key)) => out.set_labels(key),
-                Ok(None) => {}
-                Err(reason) => return reason.into(),
+            if let Some(key) = self.labels.key(guest, &self.layout, g, out.may_allocate())? {
+                out.set_labels(key);
             }
         }
-        let end = self.walk_of(guest, wasm, out).run(sp, g);
-        self.misfits += u64::from(is_misfit && end == WalkEnd::Complete);
-        if self.program.was_refused() && !out.may_allocate() { WalkEnd::WouldAllocate } else { end }
+        let walked = self.walk_of(guest, wasm, out).run(sp, g);
+        self.misfits += u64::from(is_misfit && walked.is_ok());
+        if self.program.was_refused() && !out.may_allocate() { Err(Truncation::WouldAllocate) } else { walked }
     }
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {

@@ -5,7 +5,7 @@ mod forge;
 use forge::*;
 use wlprof_go::Go;
 use wlprof_plugin::testing::{Moment, TestModule, check_fresh, check_fresh_is_cheap};
-use wlprof_plugin::{FrameSink, Language, SinkEntry, WalkEnd, WasmFrame};
+use wlprof_plugin::{FrameSink, Language, SinkEntry, Truncation, WasmFrame};
 
 /// Where a goroutine's labels are, in Go 1.24.
 const LABELS: u64 = 352;
@@ -39,7 +39,7 @@ fn fresh_walkers_on_two_threads_give_what_each_gives_alone() {
     ];
     let mut walker = Go.attach(&module).unwrap();
     let mut sink = FrameSink::new();
-    walker.walk(&moments[1].guest, &moments[1].wasm, &mut sink);
+    let _ = walker.walk(&moments[1].guest, &moments[1].wasm, &mut sink);
     let mut labels = Vec::new();
     walker.labels(sink.labels()[0], &mut labels);
     assert!(!sink.is_empty() && labels.len() == 3 && labels[1].value == "a long one", "{labels:?}");
@@ -71,7 +71,7 @@ fn frames_of_other_modules_are_passed_on() {
         assert_eq!((with_end, with), (end, alone.clone()), "{function}");
         moment.wasm.remove(0);
     }
-    assert!(!matches!(end, WalkEnd::NoStack), "{end:?}");
+    assert!(!matches!(end, Err(Truncation::NoStack)), "{end:?}");
     let mut frames = Vec::new();
     let other = WasmFrame { module: 1, ..own };
     Go.attach(&module).unwrap().symbolize(wlprof_plugin::FrameKey::Wasm(other), &mut frames);

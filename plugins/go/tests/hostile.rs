@@ -6,7 +6,9 @@ mod forge;
 use forge::*;
 use std::time::Duration;
 use wlprof_go::{Go, GoWalker};
-use wlprof_plugin::{FrameKey, FrameSink, Language, SinkEntry, SourceFrame, ThreadStack, WalkEnd, Walker, WasmFrame};
+use wlprof_plugin::{
+    FrameKey, FrameSink, Language, SinkEntry, SourceFrame, ThreadStack, Truncation, Walker, WasmFrame,
+};
 
 /// More than any walk needs: seven reads a frame, and a map of labels.
 const MOST_READS: u64 = 32 * 1024;
@@ -15,7 +17,7 @@ fn attach(forge: &Forge) -> GoWalker {
     Go.attach_walker(&forge.module()).unwrap()
 }
 
-fn walk_with(walker: &mut GoWalker, guest: &Stopped, wasm: &[WasmFrame]) -> (WalkEnd, Vec<SinkEntry>) {
+fn walk_with(walker: &mut GoWalker, guest: &Stopped, wasm: &[WasmFrame]) -> (Result<(), Truncation>, Vec<SinkEntry>) {
     let mut out = FrameSink::new();
     guest.frozen.reset_counts();
     let end = walker.walk(&guest.frozen, wasm, &mut out);
@@ -23,7 +25,7 @@ fn walk_with(walker: &mut GoWalker, guest: &Stopped, wasm: &[WasmFrame]) -> (Wal
     (end, out.entries().collect())
 }
 
-fn walk(forge: &Forge, guest: &Stopped, wasm: &[WasmFrame]) -> (WalkEnd, Vec<SinkEntry>) {
+fn walk(forge: &Forge, guest: &Stopped, wasm: &[WasmFrame]) -> (Result<(), Truncation>, Vec<SinkEntry>) {
     walk_with(&mut attach(forge), guest, wasm)
 }
 
@@ -55,7 +57,7 @@ fn an_honest_guest_is_walked_to_its_root() {
         let wasm = [frame(&module, LEAF, 16), frame(&module, LOOP, 0)];
         let mut walker = attach(&forge);
         let (end, frames) = walk_with(&mut walker, &guest, &wasm);
-        assert_eq!(end, WalkEnd::Complete);
+        assert_eq!(end, Ok(()));
         let keys = [pc(LEAF, 1), pc(MAIN, 0), pc(GOEXIT, 0)];
         assert_eq!(frames, keys.map(SinkEntry::Own));
         assert_eq!(names(&mut walker, keys[0])[0], "main.leaf");
@@ -75,7 +77,7 @@ fn an_unknown_layout_is_told_when_goroutines_keep_fitting_none() {
     guest.u64(STACK, pc(GOEXIT, 1));
     let walk = |walker: &mut GoWalker, guest: &Stopped, times: u32| {
         for _ in 0..times {
-            assert_eq!(walk_with(walker, guest, &resumed(&forge)).0, WalkEnd::Complete);
+            assert_eq!(walk_with(walker, guest, &resumed(&forge)).0, Ok(()));
         }
         walker.warnings()
     };
@@ -140,7 +142,7 @@ fn parts_of_the_table_may_lie_past_the_end() {
             assert!(names(&mut walker, pc(index, 1)).len() <= 2);
         }
         let (end, _) = walk_with(&mut walker, &guest, &[frame(&forge.module(), LEAF, 16)]);
-        assert_ne!(end, WalkEnd::Complete, "part {part}");
+        assert_ne!(end, Ok(()), "part {part}");
     }
 }
 
@@ -161,7 +163,7 @@ fn records_and_names_past_the_end_cost_only_themselves() {
     // The walk says why it goes no further.
     let mut guest = Stopped::new(&forge);
     guest.u64(STACK - 8, pc(FLAT, 1));
-    assert_eq!(walk_with(&mut walker, &guest, &resumed(&forge)).0, WalkEnd::NoStack);
+    assert_eq!(walk_with(&mut walker, &guest, &resumed(&forge)).0, Err(Truncation::NoStack));
 }
 
 #[test]
@@ -183,7 +185,7 @@ fn tables_of_pcs_that_never_end_end() {
     guest.u64(STACK - 8, pc(FLAT, 1));
     guest.u64(STACK, pc(MAIN, 1));
     let (end, frames) = walk_with(&mut walker, &guest, &resumed(&forge));
-    assert_eq!((end, frames.len()), (WalkEnd::Inconsistent, 2));
+    assert_eq!((end, frames.len()), (Err(Truncation::Inconsistent), 2));
 }
 
 /// CPU time of one walk that has to read a body with so many resume points, up to 32,000 of them: a `br_table` has 65,520
@@ -212,7 +214,7 @@ fn time_of_reading(regions: u32) -> Duration {
     };
     let started = cpu_time();
     let (end, _) = walk(&forge, &guest, &wasm);
-    assert_eq!(end, WalkEnd::Inconsistent);
+    assert_eq!(end, Err(Truncation::Inconsistent));
     cpu_time() - started
 }
 

@@ -5,14 +5,14 @@ mod forge;
 
 use forge::*;
 use wlprof_go::{Go, GoWalker};
-use wlprof_plugin::{FrameSink, SinkEntry, ThreadStack, WalkEnd, Walker, WasmFrame};
+use wlprof_plugin::{FrameSink, SinkEntry, ThreadStack, Truncation, Walker, WasmFrame};
 
 /// More than any walk needs: seven reads a frame, and a map of labels.
 const MOST_READS: u64 = 32 * 1024;
 const OUTSIDE: [u64; 5] = [MEMORY - 4, MEMORY, u32::MAX as u64 - 7, u64::MAX - 7, u64::MAX];
 
 struct Outcome {
-    end: WalkEnd,
+    end: Result<(), Truncation>,
     frames: Vec<SinkEntry>,
     labels: Vec<(String, String)>,
 }
@@ -54,8 +54,8 @@ fn sp_outside_memory_leaves_the_wasm_stack() {
         let mut guest = Stopped::new(&forge);
         guest.registers(sp, G);
         let outcome = walk(&forge, &guest, &leaf(&forge));
-        assert_eq!((outcome.end, outcome.frames.len()), (WalkEnd::Inconsistent, 1), "{sp:#x}");
-        assert_eq!(walk(&forge, &guest, &resumed(&forge)).end, WalkEnd::NoStack, "{sp:#x}");
+        assert_eq!((outcome.end, outcome.frames.len()), (Err(Truncation::Inconsistent), 1), "{sp:#x}");
+        assert_eq!(walk(&forge, &guest, &resumed(&forge)).end, Err(Truncation::NoStack), "{sp:#x}");
     }
 }
 
@@ -66,7 +66,7 @@ fn a_stack_that_runs_out_of_memory_is_a_bad_pointer() {
     guest.registers(MEMORY - 64, G);
     guest.fill(MEMORY - 72, MEMORY, pc(FLAT, 1));
     let outcome = walk(&forge, &guest, &resumed(&forge));
-    assert_eq!((outcome.end, outcome.frames.len()), (WalkEnd::BadPointer, 9));
+    assert_eq!((outcome.end, outcome.frames.len()), (Err(Truncation::BadPointer), 9));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn return_addresses_that_lead_nowhere_are_inconsistent() {
         guest.u64(STACK - 8, pc(FLAT, 1));
         guest.u64(STACK, nowhere);
         let outcome = walk(&forge, &guest, &resumed(&forge));
-        assert_eq!((outcome.end, outcome.frames.len()), (WalkEnd::Inconsistent, 1), "{nowhere:#x}");
+        assert_eq!((outcome.end, outcome.frames.len()), (Err(Truncation::Inconsistent), 1), "{nowhere:#x}");
     }
 }
 
@@ -90,7 +90,7 @@ fn g_outside_memory_costs_the_goroutine_and_not_the_stack() {
         guest.u64(STACK - 8, pc(FLAT, 1));
         guest.u64(STACK, pc(GOEXIT, 1));
         let outcome = walk(&forge, &guest, &resumed(&forge));
-        assert_eq!((outcome.end, outcome.frames.len()), (WalkEnd::Complete, 2), "{g:#x}");
+        assert_eq!((outcome.end, outcome.frames.len()), (Ok(()), 2), "{g:#x}");
         assert!(outcome.labels.is_empty());
         assert!(goroutines(&forge, &guest).is_empty());
     }
@@ -98,7 +98,7 @@ fn g_outside_memory_costs_the_goroutine_and_not_the_stack() {
     let mut guest = Stopped::new(&forge);
     for (sp, g) in [(0, G), (STACK, 0)] {
         guest.registers(sp, g);
-        assert_eq!(walk(&forge, &guest, &leaf(&forge)).end, WalkEnd::NoStack);
+        assert_eq!(walk(&forge, &guest, &leaf(&forge)).end, Err(Truncation::NoStack));
     }
 }
 
@@ -111,7 +111,7 @@ fn a_stack_of_one_return_address_over_and_over_is_too_deep() {
         guest.registers(HEAP + 8, G);
         guest.fill(HEAP, MEMORY, pc(function, 1));
         let outcome = walk(&forge, &guest, &resumed(&forge));
-        assert_eq!((outcome.end, outcome.frames.len()), (WalkEnd::TooDeep, FrameSink::CAPACITY));
+        assert_eq!((outcome.end, outcome.frames.len()), (Err(Truncation::TooDeep), FrameSink::CAPACITY));
     }
 }
 
@@ -127,7 +127,7 @@ fn switches_between_stacks_that_lead_back_end() {
         guest.u64(G0 + G_SCHED_PC, pc(function, 1));
         guest.fill(STACK - 8, MEMORY, pc(function, 1));
         let outcome = walk(&forge, &guest, &resumed(&forge));
-        assert_eq!(outcome.end, WalkEnd::Cycle);
+        assert_eq!(outcome.end, Err(Truncation::Cycle));
         assert!(outcome.frames.len() <= 8, "{}", outcome.frames.len());
     }
 }
@@ -144,7 +144,7 @@ fn a_write_barrier_below_itself_ends() {
     let tail = module.bodies[TAIL as usize].len() as u32 - 4;
     wasm[FrameSink::CAPACITY - 2..].copy_from_slice(&[frame(&module, BARRIER, 1), frame(&module, TAIL, tail)]);
     let outcome = walk(&forge, &guest, &wasm);
-    assert_eq!(outcome.end, WalkEnd::Cycle);
+    assert_eq!(outcome.end, Err(Truncation::Cycle));
     assert_eq!(outcome.frames[2], SinkEntry::Own(pc(BARRIER, 0)), "it did not go round");
 }
 
@@ -154,12 +154,12 @@ fn wasm_frames_that_do_not_exist_are_shown_as_they_are() {
     let guest = Stopped::new(&forge);
     let frame = |function, code_offset| WasmFrame::attached(function, code_offset);
     let outcome = walk(&forge, &guest, &[frame(u32::MAX, u32::MAX), frame(0, 0), frame(1 + COUNT, 3)]);
-    assert_eq!((outcome.end, outcome.frames), (WalkEnd::NoStack, (0..3).map(SinkEntry::Wasm).collect()));
+    assert_eq!((outcome.end, outcome.frames), (Err(Truncation::NoStack), (0..3).map(SinkEntry::Wasm).collect()));
     for code_offset in [0, u32::MAX] {
         let outcome = walk(&forge, &guest, &[frame(1 + LEAF, code_offset)]);
-        assert_eq!((outcome.end, outcome.frames.len()), (WalkEnd::Inconsistent, 1));
+        assert_eq!((outcome.end, outcome.frames.len()), (Err(Truncation::Inconsistent), 1));
     }
-    assert_eq!(walk(&forge, &guest, &[]).end, WalkEnd::NoStack);
+    assert_eq!(walk(&forge, &guest, &[]).end, Err(Truncation::NoStack));
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use crate::{
     functions::{Functions, Reading},
-    memory::{INCONSISTENT, Stop, Window},
+    memory::Window,
     values,
 };
-use wlprof_plugin::{FrameSink, WalkEnd};
+use wlprof_plugin::{FrameSink, Truncation};
 
 /// A frame of a JavaScript function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +35,13 @@ impl Chain {
         self.frames.clear();
     }
 
-    /// Reads the list that begins at `frame`, as the callers of what was read before.
-    pub(crate) fn read(&mut self, reading: Reading<'_>, functions: &mut Functions, frame: u32) -> WalkEnd {
-        self.follow(reading, functions, frame).map_or_else(|stop| stop.0, |()| WalkEnd::Complete)
-    }
-
-    fn follow(&mut self, reading: Reading<'_>, functions: &mut Functions, mut address: u32) -> Result<(), Stop> {
+    /// Reads the list that begins with the frame at `address`, as the callers of what was read before.
+    pub(crate) fn read(
+        &mut self,
+        reading: Reading<'_>,
+        functions: &mut Functions,
+        mut address: u32,
+    ) -> Result<(), Truncation> {
         let members = &reading.layout.frame;
         let size = members.prev_frame.max(members.cur_pc).saturating_add(4).max(members.cur_func.saturating_add(8));
         let mut anchor = 0;
@@ -50,18 +51,18 @@ impl Chain {
             }
             // Brent's way to find cycles: the frame at each power of two must not come again.
             if address == anchor {
-                return Err(Stop(WalkEnd::Cycle));
+                return Err(Truncation::Cycle);
             }
             if step.is_power_of_two() {
                 anchor = address;
             }
             if self.frames.len() >= FrameSink::CAPACITY {
-                return Err(Stop(WalkEnd::TooDeep));
+                return Err(Truncation::TooDeep);
             }
             let window = Window::read(reading.guest, address, size)?;
             match frame(reading, functions, &window) {
                 Ok(frame) => self.frames.push(frame),
-                Err(stop @ Stop(WalkEnd::WouldAllocate | WalkEnd::Busy)) => return Err(stop),
+                Err(stop @ (Truncation::WouldAllocate | Truncation::Busy)) => return Err(stop),
                 // Compilers may link a frame before they say whose it is.
                 Err(_) if step == 0 => {}
                 Err(stop) => return Err(stop),
@@ -72,16 +73,18 @@ impl Chain {
     }
 }
 
-fn frame(reading: Reading<'_>, functions: &mut Functions, window: &Window) -> Result<Frame, Stop> {
+fn frame(reading: Reading<'_>, functions: &mut Functions, window: &Window) -> Result<Frame, Truncation> {
     let members = &reading.layout.frame;
-    let object = values::object(window.long(members.cur_func)?).ok_or(INCONSISTENT)?;
+    let object = values::object(window.long(members.cur_func)?).ok_or(Truncation::Inconsistent)?;
     let found = functions.find(reading, object)?;
     let pc = window.word(members.cur_pc)?;
     let offset = match pc {
         _ if found.is_native => 0,
         // Nothing has been called yet.
         0 => 0,
-        _ => pc.checked_sub(found.code).filter(|&offset| offset <= found.code_length).ok_or(INCONSISTENT)?,
+        _ => {
+            pc.checked_sub(found.code).filter(|&offset| offset <= found.code_length).ok_or(Truncation::Inconsistent)?
+        }
     };
     Ok(Frame { key: u64::from(found.id.0) << 32 | u64::from(offset), is_native: found.is_native })
 }

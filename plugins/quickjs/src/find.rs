@@ -3,10 +3,10 @@
 
 use crate::{
     layout::Layout,
-    memory::{Stop, Window, word},
+    memory::{Window, word},
     values,
 };
-use wlprof_plugin::GuestMemory;
+use wlprof_plugin::{GuestMemory, Truncation};
 
 /// How far up the stack a search goes, in bytes.
 const REACH: usize = 32 << 10;
@@ -138,7 +138,7 @@ impl Runtimes {
 
 impl Runtime {
     /// A short look at whether it is still what it was when found.
-    fn is_still_there(self, guest: &dyn GuestMemory, layout: &Layout) -> Result<bool, Stop> {
+    fn is_still_there(self, guest: &dyn GuestMemory, layout: &Layout) -> Result<bool, Truncation> {
         let head = self.address.wrapping_add(layout.runtime.context_list);
         let first = word(guest, head, layout.context.list_next)?;
         Ok(word(guest, self.context, layout.context.rt)? == self.address
@@ -146,7 +146,7 @@ impl Runtime {
     }
 
     /// Whether the context is on the runtime's list, and the list in order.
-    fn has_context(self, guest: &dyn GuestMemory, layout: &Layout) -> Result<bool, Stop> {
+    fn has_context(self, guest: &dyn GuestMemory, layout: &Layout) -> Result<bool, Truncation> {
         if self.address == 0 || !self.address.is_multiple_of(4) {
             return Ok(false);
         }
@@ -174,7 +174,7 @@ impl Runtime {
 }
 
 /// The runtime that the function at `object` belongs to, if it is a function; it may be none.
-fn of_object(guest: &dyn GuestMemory, layout: &Layout, object: u32) -> Result<Option<Runtime>, Stop> {
+fn of_object(guest: &dyn GuestMemory, layout: &Layout, object: u32) -> Result<Option<Runtime>, Truncation> {
     let members = &layout.object;
     let window = Window::read(guest, object, members.function_bytecode.max(members.realm).saturating_add(4))?;
     let class = window.half(members.class_id)?;

@@ -3,13 +3,13 @@
 
 use crate::{
     layout::Layout,
-    memory::{INCONSISTENT, Stop, Window, holds},
+    memory::{Window, holds},
     places::Places,
     properties,
     values::{self, Atom, Text},
 };
 use std::sync::Arc;
-use wlprof_plugin::{GuestMemory, KeyTable, NotKept, WalkEnd};
+use wlprof_plugin::{GuestMemory, KeyTable, NotKept, Truncation};
 
 /// Longest texts that are kept, in characters.
 pub(crate) const LONGEST_FILE: u32 = 2048;
@@ -137,7 +137,7 @@ impl Functions {
     }
 
     /// The function that the object at `object` is.
-    pub(crate) fn find(&mut self, reading: Reading<'_>, object: u32) -> Result<Found, Stop> {
+    pub(crate) fn find(&mut self, reading: Reading<'_>, object: u32) -> Result<Found, Truncation> {
         let group = (object >> 3) as usize % self.met.len();
         if let Some(&(walk, met, Some(found))) = self.met.get(group)
             && (walk, met) == (self.walk, object)
@@ -151,18 +151,18 @@ impl Functions {
         Ok(found)
     }
 
-    fn find_unmet(&mut self, reading: Reading<'_>, object: u32) -> Result<Found, Stop> {
+    fn find_unmet(&mut self, reading: Reading<'_>, object: u32) -> Result<Found, Truncation> {
         let Reading { guest, layout, runtime } = reading;
         let members = &layout.object;
         let last = members.class_id.max(members.shape).max(members.prop).max(members.function_bytecode);
-        let window = Window::read(guest, object, last.checked_add(4).ok_or(INCONSISTENT)?)?;
+        let window = Window::read(guest, object, last.checked_add(4).ok_or(Truncation::Inconsistent)?)?;
         let class = window.half(members.class_id)?;
         let bytecode = if layout.classes.bytecode.contains(&class) {
             window.word(members.function_bytecode)?
         } else if class == layout.classes.c_function || layout.classes.native.contains(&class) {
             0
         } else {
-            return Err(INCONSISTENT);
+            return Err(Truncation::Inconsistent);
         };
         let (shape, values) = (window.word(members.shape)?, window.word(members.prop)?);
         let name = properties::name(reading, self.name_atom, shape, values)?;
@@ -176,12 +176,12 @@ impl Functions {
             if self.wanted.len() < MOST_WANTED && !self.wanted.contains(&(runtime, object)) {
                 self.wanted.push((runtime, object));
             }
-            return Err(Stop(WalkEnd::WouldAllocate));
+            return Err(Truncation::WouldAllocate);
         }
         let [code, code_length, ..] = words;
         let is_native = bytecode == 0;
         if !is_native && (code_length == 0 || u64::from(code) + u64::from(code_length) > guest.size()) {
-            return Err(INCONSISTENT);
+            return Err(Truncation::Inconsistent);
         }
         let mut found = Found { id: FunctionId::UNKEPT, is_native, code, code_length };
         if self.copied <= MOST_A_WALK {
@@ -194,7 +194,7 @@ impl Functions {
     }
 
     /// Whether the table of lines of bytecode with those members is the function's: all of it, if it is not large.
-    fn has_lines(&self, guest: &dyn GuestMemory, found: Found, words: [u32; 7]) -> Result<bool, Stop> {
+    fn has_lines(&self, guest: &dyn GuestMemory, found: Found, words: [u32; 7]) -> Result<bool, Truncation> {
         // Of functions that were not kept nothing is shown, and no lines of those whose tables were not.
         let Some(function) = self.get(found.id).filter(|function| !function.lines.is_empty()) else { return Ok(true) };
         let ([.., address], lines) = (words.map(u64::from), &function.lines);
@@ -212,12 +212,12 @@ impl Functions {
     }
 
     #[cold]
-    fn keep(&self, function: Function) -> Result<FunctionId, Stop> {
+    fn keep(&self, function: Function) -> Result<FunctionId, Truncation> {
         let size = function.size();
         match self.kept.keep(function, size) {
             Ok(number) => Ok(FunctionId(number)),
             Err(NotKept::Full) => Ok(FunctionId::UNKEPT),
-            Err(NotKept::Busy) => Err(Stop(WalkEnd::Busy)),
+            Err(NotKept::Busy) => Err(Truncation::Busy),
         }
     }
 }
@@ -230,7 +230,7 @@ impl Function {
 
 /// Of the bytecode at `address`: where the code is, its length, the file's atom, line, column, length of the table of lines
 /// and where that is.
-fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32; 7], Stop> {
+fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32; 7], Truncation> {
     let members = &layout.bytecode;
     let offsets = [
         members.byte_code_buf,
@@ -242,7 +242,7 @@ fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32;
         members.pc2line_buf,
     ];
     let last = offsets.into_iter().max().unwrap_or(0);
-    let window = Window::read(guest, address, last.checked_add(4).ok_or(INCONSISTENT)?)?;
+    let window = Window::read(guest, address, last.checked_add(4).ok_or(Truncation::Inconsistent)?)?;
     let mut words = [0; 7];
     for (word, offset) in words.iter_mut().zip(offsets) {
         *word = window.word(offset)?;
@@ -251,7 +251,7 @@ fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32;
 }
 
 #[cold]
-fn read(reading: Reading<'_>, is_native: bool, words: [u32; 7], name: u32) -> Result<Function, Stop> {
+fn read(reading: Reading<'_>, is_native: bool, words: [u32; 7], name: u32) -> Result<Function, Truncation> {
     let Reading { guest, layout, runtime } = reading;
     let text = |text: u32, most: u32| Text::find(guest, &layout.string, text)?.read(guest, most);
     let [_, _, file, line, column, length, table] = words;

@@ -8,18 +8,24 @@ use crate::{
     chain::Frame,
     roles::{Role, Roles},
 };
-use wlprof_plugin::{FrameSink, WalkEnd, WasmFrame};
+use wlprof_plugin::{FrameSink, Truncation, WasmFrame};
 
-/// Writes the stack of `frames`, which were read to `end`, into `out`.
-pub(crate) fn merge(frames: &[Frame], end: WalkEnd, roles: &Roles, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
-    if frames.is_empty() && end != WalkEnd::Complete {
-        return end;
+/// Writes the stack of `frames` into `out`, which were read to the root if `read` says so.
+pub(crate) fn merge(
+    frames: &[Frame],
+    read: Result<(), Truncation>,
+    roles: &Roles,
+    wasm: &[WasmFrame],
+    out: &mut FrameSink,
+) -> Result<(), Truncation> {
+    if frames.is_empty() {
+        read?;
     }
     if !roles.has_loop() || wasm.is_empty() {
-        return push_all(frames, end, out);
+        return push_all(frames, read, out);
     }
-    if end != WalkEnd::Complete {
-        return side_by_side(frames, end, roles, wasm, out);
+    if read.is_err() {
+        return side_by_side(frames, read, roles, wasm, out);
     }
     let places = slots(roles, wasm).count();
     let is_cut = wasm.len() >= FrameSink::CAPACITY;
@@ -27,36 +33,29 @@ pub(crate) fn merge(frames: &[Frame], end: WalkEnd, roles: &Roles, wasm: &[WasmF
     let bare = match places.checked_sub(frames.len()) {
         Some(bare) if bare <= 1 => bare,
         None if is_cut => usize::from(!fits(frames, 0, roles, wasm)),
-        _ => return side_by_side(frames, WalkEnd::Inconsistent, roles, wasm, out),
+        _ => return side_by_side(frames, Err(Truncation::Inconsistent), roles, wasm, out),
     };
     if !fits(frames, bare, roles, wasm) {
-        return side_by_side(frames, WalkEnd::Inconsistent, roles, wasm, out);
+        return side_by_side(frames, Err(Truncation::Inconsistent), roles, wasm, out);
     }
     let mut slots = slots(roles, wasm).skip(bare);
     let mut frames = frames.iter();
     let mut next = slots.next();
     for index in 0..wasm.len() {
-        let is_pushed = match next {
+        match next {
             Some((slot, _)) if slot == index => {
                 next = slots.next();
-                frames.next().is_some_and(|frame| out.push(frame.key))
+                out.push(frames.next().ok_or(Truncation::TooDeep)?.key)?;
             }
-            _ => out.push_wasm(index),
-        };
-        if !is_pushed {
-            return WalkEnd::TooDeep;
+            _ => out.push_wasm(index)?,
         }
     }
     if !is_cut {
-        return WalkEnd::Complete;
+        return Ok(());
     }
     // What the wasm stack was cut before.
-    for frame in frames {
-        if !out.push(frame.key) {
-            break;
-        }
-    }
-    WalkEnd::TooDeep
+    frames.try_for_each(|frame| out.push(frame.key))?;
+    Err(Truncation::TooDeep)
 }
 
 /// Whether frames are of the kinds of their places, when the first `bare` places have none.
@@ -79,17 +78,20 @@ fn slots<'a>(roles: &'a Roles, wasm: &'a [WasmFrame]) -> impl Iterator<Item = (u
     })
 }
 
-fn push_all(frames: &[Frame], end: WalkEnd, out: &mut FrameSink) -> WalkEnd {
-    if frames.iter().all(|frame| out.push(frame.key)) { end } else { WalkEnd::TooDeep }
+fn push_all(frames: &[Frame], read: Result<(), Truncation>, out: &mut FrameSink) -> Result<(), Truncation> {
+    frames.iter().try_for_each(|frame| out.push(frame.key))?;
+    read
 }
 
 /// Where the two stacks do not fit together: what surely is innermost, then JavaScript's frames alone.
-fn side_by_side(frames: &[Frame], end: WalkEnd, roles: &Roles, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+fn side_by_side(
+    frames: &[Frame],
+    read: Result<(), Truncation>,
+    roles: &Roles,
+    wasm: &[WasmFrame],
+    out: &mut FrameSink,
+) -> Result<(), Truncation> {
     let innermost = slots(roles, wasm).next().map_or(0, |(index, _)| index);
-    for index in 0..innermost {
-        if !out.push_wasm(index) {
-            return WalkEnd::TooDeep;
-        }
-    }
-    push_all(frames, end, out)
+    (0..innermost).try_for_each(|index| out.push_wasm(index))?;
+    push_all(frames, read, out)
 }

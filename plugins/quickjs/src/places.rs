@@ -3,10 +3,10 @@
 
 use crate::{
     functions::{Found, LONGEST_FILE, LONGEST_NAME, Reading},
-    memory::Stop,
     values::{self, Atom, Kept},
 };
 use std::collections::HashMap;
+use wlprof_plugin::Truncation;
 
 /// Places that are remembered, and bytes of their functions' names.
 const MOST_PLACES: usize = 1 << 16;
@@ -59,7 +59,7 @@ impl Places {
         reading: Reading<'_>,
         place: (u32, u32),
         words: [u32; 7],
-    ) -> Result<Option<Found>, Stop> {
+    ) -> Result<Option<Found>, Truncation> {
         let Some(seen) = self.seen.get(&place).filter(|seen| seen.words == words) else { return Ok(None) };
         if !seen.name.is_at(reading.guest, &reading.layout.string, place.1)? {
             return Ok(None);
@@ -76,7 +76,7 @@ impl Places {
         place: (u32, u32),
         words: [u32; 7],
         found: Found,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Truncation> {
         let Reading { guest, layout, .. } = reading;
         let file = match self.file(reading, words)? {
             Some(number) => number,
@@ -95,7 +95,7 @@ impl Places {
     }
 
     /// The number of the file that bytecode with those members is of: 0 if its atom says it all, `None` if it is new.
-    fn file(&mut self, reading: Reading<'_>, words: [u32; 7]) -> Result<Option<u32>, Stop> {
+    fn file(&mut self, reading: Reading<'_>, words: [u32; 7]) -> Result<Option<u32>, Truncation> {
         let Reading { guest, layout, runtime } = reading;
         let [_, _, atom, ..] = words;
         let group = atom as usize % self.met.len();
@@ -115,7 +115,7 @@ impl Places {
         Ok(number)
     }
 
-    fn insert_file(&mut self, reading: Reading<'_>, words: [u32; 7]) -> Result<u32, Stop> {
+    fn insert_file(&mut self, reading: Reading<'_>, words: [u32; 7]) -> Result<u32, Truncation> {
         let Reading { guest, layout, runtime } = reading;
         let [_, _, atom, ..] = words;
         let Atom::Text(text) = values::atom(guest, layout, runtime, atom)? else { return Ok(0) };

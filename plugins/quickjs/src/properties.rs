@@ -3,9 +3,10 @@
 use crate::{
     functions::Reading,
     layout::Properties,
-    memory::{INCONSISTENT, Stop, Window, word},
+    memory::{Window, word},
     values,
 };
+use wlprof_plugin::Truncation;
 
 /// Properties of a function object among which its name is looked for. It is one of the first.
 const MOST_PROPERTIES: u32 = 64;
@@ -16,7 +17,7 @@ const AT_ONCE: u32 = 88;
 
 /// The string that is the value of the property of that name, `name`, in an object with that shape and those values; 0 if
 /// there is none. It is what QuickJS prints in stacks.
-pub(crate) fn name(reading: Reading<'_>, atom: u32, shape: u32, values: u32) -> Result<u32, Stop> {
+pub(crate) fn name(reading: Reading<'_>, atom: u32, shape: u32, values: u32) -> Result<u32, Truncation> {
     let Reading { guest, layout, .. } = reading;
     let members = &layout.shape;
     // A shape at the end of memory may be shorter.
@@ -26,13 +27,13 @@ pub(crate) fn name(reading: Reading<'_>, atom: u32, shape: u32, values: u32) -> 
     let first = match members.properties {
         Properties::At(offset) => offset,
         Properties::AfterHashTable(offset) => {
-            let slots = window.word(members.prop_hash_mask)?.checked_add(1).ok_or(INCONSISTENT)?;
-            slots.checked_mul(4).and_then(|size| size.checked_add(offset)).ok_or(INCONSISTENT)?
+            let slots = window.word(members.prop_hash_mask)?.checked_add(1).ok_or(Truncation::Inconsistent)?;
+            slots.checked_mul(4).and_then(|size| size.checked_add(offset)).ok_or(Truncation::Inconsistent)?
         }
     };
     for index in 0..window.word(members.prop_count)?.min(MOST_PROPERTIES) {
         let property = index.checked_mul(members.property_size).and_then(|offset| first.checked_add(offset));
-        let property = property.ok_or(INCONSISTENT)?;
+        let property = property.ok_or(Truncation::Inconsistent)?;
         if member(property.saturating_add(members.atom))? != atom {
             continue;
         }

@@ -2,9 +2,9 @@
 
 use crate::{
     layout::{Layout, StringLayout},
-    memory::{INCONSISTENT, Stop, Window, holds, word},
+    memory::{Window, holds, word},
 };
-use wlprof_plugin::GuestMemory;
+use wlprof_plugin::{GuestMemory, Truncation};
 
 /// Tags in the upper half of a value.
 const TAG_OBJECT: u32 = -1_i32 as u32;
@@ -38,7 +38,7 @@ pub(crate) enum Atom {
 }
 
 /// The meaning of `atom` in the runtime at `runtime`.
-pub(crate) fn atom(guest: &dyn GuestMemory, layout: &Layout, runtime: u32, atom: u32) -> Result<Atom, Stop> {
+pub(crate) fn atom(guest: &dyn GuestMemory, layout: &Layout, runtime: u32, atom: u32) -> Result<Atom, Truncation> {
     if atom == 0 {
         return Ok(Atom::None);
     }
@@ -46,12 +46,12 @@ pub(crate) fn atom(guest: &dyn GuestMemory, layout: &Layout, runtime: u32, atom:
         return Ok(Atom::Number(atom & !NUMBER_ATOM));
     }
     if atom >= word(guest, runtime, layout.runtime.atom_size)? {
-        return Err(INCONSISTENT);
+        return Err(Truncation::Inconsistent);
     }
     let array = word(guest, runtime, layout.runtime.atom_array)?;
     let address = guest.read_u32(u64::from(array) + 4 * u64::from(atom))?;
     // Places that no atom has are marked by their lowest bit.
-    if address & 1 != 0 { Err(INCONSISTENT) } else { Ok(Atom::Text(address)) }
+    if address & 1 != 0 { Err(Truncation::Inconsistent) } else { Ok(Atom::Text(address)) }
 }
 
 /// Where the characters of a string are.
@@ -65,8 +65,8 @@ pub(crate) struct Text {
 
 impl Text {
     /// Reads the header of the string at `address`.
-    pub(crate) fn find(guest: &dyn GuestMemory, layout: &StringLayout, address: u32) -> Result<Self, Stop> {
-        let header = Window::read(guest, address, layout.size.checked_add(8).ok_or(INCONSISTENT)?)?;
+    pub(crate) fn find(guest: &dyn GuestMemory, layout: &StringLayout, address: u32) -> Result<Self, Truncation> {
+        let header = Window::read(guest, address, layout.size.checked_add(8).ok_or(Truncation::Inconsistent)?)?;
         let length = layout.len.of(header.word(layout.len.word)?);
         let is_wide = layout.is_wide_char.of(header.word(layout.is_wide_char.word)?) == 1;
         let kind = layout.kind.map_or(Ok(0), |bits| header.word(bits.word).map(|word| bits.of(word)))?;
@@ -76,7 +76,7 @@ impl Text {
             // A part of another string, from a byte of it on.
             KIND_SLICE => u64::from(first) + u64::from(layout.size) + u64::from(header.word(layout.size + 4)?),
             KIND_INDIRECT => first.into(),
-            _ => return Err(INCONSISTENT),
+            _ => return Err(Truncation::Inconsistent),
         };
         Ok(Self { address, length, is_wide })
     }
@@ -86,7 +86,7 @@ impl Text {
     }
 
     /// The text; characters after the first `most` are left out, which an ellipsis shows.
-    pub(crate) fn read(self, guest: &dyn GuestMemory, most: u32) -> Result<String, Stop> {
+    pub(crate) fn read(self, guest: &dyn GuestMemory, most: u32) -> Result<String, Truncation> {
         let length = self.length.min(most);
         let mut bytes = vec![0; length as usize * self.width() as usize];
         guest.read(self.address, &mut bytes)?;
@@ -109,7 +109,12 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// That at `address`, without characters after the first `most`; nothing if that is 0.
-    pub(crate) fn read(guest: &dyn GuestMemory, layout: &StringLayout, address: u32, most: u32) -> Result<Self, Stop> {
+    pub(crate) fn read(
+        guest: &dyn GuestMemory,
+        layout: &StringLayout,
+        address: u32,
+        most: u32,
+    ) -> Result<Self, Truncation> {
         if address == 0 {
             return Ok(Self::default());
         }
@@ -120,7 +125,12 @@ impl Kept {
     }
 
     /// Whether it is at `address` now. One read tells of most.
-    pub(crate) fn is_at(&self, guest: &dyn GuestMemory, layout: &StringLayout, address: u32) -> Result<bool, Stop> {
+    pub(crate) fn is_at(
+        &self,
+        guest: &dyn GuestMemory,
+        layout: &StringLayout,
+        address: u32,
+    ) -> Result<bool, Truncation> {
         if address == 0 {
             return Ok(*self == Self::default());
         }

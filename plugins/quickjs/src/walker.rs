@@ -12,7 +12,7 @@ use crate::{
     symbols,
 };
 use std::sync::Arc;
-use wlprof_plugin::{Category, FrameKey, FrameSink, GuestMemory, SourceFrame, WalkEnd, Walker, WasmFrame};
+use wlprof_plugin::{Category, FrameKey, FrameSink, GuestMemory, SourceFrame, Truncation, Walker, WasmFrame};
 
 /// Reads the stacks of a JavaScript program.
 ///
@@ -75,32 +75,28 @@ impl Walker for JavaScriptWalker {
         &self.globals
     }
 
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
         self.walks += 1;
         let [global] = self.globals;
         let stack_pointer = guest.global(global).and_then(|value| u32::try_from(value).ok()).unwrap_or(u32::MAX);
         let Tables { layout, roles, linking } = &*self.tables;
-        let Some(running) = self.runtimes.running(guest, layout, stack_pointer) else { return WalkEnd::NoStack };
+        let running = self.runtimes.running(guest, layout, stack_pointer).ok_or(Truncation::NoStack)?;
         if linking.is_under_way(wasm) {
-            return WalkEnd::Inconsistent;
+            return Err(Truncation::Inconsistent);
         }
         self.functions.begin(out.may_allocate());
         if out.may_allocate() {
             self.functions.keep_wanted(guest, layout);
         }
         self.chain.clear();
-        let mut end = WalkEnd::Complete;
-        for &Running { runtime, frame } in running {
-            end = self.chain.read(Reading { guest, layout, runtime }, &mut self.functions, frame);
-            if end != WalkEnd::Complete {
-                break;
-            }
-        }
-        let end = merge::merge(&self.chain.frames, end, roles, wasm, out);
-        if end == WalkEnd::Inconsistent {
+        let read = running.iter().try_for_each(|&Running { runtime, frame }| {
+            self.chain.read(Reading { guest, layout, runtime }, &mut self.functions, frame)
+        });
+        let walked = merge::merge(&self.chain.frames, read, roles, wasm, out);
+        if walked == Err(Truncation::Inconsistent) {
             self.runtimes.search_next();
         }
-        end
+        walked
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {

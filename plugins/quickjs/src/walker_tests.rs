@@ -4,10 +4,10 @@ use crate::synthetic::{
     CONTEXT, Guest, LOOP, NATIVE, OTHER, RUNTIME, SIZE, STACK_POINTER, nameless_walker, walker, wasm,
 };
 use crate::{layout::Layout, walker::JavaScriptWalker};
-use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, SourceFrame, WalkEnd, Walker};
+use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, SourceFrame, Truncation, Walker};
 
 /// A walk, with frames as `name:line` or `#index`.
-fn walk(walker: &mut JavaScriptWalker, guest: &Guest, functions: &[u32]) -> (Vec<String>, WalkEnd) {
+fn walk(walker: &mut JavaScriptWalker, guest: &Guest, functions: &[u32]) -> (Vec<String>, Result<(), Truncation>) {
     let mut out = FrameSink::new();
     let end = walker.walk(&guest.frozen, &wasm(functions), &mut out);
     let mut name = |entry| match entry {
@@ -24,7 +24,7 @@ fn walk(walker: &mut JavaScriptWalker, guest: &Guest, functions: &[u32]) -> (Vec
 }
 
 /// What is shown of the function that runs.
-fn shown(walker: &mut JavaScriptWalker, guest: &Guest) -> (Vec<SourceFrame>, WalkEnd) {
+fn shown(walker: &mut JavaScriptWalker, guest: &Guest) -> (Vec<SourceFrame>, Result<(), Truncation>) {
     let (mut out, mut frames) = (FrameSink::new(), Vec::new());
     let end = walker.walk(&guest.frozen, &wasm(&[LOOP]), &mut out);
     for entry in out.entries() {
@@ -50,17 +50,17 @@ const NESTED: [u32; 5] = [LOOP, OTHER, NATIVE, LOOP, LOOP];
 fn frames_stand_where_their_code_runs() {
     let (guest, mut walker) = (nested(), walker());
     let whole = ["<anonymous>:10", "#1", "map", "#3", "outer:12"].map(str::to_owned).to_vec();
-    assert_eq!(walk(&mut walker, &guest, &NESTED), (whole, WalkEnd::Complete));
+    assert_eq!(walk(&mut walker, &guest, &NESTED), (whole, Ok(())));
     // Another function is being called.
     let (frames, end) = walk(&mut walker, &guest, &[LOOP, LOOP, OTHER, NATIVE, LOOP, LOOP, OTHER]);
-    assert_eq!((frames.join(" ").as_str(), end), ("#0 <anonymous>:10 #2 map #4 outer:12 #6", WalkEnd::Complete));
+    assert_eq!((frames.join(" ").as_str(), end), ("#0 <anonymous>:10 #2 map #4 outer:12 #6", Ok(())));
     for other in [&[LOOP, LOOP][..], &[LOOP, LOOP, LOOP], &[LOOP; 5], &[OTHER]] {
         let (frames, end) = walk(&mut walker, &guest, other);
         assert!(frames.join(" ").ends_with("<anonymous>:10 map outer:12"), "{frames:?}");
-        assert_eq!(end, WalkEnd::Inconsistent);
+        assert_eq!(end, Err(Truncation::Inconsistent));
     }
     let (frames, end) = walk(&mut walker, &guest, &[]);
-    assert_eq!((frames.len(), end), (3, WalkEnd::Complete));
+    assert_eq!((frames.len(), end), (3, Ok(())));
 }
 
 #[test]
@@ -68,10 +68,10 @@ fn a_walk_that_may_not_allocate_leaves_new_functions_for_later() {
     let (guest, mut walker) = (nested(), walker());
     let mut out = FrameSink::new();
     out.set_may_allocate(false);
-    assert_eq!(walker.walk(&guest.frozen, &wasm(&NESTED), &mut out), WalkEnd::WouldAllocate);
+    assert_eq!(walker.walk(&guest.frozen, &wasm(&NESTED), &mut out), Err(Truncation::WouldAllocate));
     assert!(out.is_empty());
-    assert_eq!(walk(&mut walker, &guest, &NESTED).1, WalkEnd::Complete);
-    assert_eq!(walker.walk(&guest.frozen, &wasm(&NESTED), &mut out), WalkEnd::Complete);
+    assert_eq!(walk(&mut walker, &guest, &NESTED).1, Ok(()));
+    assert_eq!(walker.walk(&guest.frozen, &wasm(&NESTED), &mut out), Ok(()));
     assert_eq!(out.len(), 5);
 }
 
@@ -112,14 +112,14 @@ fn functions_that_differ_in_a_line_are_told_apart() {
 #[test]
 fn a_guest_that_runs_nothing_has_no_stack() {
     let mut walker = walker();
-    assert_eq!(walk(&mut walker, &Guest::new(), &[OTHER]), (Vec::new(), WalkEnd::NoStack));
+    assert_eq!(walk(&mut walker, &Guest::new(), &[OTHER]), (Vec::new(), Err(Truncation::NoStack)));
     let mut guest = nested();
-    walk(&mut walker, &guest, &NESTED);
+    let _ = walk(&mut walker, &guest, &NESTED);
     guest.word(RUNTIME + Layout::NG_0_16.runtime.current_stack_frame, 0);
-    assert_eq!(walk(&mut walker, &guest, &[OTHER]), (vec!["#0".to_owned()], WalkEnd::Complete));
+    assert_eq!(walk(&mut walker, &guest, &[OTHER]), (vec!["#0".to_owned()], Ok(())));
     // The runtime is freed, and another made elsewhere is not known yet.
     guest.word(CONTEXT + Layout::NG_0_16.context.rt, 0);
-    assert_eq!(walk(&mut walker, &guest, &[OTHER]), (Vec::new(), WalkEnd::NoStack));
+    assert_eq!(walk(&mut walker, &guest, &[OTHER]), (Vec::new(), Err(Truncation::NoStack)));
 }
 
 /// Has the function that `nested` runs use another runtime.
@@ -136,12 +136,12 @@ fn use_another(guest: &mut Guest) {
 #[test]
 fn runtimes_that_use_each_other_are_one_stack() {
     let (mut guest, mut walker) = (nested(), walker());
-    assert_eq!(walk(&mut walker, &guest, &NESTED).1, WalkEnd::Complete);
+    assert_eq!(walk(&mut walker, &guest, &NESTED).1, Ok(()));
     use_another(&mut guest);
     // What is not known is looked for as soon as frames are missing.
-    assert_eq!(walk(&mut walker, &guest, &[LOOP, LOOP, OTHER, LOOP]).1, WalkEnd::Inconsistent);
+    assert_eq!(walk(&mut walker, &guest, &[LOOP, LOOP, OTHER, LOOP]).1, Err(Truncation::Inconsistent));
     let whole = ["sandboxed:10", "sandboxed:10", "#2", "outer:12"].map(str::to_owned).to_vec();
-    assert_eq!(walk(&mut walker, &guest, &[LOOP, LOOP, OTHER, LOOP]), (whole, WalkEnd::Complete));
+    assert_eq!(walk(&mut walker, &guest, &[LOOP, LOOP, OTHER, LOOP]), (whole, Ok(())));
 }
 
 #[test]
@@ -162,11 +162,11 @@ fn cycles_end() {
         let last = STACK_POINTER + 0x20 + 0x40 * (length - 1);
         guest.word(last, STACK_POINTER + 0x20);
         let (frames, end) = walk(&mut walker, &guest, &NESTED);
-        assert!(frames.len() < 20 && end == WalkEnd::Cycle, "{frames:?} {end:?}");
+        assert!(frames.len() < 20 && end == Err(Truncation::Cycle), "{frames:?} {end:?}");
     }
     let mut guest = nested();
     guest.word(CONTEXT + Layout::NG_0_16.context.link + 4, CONTEXT + Layout::NG_0_16.context.link);
-    assert_eq!(walk(&mut walker(), &guest, &NESTED).1, WalkEnd::NoStack);
+    assert_eq!(walk(&mut walker(), &guest, &NESTED).1, Err(Truncation::NoStack));
 }
 
 /// Numbers that look random and are the same each time.

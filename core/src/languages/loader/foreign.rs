@@ -1,6 +1,6 @@
 //! Languages and walkers behind the C ABI, as the rest of wlprof sees them.
 
-use super::containment::{Activity, Calls, OwnStack, PluginLibrary, fetch};
+use super::containment::{Activity, Calls, EndedWalker, OwnStack, PluginLibrary, fetch};
 use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts, MOST_FRAMES};
 use super::size_fits;
 use super::stack_room::StackRoom;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use wlprof_plugin::abi;
 use wlprof_plugin::{
     AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, SourceFrame,
-    ThreadStack, WalkEnd, Walker, WasmFrame,
+    ThreadStack, Truncation, Walker, WasmFrame,
 };
 
 /// A language of a loaded plugin.
@@ -189,30 +189,12 @@ impl ForeignWalker {
 impl Drop for ForeignWalker {
     fn drop(&mut self) {
         let Some(destroy) = self.abi.destroy else { return };
-        let ended = EndedWalker { walker: self.walker, destroy };
+        let ended = EndedWalker::new(self.walker, destroy);
         if self.is_fresh {
             ended.destroy(&self.calls);
         } else {
             self.calls.library().walker_is_over(ended);
         }
-    }
-}
-
-/// A walker that is not asked any more.
-pub(super) struct EndedWalker {
-    walker: *mut abi::Walker,
-    destroy: unsafe extern "C" fn(*mut abi::Walker),
-}
-
-// SAFETY: the ABI has a walker be called from any thread, one call at a time.
-unsafe impl Send for EndedWalker {}
-
-impl EndedWalker {
-    /// Has the plugin free it.
-    pub(super) fn destroy(self, calls: &Calls) {
-        let Self { walker, destroy } = self;
-        // SAFETY: no call uses it, and none will.
-        calls.call(Activity::Destroy, || unsafe { destroy(walker) });
     }
 }
 
@@ -244,8 +226,8 @@ impl Walker for ForeignWalker {
         &self.wanted_globals
     }
 
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
-        let Some(walk) = self.abi.walk else { return WalkEnd::NoStack };
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
+        let walk = self.abi.walk.ok_or(Truncation::NoStack)?;
         // Since the last walk the guest has had the processor's caches.
         fetch(self.walker, FETCHED);
         fetch(self.frames.as_ptr(), FETCHED);
@@ -268,29 +250,26 @@ impl Walker for ForeignWalker {
         }
         // SAFETY: what it is given is there for the call.
         let ask = || unsafe { walk(self.walker, &guest.abi, wasm.as_ptr(), wasm.len(), &mut stack) };
-        let Some(end) = self.calls.call(Activity::Walk, ask) else { return WalkEnd::Failed };
+        let end = self.calls.call(Activity::Walk, ask).ok_or(Truncation::Failed)?;
         self.failed_walks += u32::from(end == abi::WALK_END_FAILED);
         // An end or a length that cannot be says that nothing else is to be believed.
         let (frames, label_keys) = (self.frames.get(..stack.length), label_keys.get(..stack.label_count));
-        let (Some(end), Some(frames), Some(label_keys)) = (abi::walk_end_of(end), frames, label_keys) else {
-            return WalkEnd::Inconsistent;
+        let (Some(walked), Some(frames), Some(label_keys)) = (abi::walk_end_of(end), frames, label_keys) else {
+            return Err(Truncation::Inconsistent);
         };
-        if matches!(end, WalkEnd::Failed | WalkEnd::Busy) {
-            return end;
+        if matches!(walked, Err(Truncation::Failed | Truncation::Busy)) {
+            return walked;
         }
         for frame in frames {
-            let fits = match frame.kind {
-                abi::FRAME_KIND_OWN => out.push(frame.value),
-                abi::FRAME_KIND_WASM if frame.value < wasm.len() as u64 => out.push_wasm(frame.value as usize),
-                abi::FRAME_KIND_ELIDED => out.push_elided(),
+            match frame.kind {
+                abi::FRAME_KIND_OWN => out.push(frame.value)?,
+                abi::FRAME_KIND_WASM if frame.value < wasm.len() as u64 => out.push_wasm(frame.value as usize)?,
+                abi::FRAME_KIND_ELIDED => out.push_elided()?,
                 // No kind of frame, or none of the stack's.
                 _ => {
                     out.clear();
-                    return WalkEnd::Inconsistent;
+                    return Err(Truncation::Inconsistent);
                 }
-            };
-            if !fits {
-                return WalkEnd::TooDeep;
             }
         }
         if stack.has_labels != 0 {
@@ -298,7 +277,7 @@ impl Walker for ForeignWalker {
         }
         // There is room: for the one above and as many as it was told of.
         let _ = label_keys.iter().all(|&key| out.add_labels(key));
-        end
+        walked
     }
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {

@@ -3,7 +3,7 @@
 use super::containment::in_host;
 use super::host::{Received, text};
 use wlprof_plugin::abi;
-use wlprof_plugin::{Creator, Label, ThreadStack, WalkEnd};
+use wlprof_plugin::{Creator, Label, ThreadStack, Truncation};
 
 /// The most frames and labels of one that are taken.
 const MOST: usize = 1 << 20;
@@ -42,7 +42,7 @@ unsafe extern "C" fn add(threads: *const abi::Threads, thread: *const abi::Threa
             state: text(thread.state),
             is_running: thread.is_running != 0,
             frames: frames.iter().map(|&key| key.into()).collect(),
-            end: abi::walk_end_of(thread.end).unwrap_or(WalkEnd::Inconsistent),
+            walked: abi::walk_end_of(thread.end).unwrap_or(Err(Truncation::Inconsistent)),
             creator: (thread.has_creator != 0)
                 .then(|| Creator { name: text(thread.creator), frame: thread.creator_frame.into() }),
             labels: labels.iter().map(|label| Label { name: text(label.name), value: text(label.value) }).collect(),

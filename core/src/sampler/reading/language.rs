@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use wlprof_plugin::{
-    FrameKey, FrameSink, GuestMemory, OutOfBounds, SinkEntry, ThreadStack, WalkEnd, Walker, WasmFrame,
+    FrameKey, FrameSink, GuestMemory, OutOfBounds, SinkEntry, ThreadStack, Truncation, Walker, WasmFrame,
 };
 
 /// Panics of a walker after which it is not called any more.
@@ -20,6 +20,9 @@ const MOST_PANICS: u32 = 3;
 
 /// Places of the cache of native pcs, which recur: a power of two.
 const CACHED_PCS: usize = 1024;
+
+/// The name of labels that say what the guest does.
+const STATE: &str = "state";
 
 /// Words that a language's stack may take in a record.
 pub(in crate::sampler) const MAX_WORDS: usize = HEADER + FLAGS + FrameSink::CAPACITY + FrameSink::LABEL_CAPACITY;
@@ -43,18 +46,18 @@ const REASONS: [LanguageTruncation; 8] = [
     LanguageTruncation::Busy,
 ];
 
-fn truncation(end: WalkEnd) -> Option<LanguageTruncation> {
-    Some(match end {
-        WalkEnd::Complete => return None,
-        WalkEnd::TooDeep => LanguageTruncation::TooDeep,
-        WalkEnd::BadPointer => LanguageTruncation::BadPointer,
-        WalkEnd::Cycle => LanguageTruncation::Cycle,
-        WalkEnd::Inconsistent => LanguageTruncation::Inconsistent,
-        WalkEnd::NoStack => LanguageTruncation::NoStack,
-        WalkEnd::WouldAllocate => LanguageTruncation::InHostCode,
-        WalkEnd::Failed => LanguageTruncation::Panicked,
-        WalkEnd::Busy => LanguageTruncation::Busy,
-    })
+/// What a recording says of a walk's end.
+fn recorded(reason: Truncation) -> LanguageTruncation {
+    match reason {
+        Truncation::TooDeep => LanguageTruncation::TooDeep,
+        Truncation::BadPointer => LanguageTruncation::BadPointer,
+        Truncation::Cycle => LanguageTruncation::Cycle,
+        Truncation::Inconsistent => LanguageTruncation::Inconsistent,
+        Truncation::NoStack => LanguageTruncation::NoStack,
+        Truncation::WouldAllocate => LanguageTruncation::InHostCode,
+        Truncation::Failed => LanguageTruncation::Panicked,
+        Truncation::Busy => LanguageTruncation::Busy,
+    }
 }
 
 /// From where a guest is read.
@@ -180,19 +183,18 @@ impl LanguageWalk {
             through_kernel,
         };
         let is_asked = self.panics < MOST_PANICS;
-        let walked = if !is_asked {
-            None
-        } else {
+        let walked = if is_asked {
             let (walker, wasm, sink) = (&mut self.walker, &self.wasm, &mut self.sink);
-            catch_unwind(AssertUnwindSafe(|| walker.walk(&guest, wasm, sink))).ok()
+            catch_unwind(AssertUnwindSafe(|| walker.walk(&guest, wasm, sink))).unwrap_or(Err(Truncation::Failed))
+        } else {
+            Err(Truncation::Failed)
         };
-        let walked = walked.filter(|end| *end != WalkEnd::Failed);
-        self.panicked_last = is_asked && walked.is_none();
+        self.panicked_last = is_asked && walked == Err(Truncation::Failed);
         self.panics += u32::from(self.panicked_last);
-        if matches!(walked, Some(WalkEnd::WouldAllocate | WalkEnd::Busy)) {
+        if matches!(walked, Err(Truncation::WouldAllocate | Truncation::Busy)) {
             self.sink.clear();
         }
-        self.write(walked.map_or(Some(LanguageTruncation::Panicked), truncation), words)
+        self.write(walked.err().map(recorded), words)
     }
 
     /// Reads and names the stacks of all threads that the language has, or else the one that [`Walker::walk`] gives; none if
@@ -248,7 +250,7 @@ impl LanguageWalk {
                 state: thread.state,
                 is_running: thread.is_running,
                 frames: thread.frames.into_iter().map(&mut frame).collect(),
-                truncation: truncation(thread.end),
+                truncation: thread.walked.err().map(recorded),
                 creator: thread.creator.map(|creator| (creator.name, frame(creator.frame))),
                 labels: thread.labels,
             };
@@ -332,15 +334,22 @@ fn running_thread(
 ) -> Option<ThreadStack> {
     sink.clear();
     sink.set_may_allocate(true);
-    let end = walker.walk(guest, wasm, sink);
-    (end != WalkEnd::Failed && !sink.is_empty()).then(|| ThreadStack {
+    let walked = walker.walk(guest, wasm, sink);
+    if walked == Err(Truncation::Failed) || sink.is_empty() {
+        return None;
+    }
+    let mut labels = Vec::new();
+    sink.labels().iter().for_each(|&key| walker.labels(key, &mut labels));
+    // The language knows better what its code does.
+    let known = labels.iter().position(|label| label.name == STATE).map(|index| labels.remove(index).value);
+    Some(ThreadStack {
         name: "main".to_owned(),
-        state: state.to_owned(),
+        state: known.unwrap_or_else(|| state.to_owned()),
         is_running: true,
         frames: sink.entries().filter_map(|entry| entry.key(wasm)).collect(),
-        end,
+        walked,
         creator: None,
-        labels: Vec::new(),
+        labels,
     })
 }
 

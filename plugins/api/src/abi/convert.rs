@@ -1,7 +1,7 @@
 //! Between what the ABI says and what the crate's own types do: the same for both sides.
 
 use super::*;
-use crate::{Category, WalkEnd};
+use crate::{Category, Truncation};
 
 /// In place of a wasm frame where there is none.
 const NO_FRAME: WasmFrame = WasmFrame { module: 0, function: 0, code_offset: 0 };
@@ -101,35 +101,35 @@ pub fn category_of(number: u32) -> Option<Category> {
     })
 }
 
-/// The number of a walk's end.
-pub fn walk_end_number(end: WalkEnd) -> u32 {
-    match end {
-        WalkEnd::Complete => WALK_END_COMPLETE,
-        WalkEnd::TooDeep => WALK_END_TOO_DEEP,
-        WalkEnd::BadPointer => WALK_END_BAD_POINTER,
-        WalkEnd::Cycle => WALK_END_CYCLE,
-        WalkEnd::Inconsistent => WALK_END_INCONSISTENT,
-        WalkEnd::NoStack => WALK_END_NO_STACK,
-        WalkEnd::WouldAllocate => WALK_END_WOULD_ALLOCATE,
-        WalkEnd::Failed => WALK_END_FAILED,
-        WalkEnd::Busy => WALK_END_BUSY,
+/// The number that says how a walk ended.
+pub fn walk_end_number(walked: Result<(), Truncation>) -> u32 {
+    let Err(reason) = walked else { return WALK_END_COMPLETE };
+    match reason {
+        Truncation::TooDeep => WALK_END_TOO_DEEP,
+        Truncation::BadPointer => WALK_END_BAD_POINTER,
+        Truncation::Cycle => WALK_END_CYCLE,
+        Truncation::Inconsistent => WALK_END_INCONSISTENT,
+        Truncation::NoStack => WALK_END_NO_STACK,
+        Truncation::WouldAllocate => WALK_END_WOULD_ALLOCATE,
+        Truncation::Failed => WALK_END_FAILED,
+        Truncation::Busy => WALK_END_BUSY,
     }
 }
 
-/// The end of a number; `None` for what this version does not know.
-pub fn walk_end_of(number: u32) -> Option<WalkEnd> {
-    Some(match number {
-        WALK_END_COMPLETE => WalkEnd::Complete,
-        WALK_END_TOO_DEEP => WalkEnd::TooDeep,
-        WALK_END_BAD_POINTER => WalkEnd::BadPointer,
-        WALK_END_CYCLE => WalkEnd::Cycle,
-        WALK_END_INCONSISTENT => WalkEnd::Inconsistent,
-        WALK_END_NO_STACK => WalkEnd::NoStack,
-        WALK_END_WOULD_ALLOCATE => WalkEnd::WouldAllocate,
-        WALK_END_FAILED => WalkEnd::Failed,
-        WALK_END_BUSY => WalkEnd::Busy,
+/// How the walk ended that has this number; `None` for what this version does not know.
+pub fn walk_end_of(number: u32) -> Option<Result<(), Truncation>> {
+    Some(Err(match number {
+        WALK_END_COMPLETE => return Some(Ok(())),
+        WALK_END_TOO_DEEP => Truncation::TooDeep,
+        WALK_END_BAD_POINTER => Truncation::BadPointer,
+        WALK_END_CYCLE => Truncation::Cycle,
+        WALK_END_INCONSISTENT => Truncation::Inconsistent,
+        WALK_END_NO_STACK => Truncation::NoStack,
+        WALK_END_WOULD_ALLOCATE => Truncation::WouldAllocate,
+        WALK_END_FAILED => Truncation::Failed,
+        WALK_END_BUSY => Truncation::Busy,
         _ => return None,
-    })
+    }))
 }
 
 #[cfg(test)]

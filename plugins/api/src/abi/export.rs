@@ -265,10 +265,10 @@ unsafe extern "C" fn walk(
         let ExportedWalker { walker, sink, .. } = exported;
         sink.clear();
         sink.set_may_allocate(may_allocate);
-        let end = walker.walk(&ForeignGuest(guest), wasm, sink);
+        let walked = walker.walk(&ForeignGuest(guest), wasm, sink);
         // SAFETY: `stack` is as the ABI says.
         unsafe { write_stack(sink, stack) };
-        walk_end_number(end)
+        walk_end_number(walked)
     })
 }
 
@@ -373,7 +373,7 @@ unsafe extern "C" fn threads(
                 state: Bytes::of(stack.state.as_bytes()),
                 frames: frames.as_ptr(),
                 frame_count: frames.len(),
-                end: walk_end_number(stack.end),
+                end: walk_end_number(stack.walked),
                 is_running: stack.is_running.into(),
                 has_creator: creator.is_some().into(),
                 creator: creator.map_or(Bytes::EMPTY, |creator| Bytes::of(creator.name.as_bytes())),
@@ -418,7 +418,12 @@ mod tests {
     #[test]
     fn labels_are_written_as_far_as_there_is_room() {
         let mut sink = FrameSink::new();
-        assert!(sink.push(5) && sink.push_elided() && sink.add_labels(1) && sink.add_labels(2) && sink.add_labels(3));
+        assert!(
+            sink.push(5).and(sink.push_elided()).is_ok()
+                && sink.add_labels(1)
+                && sink.add_labels(2)
+                && sink.add_labels(3)
+        );
         for (room, expected) in [(0, &[][..]), (1, &[2]), (4, &[2, 3])] {
             let mut frames = [StackFrame { kind: 9, reserved: 9, value: 9 }; 4];
             let mut keys = [0; 4];

@@ -1,7 +1,7 @@
 //! Whether walkers that came of one another by [`Walker::fresh`] keep to what that promises.
 
 use super::Frozen;
-use crate::{FrameKey, FrameSink, GuestMemory, Label, SinkEntry, SourceFrame, WalkEnd, Walker, WasmFrame};
+use crate::{FrameKey, FrameSink, GuestMemory, Label, SinkEntry, SourceFrame, Truncation, Walker, WasmFrame};
 use std::sync::Barrier;
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ const MOST_BUSY: usize = 10_000;
 /// What a walk gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Walked {
-    end: WalkEnd,
+    outcome: Result<(), Truncation>,
     entries: Vec<SinkEntry>,
     labels: Vec<u64>,
 }
@@ -35,7 +35,7 @@ type Shown = (Vec<Vec<SourceFrame>>, Vec<Label>);
 /// other. `attach` makes a walker that shares nothing with others. What they give must be what one alone gives, whoever names it.
 ///
 /// # Panics
-/// If it is not, if there is no fresh walker, or if one is [busy](WalkEnd::Busy) over and over.
+/// If it is not, if there is no fresh walker, or if one is [busy](Truncation::Busy) over and over.
 pub fn check_fresh<G>(attach: impl Fn() -> Box<dyn Walker>, moments: &[Moment<G>; 2])
 where
     G: GuestMemory + Clone + Send,
@@ -44,7 +44,7 @@ where
         let mut walker = attach();
         let walked: Vec<Walked> = (0..WALKS).map(|_| walk(&mut *walker, moment)).collect();
         let shown: Vec<Shown> = walked.iter().map(|walked| show(&mut *walker, moment, walked)).collect();
-        (walked.into_iter().map(|walked| walked.end).collect::<Vec<_>>(), shown)
+        (walked.into_iter().map(|stack| stack.outcome).collect::<Vec<_>>(), shown)
     });
     let mut first = attach();
     let (mut ones, mut others) = (Vec::new(), Vec::new());
@@ -81,7 +81,7 @@ where
         for walks in &walked[at] {
             for (number, (walked, busy)) in walks.iter().enumerate() {
                 assert!(*busy <= MOST_BUSY, "{busy} walks in a row were busy");
-                assert_eq!(walked.end, ends[number], "walk {number} of moment {at}");
+                assert_eq!(walked.outcome, ends[number], "walk {number} of moment {at}");
                 for namer in namers.iter_mut().chain([&mut first]) {
                     assert_eq!(
                         &show(&mut **namer, &moments[at], walked),
@@ -119,7 +119,7 @@ fn not_busy(walker: &mut dyn Walker, moment: &Moment<impl GuestMemory>) -> (Walk
     let mut busy = 0;
     loop {
         let walked = walk(walker, moment);
-        if walked.end != WalkEnd::Busy {
+        if walked.outcome != Err(Truncation::Busy) {
             return (walked, busy);
         }
         busy += 1;
@@ -129,8 +129,8 @@ fn not_busy(walker: &mut dyn Walker, moment: &Moment<impl GuestMemory>) -> (Walk
 
 fn walk(walker: &mut dyn Walker, moment: &Moment<impl GuestMemory>) -> Walked {
     let mut sink = FrameSink::new();
-    let end = walker.walk(&moment.guest, &moment.wasm, &mut sink);
-    Walked { end, entries: sink.entries().collect(), labels: sink.labels().to_vec() }
+    let outcome = walker.walk(&moment.guest, &moment.wasm, &mut sink);
+    Walked { outcome, entries: sink.entries().collect(), labels: sink.labels().to_vec() }
 }
 
 /// What `walker` says that a stack is.

@@ -2,7 +2,7 @@
 #![deny(unsafe_code)]
 
 use wlprof_plugin::{
-    AttachError, Detection, FrameKey, FrameSink, GuestMemory, Language, ModuleView, SourceFrame, WalkEnd, Walker,
+    AttachError, Detection, FrameKey, FrameSink, GuestMemory, Language, ModuleView, SourceFrame, Truncation, Walker,
     WasmFrame,
 };
 
@@ -45,13 +45,13 @@ impl Walker for StackWalker {
     }
 
     /// Reads the stack of the stopped guest, innermost frame first. Runs in a signal handler.
-    fn walk(&mut self, guest: &dyn GuestMemory, _wasm: &[WasmFrame], out: &mut FrameSink) -> WalkEnd {
-        let Ok(frame) = guest.read_u32(self.top) else { return WalkEnd::BadPointer };
+    fn walk(&mut self, guest: &dyn GuestMemory, _wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
+        let frame = guest.read_u32(self.top)?;
         if frame == 0 {
-            return WalkEnd::NoStack;
+            return Err(Truncation::NoStack);
         }
         // Follow the frames from here. A key is a number of your own choice for a function and a line; names come later.
-        if out.push(frame.into()) { WalkEnd::Complete } else { WalkEnd::TooDeep }
+        out.push(frame.into())
     }
 
     /// Says what a frame is, once for each key, after the samples. The guest cannot be read any more.

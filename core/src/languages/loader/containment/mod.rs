@@ -7,6 +7,7 @@
 //! a lock that the plugin waits for, only if it is never seen there.
 //! Elsewhere than on Linux and x86-64 calls are not contained.
 
+mod ended_walker;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod recovery;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
@@ -15,9 +16,9 @@ mod recovery;
 mod slot;
 mod watchdog;
 
+pub(super) use ended_walker::EndedWalker;
 pub(super) use recovery::{OwnStack, end_process, fetch, in_host};
 
-use super::foreign::EndedWalker;
 use libloading::Library;
 use recovery::{Changes, Handlers, Kept};
 use slot::Slot;

@@ -1,0 +1,30 @@
+//! Walkers that are kept until nobody needs anything of the process any more.
+
+use super::{Activity, Calls};
+use wlprof_plugin::abi;
+
+/// A walker that is not asked any more.
+pub(in crate::languages::loader) struct EndedWalker {
+    walker: *mut abi::Walker,
+    destroy: unsafe extern "C" fn(*mut abi::Walker),
+}
+
+// SAFETY: the ABI has a walker be called from any thread, one call at a time.
+unsafe impl Send for EndedWalker {}
+
+impl EndedWalker {
+    /// `destroy` is what the plugin frees `walker` with.
+    pub(in crate::languages::loader) fn new(
+        walker: *mut abi::Walker,
+        destroy: unsafe extern "C" fn(*mut abi::Walker),
+    ) -> Self {
+        Self { walker, destroy }
+    }
+
+    /// Has the plugin free it.
+    pub(in crate::languages::loader) fn destroy(self, calls: &Calls) {
+        let Self { walker, destroy } = self;
+        // SAFETY: no call uses it, and none will.
+        calls.call(Activity::Destroy, || unsafe { destroy(walker) });
+    }
+}
