@@ -1,6 +1,7 @@
 //! Which wasm instruction each stretch of compiled code is for.
 
 use super::image::ModuleImage;
+use super::position_index::PositionIndex;
 use std::ops::Range;
 use wasmtime::Module;
 use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
@@ -12,7 +13,10 @@ use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
 /// is taken for the nearest instruction before it, in the same function, that has one. But nothing flows from a jump into
 /// what stands behind it: behind the jump table of a Go function, for instance, is often the body of its hottest loop. That
 /// is taken for the nearest instruction after it, as is what comes first in a function. Calls always have their location.
-pub(crate) struct CodeOffsets(Vec<(u32, u32)>);
+pub(crate) struct CodeOffsets {
+    stretches: Vec<(u32, u32)>,
+    index: PositionIndex,
+}
 
 impl CodeOffsets {
     /// Reads the module's address map.
@@ -32,19 +36,21 @@ impl CodeOffsets {
             let never_goes_on = |code_offset| image.code_at(function.index.as_u32(), code_offset).is_some_and(is_jump);
             join(range.start as u32, within(&map, &range), never_goes_on, &mut stretches);
         }
-        Self(stretches)
+        let index = PositionIndex::new(stretches.iter().map(|stretch: &(u32, u32)| stretch.0 as usize));
+        Self { stretches, index }
     }
 
     /// The stretches of the function that lies at `range` in the text. The first one begins with it; none if nothing is known.
     pub(crate) fn within(&self, range: &Range<usize>) -> &[(u32, u32)] {
-        within(&self.0, range)
+        within(&self.stretches, range)
     }
 
     /// Code offset of the instruction at `at` in the text, in the function at `range`.
     pub(crate) fn at(&self, at: usize, range: &Range<usize>) -> Option<u32> {
-        let stretches = self.within(range);
-        let next = stretches.partition_point(|stretch| stretch.0 as usize <= at);
-        Some(stretches[next.checked_sub(1)?].1)
+        let row = self.index.last_up_to(at, |row| self.stretches[row].0 as usize)?;
+        let (start, code_offset) = self.stretches[row];
+        // Else it is of a function before.
+        (start as usize >= range.start).then_some(code_offset)
     }
 }
 

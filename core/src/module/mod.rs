@@ -5,12 +5,14 @@ mod code_offsets;
 mod debug_file;
 mod image;
 mod initial;
+mod position_index;
 mod read;
 mod sections;
 
 pub use binary::{ModuleError, read_module};
 pub(crate) use code_offsets::CodeOffsets;
 pub use image::ModuleImage;
+pub(crate) use position_index::PositionIndex;
 pub(crate) use read::file_name;
 pub use read::read_image;
 pub use sections::{ImageError, IndexSpaces};

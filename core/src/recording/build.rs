@@ -7,8 +7,9 @@ use super::{
     Category, FrameId, Function, FunctionId, LabelSetId, Line, Meta, Module, ModuleId, Origin, Sample, Stack, StackId,
     StoreId, TickCounts, Truncation,
 };
+use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, RandomState};
 use wlprof_plugin::{FrameSink, Label, SourceFrame};
 
 /// Distinct frames that are kept; what comes later is shown as [`Origin::Truncated`]. A guest may make code without end.
@@ -76,14 +77,15 @@ impl LabelKeys {
 #[derive(Debug)]
 struct Table<T> {
     /// Guests choose what is in it: with a hasher that they do not know, they cannot make it slow.
-    ids: HashMap<T, u32>,
+    ids: HashMap<T, u32, FixedState>,
     /// In the order of their ids, from the first that is not written.
     new: Vec<T>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { ids: HashMap::new(), new: Vec::new() }
+        let hasher = FixedState::with_seed(RandomState::new().hash_one(0));
+        Self { ids: HashMap::with_hasher(hasher), new: Vec::new() }
     }
 }
 
@@ -184,18 +186,25 @@ impl Recorder {
         let mut parent = None;
         let mut frames = root_first.into_iter();
         while let Some(frame) = frames.next() {
-            let stack = Stack { parent, frame };
-            if self.stacks.len() >= MAX_STACKS && !self.stacks.holds(&stack) {
+            let Some(stack) = self.stack_on(parent, frame) else {
                 let leaf = frames.last().unwrap_or(frame);
                 return Some(self.leaf_alone(leaf));
-            }
-            parent = Some(self.stacks.id(stack));
+            };
+            parent = Some(stack);
         }
         parent
     }
 
+    /// The id of the stack in which `parent` has called `frame`. `None` if there is no room for more:
+    /// [`Recorder::leaf_alone`].
+    pub fn stack_on(&mut self, parent: Option<StackId>, frame: FrameId) -> Option<StackId> {
+        let stack = Stack { parent, frame };
+        let is_known = self.stacks.len() < MAX_STACKS || self.stacks.holds(&stack);
+        is_known.then(|| self.stacks.id(stack))
+    }
+
     /// The stack of a frame whose callers there is no room for.
-    fn leaf_alone(&mut self, leaf: FrameId) -> StackId {
+    pub fn leaf_alone(&mut self, leaf: FrameId) -> StackId {
         self.truncated(Truncation::TooMany);
         let root = self.frames.id(Origin::Truncated);
         let parent = self.stacks.id(Stack { parent: None, frame: root });

@@ -1,7 +1,7 @@
 //! From a native pc to the wasm function and instruction that it stands for.
 
 use crate::machine_code::{CodeName, CompiledImage};
-use crate::module::{CodeOffsets, ModuleImage};
+use crate::module::{CodeOffsets, ModuleImage, PositionIndex};
 use crate::recording::{ModuleId, Origin};
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -89,6 +89,8 @@ struct ModuleCode {
     id: ModuleId,
     text: Range<usize>,
     code: Vec<Code>,
+    /// Of `code`, from the start of the text.
+    index: PositionIndex,
     module: Module,
     image: Arc<ModuleImage>,
     /// Made on first use by the drain, or at loading where a language's walker needs it in the handler.
@@ -180,13 +182,18 @@ impl CodeMap {
 
 impl ModuleCode {
     fn new(id: ModuleId, module: &Module, image: &Arc<ModuleImage>) -> Self {
-        let (text, code) = pieces(module.text(), module.functions(), CompiledImage::of(module));
-        Self { id, text, code, module: module.clone(), image: image.clone(), offsets: OnceLock::new() }
+        let pieces = pieces(module.text(), module.functions(), CompiledImage::of(module));
+        Self::with(id, pieces, module, image)
+    }
+
+    fn with(id: ModuleId, (text, code): (Range<usize>, Vec<Code>), module: &Module, image: &Arc<ModuleImage>) -> Self {
+        let index = PositionIndex::new(code.iter().map(|code| code.start - text.start));
+        Self { id, text, code, index, module: module.clone(), image: image.clone(), offsets: OnceLock::new() }
     }
 
     fn code(&self, address: usize) -> Option<Code> {
-        let next = self.code.partition_point(|code| code.start <= address);
-        let code = self.code[next.checked_sub(1)?];
+        let at = address.checked_sub(self.text.start)?;
+        let code = self.code[self.index.last_up_to(at, |piece| self.code[piece].start - self.text.start)?];
         (address < code.end).then_some(code)
     }
 
@@ -252,9 +259,8 @@ pub(super) mod testing {
             let length = range.end as usize - range.start as usize;
             // SAFETY: the range is the component's mapped image, which lives as long as `component` and is never written.
             let bytes = unsafe { std::slice::from_raw_parts(range.start, length) };
-            let (text, code) = pieces(component.text(), component.functions(), CompiledImage::parse(bytes));
-            let (module, image, offsets) = (module.clone(), image.clone(), OnceLock::new());
-            self.add_code(ModuleCode { id, text, code, module, image, offsets });
+            let pieces = pieces(component.text(), component.functions(), CompiledImage::parse(bytes));
+            self.add_code(ModuleCode::with(id, pieces, module, image));
         }
     }
 }

@@ -78,6 +78,7 @@ pub(crate) struct Codes {
     kept: Arc<KeptCodes>,
     /// Looked up for each frame of each walk, and so not by the standard library's hasher, which takes a tenth of a walk's time.
     by_address: HashMap<u32, Seen, FixedState>,
+    hasher: FixedState,
     /// The address of `PyCode_Type`, once it is known.
     code_type: Option<u32>,
     may_allocate: bool,
@@ -94,17 +95,18 @@ pub(crate) struct Codes {
 #[derive(Debug, Default)]
 struct FileSamples([(u64, u32, [u8; FILE_SAMPLE]); 8]);
 
-/// What lay at an address.
+/// What lay at an address. Small, since a walk reads that of each frame, which the processor has mostly forgotten by then.
 #[derive(Clone, Debug)]
 struct Seen {
     found: Found,
-    identity: Identity,
+    /// The hash of its [`Identity`].
+    identity: u64,
     /// The walk in which it was last compared.
     walk: u64,
 }
 
 /// What must be the same for a code object to be the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Hash)]
 struct Identity {
     /// Type, size, constants, names, exception table, first line, file name, name, qualified name, location table:
     /// addresses of other objects for the most part. Counters and caches, which change, are left out.
@@ -125,10 +127,12 @@ impl Default for Codes {
 
 impl Codes {
     fn with(kept: Arc<KeptCodes>) -> Self {
+        // Guests choose the addresses, and what lies there: they must not know what has the same hash.
+        let hasher = FixedState::with_seed(RandomState::new().hash_one(0));
         Self {
             kept,
-            // Guests choose the addresses: they must not know which fall into one place.
-            by_address: HashMap::with_hasher(FixedState::with_seed(RandomState::new().hash_one(0))),
+            by_address: HashMap::with_hasher(hasher.clone()),
+            hasher,
             code_type: None,
             may_allocate: true,
             wanted: Vec::with_capacity(MOST_WANTED),
@@ -175,7 +179,9 @@ impl Codes {
             if seen.walk == self.walk {
                 return Ok(seen.found);
             }
-            if seen.identity.holds(guest, layout, address, &mut self.files_seen, self.walk)? {
+            let identity =
+                Identity::of(words(guest, layout, address)?, guest, layout, &mut self.files_seen, self.walk)?;
+            if self.hasher.hash_one(identity) == seen.identity {
                 seen.walk = self.walk;
                 return Ok(seen.found);
             }
@@ -217,12 +223,8 @@ impl Codes {
         if self.by_address.len() >= MOST_ADDRESSES {
             self.by_address.clear();
         }
-        let identity = Identity {
-            words,
-            table: table_sample(guest, layout, location_table)?,
-            file: self.files_seen.get(guest, layout, file_name, self.walk)?,
-            name: text_sample(guest, layout, if words[8] == 0 { name } else { words[8] })?,
-        };
+        let identity = Identity::of(words, guest, layout, &mut self.files_seen, self.walk)?;
+        let identity = self.hasher.hash_one(identity);
         self.by_address.insert(address, Seen { found, identity, walk: self.walk });
         Ok(found)
     }
@@ -293,20 +295,21 @@ fn words(guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<[u32;
 }
 
 impl Identity {
-    fn holds(
-        &self,
+    /// That of the code object with these words.
+    fn of(
+        words: [u32; 10],
         guest: &dyn GuestMemory,
         layout: &Layout,
-        address: u32,
         files: &mut FileSamples,
         walk: u64,
-    ) -> Result<bool, Truncation> {
-        let words = words(guest, layout, address)?;
+    ) -> Result<Self, Truncation> {
         let [.., file_name, name, qualified_name, location_table] = words;
-        Ok(words == self.words
-            && table_sample(guest, layout, location_table)? == self.table
-            && files.get(guest, layout, file_name, walk)? == self.file
-            && text_sample(guest, layout, if qualified_name == 0 { name } else { qualified_name })? == self.name)
+        Ok(Self {
+            words,
+            table: table_sample(guest, layout, location_table)?,
+            file: files.get(guest, layout, file_name, walk)?,
+            name: text_sample(guest, layout, if qualified_name == 0 { name } else { qualified_name })?,
+        })
     }
 }
 

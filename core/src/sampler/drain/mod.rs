@@ -1,6 +1,7 @@
 //! The thread that takes samples out of the rings and interns them, and looks where guests wait.
 
 mod lanes;
+mod paths;
 mod pauses;
 mod waits;
 
@@ -10,13 +11,14 @@ pub(super) use waits::WaitCounts;
 
 use super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::os::thread_watch::ThreadWatch;
-use super::reading::{FrameWord, Header, Kind, LanguageEntry as Entry, Record, Ring, Truncated};
+use super::reading::{FrameWord, Header, Kind, Record, Ring, Truncated};
 use super::running::{StoreState, ThreadSlot, Threads};
 use super::shared::Shared;
 use super::timing::Timers;
-use crate::recording::{Clock, FrameId, LanguageTruncation, Origin, Recorder, State, Truncation};
+use crate::recording::{Clock, LanguageTruncation, Origin, Recorder, State, Truncation};
 use lanes::{Found, Lanes};
-use std::collections::{HashMap, HashSet};
+use paths::{FrameTable, Interned, Path, Step};
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -85,18 +87,18 @@ struct Drawn {
     waits: Option<Waits>,
     /// Words taken out of the ring since the interval began.
     read_words: usize,
+    /// Its last stack.
+    path: Path,
 }
 
 /// Moves records from the rings into the recorder.
 pub(super) struct Drain {
     threads: Arc<Threads>,
     drawn: Vec<Drawn>,
-    /// Frames of each word seen, leaf first; empty for stubs.
-    frames: HashMap<FrameWord, Vec<FrameId>>,
+    frames: FrameTable,
     /// Words seen under a language's stack, which may show none of them.
     under_language: HashSet<FrameWord>,
     lanes: Lanes,
-    leaf_first: Vec<FrameId>,
     drained: Drained,
 }
 
@@ -106,10 +108,9 @@ impl Drain {
         let mut drain = Self {
             threads,
             drawn: Vec::new(),
-            frames: HashMap::default(),
+            frames: FrameTable::new(),
             under_language: HashSet::default(),
             lanes: Lanes::default(),
-            leaf_first: Vec::new(),
             drained: Drained::default(),
         };
         if catch_unwind(AssertUnwindSafe(|| drain.drain_until(stop))).is_err() {
@@ -178,7 +179,7 @@ impl Drain {
                 // Only what is interrupted is looked at: other transports see no waits.
                 let watch = slot.timers.as_ref().and_then(|_| ThreadWatch::new(slot.tid).ok());
                 let waits = watch.map(|watch| Waits::new(watch, clock));
-                self.drawn.push(Drawn { slot, waits, read_words: 0 });
+                self.drawn.push(Drawn { slot, waits, read_words: 0, path: Path::default() });
             }
         }
     }
@@ -297,7 +298,7 @@ impl Drain {
         let header = record.header;
         if header.kind == Kind::Language {
             if self.lanes.awaits(&header) {
-                let found = self.stack(&record, shared, recorder);
+                let found = self.stack(drawn, &record, shared, recorder);
                 self.lanes.complete(&header, found, recorder);
             }
             return;
@@ -307,7 +308,7 @@ impl Drain {
         }
         let track = self.lanes.track(header.store, slot.tid, &slot.name, recorder);
         self.lanes.host_call_is(&header, recorder);
-        let found = self.stack(&record, shared, recorder);
+        let found = self.stack(drawn, &record, shared, recorder);
         if header.state == State::Guest || header.host_call == 0 {
             recorder.no_host_call(track);
         } else {
@@ -331,63 +332,37 @@ impl Drain {
     }
 
     /// Interns the stack of a record: the language's where it has one, with the wasm frames that it refers to.
-    fn stack(&mut self, record: &Record<'_>, shared: &Shared, recorder: &mut Recorder) -> Found {
+    fn stack(&mut self, drawn: usize, record: &Record<'_>, shared: &Shared, recorder: &mut Recorder) -> Found {
         let mut truncation = record.walked.err().map(|reason| match reason {
             Truncated::TooDeep => Truncation::TooDeep,
             Truncated::BrokenChain => Truncation::BrokenChain,
         });
-        let mut leaf_first = std::mem::take(&mut self.leaf_first);
-        leaf_first.clear();
+        let shows_language = record.language.is_some_and(|language| !language.is_empty());
+        if shared.options.keep_functions && shows_language {
+            self.note_functions(record, shared, recorder);
+        }
+        let path = &mut self.drawn[drawn].path;
+        path.begin();
         let mut labels = None;
         match &record.language {
-            Some(language) if !language.entries.is_empty() => {
-                if shared.options.keep_functions {
-                    self.note_functions(record, shared, recorder);
-                }
+            Some(language) if !language.is_empty() => {
                 let module = language.module;
                 truncation = language.truncation.map(Truncation::Language);
-                labels = (!language.labels.is_empty()).then(|| recorder.labels(module, &language.labels));
-                let host_call = record.frame(0).filter(|leaf| leaf.is_host_call());
-                if let Some(leaf) = host_call {
-                    // None if the call was the entry frame's own: of an import that the outermost function ended with.
-                    leaf_first.extend(self.frames_of(leaf, shared, recorder).first());
-                }
-                for entry in &language.entries {
-                    match *entry {
-                        Entry::Key(key) => leaf_first.push(recorder.frame(Origin::Language { module, key })),
-                        Entry::Elided => leaf_first.push(recorder.frame(Origin::Elided)),
-                        Entry::Native(index) => {
-                            let Some(word) = record.frame(index) else {
-                                // The plugin said that a frame stands here that there is not.
-                                truncation = Some(Truncation::Language(LanguageTruncation::Inconsistent));
-                                continue;
-                            };
-                            // Of a frame that calls the host only the frame itself: the call has its place already.
-                            let frames = self.frames_of(word, shared, recorder);
-                            let skipped = usize::from(word.is_host_call() && index == 0);
-                            leaf_first.extend(frames.iter().skip(skipped));
-                        }
-                    }
+                labels = (!language.labels.is_empty()).then(|| recorder.labels(module, language.labels));
+                if !path.push_language(record, module, language.entries()) {
+                    truncation = Some(Truncation::Language(LanguageTruncation::Inconsistent));
                 }
             }
             language => {
-                for index in 0..record.frames.len() {
-                    let word = record.frame(index).expect("the index is within the frames");
-                    leaf_first.extend(self.frames_of(word, shared, recorder));
-                }
+                record.frames.iter().for_each(|&word| path.push(Step::Native(FrameWord(word))));
                 let reason = language.as_ref().and_then(|language| language.truncation);
                 truncation = truncation.or(reason.map(Truncation::Language));
             }
         }
         if truncation.is_some_and(loses_root) {
-            leaf_first.push(recorder.frame(Origin::Truncated));
+            path.push(Step::Truncated);
         }
-        if leaf_first.is_empty() {
-            leaf_first.push(recorder.frame(Origin::Host));
-        }
-        let stack = recorder.stack(leaf_first.iter().rev().copied()).expect("the stack has at least one frame");
-        let leaf = leaf_first[0];
-        self.leaf_first = leaf_first;
+        let Interned { leaf, stack } = path.intern(&mut self.frames, shared, recorder);
         Found { leaf, stack, labels, truncation }
     }
 
@@ -400,10 +375,6 @@ impl Drain {
                 recorder.saw_function(module, function);
             }
         }
-    }
-
-    fn frames_of(&mut self, word: FrameWord, shared: &Shared, recorder: &mut Recorder) -> &[FrameId] {
-        self.frames.entry(word).or_insert_with(|| frames_of(word, shared, recorder))
     }
 }
 
@@ -420,15 +391,4 @@ fn loses_root(truncation: Truncation) -> bool {
                 | LanguageTruncation::Busy
         ),
     }
-}
-
-/// The frames that a word stands for, leaf first: none for a stub, two where host code runs on top of wasm.
-fn frames_of(word: FrameWord, shared: &Shared, recorder: &mut Recorder) -> Vec<FrameId> {
-    let Some(origin) = shared.code.origin(word.native_pc()) else { return Vec::new() };
-    let mut frames = Vec::new();
-    if let (true, Origin::Wasm { module, function, code_offset }) = (word.is_host_call(), origin) {
-        frames.push(recorder.frame(Origin::HostCall { module, function, code_offset }));
-    }
-    frames.push(recorder.frame(origin));
-    frames
 }

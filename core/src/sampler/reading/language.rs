@@ -113,15 +113,15 @@ pub(in crate::sampler) enum Entry {
 }
 
 /// A language's stack in a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::sampler) struct LanguageStack {
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sampler) struct LanguageStack<'a> {
     /// The module whose language it is.
     pub(in crate::sampler) module: ModuleId,
     pub(in crate::sampler) truncation: Option<LanguageTruncation>,
     /// Keys of its labels.
-    pub(in crate::sampler) labels: Vec<u64>,
-    /// Leaf first.
-    pub(in crate::sampler) entries: Vec<Entry>,
+    pub(in crate::sampler) labels: &'a [u64],
+    flags: &'a [u64],
+    words: &'a [u64],
 }
 
 impl LanguageWalk {
@@ -363,23 +363,31 @@ fn wasm_frame(code: &CodeMap, word: FrameWord, of: ModuleId) -> Option<WasmFrame
     }
 }
 
-impl LanguageStack {
+impl<'a> LanguageStack<'a> {
     /// Reads what [`LanguageWalk::collect`] wrote.
-    pub(in crate::sampler) fn read(words: &[u64]) -> Self {
+    pub(in crate::sampler) fn read(words: &'a [u64]) -> Self {
         let (length, label_count) = ((words[0] >> 32) as usize, (words[0] >> 8 & 0xff) as usize);
         let (flags, rest) = words[HEADER..].split_at(FLAGS);
         let (entries, labels) = rest.split_at(length);
         let truncation = REASONS.into_iter().find(|reason| 1 + *reason as u64 == words[0] & 0xff);
-        let entries = entries
-            .iter()
-            .enumerate()
-            .map(|(index, &word)| match (flags[index / 64] >> (index % 64) & 1, word) {
+        let labels = &labels[..label_count];
+        Self { module: words[1] as ModuleId, truncation, labels, flags, words: entries }
+    }
+
+    /// Whether it has no frames.
+    pub(in crate::sampler) fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Its frames, leaf first.
+    pub(in crate::sampler) fn entries(self) -> impl Iterator<Item = Entry> + 'a {
+        self.words.iter().enumerate().map(move |(index, &word)| {
+            match (self.flags[index / 64] >> (index % 64) & 1, word) {
                 (0, key) => Entry::Key(key),
                 (_, ELIDED) => Entry::Elided,
                 (_, native) => Entry::Native(native as usize),
-            })
-            .collect();
-        Self { module: words[1] as ModuleId, truncation, labels: labels[..label_count].to_vec(), entries }
+            }
+        })
     }
 }
 

@@ -66,7 +66,7 @@ pub(in crate::sampler) struct Record<'a> {
     pub(in crate::sampler) walked: Result<(), Truncated>,
     /// Leaf first.
     pub(in crate::sampler) frames: &'a [u64],
-    pub(in crate::sampler) language: Option<LanguageStack>,
+    pub(in crate::sampler) language: Option<LanguageStack<'a>>,
 }
 
 impl Record<'_> {

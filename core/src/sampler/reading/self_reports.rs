@@ -78,7 +78,7 @@ impl Reader {
             // SAFETY: the thread is in a host call, and nobody else has the walker.
             stacks = unsafe { language.threads(&self.code, &words[..length], "running", false) };
         }
-        let key = |entry: &Entry| match *entry {
+        let key = |entry: Entry| match entry {
             Entry::Key(key) => FrameKey::Own(key),
             Entry::Native(index) => match self.code.origin(FrameWord(words[index]).native_pc()) {
                 Some(Origin::Wasm { function, code_offset, .. }) => {
@@ -88,8 +88,8 @@ impl Reader {
             },
             Entry::Elided => FrameKey::Elided,
         };
-        let frames = read.entries.iter().map(key).collect();
-        Some(Seen { frames, truncation: read.truncation, labels: read.labels, stacks })
+        let frames = read.entries().map(key).collect();
+        Some(Seen { frames, truncation: read.truncation, labels: read.labels.to_vec(), stacks })
     }
 }
 

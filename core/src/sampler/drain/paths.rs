@@ -1,0 +1,169 @@
+//! From what records say of stacks to interned ones. Stacks that follow each other on a thread mostly have their root ends in
+//! common, so that only what is new of one is looked up.
+
+use super::super::reading::{FrameWord, LanguageEntry, Record};
+use super::super::shared::Shared;
+use crate::recording::{FrameId, ModuleId, Origin, Recorder, StackId};
+use foldhash::fast::FixedState;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+/// What a record says of one place of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A wasm frame, and the host code that it calls, if it does.
+    Native(FrameWord),
+    /// Of a frame that calls the host, only itself.
+    Caller(FrameWord),
+    /// Of a frame that calls the host, only the call.
+    HostCall(FrameWord),
+    /// A frame of a language's own.
+    Language(ModuleId, u64),
+    /// Frames that a walker left out.
+    Elided,
+    /// Frames that are missing at the root.
+    Truncated,
+    /// Host code outside wasm.
+    Host,
+}
+
+/// The frames that a native frame stands for, leaf first: none for a stub, two where host code runs on top of wasm.
+type NativeFrames = [Option<FrameId>; 2];
+
+/// The frames of all native frames seen.
+pub(super) struct FrameTable(HashMap<FrameWord, NativeFrames, FixedState>);
+
+impl FrameTable {
+    pub(super) fn new() -> Self {
+        // The guest chooses the addresses: it must not know which fall into one place.
+        Self(HashMap::with_hasher(FixedState::with_seed(RandomState::new().hash_one(0))))
+    }
+
+    fn native(&mut self, word: FrameWord, shared: &Shared, recorder: &mut Recorder) -> NativeFrames {
+        *self.0.entry(word).or_insert_with(|| {
+            let Some(origin) = shared.code.origin(word.native_pc()) else { return [None; 2] };
+            let host_call = match origin {
+                Origin::Wasm { module, function, code_offset } if word.is_host_call() => {
+                    Some(recorder.frame(Origin::HostCall { module, function, code_offset }))
+                }
+                _ => None,
+            };
+            [host_call, Some(recorder.frame(origin))]
+        })
+    }
+
+    /// The frames of a step, leaf first.
+    fn frames(&mut self, step: Step, shared: &Shared, recorder: &mut Recorder) -> NativeFrames {
+        match step {
+            Step::Native(word) => self.native(word, shared, recorder),
+            Step::Caller(word) => [None, self.native(word, shared, recorder)[1]],
+            // None if the call was the entry frame's own: of an import that the outermost function ended with.
+            Step::HostCall(word) => {
+                let [call, caller] = self.native(word, shared, recorder);
+                [call.or(caller), None]
+            }
+            Step::Language(module, key) => [Some(recorder.frame(Origin::Language { module, key })), None],
+            Step::Elided => [Some(recorder.frame(Origin::Elided)), None],
+            Step::Truncated => [Some(recorder.frame(Origin::Truncated)), None],
+            Step::Host => [Some(recorder.frame(Origin::Host)), None],
+        }
+    }
+}
+
+/// An interned stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interned {
+    pub(super) leaf: FrameId,
+    pub(super) stack: StackId,
+}
+
+/// The last stack of a thread.
+#[derive(Default)]
+pub(super) struct Path {
+    /// Root first, with the stack up to each; none if that has no frame yet.
+    steps: Vec<(Step, Option<Interned>)>,
+    /// The next stack, leaf first.
+    next: Vec<Step>,
+}
+
+impl Path {
+    /// Begins the next stack.
+    pub(super) fn begin(&mut self) {
+        self.next.clear();
+    }
+
+    /// Adds what comes next, from the leaf to the root.
+    pub(super) fn push(&mut self, step: Step) {
+        self.next.push(step);
+    }
+
+    /// Adds a language's stack, and gives whether it is what a walker may say.
+    pub(super) fn push_language(
+        &mut self,
+        record: &Record<'_>,
+        module: ModuleId,
+        entries: impl Iterator<Item = LanguageEntry>,
+    ) -> bool {
+        let host_call = record.frame(0).filter(|leaf| leaf.is_host_call());
+        self.next.extend(host_call.map(Step::HostCall));
+        let mut is_consistent = true;
+        for entry in entries {
+            match entry {
+                LanguageEntry::Key(key) => self.push(Step::Language(module, key)),
+                LanguageEntry::Elided => self.push(Step::Elided),
+                LanguageEntry::Native(index) => match record.frame(index) {
+                    // The call has its place already.
+                    Some(word) if word.is_host_call() && index == 0 => self.push(Step::Caller(word)),
+                    Some(word) => self.push(Step::Native(word)),
+                    // The plugin said that a frame stands here that there is not.
+                    None => is_consistent = false,
+                },
+            }
+        }
+        is_consistent
+    }
+
+    /// Interns the stack that has been added; of host code alone, if it has no frame.
+    pub(super) fn intern(&mut self, frames: &mut FrameTable, shared: &Shared, recorder: &mut Recorder) -> Interned {
+        let known = self.steps.iter().zip(self.next.iter().rev()).take_while(|((before, _), now)| before == *now);
+        let known = known.count();
+        self.steps.truncate(known);
+        let new = self.next.len() - known;
+        for index in (0..new).rev() {
+            let step = self.next[index];
+            let mut interned = self.steps.last().and_then(|(_, interned)| *interned);
+            for leaf in frames.frames(step, shared, recorder).into_iter().rev().flatten() {
+                match recorder.stack_on(interned.map(|interned| interned.stack), leaf) {
+                    Some(stack) => interned = Some(Interned { leaf, stack }),
+                    None => return self.without_room(index, leaf, frames, shared, recorder),
+                }
+            }
+            self.steps.push((step, interned));
+        }
+        match self.steps.last() {
+            Some((_, Some(interned))) => *interned,
+            _ => {
+                self.steps.clear();
+                self.next.clear();
+                self.push(Step::Host);
+                self.intern(frames, shared, recorder)
+            }
+        }
+    }
+
+    /// The stack of its leaf alone: there is no room for one whose frame `leaf`, of the step at `index`, would be the next.
+    #[cold]
+    fn without_room(
+        &mut self,
+        index: usize,
+        leaf: FrameId,
+        frames: &mut FrameTable,
+        shared: &Shared,
+        recorder: &mut Recorder,
+    ) -> Interned {
+        let steps = self.next[..index].iter();
+        let leaves = steps.flat_map(|step| frames.frames(*step, shared, recorder)).flatten();
+        let leaf = leaves.into_iter().next().unwrap_or(leaf);
+        Interned { leaf, stack: recorder.leaf_alone(leaf) }
+    }
+}
