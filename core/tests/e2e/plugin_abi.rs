@@ -66,7 +66,7 @@ fn what_is_rarely_asked_for_works_in_c_and_in_rust() {
             let dump = ["dump", shown, "--at-import", "fd_write"];
             let ran = place.run(dump.into_iter().chain(options).chain([fixture(guest).to_str().unwrap()]));
             assert_eq!((ran.code, &ran.stdout), (Some(0), &truth), "{}", ran.stderr);
-            let stack = "main [running]:\ninner(...)\n[elided](...)\nouter(...)\n\n";
+            let stack = "main [running] {color=red, shape=round}:\ninner(...)\n[elided](...)\nouter(...)\n\n";
             let expected = format!("call 1, wasi_snapshot_preview1.fd_write:\n{stack}");
             assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
         }
