@@ -28,9 +28,13 @@ pub(super) fn difference(one: &Walked, other: &Walked) -> String {
         match at.or((one.entries.len() != other.entries.len()).then(|| one.entries.len().min(other.entries.len()))) {
             Some(at) => format!("frame {at} is {} and {}", frame(one, at), frame(other, at)),
             None if one.labels != other.labels => "the labels differ".to_owned(),
-            None => format!("the walk ends with {:?} and {:?}", one.outcome, other.outcome),
+            None => format!("one walk ends {}, the other {}", ending(one), ending(other)),
         };
     format!("{what}; {advice}")
+}
+
+fn ending(walked: &Walked) -> String {
+    walked.outcome.map_or_else(|reason| format!("because {reason}"), |()| "at the root".to_owned())
 }
 
 /// A walker of the language that is being checked.

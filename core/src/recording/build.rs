@@ -4,18 +4,17 @@ use super::journal::{Block, End, Journal, Progress};
 use super::own_names::{LanguageNames, OwnNames, Unnamed};
 use super::track::{Track, TrackId};
 use super::{
-    Category, FrameId, Function, FunctionId, LabelSetId, Line, Meta, Module, ModuleId, Origin, Sample, Stack, StackId,
-    StoreId, TickCounts, Truncation,
+    Category, FrameId, Function, FunctionId, Keyed, LabelSetId, Line, Meta, Module, ModuleId, Origin, Sample, Stack,
+    StackId, StoreId, TickCounts, Truncation, keyed,
 };
-use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::Hash;
 use wlprof_plugin::{FrameSink, Label, SourceFrame};
 
 /// Distinct frames that are kept; what comes later is shown as [`Origin::Truncated`]. A guest may make code without end.
 const MAX_FRAMES: usize = 1 << 20;
 /// Distinct stacks that are kept. A guest that is never twice as deep in the same recursion makes thousands a sample.
-const MAX_STACKS: usize = 1 << 21;
+const MAX_STACKS: usize = if cfg!(test) { 1 << 16 } else { 1 << 21 };
 /// Distinct sets of labels that are kept; samples have none of those that come later. Go's are as many as goroutines.
 const MAX_LABEL_SETS: usize = 1 << 20;
 /// Bytes of samples from which on they are written.
@@ -76,16 +75,14 @@ impl LabelKeys {
 /// Numbers what is distinct, and knows which of it is not in the journal yet.
 #[derive(Debug)]
 struct Table<T> {
-    /// Guests choose what is in it: with a hasher that they do not know, they cannot make it slow.
-    ids: HashMap<T, u32, FixedState>,
+    ids: HashMap<T, u32, Keyed>,
     /// In the order of their ids, from the first that is not written.
     new: Vec<T>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        let hasher = FixedState::with_seed(RandomState::new().hash_one(0));
-        Self { ids: HashMap::with_hasher(hasher), new: Vec::new() }
+        Self { ids: HashMap::with_hasher(keyed()), new: Vec::new() }
     }
 }
 
@@ -277,6 +274,12 @@ impl Recorder {
     #[cfg(test)]
     pub(crate) fn truncated_counts(&self) -> Vec<(Truncation, u64)> {
         self.truncated.iter().map(|(reason, count)| (*reason, *count)).collect()
+    }
+
+    /// Distinct stacks so far.
+    #[cfg(test)]
+    pub(crate) fn stack_count(&self) -> usize {
+        self.stacks.len()
     }
 
     /// Samples in that state that have not been written yet.

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
-use wlprof::recording::{Recording, Sample, StackId, State, file};
+use wlprof::recording::{Meta, Recording, Sample, StackId, State, file};
 
 const RATE_HZ: u64 = 250;
 const PERIOD_NS: u64 = 1_000_000_000 / RATE_HZ;
@@ -71,9 +71,9 @@ fn options(clock: &str) -> [String; 3] {
     [format!("--clock={clock}"), format!("--rate={RATE_HZ}"), "--sampler=signal".to_owned()]
 }
 
-/// There are samples enough, none weighs too much, and little time is told as not sampled: of `waits` that the guest makes, on
-/// wall time, no more than goes by until another thread is given a processor to look at it.
-fn assert_sampled(recording: &Recording, clock: &str, waits: u64) {
+/// There are samples enough, none weighs too much, and little time is told as not sampled: of `whole_ns`, beside which there may be
+/// `beside_ns` in which the guest waited.
+fn assert_sampled(recording: &Recording, clock: &str, whole_ns: u64, beside_ns: u64) {
     let about = format!("{clock}: {:?} {:?}", recording.meta, recording.ticks);
     // A signal whose sample stands for long is several samples, of which the first has the CPU time.
     let is_signal = |sample: &Sample| sample.state != State::Blocked && sample.cpu_delta_ns > 0;
@@ -83,13 +83,13 @@ fn assert_sampled(recording: &Recording, clock: &str, waits: u64) {
     assert!(signals >= used * ENOUGH_HZ, "{:.1} Hz, {about}", signals / used);
     let heaviest = recording.samples().map(|sample| sample.period_ns).max().unwrap();
     assert!(heaviest <= MAX_PERIODS * PERIOD_NS, "{heaviest} ns, {about}");
-    let (whole, unseen_ns) = match clock {
-        "cpu" => (recording.meta.cpu_ns, 0),
-        _ => (recording.meta.duration_ns, waits * longest_step_ns(recording)),
-    };
     let unsampled_ns = recording.meta.unsampled_ns;
-    println!("{clock}: {unsampled_ns} ns of {whole} ns not sampled, {unseen_ns} ns perhaps not seen");
-    assert!(unsampled_ns as f64 <= whole as f64 * MAX_UNSAMPLED + unseen_ns as f64, "{about}");
+    println!("{clock}: {unsampled_ns} ns not sampled of {whole_ns} ns and {beside_ns} ns");
+    assert!(unsampled_ns <= most_unsampled_ns(whole_ns) + beside_ns, "{about}");
+}
+
+fn most_unsampled_ns(whole_ns: u64) -> u64 {
+    (whole_ns as f64 * MAX_UNSAMPLED) as u64
 }
 
 /// The innermost functions that signals found, and the time that each stands for. Samples of one signal are put together: they
@@ -116,7 +116,8 @@ fn a_busy_machine_takes_no_samples_away() {
     let load = Load::shared();
     for clock in CLOCKS {
         let recording = profile("c-shares.wasm", &options(clock).each_ref().map(String::as_str), &["4"]);
-        assert_sampled(&recording, clock, 0);
+        let Meta { cpu_ns, duration_ns, .. } = recording.meta;
+        assert_sampled(&recording, clock, if clock == "cpu" { cpu_ns } else { duration_ns }, 0);
         let shares = Shares::of(signals(&recording));
         // Five standard deviations.
         let (heavy, chance) = (shares.percent("heavy"), shares.chance(75.0));
@@ -194,7 +195,13 @@ fn long_phases_keep_their_time_on_a_busy_machine() {
     let load = Load::shared();
     for clock in CLOCKS {
         let Phases { recording, cpu_ns, wall_ns, .. } = Phases::run(&options(clock));
-        assert_sampled(&recording, clock, Phases::WAITS);
+        // On wall time what is between the phases is the guest's waiting, which another thread sees as soon as it is given a
+        // processor: on this machine perhaps too late.
+        let (whole_ns, beside_ns) = match clock {
+            "cpu" => (recording.meta.cpu_ns, 0),
+            _ => (wall_ns[0] + wall_ns[1], recording.meta.duration_ns.saturating_sub(wall_ns[0] + wall_ns[1])),
+        };
+        assert_sampled(&recording, clock, whole_ns, beside_ns);
         let phase = |sample: &Sample| match innermost(&recording, sample.stack) {
             "first" => Some(0),
             "second" => Some(1),
@@ -204,7 +211,7 @@ fn long_phases_keep_their_time_on_a_busy_machine() {
         assert!(phases.is_sorted(), "{clock}: the two are mixed: {phases:?}");
         // No chance in that: a sample stands for the time since the one before, so that of a phase no more may be on the wrong side
         // of its two ends than goes by from one sample to the next, and what is told as not sampled or taken by sampling.
-        let told_ns = recording.meta.sampling_ns + recording.meta.unsampled_ns;
+        let told_ns = recording.meta.sampling_ns + recording.meta.unsampled_ns.min(most_unsampled_ns(whole_ns));
         let (truth_ns, step_ns) = match clock {
             "cpu" => (cpu_ns, MAX_PERIODS * PERIOD_NS),
             _ => (wall_ns, longest_step_ns(&recording)),

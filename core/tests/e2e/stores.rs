@@ -422,8 +422,7 @@ fn sessions_that_take_turns_on_a_thread_are_sampled_both() {
         let used = recording.meta.cpu_ns as f64 / 1e9;
         let signals = recording.samples().filter(|sample| sample.cpu_delta_ns > 0).count() as f64;
         println!("{signals} samples of {used} s, {:?}", recording.ticks);
-        // With each turn the timer is set anew, and what was left of a period is lost.
-        assert!(signals >= used * RATE_HZ / 2.0, "{signals} samples of {used} s, {:?}", recording.ticks);
+        assert!(signals >= used * RATE_HZ * 0.8, "{signals} samples of {used} s, {:?}", recording.ticks);
     }
 }
 

@@ -382,9 +382,11 @@ typedef struct wlprof_walker_t {
   // A category of WLPROF_CATEGORY_* for a wasm frame that DWARF or the name section has named, or WLPROF_CATEGORY_UNKNOWN; frames
   // that symbolize names say theirs themselves. May be missing.
   uint32_t (*categorize)(const struct wlprof_walker_t *walker, const struct wlprof_source_frame_t *frame);
-  // Tells labels what the labels of a key are. May be missing.
+  // Tells labels what the labels of a key are. Asked once of each key after the samples, and for dumps in the
+  // circumstances of threads: it reads no files and takes no locks. May be missing.
   void (*labels)(struct wlprof_walker_t *walker, uint64_t key, const struct wlprof_labels_t *labels);
-  // Tells threads of every thread of a stopped guest. May be missing: what walk gives is shown then.
+  // Tells threads of every thread of a stopped guest. May be missing: what walk gives is shown then, with its labels, of
+  // which one called state says what the guest does.
   void (*threads)(struct wlprof_walker_t *walker,
                   const struct wlprof_guest_t *guest,
                   const struct wlprof_wasm_frame_t *wasm,

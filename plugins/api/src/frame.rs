@@ -193,11 +193,19 @@ pub enum Truncation {
     NoStack,
     /// It would have had to allocate memory and must not: see [`FrameSink::may_allocate`]. What it pushed is dropped.
     WouldAllocate,
-    /// The plugin failed in a way that it did not expect. After some of these it is not asked for stacks any more.
+    /// The plugin failed in a way that it did not expect. What it pushed is dropped, and after some of these it is not asked for
+    /// stacks any more.
     Failed,
     /// It would have had to wait for another thread, which holds what walkers share, and must not: see
     /// [`Walker::fresh`](crate::Walker::fresh). What it pushed is dropped.
     Busy,
+}
+
+impl Truncation {
+    /// Whether what was pushed before stands. If not, the wasm stack stands in.
+    pub const fn keeps_frames(self) -> bool {
+        !matches!(self, Self::WouldAllocate | Self::Failed | Self::Busy)
+    }
 }
 
 impl fmt::Display for Truncation {

@@ -150,7 +150,8 @@ pub trait Walker: Send {
     }
 
     /// Appends what the labels of that key say, in the order to show them. Called once per distinct key, after the
-    /// samples.
+    /// samples (during them, if [`Walker::names_while_running`]), and for dumps of a language without
+    /// [threads](Walker::threads), in the circumstances of these: so it reads no files and takes no locks.
     fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
         let _ = (key, out);
     }

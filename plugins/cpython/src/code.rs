@@ -5,11 +5,11 @@ use crate::{
     layout::{Layout, OBJECT_SIZE, OBJECT_TYPE, TYPE_NAME},
     text::Text,
 };
-use foldhash::fast::FixedState;
+use foldhash::{SharedSeed, fast::SeedableRandomState};
 use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 use wlprof_plugin::{GuestMemory, KeyTable, NotKept, Truncation};
 
@@ -77,8 +77,8 @@ struct KeptCodes {
 pub(crate) struct Codes {
     kept: Arc<KeptCodes>,
     /// Looked up for each frame of each walk, and so not by the standard library's hasher, which takes a tenth of a walk's time.
-    by_address: HashMap<u32, Seen, FixedState>,
-    hasher: FixedState,
+    by_address: HashMap<u32, Seen, SeedableRandomState>,
+    hasher: SeedableRandomState,
     /// The address of `PyCode_Type`, once it is known.
     code_type: Option<u32>,
     may_allocate: bool,
@@ -127,8 +127,7 @@ impl Default for Codes {
 
 impl Codes {
     fn with(kept: Arc<KeptCodes>) -> Self {
-        // Guests choose the addresses, and what lies there: they must not know what has the same hash.
-        let hasher = FixedState::with_seed(RandomState::new().hash_one(0));
+        let hasher = keyed_hasher();
         Self {
             kept,
             by_address: HashMap::with_hasher(hasher.clone()),
@@ -265,6 +264,14 @@ impl Codes {
             Code { file: Arc::clone(file), qualified_name, first_line, location_table: table.into_boxed_slice() };
         Ok(number(codes.keep(code, size))?.map_or(CodeId::UNKEPT, CodeId))
     }
+}
+
+/// A hasher whose keys are all random: guests choose the addresses, and what lies there, and must not know what has the same
+/// hash.
+fn keyed_hasher() -> SeedableRandomState {
+    static SHARED: OnceLock<SharedSeed> = OnceLock::new();
+    let random = || RandomState::new().hash_one(0);
+    SeedableRandomState::with_seed(random(), SHARED.get_or_init(|| SharedSeed::from_u64(random())))
 }
 
 /// The words of [`Identity`] of the code object at `address`.

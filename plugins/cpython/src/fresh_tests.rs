@@ -44,7 +44,7 @@ fn a_fresh_walker_finds_at_once_what_another_searched_for() {
     let guest = sorting(layout);
     let mut first = walker(&layout, &[]);
     let searched = (0..1000).position(|_| {
-        stack(&mut first, &guest.frozen, &WASM);
+        let _ = stack(&mut first, &guest.frozen, &WASM);
         first.runtime().is_some()
     });
     let mut second = first.fresh_walker();

@@ -122,10 +122,10 @@ impl Walker for GoWalker {
         let (sp, g) = registers(guest).ok_or(Truncation::NoStack)?;
         let is_misfit = self.check_layout(guest, g);
         self.program.begin_walk(out.may_allocate());
-        if self.layout_fits {
-            if let Some(key) = self.labels.key(guest, &self.layout, g, out.may_allocate())? {
-                out.set_labels(key);
-            }
+        if self.layout_fits
+            && let Some(key) = self.labels.key(guest, &self.layout, g, out.may_allocate())?
+        {
+            out.set_labels(key);
         }
         let walked = self.walk_of(guest, wasm, out).run(sp, g);
         self.misfits += u64::from(is_misfit && walked.is_ok());

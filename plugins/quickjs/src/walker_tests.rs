@@ -206,7 +206,7 @@ fn damaged_memory_ends_walks_soon() {
         }
         let mut out = FrameSink::new();
         out.set_may_allocate(round % 7 != 0);
-        walker.walk(&guest.frozen, &wasm(&NESTED), &mut out);
+        let _ = walker.walk(&guest.frozen, &wasm(&NESTED), &mut out);
         assert!(guest.read() < 4 << 20, "round {round}: {} bytes", guest.read());
         for entry in out.entries() {
             if let SinkEntry::Own(key) = entry {
@@ -229,7 +229,7 @@ fn memory_of_noise_ends_walks_soon() {
             *word = value.to_le_bytes();
         }
         let mut walker = walker();
-        walker.walk(&guest.frozen, &wasm(&NESTED), &mut FrameSink::new());
+        let _ = walker.walk(&guest.frozen, &wasm(&NESTED), &mut FrameSink::new());
         assert!(guest.read() < 4 << 20, "{} bytes", guest.read());
     }
 }

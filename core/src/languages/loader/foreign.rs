@@ -189,7 +189,8 @@ impl ForeignWalker {
 impl Drop for ForeignWalker {
     fn drop(&mut self) {
         let Some(destroy) = self.abi.destroy else { return };
-        let ended = EndedWalker::new(self.walker, destroy);
+        // SAFETY: this owns the walker and is about to go; calls into it borrow this.
+        let ended = unsafe { EndedWalker::new(self.walker, destroy) };
         if self.is_fresh {
             ended.destroy(&self.calls);
         } else {
@@ -257,7 +258,7 @@ impl Walker for ForeignWalker {
         let (Some(walked), Some(frames), Some(label_keys)) = (abi::walk_end_of(end), frames, label_keys) else {
             return Err(Truncation::Inconsistent);
         };
-        if matches!(walked, Err(Truncation::Failed | Truncation::Busy)) {
+        if walked.is_err_and(|reason| !reason.keeps_frames()) {
             return walked;
         }
         for frame in frames {

@@ -3,10 +3,8 @@
 
 use super::super::reading::{FrameWord, LanguageEntry, Record};
 use super::super::shared::Shared;
-use crate::recording::{FrameId, ModuleId, Origin, Recorder, StackId};
-use foldhash::fast::FixedState;
+use crate::recording::{FrameId, Keyed, ModuleId, Origin, Recorder, StackId, keyed};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 
 /// What a record says of one place of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +29,11 @@ pub(super) enum Step {
 type NativeFrames = [Option<FrameId>; 2];
 
 /// The frames of all native frames seen.
-pub(super) struct FrameTable(HashMap<FrameWord, NativeFrames, FixedState>);
+pub(super) struct FrameTable(HashMap<FrameWord, NativeFrames, Keyed>);
 
 impl FrameTable {
     pub(super) fn new() -> Self {
-        // The guest chooses the addresses: it must not know which fall into one place.
-        Self(HashMap::with_hasher(FixedState::with_seed(RandomState::new().hash_one(0))))
+        Self(HashMap::with_hasher(keyed()))
     }
 
     fn native(&mut self, word: FrameWord, shared: &Shared, recorder: &mut Recorder) -> NativeFrames {
@@ -135,7 +132,7 @@ impl Path {
             for leaf in frames.frames(step, shared, recorder).into_iter().rev().flatten() {
                 match recorder.stack_on(interned.map(|interned| interned.stack), leaf) {
                     Some(stack) => interned = Some(Interned { leaf, stack }),
-                    None => return self.without_room(index, leaf, frames, shared, recorder),
+                    None => return self.without_room(index, frames, shared, recorder),
                 }
             }
             self.steps.push((step, interned));
@@ -151,19 +148,77 @@ impl Path {
         }
     }
 
-    /// The stack of its leaf alone: there is no room for one whose frame `leaf`, of the step at `index`, would be the next.
+    /// The stack of its leaf alone: there is no room for the frames of the step at `index`.
     #[cold]
     fn without_room(
         &mut self,
         index: usize,
-        leaf: FrameId,
         frames: &mut FrameTable,
         shared: &Shared,
         recorder: &mut Recorder,
     ) -> Interned {
-        let steps = self.next[..index].iter();
-        let leaves = steps.flat_map(|step| frames.frames(*step, shared, recorder)).flatten();
-        let leaf = leaves.into_iter().next().unwrap_or(leaf);
+        let steps = self.next[..=index].iter();
+        let mut leaf_first = steps.flat_map(|step| frames.frames(*step, shared, recorder)).flatten();
+        let leaf = leaf_first.next().expect("the step has a frame");
         Interned { leaf, stack: recorder.leaf_alone(leaf) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampler::options::SamplerOptions;
+
+    #[test]
+    fn stacks_are_those_of_their_frames_whatever_was_before() {
+        let shared = Shared::new(SamplerOptions::default(), Recorder::default());
+        let (mut path, mut frames, mut recorder) = (Path::default(), FrameTable::new(), Recorder::default());
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut below = |end: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % end
+        };
+        let [call, caller] = [1, 2].map(|key| recorder.frame(Origin::Language { module: 1, key }));
+        let (stub, calling) = (FrameWord(1), FrameWord(2));
+        frames.0.extend([(stub, [None; 2]), (calling, [Some(call), Some(caller)])]);
+        let mut truncated = 0;
+        while truncated < 100 {
+            // Of few frames, so that root ends recur, and then of more and more, until there is no room.
+            let kinds = 8 + recorder.stack_count() as u64 / 100;
+            let stack: Vec<Step> = (0..below(12))
+                .map(|_| match below(kinds) {
+                    0 => Step::Native(stub),
+                    1 => Step::Native(calling),
+                    2 => Step::Caller(calling),
+                    3 => Step::HostCall(calling),
+                    4 => Step::Elided,
+                    key => Step::Language(0, key),
+                })
+                .collect();
+            path.begin();
+            stack.iter().for_each(|step| path.push(*step));
+            let found = path.intern(&mut frames, &shared, &mut recorder);
+            let mut expected = Vec::new();
+            for step in stack {
+                match step {
+                    Step::Native(word) if word == stub => {}
+                    Step::Native(_) => expected.extend([call, caller]),
+                    Step::Caller(_) => expected.push(caller),
+                    Step::HostCall(_) => expected.push(call),
+                    Step::Language(module, key) => expected.push(recorder.frame(Origin::Language { module, key })),
+                    _ => expected.push(recorder.frame(Origin::Elided)),
+                }
+            }
+            if expected.is_empty() {
+                expected.push(recorder.frame(Origin::Host));
+            }
+            let leaf = expected[0];
+            let before = recorder.truncated_counts();
+            let stack = recorder.stack(expected.into_iter().rev()).unwrap();
+            assert_eq!(found, Interned { leaf, stack });
+            truncated += u64::from(recorder.truncated_counts() != before);
+        }
     }
 }

@@ -28,8 +28,8 @@ pub(in crate::sampler) struct Activations {
     innermost: AtomicUsize,
     /// How many are open.
     open: AtomicUsize,
-    /// How many open entries have no place.
-    beyond: AtomicUsize,
+    /// Some entry has found no place, and since then not all have ended.
+    overflowed: AtomicBool,
     /// Number of the newest entry.
     entries: AtomicU64,
     /// Number of the newest host call.
@@ -70,7 +70,7 @@ impl Activations {
             chunks: [const { OnceLock::new() }; CHUNKS],
             innermost: AtomicUsize::new(NONE),
             open: AtomicUsize::new(0),
-            beyond: AtomicUsize::new(0),
+            overflowed: AtomicBool::new(false),
             entries: AtomicU64::new(0),
             host_calls: AtomicU64::new(0),
         }
@@ -81,9 +81,10 @@ impl Activations {
         self.open.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether more are open than are kept.
+    /// Whether more were open than there are places, and not all have ended since: it is not known then which are left, and places may
+    /// be of entries that have ended.
     pub(in crate::sampler) fn overflow(&self) -> bool {
-        self.beyond.load(Ordering::Relaxed) > 0
+        self.overflowed.load(Ordering::Relaxed)
     }
 
     /// The host enters wasm on the stack `fiber`; `outer` is what the store said before.
@@ -96,7 +97,7 @@ impl Activations {
         self.open.store(open + 1, Ordering::Relaxed);
         let outer_entry = self.current(outer);
         let Some(index) = self.free_place(open) else {
-            self.beyond.fetch_add(1, Ordering::Relaxed);
+            self.overflowed.store(true, Ordering::Relaxed);
             return;
         };
         let place = self.chunks[index / CHUNK].get_or_init(Box::default);
@@ -122,15 +123,12 @@ impl Activations {
     pub(in crate::sampler) fn leave(&self, fiber: usize) -> Option<u64> {
         let open = self.open.load(Ordering::Relaxed).saturating_sub(1);
         self.open.store(open, Ordering::Relaxed);
-        let beyond = self.beyond.load(Ordering::Relaxed);
-        if beyond > 0 {
-            // It may have been one with a place that has ended. That is free again when none is open.
-            self.beyond.store(beyond - 1, Ordering::Relaxed);
-            return None;
-        }
+        // After an overflow it may be another's place that is taken for the one left.
         let left = self.end_newest_on(fiber);
-        if open == 0 {
+        if open == 0 && self.overflow() {
             self.all().for_each(|entry| entry.place.number.store(0, Ordering::Release));
+            self.innermost.store(NONE, Ordering::Release);
+            self.overflowed.store(false, Ordering::Relaxed);
         }
         left
     }
@@ -316,21 +314,17 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_counted() {
+    fn stacks_are_cut_until_all_have_ended_that_there_was_no_room_for() {
         let all = Activations::new();
         for depth in 0..MAX_OPEN + 5 {
             all.enter(if depth == 0 { NO_WASM } else { activation(depth * 0x100) }, 0);
             all.calling_host((depth + 1) * 0x100);
         }
-        assert!(all.overflow());
-        for _ in 0..5 {
+        for _ in 0..MAX_OPEN + 5 {
+            assert!(all.overflow() && all.any());
             all.leave(0);
         }
-        assert!(!all.overflow() && all.any());
-        (0..MAX_OPEN).for_each(|_| {
-            all.leave(0);
-        });
-        assert!(!all.any() && all.innermost().is_none());
+        assert!(!all.overflow() && !all.any() && all.innermost().is_none());
     }
 
     #[test]

@@ -5,15 +5,14 @@ use super::super::code_map::CodeMap;
 use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use super::super::os::memory;
 use super::super::shared::LoadedModule;
+use super::language_record;
 use super::vm_context::{InstanceContext, MemoryDefinition};
 use super::walk::FrameWord;
 use crate::recording::{LanguageTruncation, ModuleId, Origin};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use wlprof_plugin::{
-    FrameKey, FrameSink, GuestMemory, OutOfBounds, SinkEntry, ThreadStack, Truncation, Walker, WasmFrame,
-};
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, OutOfBounds, ThreadStack, Truncation, Walker, WasmFrame};
 
 /// Panics of a walker after which it is not called any more.
 const MOST_PANICS: u32 = 3;
@@ -23,28 +22,6 @@ const CACHED_PCS: usize = 1024;
 
 /// The name of labels that say what the guest does.
 const STATE: &str = "state";
-
-/// Words that a language's stack may take in a record.
-pub(in crate::sampler) const MAX_WORDS: usize = HEADER + FLAGS + FrameSink::CAPACITY + FrameSink::LABEL_CAPACITY;
-/// Words before the flags: how the walk ended, the number of keys of labels and that of entries; and the module. The entries
-/// follow the flags, and the keys the entries.
-const HEADER: usize = 2;
-/// A bit for each entry: whether it is the index of a native frame instead of a key.
-const FLAGS: usize = FrameSink::CAPACITY / 64;
-/// Stands for the index of a native frame where frames were left out.
-const ELIDED: u64 = u64::MAX - 1;
-
-/// All reasons that a record can have.
-const REASONS: [LanguageTruncation; 8] = [
-    LanguageTruncation::InHostCode,
-    LanguageTruncation::TooDeep,
-    LanguageTruncation::BadPointer,
-    LanguageTruncation::Cycle,
-    LanguageTruncation::Inconsistent,
-    LanguageTruncation::NoStack,
-    LanguageTruncation::Panicked,
-    LanguageTruncation::Busy,
-];
 
 /// What a recording says of a walk's end.
 fn recorded(reason: Truncation) -> LanguageTruncation {
@@ -100,29 +77,6 @@ struct Global {
 // SAFETY: the address is that of a global of an instance whose store outlives the walk; it is only read, and where the
 // guest does not run.
 unsafe impl Send for Global {}
-
-/// One entry of a language's stack in a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sampler) enum Entry {
-    /// A frame of the plugin's own.
-    Key(u64),
-    /// The native frame at this index of the record stands here.
-    Native(usize),
-    /// Frames were left out here.
-    Elided,
-}
-
-/// A language's stack in a record.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::sampler) struct LanguageStack<'a> {
-    /// The module whose language it is.
-    pub(in crate::sampler) module: ModuleId,
-    pub(in crate::sampler) truncation: Option<LanguageTruncation>,
-    /// Keys of its labels.
-    pub(in crate::sampler) labels: &'a [u64],
-    flags: &'a [u64],
-    words: &'a [u64],
-}
 
 impl LanguageWalk {
     /// Prepares `walker` to read `instance`, of `module`.
@@ -191,10 +145,10 @@ impl LanguageWalk {
         };
         self.panicked_last = is_asked && walked == Err(Truncation::Failed);
         self.panics += u32::from(self.panicked_last);
-        if matches!(walked, Err(Truncation::WouldAllocate | Truncation::Busy)) {
+        if walked.is_err_and(|reason| !reason.keeps_frames()) {
             self.sink.clear();
         }
-        self.write(walked.err().map(recorded), words)
+        language_record::write(&self.sink, &self.native, self.module.id, walked.err().map(recorded), words)
     }
 
     /// Reads and names the stacks of all threads that the language has, or else the one that [`Walker::walk`] gives; none if
@@ -299,29 +253,6 @@ impl LanguageWalk {
             }
         }
     }
-
-    fn write(&self, truncation: Option<LanguageTruncation>, words: &mut [u64]) -> usize {
-        let (length, labels) = (self.sink.len(), self.sink.labels());
-        words[0] =
-            truncation.map_or(0, |reason| 1 + reason as u64) | (labels.len() as u64) << 8 | (length as u64) << 32;
-        words[1] = self.module.id.into();
-        let (flags, rest) = words[HEADER..].split_at_mut(FLAGS);
-        let (entries, rest) = rest.split_at_mut(length);
-        flags.fill(0);
-        for (index, entry) in self.sink.entries().enumerate() {
-            let mut native = |word| {
-                flags[index / 64] |= 1 << (index % 64);
-                word
-            };
-            entries[index] = match entry {
-                SinkEntry::Own(key) => key,
-                SinkEntry::Wasm(frame) => native(self.native.get(frame).map_or(u64::MAX, |&native| native.into())),
-                SinkEntry::Elided => native(ELIDED),
-            };
-        }
-        rest[..labels.len()].copy_from_slice(labels);
-        HEADER + FLAGS + length + labels.len()
-    }
 }
 
 /// The stack that runs, of a language that tells of no threads. `None` if it has no stack at this moment.
@@ -335,7 +266,7 @@ fn running_thread(
     sink.clear();
     sink.set_may_allocate(true);
     let walked = walker.walk(guest, wasm, sink);
-    if walked == Err(Truncation::Failed) || sink.is_empty() {
+    if walked.is_err_and(|reason| !reason.keeps_frames()) || sink.is_empty() {
         return None;
     }
     let mut labels = Vec::new();
@@ -360,34 +291,6 @@ fn wasm_frame(code: &CodeMap, word: FrameWord, of: ModuleId) -> Option<WasmFrame
             Some(WasmFrame::attached(function, code_offset))
         }
         _ => None,
-    }
-}
-
-impl<'a> LanguageStack<'a> {
-    /// Reads what [`LanguageWalk::collect`] wrote.
-    pub(in crate::sampler) fn read(words: &'a [u64]) -> Self {
-        let (length, label_count) = ((words[0] >> 32) as usize, (words[0] >> 8 & 0xff) as usize);
-        let (flags, rest) = words[HEADER..].split_at(FLAGS);
-        let (entries, labels) = rest.split_at(length);
-        let truncation = REASONS.into_iter().find(|reason| 1 + *reason as u64 == words[0] & 0xff);
-        let labels = &labels[..label_count];
-        Self { module: words[1] as ModuleId, truncation, labels, flags, words: entries }
-    }
-
-    /// Whether it has no frames.
-    pub(in crate::sampler) fn is_empty(&self) -> bool {
-        self.words.is_empty()
-    }
-
-    /// Its frames, leaf first.
-    pub(in crate::sampler) fn entries(self) -> impl Iterator<Item = Entry> + 'a {
-        self.words.iter().enumerate().map(move |(index, &word)| {
-            match (self.flags[index / 64] >> (index % 64) & 1, word) {
-                (0, key) => Entry::Key(key),
-                (_, ELIDED) => Entry::Elided,
-                (_, native) => Entry::Native(native as usize),
-            }
-        })
     }
 }
 

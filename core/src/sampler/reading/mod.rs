@@ -7,6 +7,7 @@ mod backtrace_tests;
 #[cfg(test)]
 mod go_tests;
 mod language;
+mod language_record;
 #[cfg(test)]
 mod python_tests;
 mod record;
@@ -22,7 +23,8 @@ mod vm_context;
 mod walk;
 
 pub(super) use activations::{Activations, Entry};
-pub(super) use language::{Entry as LanguageEntry, LanguageWalk, Reading};
+pub(super) use language::{LanguageWalk, Reading};
+pub(super) use language_record::Entry as LanguageEntry;
 pub(super) use record::{Header, Kind, MAX_WORDS, Record};
 pub(super) use ring::Ring;
 pub(super) use self_check::{Probe, run as self_check};

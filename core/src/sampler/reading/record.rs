@@ -1,6 +1,6 @@
 //! What a record in the ring says: a header of some words, then the frames.
 
-use super::language::{self, LanguageStack};
+use super::language_record::{self, LanguageStack};
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Truncated};
 use crate::recording::State;
 
@@ -15,7 +15,7 @@ const STORE: usize = 8;
 const ENTRY: usize = 9;
 const FRAMES: usize = 10;
 /// Most words that a record may have.
-pub(in crate::sampler) const MAX_WORDS: usize = FRAMES + MAX_FRAMES + language::MAX_WORDS;
+pub(in crate::sampler) const MAX_WORDS: usize = FRAMES + MAX_FRAMES + language_record::MAX_WORDS;
 
 /// What is known of a tick beside its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

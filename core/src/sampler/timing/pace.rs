@@ -51,7 +51,7 @@ pub(in crate::sampler) struct Pace {
     sampled_ns: AtomicU64,
     /// Time between samples, as the governor has it now.
     period_ns: AtomicU64,
-    /// The fine timer found the thread in a host call that waits.
+    /// The fine timer found the thread in a host call that waits, or may have expired where nobody answered.
     waits: AtomicBool,
     jitter: Cell<Jitter>,
 }
@@ -154,7 +154,8 @@ impl Pace {
         self.waits.store(true, Ordering::Relaxed);
     }
 
-    /// Wasm goes on, which the fine timer may have found waiting in a host call. To be called whenever it does; costs a load.
+    /// Wasm goes on, which the fine timer may have found waiting in a host call, or which it may have missed. To be called whenever
+    /// it does; costs a load.
     pub(in crate::sampler) fn goes_on(&self) {
         if self.waits.load(Ordering::Relaxed) {
             self.waits.store(false, Ordering::Relaxed);

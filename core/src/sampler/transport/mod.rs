@@ -1,5 +1,5 @@
 //! What stops a guest so that it can be read, a file or a folder for each way. Each implements `Transport` of
-//! `running/threads.rs`; `at_work.rs` chooses, by what works here.
+//! `running/threads.rs`. `SamplerKind::resolve` says which works here, and `at_work.rs` makes it.
 
 pub(super) mod epoch;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

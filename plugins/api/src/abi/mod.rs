@@ -265,9 +265,11 @@ pub struct Walker {
     /// A category of `CATEGORY_…` for a wasm frame that DWARF or the name section has named, or [`CATEGORY_UNKNOWN`]; frames
     /// that `symbolize` names say theirs themselves. May be missing.
     pub categorize: Option<unsafe extern "C" fn(walker: *const Walker, frame: *const SourceFrame) -> u32>,
-    /// Tells `labels` what the labels of a key are. May be missing.
+    /// Tells `labels` what the labels of a key are. Asked once of each key after the samples, and for dumps in the
+    /// circumstances of `threads`: it reads no files and takes no locks. May be missing.
     pub labels: Option<unsafe extern "C" fn(walker: *mut Walker, key: u64, labels: *const Labels)>,
-    /// Tells `threads` of every thread of a stopped guest. May be missing: what `walk` gives is shown then.
+    /// Tells `threads` of every thread of a stopped guest. May be missing: what `walk` gives is shown then, with its labels, of
+    /// which one called `state` says what the guest does.
     pub threads: Option<
         unsafe extern "C" fn(
             walker: *mut Walker,

@@ -14,7 +14,10 @@ unsafe impl Send for EndedWalker {}
 
 impl EndedWalker {
     /// `destroy` is what the plugin frees `walker` with.
-    pub(in crate::languages::loader) fn new(
+    ///
+    /// # Safety
+    /// No call uses the walker, and none will.
+    pub(in crate::languages::loader) unsafe fn new(
         walker: *mut abi::Walker,
         destroy: unsafe extern "C" fn(*mut abi::Walker),
     ) -> Self {
@@ -24,7 +27,7 @@ impl EndedWalker {
     /// Has the plugin free it.
     pub(in crate::languages::loader) fn destroy(self, calls: &Calls) {
         let Self { walker, destroy } = self;
-        // SAFETY: no call uses it, and none will.
+        // SAFETY: no call uses it, and none will: whoever made this has promised that. It is freed once, since this is gone then.
         calls.call(Activity::Destroy, || unsafe { destroy(walker) });
     }
 }
