@@ -12,6 +12,7 @@ mod goldens;
 mod header;
 mod imports;
 mod perf;
+mod pprof;
 mod process;
 mod progress;
 mod python_replays;

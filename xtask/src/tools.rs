@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use crate::cache::Cache;
-use crate::{checkout, perf, progress, wasmtime};
+use crate::{checkout, perf, pprof, progress, wasmtime};
 
 /// Links them, after building or downloading what neither the machine nor the cache has.
 pub(crate) fn provide() -> Result<()> {
     let cache = Cache::open()?;
     let mut programs = perf::programs(&cache)?;
     programs.push(("wasmtime", wasmtime::program(&cache)?));
+    programs.push(("pprof", pprof::program(&cache)?));
     link(&programs)
 }
 

@@ -12,6 +12,7 @@ pub mod jitdump;
 mod perf_data;
 pub mod perf_map;
 mod plain_text;
+mod pprof;
 mod raw;
 
 use crate::recording::Recording;
@@ -55,7 +56,8 @@ pub trait Exporter: Sync {
 }
 
 /// All formats. The first is for those who choose none.
-pub static EXPORTERS: &[&dyn Exporter] = &[&firefox::Firefox, &folded::Folded, &perf_data::PerfData, &raw::Raw];
+pub static EXPORTERS: &[&dyn Exporter] =
+    &[&firefox::Firefox, &folded::Folded, &perf_data::PerfData, &pprof::Pprof, &raw::Raw];
 
 /// The format of that name.
 pub fn by_name(name: &str) -> Option<&'static dyn Exporter> {
@@ -83,6 +85,7 @@ mod tests {
         assert_eq!(name("a/profile.json"), Some("firefox"));
         assert_eq!(name("x.folded"), Some("folded"));
         assert_eq!(name("x.wlprof"), Some("wlprof"));
+        assert_eq!((name("cpu.pb.gz"), name("x.pprof"), name("x.gz")), (Some("pprof"), Some("pprof"), None));
         assert_eq!(name("json"), None);
         assert_eq!(name(".json"), None);
         assert_eq!(name("x.unknown"), None);

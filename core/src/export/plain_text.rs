@@ -5,21 +5,20 @@ use std::borrow::Cow;
 /// What stands for a name that is empty.
 const UNNAMED: &str = "[unnamed]";
 
-/// `name` without control characters, which would end a line, a string or a terminal's patience, and without `;`, which
-/// parts the frames of folded stacks. Never empty.
-pub(super) fn plain_name(name: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c != ';' && !c.is_control();
-    let plain = if name.chars().all(is_plain) {
-        Cow::Borrowed(name.trim())
+/// `name` without control characters, which would end a line, a string or a terminal's patience. Never empty.
+pub(super) fn printable_name(name: &str) -> Cow<'_, str> {
+    let printable = if name.contains(char::is_control) {
+        Cow::Owned(name.replace(char::is_control, " ").trim().to_owned())
     } else {
-        let replaced = name.chars().map(|c| match c {
-            ';' => ':',
-            c if c.is_control() => ' ',
-            c => c,
-        });
-        Cow::Owned(replaced.collect::<String>().trim().to_owned())
+        Cow::Borrowed(name.trim())
     };
-    if plain.is_empty() { Cow::Borrowed(UNNAMED) } else { plain }
+    if printable.is_empty() { Cow::Borrowed(UNNAMED) } else { printable }
+}
+
+/// As [`printable_name`], and without `;`, which parts the frames of folded stacks.
+pub(super) fn plain_name(name: &str) -> Cow<'_, str> {
+    let printable = printable_name(name);
+    if printable.contains(';') { Cow::Owned(printable.replace(';', ":")) } else { printable }
 }
 
 #[cfg(test)]
@@ -33,5 +32,6 @@ mod tests {
         assert_eq!(plain_name("core::fmt::Write<T>"), "core::fmt::Write<T>");
         assert_eq!(plain_name("\0ends\0"), "ends");
         assert_eq!(plain_name(" \n"), UNNAMED);
+        assert_eq!((printable_name("[T; 2]\r"), printable_name("")), ("[T; 2]".into(), UNNAMED.into()));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 impl Recording {
     /// Ids of the frames of a stack, leaf first.
-    pub(super) fn frame_ids(&self, stack: StackId) -> impl Iterator<Item = FrameId> {
+    pub(crate) fn frame_ids(&self, stack: StackId) -> impl Iterator<Item = FrameId> {
         std::iter::successors(Some(self.stacks[stack as usize]), |stack| {
             stack.parent.map(|parent| self.stacks[parent as usize])
         })

@@ -28,6 +28,7 @@ mod page;
 mod perf;
 mod plugin_abi;
 mod plugin_kit;
+mod pprof;
 mod python;
 mod quickjs;
 mod running;

@@ -13,7 +13,7 @@ use wlprof::recording::{Category, Frame, LanguageTruncation, Origin, Recording, 
 const GUESTS: [&str; 2] = ["quickjs-0.16.wasm", "quickjs-0.16-stripped.wasm"];
 
 /// The plugin's library, built on first use.
-fn plugin() -> &'static str {
+pub(crate) fn plugin() -> &'static str {
     static LIBRARY: OnceLock<String> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let library = library::with_cargo(&["wlprof-quickjs"], "libwlprof_quickjs.so");

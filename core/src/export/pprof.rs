@@ -1,0 +1,317 @@
+//! pprof: `profile.proto`, gzipped, as `go tool pprof`, Grafana's Pyroscope and Polar Signals read it.
+//!
+//! A location is a frame with all that was inlined there, the innermost first, and so is a stack: its leaf comes first.
+//! Ids count from 1, since 0 means none. The addresses are code offsets, each module's in a range of its own, and of the call
+//! instruction already: pprof asks for nothing to be taken off a return address. The flags of the mappings say that all is
+//! symbolized; without them pprof would look for programs of these names and guess.
+//!
+//! What a sample belongs to are labels, one value each: pprof's own tools look at no more. Those that begin with `pprof::`
+//! are pprof's.
+
+use super::Exporter;
+use super::plain_text::printable_name;
+use crate::recording::{Clock, Frame, LabelSetId, Origin, Recording, StackId, State};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use prost::Message;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// `pprof`: for `go tool pprof`.
+pub(super) struct Pprof;
+
+impl Exporter for Pprof {
+    fn name(&self) -> &'static str {
+        "pprof"
+    }
+
+    fn description(&self) -> &'static str {
+        "A profile for `go tool pprof` and what else reads pprof's format"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["pb.gz", "pprof"]
+    }
+
+    fn how_to_open(&self, path: &Path) -> String {
+        format!("go tool pprof -http=: {}", path.display())
+    }
+
+    fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
+        let mut gzip = GzEncoder::new(out, Compression::default());
+        gzip.write_all(&profile(recording).encode_to_vec())?;
+        gzip.finish()?;
+        Ok(None)
+    }
+}
+
+/// The part of `profile.proto` that is written: field numbers and types are its own.
+mod proto {
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Profile {
+        #[prost(message, repeated, tag = "1")]
+        pub(super) sample_type: Vec<ValueType>,
+        #[prost(message, repeated, tag = "2")]
+        pub(super) sample: Vec<Sample>,
+        #[prost(message, repeated, tag = "3")]
+        pub(super) mapping: Vec<Mapping>,
+        #[prost(message, repeated, tag = "4")]
+        pub(super) location: Vec<Location>,
+        #[prost(message, repeated, tag = "5")]
+        pub(super) function: Vec<Function>,
+        #[prost(string, repeated, tag = "6")]
+        pub(super) string_table: Vec<String>,
+        #[prost(int64, tag = "9")]
+        pub(super) time_nanos: i64,
+        #[prost(int64, tag = "10")]
+        pub(super) duration_nanos: i64,
+        #[prost(message, optional, tag = "11")]
+        pub(super) period_type: Option<ValueType>,
+        #[prost(int64, tag = "12")]
+        pub(super) period: i64,
+        #[prost(int64, repeated, tag = "13")]
+        pub(super) comment: Vec<i64>,
+        #[prost(int64, tag = "14")]
+        pub(super) default_sample_type: i64,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub(super) struct ValueType {
+        #[prost(int64, tag = "1")]
+        pub(super) r#type: i64,
+        #[prost(int64, tag = "2")]
+        pub(super) unit: i64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Sample {
+        #[prost(uint64, repeated, tag = "1")]
+        pub(super) location_id: Vec<u64>,
+        #[prost(int64, repeated, tag = "2")]
+        pub(super) value: Vec<i64>,
+        #[prost(message, repeated, tag = "3")]
+        pub(super) label: Vec<Label>,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub(super) struct Label {
+        #[prost(int64, tag = "1")]
+        pub(super) key: i64,
+        #[prost(int64, tag = "2")]
+        pub(super) str: i64,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub(super) struct Mapping {
+        #[prost(uint64, tag = "1")]
+        pub(super) id: u64,
+        #[prost(uint64, tag = "2")]
+        pub(super) memory_start: u64,
+        #[prost(uint64, tag = "3")]
+        pub(super) memory_limit: u64,
+        #[prost(int64, tag = "5")]
+        pub(super) filename: i64,
+        #[prost(int64, tag = "6")]
+        pub(super) build_id: i64,
+        #[prost(bool, tag = "7")]
+        pub(super) has_functions: bool,
+        #[prost(bool, tag = "8")]
+        pub(super) has_filenames: bool,
+        #[prost(bool, tag = "9")]
+        pub(super) has_line_numbers: bool,
+        #[prost(bool, tag = "10")]
+        pub(super) has_inline_frames: bool,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Location {
+        #[prost(uint64, tag = "1")]
+        pub(super) id: u64,
+        #[prost(uint64, tag = "2")]
+        pub(super) mapping_id: u64,
+        #[prost(uint64, tag = "3")]
+        pub(super) address: u64,
+        #[prost(message, repeated, tag = "4")]
+        pub(super) line: Vec<Line>,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub(super) struct Line {
+        #[prost(uint64, tag = "1")]
+        pub(super) function_id: u64,
+        #[prost(int64, tag = "2")]
+        pub(super) line: i64,
+        #[prost(int64, tag = "3")]
+        pub(super) column: i64,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub(super) struct Function {
+        #[prost(uint64, tag = "1")]
+        pub(super) id: u64,
+        #[prost(int64, tag = "2")]
+        pub(super) name: i64,
+        #[prost(int64, tag = "3")]
+        pub(super) system_name: i64,
+        #[prost(int64, tag = "4")]
+        pub(super) filename: i64,
+        #[prost(int64, tag = "5")]
+        pub(super) start_line: i64,
+    }
+}
+
+/// Texts are named by their places in one table, whose first is empty.
+struct Texts {
+    all: Vec<String>,
+    places: HashMap<String, i64>,
+}
+
+impl Texts {
+    fn new() -> Self {
+        Self { all: vec![String::new()], places: HashMap::from([(String::new(), 0)]) }
+    }
+
+    fn place(&mut self, text: &str) -> i64 {
+        if let Some(place) = self.places.get(text) {
+            return *place;
+        }
+        let place = self.all.len() as i64;
+        self.all.push(text.to_owned());
+        self.places.insert(text.to_owned(), place);
+        place
+    }
+
+    /// Text of the guest's, without what could lead a terminal astray. The empty one stays so.
+    fn printable(&mut self, text: &str) -> i64 {
+        if text.is_empty() { 0 } else { self.place(&printable_name(text)) }
+    }
+}
+
+/// Addresses of a module: more than its code can have.
+const MODULE_RANGE: u64 = 1 << 32;
+
+/// What the samples of one row of the profile have in common: stack, thread, where the thread was, labels.
+type Row = (StackId, usize, &'static str, Option<LabelSetId>);
+
+fn profile(recording: &Recording) -> proto::Profile {
+    let mut texts = Texts::new();
+    let clock = match recording.meta.clock {
+        Clock::Cpu => "cpu",
+        Clock::Wall => "wall",
+    };
+    let time = proto::ValueType { r#type: texts.place(clock), unit: texts.place("nanoseconds") };
+    let count = proto::ValueType { r#type: texts.place("samples"), unit: texts.place("count") };
+    let meta = &recording.meta;
+    let comments: Vec<String> =
+        std::iter::once(format!("wlprof {} ran {}", meta.wlprof_version, printable_name(&meta.guest)))
+            .chain(meta.notes.iter().map(|note| printable_name(note).into_owned()))
+            .collect();
+    proto::Profile {
+        sample_type: vec![count, time],
+        sample: samples(recording, &mut texts),
+        mapping: mappings(recording, &mut texts),
+        location: (1..).zip(&recording.frames).map(|(id, frame)| location(recording, id, frame)).collect(),
+        function: functions(recording, &mut texts),
+        time_nanos: (meta.start_unix_ms * 1_000_000) as i64,
+        duration_nanos: meta.duration_ns as i64,
+        period_type: Some(time),
+        period: if meta.allowed_hz > 0.0 { (1e9 / meta.allowed_hz) as i64 } else { 0 },
+        comment: comments.iter().map(|comment| texts.place(comment)).collect(),
+        default_sample_type: time.r#type,
+        string_table: texts.all,
+    }
+}
+
+/// One mapping a module, and one for the host.
+fn mappings(recording: &Recording, texts: &mut Texts) -> Vec<proto::Mapping> {
+    let modules = recording.modules.iter().map(|module| (&*module.name, &*module.build_id));
+    let mappings = (1..).zip(modules.chain([("[host]", "")])).map(|(id, (name, build_id))| proto::Mapping {
+        id,
+        memory_start: id * MODULE_RANGE,
+        memory_limit: (id + 1) * MODULE_RANGE,
+        filename: texts.printable(name),
+        build_id: texts.printable(build_id),
+        has_functions: true,
+        has_filenames: true,
+        has_line_numbers: true,
+        has_inline_frames: true,
+    });
+    mappings.collect()
+}
+
+fn location(recording: &Recording, id: u64, frame: &Frame) -> proto::Location {
+    let host = recording.modules.len() as u64 + 1;
+    let (mapping_id, offset) = match frame.origin {
+        Origin::Wasm { module, code_offset, .. } => (u64::from(module) + 1, Some(code_offset)),
+        Origin::Language { module, .. } => (u64::from(module) + 1, None),
+        Origin::HostCall { .. } | Origin::Host | Origin::Truncated | Origin::Elided => (host, None),
+    };
+    let line = |line: &crate::recording::Line| proto::Line {
+        function_id: u64::from(line.function) + 1,
+        line: line.line.unwrap_or(0).into(),
+        column: line.column.unwrap_or(0).into(),
+    };
+    proto::Location {
+        id,
+        mapping_id,
+        // Without one for frames that have none: pprof tells these by their lines.
+        address: offset.map_or(0, |offset| mapping_id * MODULE_RANGE + u64::from(offset)),
+        line: frame.lines.iter().map(line).collect(),
+    }
+}
+
+fn functions(recording: &Recording, texts: &mut Texts) -> Vec<proto::Function> {
+    let functions = (1..).zip(&recording.functions).map(|(id, function)| {
+        // Without a name pprof shows an address.
+        let name = texts.place(&printable_name(&function.name));
+        proto::Function {
+            id,
+            name,
+            system_name: function.linkage_name.as_ref().map_or(name, |linkage_name| texts.printable(linkage_name)),
+            filename: texts.printable(function.file.as_deref().unwrap_or_default()),
+            start_line: function.line.unwrap_or(0).into(),
+        }
+    });
+    functions.collect()
+}
+
+fn samples(recording: &Recording, texts: &mut Texts) -> Vec<proto::Sample> {
+    let mut rows = BTreeMap::<Row, [i64; 2]>::new();
+    for (thread, samples) in recording.threads.iter().enumerate() {
+        for sample in samples.samples.iter() {
+            let state = match sample.state {
+                State::Guest => "guest",
+                State::Host => "host",
+                State::Blocked => "waiting",
+            };
+            let [count, time] = rows.entry((sample.stack, thread, state, sample.labels)).or_default();
+            *count += 1;
+            *time += sample.period_ns as i64;
+        }
+    }
+    let names: Vec<String> = recording.threads.iter().map(|thread| recording.thread_name(thread)).collect();
+    let samples = rows.into_iter().map(|((stack, thread, state, labels), value)| {
+        let guests = labels.map_or(&[][..], |labels| &recording.label_sets[labels as usize]);
+        let guests = guests.iter().map(|(name, value)| (&**name, &**value));
+        proto::Sample {
+            location_id: recording.frame_ids(stack).map(|frame| u64::from(frame) + 1).collect(),
+            value: value.to_vec(),
+            label: labels_of(guests.chain([("thread", &*names[thread]), ("runs", state)]), texts),
+        }
+    });
+    samples.collect()
+}
+
+/// Labels with one value each: of a name that comes twice, the first.
+fn labels_of<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>, texts: &mut Texts) -> Vec<proto::Label> {
+    let mut all: Vec<proto::Label> = Vec::new();
+    for (name, value) in labels {
+        let name = printable_name(name);
+        let key = texts.place(&name.replacen("pprof::", "pprof:", 1));
+        if !all.iter().any(|label| label.key == key) {
+            all.push(proto::Label { key, str: texts.printable(value) });
+        }
+    }
+    all
+}

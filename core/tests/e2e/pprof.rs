@@ -1,0 +1,134 @@
+//! `pprof`, the program that `go tool pprof` runs, reads what wlprof writes for it, and says of it what wlprof's own recording
+//! says.
+
+use crate::guest::{Place, fixture};
+use crate::quickjs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use wlprof::recording::{Recording, View};
+
+/// What `pprof` prints. With no limit of what is worth printing.
+fn pprof(arguments: &[&str], profile: &Path) -> String {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/pprof");
+    assert!(program.exists(), "target/tools/pprof is missing: run `cargo xtask test-tools`");
+    let home = tempfile::tempdir().unwrap();
+    let mut command = Command::new(program);
+    command.env("HOME", home.path()).env("PPROF_TMPDIR", home.path());
+    command.args(["-nodefraction=0", "-edgefraction=0", "-nodecount=1000000", "-unit=ns"]).args(arguments).arg(profile);
+    let ran = command.output().unwrap();
+    assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+/// Nanoseconds of each function, itself and with all that it called, by name, which is all that pprof goes by.
+type Times = BTreeMap<String, (u64, u64)>;
+
+fn times_by_pprof(profile: &Path) -> Times {
+    let printed = pprof(&["-top", "-symbolize=none"], profile);
+    let rows = printed.lines().skip_while(|line| !line.trim_start().starts_with("flat ")).skip(1);
+    let row = |line: &str| {
+        let mut rest = line.trim_start();
+        let columns = [(); 5].map(|()| {
+            let (column, after) = rest.split_once(char::is_whitespace).unwrap();
+            rest = after.trim_start();
+            column
+        });
+        let ns = |column: &str| match column {
+            "0" => 0,
+            column => column.strip_suffix("ns").and_then(|ns| ns.parse().ok()).unwrap_or_else(|| panic!("{line}")),
+        };
+        let name = ["(inline)", "(partial-inline)"].iter().find_map(|mark| rest.strip_suffix(mark)).unwrap_or(rest);
+        (name.trim_end().to_owned(), (ns(columns[0]), ns(columns[3])))
+    };
+    rows.map(row).collect()
+}
+
+fn times_by_recording(recording: &Recording) -> Times {
+    let mut times = Times::new();
+    for sample in recording.samples() {
+        let names: Vec<&str> =
+            recording.lines_of(sample.stack).map(|line| &*recording.functions[line.function as usize].name).collect();
+        times.entry(names[0].to_owned()).or_default().0 += sample.period_ns;
+        for name in names.into_iter().collect::<BTreeSet<_>>() {
+            times.entry(name.to_owned()).or_default().1 += sample.period_ns;
+        }
+    }
+    times
+}
+
+/// Runs a guest, in the folder at `folder`, and compares all numbers. Gives the place with `x.pb.gz`.
+fn numbers_are_equal(folder: &Path, options: &[&str], guest: &str, arguments: &[&str]) -> Place {
+    let place = Place::new();
+    let (recording, profile) = (place.path("x.wlprof"), place.path("x.pb.gz"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    command
+        .current_dir(folder)
+        .args(["--rate=5000", "--max-overhead=100", "-o"])
+        .arg(recording)
+        .arg("-o")
+        .arg(&profile);
+    let ran = command.args(options).arg(fixture(guest)).args(arguments).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let (found, expected) =
+        (times_by_pprof(&profile), times_by_recording(&place.recording("x.wlprof").view(View::Guest)));
+    assert!(expected.len() > 5, "{expected:?}");
+    let all: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
+    let different = all.into_iter().filter(|name| found.get(*name) != expected.get(*name));
+    let different: Vec<_> = different.map(|name| (name, found.get(name), expected.get(name))).collect();
+    assert!(different.is_empty(), "{guest}: by pprof and by the recording: {different:#?}");
+    place
+}
+
+fn testdata(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(folder)
+}
+
+#[test]
+fn numbers_are_equal_for_compiled_languages() {
+    for (guest, arguments) in
+        [("c-shares.wasm", &["1"][..]), ("cpp-inlined.wasm", &[]), ("rust-mix.wasm", &[]), ("c-hosty.wasm", &[])]
+    {
+        numbers_are_equal(&testdata(""), &[], guest, arguments);
+    }
+}
+
+#[test]
+fn numbers_are_equal_for_goroutines_which_are_labels() {
+    let place = numbers_are_equal(&testdata(""), &[], "go-work-1.27.wasm", &["channels", "2"]);
+    let labels = pprof(&["-tags"], &place.path("x.pb.gz"));
+    for name in ["goroutine", "runs", "thread"] {
+        assert!(labels.lines().any(|line| line.trim_start().starts_with(&format!("{name}: "))), "{name}: {labels}");
+    }
+    // Samples of one goroutine alone.
+    let first = pprof(&["-top", "-tagfocus=goroutine=^1$"], &place.path("x.pb.gz"));
+    assert!(first.contains("main.main"), "{first}");
+}
+
+#[test]
+fn numbers_are_equal_for_interpreters_and_their_scripts() {
+    let library = format!("--dir={}::/usr/local/lib", fixture("python-3.13-lib").display());
+    numbers_are_equal(&testdata("python"), &["--dir=.", &library], "python-3.13.wasm", &["shares.py", "1"]);
+    let javascript = ["--plugin", quickjs::plugin(), "--lang=javascript", "--dir=."];
+    numbers_are_equal(&testdata("quickjs"), &javascript, "quickjs-0.16.wasm", &["shares.js", "1"]);
+}
+
+#[test]
+fn listings_show_the_source_with_the_time_of_each_line() {
+    let place = numbers_are_equal(&testdata(""), &[], "c-shares.wasm", &["1"]);
+    let path = format!("-source_path={}", testdata("").display());
+    let listing = pprof(&["-list=^main$", &path], &place.path("x.pb.gz"));
+    let hot = |line: &&str| line.contains("state = heavy(state);") && line.contains("ns ");
+    assert!(listing.lines().any(|line| hot(&line)), "{listing}");
+}
+
+#[test]
+fn what_a_guest_calls_its_functions_leads_no_terminal_astray() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/export/golden/example.pb.gz");
+    for view in ["-top", "-traces", "-tags", "-raw", "-peek=.", "-tree", "-comments"] {
+        let printed = pprof(&[view, "-symbolize=none"], &example);
+        let odd = printed.chars().find(|c| c.is_control() && !"\n\t".contains(*c));
+        assert!(odd.is_none() && !printed.is_empty(), "{view}: {odd:?} in {printed}");
+    }
+    assert!(pprof(&["-comments"], &example).contains("the rate was lowered"));
+}
