@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use std::io::{self, Write};
 use std::path::Path;
 use wlprof::export::EXPORTERS;
-use wlprof::recording::{MAGIC, file};
+use wlprof::recording::{MAGIC, VERSION, file};
 
 /// The most bytes that an exporter may make of the few kilobytes of an input.
 const MAX_WRITTEN: u64 = 256 << 20;
@@ -30,7 +30,7 @@ impl Write for Counted {
 /// in two bytes.
 fn with_checksums(mut blocks: &[u8]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
-    bytes.extend(2u32.to_le_bytes());
+    bytes.extend(VERSION.to_le_bytes());
     while let [low, high, rest @ ..] = blocks {
         let size = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
         let (contents, next) = rest.split_at(size);

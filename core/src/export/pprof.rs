@@ -3,10 +3,13 @@
 //! A location is a frame with all that was inlined there, the innermost first, and so is a stack: its leaf comes first.
 //! Ids count from 1, since 0 means none. The addresses are code offsets, each module's in a range of its own, and of the call
 //! instruction already: pprof asks for nothing to be taken off a return address. The flags of the mappings say that all is
-//! symbolized; without them pprof would look for programs of these names and guess.
+//! symbolized, so that pprof does not try.
 //!
-//! What a sample belongs to are labels, one value each: pprof's own tools look at no more. Those that begin with `pprof::`
-//! are pprof's.
+//! pprof takes names for C++ that have `<`, `[` or `::` in them, and cuts them down, `<module>` to nothing: unless a function
+//! has no system name, or another one.
+//!
+//! What a sample belongs to are labels, one value of each name, as `profile.proto` has it. Their texts stand in pprof's graphs as
+//! they are, between quotation marks. Names that begin with `pprof::` have a meaning of pprof's.
 
 use super::Exporter;
 use super::plain_text::printable_name;
@@ -182,14 +185,23 @@ impl Texts {
         place
     }
 
-    /// Text of the guest's, without what could lead a terminal astray. The empty one stays so.
+    /// Text of the guest's, without control characters. The empty one stays so.
     fn printable(&mut self, text: &str) -> i64 {
         if text.is_empty() { 0 } else { self.place(&printable_name(text)) }
+    }
+
+    /// The same for labels, without what would end a string in a graph. Never empty: such a label would be none.
+    fn of_label(&mut self, text: &str) -> i64 {
+        let text = if text.trim().is_empty() { "[empty]".into() } else { printable_name(text) };
+        self.place(&text.replace('"', "'").replace('\\', "/"))
     }
 }
 
 /// Addresses of a module: more than its code can have.
 const MODULE_RANGE: u64 = 1 << 32;
+
+/// Labels of a sample that are written. A plugin may give thousands.
+const MAX_LABELS: usize = 64;
 
 /// What the samples of one row of the profile have in common: stack, thread, where the thread was, labels.
 type Row = (StackId, usize, &'static str, Option<LabelSetId>);
@@ -213,8 +225,8 @@ fn profile(recording: &Recording) -> proto::Profile {
         mapping: mappings(recording, &mut texts),
         location: (1..).zip(&recording.frames).map(|(id, frame)| location(recording, id, frame)).collect(),
         function: functions(recording, &mut texts),
-        time_nanos: (meta.start_unix_ms * 1_000_000) as i64,
-        duration_nanos: meta.duration_ns as i64,
+        time_nanos: signed(meta.start_unix_ms.saturating_mul(1_000_000)),
+        duration_nanos: signed(meta.duration_ns),
         period_type: Some(time),
         period: if meta.allowed_hz > 0.0 { (1e9 / meta.allowed_hz) as i64 } else { 0 },
         comment: comments.iter().map(|comment| texts.place(comment)).collect(),
@@ -223,13 +235,24 @@ fn profile(recording: &Recording) -> proto::Profile {
     }
 }
 
-/// One mapping a module, and one for the host.
+fn signed(number: u64) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}
+
+/// Where the addresses of a mapping begin. The host's are always the same, and a module's those of its number, whatever else
+/// there is: pprof compares profiles by them.
+fn first_address(recording: &Recording, mapping_id: u64) -> u64 {
+    let is_host = mapping_id > recording.modules.len() as u64;
+    MODULE_RANGE * if is_host { 1 } else { mapping_id + 1 }
+}
+
+/// One mapping a module, of which pprof takes the first for the program, and one for the host.
 fn mappings(recording: &Recording, texts: &mut Texts) -> Vec<proto::Mapping> {
     let modules = recording.modules.iter().map(|module| (&*module.name, &*module.build_id));
     let mappings = (1..).zip(modules.chain([("[host]", "")])).map(|(id, (name, build_id))| proto::Mapping {
         id,
-        memory_start: id * MODULE_RANGE,
-        memory_limit: (id + 1) * MODULE_RANGE,
+        memory_start: first_address(recording, id),
+        memory_limit: first_address(recording, id) + MODULE_RANGE,
         filename: texts.printable(name),
         build_id: texts.printable(build_id),
         has_functions: true,
@@ -255,20 +278,20 @@ fn location(recording: &Recording, id: u64, frame: &Frame) -> proto::Location {
     proto::Location {
         id,
         mapping_id,
-        // Without one for frames that have none: pprof tells these by their lines.
-        address: offset.map_or(0, |offset| mapping_id * MODULE_RANGE + u64::from(offset)),
+        // Frames without one are told apart by their lines.
+        address: offset.map_or(0, |offset| first_address(recording, mapping_id) + u64::from(offset)),
         line: frame.lines.iter().map(line).collect(),
     }
 }
 
 fn functions(recording: &Recording, texts: &mut Texts) -> Vec<proto::Function> {
     let functions = (1..).zip(&recording.functions).map(|(id, function)| {
-        // Without a name pprof shows an address.
         let name = texts.place(&printable_name(&function.name));
+        let system_name = texts.printable(function.linkage_name.as_deref().unwrap_or_default());
         proto::Function {
             id,
             name,
-            system_name: function.linkage_name.as_ref().map_or(name, |linkage_name| texts.printable(linkage_name)),
+            system_name: if system_name == name { 0 } else { system_name },
             filename: texts.printable(function.file.as_deref().unwrap_or_default()),
             start_line: function.line.unwrap_or(0).into(),
         }
@@ -277,41 +300,50 @@ fn functions(recording: &Recording, texts: &mut Texts) -> Vec<proto::Function> {
 }
 
 fn samples(recording: &Recording, texts: &mut Texts) -> Vec<proto::Sample> {
-    let mut rows = BTreeMap::<Row, [i64; 2]>::new();
+    let mut rows = BTreeMap::<Row, [u64; 2]>::new();
     for (thread, samples) in recording.threads.iter().enumerate() {
         for sample in samples.samples.iter() {
-            let state = match sample.state {
+            let place = match sample.state {
                 State::Guest => "guest",
                 State::Host => "host",
                 State::Blocked => "waiting",
             };
-            let [count, time] = rows.entry((sample.stack, thread, state, sample.labels)).or_default();
+            let [count, time_ns] = rows.entry((sample.stack, thread, place, sample.labels)).or_default();
             *count += 1;
-            *time += sample.period_ns as i64;
+            *time_ns = time_ns.saturating_add(sample.period_ns);
         }
     }
     let names: Vec<String> = recording.threads.iter().map(|thread| recording.thread_name(thread)).collect();
-    let samples = rows.into_iter().map(|((stack, thread, state, labels), value)| {
-        let guests = labels.map_or(&[][..], |labels| &recording.label_sets[labels as usize]);
-        let guests = guests.iter().map(|(name, value)| (&**name, &**value));
+    // What all samples have in common says nothing, and takes room in graphs.
+    let tells_thread = names.iter().any(|name| *name != names[0]);
+    let tells_place = rows.keys().any(|(_, _, place, _)| *place != "guest");
+    let mut guests = HashMap::<LabelSetId, Vec<proto::Label>>::new();
+    let samples = rows.into_iter().map(|((stack, thread, place, labels), value)| {
+        let own = [("thread", &*names[thread], tells_thread), ("where", place, tells_place)];
+        let own = own.into_iter().filter(|(.., tells)| *tells);
+        let mut label: Vec<proto::Label> =
+            own.map(|(key, value, _)| proto::Label { key: texts.place(key), str: texts.of_label(value) }).collect();
+        if let Some(set) = labels {
+            let of_guest = || guest_labels(&recording.label_sets[set as usize], texts);
+            label.extend_from_slice(guests.entry(set).or_insert_with(of_guest));
+        }
         proto::Sample {
             location_id: recording.frame_ids(stack).map(|frame| u64::from(frame) + 1).collect(),
-            value: value.to_vec(),
-            label: labels_of(guests.chain([("thread", &*names[thread]), ("runs", state)]), texts),
+            value: value.map(signed).to_vec(),
+            label,
         }
     });
     samples.collect()
 }
 
-/// Labels with one value each: of a name that comes twice, the first.
-fn labels_of<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>, texts: &mut Texts) -> Vec<proto::Label> {
-    let mut all: Vec<proto::Label> = Vec::new();
-    for (name, value) in labels {
-        let name = printable_name(name);
-        let key = texts.place(&name.replacen("pprof::", "pprof:", 1));
-        if !all.iter().any(|label| label.key == key) {
-            all.push(proto::Label { key, str: texts.printable(value) });
-        }
+/// The labels that the guest or its language gave: of a name that comes twice the first, and none of a name of wlprof's or
+/// pprof's own.
+fn guest_labels(labels: &[(String, String)], texts: &mut Texts) -> Vec<proto::Label> {
+    let mut all = BTreeMap::new();
+    for (name, value) in labels.iter().take(MAX_LABELS) {
+        let is_taken = ["thread", "where"].contains(&&**name) || name.starts_with("pprof::");
+        let key = if is_taken { texts.of_label(&format!("guest.{name}")) } else { texts.of_label(name) };
+        all.entry(key).or_insert_with(|| texts.of_label(value));
     }
-    all
+    all.into_iter().map(|(key, str)| proto::Label { key, str }).collect()
 }

@@ -35,7 +35,13 @@ pub(crate) fn example() -> Recording {
         stacks: stacks(),
         label_sets: vec![
             vec![label("state", "python")],
-            vec![label("goroutine", "7"), label(HOSTILE, HOSTILE), label("", "")],
+            vec![
+                label("goroutine", "7"),
+                label(HOSTILE, HOSTILE),
+                label("", ""),
+                label("thread", "9"),
+                label("pprof::base", "true"),
+            ],
         ],
         stores: vec![Store { name: "app.wasm".into() }, Store { name: HOSTILE.into() }],
         threads: threads(),

@@ -18,7 +18,7 @@ use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 pub const MAGIC: [u8; 8] = *b"wlprof\r\n";
 
 /// Version that this build writes and reads.
-pub(super) const VERSION: u32 = 4;
+pub const VERSION: u32 = 4;
 
 /// What comes before the contents of a block: size and checksum.
 const BLOCK_HEADER: usize = 8;

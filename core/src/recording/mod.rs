@@ -27,7 +27,7 @@ pub use build::{Names, Recorder};
 #[cfg(test)]
 pub(crate) use example::example;
 pub use file::RawRecording;
-pub use journal::{Journal, MAGIC};
+pub use journal::{Journal, MAGIC, VERSION};
 pub(crate) use keyed::{Keyed, keyed};
 pub(crate) use long_names::shorten_names;
 pub use markers::HostCallSpan;

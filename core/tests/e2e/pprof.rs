@@ -25,7 +25,7 @@ fn pprof(arguments: &[&str], profile: &Path) -> String {
 type Times = BTreeMap<String, (u64, u64)>;
 
 fn times_by_pprof(profile: &Path) -> Times {
-    let printed = pprof(&["-top", "-symbolize=none"], profile);
+    let printed = pprof(&["-top"], profile);
     let rows = printed.lines().skip_while(|line| !line.trim_start().starts_with("flat ")).skip(1);
     let row = |line: &str| {
         let mut rest = line.trim_start();
@@ -57,6 +57,13 @@ fn times_by_recording(recording: &Recording) -> Times {
     times
 }
 
+/// Samples in all.
+fn count_by_pprof(profile: &Path) -> usize {
+    let printed = pprof(&["-top", "-sample_index=samples", "-unit=auto"], profile);
+    let (_, total) = printed.split_once("Showing nodes accounting for ").unwrap_or_else(|| panic!("{printed}"));
+    total.split_once(',').and_then(|(count, _)| count.parse().ok()).unwrap_or_else(|| panic!("{printed}"))
+}
+
 /// Runs a guest, in the folder at `folder`, and compares all numbers. Gives the place with `x.pb.gz`.
 fn numbers_are_equal(folder: &Path, options: &[&str], guest: &str, arguments: &[&str]) -> Place {
     let place = Place::new();
@@ -70,8 +77,9 @@ fn numbers_are_equal(folder: &Path, options: &[&str], guest: &str, arguments: &[
         .arg(&profile);
     let ran = command.args(options).arg(fixture(guest)).args(arguments).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let (found, expected) =
-        (times_by_pprof(&profile), times_by_recording(&place.recording("x.wlprof").view(View::Guest)));
+    let recording = place.recording("x.wlprof").view(View::Guest);
+    assert_eq!(count_by_pprof(&profile), recording.samples().count());
+    let (found, expected) = (times_by_pprof(&profile), times_by_recording(&recording));
     assert!(expected.len() > 5, "{expected:?}");
     let all: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
     let different = all.into_iter().filter(|name| found.get(*name) != expected.get(*name));
@@ -96,13 +104,40 @@ fn numbers_are_equal_for_compiled_languages() {
 #[test]
 fn numbers_are_equal_for_goroutines_which_are_labels() {
     let place = numbers_are_equal(&testdata(""), &[], "go-work-1.27.wasm", &["channels", "2"]);
-    let labels = pprof(&["-tags"], &place.path("x.pb.gz"));
-    for name in ["goroutine", "runs", "thread"] {
-        assert!(labels.lines().any(|line| line.trim_start().starts_with(&format!("{name}: "))), "{name}: {labels}");
+    let recording = place.recording("x.wlprof");
+    let mut of_goroutines = BTreeMap::<&str, u64>::new();
+    for sample in recording.samples() {
+        let labels = sample.labels.map_or(&[][..], |set| &recording.label_sets[set as usize]);
+        let goroutine = labels.iter().find(|(name, _)| name == "goroutine");
+        *of_goroutines.entry(goroutine.map_or("", |(_, value)| value)).or_default() += sample.period_ns;
     }
-    // Samples of one goroutine alone.
-    let first = pprof(&["-top", "-tagfocus=goroutine=^1$"], &place.path("x.pb.gz"));
-    assert!(first.contains("main.main"), "{first}");
+    assert!(of_goroutines.len() > 3, "{of_goroutines:?}");
+    let focused = |goroutine: &str| {
+        let printed = pprof(&["-top", &format!("-tagfocus=goroutine=^{goroutine}$")], &place.path("x.pb.gz"));
+        let (_, total) = printed.split_once("Showing nodes accounting for ").unwrap_or_else(|| panic!("{printed}"));
+        total.split_once("ns,").and_then(|(ns, _)| ns.parse::<u64>().ok()).unwrap_or_else(|| panic!("{printed}"))
+    };
+    for (goroutine, time_ns) in of_goroutines.into_iter().filter(|(goroutine, _)| !goroutine.is_empty()) {
+        assert_eq!(focused(goroutine), time_ns, "goroutine {goroutine}");
+    }
+}
+
+#[test]
+fn waiting_is_told_and_so_is_the_clock() {
+    let place = Place::new();
+    let guest = r#"(module
+        (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+        (memory (export "memory") 1)
+        (data (i32.const 16) "\01")
+        (data (i32.const 24) "\00\c2\eb\0b")
+        (func (export "_start") (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))))"#;
+    place.file("sleeps.wat", guest);
+    let ran = place.run(["--clock=wall", "-o", "x.pb.gz", "sleeps.wat"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let waiting = pprof(&["-top", "-tagfocus=where=waiting"], &place.path("x.pb.gz"));
+    assert!(waiting.contains("Type: wall") && waiting.contains("wasi_snapshot_preview1.poll_oneoff"), "{waiting}");
+    let counts = pprof(&["-tags", "-sample_index=samples", "-unit=auto"], &place.path("x.pb.gz"));
+    assert!(counts.contains(": waiting"), "{counts}");
 }
 
 #[test]
@@ -123,12 +158,16 @@ fn listings_show_the_source_with_the_time_of_each_line() {
 }
 
 #[test]
-fn what_a_guest_calls_its_functions_leads_no_terminal_astray() {
+fn what_a_guest_calls_its_functions_and_labels_stays_text() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/export/golden/example.pb.gz");
-    for view in ["-top", "-traces", "-tags", "-raw", "-peek=.", "-tree", "-comments"] {
-        let printed = pprof(&[view, "-symbolize=none"], &example);
+    for view in ["-top", "-traces", "-tags", "-raw", "-peek=.", "-tree", "-comments", "-dot"] {
+        let printed = pprof(&[view], &example);
         let odd = printed.chars().find(|c| c.is_control() && !"\n\t".contains(*c));
         assert!(odd.is_none() && !printed.is_empty(), "{view}: {odd:?} in {printed}");
+        // In graphs, texts stand between quotation marks.
+        let is_closed =
+            |line: &str| line.replace("\\\\", "").replace("\\\"", "").matches('"').count().is_multiple_of(2);
+        assert!(view != "-dot" || printed.lines().all(is_closed), "{printed}");
     }
     assert!(pprof(&["-comments"], &example).contains("the rate was lowered"));
 }
