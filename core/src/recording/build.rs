@@ -2,6 +2,7 @@
 
 use super::journal::{Block, End, Journal, Progress};
 use super::own_names::{LanguageNames, OwnNames, Unnamed};
+use super::recent::WindowOf;
 use super::track::{Track, TrackId};
 use super::{
     Category, FrameId, Function, FunctionId, Keyed, LabelSetId, Line, Meta, Module, ModuleId, Origin, Sample, Stack,
@@ -9,6 +10,7 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
+use std::io;
 use wlprof_plugin::{FrameSink, Label, SourceFrame};
 
 /// Distinct frames that are kept; what comes later is shown as [`Origin::Truncated`]. A guest may make code without end.
@@ -40,6 +42,7 @@ pub struct Recorder {
     seen: BTreeSet<(ModuleId, u32)>,
     own_names: OwnNames,
     count: u64,
+    sampled_ns: u64,
     unrecorded: u64,
 }
 
@@ -239,16 +242,14 @@ impl Recorder {
         self.own_names.name_labels(module, key, labels);
     }
 
-    /// Appends a sample. `cpu_ns` is the thread's CPU clock at the sample, from any fixed start; the sample's own
-    /// `cpu_delta_ns` follows from it.
+    /// Appends a sample. `cpu_ns` is the thread's CPU clock at the sample, from any fixed start.
     pub fn sample(&mut self, track: TrackId, cpu_ns: u64, sample: Sample) {
         let track = &mut self.tracks[track.index()];
-        let (_, last_cpu_ns) = self.cpu_ns.entry(track.tid).or_insert((cpu_ns, cpu_ns));
-        let cpu_delta_ns = cpu_ns.saturating_sub(*last_cpu_ns);
-        *last_cpu_ns = cpu_ns;
+        self.cpu_ns.entry(track.tid).or_insert((cpu_ns, cpu_ns)).1 = cpu_ns;
         self.last_time_ns = self.last_time_ns.max(sample.time_ns);
         self.count += 1;
-        track.samples.push(Sample { cpu_delta_ns, ..sample });
+        self.sampled_ns += sample.period_ns;
+        track.samples.push(sample);
         if track.samples.open_bytes() >= MANY_BYTES {
             self.write();
         }
@@ -271,9 +272,38 @@ impl Recorder {
     }
 
     /// Incomplete stacks so far, by reason.
-    #[cfg(test)]
-    pub(crate) fn truncated_counts(&self) -> Vec<(Truncation, u64)> {
-        self.truncated.iter().map(|(reason, count)| (*reason, *count)).collect()
+    pub(crate) fn truncated_counts(&self) -> BTreeMap<Truncation, u64> {
+        self.truncated.clone()
+    }
+
+    /// Keeps samples from `from_ns` on for windows, or none.
+    pub(crate) fn keep_from(&mut self, from_ns: Option<u64>) {
+        self.journal.recent().into_iter().for_each(|recent| recent.keep_from(from_ns));
+    }
+
+    /// Whether samples are kept for windows, and sampling is not over.
+    pub(crate) fn keeps_windows(&mut self) -> bool {
+        self.journal.recent().is_some()
+    }
+
+    /// A whole recording, without the symbols of wasm frames, of what was in `window`. `end` says how it came out, given the
+    /// number of its samples and the time that they stand for. What of its names only the languages' walkers know, `names` knows.
+    ///
+    /// # Errors
+    /// If no samples are kept, or sampling is over.
+    pub(crate) fn window(
+        &mut self,
+        window: &WindowOf,
+        names: &mut dyn LanguageNames,
+        end: impl FnOnce(u64, u64) -> (Meta, TickCounts),
+        truncated: Vec<(Truncation, u64)>,
+    ) -> io::Result<Vec<u8>> {
+        self.write_all(names);
+        let over = || io::Error::other("sampling is over");
+        self.journal.recent().ok_or_else(over)?.window(window, |count, weight_ns| {
+            let (meta, ticks) = end(count, weight_ns);
+            End { meta, ticks, truncated }
+        })
     }
 
     /// Distinct stacks so far.
@@ -288,9 +318,9 @@ impl Recorder {
         self.tracks.iter().flat_map(|track| track.samples.iter()).filter(|sample| sample.state == state).count()
     }
 
-    /// Number of samples so far.
-    pub fn sample_count(&self) -> u64 {
-        self.count
+    /// Number of samples so far, and the time that they stand for.
+    pub(crate) fn sampled(&self) -> (u64, u64) {
+        (self.count, self.sampled_ns)
     }
 
     /// Writes what is new into the journal if some time has passed since that was last done. `now_ns` is counted as the
@@ -300,6 +330,12 @@ impl Recorder {
             self.last_time_ns = self.last_time_ns.max(now_ns);
             self.write();
         }
+    }
+
+    /// Writes what is new into the journal, up to `now_ns`.
+    pub fn flush(&mut self, now_ns: u64) {
+        self.last_time_ns = self.last_time_ns.max(now_ns);
+        self.write();
     }
 
     /// Writes what is new into the journal. Samples that cannot be written are gone, and counted: a full disk must not
@@ -329,15 +365,20 @@ impl Recorder {
         tables
     }
 
-    /// Writes all that is left, with the names that only the walkers of the languages know: the journal is a whole
-    /// recording then, without the symbols of wasm frames.
-    pub fn close(mut self, mut meta: Meta, mut ticks: TickCounts, names: &mut dyn LanguageNames) -> Journal {
-        self.tracks.iter_mut().for_each(Track::no_host_call);
+    /// Writes what is new into the journal, with the names that only `names` knows.
+    fn write_all(&mut self, names: &mut dyn LanguageNames) {
         if self.write() {
             let labels = self.labels.in_order();
             let labels: Vec<_> = labels.iter().map(LabelKeys::as_set).collect();
             self.own_names.complete(&self.frames.in_order(), &labels, names, &mut self.journal);
         }
+    }
+
+    /// Writes all that is left, with the names that only the walkers of the languages know: the journal is a whole
+    /// recording then, without the symbols of wasm frames.
+    pub fn close(mut self, mut meta: Meta, mut ticks: TickCounts, names: &mut dyn LanguageNames) -> Journal {
+        self.tracks.iter_mut().for_each(Track::no_host_call);
+        self.write_all(names);
         meta.notes.extend(names.notes());
         if self.unrecorded > 0 {
             ticks.sampled -= self.unrecorded.min(ticks.sampled);

@@ -3,6 +3,7 @@
 
 use super::build::{FunctionTable, Names};
 use super::journal::{Block, End, MAGIC, NoBlock, Progress, VERSION, read_block, write_all};
+use super::unused::Tables;
 use super::{
     Frame, FrameId, Function, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording, Sample, Stack, Store,
     Thread, TickCounts,
@@ -156,6 +157,9 @@ impl RawRecording {
             }
         };
         recording.finish(&ended);
+        if recording.symbols.is_none() {
+            recording.keep_used();
+        }
         Ok(recording)
     }
 
@@ -227,6 +231,12 @@ impl RawRecording {
         self.depths.push(callers + 1);
         self.stacks.push(stack);
         Some(())
+    }
+
+    /// Leaves out what is not to be named, since nobody sees it.
+    fn keep_used(&mut self) {
+        let Self { frames, stacks, threads, language_names, .. } = self;
+        Tables { frames, stacks, threads, language_names }.keep_used();
     }
 
     /// Makes up for what a recording that was cut short has not.

@@ -7,6 +7,7 @@
 //!
 //! Whatever ends the process, what has been written stays a recording: a reader takes the whole blocks at its beginning.
 
+use super::recent::Recent;
 use super::{
     Function, HostCallSpan, Line, Meta, Module, ModuleId, NamedFrame, Origin, Stack, StoreId, TickCounts, Truncation,
 };
@@ -92,6 +93,14 @@ fn block_bytes(block: &Block) -> io::Result<Vec<u8>> {
 pub(super) fn write_all(blocks: impl IntoIterator<Item = Block>, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(&MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
+    append_all(blocks, out)
+}
+
+/// Writes blocks of a recording that is begun.
+///
+/// # Errors
+/// Whatever `out` fails with.
+pub(super) fn append_all(blocks: impl IntoIterator<Item = Block>, out: &mut dyn Write) -> io::Result<()> {
     blocks.into_iter().try_for_each(|block| out.write_all(&block_bytes(&block)?))
 }
 
@@ -140,6 +149,8 @@ pub struct Journal {
     length: u64,
     /// A second file that has the same.
     copy: Option<File>,
+    /// What is kept for who looks at the recording while it grows.
+    recent: Option<Recent>,
     failure: Option<io::Error>,
     /// What is written could not be read: it has no beginning.
     is_over: bool,
@@ -147,6 +158,8 @@ pub struct Journal {
 
 #[derive(Debug)]
 enum Sink {
+    /// Only what is kept of it.
+    Nowhere,
     Memory(Vec<u8>),
     File(File),
 }
@@ -154,7 +167,7 @@ enum Sink {
 impl Default for Journal {
     /// In memory.
     fn default() -> Self {
-        Self::begin(Sink::Memory(Vec::new()), None)
+        Self::begin(Sink::Memory(Vec::new()), None, None)
     }
 }
 
@@ -162,13 +175,31 @@ impl Journal {
     /// In a file, which should be new and empty. What is written goes into `copy` as well, as long as that can be written:
     /// a file under the name that the user gave, which the guest may be able to change.
     pub fn in_file(file: File, copy: Option<File>) -> Self {
-        Self::begin(Sink::File(file), copy)
+        Self::begin(Sink::File(file), copy, None)
     }
 
-    fn begin(sink: Sink, copy: Option<File>) -> Self {
-        let mut journal = Self { sink, length: 0, copy, failure: None, is_over: false };
-        let header: Vec<u8> = MAGIC.into_iter().chain(VERSION.to_le_bytes()).collect();
-        journal.is_over = !journal.append(&header);
+    /// Only in memory, and of samples no more than somebody wants to see. Nothing is there of it when all is over.
+    pub fn of_windows() -> Self {
+        Self::begin(Sink::Nowhere, None, Some(Recent::default()))
+    }
+
+    /// Keeps in memory as well what somebody may want to see while it grows.
+    #[must_use]
+    pub fn with_windows(mut self) -> Self {
+        let mut recent = Recent::default();
+        recent.take_head(&Self::header());
+        self.recent.get_or_insert(recent);
+        self
+    }
+
+    fn header() -> Vec<u8> {
+        MAGIC.into_iter().chain(VERSION.to_le_bytes()).collect()
+    }
+
+    fn begin(sink: Sink, copy: Option<File>, recent: Option<Recent>) -> Self {
+        let mut journal = Self { sink, length: 0, copy, recent, failure: None, is_over: false };
+        journal.is_over = !journal.append(&Self::header());
+        journal.recent.iter_mut().for_each(|recent| recent.take_head(&Self::header()));
         journal
     }
 
@@ -181,7 +212,14 @@ impl Journal {
     pub(super) fn write(&mut self, block: &Block) -> bool {
         match block_bytes(block) {
             _ if self.is_over => false,
-            Ok(bytes) => self.append(&bytes),
+            Ok(bytes) => {
+                let written = self.append(&bytes);
+                // Tables that are not on the disk are written once more.
+                if written && let Some(recent) = &mut self.recent {
+                    recent.take(block, &bytes);
+                }
+                written
+            }
             Err(error) => {
                 self.failure.get_or_insert(error);
                 false
@@ -192,6 +230,7 @@ impl Journal {
     fn append(&mut self, bytes: &[u8]) -> bool {
         // In one piece, so that whoever reads meanwhile finds whole blocks.
         let written = match &mut self.sink {
+            Sink::Nowhere => Ok(()),
             Sink::Memory(all) => all.write_all(bytes),
             Sink::File(file) => file.write_all(bytes).inspect_err(|_| {
                 // What follows a part of a block could not be read.
@@ -211,6 +250,11 @@ impl Journal {
         }
     }
 
+    /// What is kept for who looks at the recording while it grows.
+    pub(super) fn recent(&mut self) -> Option<&mut Recent> {
+        self.recent.as_mut()
+    }
+
     /// Why something could not be written.
     pub fn failure(&self) -> Option<&io::Error> {
         self.failure.as_ref()
@@ -222,6 +266,7 @@ impl Journal {
     /// Whatever the file fails with.
     pub fn into_reader(self) -> io::Result<Box<dyn Read>> {
         Ok(match self.sink {
+            Sink::Nowhere => Box::new(io::empty()),
             Sink::Memory(bytes) => Box::new(Cursor::new(bytes)),
             Sink::File(mut file) => {
                 file.rewind()?;

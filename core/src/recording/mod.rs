@@ -15,10 +15,12 @@ mod long_names;
 mod markers;
 mod named_frame;
 mod own_names;
+mod recent;
 mod restack;
 mod samples;
 mod totals;
 mod track;
+mod unused;
 mod view;
 
 #[cfg(test)]
@@ -33,6 +35,7 @@ pub(crate) use long_names::shorten_names;
 pub use markers::HostCallSpan;
 use named_frame::NamedFrame;
 pub use own_names::{LanguageNames, Unnamed};
+pub(crate) use recent::WindowOf;
 pub use samples::Samples;
 pub use totals::{FunctionTotal, Totals};
 pub use track::TrackId;
@@ -281,11 +284,12 @@ pub struct Thread {
 pub struct Sample {
     /// Nanoseconds since sampling began.
     pub time_ns: u64,
-    /// CPU time the thread used since its sample before, in nanoseconds.
-    pub cpu_delta_ns: u64,
     /// The sample's weight: the time that it stands for, in nanoseconds. Weights differ, so shares are sums of them, not
     /// counts.
     pub period_ns: u64,
+    /// CPU time of the thread that its tick stands for, in nanoseconds. The first sample of a tick has it all, the others
+    /// have none.
+    pub cpu_delta_ns: u64,
     /// What was on the stack.
     pub stack: StackId,
     /// Where the thread was.

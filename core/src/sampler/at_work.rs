@@ -1,13 +1,13 @@
 //! A sampler at work: the threads and stores that it samples, and the drain that records what is read of them.
 
 use super::Report;
-use super::drain::{Drain, Drained, SlotTotals};
+use super::drain::{Drain, Drained};
 use super::dump::Dump;
 use super::options::SamplerKind;
 use super::os::Activity;
 use super::os::thread_watch::ThreadWatch;
 use super::reading::Probe;
-use super::running::{Attachment, ThreadSlot, Threads, Transport};
+use super::running::{Attachment, Demand, SlotTotals, Threads, Transport};
 use super::shared::Shared;
 use super::transport::epoch::{EpochTransport, Ticker};
 use crate::recording::{Clock, PauseStats, TickCounts};
@@ -31,6 +31,8 @@ pub(super) struct Sampler {
     /// Advances the engine's epoch, if that is what stops guests.
     ticker: Option<Ticker>,
     stop_drain: Arc<AtomicBool>,
+    /// What is sampled for the recording of the whole run.
+    _whole_run: Option<Demand>,
     running: Mutex<Running>,
 }
 
@@ -48,6 +50,8 @@ impl Sampler {
         let by_epochs = shared.options.kind == SamplerKind::Epoch;
         let transport: Box<dyn Transport> = if by_epochs { Box::new(EpochTransport) } else { by_signals(shared)? };
         let threads = Arc::new(Threads::new(shared.clone(), transport));
+        let options = &shared.options;
+        let whole_run = (!options.on_demand).then(|| Demand::new(&threads, options.clock));
         let probe = Probe::new(engine)?;
         let ticker = by_epochs.then(|| Ticker::start(&threads, engine)).transpose()?;
         let stop_drain = Arc::new(AtomicBool::new(false));
@@ -55,8 +59,9 @@ impl Sampler {
             let (threads, stop) = (threads.clone(), stop_drain.clone());
             move || Drain::run(threads, &stop)
         })?;
+        threads.drained_by(drain.thread().clone());
         let (engine, running) = (engine.clone(), Mutex::new(Running::Yes(drain)));
-        Ok(Self { threads, probe, engine, ticker, stop_drain, running })
+        Ok(Self { threads, probe, engine, ticker, stop_drain, _whole_run: whole_run, running })
     }
 
     /// Samples `store` from here on, wherever it runs.
@@ -106,6 +111,11 @@ impl Sampler {
         }
     }
 
+    /// The threads that it samples.
+    pub(super) fn threads(&self) -> &Arc<Threads> {
+        &self.threads
+    }
+
     /// Reads all stacks of the running guests.
     ///
     /// # Errors
@@ -140,11 +150,11 @@ impl Sampler {
     fn stop_running(&self, drain: JoinHandle<Drained>) -> Report {
         let threads = &self.threads;
         threads.stop();
-        let stopping = Stopping::of(threads.slots());
+        let clocks = threads.clocks();
         let ticked = self.ticker.as_ref().map(Ticker::stop);
         let at_rest = self.is_at_rest();
         let stores = threads.stores();
-        if let (true, Some((slot, _))) = (at_rest, stopping.slots.first()) {
+        if let (true, Some(slot)) = (at_rest, clocks.slots().next()) {
             for store in &stores {
                 // SAFETY: no signal is answered any more, and no handler is at work.
                 unsafe { store.collect_awaited_beside(slot) };
@@ -165,14 +175,11 @@ impl Sampler {
                     language.module.set_walker(language.walker);
                 }
             }
-            let timers = stopping.slots.iter().filter_map(|(slot, _)| slot.timers.as_ref());
+            let mut timers = clocks.slots().filter_map(|slot| slot.timers.as_ref());
             // SAFETY: no handler is at work, and none will be.
-            rate_note = timers.into_iter().find_map(|timers| unsafe { timers.rate_note() });
+            rate_note = timers.find_map(|timers| unsafe { timers.rate_note() });
         }
-        // Threads that the drain has let go of meanwhile are in `drained.ended`.
-        let listed = threads.slots();
-        let totals = stopping.totals(drained.ended, |slot| listed.iter().any(|other| Arc::ptr_eq(other, slot)));
-        let report = self.report(drained, totals, at_rest, rate_note);
+        let report = self.report(drained, threads.totals_at(&clocks), at_rest, rate_note);
         match ticked {
             Some(ticked) => ticked.report(report),
             None => report,
@@ -244,32 +251,6 @@ impl Sampler {
             },
             notes,
         }
-    }
-}
-
-/// The threads when sampling ends, and the CPU time that each has used by then.
-struct Stopping {
-    slots: Vec<(Arc<ThreadSlot>, u64)>,
-    now_ns: u64,
-}
-
-impl Stopping {
-    fn of(slots: Vec<Arc<ThreadSlot>>) -> Self {
-        let cpu_ns = |slot: &ThreadSlot| ThreadWatch::new(slot.tid).ok().and_then(|watch| watch.cpu_ns()).unwrap_or(0);
-        let slots = slots.into_iter().map(|slot| (slot.clone(), cpu_ns(&slot))).collect();
-        Self { slots, now_ns: super::os::clock::monotonic_ns() }
-    }
-
-    /// The sum over all threads: `ended`, and those of them that `is_listed` says are not in it.
-    fn totals(&self, ended: SlotTotals, is_listed: impl Fn(&Arc<ThreadSlot>) -> bool) -> SlotTotals {
-        let mut totals = ended;
-        for (slot, cpu_ns) in self.slots.iter().filter(|(slot, _)| is_listed(slot)) {
-            totals.add(slot, *cpu_ns);
-            if !slot.current().is_null() {
-                totals.left_ns = totals.left_ns.max(self.now_ns);
-            }
-        }
-        totals
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Snapshot {
     pub(super) cpu_ns: u64,
     /// The time that the sample stands for.
     pub(super) weight_ns: u64,
+    /// Of that, CPU time.
+    pub(super) used_ns: u64,
     /// Time between samples now.
     pub(super) period_ns: u64,
 }
@@ -48,7 +50,7 @@ pub(super) struct Sighting {
 /// # Safety
 /// To be called on that thread, in the handler that interrupted it or at a check, while nothing else pushes into `ring`.
 pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Ring) -> bool {
-    let Snapshot { place, cpu_ns, weight_ns, period_ns } = *snapshot;
+    let Snapshot { place, cpu_ns, weight_ns, used_ns, period_ns } = *snapshot;
     let in_guest = !matches!(place, Place::InHost(_));
     // SAFETY: the caller's promise: the store is there while its thread runs it.
     let entry = unsafe { store.entry() };
@@ -56,6 +58,7 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
         time_ns: monotonic_ns(),
         cpu_ns,
         weight_ns,
+        used_ns,
         period_ns,
         store: store.id,
         entry: entry.map_or(0, |entry| entry.number()),
@@ -125,6 +128,7 @@ pub(super) fn collect_blocked(
         time_ns: monotonic_ns(),
         cpu_ns: sighting.cpu_ns,
         weight_ns: sighting.weight_ns,
+        used_ns: 0,
         period_ns: sighting.period_ns,
         store: store.id,
         entry: entry.map_or(0, |entry| entry.number()),

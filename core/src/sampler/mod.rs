@@ -29,6 +29,7 @@ mod shared;
 mod store;
 mod timing;
 mod transport;
+mod window;
 
 pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 pub use import_watch::ImportWatch;
@@ -36,6 +37,7 @@ pub use options::{SamplerKind, SamplerOptions};
 pub use perf_marker::show_to_perf;
 pub use session::{Finished, RunName, Session};
 pub use store::{AttachedStore, SampledStore};
+pub use window::{Activity, Window};
 
 use crate::recording::{PauseStats, TickCounts};
 

@@ -51,6 +51,13 @@ pub struct SamplerOptions {
     pub max_overhead: f64,
     /// What time samples stand for.
     pub clock: Clock,
+    /// Sample only while a [`Window`](super::Window) is open; unless told so, from first to last.
+    pub on_demand: bool,
+    /// Count calls of the host by name, for [`Session::activity`](super::Session::activity).
+    ///
+    /// # Overhead
+    /// Some nanoseconds a call.
+    pub counts_host_calls: bool,
     /// Keep in mind which wasm functions were on a stack where the language shows its own frames instead:
     /// [`Recorder::functions_seen`](crate::recording::Recorder::functions_seen) knows of them then.
     pub keep_functions: bool,
@@ -73,6 +80,8 @@ impl Default for SamplerOptions {
             first_hz: Some(1000.0),
             max_overhead: 0.02,
             clock: Clock::Cpu,
+            on_demand: false,
+            counts_host_calls: false,
             keep_functions: false,
             import_watch: None,
         }

@@ -25,12 +25,14 @@ pub struct RunName {
 
 /// Guests being profiled. Made before they run, attached to their stores, finished from any thread.
 pub struct Session {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// `None` until the first store is attached.
     sampler: Mutex<Option<Arc<Sampler>>>,
     notes: Mutex<Vec<String>>,
     /// What was known at the beginning.
     meta: Meta,
+    /// When the windows that are open began.
+    pub(super) windows: Mutex<Vec<u64>>,
 }
 
 /// A session that is not finished stops sampling when it goes.
@@ -91,13 +93,18 @@ impl Session {
         for (module, image) in modules {
             shared.load(module, image, walkers.next().flatten());
         }
-        Self { shared: Arc::new(shared), sampler: Mutex::new(None), notes: Mutex::new(Vec::new()), meta }
+        Self::with(shared, meta)
     }
 
     /// A session of what is loaded already.
     #[cfg(test)]
     pub(super) fn of(shared: Shared) -> Self {
-        Self { shared: Arc::new(shared), sampler: Mutex::new(None), notes: Mutex::default(), meta: Meta::default() }
+        Self::with(shared, Meta::default())
+    }
+
+    fn with(shared: Shared, meta: Meta) -> Self {
+        let (sampler, notes, windows) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(shared), sampler, notes, meta, windows }
     }
 
     /// Adds a module, to be called before its code runs. `walker` is its language's.
@@ -173,6 +180,7 @@ impl Session {
         walker: impl FnOnce(&LoadedModule) -> Option<Box<dyn Walker>>,
     ) {
         let Some(module) = self.shared.module(module) else { return };
+        attachment.add_memory(store, instance, &module.image);
         if !module.has_language {
             return;
         }
@@ -188,7 +196,13 @@ impl Session {
         }
     }
 
-    fn started(&self) -> MutexGuard<'_, Option<Arc<Sampler>>> {
+    /// What was known at the beginning, with the notes so far.
+    pub(super) fn meta_so_far(&self) -> Meta {
+        let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Meta { notes, ..self.meta.clone() }
+    }
+
+    pub(super) fn started(&self) -> MutexGuard<'_, Option<Arc<Sampler>>> {
         self.sampler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

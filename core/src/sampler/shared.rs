@@ -3,6 +3,7 @@
 use super::code_map::{CodeMap, NativePc};
 use super::naming::Naming;
 use super::options::SamplerOptions;
+use super::reading::FrameWord;
 use crate::module::ModuleImage;
 use crate::recording::{Module, ModuleId, Origin, Recorder};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,8 @@ pub(super) struct LoadedModule {
     pub(super) image: Arc<ModuleImage>,
     /// A walker of its language that is with no store: it names what others have found, and is for the next store.
     walker: Mutex<Option<Box<dyn Walker>>>,
+    /// One that walks nothing, for the names of what the others find while they walk.
+    namer: Mutex<Option<Box<dyn Walker>>>,
     /// Its language has stacks of its own.
     pub(super) has_language: bool,
     /// What its language's frames are called.
@@ -25,7 +28,8 @@ pub(super) struct LoadedModule {
 impl LoadedModule {
     pub(super) fn new(id: ModuleId, image: Arc<ModuleImage>, walker: Option<Box<dyn Walker>>) -> Self {
         let has_language = walker.as_ref().is_some_and(|walker| walker.reads_guest());
-        Self { id, image, walker: Mutex::new(walker), has_language, naming: Naming::default() }
+        let namer = Mutex::new(walker.as_ref().filter(|_| has_language).and_then(|walker| walker.fresh()));
+        Self { id, image, walker: Mutex::new(walker), namer, has_language, naming: Naming::default() }
     }
 
     /// A walker for an instance, whose language has stacks of its own. `None` if there is but one, and another instance has it.
@@ -40,6 +44,11 @@ impl LoadedModule {
     /// The walker of its language, for the caller to keep.
     pub(super) fn take_walker(&self) -> Option<Box<dyn Walker>> {
         self.walker.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A walker that names what the others find while they walk, for the caller to keep. `None` if the language has none.
+    pub(super) fn take_namer(&self) -> Option<Box<dyn Walker>> {
+        self.namer.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Gives a walker of its language back.
@@ -133,6 +142,14 @@ impl Shared {
             Operator::Call { function_index } => Some((module, function_index)),
             _ => None,
         }
+    }
+
+    /// The import that a call which returns to `pc` is of, as `module.name`.
+    pub(super) fn import_called_from(&self, pc: usize) -> Option<String> {
+        let (module, function) = self.called_at(FrameWord::return_address(pc).native_pc())?;
+        let module = self.module(module)?;
+        let import = module.image.function_imports().get(function as usize)?;
+        Some(format!("{}.{}", import.module, import.name))
     }
 
     /// The recorder. A panic of another thread while it held it has lost at most one sample.

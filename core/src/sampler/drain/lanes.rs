@@ -182,7 +182,7 @@ impl Lane {
                 self.last_ns = time_ns.saturating_sub(after * piece_ns).max(self.last_ns);
                 let sample = Sample {
                     time_ns: self.last_ns,
-                    cpu_delta_ns: 0,
+                    cpu_delta_ns: if after == pieces - 1 { header.used_ns } else { 0 },
                     period_ns: piece_ns + if after == 0 { rest_ns } else { 0 },
                     stack: found.stack,
                     state: header.state,

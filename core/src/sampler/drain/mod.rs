@@ -11,22 +11,23 @@ pub(super) use waits::WaitCounts;
 
 use super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::os::thread_watch::ThreadWatch;
-use super::reading::{FrameWord, Header, Kind, Record, Ring, Truncated};
+use super::reading::{FrameWord, Header, Kind, MAX_WORDS, Record, Ring, Truncated};
 use super::running::{StoreState, ThreadSlot, Threads};
 use super::shared::Shared;
-use super::timing::Timers;
 use crate::recording::{Clock, LanguageTruncation, Origin, Recorder, State, Truncation};
 use lanes::{Found, Lanes};
 use paths::{FrameTable, Interned, Path, Step};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use waits::Waits;
 
 /// How long samples may wait in a ring.
 const MAX_INTERVAL: Duration = Duration::from_millis(250);
+/// How long while nobody wants samples. Who wants some wakes this.
+const RESTING_INTERVAL: Duration = Duration::from_secs(2);
 /// How often the rings are emptied at most.
 const MIN_INTERVAL: Duration = Duration::from_micros(250);
 /// The first interval: what comes at first, and how fast, is not known.
@@ -43,42 +44,8 @@ pub(super) struct Drained {
     pub(super) pauses: Pauses,
     /// Looks from outside.
     pub(super) waits: WaitCounts,
-    /// What the threads that have ended counted.
-    pub(super) ended: SlotTotals,
     /// Why not all samples were recorded.
     pub(super) failure: Option<&'static str>,
-}
-
-/// What threads have counted, altogether.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SlotTotals {
-    pub(super) fired: u64,
-    pub(super) preempted: u64,
-    pub(super) waited: u64,
-    pub(super) ring_full: u64,
-    pub(super) periods_ns: u64,
-    pub(super) handler_ns: u64,
-    /// CPU time in stores.
-    pub(super) cpu_ns: u64,
-    /// When one of them was last in a store.
-    pub(super) left_ns: u64,
-}
-
-impl SlotTotals {
-    /// Adds what a thread has counted, which has used `cpu_ns` by now.
-    pub(super) fn add(&mut self, slot: &ThreadSlot, cpu_ns: u64) {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        if let Some(Timers { counts, .. }) = &slot.timers {
-            self.fired += count(&counts.fired);
-            self.preempted += count(&counts.preempted);
-            self.waited += count(&counts.waited);
-            self.periods_ns += count(&counts.periods_ns);
-        }
-        self.ring_full += count(&slot.ring_full);
-        self.handler_ns += count(&slot.handler_ns);
-        self.cpu_ns += slot.in_stores_ns(cpu_ns);
-        self.left_ns = self.left_ns.max(count(&slot.left_ns));
-    }
 }
 
 /// A thread whose ring is emptied.
@@ -99,6 +66,8 @@ pub(super) struct Drain {
     /// Words seen under a language's stack, which may show none of them.
     under_language: HashSet<FrameWord>,
     lanes: Lanes,
+    /// What time samples stood for when the threads were last looked at; `None` if nobody wanted any.
+    clock: Option<Clock>,
     drained: Drained,
 }
 
@@ -111,6 +80,7 @@ impl Drain {
             frames: FrameTable::new(),
             under_language: HashSet::default(),
             lanes: Lanes::default(),
+            clock: None,
             drained: Drained::default(),
         };
         if catch_unwind(AssertUnwindSafe(|| drain.drain_until(stop))).is_err() {
@@ -133,12 +103,13 @@ impl Drain {
             let last = stop.load(Ordering::Acquire);
             self.meet_threads();
             let gone = self.threads.take_gone();
+            let flush = self.threads.flush.asked();
             // A host call may return on another thread than it was sampled on. What is pushed there comes after what was
             // pushed here, and is not looked at before all of that is there.
             let until_ns = if last { u64::MAX } else { monotonic_ns() };
             let mut sightings = if last { Vec::new() } else { self.look() };
             sightings.sort_by_key(|(_, words)| Header::time_ns(words));
-            if !sightings.is_empty() || self.threads.shared.options.clock == Clock::Wall {
+            if !sightings.is_empty() || self.clock == Some(Clock::Wall) {
                 // Looks are not counted: they come as time goes by, however little of it is the guest's.
                 charged_ns = own_cpu_ns();
             }
@@ -150,6 +121,9 @@ impl Drain {
                 self.record(drawn, &words, shared, &mut recorder);
             }
             self.empty_rings(until_ns, shared, &mut recorder);
+            if flush.is_some() {
+                self.read_awaited(shared, &mut recorder);
+            }
             for store in gone {
                 self.lanes.store_has_gone(store, &mut recorder);
             }
@@ -158,8 +132,13 @@ impl Drain {
                 return;
             }
             Self::exchange_names(shared, &mut recorder);
-            recorder.write_if_due(monotonic_ns().saturating_sub(threads.started_ns()));
+            let since_start_ns = monotonic_ns().saturating_sub(threads.started_ns());
+            match flush {
+                Some(_) => recorder.flush(since_start_ns),
+                None => recorder.write_if_due(since_start_ns),
+            }
             drop(recorder);
+            flush.into_iter().for_each(|number| threads.flush.done(number));
             let now_ns = own_cpu_ns();
             if self.charge(now_ns - charged_ns) {
                 charged_ns = now_ns;
@@ -173,12 +152,11 @@ impl Drain {
     /// Takes up threads that have come since.
     fn meet_threads(&mut self) {
         self.lanes.started(self.threads.started_ns());
-        let clock = self.threads.shared.options.clock;
         for slot in self.threads.slots() {
             if !self.drawn.iter().any(|drawn| Arc::ptr_eq(&drawn.slot, &slot)) {
                 // Only what is interrupted is looked at: other transports see no waits.
                 let watch = slot.timers.as_ref().and_then(|_| ThreadWatch::new(slot.tid).ok());
-                let waits = watch.map(|watch| Waits::new(watch, clock));
+                let waits = watch.map(Waits::new);
                 self.drawn.push(Drawn { slot, waits, read_words: 0, path: Path::default() });
             }
         }
@@ -191,7 +169,6 @@ impl Drain {
             // SAFETY: this is the ring's only consumer.
             let is_over = slot.is_gone.load(Ordering::Acquire) && unsafe { slot.ring.peek(|_| ()) }.is_none();
             if is_over {
-                self.drained.ended.add(slot, 0);
                 self.drained.waits.add(waits.as_ref().map(|waits| waits.counts).unwrap_or_default());
                 self.threads.let_go(slot);
                 self.drawn.swap_remove(index);
@@ -201,6 +178,13 @@ impl Drain {
 
     /// Looks at the threads that wait, if that is due, and gives records of them by the index of the thread.
     fn look(&mut self) -> Vec<(usize, Box<[u64]>)> {
+        let clock = self.threads.clock();
+        if clock != self.clock {
+            // What the looks before were for says nothing of what these are for.
+            self.drawn.iter_mut().filter_map(|drawn| drawn.waits.as_mut()).for_each(Waits::rest);
+        }
+        self.clock = clock;
+        let Some(clock) = clock else { return Vec::new() };
         let mut sightings = Vec::new();
         let mut stores: Option<Vec<Arc<StoreState>>> = None;
         for (index, Drawn { slot, waits, .. }) in self.drawn.iter_mut().enumerate() {
@@ -215,7 +199,7 @@ impl Drain {
             let Some(store) = stores.iter().find(|store| std::ptr::eq(Arc::as_ptr(store), slot.current())) else {
                 continue;
             };
-            sightings.extend(waits.look(slot, store).map(|words| (index, words.into())));
+            sightings.extend(waits.look(clock, slot, store).map(|words| (index, words.into())));
         }
         sightings
     }
@@ -230,6 +214,19 @@ impl Drain {
             let slot = self.drawn[index].slot.clone();
             // SAFETY: this is the ring's only consumer.
             unsafe { slot.ring.pop(|words| self.record(index, words, shared, recorder)) };
+        }
+    }
+
+    /// Reads the languages' stacks of host calls that are going on, which samples await.
+    fn read_awaited(&mut self, shared: &Shared, recorder: &mut Recorder) {
+        let mut words = vec![0; MAX_WORDS];
+        for store in self.threads.stores() {
+            if let Some(length) = store.read_awaited_beside(&mut words)
+                && !self.drawn.is_empty()
+            {
+                // Whose ring it would have come out of is of no account: samples of any thread may await it.
+                self.record(0, &words[..length], shared, recorder);
+            }
         }
     }
 
@@ -262,8 +259,9 @@ impl Drain {
         let longest = (Ring::until_full_at(rate_hz) / 2).clamp(MIN_INTERVAL, MAX_INTERVAL);
         let next = (Ring::until_full(most, interval) / 4).clamp(MIN_INTERVAL, longest);
         let looked_at = self.drawn.iter().filter(|drawn| !drawn.slot.is_idle());
-        let due = looked_at.filter_map(|drawn| Some(drawn.waits.as_ref()?.until_due())).min();
-        next.min(due.unwrap_or(match options.clock {
+        let Some(clock) = self.clock else { return RESTING_INTERVAL };
+        let due = looked_at.filter_map(|drawn| Some(drawn.waits.as_ref()?.until_due(clock))).min();
+        next.min(due.unwrap_or(match clock {
             // A thread that comes now may wait at once.
             Clock::Wall => FIRST_INTERVAL,
             Clock::Cpu => longest,

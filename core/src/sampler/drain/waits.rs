@@ -18,7 +18,6 @@ const LOOK_AT_WAITS: Duration = Duration::from_millis(10);
 /// What looks at a thread, and what it saw last.
 pub(in crate::sampler) struct Waits {
     watch: ThreadWatch,
-    clock: Clock,
     jitter: Jitter,
     /// When to look next, with [`Clock::Wall`].
     due_ns: u64,
@@ -51,14 +50,13 @@ impl WaitCounts {
 }
 
 impl Waits {
-    pub(in crate::sampler) fn new(watch: ThreadWatch, clock: Clock) -> Self {
+    pub(in crate::sampler) fn new(watch: ThreadWatch) -> Self {
         let cpu_ns = watch.cpu_ns().unwrap_or(0);
         let words = vec![0; MAX_WORDS].into_boxed_slice();
         let now_ns = monotonic_ns();
         let (due_ns, looked_ns) = (now_ns, now_ns);
         Self {
             watch,
-            clock,
             jitter: Jitter::new(),
             due_ns,
             looked_ns,
@@ -76,8 +74,8 @@ impl Waits {
     }
 
     /// How long until the next look is due.
-    pub(in crate::sampler) fn until_due(&self) -> Duration {
-        match self.clock {
+    pub(in crate::sampler) fn until_due(&self, clock: Clock) -> Duration {
+        match clock {
             Clock::Cpu if self.waits => LOOK_AT_WAITS,
             Clock::Cpu => LOOK,
             Clock::Wall => Duration::from_nanos(self.due_ns.saturating_sub(monotonic_ns())),
@@ -86,9 +84,9 @@ impl Waits {
 
     /// Looks at `thread`, which runs `store`, if that is due, and gives a record of where it waits, if it does. That is a sample
     /// with [`Clock::Wall`], else only a sighting.
-    pub(in crate::sampler) fn look(&mut self, thread: &ThreadSlot, store: &StoreState) -> Option<&[u64]> {
+    pub(in crate::sampler) fn look(&mut self, clock: Clock, thread: &ThreadSlot, store: &StoreState) -> Option<&[u64]> {
         let period_ns = thread.period_ns();
-        if self.clock == Clock::Wall && !self.is_due(period_ns) {
+        if clock == Clock::Wall && !self.is_due(period_ns) {
             return None;
         }
         let (activity, cpu_ns) = self.watch.look();
@@ -103,7 +101,7 @@ impl Waits {
             return None;
         }
         self.counts.found += 1;
-        let weight_ns = match self.clock {
+        let weight_ns = match clock {
             Clock::Cpu => 0,
             Clock::Wall if stood_still => since_ns,
             Clock::Wall => since_ns.min(period_ns),
@@ -112,7 +110,7 @@ impl Waits {
         let is_there = || watch.look() == (activity, cpu_ns) && std::ptr::eq(thread.current(), store);
         let sighting = Sighting { cpu_ns, weight_ns, period_ns };
         let found = collect_blocked(sighting, store, &mut self.words, is_there);
-        self.counts.woke += u64::from(self.clock == Clock::Wall && found.is_none());
+        self.counts.woke += u64::from(clock == Clock::Wall && found.is_none());
         found.map(|length| &self.words[..length])
     }
 

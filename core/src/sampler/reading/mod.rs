@@ -28,5 +28,5 @@ pub(super) use language_record::Entry as LanguageEntry;
 pub(super) use record::{Header, Kind, MAX_WORDS, Record};
 pub(super) use ring::Ring;
 pub(super) use self_check::{Probe, run as self_check};
-pub(super) use vm_context::{InstanceContext, StoreContext};
+pub(super) use vm_context::{Activation, InstanceContext, MemoryDefinition, StoreContext};
 pub(super) use walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack, Truncated};

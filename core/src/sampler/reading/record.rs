@@ -13,7 +13,8 @@ const PAUSE: usize = 6;
 const KIND: usize = 7;
 const STORE: usize = 8;
 const ENTRY: usize = 9;
-const FRAMES: usize = 10;
+const USED: usize = 10;
+const FRAMES: usize = 11;
 /// Most words that a record may have.
 pub(in crate::sampler) const MAX_WORDS: usize = FRAMES + MAX_FRAMES + language_record::MAX_WORDS;
 
@@ -26,6 +27,8 @@ pub(in crate::sampler) struct Header {
     pub(in crate::sampler) cpu_ns: u64,
     /// The time that the sample stands for.
     pub(in crate::sampler) weight_ns: u64,
+    /// Of that, CPU time of the thread.
+    pub(in crate::sampler) used_ns: u64,
     /// Time between samples then.
     pub(in crate::sampler) period_ns: u64,
     /// Number of the store.
@@ -106,6 +109,7 @@ impl Header {
         header[CPU] = self.cpu_ns;
         header[PERIOD] = self.period_ns;
         header[WEIGHT] = self.weight_ns;
+        header[USED] = self.used_ns;
         header[HOST_CALL] = self.host_call;
         header[PAUSE] = self.pause_ns;
         header[STORE] = self.store.into();
@@ -127,6 +131,7 @@ impl Header {
             time_ns: words[TIME],
             cpu_ns: words[CPU],
             weight_ns: words[WEIGHT],
+            used_ns: words[USED],
             period_ns: words[PERIOD],
             store: words[STORE] as u32,
             entry: words[ENTRY],
@@ -159,6 +164,7 @@ mod tests {
             time_ns: 1,
             cpu_ns: 2,
             weight_ns: 6,
+            used_ns: 7,
             period_ns: 3,
             store: 7,
             entry: 8,

@@ -212,7 +212,7 @@ fn samples_of_tasks_that_take_turns_are_whole() {
         runtime.block_on(runtime.spawn(tasks)).unwrap();
         let finished = session.finish();
         assert!(finished.ticks.balanced(), "{:?}", finished.ticks);
-        assert_eq!(finished.recorder.truncated_counts(), [], "{:?}", finished.ticks);
+        assert!(finished.recorder.truncated_counts().is_empty(), "{:?}", finished.ticks);
         in_wasm += finished.recorder.count_of(State::Guest);
         if in_wasm > 100 {
             return;

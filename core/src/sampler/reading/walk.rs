@@ -33,7 +33,7 @@ impl FrameWord {
         Self(pc as u64 | Self::EXACT)
     }
 
-    fn return_address(pc: usize) -> Self {
+    pub(in crate::sampler) fn return_address(pc: usize) -> Self {
         Self(pc as u64)
     }
 

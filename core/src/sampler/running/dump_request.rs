@@ -11,9 +11,9 @@ use super::super::os::Activity;
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::os::own_thread::SignalBlocked;
 use super::super::os::thread_watch::ThreadWatch;
-use super::super::reading::{FrameWord, Frames, MAX_FRAMES, Reading, Reads, Truncated};
+use super::super::reading::{Entry, FrameWord, Frames, MAX_FRAMES, Reading, Reads, Truncated};
 use super::slot::ThreadSlot;
-use super::store_state::StoreState;
+use super::store_state::{Locked, StoreState};
 use super::threads::Threads;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -205,28 +205,41 @@ impl StoreState {
         }
     }
 
+    /// Reads, from another thread, the language's stack of the host call that is going on, if samples await it, into `words`, and
+    /// gives the number of words. The samples to come of it await it still.
+    pub(in crate::sampler) fn read_awaited_beside(&self, words: &mut [u64]) -> Option<usize> {
+        // SAFETY: the guest is in a host call and does not go on in wasm before this is done, and no handler walks its language
+        // there.
+        self.beside_host_call(|entry| unsafe { self.write_awaited_language(entry, Reading::Beside, words) })
+    }
+
     /// Gives the samples of host calls that are not to return before the run is over the language's stack, into the ring of
     /// `slot`.
     ///
     /// # Safety
     /// No more signals are sent, and the last has been handled, on that thread and those that run the store.
     pub(in crate::sampler) unsafe fn collect_awaited_beside(&self, slot: &ThreadSlot) {
+        // SAFETY: the guest is in a host call and does not go on in wasm before this is done; there is no handler.
+        self.beside_host_call(|entry| unsafe { self.collect_awaited_language(entry, slot, Reading::Beside) });
+    }
+
+    /// Does `read` while the guest is in a host call whose samples await the language's stack, and keeps it from going on in wasm
+    /// meanwhile. `None` if it is in none, or somebody else reads it.
+    fn beside_host_call<R>(&self, read: impl FnOnce(&Entry<'_>) -> R) -> Option<R> {
         if self.awaiting().next().is_none() || !self.dump.advance(NONE, TAKEN) {
-            return;
+            return None;
         }
         let taken = Taken(&self.dump);
         // Whoever has the lock is the call hook, about to do it.
-        if self.dump.in_host_call.load(Ordering::SeqCst)
-            && let Some(_locked) = self.try_lock()
-            && self.is_alive()
+        let is_there = |_: &Locked<'_>| self.dump.in_host_call.load(Ordering::SeqCst) && self.is_alive();
+        let read = self.try_lock().filter(is_there).and_then(|_locked| {
             // SAFETY: the store does not go while it is locked.
-            && let Some(entry) = unsafe { self.entry() }
-        {
-            // SAFETY: the guest is in a host call and does not go on in wasm before this is done; there is no handler.
-            unsafe { self.collect_awaited_language(&entry, slot, Reading::Beside) };
-        }
+            let entry = unsafe { self.entry() }.filter(Entry::awaits_language)?;
+            Some(read(&entry))
+        });
         drop(taken);
         self.dump.state.store(NONE, Ordering::SeqCst);
+        read
     }
 
     /// # Safety

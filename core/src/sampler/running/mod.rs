@@ -2,14 +2,20 @@
 //! a store. Dumps on request are made here, too.
 
 mod attachment;
+mod demand;
 mod dump_request;
+mod flush;
+mod host_call_counts;
 mod slot;
 mod store_state;
 mod threads;
+mod totals;
 
 #[cfg(test)]
 pub(super) use attachment::find_instance;
 pub(super) use attachment::{Attachment, Hold};
+pub(super) use demand::Demand;
 pub(super) use slot::ThreadSlot;
 pub(super) use store_state::StoreState;
 pub(super) use threads::{Threads, Transport};
+pub(super) use totals::SlotTotals;

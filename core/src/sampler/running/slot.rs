@@ -7,7 +7,7 @@ use super::super::os::thread_watch::own_tid;
 use super::super::reading::Ring;
 use super::super::timing::{Spent, Timers, add};
 use super::store_state::StoreState;
-use crate::recording::StoreId;
+use crate::recording::{Clock, StoreId};
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -176,6 +176,15 @@ impl ThreadSlot {
     pub(in crate::sampler) fn since_check_ns(&self, cpu_ns: u64) -> u64 {
         let in_stores_ns = self.in_stores_ns(cpu_ns);
         in_stores_ns.saturating_sub(self.checked_ns.swap(in_stores_ns, Ordering::Relaxed))
+    }
+
+    /// Samples of that clock are wanted from here on, or none. From any thread.
+    pub(in crate::sampler) fn follow(&self, clock: Option<Clock>) {
+        match (&self.timers, clock) {
+            (Some(timers), Some(clock)) => timers.resume(clock),
+            (Some(timers), None) => timers.rest(),
+            (None, _) => {}
+        }
     }
 
     /// No signal is answered any more, from any thread. The handler may still be at work: [`ThreadSlot::is_in_handler`].

@@ -5,16 +5,19 @@ use super::super::dump::Dump;
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::os::own_thread::SignalBlocked;
 use super::super::reading::{
-    Activations, Entry, FrameWord, Header, Kind, LanguageWalk, Reading, Reads, Stack, StoreContext,
+    Activation, Activations, Entry, FrameWord, Header, Kind, LanguageWalk, MemoryDefinition, Reading, Reads, Stack,
+    StoreContext,
 };
 use super::super::shared::Shared;
 use super::dump_request::DumpRequest;
+use super::host_call_counts::HostCallCounts;
 use super::slot::{Running, ThreadSlot};
 use super::threads::Threads;
 use crate::recording::{State, StoreId};
 use std::cell::{Cell, UnsafeCell};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A store that runs a guest.
 pub(in crate::sampler) struct StoreState {
@@ -32,6 +35,9 @@ pub(in crate::sampler) struct StoreState {
     /// by whoever takes it when that is stopped for good.
     language: UnsafeCell<Option<LanguageWalk>>,
     has_language: AtomicBool,
+    /// Where the lengths of its memories stand.
+    memories: Mutex<Vec<MemoryDefinition>>,
+    host_calls: Option<HostCallCounts>,
     pub(in crate::sampler) dump: DumpRequest,
     /// The last walk of the language ended in a panic.
     walk_panicked: AtomicBool,
@@ -66,6 +72,7 @@ impl StoreState {
         threads: Weak<Threads>,
         context: StoreContext,
     ) -> Self {
+        let host_calls = shared.options.counts_host_calls.then(HostCallCounts::new);
         Self {
             id,
             shared,
@@ -76,6 +83,8 @@ impl StoreState {
             before: Cell::new(None),
             language: UnsafeCell::new(None),
             has_language: AtomicBool::new(false),
+            memories: Mutex::default(),
+            host_calls,
             dump: DumpRequest::default(),
             walk_panicked: AtomicBool::new(false),
             locked: AtomicBool::new(false),
@@ -134,8 +143,11 @@ impl StoreState {
     /// To be called when wasm calls the host.
     pub(in crate::sampler) fn calling_host(&self) {
         // SAFETY: the hook runs within the store.
-        let entry_fp = unsafe { self.context.activation() }.entry_fp;
+        let Activation { entry_fp, exit_pc, .. } = unsafe { self.context.activation() };
         self.activations.calling_host(entry_fp);
+        if let Some(counts) = &self.host_calls {
+            counts.count(exit_pc);
+        }
         let Some(slot) = self.slot() else { return self.dump.guest_waits() };
         self.dump_at_host_call(slot);
         let at_import = self.dump_at_import(slot);
@@ -200,6 +212,7 @@ impl StoreState {
             time_ns: monotonic_ns(),
             cpu_ns: 0,
             weight_ns: 0,
+            used_ns: 0,
             period_ns: 0,
             store: self.id,
             entry,
@@ -272,21 +285,33 @@ impl StoreState {
             // Whoever ends sampling was here first.
             return;
         }
-        let header = self.header(Kind::Language, entry.number(), entry.host_call());
-        let stack = self.stack(if reading == Reading::Beside { Reads::ThroughKernel } else { Reads::InPlace });
-        // SAFETY: the handler cannot run, so nobody else is pushing; the thread is in the host call whose stack is walked.
-        let pushed = unsafe {
-            slot.ring.push(|words| {
-                header.write(
-                    words,
-                    |frames| stack.walk_blocked(frames),
-                    |frames, words| self.collect_language(frames, reading, words),
-                    |_| (),
-                )
-            })
-        };
+        // SAFETY: the handler cannot run, so nobody else is pushing; the rest is the caller's promise.
+        let pushed = unsafe { slot.ring.push(|words| self.write_awaited_language(entry, reading, words)) };
         // Without it the samples keep their wasm frames, and say so.
         let _ = pushed;
+    }
+
+    /// Writes the language's stack for the samples taken during the host call of `entry` that is going on, and gives the number of
+    /// words.
+    ///
+    /// # Safety
+    /// As for [`Self::collect_language`], in a host call, with the store locked.
+    pub(in crate::sampler) unsafe fn write_awaited_language(
+        &self,
+        entry: &Entry<'_>,
+        reading: Reading,
+        words: &mut [u64],
+    ) -> usize {
+        let header = self.header(Kind::Language, entry.number(), entry.host_call());
+        let stack = self.stack(if reading == Reading::Beside { Reads::ThroughKernel } else { Reads::InPlace });
+        header.write(
+            words,
+            // SAFETY: the thread is in the host call whose stack is walked.
+            |frames| unsafe { stack.walk_blocked(frames) },
+            // SAFETY: passed on to the caller.
+            |frames, words| unsafe { self.collect_language(frames, reading, words) },
+            |_| (),
+        )
     }
 
     /// What a walk of this store's wasm reads.
@@ -366,6 +391,27 @@ impl StoreState {
             }
             None => 0,
         }
+    }
+
+    /// Adds a memory to those whose size is asked for.
+    pub(in crate::sampler) fn add_memory(&self, memory: MemoryDefinition) {
+        self.memories.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+    }
+
+    /// Size of its memories, in bytes; 0 if it is not there any more.
+    pub(in crate::sampler) fn memory_bytes(&self) -> u64 {
+        let _locked = self.lock();
+        if !self.is_alive() {
+            return 0;
+        }
+        let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the store does not go while it is locked.
+        memories.iter().map(|memory| unsafe { memory.read() }.1 as u64).sum()
+    }
+
+    /// Adds to `sums` how often its wasm has called the host, by return address.
+    pub(in crate::sampler) fn add_host_calls(&self, sums: &mut HashMap<usize, u64>) {
+        self.host_calls.iter().for_each(|counts| counts.add_to(sums));
     }
 
     /// Whether a walk of the language has ended in a panic since this was last asked.

@@ -4,13 +4,18 @@ use super::super::os::clock::monotonic_ns;
 use super::super::os::own_thread::SignalBlocked;
 use super::super::reading::StoreContext;
 use super::super::shared::Shared;
+use super::demand::Wanted;
+use super::flush::Flush;
 use super::slot::{Running, ThreadSlot};
 use super::store_state::StoreState;
-use crate::recording::StoreId;
+use super::totals::{Clocks, SlotTotals};
+use crate::recording::{Clock, StoreId};
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
 
 /// What stops guests so that they can be read: makes a thread ready for that.
 pub(in crate::sampler) trait Transport: Send + Sync {
@@ -31,6 +36,15 @@ pub(in crate::sampler) struct Threads {
     pub(in crate::sampler) shared: Arc<Shared>,
     transport: Box<dyn Transport>,
     slots: Mutex<Vec<Arc<ThreadSlot>>>,
+    /// Calls of the host by stores that have gone, by return address.
+    host_calls: Mutex<HashMap<usize, u64>>,
+    /// What the threads that have ended counted. Locked after the slots.
+    ended: Mutex<SlotTotals>,
+    /// Locked before the slots.
+    wanted: Mutex<Wanted>,
+    /// What records.
+    drain: OnceLock<Thread>,
+    pub(in crate::sampler) flush: Flush,
     stores: Mutex<Vec<Arc<StoreState>>>,
     /// Stores that have gone since the drain last asked.
     gone: Mutex<Vec<StoreId>>,
@@ -76,6 +90,11 @@ impl Threads {
             shared,
             transport,
             slots: Mutex::default(),
+            host_calls: Mutex::default(),
+            ended: Mutex::default(),
+            wanted: Mutex::default(),
+            drain: OnceLock::new(),
+            flush: Flush::default(),
             stores: Mutex::default(),
             gone: Mutex::default(),
             started_ns: AtomicU64::new(0),
@@ -122,12 +141,43 @@ impl Threads {
         let slot = self.transport.take_up()?;
         // Those who come later have begun later.
         let _ = self.started_ns.compare_exchange(0, monotonic_ns(), Ordering::Relaxed, Ordering::Relaxed);
+        let wanted = locked(&self.wanted);
         let mut slots = locked(&self.slots);
+        if wanted.clock() != Some(self.shared.options.clock) {
+            slot.follow(wanted.clock());
+        }
         if self.stopped.load(Ordering::Acquire) {
             slot.stop();
         }
         slots.push(slot.clone());
         Ok(slot)
+    }
+
+    /// What time samples are to stand for; `None` while nobody wants any.
+    pub(in crate::sampler) fn clock(&self) -> Option<Clock> {
+        locked(&self.wanted).clock()
+    }
+
+    /// Changes who wants samples.
+    pub(super) fn change_wanted(&self, change: impl FnOnce(&mut Wanted)) {
+        let mut wanted = locked(&self.wanted);
+        let before = wanted.clock();
+        change(&mut wanted);
+        if wanted.clock() != before {
+            locked(&self.slots).iter().for_each(|slot| slot.follow(wanted.clock()));
+            self.wake_drain();
+        }
+    }
+
+    /// Says which thread records.
+    pub(in crate::sampler) fn drained_by(&self, thread: Thread) {
+        // There is one a session.
+        let _ = self.drain.set(thread);
+    }
+
+    /// Has the drain look at once.
+    pub(in crate::sampler) fn wake_drain(&self) {
+        self.drain.get().inspect(|drain| drain.unpark());
     }
 
     /// Why a thread could not be sampled, if one could not.
@@ -150,9 +200,22 @@ impl Threads {
         locked(&self.slots).clone()
     }
 
-    /// Takes threads that have ended out of the list.
+    /// Takes a thread that has ended out of the list.
     pub(in crate::sampler) fn let_go(&self, slot: &Arc<ThreadSlot>) {
-        locked(&self.slots).retain(|other| !Arc::ptr_eq(other, slot));
+        let mut slots = locked(&self.slots);
+        slots.retain(|other| !Arc::ptr_eq(other, slot));
+        locked(&self.ended).add(slot, 0);
+    }
+
+    /// The threads, and the CPU time that each has used by now.
+    pub(in crate::sampler) fn clocks(&self) -> Clocks {
+        Clocks::of(self.slots())
+    }
+
+    /// What all threads have counted, those that have ended as well, with the CPU time at `clocks`.
+    pub(in crate::sampler) fn totals_at(&self, clocks: &Clocks) -> SlotTotals {
+        let slots = locked(&self.slots);
+        clocks.totals(*locked(&self.ended), |slot| slots.iter().any(|other| Arc::ptr_eq(other, slot)))
     }
 
     /// Adds a store, called `name`, whose context is `context`.
@@ -168,6 +231,14 @@ impl Threads {
         locked(&self.stores).clone()
     }
 
+    /// How often wasm has called the host, by return address; 0 has what could not be told apart.
+    pub(in crate::sampler) fn host_calls(&self) -> HashMap<usize, u64> {
+        let stores = locked(&self.stores);
+        let mut sums = locked(&self.host_calls).clone();
+        stores.iter().for_each(|store| store.add_host_calls(&mut sums));
+        sums
+    }
+
     /// This thread, whose slot this is, runs the store of that id from here on; none, if that is not there any more.
     pub(in crate::sampler) fn enter(&self, slot: &ThreadSlot, store: Option<StoreId>, is_told: bool) -> Running {
         // Held until it is entered: whoever lets the store go finds it here, or in the slot.
@@ -179,6 +250,7 @@ impl Threads {
     /// Lets go of a store that is about to go: nobody reads it from here on. From any thread, while none of its wasm runs.
     pub(in crate::sampler) fn detach(&self, store: &Arc<StoreState>) {
         locked(&self.stores).retain(|other| !Arc::ptr_eq(other, store));
+        store.add_host_calls(&mut locked(&self.host_calls));
         for slot in self.slots() {
             slot.forget(Arc::as_ptr(store));
         }

@@ -23,7 +23,8 @@ const GOVERN_EVERY: u64 = 32;
 
 /// The timers of a thread, and what governs them.
 pub(in crate::sampler) struct Timers {
-    clock: Clock,
+    /// Waits count, too: see [`Clock::Wall`].
+    wall: AtomicBool,
     pace: Pace,
     /// Touched in the handler alone.
     governor: UnsafeCell<Option<Governor>>,
@@ -31,6 +32,8 @@ pub(in crate::sampler) struct Timers {
     /// [`Clock::Wall`].
     accounted_ns: AtomicU64,
     accounted_waits: AtomicU64,
+    /// CPU time in which nobody wanted samples.
+    rested_ns: AtomicU64,
     /// Signals when the governor last looked.
     governed_at: AtomicU64,
     pub(in crate::sampler) counts: SignalCounts,
@@ -58,6 +61,8 @@ pub(in crate::sampler) struct SignalCounts {
 pub(in crate::sampler) struct Due {
     /// The time that it stands for.
     pub(in crate::sampler) weight_ns: u64,
+    /// Of that, CPU time.
+    pub(in crate::sampler) used_ns: u64,
     /// Time between samples now.
     pub(in crate::sampler) period_ns: u64,
 }
@@ -78,11 +83,12 @@ impl Timers {
     /// If the system gives it none.
     pub(in crate::sampler) fn new(clock: Clock) -> io::Result<Self> {
         Ok(Self {
-            clock,
+            wall: AtomicBool::new(clock == Clock::Wall),
             pace: Pace::new()?,
             governor: UnsafeCell::new(None),
             accounted_ns: AtomicU64::new(0),
             accounted_waits: AtomicU64::new(0),
+            rested_ns: AtomicU64::new(0),
             governed_at: AtomicU64::new(0),
             counts: SignalCounts::default(),
             calibrating: AtomicBool::new(true),
@@ -109,6 +115,17 @@ impl Timers {
     /// No timer expires any more, but for one that the handler is just setting. From any thread.
     pub(in crate::sampler) fn stop(&self) {
         self.pace.stop();
+    }
+
+    /// No timer expires any more, until [`Timers::resume`]. From any thread; the handler may still be at work.
+    pub(in crate::sampler) fn rest(&self) {
+        self.pace.rest();
+    }
+
+    /// Samples are wanted again, or from here on of another clock. From any thread.
+    pub(in crate::sampler) fn resume(&self, clock: Clock) {
+        self.wall.store(clock == Clock::Wall, Ordering::Relaxed);
+        self.pace.resume();
     }
 
     /// Counts a signal, if the calibration is still going on.
@@ -148,21 +165,30 @@ impl Timers {
         in_guest: bool,
         may_wait: bool,
     ) -> Option<Due> {
-        add(&self.counts.fired, 1);
         let used_ns = match self.pace.on_expiry(timer, cpu_ns, may_wait) {
+            Expired::Sample { used_ns } => used_ns,
             Expired::Preempted => {
+                add(&self.counts.fired, 1);
                 add(&self.counts.preempted, 1);
                 return None;
             }
             Expired::Waited => {
+                add(&self.counts.fired, 1);
                 add(&self.counts.waited, 1);
                 return None;
             }
-            Expired::Sample { used_ns } => used_ns,
+            // Not counted: no sample was to come of it.
+            Expired::Resting { rested_ns } => {
+                add(&self.rested_ns, rested_ns);
+                self.account();
+                return None;
+            }
         };
+        add(&self.counts.fired, 1);
         let period_ns = self.pace.period_ns();
         add(&self.counts.periods_ns, period_ns);
-        Some(Due { weight_ns: self.weight(used_ns, in_guest), period_ns })
+        let (weight_ns, used_ns) = self.weight(used_ns, in_guest);
+        Some(Due { weight_ns, used_ns, period_ns })
     }
 
     /// A sample has been taken, or could not be. `cpu_ns` is the thread's CPU time now that all is done. `spent` is asked now and
@@ -177,7 +203,10 @@ impl Timers {
             let signals = self.counts.fired.load(Ordering::Relaxed);
             if signals - self.governed_at.load(Ordering::Relaxed) >= GOVERN_EVERY {
                 self.governed_at.store(signals, Ordering::Relaxed);
-                governor.adjust(Spent { signals, ..spent() });
+                let spent = spent();
+                // What went by unsampled pays for nothing.
+                let guest_ns = spent.guest_ns.saturating_sub(self.rested_ns.load(Ordering::Relaxed));
+                governor.adjust(Spent { signals, guest_ns, ..spent });
             }
             governor.period_ns()
         });
@@ -209,7 +238,7 @@ impl Timers {
 
     /// With [`Clock::Wall`], begins the time that the next sample stands for.
     fn account(&self) {
-        if self.clock == Clock::Wall {
+        if self.wall.load(Ordering::Relaxed) {
             self.accounted_ns.store(monotonic_ns(), Ordering::Relaxed);
             self.accounted_waits.store(voluntary_waits(), Ordering::Relaxed);
         }
@@ -224,17 +253,17 @@ impl Timers {
         unsafe { &*self.governor.get() }.as_ref()?.note()
     }
 
-    /// The time that a sample stands for, of a thread that has used so much CPU time since the last. With [`Clock::Wall`]
+    /// The time that a sample stands for, and what of it is CPU time, of a thread that has used so much since the last. With [`Clock::Wall`]
     /// what it has waited for a processor is added, if it has not waited for anything else meanwhile: then it stood where
     /// it was without one. Its other waits are seen from outside.
-    fn weight(&self, used_ns: u64, in_guest: bool) -> u64 {
+    fn weight(&self, used_ns: u64, in_guest: bool) -> (u64, u64) {
         let most_ns = if in_guest { MAX_PERIODS * self.pace.period_ns() } else { u64::MAX };
-        let weight_ns = used_ns.min(most_ns);
+        let counted_ns = used_ns.min(most_ns);
         let has_waited = || voluntary_waits() != self.accounted_waits.load(Ordering::Relaxed);
-        if self.clock == Clock::Cpu || has_waited() {
-            return weight_ns;
+        if !self.wall.load(Ordering::Relaxed) || has_waited() {
+            return (counted_ns, counted_ns);
         }
         let since_ns = monotonic_ns().saturating_sub(self.accounted_ns.load(Ordering::Relaxed));
-        weight_ns + since_ns.saturating_sub(used_ns)
+        (counted_ns + since_ns.saturating_sub(used_ns), counted_ns)
     }
 }

@@ -33,10 +33,12 @@ pub(in crate::sampler) enum Expired {
     Preempted,
     /// The thread waited. It is looked at when it goes on.
     Waited,
+    /// Nobody wants samples now, or wanted any until now.
+    Resting { rested_ns: u64 },
 }
 
 /// The timers of one thread. Used on that thread alone, by the handler and by what it interrupts, but for
-/// [`Pace::stop`].
+/// [`Pace::stop`], [`Pace::rest`] and [`Pace::resume`].
 pub(in crate::sampler) struct Pace {
     /// By which the timers' signals are told from others: the thread may run guests of several sessions.
     owner: u32,
@@ -53,6 +55,10 @@ pub(in crate::sampler) struct Pace {
     period_ns: AtomicU64,
     /// The fine timer found the thread in a host call that waits, or may have expired where nobody answered.
     waits: AtomicBool,
+    /// No timer is set: nobody wants samples.
+    rests: AtomicBool,
+    /// Samples are wanted again: the next expiry begins anew.
+    begins: AtomicBool,
     jitter: Cell<Jitter>,
 }
 
@@ -74,6 +80,8 @@ impl Pace {
             sampled_ns: AtomicU64::new(0),
             period_ns: AtomicU64::new(u64::MAX),
             waits: AtomicBool::new(false),
+            rests: AtomicBool::new(false),
+            begins: AtomicBool::new(false),
             jitter: Cell::new(Jitter::new()),
         })
     }
@@ -98,6 +106,20 @@ impl Pace {
         self.fine.unset();
     }
 
+    /// No timer expires any more, until [`Pace::resume`]. From any thread; a signal may be on its way.
+    pub(in crate::sampler) fn rest(&self) {
+        self.rests.store(true, Ordering::SeqCst);
+        self.stop();
+    }
+
+    /// Samples are wanted again: the first is due within a period, when the thread has run for a tick. From any thread.
+    pub(in crate::sampler) fn resume(&self) {
+        self.begins.store(true, Ordering::SeqCst);
+        self.rests.store(false, Ordering::SeqCst);
+        // At the first tick that finds the thread running: what it waits for is not interrupted.
+        self.cpu.set(1);
+    }
+
     /// Has the monotonic timer expire soon, whatever is due: for measuring what that costs.
     pub(in crate::sampler) fn expire_in(&self, after_ns: u64) {
         self.fine.set(after_ns);
@@ -111,6 +133,15 @@ impl Pace {
     /// What a timer that has expired calls for. `now_ns` is the thread's CPU time; `may_wait` says whether what was interrupted
     /// may have waited for something else than a processor.
     pub(in crate::sampler) fn on_expiry(&self, timer: TimerClock, now_ns: u64, may_wait: bool) -> Expired {
+        if self.rests.load(Ordering::SeqCst) {
+            return Expired::Resting { rested_ns: 0 };
+        }
+        if self.begins.swap(false, Ordering::SeqCst) {
+            let rested_ns = now_ns.saturating_sub(self.sampled_ns.load(Ordering::Relaxed));
+            self.behind_ns.store(0, Ordering::Relaxed);
+            self.start(self.period_ns());
+            return Expired::Resting { rested_ns };
+        }
         let missing_ns = self.due_ns.load(Ordering::Relaxed).saturating_sub(now_ns);
         // The CPU clock's timer expires at ticks, so that it cannot be in step with what is due. Wherever it hits, the
         // thread runs.
@@ -177,6 +208,9 @@ impl Pace {
     /// Sets the timer that suits what is due. A thread that shares its processor runs between ticks, too, and misses some: what
     /// is due much before the next is not left to that.
     fn set(&self, now_ns: u64) {
+        if self.rests.load(Ordering::SeqCst) {
+            return;
+        }
         let missing_ns = self.due_ns.load(Ordering::Relaxed).saturating_sub(now_ns);
         if self.goes_by_ticks() && missing_ns >= self.tick_ns - self.tick_ns / 4 {
             // Half a tick early, since it expires half a tick late on average.

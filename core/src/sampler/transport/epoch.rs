@@ -25,6 +25,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use wasmtime::{Engine, Store, UpdateDeadline};
 
+/// How long until it is asked again whether somebody wants samples.
+const RESTING: Duration = Duration::from_millis(20);
+
 /// Threads are not interrupted: their guests call back.
 pub(in crate::sampler) struct EpochTransport;
 
@@ -61,7 +64,7 @@ fn sample(store: &StoreState) {
         let period_ns = (1e9 / store.shared.options.rate_hz) as u64;
         // A store that was left alone for a while calls back at its first check, whenever the tick was.
         let weight_ns = slot.since_check_ns(cpu_ns).min(period_ns);
-        let snapshot = Snapshot { place: Place::AtCheck, cpu_ns, weight_ns, period_ns };
+        let snapshot = Snapshot { place: Place::AtCheck, cpu_ns, weight_ns, used_ns: weight_ns, period_ns };
         // SAFETY: this thread runs the store, is at a check, and is not interrupted by a handler that samples.
         if !unsafe { collect(&snapshot, store, &slot.ring) } {
             add(&slot.ring_full, 1);
@@ -99,6 +102,10 @@ impl Ticker {
             let mut ticked = Ticked::default();
             let mut watched = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
+                if threads.clock().is_none() {
+                    std::thread::sleep(RESTING);
+                    continue;
+                }
                 std::thread::sleep(period);
                 ticked.fired += 1;
                 if all_wait(&threads, &mut watched) {

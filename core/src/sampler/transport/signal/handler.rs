@@ -110,10 +110,10 @@ unsafe fn sample(
     let cpu_ns = own_cpu_ns();
     // In wasm's own calls of host code the thread does not wait.
     let may_wait = !in_guest && !store.is_in_wasm();
-    let Some(Due { weight_ns, period_ns }) = timers.expired(timer, cpu_ns, in_guest, may_wait) else { return };
+    let Some(Due { weight_ns, used_ns, period_ns }) = timers.expired(timer, cpu_ns, in_guest, may_wait) else { return };
     let place = if in_guest { Place::InWasm(registers) } else { Place::InHost(registers) };
     // SAFETY: this is the handler, and what it interrupted does not push meanwhile: the call hook blocks the signal.
-    if !unsafe { collect(&Snapshot { place, cpu_ns, weight_ns, period_ns }, store, &slot.ring) } {
+    if !unsafe { collect(&Snapshot { place, cpu_ns, weight_ns, used_ns, period_ns }, store, &slot.ring) } {
         add(&slot.ring_full, 1);
     }
     slot.charge(cpu_ns, store.has_walk_panicked());

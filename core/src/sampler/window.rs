@@ -1,0 +1,198 @@
+//! Looking at guests while they run: a stretch of a run as a recording of its own, and what the run has come to.
+
+use super::os::clock::monotonic_ns;
+use super::running::{Demand, SlotTotals, Threads};
+use super::session::Session;
+use crate::recording::{Clock, LanguageNames, Meta, TickCounts, Truncation, WindowOf};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use wlprof_plugin::Walker;
+
+/// A part of a run that is sampled, from [`Session::window`] until [`Window::finish`] or until it is dropped. Any number of them may
+/// overlap: a guest is sampled once for all.
+///
+/// # Overhead
+/// With [`SamplerOptions::on_demand`](super::SamplerOptions::on_demand) guests are sampled only while there is one. Its samples are
+/// in memory, some 13 bytes each.
+///
+/// # Accuracy
+/// It begins at the first of the kernel's ticks that finds a thread running: up to 10 ms of each thread's time are not sampled, and
+/// told as such.
+pub struct Window {
+    session: Arc<Session>,
+    threads: Arc<Threads>,
+    clock: Clock,
+    from_ns: u64,
+    before: SlotTotals,
+    truncated: BTreeMap<Truncation, u64>,
+    _demand: Demand,
+}
+
+/// What the guests of a session have done so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// CPU time in their stores, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Of that, what sampling took, in nanoseconds.
+    pub sampling_ns: u64,
+    /// Wall time since the first of them began, in nanoseconds.
+    pub duration_ns: u64,
+    /// Size of the linear memories of the stores that are there, in bytes; of each instance the first.
+    pub memory_bytes: u64,
+    /// Calls of the host by the names of what is imported, with [`SamplerOptions::counts_host_calls`]. What cannot be told apart has
+    /// no name.
+    ///
+    /// [`SamplerOptions::counts_host_calls`]: super::SamplerOptions::counts_host_calls
+    pub host_calls: BTreeMap<Option<String>, u64>,
+    /// Samples taken.
+    pub samples: u64,
+    /// Time that they stand for, in nanoseconds.
+    pub sampled_ns: u64,
+    /// Samples that a full buffer had no room for.
+    pub lost: u64,
+}
+
+impl Session {
+    /// Begins a window whose samples stand for time of `clock`. [`Clock::Wall`] is to be had where the session's own clock is that,
+    /// or where it samples on demand: what is sampled for the whole run would have waits otherwise that nobody asked for.
+    ///
+    /// # Errors
+    /// Why there is none, in words for the user.
+    pub fn window(self: &Arc<Self>, clock: Clock) -> Result<Window, String> {
+        let options = &self.shared.options;
+        if clock == Clock::Wall && options.clock == Clock::Cpu && !options.on_demand {
+            return Err("the run is recorded by CPU time; waits are seen with --clock=wall".to_owned());
+        }
+        let sampler = self.started().clone().ok_or("the guest has not begun")?;
+        let threads = sampler.threads().clone();
+        let from_ns = monotonic_ns().saturating_sub(threads.started_ns());
+        let truncated = {
+            let mut recorder = self.shared.recorder();
+            if !recorder.keeps_windows() {
+                return Err("the run is over".to_owned());
+            }
+            let mut open = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+            open.push(from_ns);
+            recorder.keep_from(open.iter().min().copied());
+            recorder.truncated_counts()
+        };
+        let before = threads.totals_at(&threads.clocks());
+        let demand = Demand::new(&threads, clock);
+        Ok(Window { session: self.clone(), threads, clock, from_ns, before, truncated, _demand: demand })
+    }
+
+    /// What the guests have done so far; `None` before one has begun.
+    pub fn activity(&self) -> Option<Activity> {
+        let sampler = self.started().clone()?;
+        let threads = sampler.threads();
+        let totals = threads.totals_at(&threads.clocks());
+        let started_ns = threads.started_ns();
+        let mut host_calls = BTreeMap::new();
+        for (pc, count) in threads.host_calls() {
+            *host_calls.entry(self.shared.import_called_from(pc)).or_default() += count;
+        }
+        let (samples, sampled_ns) = self.shared.recorder().sampled();
+        Some(Activity {
+            cpu_ns: totals.cpu_ns,
+            sampling_ns: totals.handler_ns,
+            duration_ns: if started_ns == 0 { 0 } else { monotonic_ns().saturating_sub(started_ns) },
+            memory_bytes: threads.stores().iter().map(|store| store.memory_bytes()).sum(),
+            host_calls,
+            samples,
+            sampled_ns,
+            lost: totals.ring_full,
+        })
+    }
+
+    /// Walkers that name what those of the guests find, one a module that has one: who shows windows keeps them. Gives each once.
+    pub fn take_namers(&self) -> Vec<Option<Box<dyn Walker>>> {
+        self.shared.modules().iter().map(|module| module.take_namer()).collect()
+    }
+}
+
+impl Window {
+    /// How long it has been open.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.now_ns().saturating_sub(self.from_ns))
+    }
+
+    /// What was sampled in it so far, as the bytes of a recording without the symbols of wasm frames. What of its names only the
+    /// languages' walkers know, `names` knows: those of [`Session::take_namers`].
+    ///
+    /// # Errors
+    /// If sampling is over.
+    pub fn recording(&self, names: &mut dyn LanguageNames) -> io::Result<Vec<u8>> {
+        let until_ns = self.now_ns();
+        let after = self.threads.totals_at(&self.threads.clocks());
+        self.threads.flush.wait(|| self.threads.wake_drain());
+        let window = WindowOf { from_ns: self.from_ns, until_ns, clock: self.clock };
+        let mut recorder = self.session.shared.recorder();
+        let truncated = recorder.truncated_counts().into_iter().filter_map(|(reason, count)| {
+            let more = count - self.truncated.get(&reason).copied().unwrap_or(0);
+            (more > 0).then_some((reason, more))
+        });
+        let truncated = truncated.collect();
+        recorder.window(&window, names, |count, weight_ns| self.end(after, until_ns, count, weight_ns), truncated)
+    }
+
+    /// As [`Window::recording`], and ends it.
+    ///
+    /// # Errors
+    /// If sampling is over.
+    pub fn finish(self, names: &mut dyn LanguageNames) -> io::Result<Vec<u8>> {
+        self.recording(names)
+    }
+
+    fn now_ns(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.threads.started_ns())
+    }
+
+    /// How it came out, with so many samples that stand for so much time.
+    fn end(&self, after: SlotTotals, until_ns: u64, count: u64, weight_ns: u64) -> (Meta, TickCounts) {
+        let before = &self.before;
+        let mut ticks = TickCounts {
+            sampled: count,
+            idle: after.waited.saturating_sub(before.waited),
+            preempted: after.preempted.saturating_sub(before.preempted),
+            ring_full: after.ring_full.saturating_sub(before.ring_full),
+            ..TickCounts::default()
+        };
+        ticks.fired = ticks.accounted();
+        let (duration_ns, cpu_ns) = (until_ns.saturating_sub(self.from_ns), after.cpu_ns.saturating_sub(before.cpu_ns));
+        let sampling_ns = after.handler_ns.saturating_sub(before.handler_ns);
+        let signals = after.fired.saturating_sub(before.fired);
+        let intervals = signals.saturating_sub(ticks.preempted + ticks.idle);
+        let meta = self.session.meta_so_far();
+        let meta = Meta {
+            start_unix_ms: meta.start_unix_ms + self.from_ns / 1_000_000,
+            duration_ns,
+            cpu_ns,
+            sampling_ns,
+            unsampled_ns: match self.clock {
+                Clock::Cpu => cpu_ns,
+                Clock::Wall => duration_ns,
+            }
+            .saturating_sub(sampling_ns + weight_ns),
+            clock: self.clock,
+            allowed_hz: match after.periods_ns.saturating_sub(before.periods_ns) {
+                0 => meta.requested_hz,
+                periods_ns => 1e9 * intervals as f64 / periods_ns as f64,
+            },
+            ..meta
+        };
+        (meta, ticks)
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        let mut recorder = self.session.shared.recorder();
+        let mut open = self.session.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = open.iter().position(|from_ns| *from_ns == self.from_ns) {
+            open.swap_remove(index);
+        }
+        recorder.keep_from(open.iter().min().copied());
+    }
+}
