@@ -10,6 +10,8 @@ mod escape;
 mod finish;
 mod formats;
 mod guest;
+#[allow(dead_code, unused_imports, reason = "its first pages come with the next command")]
+mod http;
 mod interrupt;
 mod library;
 mod limits;
