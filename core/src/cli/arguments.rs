@@ -1,6 +1,7 @@
 //! The command line. Flags that `wasmtime run` has, have the same names here.
 
 use super::formats::{CodeFormat, Format, files_help, rendered_files_help};
+use super::http::ListenAddress;
 use crate::export::Exporter;
 use crate::recording::{Clock, View};
 use crate::sampler::{SamplerKind, SamplerOptions};
@@ -65,6 +66,10 @@ pub(super) struct Record {
     /// Which functions --format=jitdump writes. perf makes a file of each
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = DumpedFunctions::All)]
     pub(super) jitdump_functions: DumpedFunctions,
+    /// Show the guest while it runs: at http://ADDR:PORT/, for browsers, `go tool pprof` and metrics. On this machine alone, unless
+    /// an address is given. Without -o the guest is sampled only while somebody asks
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    pub(super) listen: Option<ListenAddress>,
     #[command(flatten)]
     pub(super) guest: GuestOptions,
 }
@@ -300,6 +305,11 @@ impl Output {
 }
 
 impl Record {
+    /// Whether samples are taken for who asks for them while the guest runs, and for nobody else.
+    pub(super) fn samples_on_demand(&self) -> bool {
+        self.listen.is_some() && self.output.files.is_empty() && self.output.format.is_none()
+    }
+
     /// Whether wlprof is to take samples: not if it is only to help perf to take them.
     fn samples(&self) -> bool {
         let only_code = match self.output.code_format() {
@@ -312,6 +322,12 @@ impl Record {
 
     /// Refuses options that say nothing together.
     pub(super) fn check(&self) -> Result<(), &'static str> {
+        if self.listen.is_some() && self.sampler == SamplerChoice::Off {
+            return Err("--listen needs samples; leave out --sampler=off");
+        }
+        if self.listen.is_some() && self.output.code_format().is_some() && self.output.files.is_empty() {
+            return Err("--listen takes samples of its own, and this format is for perf's; give --format a profile's");
+        }
         if self.jitdump_functions == DumpedFunctions::All {
             return Ok(());
         }
@@ -343,6 +359,8 @@ impl Record {
             kind,
             max_overhead: self.max_overhead / 100.0,
             clock,
+            on_demand: self.samples_on_demand(),
+            counts_host_calls: self.listen.is_some(),
             keep_functions: self.jitdump_functions == DumpedFunctions::Sampled,
             ..self.rate.map_or_else(SamplerOptions::default, SamplerOptions::at_rate)
         })

@@ -3,23 +3,19 @@
 use super::arguments::Dump;
 use super::available_plugins::Plugins;
 use super::guest::{self, Loaded};
-use super::{FAILED, Failure, escape, say};
+use super::{FAILED, Failure, escape, say, thread_stacks};
 use crate::guest::Guest;
 use crate::module::ModuleImage;
 use crate::profile::Ended;
 use crate::recording::Journal;
-use crate::sampler::{
-    Dump as Stacks, DumpedFrame, DumpedFrameId, DumpedThread, ImportWatch, SamplerKind, SamplerOptions, Session,
-};
+use crate::sampler::{Dump as Stacks, ImportWatch, SamplerKind, SamplerOptions, Session};
 use crate::symbols::Symbols;
 use signal_hook::{consts::SIGQUIT, iterator::Signals};
-use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use wlprof_plugin::{ModuleView, SourceFrame};
+use wlprof_plugin::ModuleView;
 
 /// Ticks a second: how soon a busy guest is read when a dump is asked for.
 const RATE_HZ: f64 = 100.0;
@@ -156,57 +152,10 @@ impl Printer {
 
     fn print_with(&self, symbols: &mut Option<Symbols>, heading: &str, stacks: &Stacks) {
         let symbols = symbols.get_or_insert_with(|| Symbols::new(&self.images, Vec::new()));
-        let note = |note: &String| format!("note: {}\n", escape::single_line(note));
-        let mut text: String = stacks.note.iter().map(note).collect();
-        for thread in stacks.threads.iter().filter(|thread| self.all || thread.is_running) {
-            write_thread(thread, stacks, symbols, &mut text);
-        }
+        let mut text = thread_stacks::text(stacks, symbols, |thread| self.all || thread.is_running);
         if text.is_empty() {
-            let _ = writeln!(text, "nothing is running, {} wait (--threads shows them)", stacks.threads.len());
+            text = format!("nothing is running, {} wait (--threads shows them)\n", stacks.threads.len());
         }
         say::text(&escape::multi_line(&format!("{heading}{text}")));
-    }
-}
-
-/// Writing to a string cannot fail.
-fn write_thread(thread: &DumpedThread, stacks: &Stacks, symbols: &mut Symbols, text: &mut String) {
-    let _ = write!(text, "{} [{}]", escape::single_line(&thread.name), escape::single_line(&thread.state));
-    if !thread.labels.is_empty() {
-        let labels: Vec<_> = thread.labels.iter().map(|label| format!("{}={}", label.name, label.value)).collect();
-        let _ = write!(text, " {{{}}}", escape::single_line(&labels.join(", ")));
-    }
-    let _ = writeln!(text, ":");
-    for &frame in &thread.frames {
-        for frame in named(frame, stacks, symbols).iter() {
-            write_frame("", frame, "(...)", text);
-        }
-    }
-    if let Some(reason) = thread.truncation {
-        let _ = writeln!(text, "...the rest cannot be read ({reason})...");
-    }
-    if let Some((creator, frame)) = &thread.creator
-        && let Some(frame) = named(*frame, stacks, symbols).last()
-    {
-        write_frame("created by ", frame, &format!(" in {}", escape::single_line(creator)), text);
-    }
-    let _ = writeln!(text);
-}
-
-fn named<'a>(frame: DumpedFrameId, stacks: &'a Stacks, symbols: &mut Symbols) -> Cow<'a, [SourceFrame]> {
-    match stacks.frames.get(frame as usize) {
-        Some(DumpedFrame::Source(frames)) => Cow::Borrowed(frames),
-        Some(DumpedFrame::Unnamed(origin)) => {
-            let mut frames = Vec::new();
-            symbols.frames(origin, &mut frames);
-            Cow::Owned(frames)
-        }
-        None => Cow::Borrowed(&[]),
-    }
-}
-
-fn write_frame(before: &str, frame: &SourceFrame, after: &str, text: &mut String) {
-    let _ = writeln!(text, "{before}{}{after}", escape::single_line(&frame.function));
-    if let Some(file) = &frame.file {
-        let _ = writeln!(text, "\t{}:{}", escape::single_line(file), frame.line.unwrap_or(0));
     }
 }

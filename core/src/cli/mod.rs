@@ -15,6 +15,7 @@ mod http;
 mod interrupt;
 mod library;
 mod limits;
+mod live;
 mod machine_code;
 mod output;
 mod output_file;
@@ -25,6 +26,7 @@ mod render;
 mod run_outputs;
 mod say;
 mod summary;
+mod thread_stacks;
 
 use arguments::{Arguments, Command};
 use clap::Parser;

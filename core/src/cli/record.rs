@@ -4,6 +4,7 @@ use super::arguments::{FramesChoice, Record};
 use super::available_plugins::Plugins;
 use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
+use super::live::{self, Live, Shown};
 use super::machine_code;
 use super::run_outputs::{ProfileOf, RunOutputs};
 use super::{FAILED, Failure, say};
@@ -25,9 +26,10 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         (options.kind, fallback) =
             options.kind.resolve().map_err(|error| Failure::new(FAILED, format!("{error:#}; try --sampler=epoch")))?;
     }
+    let listener = record.listen.map(live::listen).transpose()?;
     let mut outputs = match &sampler {
-        Some(_) => Some(RunOutputs::open(&record.output)?),
-        None => None,
+        Some(sampler) if !sampler.on_demand => Some(RunOutputs::open(&record.output)?),
+        _ => None,
     };
     let epoch = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
     // What nobody will look at is not walked, nor is a plugin opened for it.
@@ -51,13 +53,35 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &mut walkers)?),
         None => None,
     };
-    let journal = || outputs.as_mut().map_or_else(|| Ok(Journal::default()), RunOutputs::begin_journal);
+    let journal = || match (&mut outputs, &listener) {
+        (Some(outputs), None) => outputs.begin_journal(),
+        (Some(outputs), Some(_)) => outputs.begin_journal().map(Journal::with_windows),
+        (None, Some(_)) => Ok(Journal::of_windows()),
+        (None, None) => Ok(Journal::default()),
+    };
     let run = guest::start(&record.guest, &guest, library, &arguments, walkers, sampler, journal)?;
+    let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
+    let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
+    let live = match (listener, run.session()) {
+        (Some(listener), Some(session)) => {
+            let shown = Shown {
+                session,
+                command: std::iter::once(guest.name.clone()).chain(arguments.iter().cloned()).collect(),
+                images: images.clone(),
+                language: language.clone(),
+                plugins: plugin_files.clone(),
+                view: record.output.frames.view(),
+            };
+            Some(Live::start(listener, shown, record.output.quiet)?)
+        }
+        _ => None,
+    };
     let interrupts = Interrupts::default();
     if outputs.is_some() {
         interrupts.watch(run.interrupter()).map_err(|error| Failure::new(FAILED, error))?;
     }
     let ended = run.wait();
+    live.into_iter().for_each(Live::end);
     interrupts.run_is_over();
     let late = run.late_interruption();
     if let Ended::Exit(exit) = &ended {
@@ -69,7 +93,6 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     }
     let (mut written, mut seen, mut languages) = (Ok(()), Vec::new(), None);
     if let (Some(mut finished), Some(outputs)) = (run.finish(), outputs) {
-        let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
         let functions_seen = finished.recorder.functions_seen();
         let walkers = LanguageWalkers::new(std::mem::take(&mut finished.walkers), &images).until(interrupts.hurry());
         let walkers = languages.insert(walkers);
@@ -78,8 +101,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
             say::line(format_args!("wlprof: not all of what was sampled could be written: {error}"));
         }
         drop(journal);
-        let plugins = language.iter().flat_map(|language| plugins.files_of(language)).collect();
-        (seen, written) = outputs.make(ProfileOf { images: &images, language, plugins }, &interrupts);
+        let profile = ProfileOf { images: &images, language, plugins: plugin_files };
+        (seen, written) = outputs.make(profile, &interrupts);
         let dumped =
             code.as_mut().map_or(Ok(()), |code| code.add_sampled(&functions_seen, walkers.walkers_mut(), &guest));
         code = code.filter(|_| dumped.is_ok());

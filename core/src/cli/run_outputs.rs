@@ -70,7 +70,7 @@ impl RunOutputs {
         let making = Making {
             journal: self.journal.file(),
             images,
-            targets: &self.targets,
+            destinations: self.targets.iter().map(Target::destination).collect(),
             view: self.view,
             wants_summary: !self.quiet,
             language,

@@ -17,6 +17,7 @@ pub struct LanguageWalkers {
     walkers: Vec<Option<Box<dyn Walker>>>,
     modules: Vec<Arc<ModuleImage>>,
     until: Instant,
+    patience: Duration,
     notes: Vec<String>,
     is_over: bool,
     hurry: Arc<AtomicBool>,
@@ -26,14 +27,20 @@ impl LanguageWalkers {
     /// Takes the walkers of `modules`.
     pub fn new(walkers: Vec<Option<Box<dyn Walker>>>, modules: &[Arc<ModuleImage>]) -> Self {
         let until = Instant::now() + PATIENCE;
-        let hurry = Arc::default();
-        Self { walkers, modules: modules.to_vec(), until, notes: Vec::new(), is_over: false, hurry }
+        let (modules, hurry) = (modules.to_vec(), Arc::default());
+        Self { walkers, modules, until, patience: PATIENCE, notes: Vec::new(), is_over: false, hurry }
     }
 
     /// Has nothing more be named once `hurry` is set.
     #[must_use]
     pub fn until(self, hurry: Arc<AtomicBool>) -> Self {
         Self { hurry, ..self }
+    }
+
+    /// Has nothing more be named after so long.
+    #[must_use]
+    pub fn within(self, patience: Duration) -> Self {
+        Self { until: Instant::now() + patience, patience, ..self }
     }
 
     /// The walkers.
@@ -52,7 +59,7 @@ impl LanguageWalkers {
             return T::default();
         }
         if Instant::now() > self.until {
-            self.stop(format!("naming what was seen took longer than {} s", PATIENCE.as_secs()));
+            self.stop(format!("naming what was seen took longer than {} s", self.patience.as_secs()));
             return T::default();
         }
         let Some(Some(walker)) = self.walkers.get_mut(module as usize) else { return T::default() };

@@ -8,7 +8,7 @@ pub(super) use child::run as run_child;
 
 use super::arguments::MAKE_PROFILE;
 use super::interrupt::Interrupts;
-use super::output::Target;
+use super::output::Destination;
 use crate::module::ModuleImage;
 use crate::recording::View;
 use request::{Answer, Module, Request, Wanted};
@@ -27,7 +27,7 @@ pub(super) struct Making<'a> {
     /// The whole recording, without symbols.
     pub(super) journal: &'a File,
     pub(super) images: &'a [Arc<ModuleImage>],
-    pub(super) targets: &'a [Target],
+    pub(super) destinations: Vec<Destination<'a>>,
     /// What readers are shown.
     pub(super) view: View,
     pub(super) wants_summary: bool,
@@ -37,7 +37,7 @@ pub(super) struct Making<'a> {
 
 /// A profile that was made.
 pub(super) struct Made {
-    /// For each target, why it could not be written.
+    /// For each destination, why it could not be written.
     pub(super) written: Vec<Result<(), String>>,
     /// The table.
     pub(super) summary: String,
@@ -81,12 +81,11 @@ impl Making<'_> {
     }
 
     fn request(&self, answer: &File) -> io::Result<Request> {
-        let wanted = |target: &Target| {
-            let to = target.destination();
+        let wanted = |to: &Destination<'_>| {
             let companion = to.companion.map(inherit).transpose()?;
             Ok(Wanted::new(to.exporter, to.path.to_owned(), inherit(to.file)?, companion))
         };
-        let outputs = self.targets.iter().map(wanted).collect::<io::Result<_>>()?;
+        let outputs = self.destinations.iter().map(wanted).collect::<io::Result<_>>()?;
         Ok(Request {
             journal: inherit(self.journal)?,
             answer: inherit(answer)?,

@@ -52,7 +52,7 @@ impl Default for Bounds {
 /// `tokio::task::spawn_blocking`. The future of a handler is dropped when its client has gone.
 pub(in crate::cli) struct Server {
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
+    stop: Option<oneshot::Sender<Duration>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -101,6 +101,15 @@ impl Server {
         self.end();
     }
 
+    /// As [`Server::stop`], with another time for what has been begun.
+    pub(in crate::cli) fn stop_within(mut self, patience: Duration) {
+        if let Some(stop) = self.stop.take() {
+            // If it does not hear of it, it has ended.
+            let _ = stop.send(patience);
+        }
+        self.end();
+    }
+
     fn end(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -116,24 +125,23 @@ impl Drop for Server {
     }
 }
 
-/// Serves until the sender of `stopped` is gone.
+/// Serves until `stopped` says how long answers that were begun may go on, or its sender is gone.
 fn run(
     runtime: Runtime,
     bounds: Bounds,
     listener: tokio::net::TcpListener,
     pages: Router,
-    stopped: oneshot::Receiver<()>,
+    stopped: oneshot::Receiver<Duration>,
 ) {
     runtime.block_on(async {
         let connections = Arc::new(GracefulShutdown::new());
         let accepting = tokio::spawn(accept(bounds, listener, pages, connections.clone()));
-        // Nothing is ever sent.
-        let _ = stopped.await;
+        let patience = stopped.await.unwrap_or(bounds.stop);
         accepting.abort();
         let _ = accepting.await;
         // What accepted had the other handle on them.
         if let Some(connections) = Arc::into_inner(connections) {
-            let _ = tokio::time::timeout(bounds.stop, connections.shutdown()).await;
+            let _ = tokio::time::timeout(patience, connections.shutdown()).await;
         }
     });
     // Does not wait for what handlers have done elsewhere.

@@ -1,0 +1,74 @@
+//! Counts of the guest, as OpenMetrics has them: what Prometheus, Grafana and PCP gather.
+
+use super::State;
+use crate::sampler::Activity;
+use axum::extract::State as Given;
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(super) async fn answer(Given(state): Given<Arc<State>>) -> Response {
+    let activity = state.shown.session.activity().unwrap_or_default();
+    ([(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))], text(&activity)).into_response()
+}
+
+fn text(activity: &Activity) -> String {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mut text = String::new();
+    let mut counter_s = |name: &str, ns: u64, help: &str| {
+        let _ = writeln!(text, "# TYPE {name} counter\n# UNIT {name} seconds\n# HELP {name} {help}");
+        let _ = writeln!(text, "{name}_total {}", seconds(ns));
+    };
+    counter_s("wlprof_guest_cpu_seconds", activity.cpu_ns, "CPU time of the guest's threads, host calls among it.");
+    counter_s("wlprof_guest_wall_seconds", activity.duration_ns, "Time since the guest began.");
+    counter_s("wlprof_sampled_seconds", activity.sampled_ns, "Time that samples stand for.");
+    counter_s("wlprof_sampling_seconds", activity.sampling_ns, "CPU time that sampling took from the guest's threads.");
+    let mut counter = |name: &str, count: u64, help: &str| {
+        let _ = writeln!(text, "# TYPE {name} counter\n# HELP {name} {help}\n{name}_total {count}");
+    };
+    counter("wlprof_samples", activity.samples, "Samples taken.");
+    counter("wlprof_samples_lost", activity.lost, "Samples that a full buffer had no room for.");
+    let name = "wlprof_guest_memory_bytes";
+    let _ =
+        writeln!(text, "# TYPE {name} gauge\n# UNIT {name} bytes\n# HELP {name} Size of the guest's linear memory.");
+    let _ = writeln!(text, "{name} {}", activity.memory_bytes);
+    let name = "wlprof_host_calls";
+    let _ = writeln!(text, "# TYPE {name} counter\n# HELP {name} Calls of the host by the guest, by import.");
+    for (import, count) in &activity.host_calls {
+        let import = label(import.as_deref().unwrap_or("other"));
+        let _ = writeln!(text, "{name}_total{{import=\"{import}\"}} {count}");
+    }
+    text.push_str("# EOF\n");
+    text
+}
+
+/// The value of a label, between its quotation marks.
+fn label(value: &str) -> String {
+    let printable = value.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c });
+    printable.collect::<String>().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_labels_end_where_they_should() {
+        let activity = Activity {
+            cpu_ns: 1_500_000_000,
+            host_calls: [(Some("a\"} 1\n\\b\u{7}".to_owned()), 3), (None, 1)].into_iter().collect(),
+            ..Activity::default()
+        };
+        let text = text(&activity);
+        assert!(text.contains("wlprof_guest_cpu_seconds_total 1.5\n"), "{text}");
+        assert!(text.contains("wlprof_host_calls_total{import=\"a\\\"} 1\\n\\\\b\u{fffd}\"} 3\n"), "{text}");
+        assert!(
+            text.ends_with("wlprof_host_calls_total{import=\"other\"} 1\n# EOF\n") || text.ends_with("3\n# EOF\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! `--listen`: shows the guest while it runs, to `go tool pprof`, browsers and what gathers metrics.
+//!
+//! Every answer is a window of the run, begun when it is asked for: the guest is sampled while anybody waits for one, once for all
+//! of them, and runs unsampled otherwise.
+//!
+//! # Overhead
+//! While nobody asks, what the call hook does at each host call: some nanoseconds. While somebody does, that of a profile at the
+//! same rate, and the process that makes the answer, on another processor if there is one.
+//!
+//! # Security
+//! Answers are made by another process with limits, as profiles of a run are ([`super::finish`]). What comes from the guest is
+//! escaped. Only this machine can ask, unless the user gives an address that others can reach; whoever can ask sees the names, lines
+//! and stacks of the guest.
+
+mod metrics;
+mod pages;
+mod stacks;
+mod windows;
+
+use super::http::{ListenAddress, Server};
+use super::{FAILED, Failure, say};
+use crate::module::ModuleImage;
+use crate::recording::View;
+use crate::sampler::Session;
+use crate::symbols::Symbols;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use wlprof_plugin::Walker;
+
+/// Answers that are made at a time: each takes a processor and the memory of a profile.
+const MAKERS: usize = 2;
+
+/// How long answers that are due when the guest ends may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+
+/// What is shown.
+pub(super) struct Shown {
+    pub(super) session: Arc<Session>,
+    /// The guest's name and its arguments.
+    pub(super) command: Vec<String>,
+    pub(super) images: Vec<Arc<ModuleImage>>,
+    /// The language that is walked, and the files of plugins that know it.
+    pub(super) language: Option<String>,
+    pub(super) plugins: Vec<PathBuf>,
+    pub(super) view: View,
+}
+
+/// What answers are made of.
+struct State {
+    shown: Shown,
+    /// They name what the guest's walkers find.
+    namers: Mutex<Vec<Option<Box<dyn Walker>>>>,
+    /// Made when stacks are first asked for.
+    symbols: Mutex<Option<Symbols>>,
+    makers: Semaphore,
+    /// Turns true when the guest has ended.
+    is_over: watch::Receiver<bool>,
+}
+
+/// A server that runs.
+pub(super) struct Live {
+    server: Server,
+    is_over: watch::Sender<bool>,
+}
+
+/// Begins to listen. Nobody is answered before the guest runs.
+pub(super) fn listen(address: ListenAddress) -> Result<TcpListener, Failure> {
+    address.bind().map_err(|message| Failure::new(FAILED, format!("--listen: {message}")))
+}
+
+impl Live {
+    /// Shows a guest that has been started, at `listener`.
+    pub(super) fn start(listener: TcpListener, shown: Shown, is_quiet: bool) -> Result<Self, Failure> {
+        let (over, is_over) = watch::channel(false);
+        let state = State {
+            namers: Mutex::new(shown.session.take_namers()),
+            symbols: Mutex::new(None),
+            makers: Semaphore::new(MAKERS),
+            is_over,
+            shown,
+        };
+        let server = Server::start(listener, pages::router(Arc::new(state)), &pages::contents());
+        let server = server.map_err(|error| Failure::new(FAILED, format!("--listen: {error}")))?;
+        if !is_quiet {
+            say::line(format_args!("listening at http://{}/", server.address()));
+        }
+        Ok(Self { server, is_over: over })
+    }
+
+    /// The guest has ended: whoever waits is given what there is, and nobody is answered any more.
+    pub(super) fn end(self) {
+        // Nobody listens to it if nobody waits.
+        let _ = self.is_over.send(true);
+        self.server.stop_within(LAST_ANSWERS);
+    }
+}

@@ -1,0 +1,185 @@
+//! Which pages there are, and what each answers.
+
+use super::windows::{Made, Refusal, Wanted, make};
+use super::{State, metrics, stacks};
+use crate::cli::http::for_firefox_profiler;
+use crate::export::{self, EXPORTERS, Exporter};
+use crate::recording::Clock;
+use axum::Router;
+use axum::extract::{RawQuery, State as Given};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::routing::{MethodRouter, get};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// As pprof's own endpoint has it.
+const PPROF: Wanted = Wanted { seconds: 30.0, clock: Clock::Cpu };
+const PPROF_WALL: Wanted = Wanted { clock: Clock::Wall, ..PPROF };
+/// What somebody waits for in a browser.
+const BROWSER: Wanted = Wanted { seconds: 5.0, clock: Clock::Cpu };
+/// What is hot now.
+const NOW: Wanted = Wanted { seconds: 2.0, clock: Clock::Cpu };
+
+/// A flame graph is a program: it searches and zooms.
+const SVG_POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; frame-ancestors 'none'";
+
+/// Formats that are one file; a recording of a window is one as well.
+fn formats() -> impl Iterator<Item = &'static dyn Exporter> {
+    EXPORTERS.iter().copied().filter(|exporter| exporter.companion_ending().is_none())
+}
+
+/// All pages.
+pub(super) fn router(state: Arc<State>) -> Router {
+    let mut router = Router::new()
+        .route("/", get(hot))
+        .route("/metrics", get(metrics::answer))
+        .route("/debug/pprof", get(async || Redirect::permanent("/debug/pprof/")))
+        .route("/debug/pprof/", get(index))
+        .route("/debug/pprof/cmdline", get(command_line))
+        .route("/debug/pprof/profile", window_of("pprof", PPROF))
+        .route("/debug/pprof/wall", window_of("pprof", PPROF_WALL));
+    for path in stacks::PATHS {
+        router = router.route(path, get(stacks::answer));
+    }
+    for exporter in formats() {
+        let page = window_of(exporter.name(), BROWSER);
+        let page = if is_json(exporter) { for_firefox_profiler(page) } else { page };
+        router = router.route(&format!("/{}", exporter.name()), page);
+    }
+    router.with_state(state)
+}
+
+/// What pages there are, for who asks for another, and for the index.
+pub(super) fn contents() -> String {
+    let mut text = String::from(
+        "/                               what is hot now\n\
+         /debug/pprof/profile?seconds=30 a profile of CPU time for go tool pprof\n\
+         /debug/pprof/wall?seconds=30    the same of wall time, with waits\n\
+         /debug/pprof/goroutine?debug=2  every stack of the guest now (debug=1: equal ones together); /debug/pprof/threads is the same\n\
+         /debug/pprof/cmdline            the guest and its arguments\n\
+         /metrics                        counts for Prometheus and its like (OpenMetrics)\n",
+    );
+    for exporter in formats() {
+        let path = format!("/{}?seconds=5", exporter.name());
+        let _ = writeln!(text, "{path:<31} {}", exporter.description());
+    }
+    text.push_str("\nseconds=N says how long to sample; clock=wall counts waits, too.\n");
+    text
+}
+
+/// A window, as a file of the format called `name`.
+fn window_of(name: &'static str, unless_told: Wanted) -> MethodRouter<Arc<State>> {
+    get(async move |Given(state): Given<Arc<State>>, RawQuery(query): RawQuery| -> Result<Response, Refusal> {
+        let gone = || (StatusCode::NOT_FOUND, format!("there is no format {name}\n"));
+        let exporter = export::by_name(name).ok_or_else(gone)?;
+        let wanted = Wanted::of_query(&query.unwrap_or_default(), unless_told)?;
+        let file = make(state, wanted, Made::File(exporter)).await?;
+        Ok(with_type(exporter, file))
+    })
+}
+
+fn is_json(exporter: &dyn Exporter) -> bool {
+    exporter.extensions()[0].ends_with("json")
+}
+
+fn with_type(exporter: &dyn Exporter, file: Vec<u8>) -> Response {
+    let ending = exporter.extensions()[0];
+    let media_type = match ending {
+        "svg" => "image/svg+xml",
+        "folded" | "dot" => "text/plain; charset=utf-8",
+        _ if is_json(exporter) => "application/json",
+        _ => "application/octet-stream",
+    };
+    let mut answer = ([(CONTENT_TYPE, HeaderValue::from_static(media_type))], file).into_response();
+    let headers = answer.headers_mut();
+    if ending == "svg" {
+        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SVG_POLICY));
+    }
+    if media_type == "application/octet-stream"
+        && let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"profile.{ending}\""))
+    {
+        headers.insert(CONTENT_DISPOSITION, value);
+    }
+    answer
+}
+
+/// What is hot now: samples, shows, and is loaded anew. Without a script: the page says that it is to be loaded again, and the one
+/// before stands until the next is there.
+async fn hot(Given(state): Given<Arc<State>>, RawQuery(query): RawQuery) -> Result<Html<String>, Refusal> {
+    let wanted = Wanted::of_query(&query.unwrap_or_default(), NOW)?;
+    let title = escaped(&state.shown.command.join(" "));
+    let table = make(state, wanted, Made::Table).await?;
+    Ok(Html(page(&title, "<meta http-equiv=\"refresh\" content=\"1\">", &String::from_utf8_lossy(&table))))
+}
+
+async fn index(Given(state): Given<Arc<State>>) -> Html<String> {
+    Html(page(&escaped(&state.shown.command.join(" ")), "", ""))
+}
+
+/// `head` and `title` are HTML already.
+fn page(title: &str, head: &str, text: &str) -> String {
+    let text = if text.is_empty() { String::new() } else { format!("<pre>{}</pre>\n", escaped(text)) };
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>{head}\
+         <style>body{{font-family:sans-serif;margin:2em}}pre{{font-size:13px;line-height:1.35;overflow-x:auto}}\
+         td{{padding-right:2em;vertical-align:top}}</style></head>\n<body><h1>{title}</h1>\n{text}<table>\n{}</table>\n\
+         <p><code>seconds=N</code> says how long to sample; <code>clock=wall</code> counts waits, too.</p></body></html>\n",
+        links()
+    )
+}
+
+/// The contents as rows of a table.
+fn links() -> String {
+    let contents = contents();
+    let rows = contents.lines().filter_map(|line| line.starts_with('/').then(|| line.split_once(' ')).flatten());
+    let row = |(path, what): (&str, &str)| {
+        let (path, what) = (escaped(path), escaped(what.trim()));
+        format!("<tr><td><a href=\"{path}\"><code>{path}</code></a></td><td>{what}</td></tr>\n")
+    };
+    rows.map(row).collect()
+}
+
+/// `text` as HTML has it, in elements and in quoted attributes.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// As Go's own servers give it: parted by zeroes.
+async fn command_line(Given(state): Given<Arc<State>>) -> String {
+    state.shown.command.join("\0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_of_a_guest_is_html() {
+        let page = page(&escaped("<script>\"'&"), "", "</pre><script>alert(1)</script>");
+        assert!(!page.contains("<script>"), "{page}");
+        assert!(page.contains("<h1>&lt;script&gt;&quot;&#39;&amp;</h1>"), "{page}");
+    }
+
+    #[test]
+    fn the_contents_have_every_format_that_is_one_file() {
+        let contents = contents();
+        for exporter in formats() {
+            assert!(contents.contains(&format!("\n/{}?seconds=5 ", exporter.name())), "{contents}");
+        }
+        assert!(!contents.contains("/perf?"));
+    }
+}

@@ -1,0 +1,170 @@
+//! Windows of a run, as somebody asks for them: how long, of what time, and what is made of them.
+
+use super::State;
+use crate::cli::finish::Making;
+use crate::cli::interrupt::Interrupts;
+use crate::cli::output::Destination;
+use crate::export::Exporter;
+use crate::recording::Clock;
+use crate::sampler::Window;
+use crate::symbols::LanguageWalkers;
+use axum::http::StatusCode;
+use rustix::fs::MemfdFlags;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The longest window, in seconds: its samples are in memory.
+const LONGEST: f64 = 3600.0;
+
+/// How long the guest may take to begin.
+const BEGINNING: Duration = Duration::from_secs(5);
+
+/// How long naming what a window has found may take; the drain waits meanwhile.
+const NAMING: Duration = Duration::from_secs(5);
+
+/// Why there is no answer, in words for whoever asked.
+pub(super) type Refusal = (StatusCode, String);
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) seconds: f64,
+    pub(super) clock: Clock,
+}
+
+impl Wanted {
+    /// Reads `seconds=N` and `clock=cpu|wall` of a query; other fields are others'.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn of_query(query: &str, unless_told: Self) -> Result<Self, Refusal> {
+        let mut wanted = unless_told;
+        for field in query.split('&') {
+            match field.split_once('=') {
+                Some(("seconds", text)) => {
+                    let seconds = text.parse().ok().filter(|seconds| (0.01..=LONGEST).contains(seconds));
+                    let expected = || refuse(&format!("seconds={text}: expected 0.01 to {LONGEST}"));
+                    wanted.seconds = seconds.ok_or_else(expected)?;
+                }
+                Some(("clock", "cpu")) => wanted.clock = Clock::Cpu,
+                Some(("clock", "wall")) => wanted.clock = Clock::Wall,
+                Some(("clock", text)) => return Err(refuse(&format!("clock={text}: expected cpu or wall"))),
+                _ => {}
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+fn refuse(what: &str) -> Refusal {
+    (StatusCode::BAD_REQUEST, format!("{what}\n"))
+}
+
+/// What a window is made into.
+pub(super) enum Made {
+    /// A file of that format.
+    File(&'static dyn Exporter),
+    /// The table that is printed after a run.
+    Table,
+}
+
+/// Samples as `wanted` and makes that of it. Ends early if the guest does.
+pub(super) async fn make(state: Arc<State>, wanted: Wanted, made: Made) -> Result<Vec<u8>, Refusal> {
+    let window = begin(&state, wanted.clock).await?;
+    let mut is_over = state.is_over.clone();
+    // Either way the window is over.
+    let _ = tokio::time::timeout(Duration::from_secs_f64(wanted.seconds), is_over.wait_for(|is_over| *is_over)).await;
+    let recording = {
+        let state = state.clone();
+        blocking(move || recording_of(&state, window)).await?
+    };
+    // Whoever does not wait any more frees its place. The semaphore is never closed.
+    let _place = state.makers.acquire().await;
+    let state = state.clone();
+    blocking(move || make_in_process(&state, &recording, &made)).await
+}
+
+async fn blocking(work: impl FnOnce() -> io::Result<Vec<u8>> + Send + 'static) -> Result<Vec<u8>, Refusal> {
+    let failed = |error: String| (StatusCode::INTERNAL_SERVER_ERROR, format!("no profile could be made: {error}\n"));
+    let done = tokio::task::spawn_blocking(work).await.map_err(|error| failed(error.to_string()))?;
+    done.map_err(|error| failed(error.to_string()))
+}
+
+/// Begins a window, of a guest that has begun or is about to.
+async fn begin(state: &State, clock: Clock) -> Result<Window, Refusal> {
+    let since = Instant::now();
+    loop {
+        let is_about_to = state.shown.session.activity().is_none() && since.elapsed() < BEGINNING;
+        match state.shown.session.window(clock) {
+            Ok(window) => return Ok(window),
+            Err(_) if is_about_to => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(reason) => return Err((StatusCode::CONFLICT, format!("{reason}\n"))),
+        }
+    }
+}
+
+/// The window's recording, with the names that only its languages' walkers know.
+fn recording_of(state: &State, window: Window) -> io::Result<Vec<u8>> {
+    let mut namers = state.namers.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = LanguageWalkers::new(std::mem::take(&mut *namers), &state.shown.images).within(NAMING);
+    let recording = window.finish(&mut names);
+    *namers = names.into_walkers();
+    recording
+}
+
+/// Has the process that makes profiles make this.
+fn make_in_process(state: &State, recording: &[u8], made: &Made) -> io::Result<Vec<u8>> {
+    let mut journal = in_memory("wlprof-window")?;
+    journal.write_all(recording)?;
+    let mut file = in_memory("wlprof-answer")?;
+    let exporter = match made {
+        Made::File(exporter) => Some(*exporter),
+        Made::Table => None,
+    };
+    let path = Path::new("profile");
+    let destination = exporter.map(|exporter| Destination { exporter, path, file: &file, companion: None });
+    let making = Making {
+        journal: &journal,
+        images: &state.shown.images,
+        destinations: destination.into_iter().collect(),
+        view: state.shown.view,
+        wants_summary: exporter.is_none(),
+        language: state.shown.language.clone(),
+        plugins: state.shown.plugins.clone(),
+    };
+    // Signals end this process, and that one with it.
+    let done = making.make(&Interrupts::default()).map_err(io::Error::other)?;
+    done.written.into_iter().try_for_each(|written| written.map_err(io::Error::other))?;
+    if exporter.is_none() {
+        return Ok(done.summary.into_bytes());
+    }
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn in_memory(name: &str) -> io::Result<File> {
+    Ok(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_say_how_long_and_of_what_time() {
+        let default = Wanted { seconds: 30.0, clock: Clock::Cpu };
+        let read = |query: &str| Wanted::of_query(query, default).map_err(|(status, text)| (status.as_u16(), text));
+        assert_eq!(read(""), Ok(default));
+        assert_eq!(read("gc=1&seconds=0.5"), Ok(Wanted { seconds: 0.5, ..default }));
+        assert_eq!(read("clock=wall&seconds=2"), Ok(Wanted { seconds: 2.0, clock: Clock::Wall }));
+        for query in ["seconds=", "seconds=-1", "seconds=NaN", "seconds=inf", "seconds=1e9", "seconds=0", "clock=x"] {
+            let (status, text) = read(query).unwrap_err();
+            assert!(status == 400 && text.contains("expected"), "{query}: {text}");
+        }
+    }
+}
