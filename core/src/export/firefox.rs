@@ -12,6 +12,7 @@
 //! `inlineDepth` counting from 0 at the outermost.
 
 use super::Exporter;
+use super::categories::{CATEGORIES, category_index};
 use crate::recording::{Category, Frame, Function, Line, Origin, Recording, Thread};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -102,20 +103,6 @@ struct SampleTable<Stack, Time, Weight, Delta> {
     thread_cpu_delta: Delta,
 }
 
-/// Categories in the front end's terms. At least one must be `grey`, or the call tree crashes.
-const CATEGORIES: [(Category, &str, &str); 6] = [
-    (Category::User, "User", "blue"),
-    (Category::Library, "Library", "green"),
-    (Category::Runtime, "Runtime", "grey"),
-    (Category::GarbageCollector, "GC", "orange"),
-    (Category::Interpreter, "Interpreter", "purple"),
-    (Category::Host, "Host", "yellow"),
-];
-
-fn category_index(category: Category) -> usize {
-    CATEGORIES.iter().position(|(own, ..)| *own == category).unwrap_or(0)
-}
-
 fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
@@ -159,8 +146,8 @@ fn meta(recording: &Recording) -> Value {
         "usesOnlyOneStackType": true,
         "sourceCodeIsNotOnSearchfox": true,
         "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
-        "categories": CATEGORIES.iter().map(|(_, name, color)| {
-            json!({"name": name, "color": color, "subcategories": ["Other"]})
+        "categories": CATEGORIES.iter().map(|shown| {
+            json!({"name": shown.name, "color": shown.color, "subcategories": ["Other"]})
         }).collect::<Vec<_>>(),
         "markerSchema": [{
             "name": HOST_CALL_MARKER,

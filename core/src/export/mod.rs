@@ -4,7 +4,9 @@
 //! recordings, written to the same path, give equal bytes. [`jitdump`] and [`perf_map`] are of another kind: they describe
 //! the machine code of a guest that runs, for `perf record`.
 
+mod categories;
 mod firefox;
+mod flamegraph;
 mod folded;
 #[cfg(test)]
 mod golden;
@@ -57,7 +59,7 @@ pub trait Exporter: Sync {
 
 /// All formats. The first is for those who choose none.
 pub static EXPORTERS: &[&dyn Exporter] =
-    &[&firefox::Firefox, &folded::Folded, &perf_data::PerfData, &pprof::Pprof, &raw::Raw];
+    &[&firefox::Firefox, &flamegraph::FlameGraph, &folded::Folded, &perf_data::PerfData, &pprof::Pprof, &raw::Raw];
 
 /// The format of that name.
 pub fn by_name(name: &str) -> Option<&'static dyn Exporter> {
@@ -84,6 +86,7 @@ mod tests {
         let name = |path: &str| by_path(Path::new(path)).map(|exporter| exporter.name());
         assert_eq!(name("a/profile.json"), Some("firefox"));
         assert_eq!(name("x.folded"), Some("folded"));
+        assert_eq!(name("flame.svg"), Some("flamegraph"));
         assert_eq!(name("x.wlprof"), Some("wlprof"));
         assert_eq!((name("cpu.pb.gz"), name("x.pprof"), name("x.gz")), (Some("pprof"), Some("pprof"), None));
         assert_eq!(name("json"), None);

@@ -1,0 +1,276 @@
+//! A flame graph: an SVG with the search and zoom that inferno, which draws it, puts into such files.
+//!
+//! inferno reads folded stacks, a line each: `root;caller;leaf 12`. Frames are what stands between semicolons, so a frame is a
+//! text here, [`label`]: the function's name with its place in parentheses. That keeps functions of one name apart, and keeps
+//! what a guest calls a function from being read as something else: by inferno, `f 99 12` is a stack with two numbers, a line
+//! that begins with `# ` is a comment, and endings such as `_[k]` are a kind of code.
+//!
+//! Kinds of code are colours, set through inferno's palette map, which has a colour for each text. (It also has palettes that
+//! go by the ending of a name, but those have fewer kinds than there are here, and cut the endings off names that have one.)
+//! The map must have all texts: inferno picks colours at random for others.
+//!
+//! Lines are in the order of their frames and not of their characters, which would tear `a` and `a b` apart. inferno lays stacks out
+//! as they come for flame charts alone, and then from the last line to the first.
+//!
+//! Roots are at the top. At the bottom, where flame graphs usually have them, they would be below the end of the window wherever
+//! a few stacks are deep, as those of imports in Python, and most of what the window shows would be empty.
+//!
+//! Times are shown in microseconds, because inferno shows whole numbers of them alone.
+
+use super::Exporter;
+use super::categories::{CATEGORIES, category_index, shown_as};
+use super::plain_text::{drawn_name, short_path};
+use crate::recording::{Category, Clock, Function, Recording, StackId};
+use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap, StrokeColor};
+use inferno::flamegraph::{Direction, Options, TextTruncateDirection, from_lines};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// `flamegraph`: an SVG for browsers.
+pub(super) struct FlameGraph;
+
+impl Exporter for FlameGraph {
+    fn name(&self) -> &'static str {
+        "flamegraph"
+    }
+
+    fn description(&self) -> &'static str {
+        "A flame graph for any browser, with search and zoom, coloured by kind of code"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["svg"]
+    }
+
+    fn how_to_open(&self, path: &Path) -> String {
+        format!("open {} in a browser", path.display())
+    }
+
+    fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
+        let labels: Vec<String> = recording.functions.iter().map(|function| label(recording, function)).collect();
+        let lines = folded(recording, &labels);
+        if lines.is_empty() {
+            // inferno fails where there is nothing to draw.
+            out.write_all(NOTHING.as_bytes())?;
+            return Ok(None);
+        }
+        let mut palette = palette(recording, &labels);
+        let mut options = Options::default();
+        options.title = title(recording);
+        options.subtitle = Some(subtitle(recording));
+        options.palette_map = Some(&mut palette);
+        options.bgcolors = Some(BackgroundColor::Flat(WHITE));
+        // Neighbours of one kind have one colour.
+        options.stroke_color = StrokeColor::Color(WHITE);
+        options.text_truncate_direction = TextTruncateDirection::Right;
+        options.count_name = "µs".to_owned();
+        options.factor = 1e-3;
+        options.direction = Direction::Inverted;
+        options.flame_chart = true;
+        from_lines(&mut options, lines.iter().rev().map(String::as_str), out)?;
+        Ok(None)
+    }
+}
+
+const WHITE: Color = Color { r: 255, g: 255, b: 255 };
+
+const NOTHING: &str = r#"<?xml version="1.0"?>
+<svg xmlns="http://www.w3.org/2000/svg" width="400" height="60"><text x="20" y="35">no samples</text></svg>
+"#;
+
+/// The text of a function's frames. It ends with a parenthesis and has no semicolon.
+fn label(recording: &Recording, function: &Function) -> String {
+    let place = match (&function.file, function.line, function.module) {
+        (Some(file), Some(line), _) if !file.is_empty() => format!("{}:{line}", short_path(file)),
+        (Some(file), None, _) if !file.is_empty() => short_path(file).to_owned(),
+        (.., Some(module)) => recording.modules[module as usize].name.clone(),
+        _ if function.category == Category::Host => "host".to_owned(),
+        _ => "wlprof".to_owned(),
+    };
+    let text = format!("{} ({})", drawn_name(&function.name), drawn_name(&place)).replace(';', ":");
+    if text.starts_with("# ") { text.replacen("# ", "#", 1) } else { text }
+}
+
+/// All stacks with their nanoseconds, as inferno reads them, in the order in which they are drawn.
+fn folded(recording: &Recording, labels: &[String]) -> Vec<String> {
+    let mut times = BTreeMap::<StackId, u64>::new();
+    for sample in recording.samples() {
+        let time_ns = times.entry(sample.stack).or_default();
+        *time_ns = time_ns.saturating_add(sample.period_ns);
+    }
+    let mut of_frames = BTreeMap::<Vec<&str>, u64>::new();
+    for (stack, time_ns) in times {
+        let mut frames: Vec<&str> = recording.lines_of(stack).map(|line| &*labels[line.function as usize]).collect();
+        frames.reverse();
+        let sum = of_frames.entry(frames).or_default();
+        *sum = sum.saturating_add(time_ns);
+    }
+    // All of them together have to be a number, too.
+    let most = u64::MAX / of_frames.len().max(1) as u64;
+    let lines = of_frames.into_iter().filter(|(_, time_ns)| *time_ns > 0);
+    lines.map(|(frames, time_ns)| format!("{} {}", frames.join(";"), time_ns.min(most))).collect()
+}
+
+/// The colour of every text that is drawn.
+fn palette(recording: &Recording, labels: &[String]) -> PaletteMap {
+    let mut palette = PaletteMap::default();
+    // Above the roots of all stacks.
+    palette.insert("", Color { r: 232, g: 232, b: 232 });
+    for (label, function) in labels.iter().zip(&recording.functions) {
+        let [r, g, b] = shown_as(function.category).rgb;
+        palette.insert(label, Color { r, g, b });
+    }
+    palette
+}
+
+fn title(recording: &Recording) -> String {
+    let meta = &recording.meta;
+    let words: Vec<_> = std::iter::once(&meta.guest).chain(&meta.arguments).map(|word| drawn_name(word)).collect();
+    words.join(" ")
+}
+
+/// What the widths are of, and what the colours mean.
+fn subtitle(recording: &Recording) -> String {
+    let clock = match recording.meta.clock {
+        Clock::Cpu => "CPU time",
+        Clock::Wall => "wall time",
+    };
+    let time_ns = recording.samples().fold(0_u64, |sum, sample| sum.saturating_add(sample.period_ns));
+    let seen: BTreeSet<usize> = recording.functions.iter().map(|function| category_index(function.category)).collect();
+    let colors: Vec<String> =
+        seen.into_iter().map(|index| format!("{} {}", CATEGORIES[index].color, CATEGORIES[index].name)).collect();
+    let count = recording.samples().count();
+    format!("{count} samples, {:.2} s of {clock} · {}", time_ns as f64 / 1e9, colors.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Samples, example};
+    use roxmltree::{Document, Node, NodeType, ParsingOptions};
+
+    fn drawn(recording: &Recording) -> String {
+        let mut svg = Vec::new();
+        FlameGraph.export(recording, Path::new("/x.svg"), &mut svg).unwrap();
+        String::from_utf8(svg).unwrap()
+    }
+
+    fn parsed(svg: &str) -> Document<'_> {
+        Document::parse_with_options(svg, ParsingOptions { allow_dtd: true, ..ParsingOptions::default() }).unwrap()
+    }
+
+    /// A rectangle: its title, where it begins and ends in nanoseconds, how far down it stands, its colour.
+    type Drawn = (String, u64, u64, i64, String);
+
+    fn rectangles(document: &Document<'_>) -> Vec<Drawn> {
+        let frames = document.descendants().find(|node| node.attribute("id") == Some("frames")).unwrap();
+        let rectangle = |group: Node<'_, '_>| {
+            let child = |name| group.children().find(|node| node.has_tag_name(name)).unwrap();
+            let rect = child(("http://www.w3.org/2000/svg", "rect"));
+            let own =
+                |name| rect.attribute(("http://github.com/jonhoo/inferno", name)).unwrap().parse::<u64>().unwrap();
+            let title = child(("http://www.w3.org/2000/svg", "title")).text().unwrap().to_owned();
+            let y = rect.attribute("y").unwrap().parse().unwrap();
+            (title, own("x"), own("x") + own("w"), y, rect.attribute("fill").unwrap().to_owned())
+        };
+        frames.children().map(rectangle).collect()
+    }
+
+    /// What stands for all stacks.
+    fn root(all: &[Drawn]) -> &Drawn {
+        all.iter().min_by_key(|(.., y, _)| *y).unwrap()
+    }
+
+    #[test]
+    fn what_is_drawn_is_the_recordings_time_in_the_colours_of_its_kinds() {
+        let recording = example();
+        let svg = drawn(&recording);
+        let document = parsed(&svg);
+        let all = rectangles(&document);
+        let total: u64 = recording.samples().map(|sample| sample.period_ns).sum();
+        for (index, function) in recording.functions.iter().enumerate() {
+            let label = label(&recording, function);
+            let own: Vec<&Drawn> = all.iter().filter(|(title, ..)| title.starts_with(&format!("{label} ("))).collect();
+            let drawn_ns: u64 = own.iter().map(|(_, begin, end, ..)| end - begin).sum();
+            // A function that is on a stack twice is drawn twice.
+            let time_ns: u64 = recording
+                .samples()
+                .map(|sample| {
+                    let own = recording.lines_of(sample.stack).filter(|line| line.function as usize == index);
+                    own.count() as u64 * sample.period_ns
+                })
+                .sum();
+            assert_eq!(drawn_ns, time_ns, "{label}");
+            let [r, g, b] = shown_as(function.category).rgb;
+            assert!(own.iter().all(|(.., color)| *color == format!("rgb({r},{g},{b})")), "{own:?}");
+            assert!(own.iter().all(|(title, ..)| title.contains(" µs, ") && title.ends_with("%)")), "{own:?}");
+        }
+        let root = root(&all);
+        assert_eq!((&*root.0, root.1, root.2), ("all (13,000 µs, 100%)", 0, total));
+    }
+
+    #[test]
+    fn what_a_guest_calls_its_functions_is_text_and_nothing_else() {
+        let harmless = drawn(&example());
+        let names = [
+            "</text><script>alert(1)</script>",
+            "\";//",
+            "]]><script>alert(1)</script>",
+            "f 99",
+            "# comment",
+            "--",
+            "",
+            "a_[k]",
+            "x\u{202e}\u{2066}y\u{0}\u{1b}\u{ffff}z",
+            "<a href=\"javascript:alert(1)\">&lt;</a>",
+            "a;b 7",
+        ];
+        let mut recording = example();
+        for (function, name) in recording.functions.iter_mut().zip(names.iter().cycle()) {
+            function.name = (*name).to_owned();
+            function.file = function.file.as_ref().map(|_| (*name).to_owned());
+        }
+        recording.meta.guest = names[0].to_owned();
+        recording.meta.arguments = names.map(str::to_owned).to_vec();
+        recording.modules.iter_mut().for_each(|module| module.name = names[2].to_owned());
+        let svg = drawn(&recording);
+        let (document, expected) = (parsed(&svg), parsed(&harmless));
+        let scripts = |document: &Document<'_>| -> Vec<String> {
+            let all = document.descendants().filter(|node| node.tag_name().name() == "script");
+            all.map(|node| node.text().unwrap_or_default().to_owned()).collect()
+        };
+        assert_eq!(scripts(&document), scripts(&expected));
+        let kinds = |document: &Document<'_>| -> BTreeSet<String> {
+            let attributes = |node: Node<'_, '_>| {
+                let names: Vec<&str> = node.attributes().map(|attribute| attribute.name()).collect();
+                format!("{:?} {} {names:?}", node.node_type(), node.tag_name().name())
+            };
+            document.descendants().map(attributes).collect()
+        };
+        assert_eq!(kinds(&document), kinds(&expected), "elements and attributes are those of a harmless graph");
+        let texts = document.descendants().filter(|node| node.node_type() == NodeType::Text);
+        let turned = texts.filter_map(|node| node.text()).find(|text| text.contains(['\u{202e}', '\u{2066}']));
+        assert_eq!(turned, None);
+        // Nothing of the time is lost to a name that reads as something else.
+        let total: u64 = recording.samples().map(|sample| sample.period_ns).sum();
+        let all = rectangles(&document);
+        let (_, begin, end, top, _) = root(&all);
+        assert_eq!((*begin, *end), (0, total));
+        let below_it = all.iter().map(|(.., y, _)| *y).filter(|y| y > top).min().unwrap();
+        let roots = all.iter().filter(|(.., y, _)| *y == below_it);
+        assert_eq!(roots.map(|(_, begin, end, ..)| end - begin).sum::<u64>(), total);
+        for name in ["\";//", "f 99", "#comment", "a_[k]", "a:b 7"] {
+            let name = name.replace(';', ":");
+            assert!(all.iter().any(|(title, ..)| title.starts_with(&format!("{name} ("))), "{name}: {all:#?}");
+        }
+    }
+
+    #[test]
+    fn a_run_without_samples_is_a_picture_that_says_so() {
+        let mut recording = example();
+        recording.threads.iter_mut().for_each(|thread| thread.samples = Samples::default());
+        let svg = drawn(&recording);
+        assert_eq!(parsed(&svg).descendants().filter_map(|node| node.text()).next(), Some("no samples"));
+    }
+}
