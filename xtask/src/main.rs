@@ -21,6 +21,7 @@ mod recipes;
 mod rooms;
 mod rust_target;
 mod source_text;
+mod speedscope;
 mod stress;
 mod strip;
 mod tests_and_lints;

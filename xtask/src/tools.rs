@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use crate::cache::Cache;
-use crate::{checkout, perf, pprof, progress, wasmtime};
+use crate::{checkout, perf, pprof, progress, speedscope, wasmtime};
 
 /// Links them, after building or downloading what neither the machine nor the cache has.
 pub(crate) fn provide() -> Result<()> {
@@ -15,6 +15,7 @@ pub(crate) fn provide() -> Result<()> {
     let mut programs = perf::programs(&cache)?;
     programs.push(("wasmtime", wasmtime::program(&cache)?));
     programs.push(("pprof", pprof::program(&cache)?));
+    programs.push(("speedscope-read", speedscope::program(&cache)?));
     link(&programs)
 }
 

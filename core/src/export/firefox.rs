@@ -13,8 +13,9 @@
 
 use super::Exporter;
 use super::categories::{CATEGORIES, category_index};
+use super::json::Column;
 use crate::recording::{Category, Frame, Function, Line, Origin, Recording, Thread};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -52,15 +53,6 @@ impl Exporter for Firefox {
         };
         serde_json::to_writer(out, &profile)?;
         Ok(None)
-    }
-}
-
-/// A column of a table, or a list, written item by item: a long run's samples are many.
-struct Column<I>(I);
-
-impl<I: Iterator<Item: Serialize> + Clone> Serialize for Column<I> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.clone())
     }
 }
 

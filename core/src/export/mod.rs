@@ -11,11 +11,13 @@ mod folded;
 #[cfg(test)]
 mod golden;
 pub mod jitdump;
+mod json;
 mod perf_data;
 pub mod perf_map;
 mod plain_text;
 mod pprof;
 mod raw;
+mod speedscope;
 
 use crate::recording::Recording;
 use std::io::{self, Write};
@@ -58,15 +60,22 @@ pub trait Exporter: Sync {
 }
 
 /// All formats. The first is for those who choose none.
-pub static EXPORTERS: &[&dyn Exporter] =
-    &[&firefox::Firefox, &flamegraph::FlameGraph, &folded::Folded, &perf_data::PerfData, &pprof::Pprof, &raw::Raw];
+pub static EXPORTERS: &[&dyn Exporter] = &[
+    &firefox::Firefox,
+    &flamegraph::FlameGraph,
+    &folded::Folded,
+    &perf_data::PerfData,
+    &pprof::Pprof,
+    &speedscope::Speedscope,
+    &raw::Raw,
+];
 
 /// The format of that name.
 pub fn by_name(name: &str) -> Option<&'static dyn Exporter> {
     EXPORTERS.iter().copied().find(|exporter| exporter.name() == name)
 }
 
-/// The format that a file's name means.
+/// The format that a file's name means: the one with the longest ending that it has.
 pub fn by_path(path: &Path) -> Option<&'static dyn Exporter> {
     let name = path.file_name()?.to_str()?;
     let ends_with = |extension: &str| {
@@ -74,7 +83,10 @@ pub fn by_path(path: &Path) -> Option<&'static dyn Exporter> {
             && name.ends_with(extension)
             && name[..name.len() - extension.len()].ends_with('.')
     };
-    EXPORTERS.iter().copied().find(|exporter| exporter.extensions().iter().any(|extension| ends_with(extension)))
+    let endings =
+        EXPORTERS.iter().flat_map(|exporter| exporter.extensions().iter().map(move |ending| (*exporter, ending)));
+    let (exporter, _) = endings.filter(|(_, ending)| ends_with(ending)).max_by_key(|(_, ending)| ending.len())?;
+    Some(exporter)
 }
 
 #[cfg(test)]
@@ -87,6 +99,7 @@ mod tests {
         assert_eq!(name("a/profile.json"), Some("firefox"));
         assert_eq!(name("x.folded"), Some("folded"));
         assert_eq!(name("flame.svg"), Some("flamegraph"));
+        assert_eq!((name("x.speedscope.json"), name("speedscope.json")), (Some("speedscope"), Some("firefox")));
         assert_eq!(name("x.wlprof"), Some("wlprof"));
         assert_eq!((name("cpu.pb.gz"), name("x.pprof"), name("x.gz")), (Some("pprof"), Some("pprof"), None));
         assert_eq!(name("json"), None);

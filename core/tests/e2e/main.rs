@@ -35,6 +35,7 @@ mod running;
 mod sampled;
 mod sections;
 mod shares;
+mod speedscope;
 mod stacks;
 mod stores;
 mod tutorial;
