@@ -10,6 +10,7 @@ mod flamegraph;
 mod folded;
 #[cfg(test)]
 mod golden;
+mod graph;
 pub mod jitdump;
 mod json;
 mod perf_data;
@@ -64,6 +65,7 @@ pub static EXPORTERS: &[&dyn Exporter] = &[
     &firefox::Firefox,
     &flamegraph::FlameGraph,
     &folded::Folded,
+    &graph::CallGraph,
     &perf_data::PerfData,
     &pprof::Pprof,
     &speedscope::Speedscope,
@@ -100,6 +102,7 @@ mod tests {
         assert_eq!(name("x.folded"), Some("folded"));
         assert_eq!(name("flame.svg"), Some("flamegraph"));
         assert_eq!((name("x.speedscope.json"), name("speedscope.json")), (Some("speedscope"), Some("firefox")));
+        assert_eq!((name("calls.dot"), name("calls.gv")), (Some("graph"), Some("graph")));
         assert_eq!(name("x.wlprof"), Some("wlprof"));
         assert_eq!((name("cpu.pb.gz"), name("x.pprof"), name("x.gz")), (Some("pprof"), Some("pprof"), None));
         assert_eq!(name("json"), None);
