@@ -24,7 +24,8 @@ fn pprof(arguments: &[&str], profile: &Path) -> String {
 /// Nanoseconds of each function, itself and with all that it called, by name, which is all that pprof goes by.
 type Times = BTreeMap<String, (u64, u64)>;
 
-fn times_by_pprof(profile: &Path) -> Times {
+/// Nanoseconds of each function, itself and with all that it called, as pprof says.
+pub(crate) fn times_by_pprof(profile: &Path) -> Times {
     let printed = pprof(&["-top"], profile);
     let rows = printed.lines().skip_while(|line| !line.trim_start().starts_with("flat ")).skip(1);
     let row = |line: &str| {

@@ -16,7 +16,7 @@ fn scripts() -> PathBuf {
 }
 
 /// The option that gives an interpreter its library. What is beside a fixture is a link, which wlprof does not follow unasked.
-fn library(release: &str) -> String {
+pub(crate) fn library(release: &str) -> String {
     let folder = fixture(&format!("python-{}-lib", release.trim_end_matches("-stripped")));
     format!("--dir={}::/usr/local/lib", folder.display())
 }

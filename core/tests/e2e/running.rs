@@ -130,6 +130,15 @@ impl Started {
         found.unwrap()
     }
 
+    /// Ends its input, waits for the end and gives what it has written after its first line.
+    pub(crate) fn end_of_input(mut self) -> Ran {
+        drop(self.stdin);
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).unwrap();
+        let ran = finish(self.child, "a guest at the end of its input");
+        Ran { stdout: rest, ..ran }
+    }
+
     /// Waits for the end. What the guest was still to read is kept back until then.
     pub(crate) fn end(mut self) -> Ran {
         let mut ran = finish(self.child, "an interrupted guest");
