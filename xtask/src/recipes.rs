@@ -133,6 +133,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("c-layout-O0", Language::C, "c/layout.c", C_UNOPTIMISED),
     recipe("c-layout-dwarf5", Language::C, "c/layout.c", C_DWARF_5),
     recipe("c-phases", Language::C, "c/phases.c", C),
+    recipe("c-random", Language::C, "c/random.c", C),
     recipe("c-shares", Language::C, "c/shares.c", C),
     recipe("c-spin", Language::C, "c/spin.c", C),
     recipe("c-straight", Language::C, "c/straight.c", C),

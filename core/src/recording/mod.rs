@@ -6,6 +6,7 @@
 
 mod bounds;
 mod build;
+mod draws;
 #[cfg(test)]
 mod example;
 pub mod file;
@@ -18,6 +19,7 @@ mod own_names;
 mod recent;
 mod restack;
 mod samples;
+mod share;
 mod totals;
 mod track;
 mod unused;
@@ -37,6 +39,7 @@ use named_frame::NamedFrame;
 pub use own_names::{LanguageNames, Unnamed};
 pub(crate) use recent::WindowOf;
 pub use samples::Samples;
+pub use share::{Share, Weight};
 pub use totals::{FunctionTotal, Totals};
 pub use track::TrackId;
 pub use view::View;
