@@ -2,11 +2,12 @@
 
 use super::formats::{CodeFormat, Format, files_help, rendered_files_help};
 use super::http::ListenAddress;
+use super::showing::Showing;
+use super::table::TableOptions;
 use crate::export::Exporter;
 use crate::recording::{Clock, View};
 use crate::sampler::{SamplerKind, SamplerOptions};
 use crate::wasi::Directory;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -57,9 +58,9 @@ pub(super) struct Record {
     /// The most that sampling may cost the process, in percent of the guest's CPU time; the rate is lowered to keep it
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_overhead)]
     max_overhead: f64,
-    /// What time samples stand for
-    #[arg(long, value_enum, default_value_t = ClockChoice::Cpu)]
-    clock: ClockChoice,
+    /// What time samples stand for [default: cpu, or wall with --off-cpu]
+    #[arg(long, value_enum)]
+    clock: Option<ClockChoice>,
     /// How samples are taken
     #[arg(long, value_enum, default_value_t = SamplerChoice::Auto)]
     sampler: SamplerChoice,
@@ -196,7 +197,6 @@ pub(super) struct ListPlugins {
     mut_arg("format", |format| {
         format.help("Format of files whose ending tells none").value_parser(Format::rendered_parser())
     }),
-    mut_arg("frames", |frames| frames.value_parser(rendered_frames())),
 )]
 pub(super) struct Render {
     #[command(flatten)]
@@ -212,15 +212,6 @@ pub(super) struct Render {
     pub(super) recording: PathBuf,
 }
 
-/// Shows no `native` among the frames: a recording has none of those, which [`super::render`] says to who asks for them.
-fn rendered_frames() -> impl TypedValueParser<Value = FramesChoice> {
-    let names = FramesChoice::value_variants().iter().filter_map(|choice| {
-        let value = choice.to_possible_value()?;
-        Some(value.hide(*choice == FramesChoice::Native))
-    });
-    PossibleValuesParser::new(names).try_map(|name| FramesChoice::from_str(&name, false))
-}
-
 /// Where profiles go.
 #[derive(Debug, Args)]
 pub(super) struct Output {
@@ -233,6 +224,8 @@ pub(super) struct Output {
     /// Which frames to show
     #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
     pub(super) frames: FramesChoice,
+    #[command(flatten)]
+    pub(super) showing: Showing,
     /// Print no table
     #[arg(short, long)]
     pub(super) quiet: bool,
@@ -252,7 +245,7 @@ pub(super) enum FramesChoice {
     Guest,
     /// Those of its interpreter as well
     Merged,
-    /// Wasm's alone, as --lang=native
+    /// Wasm's alone
     Native,
 }
 
@@ -277,11 +270,12 @@ enum SamplerChoice {
 }
 
 impl FramesChoice {
-    /// The view of the recording that shows them. With `native`, nothing but wasm frames is recorded.
+    /// The view of the recording that shows them. In a run, `native` records nothing but wasm frames as well.
     pub(super) fn view(self) -> View {
         match self {
             Self::Guest => View::Guest,
-            Self::Merged | Self::Native => View::All,
+            Self::Merged => View::All,
+            Self::Native => View::Native,
         }
     }
 }
@@ -293,6 +287,11 @@ impl Output {
             Some(Format::Profile(exporter)) => Some(exporter),
             _ => None,
         }
+    }
+
+    /// How the table is to be; `None` if there is to be none.
+    pub(super) fn table(&self) -> Option<TableOptions> {
+        (!self.quiet).then(|| self.showing.table(self.frames != FramesChoice::Guest))
     }
 
     /// The format in which to write the guest's machine code.
@@ -328,6 +327,12 @@ impl Record {
         if self.listen.is_some() && self.output.code_format().is_some() && self.output.files.is_empty() {
             return Err("--listen takes samples of its own, and this format is for perf's; give --format a profile's");
         }
+        if self.output.showing.off_cpu && self.clock == Some(ClockChoice::Cpu) {
+            return Err("--off-cpu shows waiting, which is no CPU time; leave out --clock=cpu");
+        }
+        if self.output.showing.off_cpu && self.sampler == SamplerChoice::Epoch {
+            return Err("--off-cpu needs the signal sampler: the epoch sampler does not see where a guest waits");
+        }
         if self.jitdump_functions == DumpedFunctions::All {
             return Ok(());
         }
@@ -352,8 +357,9 @@ impl Record {
             SamplerChoice::Off => return None,
         };
         let clock = match self.clock {
-            ClockChoice::Cpu => Clock::Cpu,
-            ClockChoice::Wall => Clock::Wall,
+            None if self.output.showing.off_cpu => Clock::Wall,
+            Some(ClockChoice::Cpu) | None => Clock::Cpu,
+            Some(ClockChoice::Wall) => Clock::Wall,
         };
         Some(SamplerOptions {
             kind,

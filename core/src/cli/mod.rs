@@ -25,7 +25,8 @@ mod record;
 mod render;
 mod run_outputs;
 mod say;
-mod summary;
+mod showing;
+mod table;
 mod thread_stacks;
 
 use arguments::{Arguments, Command};

@@ -4,7 +4,7 @@ use super::arguments::Output;
 use super::output_file::OutputFile;
 use super::{FAILED, Failure, escape, formats};
 use crate::export::{self, Exporter};
-use crate::recording::{Recording, View};
+use crate::recording::{Recording, Selected, Selection, View};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -171,13 +171,27 @@ fn unknown_ending(path: &Path, output: &Output) -> String {
     format!("{}: its ending tells no format (known: {endings}); {remedy}", path.display())
 }
 
-/// Writes `recording` to each of `destinations` that could be opened. Gives it as `view` shows it, and says for each of them
-/// why it could not be written.
+/// What was written.
+pub(super) struct Shown {
+    /// What readers were shown.
+    pub(super) recording: Recording,
+    /// What that is of all, if not all of it.
+    pub(super) selected: Option<Selected>,
+    /// For each destination, why it could not be written.
+    pub(super) written: Vec<Result<(), String>>,
+}
+
+/// Writes `recording` to each of `destinations` that could be opened: whole as a recording, else the `selection` of it, as `view`
+/// shows it.
+///
+/// # Errors
+/// If there is nothing in it that could be selected so.
 pub(super) fn write(
     recording: Recording,
     view: View,
+    selection: &Selection,
     destinations: &[Result<Destination<'_>, &io::Error>],
-) -> (Recording, Vec<Result<(), String>>) {
+) -> Result<Shown, &'static str> {
     let mut written = vec![Ok(()); destinations.len()];
     let mut write_those = |recording: &Recording, are_recordings: bool| {
         for (destination, written) in destinations.iter().zip(&mut written) {
@@ -193,9 +207,9 @@ pub(super) fn write(
     // Before frames are left out, so that there is one recording in memory and not two.
     let recording = recording.bounded();
     write_those(&recording, true);
-    let shown = recording.view(view);
-    write_those(&shown, false);
-    (shown, written)
+    let (recording, selected) = recording.view(view).select(selection)?;
+    write_those(&recording, false);
+    Ok(Shown { recording, selected, written })
 }
 
 impl Destination<'_> {

@@ -1,8 +1,8 @@
 //! `wlprof render`: a recording in other formats.
 
-use super::arguments::{FramesChoice, Render};
-use super::output::{self, Target};
-use super::summary::summary;
+use super::arguments::{FramesChoice, Output, Render};
+use super::output::{self, Shown, Target};
+use super::table::table;
 use super::{FAILED, Failure, guest, limits, say};
 use crate::languages::{self, Choice};
 use crate::module::read_image;
@@ -24,24 +24,28 @@ pub(super) fn run(render: &Render) -> Result<(), Failure> {
         );
         return Err(Failure::new(FAILED, message));
     }
-    if render.output.frames == FramesChoice::Native {
-        let reason =
-            "a recording has no wasm frames where it has the language's own; run the guest with --frames=native";
-        return Err(cannot_read(path, &reason));
-    }
     let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
     let size = file.metadata().map_or(0, |metadata| metadata.len());
     limits::set(size).map_err(|error| Failure::new(FAILED, error))?;
     let raw = RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))?;
     let wants_files = !render.output.files.is_empty() || render.output.format.is_some();
     let targets = if wants_files { output::open(&render.output)? } else { Vec::new() };
-    let recording = named(raw, render)?;
+    write_to(targets, named(raw, render)?, &render.output, path)
+}
+
+fn write_to(targets: Vec<Target>, recording: Recording, output: &Output, path: &Path) -> Result<(), Failure> {
+    if output.frames == FramesChoice::Native && !recording.has_native() {
+        let reason = "it has the frames of the guest's language and none of wasm's beside them; run the guest with \
+                      --frames=native";
+        return Err(cannot_read(path, &reason));
+    }
     let destinations: Vec<_> = targets.iter().map(Target::destination).map(Ok).collect();
-    let (shown, written) = output::write(recording, render.output.frames.view(), &destinations);
+    let shown = output::write(recording, output.frames.view(), &output.showing.selection(), &destinations);
+    let Shown { recording, selected, written } = shown.map_err(|reason| cannot_read(path, &reason))?;
     drop(destinations);
     let (lines, placed) = output::put_in_place(targets, written);
-    if !render.output.quiet {
-        say::text(&summary(&shown));
+    if let Some(options) = output.table() {
+        say::text(&table(&recording, selected.as_ref(), &options));
         lines.iter().for_each(|line| say::line(format_args!("{line}")));
     }
     placed

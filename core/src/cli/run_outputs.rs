@@ -5,10 +5,11 @@ use super::finish::{Made, Making};
 use super::interrupt::Interrupts;
 use super::output::{self, Target};
 use super::output_file::OutputFile;
+use super::table::TableOptions;
 use super::{FAILED, Failure, escape, say};
 use crate::module::ModuleImage;
 use crate::recording::file::EXTENSION;
-use crate::recording::{Journal, View};
+use crate::recording::{Journal, Selection, View};
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
@@ -22,7 +23,9 @@ pub(super) struct RunOutputs {
     forerunner: Option<File>,
     targets: Vec<Target>,
     view: View,
-    quiet: bool,
+    selection: Selection,
+    /// How the table is to be; `None` for none.
+    table: Option<TableOptions>,
 }
 
 /// What a profile is made of besides the recording.
@@ -46,7 +49,15 @@ impl RunOutputs {
         };
         let journal = journal.and_then(|journal| journal.ok_or_else(|| io::ErrorKind::Unsupported.into()));
         let journal = journal.map_err(no_place)?;
-        Ok(Self { journal, recording, forerunner: None, targets, view: output.frames.view(), quiet: output.quiet })
+        Ok(Self {
+            journal,
+            recording,
+            forerunner: None,
+            targets,
+            view: output.frames.view(),
+            selection: output.showing.selection(),
+            table: output.table(),
+        })
     }
 
     /// The journal to record into. To be asked for when the guest is about to begin: a recording of the same name is gone
@@ -72,12 +83,13 @@ impl RunOutputs {
             images,
             destinations: self.targets.iter().map(Target::destination).collect(),
             view: self.view,
-            wants_summary: !self.quiet,
+            selection: &self.selection,
+            table: self.table.clone(),
             language,
             plugins,
         };
         match making.make(interrupts) {
-            Ok(Made { written, summary, notes }) => {
+            Ok(Made { written, table, notes }) => {
                 let has_recording = self.recording.is_some_and(|index| written[index].is_ok());
                 let (lines, placed) = output::put_in_place(self.targets, written);
                 let placed = placed.map_err(|failure| match (!has_recording).then(|| keep(self.journal, None)) {
@@ -86,10 +98,10 @@ impl RunOutputs {
                     }
                     Some(Err(_)) | None => failure,
                 });
-                if self.quiet {
+                if self.table.is_none() {
                     return (Vec::new(), placed);
                 }
-                say::text(&summary);
+                say::text(&table);
                 lines.iter().for_each(|line| say::line(format_args!("{line}")));
                 (notes, placed)
             }

@@ -15,15 +15,19 @@ mod keyed;
 mod long_names;
 mod markers;
 mod named_frame;
+mod neighbors;
 mod own_names;
 mod recent;
 mod restack;
 mod samples;
+mod selection;
 mod share;
 mod totals;
 mod track;
 mod unused;
+mod user_lines;
 mod view;
+mod waits;
 
 #[cfg(test)]
 pub(crate) use build::testing;
@@ -36,13 +40,17 @@ pub(crate) use keyed::{Keyed, keyed};
 pub(crate) use long_names::shorten_names;
 pub use markers::HostCallSpan;
 use named_frame::NamedFrame;
+pub use neighbors::Neighbors;
 pub use own_names::{LanguageNames, Unnamed};
 pub(crate) use recent::WindowOf;
 pub use samples::Samples;
+pub use selection::{Selected, Selection};
 pub use share::{Share, Weight};
 pub use totals::{FunctionTotal, Totals};
 pub use track::TrackId;
+pub use user_lines::{Native, NativeTotal, UserFunction, UserLines};
 pub use view::View;
+pub use waits::WaitTotal;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,17 +1,17 @@
 //! Sums over a recording: how much time each function has, itself and with all it called.
 
-use super::{FunctionId, Recording, State};
-use std::collections::HashMap;
+use super::{FunctionId, Recording, StackId, State, Weight};
+use std::collections::{BTreeMap, HashMap};
 
 /// Time of one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionTotal {
     /// The function.
     pub function: FunctionId,
-    /// Nanoseconds in which it was the innermost frame, inlined functions counting as frames.
-    pub self_ns: u64,
-    /// Nanoseconds in which it was anywhere on the stack. Recursion counts once.
-    pub total_ns: u64,
+    /// Time in which it was the innermost frame, inlined functions counting as frames.
+    pub self_time: Weight,
+    /// Time in which it was anywhere on the stack. Recursion counts once.
+    pub total_time: Weight,
     /// Line on which most of its self time was spent, if lines are known.
     pub hottest_line: Option<u32>,
 }
@@ -19,66 +19,79 @@ pub struct FunctionTotal {
 /// Time of a whole recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Nanoseconds that all samples stand for.
-    pub all_ns: u64,
-    /// Of those, in host code.
-    pub host_ns: u64,
-    /// Of those, waiting in host code.
-    pub blocked_ns: u64,
+    /// What all samples stand for.
+    pub all: Weight,
+    /// Of that, in host code.
+    pub host: Weight,
+    /// Of that, waiting in host code.
+    pub blocked: Weight,
     /// Functions that were seen, most self time first.
     pub functions: Vec<FunctionTotal>,
 }
 
 #[derive(Default)]
 struct Sum {
-    self_ns: u64,
-    total_ns: u64,
+    self_time: Weight,
+    total_time: Weight,
     lines: HashMap<Option<u32>, u64>,
-    last_sample: usize,
+    last_stack: Option<StackId>,
+}
+
+impl Recording {
+    /// What the samples of each stack stand for. Stacks repeat: sums walk each of them once.
+    pub(crate) fn stack_weights(&self) -> BTreeMap<StackId, Weight> {
+        let mut weights = BTreeMap::<StackId, Weight>::new();
+        self.draws().for_each(|draw| weights.entry(draw.stack).or_default().add_draw(draw.period_ns));
+        weights
+    }
 }
 
 impl Totals {
     /// Adds up `recording`.
     pub fn of(recording: &Recording) -> Self {
         let mut totals = Self::default();
-        let mut sums: HashMap<FunctionId, Sum> = HashMap::default();
-        // Stacks repeat: add up their samples first, and walk each stack once.
-        let mut stack_ns: HashMap<u32, u64> = HashMap::default();
-        for sample in recording.samples() {
-            totals.all_ns = totals.all_ns.saturating_add(sample.period_ns);
-            totals.host_ns += if sample.state == State::Guest { 0 } else { sample.period_ns };
-            totals.blocked_ns += if sample.state == State::Blocked { sample.period_ns } else { 0 };
-            *stack_ns.entry(sample.stack).or_default() += sample.period_ns;
+        for draw in recording.draws() {
+            totals.all.add_draw(draw.period_ns);
+            if draw.state != State::Guest {
+                totals.host.add_draw(draw.period_ns);
+            }
+            if draw.state == State::Blocked {
+                totals.blocked.add_draw(draw.period_ns);
+            }
         }
-        for (number, (stack, time_ns)) in stack_ns.into_iter().enumerate() {
+        let mut sums: HashMap<FunctionId, Sum> = HashMap::default();
+        for (stack, weight) in recording.stack_weights() {
             for (depth, line) in recording.lines_of(stack).enumerate() {
                 let sum = sums.entry(line.function).or_default();
                 if depth == 0 {
-                    sum.self_ns += time_ns;
-                    *sum.lines.entry(line.line).or_default() += time_ns;
+                    sum.self_time.add(weight);
+                    *sum.lines.entry(line.line).or_default() += weight.ns;
                 }
-                if sum.last_sample != number + 1 {
-                    sum.last_sample = number + 1;
-                    sum.total_ns += time_ns;
+                if sum.last_stack != Some(stack) {
+                    sum.last_stack = Some(stack);
+                    sum.total_time.add(weight);
                 }
             }
         }
         totals.functions = sums
             .into_iter()
-            .map(|(function, sum)| {
-                let known =
-                    sum.lines.iter().filter_map(|(line, time)| line.map(|line| (*time, std::cmp::Reverse(line))));
-                FunctionTotal {
-                    function,
-                    self_ns: sum.self_ns,
-                    total_ns: sum.total_ns,
-                    hottest_line: known.max().map(|(_, line)| line.0),
-                }
+            .map(|(function, sum)| FunctionTotal {
+                function,
+                self_time: sum.self_time,
+                total_time: sum.total_time,
+                hottest_line: hottest(&sum.lines),
             })
             .collect();
-        totals.functions.sort_by_key(|total| (std::cmp::Reverse((total.self_ns, total.total_ns)), total.function));
+        let key = |total: &FunctionTotal| (total.self_time.ns, total.total_time.ns);
+        totals.functions.sort_by_key(|total| (std::cmp::Reverse(key(total)), total.function));
         totals
     }
+}
+
+/// The line with the most time, of those that are known; the first of several.
+pub(super) fn hottest(lines: &HashMap<Option<u32>, u64>) -> Option<u32> {
+    let known = lines.iter().filter_map(|(line, time)| line.map(|line| (*time, std::cmp::Reverse(line))));
+    known.max().map(|(_, line)| line.0)
 }
 
 #[cfg(test)]
@@ -97,10 +110,10 @@ mod tests {
         let (a, b) = (frame(&mut recorder, 0), frame(&mut recorder, 1));
         let deep = recorder.stack([a, b, b, b]).unwrap();
         let flat = recorder.stack([a]).unwrap();
-        for (stack, state) in [(deep, State::Guest), (deep, State::Host), (flat, State::Blocked)] {
+        for (cpu_ns, stack, state) in [(10, deep, State::Guest), (20, deep, State::Host), (20, flat, State::Blocked)] {
             recorder.sample(
                 TRACK,
-                0,
+                cpu_ns,
                 Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 10, stack, state, labels: None },
             );
         }
@@ -113,9 +126,9 @@ mod tests {
             });
         });
         let totals = Totals::of(&recording);
-        assert_eq!((totals.all_ns, totals.host_ns, totals.blocked_ns), (30, 20, 10));
-        let rows: Vec<_> =
-            totals.functions.iter().map(|t| (t.function, t.self_ns, t.total_ns, t.hottest_line)).collect();
+        assert_eq!((totals.all.ns, totals.host.ns, totals.blocked.ns), (30, 20, 10));
+        let row = |t: &FunctionTotal| (t.function, t.self_time.ns, t.total_time.ns, t.hottest_line);
+        let rows: Vec<_> = totals.functions.iter().map(row).collect();
         assert_eq!(rows, [(1, 20, 20, Some(2)), (0, 10, 30, Some(1))]);
     }
 }

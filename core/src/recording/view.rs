@@ -1,6 +1,7 @@
 //! Which frames of a recording are shown: all, or those of the guest's program without its interpreter's own.
 
-use super::{Category, Frame, FrameId, Origin, Recording};
+use super::file::unnamed;
+use super::{Category, Frame, FrameId, Function, FunctionId, Line, Origin, Recording, StackId};
 use serde::{Deserialize, Serialize};
 
 /// Which frames of a recording are shown.
@@ -12,6 +13,8 @@ pub enum View {
     Guest,
     /// All that were recorded.
     All,
+    /// Those of wasm, and of the host: a language's own are left out. Where nothing else is left of a stack, `[elided]` stands.
+    Native,
 }
 
 impl Recording {
@@ -21,7 +24,49 @@ impl Recording {
         match view {
             View::Guest => self.without_interpreter(),
             View::All => self,
+            View::Native => self.without_language(),
         }
+    }
+
+    /// Whether wasm frames were recorded beside those of a language, where there are any of these.
+    pub fn has_native(&self) -> bool {
+        let mut of_language =
+            (0..self.stacks.len() as StackId).filter(|stack| self.frames_of(*stack).any(is_language)).peekable();
+        let is_wasm = |frame: &Frame| matches!(frame.origin, Origin::Wasm { .. });
+        of_language.peek().is_none() || of_language.any(|stack| self.frames_of(stack).any(is_wasm))
+    }
+
+    fn without_language(mut self) -> Self {
+        if !self.frames.iter().any(is_language) {
+            return self;
+        }
+        let elided = self.elided();
+        self.replace_stacks(|recording, stack| {
+            let leaf_first = recording.frame_ids(stack).filter(|id| !is_language(&recording.frames[*id as usize]));
+            let mut frames: Vec<FrameId> = leaf_first.collect();
+            frames.reverse();
+            if frames.is_empty() { vec![elided] } else { frames }
+        });
+        self
+    }
+
+    /// The frame that stands for what is left out.
+    fn elided(&mut self) -> FrameId {
+        if let Some(known) = self.frames.iter().position(|frame| frame.origin == Origin::Elided) {
+            return known as FrameId;
+        }
+        let function = Function {
+            name: unnamed(&Origin::Elided),
+            linkage_name: None,
+            file: None,
+            line: None,
+            category: Category::Runtime,
+            module: None,
+        };
+        self.functions.push(function);
+        let line = Line { function: self.functions.len() as FunctionId - 1, line: None, column: None };
+        self.frames.push(Frame { origin: Origin::Elided, lines: vec![line] });
+        self.frames.len() as FrameId - 1
     }
 
     fn without_interpreter(mut self) -> Self {
@@ -58,6 +103,10 @@ impl Recording {
     }
 }
 
+fn is_language(frame: &Frame) -> bool {
+    matches!(frame.origin, Origin::Language { .. })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{TRACK, finish, with_modules};
@@ -85,6 +134,10 @@ mod tests {
 
     /// The functions of these stacks, given root first, as they are shown, leaf first.
     fn shown(stacks: &[&[Origin]]) -> Vec<Vec<String>> {
+        shown_as(View::Guest, stacks)
+    }
+
+    fn shown_as(view: View, stacks: &[&[Origin]]) -> Vec<Vec<String>> {
         let mut recorder = with_modules(1);
         for stack in stacks {
             let frames: Vec<FrameId> = stack.iter().map(|origin| recorder.frame(*origin)).collect();
@@ -94,7 +147,7 @@ mod tests {
         }
         let recording = finish(recorder, &mut named);
         assert_eq!(recording.clone().view(View::All), recording);
-        let shown = recording.view(View::Guest);
+        let shown = recording.view(view);
         let name = |function: u32| shown.functions[function as usize].name.clone();
         shown.samples().map(|sample| shown.lines_of(sample.stack).map(|line| name(line.function)).collect()).collect()
     }
@@ -103,6 +156,12 @@ mod tests {
     fn an_interpreters_frames_go_where_the_language_has_its_own() {
         let stacks = shown(&[&[MAIN, PYTHON, SORT, MALLOC], &[MAIN, MALLOC], &[MAIN, PYTHON, MALLOC]]);
         assert_eq!(stacks, [vec!["sort", "f"], vec!["malloc", "main"], vec!["f"]]);
+    }
+
+    #[test]
+    fn native_frames_alone_are_those_of_wasm_where_there_are_some() {
+        let stacks = shown_as(View::Native, &[&[MAIN, PYTHON, SORT, MALLOC], &[PYTHON], &[MAIN]]);
+        assert_eq!(stacks, [vec!["malloc", "sort", "main"], vec!["[elided]"], vec!["main"]]);
     }
 
     #[test]

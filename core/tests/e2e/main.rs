@@ -40,5 +40,7 @@ mod shares;
 mod speedscope;
 mod stacks;
 mod stores;
+mod table;
 mod tutorial;
+mod waiting;
 mod world;

@@ -6,9 +6,9 @@
 use super::request::{Answer, Request, Wanted};
 use crate::cli::available_plugins::Plugins;
 use crate::cli::limits;
-use crate::cli::output::{self, Destination};
+use crate::cli::output::{self, Destination, Shown};
 use crate::cli::progress::Bar;
-use crate::cli::summary::summary;
+use crate::cli::table::table;
 use crate::export::Exporter;
 use crate::languages::{self, Choice};
 use crate::module::ModuleImage;
@@ -48,9 +48,10 @@ fn make(request: &Request, images: &[Arc<ModuleImage>], journal: File) -> io::Re
     let notes = recording.meta.notes.clone();
     let opened: Vec<_> = request.outputs.iter().map(Opened::open).collect();
     let destinations: Vec<_> = opened.iter().map(|opened| opened.as_ref().map(Opened::destination)).collect();
-    let (shown, written) = output::write(recording, request.view, &destinations);
-    let summary = if request.wants_summary { summary(&shown) } else { String::new() };
-    Ok(Answer { written, summary, notes })
+    let Shown { recording: shown, selected, written } =
+        output::write(recording, request.view, &request.selection, &destinations).map_err(io::Error::other)?;
+    let table = request.table.as_ref().map_or_else(String::new, |options| table(&shown, selected.as_ref(), options));
+    Ok(Answer { written, table, notes })
 }
 
 /// New walkers of the language that the guest was walked in: they name wasm frames and say what kind of code those are.

@@ -9,8 +9,9 @@ pub(super) use child::run as run_child;
 use super::arguments::MAKE_PROFILE;
 use super::interrupt::Interrupts;
 use super::output::Destination;
+use super::table::TableOptions;
 use crate::module::ModuleImage;
-use crate::recording::View;
+use crate::recording::{Selection, View};
 use request::{Answer, Module, Request, Wanted};
 use rustix::fs::MemfdFlags;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -30,7 +31,9 @@ pub(super) struct Making<'a> {
     pub(super) destinations: Vec<Destination<'a>>,
     /// What readers are shown.
     pub(super) view: View,
-    pub(super) wants_summary: bool,
+    pub(super) selection: &'a Selection,
+    /// How the table is to be, if it is wanted.
+    pub(super) table: Option<TableOptions>,
     pub(super) language: Option<String>,
     pub(super) plugins: Vec<PathBuf>,
 }
@@ -40,7 +43,7 @@ pub(super) struct Made {
     /// For each destination, why it could not be written.
     pub(super) written: Vec<Result<(), String>>,
     /// The table.
-    pub(super) summary: String,
+    pub(super) table: String,
     /// What the profile says to its readers.
     pub(super) notes: Vec<String>,
 }
@@ -76,8 +79,8 @@ impl Making<'_> {
         let mut bytes = Vec::new();
         answer.rewind().and_then(|()| answer.read_to_end(&mut bytes)).map_err(failed)?;
         let answer = postcard::from_bytes(&bytes).map_err(|error| failed(io::Error::other(error)))?;
-        let Answer { written, summary, notes } = answer;
-        Ok(Made { written, summary, notes })
+        let Answer { written, table, notes } = answer;
+        Ok(Made { written, table, notes })
     }
 
     fn request(&self, answer: &File) -> io::Result<Request> {
@@ -91,7 +94,8 @@ impl Making<'_> {
             answer: inherit(answer)?,
             outputs,
             view: self.view,
-            wants_summary: self.wants_summary,
+            selection: self.selection.clone(),
+            table: self.table.clone(),
             language: self.language.clone(),
             plugins: self.plugins.clone(),
             modules: self.images.iter().map(|image| Module::of(image)).collect(),

@@ -3,9 +3,10 @@
 //! A request comes on its standard input: a size, the request in postcard's format, then the bytes of modules. Files are
 //! told by their descriptors, which it inherits.
 
+use crate::cli::table::TableOptions;
 use crate::export::{self, Exporter};
 use crate::module::ModuleImage;
-use crate::recording::View;
+use crate::recording::{Selection, View};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -22,8 +23,9 @@ pub(super) struct Request {
     pub(super) outputs: Vec<Wanted>,
     /// What readers are shown.
     pub(super) view: View,
-    /// Whether the table is wanted.
-    pub(super) wants_summary: bool,
+    pub(super) selection: Selection,
+    /// How the table is to be, if it is wanted.
+    pub(super) table: Option<TableOptions>,
     /// The language whose plugin named frames in the run, if one did, and the files of plugins that it may be in.
     pub(super) language: Option<String>,
     pub(super) plugins: Vec<PathBuf>,
@@ -73,7 +75,7 @@ pub(super) struct Answer {
     /// For each output, why it could not be written.
     pub(super) written: Vec<Result<(), String>>,
     /// The table.
-    pub(super) summary: String,
+    pub(super) table: String,
     /// What the profile says to its readers.
     pub(super) notes: Vec<String>,
 }

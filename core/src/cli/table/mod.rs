@@ -1,0 +1,147 @@
+//! The table printed after a run, on standard error: standard output is the guest's.
+
+mod callers;
+mod head;
+mod internals;
+mod rows;
+mod user_lines;
+mod waits;
+
+use super::escape::single_line;
+use crate::recording::{FunctionTotal, Recording, Selected, Totals, UserLines};
+use rows::Layout;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// What the table shows, and how wide.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TableOptions {
+    /// Rows of each table.
+    pub(super) rows: usize,
+    /// Whether to tell of the sampler as well.
+    pub(super) verbose: bool,
+    /// Whose callers and callees to print.
+    pub(super) callers_of: Option<String>,
+    /// Whether frames of an interpreter are shown, or wasm's alone: then the table is of frames, and not of a script's lines.
+    pub(super) shows_interpreter: bool,
+    /// Columns of the terminal; `None` for names in full.
+    pub(super) width: Option<usize>,
+}
+
+impl TableOptions {
+    /// For standard error. Where that is no terminal, but a file or a pipe, names are in full, as other tools have them: what
+    /// reads it (`less`, `grep`) has no width, and what is cut cannot be had again.
+    pub(super) fn for_terminal() -> Self {
+        let size = rustix::termios::tcgetwinsize(std::io::stderr());
+        let width = size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+        Self { rows: 10, verbose: false, callers_of: None, shows_interpreter: false, width }
+    }
+}
+
+/// The table of `recording`, which is what was `selected`, if not all is shown.
+pub(super) fn table(recording: &Recording, selected: Option<&Selected>, options: &TableOptions) -> String {
+    let totals = Totals::of(recording);
+    let mut text = String::from("\n");
+    // Writing to a string cannot fail.
+    let _ = head::write(recording, &totals, selected, &mut text);
+    if options.verbose {
+        let _ = internals::write(recording, &mut text);
+    }
+    if totals.functions.is_empty() && selected.is_some() {
+        text.push_str("no samples are left of those that were taken\n");
+    } else if totals.functions.is_empty() {
+        text.push_str(
+            "no samples: the guest ran for less than a sampling interval, or only waited (see --rate, --clock=wall)\n",
+        );
+    } else {
+        let _ = tables(recording, &totals, selected, options, &mut text);
+    }
+    for note in &recording.meta.notes {
+        let _ = writeln!(text, "note: {}", single_line(note));
+    }
+    text
+}
+
+fn tables(
+    recording: &Recording,
+    totals: &Totals,
+    selected: Option<&Selected>,
+    options: &TableOptions,
+    text: &mut String,
+) -> std::fmt::Result {
+    if let Some(name) = &options.callers_of {
+        callers::write(recording, totals, name, options, text)?;
+        text.push('\n');
+        return Ok(());
+    }
+    let is_waiting = selected.is_some() && totals.blocked == totals.all;
+    if is_waiting {
+        waits::write(recording, totals, options, text)?;
+    } else if !options.shows_interpreter
+        && let Some(lines) = UserLines::of(recording)
+    {
+        return user_lines::write(recording, totals, &lines, options, text);
+    }
+    let layout = Layout::new(recording, totals.all, options.width, &["self", "total"]);
+    if !is_waiting {
+        layout.title("where the time itself went", text)?;
+        for total in totals.functions.iter().filter(|total| total.self_time.ns > 0).take(options.rows) {
+            let columns = [total.self_time, total.total_time];
+            layout.row(&columns, total.self_time, total.function, total.hottest_line, text)?;
+        }
+    }
+    let mut by_total: Vec<&FunctionTotal> = totals.functions.iter().collect();
+    by_total.sort_by_key(|total| (std::cmp::Reverse(total.total_time.ns), total.function));
+    layout.title("with all that was called from there", text)?;
+    for total in by_total.into_iter().take(options.rows) {
+        let line = recording.functions[total.function as usize].line;
+        layout.row(&[total.self_time, total.total_time], total.total_time, total.function, line, text)?;
+    }
+    text.push('\n');
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Meta, Module, Origin, Sample, State, testing};
+    use wlprof_plugin::SourceFrame;
+
+    const OPTIONS: TableOptions =
+        TableOptions { rows: 10, verbose: true, callers_of: None, shows_interpreter: false, width: None };
+
+    #[test]
+    fn no_text_of_a_recording_reaches_the_terminal_as_it_is() {
+        const TEXT: &str = "a\u{1b}[31m\u{61c}\nb";
+        let text = || TEXT.to_owned();
+        let meta = Meta {
+            wlprof_version: text(),
+            guest: text(),
+            arguments: vec![text()],
+            sampler: text(),
+            notes: vec![text()],
+            ..Meta::default()
+        };
+        let mut recorder = testing::with_modules(1);
+        let origin = Origin::Wasm { module: 0, function: 0, code_offset: 0 };
+        let frame = recorder.frame(origin);
+        let stack = recorder.stack([frame]).unwrap();
+        let labels = Some(recorder.labels(0, &[0]));
+        recorder.sample(
+            testing::TRACK,
+            0,
+            Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state: State::Guest, labels },
+        );
+        let mut recording = testing::finish(recorder, &mut |_: &Origin, out: &mut Vec<SourceFrame>| {
+            out.push(SourceFrame { function: text(), file: Some(text()), line: Some(1), ..SourceFrame::default() });
+        });
+        recording.meta = meta;
+        recording.modules = vec![Module { name: text(), build_id: text() }];
+        recording.threads[0].name = text();
+        recording.label_sets = vec![vec![(text(), text())]];
+        let printed = table(&recording, None, &OPTIONS);
+        assert!(printed.contains("sampler: a\\u{1b}[31m\\u{61c}\\u{a}b"), "{printed}");
+        let is_raw = |c: char| c != '\n' && c.is_control() || c == '\u{61c}';
+        assert!(!printed.contains(is_raw) && !printed.contains("\nb"), "{printed:?}");
+    }
+}
