@@ -1,7 +1,9 @@
 //! The command line. Flags that `wasmtime run` has, have the same names here.
 
+use super::diff::Diff;
 use super::formats::{CodeFormat, Format, files_help, rendered_files_help};
 use super::http::ListenAddress;
+use super::merge::Merge;
 use super::showing::Showing;
 use super::table::TableOptions;
 use crate::export::Exporter;
@@ -36,6 +38,10 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Render a recording (x.wlprof) in other formats
     Render(Render),
+    /// Compare two recordings: which functions took another share of the time, and which differences are noise
+    Diff(Diff),
+    /// Put several recordings together
+    Merge(Merge),
     /// Run a guest and show its stacks whenever it is interrupted with Ctrl-\ (SIGQUIT), at given times, or where it calls
     /// given imports
     Dump(Dump),

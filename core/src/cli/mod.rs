@@ -5,6 +5,7 @@
 
 mod arguments;
 mod available_plugins;
+mod diff;
 mod dump;
 mod escape;
 mod finish;
@@ -17,6 +18,7 @@ mod library;
 mod limits;
 mod live;
 mod machine_code;
+mod merge;
 mod output;
 mod output_file;
 mod plugins;
@@ -69,6 +71,8 @@ pub fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Some(Command::Render(render)) => render::run(&render).map(|()| 0),
+        Some(Command::Diff(diff)) => diff::run(&diff).map(|()| 0),
+        Some(Command::Merge(merge)) => merge::run(&merge).map(|()| 0),
         Some(Command::Dump(dump)) => dump::run(&dump),
         Some(Command::Plugins(arguments)) => plugins::run(&arguments),
         Some(Command::MakeProfile) => finish::run_child().map(|()| 0).map_err(|error| Failure::new(FAILED, error)),

@@ -33,6 +33,18 @@ pub(super) fn run(render: &Render) -> Result<(), Failure> {
     write_to(targets, named(raw, render)?, &render.output, path)
 }
 
+/// Reads a recording with the names that it has.
+pub(super) fn read(path: &Path) -> Result<Recording, Failure> {
+    let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
+    let raw = RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))?;
+    Ok(name(raw, &[], Vec::new(), |_| ()))
+}
+
+/// Writes a recording to the files of `output`, and prints its table. It was read from `path`.
+pub(super) fn write(recording: Recording, output: &Output, path: &Path) -> Result<(), Failure> {
+    write_to(output::open(output)?, recording, output, path)
+}
+
 fn write_to(targets: Vec<Target>, recording: Recording, output: &Output, path: &Path) -> Result<(), Failure> {
     if output.frames == FramesChoice::Native && !recording.has_native() {
         let reason = "it has the frames of the guest's language and none of wasm's beside them; run the guest with \
@@ -74,6 +86,6 @@ fn named(raw: RawRecording, render: &Render) -> Result<Recording, Failure> {
     Ok(recording)
 }
 
-fn cannot_read(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+pub(super) fn cannot_read(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(FAILED, format!("{}: {error}", path.display()))
 }

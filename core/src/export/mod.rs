@@ -21,6 +21,7 @@ mod raw;
 mod speedscope;
 
 use crate::recording::Recording;
+pub use folded::write_differences;
 use std::io::{self, Write};
 use std::path::Path;
 

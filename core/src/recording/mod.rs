@@ -6,6 +6,7 @@
 
 mod bounds;
 mod build;
+mod difference;
 mod draws;
 #[cfg(test)]
 mod example;
@@ -14,6 +15,7 @@ mod journal;
 mod keyed;
 mod long_names;
 mod markers;
+mod merge;
 mod named_frame;
 mod neighbors;
 mod own_names;
@@ -32,6 +34,7 @@ mod waits;
 #[cfg(test)]
 pub(crate) use build::testing;
 pub use build::{Names, Recorder};
+pub use difference::Difference;
 #[cfg(test)]
 pub(crate) use example::example;
 pub use file::RawRecording;
@@ -148,7 +151,7 @@ pub struct PauseStats {
 }
 
 /// A wasm module.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Module {
     /// File name, or the name the module carries.
     pub name: String,
@@ -398,6 +401,20 @@ impl TickCounts {
     /// Ticks that should have been samples and are not.
     pub fn lost(&self) -> u64 {
         self.coalesced + self.ring_full + self.unrecorded + self.woke
+    }
+
+    /// Adds those of another recording.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.fired += other.fired;
+        self.sampled += other.sampled;
+        self.idle += other.idle;
+        self.preempted += other.preempted;
+        self.coalesced += other.coalesced;
+        self.ring_full += other.ring_full;
+        self.unrecorded += other.unrecorded;
+        self.woke += other.woke;
+        self.at_end += other.at_end;
+        self.late += other.late;
     }
 
     /// Whether every tick is accounted for.

@@ -8,6 +8,7 @@ mod bad_modules;
 mod behaviour;
 mod cli;
 mod clock;
+mod compared;
 mod contained;
 mod dynamic;
 mod escape;

@@ -10,6 +10,7 @@ mod waits;
 use super::escape::single_line;
 use crate::recording::{FunctionTotal, Recording, Selected, Totals, UserLines};
 use rows::Layout;
+pub(super) use rows::shown;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 

@@ -1,0 +1,111 @@
+//! `wlprof diff`: which functions took another share of the time, and which differences are noise.
+
+use super::arguments::FramesChoice;
+use super::escape::single_line;
+use super::table::{TableOptions, shown};
+use super::{FAILED, Failure, limits, render, say};
+use crate::export;
+use crate::recording::{Difference, Recording, Selection};
+use clap::Args;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Options of `wlprof diff`.
+#[derive(Debug, Args)]
+pub(super) struct Diff {
+    /// Write `STACK COUNT COUNT` lines, as difffolded.pl does: red and blue flame graphs are made of them
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Which frames to compare
+    #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
+    frames: FramesChoice,
+    /// Compare only samples through a function whose name or file has PATTERN in it; may repeat, all of them then
+    #[arg(long, value_name = "PATTERN")]
+    focus: Vec<String>,
+    /// Leave out samples through a function whose name or file has PATTERN in it; may repeat
+    #[arg(long, value_name = "PATTERN")]
+    ignore: Vec<String>,
+    /// Rows of the table
+    #[arg(long, value_name = "ROWS", default_value_t = 20)]
+    top: usize,
+    /// The recording to compare with
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+    /// The recording to compare
+    #[arg(value_name = "AFTER")]
+    after: PathBuf,
+}
+
+/// Compares two recordings.
+pub(super) fn run(diff: &Diff) -> Result<(), Failure> {
+    if let Some(path) = &diff.file
+        && export::by_path(path).is_none_or(|exporter| exporter.name() != "folded")
+    {
+        let message = format!("{}: differences are written as folded stacks; name a file x.folded", path.display());
+        return Err(Failure::new(FAILED, message));
+    }
+    let sizes = [&diff.before, &diff.after].map(|path| path.metadata().map_or(0, |metadata| metadata.len()));
+    limits::set(sizes[0].saturating_add(sizes[1])).map_err(|error| Failure::new(FAILED, error))?;
+    let [before, after] = [read(diff, &diff.before)?, read(diff, &diff.after)?];
+    if before.meta.clock != after.meta.clock {
+        let message = format!(
+            "{} has samples of {:?} time and {} of {:?} time: their shares cannot be compared",
+            diff.before.display(),
+            before.meta.clock,
+            diff.after.display(),
+            after.meta.clock
+        );
+        return Err(Failure::new(FAILED, message));
+    }
+    say::text(&table(&before, &after, diff.top));
+    if let Some(path) = &diff.file {
+        let cannot = |error| Failure::new(FAILED, format!("cannot write {}: {error}", path.display()));
+        let file = std::fs::File::create(path).map_err(cannot)?;
+        export::write_differences([&before, &after], &mut std::io::BufWriter::new(file)).map_err(cannot)?;
+        say::line(format_args!("wrote {}", single_line(&path.to_string_lossy())));
+    }
+    Ok(())
+}
+
+fn read(diff: &Diff, path: &Path) -> Result<Recording, Failure> {
+    let selection = Selection { focus: diff.focus.clone(), ignore: diff.ignore.clone(), off_cpu: false };
+    let recording = render::read(path)?.bounded().view(diff.frames.view());
+    let (recording, _) = recording.select(&selection).map_err(|reason| render::cannot_read(path, &reason))?;
+    Ok(recording)
+}
+
+fn table(before: &Recording, after: &Recording, rows: usize) -> String {
+    let differences = Difference::of(before, after);
+    let real = differences.iter().filter(|row| row.is_real).count();
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "\n{} functions, {real} of them with a share that differs by more than chance (5 % level, all rows together)\n\
+         \n{:>13} {:>13} {:>13}  own time: before, after, and what differs (± is the 95 % bound)",
+        differences.len(),
+        "before",
+        "after",
+        "more"
+    );
+    let options = TableOptions::for_terminal();
+    let room = options.width.map_or(usize::MAX, |width| width.saturating_sub(60).max(24));
+    for row in differences.iter().take(rows) {
+        let [one, other] = row.shares.map(shown);
+        let more = More(row).to_string();
+        let name: String = single_line(&row.name).chars().take(room).collect();
+        let noise = if row.is_real { "" } else { "  (noise)" };
+        let _ = writeln!(text, "{one:>13} {other:>13} {more:>13}  {name}{noise}");
+    }
+    text
+}
+
+/// A difference with its sign and bound.
+struct More<'a>(&'a Difference);
+
+impl std::fmt::Display for More<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = if self.0.more.percent < 0.0 { "" } else { "+" };
+        write!(f, "{sign}{}", shown(self.0.more))
+    }
+}

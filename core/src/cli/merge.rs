@@ -1,0 +1,28 @@
+//! `wlprof merge`: several recordings as one.
+
+use super::arguments::Output;
+use super::{FAILED, Failure, limits, render};
+use crate::recording::Recording;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Options of `wlprof merge`.
+#[derive(Debug, Args)]
+#[command(mut_arg("files", |files| files.help("Where they go as one; the ending tells the format (.wlprof: a recording)").required(true)))]
+pub(super) struct Merge {
+    #[command(flatten)]
+    output: Output,
+    /// The recordings
+    #[arg(value_name = "FILE", required = true, num_args = 2..)]
+    recordings: Vec<PathBuf>,
+}
+
+/// Merges recordings.
+pub(super) fn run(merge: &Merge) -> Result<(), Failure> {
+    let sizes = merge.recordings.iter().map(|path| path.metadata().map_or(0, |metadata| metadata.len()));
+    limits::set(sizes.fold(0, u64::saturating_add)).map_err(|error| Failure::new(FAILED, error))?;
+    let named = |path: &PathBuf| Ok((path.display().to_string(), render::read(path)?));
+    let recordings = merge.recordings.iter().map(named).collect::<Result<Vec<_>, Failure>>()?;
+    let recording = Recording::merge(recordings).map_err(|reason| Failure::new(FAILED, reason))?;
+    render::write(recording, &merge.output, &merge.recordings[0])
+}

@@ -1,0 +1,109 @@
+//! `wlprof diff` tells differences from noise, `wlprof merge` makes one recording of several.
+
+use crate::guest::{Place, fixture};
+use crate::sampled::measure_again_if_off;
+use std::fmt::Write;
+use wlprof::recording::{Recording, Totals, View};
+
+/// A guest of ten functions that work for so many steps each, in turn.
+fn guest_of(steps: &[u32; 10]) -> String {
+    let mut text = "(module\n".to_owned();
+    for (number, steps) in steps.iter().enumerate() {
+        write!(
+            text,
+            "(func $work{number} (result i64) (local $i i32) (local $x i64)
+                (local.set $x (i64.const {number}))
+                (loop $again
+                    (local.set $x (i64.add (i64.mul (local.get $x) (i64.const 6364136223846793005)) (i64.const 1)))
+                    (local.set $i (i32.add (local.get $i) (i32.const 1)))
+                    (br_if $again (i32.lt_u (local.get $i) (i32.const {steps}))))
+                (local.get $x))\n"
+        )
+        .unwrap();
+    }
+    text.push_str("(func (export \"_start\") (local $round i32) (loop $again\n");
+    (0..steps.len()).for_each(|number| writeln!(text, "(drop (call $work{number}))").unwrap());
+    text.push_str(
+        "(local.set $round (i32.add (local.get $round) (i32.const 1)))
+        (br_if $again (i32.lt_u (local.get $round) (i32.const 60000))))))",
+    );
+    text
+}
+
+const STEPS: [u32; 10] = [9000, 6000, 4000, 3000, 2500, 2000, 1500, 1000, 500, 500];
+
+/// Rows of what `wlprof diff` prints: the names that it calls different, and those that it calls noise.
+fn compared(place: &Place, before: &str, after: &str) -> (Vec<String>, Vec<String>) {
+    let ran = place.run(["diff", before, after]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let rows = ran.stderr.lines().filter(|line| line.contains(" ±") && line.contains("work"));
+    let (noise, real): (Vec<&str>, Vec<&str>) = rows.partition(|row| row.ends_with("  (noise)"));
+    let name = |row: &str| row.split_whitespace().find(|word| word.starts_with("work")).unwrap().to_owned();
+    println!("{}", ran.stderr);
+    (real.into_iter().map(name).collect(), noise.into_iter().map(name).collect())
+}
+
+#[test]
+fn a_tenth_more_is_found_and_noise_is_called_noise() {
+    let mut slower = STEPS;
+    slower[0] += slower[0] / 10;
+    measure_again_if_off(|| {
+        let place = Place::new();
+        for (guest, text) in [("before.wat", guest_of(&STEPS)), ("after.wat", guest_of(&slower))] {
+            place.file(guest, text);
+        }
+        for (guest, recording) in [("before.wat", "a.wlprof"), ("before.wat", "b.wlprof"), ("after.wat", "c.wlprof")] {
+            let ran = place.run(["-q", "--rate=10000", "--max-overhead=100", "-o", recording, guest]);
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+        }
+        let (real, noise) = compared(&place, "a.wlprof", "b.wlprof");
+        if !real.is_empty() || noise.len() < 10 {
+            return Err(format!("of one guest {real:?} are called different"));
+        }
+        let (real, _) = compared(&place, "a.wlprof", "c.wlprof");
+        if real.first().is_none_or(|first| first != "work0") {
+            return Err(format!("work0 is a tenth slower, and {real:?} are called different"));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn recordings_are_compared_and_merged() {
+    let place = Place::new();
+    let guest = fixture("c-random.wasm");
+    let guest = guest.to_str().unwrap();
+    for (name, seed) in [("a.wlprof", "1"), ("b.wlprof", "2")] {
+        let ran = place.run(["-q", "--rate=2500", "--max-overhead=100", "-o", name, guest, "1", seed]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    let compared = place.run(["diff", "a.wlprof", "b.wlprof", "-o", "d.folded"]);
+    assert_eq!(compared.code, Some(0), "{compared:?}");
+    assert!(
+        compared.stderr.contains("  work") && compared.stderr.contains("own time: before, after"),
+        "{}",
+        compared.stderr
+    );
+    let folded = std::fs::read_to_string(place.path("d.folded")).unwrap();
+    let counts = |field: usize| -> u64 {
+        folded.lines().map(|line| line.rsplit(' ').nth(field).unwrap().parse::<u64>().unwrap()).sum()
+    };
+    let sampled = |name: &str| place.recording(name).ticks.sampled;
+    assert_eq!((counts(1), counts(0)), (sampled("a.wlprof"), sampled("b.wlprof")));
+
+    let merged = place.run(["merge", "-q", "a.wlprof", "b.wlprof", "-o", "all.wlprof"]);
+    assert_eq!(merged.code, Some(0), "{merged:?}");
+    let time = |recording: &Recording| -> u64 {
+        Totals::of(recording).functions.iter().map(|total| total.total_time.ns).sum()
+    };
+    let [a, b, all] = ["a.wlprof", "b.wlprof", "all.wlprof"].map(|name| place.recording(name).view(View::All));
+    assert_eq!(time(&all), time(&a) + time(&b));
+    assert_eq!(all.threads.len(), a.threads.len() + b.threads.len());
+    assert!(all.thread_name(&all.threads[0]).starts_with("a.wlprof: "), "{}", all.thread_name(&all.threads[0]));
+    let wall = place.run(["-q", "--clock=wall", "-o", "w.wlprof", fixture("c-traps.wasm").to_str().unwrap()]);
+    assert_eq!(wall.code, Some(0), "{wall:?}");
+    for arguments in [["diff", "a.wlprof", "w.wlprof", "-q"], ["merge", "a.wlprof", "w.wlprof", "-oy.wlprof"]] {
+        let refused = place.run(arguments.into_iter().filter(|argument| *argument != "-q"));
+        assert!(refused.code == Some(125) && refused.stderr.contains("Wall time"), "{refused:?}");
+    }
+}
