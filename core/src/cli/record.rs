@@ -7,10 +7,11 @@ use super::interrupt::{self, Interrupts};
 use super::live::{self, Live, Shown};
 use super::machine_code;
 use super::run_outputs::{ProfileOf, RunOutputs};
+use super::table::TableOptions;
 use super::{FAILED, Failure, say};
 use crate::languages::Choice;
 use crate::profile::Ended;
-use crate::recording::Journal;
+use crate::recording::{Journal, Selection};
 use crate::sampler::SamplerKind;
 use crate::symbols::LanguageWalkers;
 use std::sync::Arc;
@@ -71,6 +72,9 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
                 language: language.clone(),
                 plugins: plugin_files.clone(),
                 view: record.output.frames.view(),
+                // Who asks for a window says which clock it goes by.
+                selection: Selection { off_cpu: false, ..record.output.showing.selection() },
+                table: TableOptions { width: None, ..record.output.table().unwrap_or_else(TableOptions::for_terminal) },
             };
             Some(Live::start(listener, shown, record.output.quiet)?)
         }

@@ -18,9 +18,10 @@ mod stacks;
 mod windows;
 
 use super::http::{ListenAddress, Server};
+use super::table::TableOptions;
 use super::{FAILED, Failure, say};
 use crate::module::ModuleImage;
-use crate::recording::View;
+use crate::recording::{Selection, View};
 use crate::sampler::Session;
 use crate::symbols::Symbols;
 use std::net::TcpListener;
@@ -46,6 +47,10 @@ pub(super) struct Shown {
     pub(super) language: Option<String>,
     pub(super) plugins: Vec<PathBuf>,
     pub(super) view: View,
+    /// Which samples are shown.
+    pub(super) selection: Selection,
+    /// How tables are.
+    pub(super) table: TableOptions,
 }
 
 /// What answers are made of.

@@ -131,7 +131,8 @@ fn make_in_process(state: &State, recording: &[u8], made: &Made) -> io::Result<V
         images: &state.shown.images,
         destinations: destination.into_iter().collect(),
         view: state.shown.view,
-        wants_summary: exporter.is_none(),
+        selection: &state.shown.selection,
+        table: exporter.is_none().then(|| state.shown.table.clone()),
         language: state.shown.language.clone(),
         plugins: state.shown.plugins.clone(),
     };
@@ -139,7 +140,7 @@ fn make_in_process(state: &State, recording: &[u8], made: &Made) -> io::Result<V
     let done = making.make(&Interrupts::default()).map_err(io::Error::other)?;
     done.written.into_iter().try_for_each(|written| written.map_err(io::Error::other))?;
     if exporter.is_none() {
-        return Ok(done.summary.into_bytes());
+        return Ok(done.table.into_bytes());
     }
     let mut bytes = Vec::new();
     file.rewind()?;
