@@ -11,10 +11,12 @@
 //! they do. Inlined frames share the address and the native symbol of the function they are inlined into, with
 //! `inlineDepth` counting from 0 at the outermost.
 
+mod markers;
+
 use super::Exporter;
 use super::categories::{CATEGORIES, category_index};
 use super::json::Column;
-use crate::recording::{Category, Frame, Function, Line, Origin, Recording, Thread};
+use crate::recording::{Frame, Function, Line, Origin, Recording, Thread};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -141,23 +143,10 @@ fn meta(recording: &Recording) -> Value {
         "categories": CATEGORIES.iter().map(|shown| {
             json!({"name": shown.name, "color": shown.color, "subcategories": ["Other"]})
         }).collect::<Vec<_>>(),
-        "markerSchema": [{
-            "name": HOST_CALL_MARKER,
-            "display": ["marker-chart", "marker-table", "timeline-overview"],
-            "chartLabel": "{marker.data.call}",
-            "tableLabel": "{marker.data.call}",
-            "tooltipLabel": "{marker.data.call}",
-            "description": "A host call that lasted from one tick to another. Its ends are the first and the last tick in it.",
-            "fields": [
-                {"key": "call", "label": "Call", "format": "string"},
-                {"key": "waiting", "label": "Thread", "format": "string"},
-            ],
-        }],
+        "markerSchema": markers::schema(),
         "extra": [{"label": "wlprof", "entries": entries}],
     })
 }
-
-const HOST_CALL_MARKER: &str = "Host call";
 
 fn library(module: &crate::recording::Module) -> Value {
     json!({
@@ -208,7 +197,8 @@ struct FunctionRow {
 impl Tables {
     fn new(recording: &Recording) -> Self {
         let mut tables = Self::default();
-        tables.string(HOST_CALL_MARKER);
+        tables.string(markers::HOST_CALL);
+        markers::label_names(recording).into_iter().for_each(|name| _ = tables.string(name));
         let resources = recording.modules.iter().map(|module| module.name.as_str()).chain(["host"]);
         for (index, name) in resources.enumerate() {
             let name = tables.string(name);
@@ -380,28 +370,12 @@ impl Tables {
                 weight,
                 thread_cpu_delta: Column(samples.map(|sample| sample.cpu_delta_ns)),
             },
-            markers: self.markers(thread),
+            markers: markers::table(
+                recording,
+                thread,
+                |text| self.string_ids.get(text).copied().unwrap_or(0),
+                |frame| self.host_call_names[frame as usize].clone(),
+            ),
         }
-    }
-
-    fn markers(&self, thread: &Thread) -> Value {
-        let calls = &thread.host_calls;
-        let name = self.string_ids.get(HOST_CALL_MARKER).copied().unwrap_or(0);
-        let data: Vec<Value> = calls
-            .iter()
-            .map(|call| {
-                let waiting = if call.blocked { "waiting" } else { "running" };
-                json!({"type": HOST_CALL_MARKER, "call": self.host_call_names[call.frame as usize], "waiting": waiting})
-            })
-            .collect();
-        json!({
-            "length": calls.len(),
-            "name": vec![name; calls.len()],
-            "startTime": calls.iter().map(|call| ms(call.start_ns)).collect::<Vec<_>>(),
-            "endTime": calls.iter().map(|call| ms(call.end_ns)).collect::<Vec<_>>(),
-            "phase": vec![1; calls.len()],
-            "category": vec![category_index(Category::Host); calls.len()],
-            "data": data,
-        })
     }
 }
