@@ -18,6 +18,7 @@ pub mod module;
 pub mod profile;
 pub mod recording;
 pub mod sampler;
+pub mod sources;
 pub mod symbols;
 pub mod wasi;
 

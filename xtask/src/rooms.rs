@@ -27,6 +27,7 @@ const ROOMS: &[Room] = &[
     room("wlprof_cpython", "plugins/cpython/src", &["wlprof_plugin", "wlprof_dwarf"]),
     room("wlprof_quickjs", "plugins/quickjs/src", &["wlprof_plugin"]),
     room("recording", "core/src/recording", &["wlprof_plugin"]),
+    room("sources", "core/src/sources", &["recording"]),
     room("module", "core/src/module", &["wlprof_plugin", "wlprof_dwarf", "recording"]),
     room("languages", "core/src/languages", &["wlprof_plugin", "wlprof_go", "wlprof_cpython"]),
     room("wasi", "core/src/wasi", &[]),
@@ -52,6 +53,7 @@ const ROOMS: &[Room] = &[
         &[
             "wlprof_plugin",
             "recording",
+            "sources",
             "module",
             "languages",
             "wasi",

@@ -227,6 +227,9 @@ pub(super) struct Output {
     /// for -o
     #[arg(long, value_name = "FORMAT", value_parser = Format::parser())]
     pub(super) format: Option<Format>,
+    /// Show sources that are in this folder, by any end of their names; may repeat. Firefox profiles have their texts in them
+    #[arg(long = "source-dir", value_name = "DIR")]
+    pub(super) source_dirs: Vec<PathBuf>,
     /// Which frames to show
     #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
     pub(super) frames: FramesChoice,

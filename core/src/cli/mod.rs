@@ -28,6 +28,7 @@ mod render;
 mod run_outputs;
 mod say;
 mod showing;
+mod source_folders;
 mod table;
 mod thread_stacks;
 

@@ -8,7 +8,7 @@ use super::live::{self, Live, Shown};
 use super::machine_code;
 use super::run_outputs::{ProfileOf, RunOutputs};
 use super::table::TableOptions;
-use super::{FAILED, Failure, say};
+use super::{FAILED, Failure, say, source_folders};
 use crate::languages::Choice;
 use crate::profile::Ended;
 use crate::recording::{Journal, Selection};
@@ -32,6 +32,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         Some(sampler) if !sampler.on_demand => Some(RunOutputs::open(&record.output)?),
         _ => None,
     };
+    let sources = source_folders::named(&record.output, &record.guest.directories)?;
     let epoch = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
     // What nobody will look at is not walked, nor is a plugin opened for it.
     let names_nothing = sampler.is_none() && record.output.code_format().is_none();
@@ -105,7 +106,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
             say::line(format_args!("wlprof: not all of what was sampled could be written: {error}"));
         }
         drop(journal);
-        let profile = ProfileOf { images: &images, language, plugins: plugin_files };
+        let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
         (seen, written) = outputs.make(profile, &interrupts);
         let dumped =
             code.as_mut().map_or(Ok(()), |code| code.add_sampled(&functions_seen, walkers.walkers_mut(), &guest));

@@ -3,7 +3,7 @@
 use super::arguments::{FramesChoice, Output, Render};
 use super::output::{self, Shown, Target};
 use super::table::table;
-use super::{FAILED, Failure, guest, limits, say};
+use super::{FAILED, Failure, guest, limits, say, source_folders};
 use crate::languages::{self, Choice};
 use crate::module::read_image;
 use crate::recording::{RawRecording, Recording};
@@ -45,11 +45,14 @@ pub(super) fn write(recording: Recording, output: &Output, path: &Path) -> Resul
     write_to(output::open(output)?, recording, output, path)
 }
 
-fn write_to(targets: Vec<Target>, recording: Recording, output: &Output, path: &Path) -> Result<(), Failure> {
+fn write_to(targets: Vec<Target>, mut recording: Recording, output: &Output, path: &Path) -> Result<(), Failure> {
     if output.frames == FramesChoice::Native && !recording.has_native() {
         let reason = "it has the frames of the guest's language and none of wasm's beside them; run the guest with \
                       --frames=native";
         return Err(cannot_read(path, &reason));
+    }
+    if targets.iter().any(|target| target.exporter.shows_sources()) {
+        recording.sources = source_folders::named(output, &[])?.texts(&recording);
     }
     let destinations: Vec<_> = targets.iter().map(Target::destination).map(Ok).collect();
     let shown = output::write(recording, output.frames.view(), &output.showing.selection(), &destinations);

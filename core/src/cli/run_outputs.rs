@@ -10,6 +10,7 @@ use super::{FAILED, Failure, escape, say};
 use crate::module::ModuleImage;
 use crate::recording::file::EXTENSION;
 use crate::recording::{Journal, Selection, View};
+use crate::sources::SourceFolders;
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,8 @@ pub(super) struct ProfileOf<'a> {
     pub(super) language: Option<String>,
     /// The files of plugins that know it.
     pub(super) plugins: Vec<PathBuf>,
+    /// Where its sources may be.
+    pub(super) sources: SourceFolders,
 }
 
 impl RunOutputs {
@@ -77,7 +80,7 @@ impl RunOutputs {
 
     /// Makes the profiles and puts them in their places. Gives what they say to their readers, if those have been told.
     pub(super) fn make(self, of: ProfileOf<'_>, interrupts: &Interrupts) -> (Vec<String>, Result<(), Failure>) {
-        let ProfileOf { images, language, plugins } = of;
+        let ProfileOf { images, language, plugins, sources } = of;
         let making = Making {
             journal: self.journal.file(),
             images,
@@ -87,6 +90,7 @@ impl RunOutputs {
             table: self.table.clone(),
             language,
             plugins,
+            sources,
         };
         match making.make(interrupts) {
             Ok(Made { written, table, notes }) => {

@@ -47,6 +47,11 @@ pub trait Exporter: Sync {
         false
     }
 
+    /// Whether files in this format have the texts of source files in them ([`Recording::sources`]).
+    fn shows_sources(&self) -> bool {
+        false
+    }
+
     /// What the name of the file beside it has after its own, for formats that come as two files.
     fn companion_ending(&self) -> Option<&'static str> {
         None

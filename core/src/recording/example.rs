@@ -6,6 +6,7 @@ use super::{
     Module, ModuleId, Origin, PauseStats, Recording, Sample, Stack, StackId, State, Store, Thread, TickCounts,
     Truncation,
 };
+use std::collections::BTreeMap;
 
 /// Untrusted text as bad as it comes: what ends lines, strings, fields and frames, moves cursors, and is not ASCII.
 const HOSTILE: &str = "f;g \"q\" 'p' \\ \n\t\0\u{1b}]0;x\u{7}\u{9b}0m \u{202e}é漢🦀 </script> 99";
@@ -47,6 +48,7 @@ pub(crate) fn example() -> Recording {
         threads: threads(),
         ticks,
         truncated: vec![(Truncation::TooDeep, 1), (Truncation::Language(LanguageTruncation::InHostCode), 2)],
+        sources: BTreeMap::new(),
     }
 }
 

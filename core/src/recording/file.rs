@@ -8,7 +8,7 @@ use super::{
     Frame, FrameId, Function, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording, Sample, Stack, Store,
     Thread, TickCounts,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io::{self, Read, Write};
 use wlprof_plugin::SourceFrame;
@@ -55,8 +55,19 @@ impl std::error::Error for ReadError {}
 /// # Errors
 /// Whatever `out` fails with.
 pub fn write(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
-    let Recording { meta, modules, functions, frames, stacks, label_sets, stores, threads, ticks, truncated } =
-        recording;
+    let Recording {
+        meta,
+        modules,
+        functions,
+        frames,
+        stacks,
+        label_sets,
+        stores,
+        threads,
+        ticks,
+        truncated,
+        sources: _,
+    } = recording;
     let label_keys = (0..label_sets.len() as u64).map(|key| (0, vec![key])).collect();
     let tables = [
         Block::Start(meta.clone(), modules.clone()),
@@ -316,7 +327,8 @@ impl RawRecording {
         });
         meta.notes.extend(notes);
         let frames = frames.into_iter().zip(lines).map(|(origin, lines)| Frame { origin, lines }).collect();
-        Recording { meta, modules, functions, frames, stacks, label_sets, stores, threads, ticks, truncated }
+        let sources = BTreeMap::new();
+        Recording { meta, modules, functions, frames, stacks, label_sets, stores, threads, ticks, truncated, sources }
     }
 }
 

@@ -56,6 +56,7 @@ pub use view::View;
 pub use waits::WaitTotal;
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Index into [`Recording::frames`].
@@ -94,6 +95,9 @@ pub struct Recording {
     pub ticks: TickCounts,
     /// Samples whose stack is incomplete, by reason.
     pub truncated: Vec<(Truncation, u64)>,
+    /// Texts of files that functions are in, by the names that [`Function::file`] has: for formats that show them, which are
+    /// given those that could be had. A recording's file has none.
+    pub sources: BTreeMap<String, String>,
 }
 
 /// How and when a recording was made.

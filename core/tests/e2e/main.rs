@@ -38,6 +38,7 @@ mod running;
 mod sampled;
 mod sections;
 mod shares;
+mod sources;
 mod speedscope;
 mod stacks;
 mod stores;

@@ -43,10 +43,13 @@ fn make(request: &Request, images: &[Arc<ModuleImage>], journal: File) -> io::Re
     let raw = RawRecording::read(&mut BufReader::with_capacity(1 << 16, journal)).map_err(io::Error::other)?;
     let bar = Bar::new("symbolizing", raw.frame_count());
     let plugins = Plugins::of_files(&request.plugins);
-    let recording = name(raw, images, walkers(request, &plugins, images), |done| bar.set(done));
+    let mut recording = name(raw, images, walkers(request, &plugins, images), |done| bar.set(done));
     drop(bar);
     let notes = recording.meta.notes.clone();
     let opened: Vec<_> = request.outputs.iter().map(Opened::open).collect();
+    if opened.iter().flatten().any(|opened| opened.exporter.shows_sources()) {
+        recording.sources = request.sources.texts(&recording);
+    }
     let destinations: Vec<_> = opened.iter().map(|opened| opened.as_ref().map(Opened::destination)).collect();
     let Shown { recording: shown, selected, written } =
         output::write(recording, request.view, &request.selection, &destinations).map_err(io::Error::other)?;

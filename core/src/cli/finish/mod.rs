@@ -12,6 +12,7 @@ use super::output::Destination;
 use super::table::TableOptions;
 use crate::module::ModuleImage;
 use crate::recording::{Selection, View};
+use crate::sources::SourceFolders;
 use request::{Answer, Module, Request, Wanted};
 use rustix::fs::MemfdFlags;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -36,6 +37,7 @@ pub(super) struct Making<'a> {
     pub(super) table: Option<TableOptions>,
     pub(super) language: Option<String>,
     pub(super) plugins: Vec<PathBuf>,
+    pub(super) sources: SourceFolders,
 }
 
 /// A profile that was made.
@@ -98,6 +100,7 @@ impl Making<'_> {
             table: self.table.clone(),
             language: self.language.clone(),
             plugins: self.plugins.clone(),
+            sources: self.sources.clone(),
             modules: self.images.iter().map(|image| Module::of(image)).collect(),
         })
     }

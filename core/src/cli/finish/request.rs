@@ -7,6 +7,7 @@ use crate::cli::table::TableOptions;
 use crate::export::{self, Exporter};
 use crate::module::ModuleImage;
 use crate::recording::{Selection, View};
+use crate::sources::SourceFolders;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -29,6 +30,8 @@ pub(super) struct Request {
     /// The language whose plugin named frames in the run, if one did, and the files of plugins that it may be in.
     pub(super) language: Option<String>,
     pub(super) plugins: Vec<PathBuf>,
+    /// Where sources may be.
+    pub(super) sources: SourceFolders,
     pub(super) modules: Vec<Module>,
 }
 

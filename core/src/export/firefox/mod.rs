@@ -3,6 +3,9 @@
 //! Why 64: from there on a profile has its tables in `shared` and may carry source text, and the public front end has
 //! read it since June 2026. Newer files are refused by older front ends, older files are upgraded by newer ones.
 //!
+//! The source view shows the text of a source where the profile has it (`content`), and asks servers for it where not. The
+//! front end leaves these texts out of profiles that it uploads.
+//!
 //! The front end validates nothing: a missing column or an index out of range crashes a panel or lies quietly. So every
 //! column is written, empty or not, and null and -1 are not interchangeable (`address` and `resource` take -1).
 //!
@@ -45,13 +48,17 @@ impl Exporter for Firefox {
         format!("load {} at https://profiler.firefox.com", path.display())
     }
 
+    fn shows_sources(&self) -> bool {
+        true
+    }
+
     fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
         let tables = Tables::new(recording);
         let profile = Profile {
             meta: meta(recording),
             libs: recording.modules.iter().map(library).collect(),
             threads: Column(recording.threads.iter().enumerate().map(|(i, t)| tables.thread(recording, i, t))),
-            shared: tables.shared(),
+            shared: tables.shared(recording),
         };
         serde_json::to_writer(out, &profile)?;
         Ok(None)
@@ -115,6 +122,7 @@ fn meta(recording: &Recording) -> Value {
         ("Ticks while waiting", recording.ticks.idle.to_string()),
         ("Ticks without a processor", recording.ticks.preempted.to_string()),
         ("Ticks too late to fire", recording.ticks.late.to_string()),
+        ("Source files", format!("{}, whose text is in this file", recording.sources.len())),
         ("Truncated stacks", recording.truncated.iter().map(|(_, count)| count).sum::<u64>().to_string()),
     ];
     let notes = meta.notes.iter().map(|note| ("Note", note.clone()));
@@ -279,7 +287,7 @@ impl Tables {
         })
     }
 
-    fn shared(&self) -> Value {
+    fn shared(&self, recording: &Recording) -> Value {
         fn column<T, V: Into<Value>>(rows: &[T], value: impl Fn(&T) -> V) -> Value {
             rows.iter().map(|row| value(row).into()).collect::<Vec<Value>>().into()
         }
@@ -294,7 +302,7 @@ impl Tables {
                 "startLine": vec![1; sources.len()],
                 "startColumn": vec![1; sources.len()],
                 "sourceMapURL": nulls(sources.len()),
-                "content": nulls(sources.len()),
+                "content": column(sources, |name| recording.sources.get(&strings[*name]).cloned()),
             },
             "sourceLocationTable": {"length": 0, "source": [], "line": [], "column": []},
             "resourceTable": {
@@ -377,5 +385,28 @@ impl Tables {
                 |frame| self.host_call_names[frame as usize].clone(),
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::example;
+
+    #[test]
+    fn sources_that_are_there_are_in_the_profile_under_their_names() {
+        let mut recording = example();
+        recording.sources.insert("/app/shop.py".to_owned(), "pass\n".to_owned());
+        let mut written = Vec::new();
+        Firefox.export(&recording, Path::new("/x.json"), &mut written).unwrap();
+        let profile: Value = serde_json::from_slice(&written).unwrap();
+        let shared = &profile["shared"];
+        let names = shared["sources"]["filename"].as_array().unwrap();
+        let texts = shared["sources"]["content"].as_array().unwrap();
+        for (name, text) in names.iter().zip(texts) {
+            let name = shared["stringArray"][name.as_u64().unwrap() as usize].as_str().unwrap();
+            assert_eq!(text.as_str(), (name == "/app/shop.py").then_some("pass\n"), "{name}");
+        }
+        assert!(texts.iter().any(Value::is_string) && texts.iter().any(Value::is_null));
     }
 }
