@@ -42,6 +42,8 @@ pub(super) enum Command {
     Diff(Diff),
     /// Put several recordings together
     Merge(Merge),
+    /// Print source lines of a recording with the time of each beside it
+    Annotate(Annotate),
     /// Run a guest and show its stacks whenever it is interrupted with Ctrl-\ (SIGQUIT), at given times, or where it calls
     /// given imports
     Dump(Dump),
@@ -216,6 +218,23 @@ pub(super) struct Render {
     /// The recording
     #[arg(value_name = "FILE")]
     pub(super) recording: PathBuf,
+}
+
+/// Options of `wlprof annotate`.
+#[derive(Debug, Args)]
+pub(super) struct Annotate {
+    /// A folder with source files, which are found in it by any end of their names; may repeat
+    #[arg(long = "source-dir", value_name = "DIR")]
+    pub(super) source_dirs: Vec<PathBuf>,
+    /// Whose time counts
+    #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
+    pub(super) frames: FramesChoice,
+    /// The recording
+    #[arg(value_name = "RECORDING")]
+    pub(super) recording: PathBuf,
+    /// A function, by its name or a part of it, or a file, by its name. Without it the file with the most time of its own
+    #[arg(value_name = "FUNCTION|FILE")]
+    pub(super) what: Option<String>,
 }
 
 /// Where profiles go.

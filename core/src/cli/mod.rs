@@ -3,6 +3,7 @@
 //! The guest's exit code is wlprof's. wlprof's own failures have codes of their own, as `env` and `docker run` have
 //! them: 125 wlprof itself failed, 126 the guest cannot be run, 127 there is no such guest.
 
+mod annotate;
 mod arguments;
 mod available_plugins;
 mod diff;
@@ -74,6 +75,7 @@ pub fn main() -> ExitCode {
         Some(Command::Render(render)) => render::run(&render).map(|()| 0),
         Some(Command::Diff(diff)) => diff::run(&diff).map(|()| 0),
         Some(Command::Merge(merge)) => merge::run(&merge).map(|()| 0),
+        Some(Command::Annotate(annotate)) => annotate::run(&annotate).map(|()| 0),
         Some(Command::Dump(dump)) => dump::run(&dump),
         Some(Command::Plugins(arguments)) => plugins::run(&arguments),
         Some(Command::MakeProfile) => finish::run_child().map(|()| 0).map_err(|error| Failure::new(FAILED, error)),

@@ -1,4 +1,5 @@
-//! Texts of sources: Firefox profiles have those that the user named folders for, and no others.
+//! Texts of sources: Firefox profiles have those that the user named folders for, and `wlprof annotate` prints them with the time
+//! of each line.
 
 use crate::guest::{Place, fixture};
 use serde_json::Value;
@@ -129,4 +130,48 @@ fn a_guest_cannot_name_files_of_the_users_into_a_profile() {
     {
         assert_eq!(named(path), BTreeMap::new(), "{path}");
     }
+}
+
+#[test]
+fn annotate_prints_the_time_of_lines() {
+    let place = Place::new();
+    let guest = fixture("c-shares.wasm");
+    let ran = place.run(["-q", "-o", "x.wlprof", guest.to_str().unwrap(), "1"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let folder = format!("--source-dir={}", testdata("").display());
+    let printed = |arguments: &[&str]| {
+        let ran = place.run([&["annotate", &folder, "x.wlprof"][..], arguments].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stdout
+    };
+    let share = |text: &str, code: &str| -> f64 {
+        let line =
+            text.lines().find(|line| line.contains(code) && line.contains('%')).unwrap_or_else(|| panic!("{text}"));
+        let shares: Vec<f64> = line.split_whitespace().map_while(|word| word.strip_suffix('%')?.parse().ok()).collect();
+        *shares.last().unwrap()
+    };
+    let main = printed(&["main"]);
+    // What it says is what the recording says.
+    let recording = place.recording("x.wlprof");
+    let all: u64 = recording.samples().map(|sample| sample.period_ns).sum();
+    let source = std::fs::read_to_string(testdata("c/shares.c")).unwrap();
+    let number = 1 + source.lines().position(|line| line.contains("state = heavy(state);")).unwrap() as u32;
+    let is_there = |sample: &wlprof::recording::Sample| {
+        recording.lines_of(sample.stack).any(|line| {
+            let function = &recording.functions[line.function as usize];
+            line.line == Some(number) && function.file.as_deref().is_some_and(|file| file.ends_with("c/shares.c"))
+        })
+    };
+    let there: u64 = recording.samples().filter(is_there).map(|sample| sample.period_ns).sum();
+    let expected = 100.0 * there as f64 / all as f64;
+    let found = share(&main, "state = heavy(state);");
+    assert!((found - expected).abs() < 0.06, "{found} and {expected}: {main}");
+    assert!(printed(&[]).contains("state = heavy(state);"), "the hottest file");
+    assert_eq!(printed(&["shares.c"]), printed(&["c/shares.c"]));
+
+    let without = place.run(["annotate", "x.wlprof", "main"]);
+    assert!(without.stdout.contains("--source-dir") && without.stdout.contains('%'), "{}", without.stdout);
+    let unknown = place.run(["annotate", "x.wlprof", "no such thing"]);
+    assert_eq!(unknown.code, Some(125));
+    assert!(unknown.stderr.contains("no such thing; hot ones are "), "{}", unknown.stderr);
 }
