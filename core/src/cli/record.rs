@@ -72,6 +72,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
                 images: images.clone(),
                 language: language.clone(),
                 plugins: plugin_files.clone(),
+                sources: sources.clone(),
                 view: record.output.frames.view(),
                 // Who asks for a window says which clock it goes by.
                 selection: Selection { off_cpu: false, ..record.output.showing.selection() },

@@ -1,4 +1,4 @@
-//! speedscope's own file format: https://www.speedscope.app/file-format-schema.json.
+//! speedscope's own file format: <https://www.speedscope.app/file-format-schema.json>.
 //!
 //! A profile a thread, whose samples stay in order of time, each with the time that it stands for. speedscope lays them end to
 //! end, so that a profile ends at their sum and not when the guest did.

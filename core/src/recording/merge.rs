@@ -39,6 +39,8 @@ impl Recording {
             threads,
             ticks,
             truncated: truncated.into_iter().collect(),
+            // Recordings have none: they are looked for where profiles are written.
+            sources: BTreeMap::new(),
         })
     }
 }

@@ -23,6 +23,7 @@ use super::{FAILED, Failure, say};
 use crate::module::ModuleImage;
 use crate::recording::{Selection, View};
 use crate::sampler::Session;
+use crate::sources::SourceFolders;
 use crate::symbols::Symbols;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -46,6 +47,8 @@ pub(super) struct Shown {
     /// The language that is walked, and the files of plugins that know it.
     pub(super) language: Option<String>,
     pub(super) plugins: Vec<PathBuf>,
+    /// Where the texts of sources are.
+    pub(super) sources: SourceFolders,
     pub(super) view: View,
     /// Which samples are shown.
     pub(super) selection: Selection,

@@ -135,6 +135,7 @@ fn make_in_process(state: &State, recording: &[u8], made: &Made) -> io::Result<V
         table: exporter.is_none().then(|| state.shown.table.clone()),
         language: state.shown.language.clone(),
         plugins: state.shown.plugins.clone(),
+        sources: state.shown.sources.clone(),
     };
     // Signals end this process, and that one with it.
     let done = making.make(&Interrupts::default()).map_err(io::Error::other)?;
