@@ -7,7 +7,7 @@ use super::merge::Merge;
 use super::showing::Showing;
 use super::table::TableOptions;
 use crate::export::Exporter;
-use crate::recording::{Clock, View};
+use crate::recording::{self, Clock};
 use crate::sampler::{SamplerKind, SamplerOptions};
 use crate::wasi::Directory;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -16,6 +16,9 @@ use std::path::PathBuf;
 
 /// The subcommand that wlprof starts itself with to make a profile.
 pub(super) const MAKE_PROFILE: &str = "make-profile";
+
+/// The subcommand that wlprof starts itself with to render a recording that is to be viewed.
+pub(super) const MAKE_VIEW: &str = "make-view";
 
 /// Runs a WebAssembly program and shows which lines of its own language the time went to.
 #[derive(Debug, Parser)]
@@ -44,6 +47,10 @@ pub(super) enum Command {
     Merge(Merge),
     /// Print source lines of a recording with the time of each beside it
     Annotate(Annotate),
+    /// Serve a profile on this machine and open it in the Firefox Profiler
+    View(View),
+    /// Run guests many times and write how long each run took, as Faasm's microbenchmark runner does
+    Bench(Bench),
     /// Run a guest and show its stacks whenever it is interrupted with Ctrl-\ (SIGQUIT), at given times, or where it calls
     /// given imports
     Dump(Dump),
@@ -53,6 +60,9 @@ pub(super) enum Command {
     /// What `wlprof` starts itself as when a run is over, to make the profile
     #[command(name = MAKE_PROFILE, hide = true)]
     MakeProfile,
+    /// What `wlprof view` starts itself as, to render a recording
+    #[command(name = MAKE_VIEW, hide = true)]
+    MakeView(View),
 }
 
 /// Options of a run.
@@ -209,15 +219,62 @@ pub(super) struct ListPlugins {
 pub(super) struct Render {
     #[command(flatten)]
     pub(super) output: Output,
+    #[command(flatten)]
+    pub(super) names: Names,
+    /// The recording
+    #[arg(value_name = "FILE")]
+    pub(super) recording: PathBuf,
+}
+
+/// Options of `wlprof bench`.
+#[derive(Debug, Args)]
+pub(super) struct Bench {
+    /// Write a profile of all runs of a line beside OUT, as OUT.row3-GUEST.json; the runs are then some percent slower
+    #[arg(long)]
+    pub(super) profile: bool,
+    /// Compile guests afresh instead of taking them from Wasmtime's cache
+    #[arg(long)]
+    pub(super) no_cache: bool,
+    /// Give the guests a folder; may repeat
+    #[arg(long = "dir", value_name = "HOST[::GUEST]")]
+    pub(super) directories: Vec<Directory>,
+    /// Give the guests an environment variable, or pass on one of this process; may repeat
+    #[arg(long = "env", value_name = "K[=V]")]
+    pub(super) environment: Vec<String>,
+    /// What to run: lines of guest,export-or-arguments,runs,input. The second field is an exported function and its
+    /// parameters, or else the guest's arguments; the last is what it reads from standard input
+    #[arg(value_name = "SPEC.csv")]
+    pub(super) spec: PathBuf,
+    /// Where to write a line for each run
+    #[arg(value_name = "OUT.csv")]
+    pub(super) out: PathBuf,
+}
+
+/// Options of `wlprof view`.
+#[derive(Debug, Args)]
+pub(super) struct View {
+    /// Print the URL and open no browser
+    #[arg(long)]
+    pub(super) no_open: bool,
+    /// Which frames of a recording to show
+    #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
+    pub(super) frames: FramesChoice,
+    #[command(flatten)]
+    pub(super) names: Names,
+    /// The profile: a recording (x.wlprof), or a profile for the Firefox Profiler (.json, .json.gz)
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+}
+
+/// Where names come from that a recording lacks.
+#[derive(Debug, Args)]
+pub(super) struct Names {
     /// The program that was run, which names what a run that was cut short could not name
     #[arg(long, value_name = "GUEST")]
     pub(super) guest: Option<PathBuf>,
     /// File with the program's debug sections, if they are not in the program
     #[arg(long, value_name = "FILE", requires = "guest")]
     pub(super) debug_file: Option<PathBuf>,
-    /// The recording
-    #[arg(value_name = "FILE")]
-    pub(super) recording: PathBuf,
 }
 
 /// Options of `wlprof annotate`.
@@ -299,11 +356,11 @@ enum SamplerChoice {
 
 impl FramesChoice {
     /// The view of the recording that shows them. In a run, `native` records nothing but wasm frames as well.
-    pub(super) fn view(self) -> View {
+    pub(super) fn view(self) -> recording::View {
         match self {
-            Self::Guest => View::Guest,
-            Self::Merged => View::All,
-            Self::Native => View::Native,
+            Self::Guest => recording::View::Guest,
+            Self::Merged => recording::View::All,
+            Self::Native => recording::View::Native,
         }
     }
 }

@@ -35,9 +35,7 @@ impl Interrupts {
     /// Watches for signals that end the process. The first interrupts the run; if that is over, it ends the making of the
     /// profile, and what has been sampled is kept as it is. A later one ends the process at once.
     pub(super) fn watch(&self, interrupter: Interrupter) -> io::Result<()> {
-        let ignored = ignored_signals();
-        let watched = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-        let mut signals = Signals::new(watched)?;
+        let mut signals = Signals::new(ending_signals())?;
         let interrupts = self.clone();
         std::thread::Builder::new().name("wlprof signals".into()).spawn(move || {
             let mut last: Option<Instant> = None;
@@ -106,6 +104,27 @@ impl Interrupts {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The signals that end the process, for those who have nothing to do but to wait for one.
+pub(super) struct EndingSignals(Signals);
+
+impl EndingSignals {
+    /// Catches them from here on.
+    pub(super) fn catch() -> io::Result<Self> {
+        Signals::new(ending_signals()).map(Self)
+    }
+
+    /// Waits for one and gives it, for [`die_of`].
+    pub(super) fn wait(mut self) -> i32 {
+        // They come without end.
+        self.0.forever().next().unwrap_or(SIGTERM)
+    }
+}
+
+fn ending_signals() -> impl Iterator<Item = i32> {
+    let ignored = ignored_signals();
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| ignored >> (signal - 1) & 1 == 0)
 }
 
 /// Has writing beyond the largest size that a file may have (`ulimit -f`) fail, as on a full disk, and not end the process.

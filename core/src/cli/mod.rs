@@ -6,13 +6,13 @@
 mod annotate;
 mod arguments;
 mod available_plugins;
+mod bench;
 mod diff;
 mod dump;
 mod escape;
 mod finish;
 mod formats;
 mod guest;
-#[allow(dead_code, unused_imports, reason = "its first pages come with the next command")]
 mod http;
 mod interrupt;
 mod library;
@@ -32,6 +32,7 @@ mod showing;
 mod source_folders;
 mod table;
 mod thread_stacks;
+mod view;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -56,7 +57,15 @@ impl Failure {
         Self { code, message: message.to_string() }
     }
 
+    /// The user has been told why, by another process.
+    fn told(code: u8) -> Self {
+        Self { code, message: String::new() }
+    }
+
     fn print(&self) {
+        if self.message.is_empty() {
+            return;
+        }
         say::line(format_args!("wlprof: {}", escape::multi_line(&self.message)));
     }
 }
@@ -76,9 +85,12 @@ pub fn main() -> ExitCode {
         Some(Command::Diff(diff)) => diff::run(&diff).map(|()| 0),
         Some(Command::Merge(merge)) => merge::run(&merge).map(|()| 0),
         Some(Command::Annotate(annotate)) => annotate::run(&annotate).map(|()| 0),
+        Some(Command::View(view)) => view::run(&view),
+        Some(Command::Bench(bench)) => bench::run(&bench).map(|()| 0),
         Some(Command::Dump(dump)) => dump::run(&dump),
         Some(Command::Plugins(arguments)) => plugins::run(&arguments),
         Some(Command::MakeProfile) => finish::run_child().map(|()| 0).map_err(|error| Failure::new(FAILED, error)),
+        Some(Command::MakeView(view)) => view::run_child(&view).map(|()| 0),
         None => record::run(&arguments.record),
     };
     let code = result.unwrap_or_else(|failure| {

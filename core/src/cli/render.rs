@@ -1,6 +1,6 @@
 //! `wlprof render`: a recording in other formats.
 
-use super::arguments::{FramesChoice, Output, Render};
+use super::arguments::{FramesChoice, Names, Output, Render};
 use super::output::{self, Shown, Target};
 use super::table::table;
 use super::{FAILED, Failure, guest, limits, say, source_folders};
@@ -24,13 +24,18 @@ pub(super) fn run(render: &Render) -> Result<(), Failure> {
         );
         return Err(Failure::new(FAILED, message));
     }
+    let raw = read_within_limits(path)?;
+    let wants_files = !render.output.files.is_empty() || render.output.format.is_some();
+    let targets = if wants_files { output::open(&render.output)? } else { Vec::new() };
+    write_to(targets, named(raw, &render.names)?, &render.output, path)
+}
+
+/// Reads the recording at `path` and sets limits for this process, which is to work on it.
+pub(super) fn read_within_limits(path: &Path) -> Result<RawRecording, Failure> {
     let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
     let size = file.metadata().map_or(0, |metadata| metadata.len());
     limits::set(size).map_err(|error| Failure::new(FAILED, error))?;
-    let raw = RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))?;
-    let wants_files = !render.output.files.is_empty() || render.output.format.is_some();
-    let targets = if wants_files { output::open(&render.output)? } else { Vec::new() };
-    write_to(targets, named(raw, render)?, &render.output, path)
+    RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))
 }
 
 /// Reads a recording with the names that it has.
@@ -45,12 +50,18 @@ pub(super) fn write(recording: Recording, output: &Output, path: &Path) -> Resul
     write_to(output::open(output)?, recording, output, path)
 }
 
-fn write_to(targets: Vec<Target>, mut recording: Recording, output: &Output, path: &Path) -> Result<(), Failure> {
-    if output.frames == FramesChoice::Native && !recording.has_native() {
+/// Refuses frames that a recording, read from `path`, does not have.
+pub(super) fn check_frames(recording: &Recording, frames: FramesChoice, path: &Path) -> Result<(), Failure> {
+    if frames == FramesChoice::Native && !recording.has_native() {
         let reason = "it has the frames of the guest's language and none of wasm's beside them; run the guest with \
                       --frames=native";
         return Err(cannot_read(path, &reason));
     }
+    Ok(())
+}
+
+fn write_to(targets: Vec<Target>, mut recording: Recording, output: &Output, path: &Path) -> Result<(), Failure> {
+    check_frames(&recording, output.frames, path)?;
     if targets.iter().any(|target| target.exporter.shows_sources()) {
         recording.sources = source_folders::named(output, &[])?.texts(&recording);
     }
@@ -66,12 +77,25 @@ fn write_to(targets: Vec<Target>, mut recording: Recording, output: &Output, pat
     placed
 }
 
+/// Reads the recording at `path` and sets limits for this process, which is to work on it.
+pub(super) fn read(path: &Path, frames: FramesChoice) -> Result<RawRecording, Failure> {
+    if frames == FramesChoice::Native {
+        let reason =
+            "a recording has no wasm frames where it has the language's own; run the guest with --frames=native";
+        return Err(cannot_read(path, &reason));
+    }
+    let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
+    let size = file.metadata().map_or(0, |metadata| metadata.len());
+    limits::set(size).map_err(|error| Failure::new(FAILED, error))?;
+    RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))
+}
+
 /// The recording with names: its own, or, if the run was cut short before they were found, those that the guest has.
-fn named(raw: RawRecording, render: &Render) -> Result<Recording, Failure> {
+pub(super) fn named(raw: RawRecording, names: &Names) -> Result<Recording, Failure> {
     if raw.is_named() {
         return Ok(name(raw, &[], Vec::new(), |_| ()));
     }
-    let Some(path) = render.guest.as_deref() else {
+    let Some(path) = names.guest.as_deref() else {
         let mut recording = name(raw, &[], Vec::new(), |_| ());
         let note = "functions have numbers instead of names, since no profile was made of it; give the program that was \
                     run with --guest";
@@ -79,7 +103,7 @@ fn named(raw: RawRecording, render: &Render) -> Result<Recording, Failure> {
         return Ok(recording);
     };
     let (image, notes) =
-        read_image(path, render.debug_file.as_deref()).map_err(|error| guest::cannot_load(path, &error.into()))?;
+        read_image(path, names.debug_file.as_deref()).map_err(|error| guest::cannot_load(path, &error.into()))?;
     if raw.modules().first().is_none_or(|module| module.build_id != image.build_id()) {
         return Err(cannot_read(path, &"it is not the program that was run, or another build of it"));
     }

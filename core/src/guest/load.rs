@@ -130,6 +130,11 @@ impl Program {
         obstacle.map_err(|obstacle| LoadError::Obstacle(self.path.clone(), obstacle))
     }
 
+    /// Whether it exports a function of that name.
+    pub fn exports_function(&self, name: &str) -> bool {
+        self.interface.functions.iter().any(|(exported, _)| exported == name)
+    }
+
     /// What the user should know of a run of the main function: that there is none.
     pub fn note_without_main(&self) -> Option<String> {
         self.interface.note_without_main(&self.name)

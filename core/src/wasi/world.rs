@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use wasmtime::{Engine, Linker};
 use wasmtime_wasi::p1::WasiP1Ctx;
+use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
 /// A folder of the host that the guest may use.
@@ -34,13 +35,15 @@ impl FromStr for Directory {
 }
 
 /// Where the guest's standard streams lead.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stdio {
     /// To those of this process.
     #[default]
     Inherit,
     /// Nowhere: input is at its end, output is dropped.
     Null,
+    /// Input is this, output is dropped.
+    Input(Vec<u8>),
 }
 
 /// What the guest is given.
@@ -64,10 +67,11 @@ impl WasiOptions {
     pub fn build(&self) -> wasmtime::Result<GuestState> {
         let mut builder = WasiCtxBuilder::new();
         builder.args(&self.arguments).envs(&self.environment);
-        match self.stdio {
+        match &self.stdio {
             Stdio::Inherit => _ = builder.inherit_stdio(),
             // What a new builder has.
             Stdio::Null => {}
+            Stdio::Input(bytes) => _ = builder.stdin(MemoryInputPipe::new(bytes.clone())),
         }
         // As `wasmtime run`: a blocking call blocks this thread, so its time is seen where it is spent.
         builder.allow_blocking_current_thread(true);

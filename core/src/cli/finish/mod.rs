@@ -112,7 +112,8 @@ fn inherit(file: &File) -> io::Result<i32> {
     Ok(file.as_raw_fd())
 }
 
-fn how_it_ended(status: ExitStatus) -> String {
+/// What became of a process that works within limits and failed, in words for the user.
+pub(super) fn how_it_ended(status: ExitStatus) -> String {
     match status.signal() {
         Some(libc::SIGKILL) => "it was killed, as the system does when memory is short".to_owned(),
         Some(libc::SIGXCPU) => "it took more processor time than it may have".to_owned(),

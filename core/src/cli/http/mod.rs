@@ -11,6 +11,7 @@
 mod address;
 mod firefox_profiler;
 mod hosts;
+mod html;
 mod layers;
 mod server;
 #[cfg(test)]
@@ -18,4 +19,5 @@ mod tests;
 
 pub(super) use address::ListenAddress;
 pub(super) use firefox_profiler::{firefox_profiler_url, for_firefox_profiler};
+pub(super) use html::escaped;
 pub(super) use server::Server;

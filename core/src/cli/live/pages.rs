@@ -2,7 +2,7 @@
 
 use super::windows::{Made, Refusal, Wanted, make};
 use super::{State, metrics, stacks};
-use crate::cli::http::for_firefox_profiler;
+use crate::cli::http::{escaped, for_firefox_profiler};
 use crate::export::{self, EXPORTERS, Exporter};
 use crate::recording::Clock;
 use axum::Router;
@@ -140,22 +140,6 @@ fn links() -> String {
         format!("<tr><td><a href=\"{path}\"><code>{path}</code></a></td><td>{what}</td></tr>\n")
     };
     rows.map(row).collect()
-}
-
-/// `text` as HTML has it, in elements and in quoted attributes.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 /// As Go's own servers give it: parted by zeroes.

@@ -1,0 +1,92 @@
+//! A profile of all runs of a row.
+
+use crate::cli::arguments::{FramesChoice, Output};
+use crate::cli::interrupt::Interrupts;
+use crate::cli::run_outputs::{ProfileOf, RunOutputs};
+use crate::cli::{Failure, escape, say};
+use crate::guest::Guest;
+use crate::languages::{self, Choice};
+use crate::sampler::{RunName, SamplerOptions, Session};
+use crate::symbols::LanguageWalkers;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where the profile of a row is to be, opened before any guest runs.
+pub(super) struct Profile {
+    path: PathBuf,
+    outputs: RunOutputs,
+    sampler: SamplerOptions,
+}
+
+/// The profile of a row that is being run.
+pub(super) struct Begun {
+    path: PathBuf,
+    outputs: RunOutputs,
+    session: Session,
+    language: Option<String>,
+}
+
+/// `out.row3-fib.json` beside `out.csv` for its third row, which runs `fib.wasm`.
+pub(super) fn profile_path(out: &Path, row: usize, guest: &Path) -> PathBuf {
+    let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let plain = |c: char| if c.is_alphanumeric() || c == '-' || c == '.' { c } else { '_' };
+    let guest: String = stem(guest).chars().map(plain).collect();
+    out.with_file_name(format!("{}.row{row}-{guest}.json", stem(out)))
+}
+
+impl Profile {
+    pub(super) fn open(path: PathBuf, sampler: SamplerOptions) -> Result<Self, Failure> {
+        let output = Output { files: vec![path.clone()], format: None, frames: FramesChoice::Guest, quiet: true };
+        Ok(Self { path, outputs: RunOutputs::open(&output)?, sampler })
+    }
+
+    /// Begins to record runs of `guest`.
+    pub(super) fn begin(self, guest: &Guest, arguments: &[String]) -> Result<Begun, Failure> {
+        let Self { path, mut outputs, sampler } = self;
+        let journal = outputs.begin_journal()?;
+        let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, &*guest.modules[0].1);
+        let chosen = chosen.unwrap_or_default();
+        let run = RunName { guest: guest.name.clone(), arguments: arguments.to_vec() };
+        let session = Session::recording_into(journal, run, &guest.modules, vec![chosen.walker], sampler);
+        guest.notes.iter().chain(&chosen.notes).for_each(|note| session.note(note.clone()));
+        Ok(Begun { path, outputs, session, language: chosen.language })
+    }
+}
+
+impl Begun {
+    /// What samples the runs.
+    pub(super) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Writes it.
+    pub(super) fn finish(self, guest: &Guest) -> Result<(), Failure> {
+        let Self { path, outputs, session, language } = self;
+        let mut finished = session.finish();
+        let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
+        let mut walkers = LanguageWalkers::new(std::mem::take(&mut finished.walkers), &images);
+        let journal = finished.recorder.close(finished.meta, finished.ticks, &mut walkers);
+        if let Some(error) = journal.failure() {
+            say::line(format_args!("wlprof: not all of what was sampled could be written: {error}"));
+        }
+        drop(journal);
+        let of = ProfileOf { images: &images, language, plugins: Vec::new() };
+        let (_, written) = outputs.make(of, &Interrupts::default());
+        written?;
+        say::line(format_args!("wrote {}", escape::single_line(&path.to_string_lossy())));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_are_beside_the_results() {
+        let path = |out: &str, guest: &str| profile_path(Path::new(out), 3, Path::new(guest));
+        assert_eq!(path("a/out.csv", "b/fib.wasm"), Path::new("a/out.row3-fib.json"));
+        assert_eq!(path("out", "/x/go 1,2.wasm"), Path::new("out.row3-go_1_2.json"));
+        assert_eq!(path("out.csv", ".."), Path::new("out.row3-.json"));
+    }
+}

@@ -1,0 +1,177 @@
+//! `wlprof view`: serves a profile on loopback, for as long as somebody looks at it, and opens the browser.
+//!
+//! # Security
+//! The profile lies below a path that nobody can guess: other users of the machine can connect, too. A recording may be a
+//! stranger's, so that another process works on it, within limits ([`rendered`]).
+
+mod browser;
+mod page;
+mod rendered;
+
+pub(super) use rendered::run_child;
+
+use super::arguments::View;
+use super::http::{ListenAddress, Server, firefox_profiler_url, for_firefox_profiler};
+use super::interrupt::{EndingSignals, die_of};
+use super::{FAILED, Failure, escape};
+use crate::recording::MAGIC;
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Html;
+use axum::routing::get;
+use flate2::read::GzDecoder;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// What somebody reads who asks for another path than the one that was printed.
+const CONTENTS: &str = "The address that `wlprof view` printed leads to the profile.\n";
+
+const NO_PROFILE: &str = "neither a recording of wlprof's (.wlprof) nor a profile for the Firefox Profiler (.json, .json.gz); \
+                          make one with `wlprof -o x.wlprof GUEST`";
+
+/// What files of gzip begin with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// How much of a file is looked at for the beginning of JSON: in one of gzip, names and tables may come before it.
+const BEGINNING: u64 = 4096;
+
+/// A profile that the Firefox Profiler reads.
+struct Shown {
+    json: Vec<u8>,
+    /// `json` is compressed.
+    is_gzip: bool,
+    /// The table, if it was made of a recording.
+    table: Option<String>,
+}
+
+/// Serves the profile until a signal comes, of which the process dies.
+pub(super) fn run(view: &View) -> Result<u8, Failure> {
+    let path = &view.file;
+    let listener = ListenAddress::ANY_LOOPBACK_PORT.bind().map_err(|error| Failure::new(FAILED, error))?;
+    let shown =
+        match firefox_profile(path).map_err(|error| Failure::new(FAILED, format!("{}: {error}", path.display())))? {
+            Some(shown) => shown,
+            None => rendered::rendered(view)?,
+        };
+    let signals = EndingSignals::catch().map_err(|error| Failure::new(FAILED, error))?;
+    let start = || {
+        let token = token()?;
+        let pages = pages(&token, &base(listener.local_addr()?, &token), path, shown);
+        Ok((Server::start(listener, pages, CONTENTS)?, token))
+    };
+    let (server, token) = start().map_err(|error: io::Error| Failure::new(FAILED, error))?;
+    let base = base(server.address(), &token);
+    let url = firefox_profiler_url(&format!("{base}/profile.json"));
+    // Nobody may be reading it.
+    let _ = writeln!(io::stdout(), "{url}\nwithout the net: {base}/\nuntil Ctrl-C");
+    if !view.no_open {
+        browser::open(&url);
+    }
+    let signal = signals.wait();
+    server.stop();
+    die_of(signal)
+}
+
+/// The URL of what is below `token`.
+fn base(address: SocketAddr, token: &str) -> String {
+    format!("http://{address}/{token}")
+}
+
+/// The profile and a page about it, below `token`. `base` is the URL of that.
+fn pages(token: &str, base: &str, path: &Path, shown: Shown) -> Router {
+    let Shown { json, is_gzip, table } = shown;
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let page = page::page(&escape::single_line(&name), base, table.as_deref());
+    let json = Bytes::from(json);
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if is_gzip {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    let profile = get(async move || (headers.clone(), json.clone()));
+    Router::new()
+        .route(&format!("/{token}/"), get(async move || Html(page.clone())))
+        .route(&format!("/{token}/profile.json"), for_firefox_profiler(profile))
+}
+
+/// What nobody guesses, of letters and digits.
+fn token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The file at `path` if it is JSON, compressed or not, and nothing if it is a recording. Whether JSON is a profile the Firefox
+/// Profiler will say.
+fn firefox_profile(path: &Path) -> io::Result<Option<Shown>> {
+    let mut json = Vec::new();
+    let mut file = File::open(path)?;
+    (&mut file).take(BEGINNING).read_to_end(&mut json)?;
+    let is_gzip = json.starts_with(&GZIP);
+    let mut beginning = Vec::new();
+    if is_gzip {
+        // A file that breaks off or is damaged has said by then what it is, or it is none.
+        let _ = GzDecoder::new(&json[..]).take(BEGINNING).read_to_end(&mut beginning);
+    } else {
+        beginning.clone_from(&json);
+    }
+    if beginning.trim_ascii_start().first() != Some(&b'{') {
+        let is_recording = json.starts_with(&MAGIC);
+        return if is_recording { Ok(None) } else { Err(io::Error::other(NO_PROFILE)) };
+    }
+    file.read_to_end(&mut json)?;
+    Ok(Some(Shown { json, is_gzip, table: None }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    fn is_json(bytes: &[u8]) -> Option<bool> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let shown = firefox_profile(file.path()).unwrap();
+        shown.map(|shown| {
+            assert_eq!(shown.json, bytes);
+            shown.is_gzip
+        })
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn json_is_known_by_what_it_begins_with() {
+        let long = format!("{{\"meta\": [{}]}}", "0,".repeat(1 << 16));
+        assert_eq!(is_json(b" \n{}"), Some(false));
+        assert_eq!(is_json(long.as_bytes()), Some(false));
+        assert_eq!(is_json(&gzip(long.as_bytes())), Some(true));
+        assert_eq!(is_json(b"wlprof\r\n\x01\0\0\0"), None);
+    }
+
+    #[test]
+    fn what_is_neither_json_nor_a_recording_is_refused() {
+        for other in [&b""[..], b"wlprof", b"[]", &gzip(b"\x0a\x04\x08"), &gzip(b""), &[0x1f, 0x8b]] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), other).unwrap();
+            let error = firefox_profile(file.path()).map(|_| ()).unwrap_err();
+            assert_eq!(error.to_string(), NO_PROFILE, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_long_and_differ() {
+        let (one, other) = (token().unwrap(), token().unwrap());
+        assert!(one.len() == 32 && one.bytes().all(|byte| byte.is_ascii_hexdigit()), "{one}");
+        assert_ne!(one, other);
+    }
+}

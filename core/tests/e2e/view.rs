@@ -1,0 +1,176 @@
+//! `wlprof view`: what it serves, to whom, and how it ends.
+
+use crate::guest::{Place, Ran, finish, fixture};
+use crate::running::with_default_signals;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Stdio};
+
+const FRONT_END: &str = "https://profiler.firefox.com";
+
+/// A guest whose function has a name that would be a script in a page.
+const HOSTILE: &str = "(module (memory (export \"memory\") 1)
+    (func $\"<script>alert(1)</script>\" (local i32)
+        (loop (br_if 0 (i32.ne (i32.const 300000000) (local.tee 0 (i32.add (i32.const 1) (local.get 0)))))))
+    (func (export \"_start\") (call 0)))";
+
+/// A `wlprof view` that serves.
+struct Viewing {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    /// What opens the Firefox Profiler.
+    url: String,
+    /// Host and port, and the secret path.
+    host: String,
+    secret: String,
+}
+
+fn view(place: &Place, arguments: &[&str]) -> Viewing {
+    let command = place.command(["view", "--no-open"].iter().chain(arguments));
+    let mut command = with_default_signals(&command);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut url = String::new();
+    stdout.read_line(&mut url).unwrap();
+    let encoded = url.trim_end().strip_prefix("https://profiler.firefox.com/from-url/").unwrap_or_else(|| {
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        panic!("{url:?} {stderr}")
+    });
+    let local = encoded.replace("%3A", ":").replace("%2F", "/");
+    let rest = local.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/profile.json")).unwrap();
+    let (host, secret) = rest.split_once('/').unwrap();
+    assert!(host.starts_with("127.0.0.1:") && secret.len() == 32, "{local}");
+    let (host, secret) = (host.to_owned(), secret.to_owned());
+    Viewing { child, stdout, url, host, secret }
+}
+
+/// Head and body of an answer.
+struct Answer {
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn status(&self) -> &str {
+        self.head.split(' ').nth(1).unwrap()
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+impl Viewing {
+    /// Asks as a page of `origin` would.
+    fn get(&self, path: &str, origin: &str) -> Answer {
+        let mut stream = TcpStream::connect(&self.host).unwrap();
+        let host = &self.host;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        Answer { head: String::from_utf8(bytes[..end].to_vec()).unwrap(), body: bytes[end + 4..].to_vec() }
+    }
+
+    fn profile(&self, origin: &str) -> Answer {
+        self.get(&format!("/{}/profile.json", self.secret), origin)
+    }
+
+    /// Ends it as Ctrl-C does.
+    fn end(mut self) -> Ran {
+        crate::guest::send_signal(self.child.id(), "INT");
+        let ran = finish(self.child, "wlprof view");
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).unwrap();
+        assert!(rest.contains(&format!("http://{}/{}/", self.host, self.secret)), "{rest}");
+        ran
+    }
+}
+
+#[test]
+fn a_recording_is_served_as_the_profile_that_render_writes() {
+    let place = Place::new();
+    let guest = fixture("c-traps.wasm").to_str().unwrap().to_owned();
+    assert_eq!(place.run(["-q", "-o", "a.wlprof", "-o", "a.json", &guest]).code, Some(0));
+    let viewing = view(&place, &["a.wlprof"]);
+    let profile = viewing.profile(FRONT_END);
+    assert_eq!((profile.status(), profile.header("content-type")), ("200", Some("application/json")));
+    assert_eq!(profile.header("access-control-allow-origin"), Some(FRONT_END));
+    assert!(profile.body == std::fs::read(place.path("a.json")).unwrap(), "not what the run wrote");
+    assert_eq!(viewing.profile("https://evil.example").header("access-control-allow-origin"), None);
+
+    let page = viewing.get(&format!("/{}/", viewing.secret), "null");
+    assert_eq!((page.status(), page.header("content-type")), ("200", Some("text/html; charset=utf-8")));
+    assert!(page.header("content-security-policy").unwrap().contains("default-src 'none'"), "{}", page.head);
+    assert!(
+        page.text().contains("work  c/traps.c:") && page.text().contains(viewing.url.trim_end()),
+        "{}",
+        page.text()
+    );
+
+    for path in ["/", "/profile.json", "/0123456789abcdef0123456789abcdef/profile.json"] {
+        let none = viewing.get(path, FRONT_END);
+        assert_eq!(none.status(), "404", "{path}");
+        assert!(!none.text().contains(&viewing.secret), "{}", none.text());
+    }
+    let ran = viewing.end();
+    assert_eq!((ran.code, ran.signal, ran.stderr.as_str()), (None, Some(2), ""));
+}
+
+#[test]
+fn a_firefox_profile_is_served_as_it_is() {
+    let place = Place::new();
+    let json = br#"{"meta": {"product": "something else"}}"#;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(json).unwrap();
+    let gzip = encoder.finish().unwrap();
+    for (name, bytes, encoding) in [("p.json", &json[..], None), ("p.json.gz", &gzip, Some("gzip"))] {
+        place.file(name, bytes);
+        let viewing = view(&place, &[name]);
+        let profile = viewing.profile(FRONT_END);
+        assert_eq!((profile.status(), profile.header("content-encoding")), ("200", encoding));
+        assert_eq!(profile.body, bytes, "{name}");
+        assert_eq!(viewing.end().signal, Some(2));
+    }
+}
+
+#[test]
+fn names_in_a_recording_are_text_in_the_page() {
+    let place = Place::new();
+    place.file("hostile.wat", HOSTILE);
+    assert_eq!(place.run(["-q", "-o", "a.wlprof", "hostile.wat"]).code, Some(0));
+    let viewing = view(&place, &["--frames=merged", "--guest=hostile.wat", "a.wlprof"]);
+    let page = viewing.get(&format!("/{}/", viewing.secret), FRONT_END);
+    assert!(page.text().contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{}", page.text());
+    assert!(!page.text().contains("<script"), "{}", page.text());
+    assert_eq!(page.header("access-control-allow-origin"), None);
+    let profile: Value = serde_json::from_slice(&viewing.profile(FRONT_END).body).unwrap();
+    assert!(profile.to_string().contains("<script>alert(1)</script>"));
+    viewing.end();
+}
+
+#[test]
+fn what_is_no_profile_is_told_once() {
+    let place = Place::new();
+    place.file("text", "fn main() {}\n");
+    place.file("cut.wlprof", b"wlprof\r\n");
+    let cases = [
+        ("text", "text: neither a recording of wlprof's (.wlprof) nor a profile for the Firefox Profiler (.json, "),
+        ("cut.wlprof", "cut.wlprof: "),
+        ("none", "none: No such file"),
+    ];
+    for (name, message) in cases {
+        let ran = place.run(["view", "--no-open", name]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(125), ""), "{ran:?}");
+        assert!(ran.stderr.starts_with(&format!("wlprof: {message}")), "{ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+    }
+    let ran = place.run(["view", "--no-open", "--frames=native", "cut.wlprof"]);
+    assert!(ran.stderr.contains("run the guest with --frames=native"), "{ran:?}");
+}
