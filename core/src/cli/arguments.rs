@@ -295,7 +295,7 @@ pub(super) struct Annotate {
 }
 
 /// Where profiles go.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct Output {
     #[arg(short = 'o', long = "output", value_name = "FILE", help = files_help())]
     pub(super) files: Vec<PathBuf>,
@@ -324,9 +324,10 @@ pub(super) enum DumpedFunctions {
     Sampled,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum FramesChoice {
     /// Those of the guest's own language, and native code that it calls
+    #[default]
     Guest,
     /// Those of its interpreter as well
     Merged,

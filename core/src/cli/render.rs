@@ -77,19 +77,6 @@ fn write_to(targets: Vec<Target>, mut recording: Recording, output: &Output, pat
     placed
 }
 
-/// Reads the recording at `path` and sets limits for this process, which is to work on it.
-pub(super) fn read(path: &Path, frames: FramesChoice) -> Result<RawRecording, Failure> {
-    if frames == FramesChoice::Native {
-        let reason =
-            "a recording has no wasm frames where it has the language's own; run the guest with --frames=native";
-        return Err(cannot_read(path, &reason));
-    }
-    let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
-    let size = file.metadata().map_or(0, |metadata| metadata.len());
-    limits::set(size).map_err(|error| Failure::new(FAILED, error))?;
-    RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))
-}
-
 /// The recording with names: its own, or, if the run was cut short before they were found, those that the guest has.
 pub(super) fn named(raw: RawRecording, names: &Names) -> Result<Recording, Failure> {
     if raw.is_named() {

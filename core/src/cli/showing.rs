@@ -5,7 +5,7 @@ use crate::recording::Selection;
 use clap::Args;
 
 /// What is shown.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct Showing {
     /// Show only samples through a function whose name or file has PATTERN in it; may repeat, all of them then
     #[arg(long, value_name = "PATTERN")]

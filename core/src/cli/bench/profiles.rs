@@ -1,12 +1,13 @@
 //! A profile of all runs of a row.
 
-use crate::cli::arguments::{FramesChoice, Output};
+use crate::cli::arguments::Output;
 use crate::cli::interrupt::Interrupts;
 use crate::cli::run_outputs::{ProfileOf, RunOutputs};
 use crate::cli::{Failure, escape, say};
 use crate::guest::Guest;
 use crate::languages::{self, Choice};
 use crate::sampler::{RunName, SamplerOptions, Session};
+use crate::sources::SourceFolders;
 use crate::symbols::LanguageWalkers;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub(super) fn profile_path(out: &Path, row: usize, guest: &Path) -> PathBuf {
 
 impl Profile {
     pub(super) fn open(path: PathBuf, sampler: SamplerOptions) -> Result<Self, Failure> {
-        let output = Output { files: vec![path.clone()], format: None, frames: FramesChoice::Guest, quiet: true };
+        let output = Output { files: vec![path.clone()], quiet: true, ..Output::default() };
         Ok(Self { path, outputs: RunOutputs::open(&output)?, sampler })
     }
 
@@ -70,7 +71,7 @@ impl Begun {
             say::line(format_args!("wlprof: not all of what was sampled could be written: {error}"));
         }
         drop(journal);
-        let of = ProfileOf { images: &images, language, plugins: Vec::new() };
+        let of = ProfileOf { images: &images, language, plugins: Vec::new(), sources: SourceFolders::default() };
         let (_, written) = outputs.make(of, &Interrupts::default());
         written?;
         say::line(format_args!("wrote {}", escape::single_line(&path.to_string_lossy())));
