@@ -110,7 +110,7 @@ mod tests {
             });
             let stack = stacks[found.unwrap_or(0)];
             let (period_ns, state) = (1_000_000, State::Guest);
-            let sample = Sample { time_ns: number, cpu_delta_ns: 0, period_ns, stack, state, labels: None };
+            let sample = Sample { time_ns: number, cpu_delta_ns: period_ns, period_ns, stack, state, labels: None };
             recorder.sample(TRACK, number, sample);
         }
         finish(recorder, &mut |origin: &Origin, out: &mut Vec<SourceFrame>| {

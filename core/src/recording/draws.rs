@@ -55,12 +55,11 @@ mod tests {
         let mut recorder = with_modules(1);
         let frame = recorder.frame(Origin::Host);
         let stack = recorder.stack([frame]).unwrap();
-        // The clock of the thread, and what the sample stands for.
-        let pieces = [(10, 5), (10, 5), (10, 7), (10, 5), (10, 9), (20, 9), (30, 9), (30, 9), (30, 9)];
-        for (number, (cpu_ns, period_ns)) in (1..).zip(pieces) {
-            let sample =
-                Sample { time_ns: number, cpu_delta_ns: 0, period_ns, stack, state: State::Host, labels: None };
-            recorder.sample(TRACK, cpu_ns, sample);
+        // CPU time, and what the sample stands for.
+        let pieces = [(10, 5), (0, 5), (0, 7), (0, 5), (0, 9), (10, 9), (10, 9), (0, 9), (0, 9)];
+        for (number, (cpu_delta_ns, period_ns)) in (1..).zip(pieces) {
+            let sample = Sample { time_ns: number, cpu_delta_ns, period_ns, stack, state: State::Host, labels: None };
+            recorder.sample(TRACK, 0, sample);
         }
         let recording =
             finish(recorder, &mut |_: &Origin, out: &mut Vec<SourceFrame>| out.push(SourceFrame::default()));

@@ -168,9 +168,6 @@ impl RawRecording {
             }
         };
         recording.finish(&ended);
-        if recording.symbols.is_none() {
-            recording.keep_used();
-        }
         Ok(recording)
     }
 
@@ -244,12 +241,6 @@ impl RawRecording {
         Some(())
     }
 
-    /// Leaves out what is not to be named, since nobody sees it.
-    fn keep_used(&mut self) {
-        let Self { frames, stacks, threads, language_names, .. } = self;
-        Tables { frames, stacks, threads, language_names }.keep_used();
-    }
-
     /// Makes up for what a recording that was cut short has not.
     fn finish(&mut self, ended: &NoBlock) {
         self.label_sets.resize_with(self.label_count, Vec::new);
@@ -265,6 +256,17 @@ impl RawRecording {
         if let Some(End { meta, .. }) = &mut self.end {
             meta.notes.append(&mut self.meta.notes);
         }
+    }
+
+    /// Leaves out stacks and frames that are in no sample and no host call, if none has a name yet: a part of a run has those of the
+    /// whole run.
+    #[must_use]
+    pub fn with_used_frames(mut self) -> Self {
+        if self.symbols.is_none() {
+            let Self { frames, stacks, threads, language_names, .. } = &mut self;
+            Tables { frames, stacks, threads, language_names }.keep_used();
+        }
+        self
     }
 
     /// Whether it says what its frames are called.

@@ -41,6 +41,7 @@ pub(in super::super) fn run() -> io::Result<()> {
 
 fn make(request: &Request, images: &[Arc<ModuleImage>], journal: File) -> io::Result<Answer> {
     let raw = RawRecording::read(&mut BufReader::with_capacity(1 << 16, journal)).map_err(io::Error::other)?;
+    let raw = raw.with_used_frames();
     let bar = Bar::new("symbolizing", raw.frame_count());
     let plugins = Plugins::of_files(&request.plugins);
     let mut recording = name(raw, images, walkers(request, &plugins, images), |done| bar.set(done));
