@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Bytes that a file may have.
@@ -110,13 +112,18 @@ impl Folder {
     /// The text of the file at that path below the folder, if it may be read.
     fn read(&self, below: &Path) -> Option<String> {
         let path = self.host.join(below).canonicalize().ok()?;
-        let real = path.strip_prefix(&self.host).ok()?;
+        path.strip_prefix(&self.host).ok()?;
+        // A pipe is not to be waited for.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).ok()?;
+        // A guest that runs may have put a link there meanwhile: what has been opened is looked at.
+        let opened = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+        let real = opened.strip_prefix(&self.host).ok()?;
         let is_hidden = |part: Component<'_>| part.as_os_str().as_encoded_bytes().starts_with(b".");
-        if real.components().any(is_hidden) || !path.is_file() {
+        if real.components().any(is_hidden) || !file.metadata().ok()?.is_file() {
             return None;
         }
         let mut bytes = Vec::new();
-        File::open(&path).ok()?.take(MOST_BYTES + 1).read_to_end(&mut bytes).ok()?;
+        file.take(MOST_BYTES + 1).read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= MOST_BYTES)?;
         (!text.contains('\0')).then_some(text)
     }

@@ -86,7 +86,7 @@ pub(super) struct Record {
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = DumpedFunctions::All)]
     pub(super) jitdump_functions: DumpedFunctions,
     /// Show the guest while it runs: at http://ADDR:PORT/, for browsers, `go tool pprof` and metrics. On this machine alone, unless
-    /// an address is given. Without -o the guest is sampled only while somebody asks
+    /// an address is given. Without -o and --format the guest is sampled only while somebody asks
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub(super) listen: Option<ListenAddress>,
     #[command(flatten)]

@@ -72,7 +72,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
                 images: images.clone(),
                 language: language.clone(),
                 plugins: plugin_files.clone(),
-                sources: sources.clone(),
+                // Not those of the guest, which it can change while it runs.
+                sources: source_folders::named(&record.output, &[])?,
                 view: record.output.frames.view(),
                 // Who asks for a window says which clock it goes by.
                 selection: Selection { off_cpu: false, ..record.output.showing.selection() },
@@ -87,8 +88,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         interrupts.watch(run.interrupter()).map_err(|error| Failure::new(FAILED, error))?;
     }
     let ended = run.wait();
-    live.into_iter().for_each(Live::end);
     interrupts.run_is_over();
+    live.into_iter().for_each(Live::end);
     let late = run.late_interruption();
     if let Ended::Exit(exit) = &ended {
         // What was found out about the guest may say why it does not run.

@@ -286,19 +286,24 @@ impl Recorder {
         self.journal.recent().is_some()
     }
 
+    /// What has no name yet of what only walkers can name.
+    pub(crate) fn unnamed(&self) -> Vec<Unnamed> {
+        let labels = self.labels.in_order();
+        self.own_names.without_name(&self.frames.in_order(), &labels.iter().map(LabelKeys::as_set).collect::<Vec<_>>())
+    }
+
     /// A whole recording, without the symbols of wasm frames, of what was in `window`. `end` says how it came out, given the
-    /// number of its samples and the time that they stand for. What of its names only the languages' walkers know, `names` knows.
+    /// number of its samples and the time that they stand for.
     ///
     /// # Errors
     /// If no samples are kept, or sampling is over.
     pub(crate) fn window(
         &mut self,
         window: &WindowOf,
-        names: &mut dyn LanguageNames,
         end: impl FnOnce(u64, u64) -> (Meta, TickCounts),
         truncated: Vec<(Truncation, u64)>,
     ) -> io::Result<Vec<u8>> {
-        self.write_all(names);
+        self.write();
         let over = || io::Error::other("sampling is over");
         self.journal.recent().ok_or_else(over)?.window(window, |count, weight_ns| {
             let (meta, ticks) = end(count, weight_ns);

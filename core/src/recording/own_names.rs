@@ -98,6 +98,22 @@ impl OwnNames {
         }
     }
 
+    /// What of these frames and sets of labels has no name yet.
+    pub(super) fn without_name(&self, frames: &[Origin], sets: &[(ModuleId, &[u64])]) -> Vec<Unnamed> {
+        let of_frame = |(id, origin): (FrameId, &Origin)| match *origin {
+            Origin::Language { module, key } if !self.named.contains(&id) => Some(Unnamed::Frame(id, module, key)),
+            _ => None,
+        };
+        let of_set = |(module, keys): &(ModuleId, &[u64])| {
+            let module = *module;
+            keys.iter().map(move |&key| (module, key)).collect::<Vec<_>>()
+        };
+        let labels: HashSet<(ModuleId, u64)> = sets[self.spelled..].iter().flat_map(of_set).collect();
+        let labels = labels.into_iter().filter(|label| !self.labels.contains_key(label));
+        let labels = labels.map(|(module, key)| Unnamed::Labels(module, key));
+        (0..).zip(frames).filter_map(of_frame).chain(labels).collect()
+    }
+
     /// Whether any of `count` sets of labels could be written with names now that was not before.
     pub(super) fn may_spell(&self, count: usize) -> bool {
         self.spelled < count && !self.labels.is_empty()

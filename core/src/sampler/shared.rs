@@ -26,9 +26,10 @@ pub(super) struct LoadedModule {
 }
 
 impl LoadedModule {
-    pub(super) fn new(id: ModuleId, image: Arc<ModuleImage>, walker: Option<Box<dyn Walker>>) -> Self {
+    /// With `is_shown`, somebody may want names while the language is walked.
+    pub(super) fn new(id: ModuleId, image: Arc<ModuleImage>, walker: Option<Box<dyn Walker>>, is_shown: bool) -> Self {
         let has_language = walker.as_ref().is_some_and(|walker| walker.reads_guest());
-        let namer = Mutex::new(walker.as_ref().filter(|_| has_language).and_then(|walker| walker.fresh()));
+        let namer = Mutex::new(walker.as_ref().filter(|_| has_language && is_shown).and_then(|walker| walker.fresh()));
         Self { id, image, walker: Mutex::new(walker), namer, has_language, naming: Naming::default() }
     }
 
@@ -106,9 +107,10 @@ impl Shared {
         image: &Arc<ModuleImage>,
         walker: Option<Box<dyn Walker>>,
     ) -> Arc<LoadedModule> {
+        let is_shown = self.recorder().keeps_windows();
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
         let id = modules.len() as ModuleId;
-        let loaded = Arc::new(LoadedModule::new(id, image.clone(), walker));
+        let loaded = Arc::new(LoadedModule::new(id, image.clone(), walker, is_shown));
         // Walkers are given wasm frames while the guest stands still: the maps must be there then, of all modules.
         let had_language = self.has_language.fetch_or(loaded.has_language, Ordering::Relaxed);
         self.code.add(id, module, image, had_language || loaded.has_language);

@@ -1,9 +1,10 @@
 //! Looking at guests while they run: a stretch of a run as a recording of its own, and what the run has come to.
 
+use super::options::SamplerKind;
 use super::os::clock::monotonic_ns;
 use super::running::{Demand, SlotTotals, Threads};
 use super::session::Session;
-use crate::recording::{Clock, LanguageNames, Meta, TickCounts, Truncation, WindowOf};
+use crate::recording::{Clock, LanguageNames, Meta, TickCounts, Truncation, Unnamed, WindowOf};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -15,11 +16,11 @@ use wlprof_plugin::Walker;
 ///
 /// # Overhead
 /// With [`SamplerOptions::on_demand`](super::SamplerOptions::on_demand) guests are sampled only while there is one. Its samples are
-/// in memory, some 13 bytes each.
+/// in memory, some 13 bytes each, and the tables of all stacks that the session has seen.
 ///
 /// # Accuracy
-/// It begins at the first of the kernel's ticks that finds a thread running: up to 10 ms of each thread's time are not sampled, and
-/// told as such.
+/// It begins at the first of the kernel's ticks that finds a thread running: mostly within 4 ms of that thread's CPU time, later for
+/// one that runs in short bursts. What is not sampled is told as such.
 pub struct Window {
     session: Arc<Session>,
     threads: Arc<Threads>,
@@ -39,7 +40,8 @@ pub struct Activity {
     pub sampling_ns: u64,
     /// Wall time since the first of them began, in nanoseconds.
     pub duration_ns: u64,
-    /// Size of the linear memories of the stores that are there, in bytes; of each instance the first.
+    /// Size of the linear memories of the stores that are there, of each the first, when wasm last called the host, in bytes; with
+    /// [`SamplerOptions::counts_host_calls`].
     pub memory_bytes: u64,
     /// Calls of the host by the names of what is imported, with [`SamplerOptions::counts_host_calls`]. What cannot be told apart has
     /// no name.
@@ -65,6 +67,11 @@ impl Session {
         if clock == Clock::Wall && options.clock == Clock::Cpu && !options.on_demand {
             return Err("the run is recorded by CPU time; waits are seen with --clock=wall".to_owned());
         }
+        if clock == Clock::Wall && options.kind == SamplerKind::Epoch {
+            return Err(
+                "the epoch sampler does not see where a guest waits; windows of CPU time are to be had".to_owned()
+            );
+        }
         let sampler = self.started().clone().ok_or("the guest has not begun")?;
         let threads = sampler.threads().clone();
         let from_ns = monotonic_ns().saturating_sub(threads.started_ns());
@@ -81,6 +88,11 @@ impl Session {
         let before = threads.totals_at(&threads.clocks());
         let demand = Demand::new(&threads, clock);
         Ok(Window { session: self.clone(), threads, clock, from_ns, before, truncated, _demand: demand })
+    }
+
+    /// Whether a guest has begun.
+    pub fn has_begun(&self) -> bool {
+        self.started().is_some()
     }
 
     /// What the guests have done so far; `None` before one has begun.
@@ -124,9 +136,13 @@ impl Window {
     /// # Errors
     /// If sampling is over.
     pub fn recording(&self, names: &mut dyn LanguageNames) -> io::Result<Vec<u8>> {
-        let until_ns = self.now_ns();
+        if !self.session.shared.recorder().keeps_windows() {
+            return Err(io::Error::other("sampling is over"));
+        }
         let after = self.threads.totals_at(&self.threads.clocks());
+        let until_ns = self.now_ns();
         self.threads.flush.wait(|| self.threads.wake_drain());
+        let notes = self.name(names);
         let window = WindowOf { from_ns: self.from_ns, until_ns, clock: self.clock };
         let mut recorder = self.session.shared.recorder();
         let truncated = recorder.truncated_counts().into_iter().filter_map(|(reason, count)| {
@@ -134,7 +150,36 @@ impl Window {
             (more > 0).then_some((reason, more))
         });
         let truncated = truncated.collect();
-        recorder.window(&window, names, |count, weight_ns| self.end(after, until_ns, count, weight_ns), truncated)
+        let end = |count, weight_ns| {
+            let (mut meta, ticks) = self.end(after, until_ns, count, weight_ns);
+            meta.notes.extend(notes);
+            (meta, ticks)
+        };
+        recorder.window(&window, end, truncated)
+    }
+
+    /// Has `names` name what only it can, while samples are recorded. What it does not know is asked for again by the next, and when
+    /// the guest has ended. Gives what there is to be said of it.
+    fn name(&self, names: &mut dyn LanguageNames) -> Vec<String> {
+        let unnamed = self.session.shared.recorder().unnamed();
+        for unnamed in unnamed {
+            match unnamed {
+                Unnamed::Frame(id, module, key) => {
+                    let mut frames = Vec::new();
+                    names.own_frame(module, key, &mut frames);
+                    if !frames.is_empty() {
+                        self.session.shared.recorder().name_frame(id, frames);
+                    }
+                }
+                Unnamed::Labels(module, key) => {
+                    let labels = names.labels(module, key);
+                    if !labels.is_empty() {
+                        self.session.shared.recorder().name_labels(module, key, labels);
+                    }
+                }
+            }
+        }
+        names.notes()
     }
 
     /// As [`Window::recording`], and ends it.
@@ -170,11 +215,12 @@ impl Window {
             duration_ns,
             cpu_ns,
             sampling_ns,
-            unsampled_ns: match self.clock {
-                Clock::Cpu => cpu_ns,
-                Clock::Wall => duration_ns,
-            }
-            .saturating_sub(sampling_ns + weight_ns),
+            unsampled_ns: match (self.session.shared.options.kind, self.clock) {
+                // Of it is not known what it does not see.
+                (SamplerKind::Epoch, _) => 0,
+                (_, Clock::Cpu) => cpu_ns.saturating_sub(sampling_ns + weight_ns),
+                (_, Clock::Wall) => duration_ns.saturating_sub(sampling_ns + weight_ns),
+            },
             clock: self.clock,
             allowed_hz: match after.periods_ns.saturating_sub(before.periods_ns) {
                 0 => meta.requested_hz,

@@ -16,7 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct LanguageWalkers {
     walkers: Vec<Option<Box<dyn Walker>>>,
     modules: Vec<Arc<ModuleImage>>,
-    until: Instant,
+    /// When it is given up; set by the first question.
+    until: Option<Instant>,
     patience: Duration,
     notes: Vec<String>,
     is_over: bool,
@@ -26,9 +27,8 @@ pub struct LanguageWalkers {
 impl LanguageWalkers {
     /// Takes the walkers of `modules`.
     pub fn new(walkers: Vec<Option<Box<dyn Walker>>>, modules: &[Arc<ModuleImage>]) -> Self {
-        let until = Instant::now() + PATIENCE;
         let (modules, hurry) = (modules.to_vec(), Arc::default());
-        Self { walkers, modules, until, patience: PATIENCE, notes: Vec::new(), is_over: false, hurry }
+        Self { walkers, modules, until: None, patience: PATIENCE, notes: Vec::new(), is_over: false, hurry }
     }
 
     /// Has nothing more be named once `hurry` is set.
@@ -40,7 +40,7 @@ impl LanguageWalkers {
     /// Has nothing more be named after so long.
     #[must_use]
     pub fn within(self, patience: Duration) -> Self {
-        Self { until: Instant::now() + patience, patience, ..self }
+        Self { patience, ..self }
     }
 
     /// The walkers.
@@ -58,7 +58,8 @@ impl LanguageWalkers {
         if self.is_over || self.hurry.load(Ordering::Relaxed) {
             return T::default();
         }
-        if Instant::now() > self.until {
+        let now = Instant::now();
+        if now > *self.until.get_or_insert(now + self.patience) {
             self.stop(format!("naming what was seen took longer than {} s", self.patience.as_secs()));
             return T::default();
         }

@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How a profile is to be made.
 pub(super) struct Making<'a> {
@@ -60,12 +60,18 @@ impl Making<'_> {
         let mut answer: File = rustix::fs::memfd_create("wlprof-answer", MemfdFlags::empty())
             .map_err(|error| failed(error.into()))?
             .into();
+        // Two at a time would be given each other's files.
+        static SPAWNING: Mutex<()> = Mutex::new(());
+        let spawning = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
         let request = self.request(&answer).map_err(failed)?;
         let mut command = Command::new("/proc/self/exe");
         command.arg(MAKE_PROFILE).stdin(Stdio::piped()).stdout(Stdio::null());
         // A Ctrl-C is for this process to answer.
         command.process_group(0);
-        let mut child = command.spawn().map_err(failed)?;
+        let spawned = command.spawn();
+        self.keep_files(&answer).map_err(failed)?;
+        drop(spawning);
+        let mut child = spawned.map_err(failed)?;
         interrupts.begin_child(&child);
         let mut input = child.stdin.take().ok_or("it has no input")?;
         // If it has ended by then, how it ended says more.
@@ -83,6 +89,12 @@ impl Making<'_> {
         let answer = postcard::from_bytes(&bytes).map_err(|error| failed(io::Error::other(error)))?;
         let Answer { written, table, notes } = answer;
         Ok(Made { written, table, notes })
+    }
+
+    /// Has no other process that is started have the files.
+    fn keep_files(&self, answer: &File) -> io::Result<()> {
+        let outputs = self.destinations.iter().flat_map(|to| [Some(to.file), to.companion]).flatten();
+        [self.journal, answer].into_iter().chain(outputs).try_for_each(|file| Ok(fcntl_setfd(file, FdFlags::CLOEXEC)?))
     }
 
     fn request(&self, answer: &File) -> io::Result<Request> {

@@ -57,7 +57,7 @@ async fn allow(request: Request, next: Next) -> Response {
     answer
 }
 
-fn is_front_end(headers: &HeaderMap) -> bool {
+pub(super) fn is_front_end(headers: &HeaderMap) -> bool {
     headers.get(ORIGIN).is_some_and(|origin| origin == FRONT_END)
 }
 

@@ -1,11 +1,12 @@
 //! What stands around every page of a server: whom it answers, what each answer says to the browser, and what is said where there
 //! is no page.
 
+use super::firefox_profiler::is_front_end;
 use super::hosts::Hosts;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn, map_response};
 use axum::response::{IntoResponse, Response};
 
@@ -24,6 +25,7 @@ pub(super) fn layers(pages: Router, hosts: Hosts, contents: &str) -> Router {
         .fallback(async move || (StatusCode::NOT_FOUND, not_found.clone()))
         .method_not_allowed_fallback(async || StatusCode::METHOD_NOT_ALLOWED)
         .layer(from_fn(reads_only))
+        .layer(from_fn(refuses_other_pages))
         .layer(from_fn(move |request, next| answers_to(hosts, request, next)))
         .layer(map_response(with_headers))
 }
@@ -41,6 +43,20 @@ async fn reads_only(request: Request, next: Next) -> Response {
         StatusCode::METHOD_NOT_ALLOWED if !reads => ([(ALLOW, "GET, HEAD")], refusal).into_response(),
         _ => answer,
     }
+}
+
+/// Pages of other sites may lead here, and the Firefox Profiler's may read. What others ask for by themselves, browsers mark; it is
+/// refused before anything is done for it.
+async fn refuses_other_pages(request: Request, next: Next) -> Response {
+    if is_by_another_page(request.headers()) && !is_front_end(request.headers()) {
+        return (StatusCode::FORBIDDEN, "pages of other sites are not answered here\n").into_response();
+    }
+    next.run(request).await
+}
+
+fn is_by_another_page(headers: &HeaderMap) -> bool {
+    let says = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
+    says("sec-fetch-site", "cross-site") && !says("sec-fetch-mode", "navigate")
 }
 
 async fn answers_to(hosts: Hosts, request: Request, next: Next) -> Response {

@@ -1,6 +1,7 @@
 //! Counts of the guest, as OpenMetrics has them: what Prometheus, Grafana and PCP gather.
 
 use super::State;
+use super::windows::{Refusal, blocking};
 use crate::sampler::Activity;
 use axum::extract::State as Given;
 use axum::http::HeaderValue;
@@ -11,9 +12,10 @@ use std::sync::Arc;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(super) async fn answer(Given(state): Given<Arc<State>>) -> Response {
-    let activity = state.shown.session.activity().unwrap_or_default();
-    ([(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))], text(&activity)).into_response()
+pub(super) async fn answer(Given(state): Given<Arc<State>>) -> Result<Response, Refusal> {
+    let session = state.shown.session.clone();
+    let activity = blocking(&state.counters, move || Ok(session.activity().unwrap_or_default())).await?;
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))], text(&activity)).into_response())
 }
 
 fn text(activity: &Activity) -> String {

@@ -8,9 +8,10 @@
 //! same rate, and the process that makes the answer, on another processor if there is one.
 //!
 //! # Security
-//! Answers are made by another process with limits, as profiles of a run are ([`super::finish`]). What comes from the guest is
-//! escaped. Only this machine can ask, unless the user gives an address that others can reach; whoever can ask sees the names, lines
-//! and stacks of the guest.
+//! Profiles are made by another process with limits, as those of a run are ([`super::finish`]); stacks of one moment are named in
+//! this one, as `wlprof dump` does. What comes from the guest is escaped. Only this machine can ask, unless the user gives an address
+//! that others can reach; whoever can ask sees the guest's arguments, its names, lines and stacks, and the texts of sources in
+//! folders of `--source-dir`.
 
 mod metrics;
 mod pages;
@@ -34,6 +35,8 @@ use wlprof_plugin::Walker;
 
 /// Answers that are made at a time: each takes a processor and the memory of a profile.
 const MAKERS: usize = 2;
+/// Windows that are open at a time. Some connections are left for what is answered at once.
+const WINDOWS: usize = 48;
 
 /// How long answers that are due when the guest ends may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
@@ -63,7 +66,12 @@ struct State {
     namers: Mutex<Vec<Option<Box<dyn Walker>>>>,
     /// Made when stacks are first asked for.
     symbols: Mutex<Option<Symbols>>,
-    makers: Semaphore,
+    windows: Arc<Semaphore>,
+    /// For what reads the guest: one at a time.
+    readers: Arc<Semaphore>,
+    /// For what only counts.
+    counters: Arc<Semaphore>,
+    makers: Arc<Semaphore>,
     /// Turns true when the guest has ended.
     is_over: watch::Receiver<bool>,
 }
@@ -86,7 +94,10 @@ impl Live {
         let state = State {
             namers: Mutex::new(shown.session.take_namers()),
             symbols: Mutex::new(None),
-            makers: Semaphore::new(MAKERS),
+            windows: Arc::new(Semaphore::new(WINDOWS)),
+            readers: Arc::new(Semaphore::new(1)),
+            counters: Arc::new(Semaphore::new(1)),
+            makers: Arc::new(Semaphore::new(MAKERS)),
             is_over,
             shown,
         };

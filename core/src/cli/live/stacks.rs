@@ -1,7 +1,7 @@
 //! Every stack of the guest at one moment: `debug=2` as Go prints them, `debug=1` with equal ones together.
 
 use super::State;
-use super::windows::Refusal;
+use super::windows::{Refusal, blocking};
 use crate::cli::{escape, thread_stacks};
 use crate::sampler::Dump;
 use crate::symbols::Symbols;
@@ -9,6 +9,7 @@ use axum::extract::{RawQuery, State as Given};
 use axum::http::StatusCode;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io;
 use std::sync::{Arc, PoisonError};
 
 /// Where they are: as Go calls its threads, and as others do.
@@ -25,14 +26,14 @@ pub(super) async fn answer(Given(state): Given<Arc<State>>, RawQuery(query): Raw
             return Err((StatusCode::BAD_REQUEST, text.to_owned()));
         }
     };
+    let shared = state.clone();
     let read = move || {
-        let stacks = state.shown.session.dump()?;
-        let mut symbols = state.symbols.lock().unwrap_or_else(PoisonError::into_inner);
-        let symbols = symbols.get_or_insert_with(|| Symbols::new(&state.shown.images, Vec::new()));
+        let stacks = shared.shown.session.dump().map_err(io::Error::other)?;
+        let mut symbols = shared.symbols.lock().unwrap_or_else(PoisonError::into_inner);
+        let symbols = symbols.get_or_insert_with(|| Symbols::new(&shared.shown.images, Vec::new()));
         Ok(if groups { grouped(&stacks, symbols) } else { thread_stacks::text(&stacks, symbols, |_| true) })
     };
-    let failed = |reason: String| (StatusCode::CONFLICT, format!("no stacks: {reason}\n"));
-    tokio::task::spawn_blocking(read).await.map_err(|error| failed(error.to_string()))?.map_err(failed)
+    blocking(&state.readers, read).await
 }
 
 /// Stacks that are equal together, those that there are most of first.

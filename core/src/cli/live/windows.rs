@@ -15,6 +15,8 @@ use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 /// The longest window, in seconds: its samples are in memory.
 const LONGEST: f64 = 3600.0;
@@ -73,41 +75,70 @@ pub(super) enum Made {
 
 /// Samples as `wanted` and makes that of it. Ends early if the guest does.
 pub(super) async fn make(state: Arc<State>, wanted: Wanted, made: Made) -> Result<Vec<u8>, Refusal> {
-    let window = begin(&state, wanted.clock).await?;
+    let full =
+        |_| (StatusCode::SERVICE_UNAVAILABLE, "too many ask at once; ask again when others have gone\n".to_owned());
+    let _open = state.windows.clone().try_acquire_owned().map_err(full)?;
+    let mut window = begin(&state, wanted.clock).await?;
     let mut is_over = state.is_over.clone();
     // Either way the window is over.
     let _ = tokio::time::timeout(Duration::from_secs_f64(wanted.seconds), is_over.wait_for(|is_over| *is_over)).await;
     let recording = {
-        let state = state.clone();
-        blocking(move || recording_of(&state, window)).await?
+        let (shared, window) = (state.clone(), window.take());
+        blocking(&state.readers, move || recording_of(&shared, window)).await?
     };
-    // Whoever does not wait any more frees its place. The semaphore is never closed.
-    let _place = state.makers.acquire().await;
-    let state = state.clone();
-    blocking(move || make_in_process(&state, &recording, &made)).await
+    let shared = state.clone();
+    blocking(&state.makers, move || make_in_process(&shared, &recording, &made)).await
 }
 
-async fn blocking(work: impl FnOnce() -> io::Result<Vec<u8>> + Send + 'static) -> Result<Vec<u8>, Refusal> {
-    let failed = |error: String| (StatusCode::INTERNAL_SERVER_ERROR, format!("no profile could be made: {error}\n"));
-    let done = tokio::task::spawn_blocking(work).await.map_err(|error| failed(error.to_string()))?;
+/// Does `work` where it may take its time, as one of those that `places` has room for. It keeps its place even if nobody waits for it
+/// any more.
+pub(super) async fn blocking<R: Send + 'static>(
+    places: &Arc<Semaphore>,
+    work: impl FnOnce() -> io::Result<R> + Send + 'static,
+) -> Result<R, Refusal> {
+    let failed = |error: String| (StatusCode::INTERNAL_SERVER_ERROR, format!("there is no answer: {error}\n"));
+    let place = places.clone().acquire_owned().await.map_err(|error| failed(error.to_string()))?;
+    let placed = move || {
+        let _place = place;
+        work()
+    };
+    let done = tokio::task::spawn_blocking(placed).await.map_err(|error| failed(error.to_string()))?;
     done.map_err(|error| failed(error.to_string()))
 }
 
-/// Begins a window, of a guest that has begun or is about to.
-async fn begin(state: &State, clock: Clock) -> Result<Window, Refusal> {
-    let since = Instant::now();
-    loop {
-        let is_about_to = state.shown.session.activity().is_none() && since.elapsed() < BEGINNING;
-        match state.shown.session.window(clock) {
-            Ok(window) => return Ok(window),
-            Err(_) if is_about_to => tokio::time::sleep(Duration::from_millis(5)).await,
-            Err(reason) => return Err((StatusCode::CONFLICT, format!("{reason}\n"))),
+/// A window that is open. If nobody waits for it any more, it ends where it may take its time: the recorder may be busy.
+struct Open(Option<Window>);
+
+impl Open {
+    fn take(&mut self) -> Option<Window> {
+        self.0.take()
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Without a runtime the server has been stopped, and nobody waits for this.
+        if let (Some(window), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn_blocking(move || drop(window));
         }
     }
 }
 
+/// Begins a window, of a guest that has begun or is about to.
+async fn begin(state: &Arc<State>, clock: Clock) -> Result<Open, Refusal> {
+    let since = Instant::now();
+    while !state.shown.session.has_begun() && since.elapsed() < BEGINNING {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let session = state.shown.session.clone();
+    let begun = tokio::task::spawn_blocking(move || session.window(clock).map(|window| Open(Some(window)))).await;
+    let refused = |reason: String| (StatusCode::CONFLICT, format!("{reason}\n"));
+    begun.map_err(|error| refused(error.to_string()))?.map_err(refused)
+}
+
 /// The window's recording, with the names that only its languages' walkers know.
-fn recording_of(state: &State, window: Window) -> io::Result<Vec<u8>> {
+fn recording_of(state: &State, window: Option<Window>) -> io::Result<Vec<u8>> {
+    let window = window.ok_or(io::ErrorKind::Other)?;
     let mut namers = state.namers.lock().unwrap_or_else(PoisonError::into_inner);
     let mut names = LanguageWalkers::new(std::mem::take(&mut *namers), &state.shown.images).within(NAMING);
     let recording = window.finish(&mut names);

@@ -74,9 +74,9 @@ impl Attachment {
         SampledFuture { attachment: self.clone(), future: Box::pin(future) }
     }
 
-    /// Has the size of the first memory of `instance`, an instance of the module of `image`, be among what the store is asked for.
-    /// An instance that exports no function is not found.
-    pub(in crate::sampler) fn add_memory<T: 'static>(
+    /// Has the size of the first memory of `instance`, an instance of the module of `image`, be what the store is asked for, if it has
+    /// none yet. An instance that exports no function is not found.
+    pub(in crate::sampler) fn see_memory<T: 'static>(
         &self,
         store: &mut Store<T>,
         instance: &Instance,
@@ -84,7 +84,7 @@ impl Attachment {
     ) {
         let context = find_instance(store, instance, image).ok();
         let memory = context.and_then(|context| context.memory(image.index_spaces(), 0));
-        memory.into_iter().for_each(|memory| self.store.add_memory(memory));
+        memory.into_iter().for_each(|memory| self.store.set_memory(memory));
     }
 
     /// Lets `walker` read the language's stacks of `instance`, an instance of `module`.

@@ -147,8 +147,12 @@ impl StoreState {
     pub(in crate::sampler) fn dump(&self, threads: &Threads) -> Result<Dump, String> {
         let since = Instant::now();
         self.dump.requested_ns.store(monotonic_ns(), Ordering::SeqCst);
-        if !self.dump.advance(NONE, REQUESTED) {
-            return Err("another dump is being made".to_owned());
+        // Somebody else may read the guest: another dump, or a window that ends.
+        while !self.dump.advance(NONE, REQUESTED) {
+            if since.elapsed() > PATIENCE {
+                return Err("another dump is being made".to_owned());
+            }
+            std::thread::sleep(INTERVAL);
         }
         let mut watched: Option<(Arc<ThreadSlot>, ThreadWatch)> = None;
         loop {

@@ -16,8 +16,8 @@ use super::threads::Threads;
 use crate::recording::{State, StoreId};
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// A store that runs a guest.
 pub(in crate::sampler) struct StoreState {
@@ -35,8 +35,9 @@ pub(in crate::sampler) struct StoreState {
     /// by whoever takes it when that is stopped for good.
     language: UnsafeCell<Option<LanguageWalk>>,
     has_language: AtomicBool,
-    /// Where the lengths of its memories stand.
-    memories: Mutex<Vec<MemoryDefinition>>,
+    /// Where the length of its memory stands, and what that was when wasm last called the host or returned.
+    memory: OnceLock<MemoryDefinition>,
+    memory_bytes: AtomicU64,
     host_calls: Option<HostCallCounts>,
     pub(in crate::sampler) dump: DumpRequest,
     /// The last walk of the language ended in a panic.
@@ -83,7 +84,8 @@ impl StoreState {
             before: Cell::new(None),
             language: UnsafeCell::new(None),
             has_language: AtomicBool::new(false),
-            memories: Mutex::default(),
+            memory: OnceLock::new(),
+            memory_bytes: AtomicU64::new(0),
             host_calls,
             dump: DumpRequest::default(),
             walk_panicked: AtomicBool::new(false),
@@ -147,6 +149,7 @@ impl StoreState {
         self.activations.calling_host(entry_fp);
         if let Some(counts) = &self.host_calls {
             counts.count(exit_pc);
+            self.see_memory();
         }
         let Some(slot) = self.slot() else { return self.dump.guest_waits() };
         self.dump_at_host_call(slot);
@@ -393,20 +396,25 @@ impl StoreState {
         }
     }
 
-    /// Adds a memory to those whose size is asked for.
-    pub(in crate::sampler) fn add_memory(&self, memory: MemoryDefinition) {
-        self.memories.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+    /// The memory whose size is asked for; the first that is given. To be called on the store's thread.
+    pub(in crate::sampler) fn set_memory(&self, memory: MemoryDefinition) {
+        let _ = self.memory.set(memory);
+        self.see_memory();
     }
 
-    /// Size of its memories, in bytes; 0 if it is not there any more.
-    pub(in crate::sampler) fn memory_bytes(&self) -> u64 {
-        let _locked = self.lock();
-        if !self.is_alive() {
-            return 0;
+    /// Notes how large the memory is. To be called on the thread that runs the store: when the store goes, its instances go before the
+    /// call hook does, so that nobody else can read it.
+    fn see_memory(&self) {
+        if let Some(memory) = self.memory.get() {
+            // SAFETY: this is asked within the store, which is there.
+            let (_, length) = unsafe { memory.read() };
+            self.memory_bytes.store(length as u64, Ordering::Relaxed);
         }
-        let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the store does not go while it is locked.
-        memories.iter().map(|memory| unsafe { memory.read() }.1 as u64).sum()
+    }
+
+    /// Size of its memory in bytes, when wasm last called the host.
+    pub(in crate::sampler) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Ordering::Relaxed)
     }
 
     /// Adds to `sums` how often its wasm has called the host, by return address.

@@ -249,8 +249,12 @@ impl Threads {
 
     /// Lets go of a store that is about to go: nobody reads it from here on. From any thread, while none of its wasm runs.
     pub(in crate::sampler) fn detach(&self, store: &Arc<StoreState>) {
-        locked(&self.stores).retain(|other| !Arc::ptr_eq(other, store));
-        store.add_host_calls(&mut locked(&self.host_calls));
+        {
+            // In one, so that nobody sees fewer calls than before.
+            let mut stores = locked(&self.stores);
+            store.add_host_calls(&mut locked(&self.host_calls));
+            stores.retain(|other| !Arc::ptr_eq(other, store));
+        }
         for slot in self.slots() {
             slot.forget(Arc::as_ptr(store));
         }

@@ -124,7 +124,9 @@ impl Timers {
 
     /// Samples are wanted again, or from here on of another clock. From any thread.
     pub(in crate::sampler) fn resume(&self, clock: Clock) {
-        self.wall.store(clock == Clock::Wall, Ordering::Relaxed);
+        // Before a sample counts waits, so that none counts those of long ago.
+        self.accounted_ns.store(monotonic_ns(), Ordering::SeqCst);
+        self.wall.store(clock == Clock::Wall, Ordering::SeqCst);
         self.pace.resume();
     }
 
