@@ -2,7 +2,7 @@
 
 use super::arguments::Annotate;
 use super::escape::single_line;
-use super::{FAILED, Failure, limits, source_folders};
+use super::{FAILED, Failure, limits, render, source_folders};
 use crate::recording::{FunctionId, LineTotal, LineTotals, RawRecording, Recording, Totals};
 use crate::symbols::name;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,9 @@ pub(super) fn run(annotate: &Annotate) -> Result<(), Failure> {
             &"the run was cut short, and no functions are named in it; `wlprof render --guest GUEST` names them",
         ));
     }
-    let recording = name(raw, &[], Vec::new(), |_| ()).bounded().view(annotate.frames.view());
+    let recording = name(raw, &[], Vec::new(), |_| ());
+    render::check_frames(&recording, annotate.frames, path)?;
+    let recording = recording.bounded().view(annotate.frames.view());
     let totals = LineTotals::of(&recording);
     let chosen = chosen(&recording, &totals, annotate.what.as_deref()).map_err(|error| failed(&error))?;
     let mut text = String::new();

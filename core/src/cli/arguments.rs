@@ -407,6 +407,11 @@ impl Record {
 
     /// Refuses options that say nothing together.
     pub(super) fn check(&self) -> Result<(), &'static str> {
+        if self.samples_on_demand() && self.output.showing.off_cpu {
+            return Err(
+                "--off-cpu shows the waits of a whole run: give it with -o, or ask for windows with clock=wall",
+            );
+        }
         if self.listen.is_some() && self.sampler == SamplerChoice::Off {
             return Err("--listen needs samples; leave out --sampler=off");
         }

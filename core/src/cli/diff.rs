@@ -2,6 +2,8 @@
 
 use super::arguments::FramesChoice;
 use super::escape::single_line;
+use super::output;
+use super::output_file::OutputFile;
 use super::table::{TableOptions, shown};
 use super::{FAILED, Failure, limits, render, say};
 use crate::export;
@@ -13,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Options of `wlprof diff`.
 #[derive(Debug, Args)]
 pub(super) struct Diff {
-    /// Write `STACK COUNT COUNT` lines, as difffolded.pl does: red and blue flame graphs are made of them
+    /// Write `STACK MICROSECONDS MICROSECONDS` lines, as difffolded.pl does: red and blue flame graphs are made of them
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     file: Option<PathBuf>,
     /// Which frames to compare
@@ -60,8 +62,10 @@ pub(super) fn run(diff: &Diff) -> Result<(), Failure> {
     say::text(&table(&before, &after, diff.top));
     if let Some(path) = &diff.file {
         let cannot = |error| Failure::new(FAILED, format!("cannot write {}: {error}", path.display()));
-        let file = std::fs::File::create(path).map_err(cannot)?;
-        export::write_differences([&before, &after], &mut std::io::BufWriter::new(file)).map_err(cannot)?;
+        let file = output::real_path(path).and_then(|path| OutputFile::create(&path)).map_err(cannot)?;
+        export::write_differences([&before, &after], &mut std::io::BufWriter::new(file.file())).map_err(cannot)?;
+        file.put_in_place()
+            .map_err(|error| Failure::new(FAILED, format!("cannot write {}: {error}", path.display())))?;
         say::line(format_args!("wrote {}", single_line(&path.to_string_lossy())));
     }
     Ok(())
@@ -69,7 +73,9 @@ pub(super) fn run(diff: &Diff) -> Result<(), Failure> {
 
 fn read(diff: &Diff, path: &Path) -> Result<Recording, Failure> {
     let selection = Selection { focus: diff.focus.clone(), ignore: diff.ignore.clone(), off_cpu: false };
-    let recording = render::read(path)?.bounded().view(diff.frames.view());
+    let recording = render::read(path)?;
+    render::check_frames(&recording, diff.frames, path)?;
+    let recording = recording.bounded().view(diff.frames.view());
     let (recording, _) = recording.select(&selection).map_err(|reason| render::cannot_read(path, &reason))?;
     Ok(recording)
 }

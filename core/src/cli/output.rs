@@ -103,7 +103,7 @@ impl Target {
 
 /// `name` as an absolute path through no link but those of the system in `/dev`, such as `/dev/stdout`. One in any other place
 /// may be the work of a guest that was run there before.
-fn real_path(name: &Path) -> io::Result<PathBuf> {
+pub(super) fn real_path(name: &Path) -> io::Result<PathBuf> {
     let in_real_folder = |path: PathBuf| match (path.parent().map(Path::canonicalize), path.file_name()) {
         (Some(Ok(folder)), Some(file)) => folder.join(file),
         _ => path,

@@ -33,6 +33,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         _ => None,
     };
     let sources = source_folders::named(&record.output, &record.guest.directories)?;
+    // While the guest runs none of its own, which it can change.
+    let named_sources = source_folders::named(&record.output, &[])?;
     let epoch = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
     // What nobody will look at is not walked, nor is a plugin opened for it.
     let names_nothing = sampler.is_none() && record.output.code_format().is_none();
@@ -72,12 +74,14 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
                 images: images.clone(),
                 language: language.clone(),
                 plugins: plugin_files.clone(),
-                // Not those of the guest, which it can change while it runs.
-                sources: source_folders::named(&record.output, &[])?,
+                sources: named_sources,
                 view: record.output.frames.view(),
                 // Who asks for a window says which clock it goes by.
                 selection: Selection { off_cpu: false, ..record.output.showing.selection() },
-                table: TableOptions { width: None, ..record.output.table().unwrap_or_else(TableOptions::for_terminal) },
+                table: TableOptions {
+                    width: None,
+                    ..record.output.showing.table(record.output.frames != FramesChoice::Guest)
+                },
             };
             Some(Live::start(listener, shown, record.output.quiet)?)
         }

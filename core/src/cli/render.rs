@@ -16,18 +16,23 @@ use std::sync::Arc;
 /// Renders a recording.
 pub(super) fn run(render: &Render) -> Result<(), Failure> {
     let path = &render.recording;
-    if let Some(format) = render.output.code_format() {
+    refuse_code(&render.output)?;
+    let raw = read_within_limits(path)?;
+    let wants_files = !render.output.files.is_empty() || render.output.format.is_some();
+    let targets = if wants_files { output::open(&render.output)? } else { Vec::new() };
+    write_to(targets, named(raw, &render.names)?, &render.output, path)
+}
+
+/// Refuses formats of machine code, of which a recording has none.
+fn refuse_code(output: &Output) -> Result<(), Failure> {
+    output.code_format().map_or(Ok(()), |format| {
         let message = format!(
             "--format={} describes the code of a guest that runs: give it to `wlprof GUEST`; \
              --format=perf writes a recording's samples for perf",
             format.name()
         );
-        return Err(Failure::new(FAILED, message));
-    }
-    let raw = read_within_limits(path)?;
-    let wants_files = !render.output.files.is_empty() || render.output.format.is_some();
-    let targets = if wants_files { output::open(&render.output)? } else { Vec::new() };
-    write_to(targets, named(raw, &render.names)?, &render.output, path)
+        Err(Failure::new(FAILED, message))
+    })
 }
 
 /// Reads the recording at `path` and sets limits for this process, which is to work on it.
@@ -42,11 +47,17 @@ pub(super) fn read_within_limits(path: &Path) -> Result<RawRecording, Failure> {
 pub(super) fn read(path: &Path) -> Result<Recording, Failure> {
     let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
     let raw = RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))?;
+    if !raw.is_named() {
+        let reason =
+            "the run was cut short, and no functions are named in it; `wlprof render --guest GUEST` names them";
+        return Err(cannot_read(path, &reason));
+    }
     Ok(name(raw, &[], Vec::new(), |_| ()))
 }
 
 /// Writes a recording to the files of `output`, and prints its table. It was read from `path`.
 pub(super) fn write(recording: Recording, output: &Output, path: &Path) -> Result<(), Failure> {
+    refuse_code(output)?;
     write_to(output::open(output)?, recording, output, path)
 }
 

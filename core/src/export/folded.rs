@@ -2,7 +2,7 @@
 
 use super::Exporter;
 use super::plain_text::plain_name;
-use crate::recording::{Recording, StackId};
+use crate::recording::{Recording, Sample, StackId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
@@ -28,38 +28,43 @@ impl Exporter for Folded {
     }
 
     fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
-        let counts = counts(recording);
+        let counts = sums(recording, |_| 1);
         counts.iter().try_for_each(|(stack, count)| writeln!(out, "{stack} {count}"))?;
         Ok(None)
     }
 }
 
-/// Samples of each stack, as it is written.
-fn counts(recording: &Recording) -> BTreeMap<String, u64> {
-    let mut samples = BTreeMap::<StackId, u64>::new();
-    recording.samples().for_each(|sample| *samples.entry(sample.stack).or_default() += 1);
-    let mut counts = BTreeMap::<String, u64>::new();
-    for (stack, count) in samples {
+/// What samples of each stack come to, as it is written.
+fn sums(recording: &Recording, of_sample: impl Fn(&Sample) -> u64) -> BTreeMap<String, u64> {
+    let mut of_stacks = BTreeMap::<StackId, u64>::new();
+    for sample in recording.samples() {
+        let sum = of_stacks.entry(sample.stack).or_default();
+        *sum = sum.saturating_add(of_sample(&sample));
+    }
+    let mut sums = BTreeMap::<String, u64>::new();
+    for (stack, of_stack) in of_stacks {
         let mut names: Vec<_> = recording
             .lines_of(stack)
             .map(|line| plain_name(&recording.functions[line.function as usize].name))
             .collect();
         names.reverse();
-        *counts.entry(names.join(";")).or_default() += count;
+        let sum = sums.entry(names.join(";")).or_default();
+        *sum = sum.saturating_add(of_stack);
     }
-    counts
+    sums
 }
 
-/// Writes the stacks of two recordings as `difffolded.pl` does: `stack count count`, sorted.
+/// Writes the stacks of two recordings as `difffolded.pl` does: `stack before after`, sorted. The numbers are microseconds: samples
+/// stand for different times.
 ///
 /// # Errors
 /// Whatever `out` fails with.
 pub fn write_differences(recordings: [&Recording; 2], out: &mut dyn Write) -> io::Result<()> {
-    let [before, after] = recordings.map(counts);
+    let [before, after] = recordings.map(|recording| sums(recording, |sample| sample.period_ns));
     let stacks: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let count = |counts: &BTreeMap<String, u64>, stack: &String| counts.get(stack).copied().unwrap_or(0);
+    let micros = |sums: &BTreeMap<String, u64>, stack: &String| sums.get(stack).copied().unwrap_or(0).div_ceil(1000);
     for stack in stacks {
-        writeln!(out, "{stack} {} {}", count(&before, stack), count(&after, stack))?;
+        writeln!(out, "{stack} {} {}", micros(&before, stack), micros(&after, stack))?;
     }
     out.flush()
 }
@@ -70,7 +75,7 @@ mod tests {
     use crate::recording::example;
 
     #[test]
-    fn differences_have_both_counts() {
+    fn differences_have_the_time_of_both() {
         let mut other = example();
         let thread = &mut other.threads[0];
         thread.samples = thread.samples.iter().take(1).collect();
@@ -82,6 +87,7 @@ mod tests {
             let (after, before) = (fields.next().unwrap().unwrap(), fields.next().unwrap().unwrap());
             (sums.0 + before, sums.1 + after)
         });
-        assert_eq!(sums, (11, 3), "{text}");
+        let micros = |recording: &Recording| recording.samples().map(|sample| sample.period_ns).sum::<u64>() / 1000;
+        assert_eq!(sums, (micros(&example()), micros(&other)), "{text}");
     }
 }

@@ -62,7 +62,15 @@ impl Recording {
             samples += 1;
         }
         let most = MOST_BYTES + BYTES_OF_EACH * (self.stacks.len() as u64 + samples);
-        let bytes_of = |line: &Line| self.functions[line.function as usize].name.len() as u64 + BYTES_OF_FRAME;
+        // Some formats spell out where a function is beside its name.
+        let place = |function: &Function| {
+            let module = function.module.map_or(0, |module| self.modules[module as usize].name.len());
+            function.file.as_ref().map_or(0, String::len).max(module)
+        };
+        let bytes_of = |line: &Line| {
+            let function = &self.functions[line.function as usize];
+            (function.name.len() + place(function)) as u64 + BYTES_OF_FRAME
+        };
         let frames: Vec<u64> = self.frames.iter().map(|frame| frame.lines.iter().map(bytes_of).sum()).collect();
         let fits = |depth: usize| {
             let mut sum = 0;

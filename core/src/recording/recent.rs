@@ -100,3 +100,82 @@ impl Recent {
         Ok(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::finish;
+    use super::super::{Journal, Meta, Module, Origin, Recorder, Recording, State, TickCounts, file};
+    use super::*;
+    use wlprof_plugin::SourceFrame;
+
+    /// A recorder that keeps samples from `from_ns` on, with samples at 10, 20 and 30: of 5 ns of CPU time each, the second with 3 ns
+    /// of waiting more, the third of waiting alone.
+    fn recorder(from_ns: Option<u64>) -> Recorder {
+        let module = Module { name: "m".to_owned(), build_id: String::new() };
+        let mut recorder = Recorder::new(vec![module], Meta::default(), Journal::of_windows());
+        let store = recorder.store("s");
+        let track = recorder.track(store, "t", 7);
+        recorder.keep_from(from_ns);
+        for (time_ns, cpu_delta_ns, period_ns, state) in
+            [(10, 5, 5, State::Guest), (20, 5, 8, State::Guest), (30, 0, 9, State::Blocked)]
+        {
+            let frame = recorder.frame(Origin::Wasm { module: 0, function: time_ns as u32, code_offset: 0 });
+            let stack = recorder.stack([frame]).unwrap();
+            let sample = Sample { time_ns, cpu_delta_ns, period_ns, stack, state, labels: None };
+            recorder.sample(track, 0, sample);
+            recorder.flush(time_ns);
+        }
+        recorder
+    }
+
+    fn window(recorder: &mut Recorder, from_ns: u64, until_ns: u64, clock: Clock) -> Recording {
+        let window = WindowOf { from_ns, until_ns, clock };
+        let end = |count, weight_ns| {
+            let ticks = TickCounts { fired: count, sampled: count, ..TickCounts::default() };
+            (Meta { unsampled_ns: weight_ns, ..Meta::default() }, ticks)
+        };
+        file::read(&recorder.window(&window, end, Vec::new()).unwrap()).unwrap()
+    }
+
+    /// When the samples were taken, and what they stand for.
+    fn samples(recording: &Recording) -> Vec<(u64, u64)> {
+        recording.samples().map(|sample| (sample.time_ns, sample.period_ns)).collect()
+    }
+
+    #[test]
+    fn windows_overlap_and_each_has_its_own_time_and_clock() {
+        let mut recorder = recorder(Some(0));
+        let wall = window(&mut recorder, 5, 31, Clock::Wall);
+        assert_eq!(samples(&wall), [(5, 5), (15, 8), (25, 9)]);
+        assert_eq!((wall.ticks.sampled, wall.meta.unsampled_ns), (3, 22));
+        let cpu = window(&mut recorder, 20, 31, Clock::Cpu);
+        assert_eq!(samples(&cpu), [(0, 5)], "without what waited");
+        assert_eq!(
+            cpu.functions[cpu.frames[0].lines[0].function as usize].name, "wasm-function[10]",
+            "tables are whole"
+        );
+        assert_eq!(samples(&window(&mut recorder, 10, 20, Clock::Wall)), [(0, 5)], "the end is not in it");
+    }
+
+    #[test]
+    fn what_no_window_wants_is_let_go_of() {
+        let mut recorder = recorder(None);
+        assert!(window(&mut recorder, 0, 100, Clock::Wall).samples().next().is_none());
+        let mut recorder = self::recorder(Some(0));
+        recorder.keep_from(Some(20));
+        assert_eq!(samples(&window(&mut recorder, 0, 100, Clock::Wall)), [(20, 8), (30, 9)]);
+        recorder.keep_from(None);
+        recorder.keep_from(Some(0));
+        assert!(window(&mut recorder, 0, 100, Clock::Wall).samples().next().is_none());
+    }
+
+    #[test]
+    fn a_recording_in_a_file_keeps_windows_as_well_if_it_is_to() {
+        let mut recorder = Recorder::new(Vec::new(), Meta::default(), Journal::default());
+        assert!(!recorder.keeps_windows());
+        let mut kept = Recorder::new(Vec::new(), Meta::default(), Journal::default().with_windows());
+        assert!(kept.keeps_windows());
+        let whole = finish(kept, &mut |_: &Origin, _: &mut Vec<SourceFrame>| ());
+        assert_eq!(whole.samples().count(), 0);
+    }
+}

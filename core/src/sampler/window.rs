@@ -41,7 +41,7 @@ pub struct Activity {
     /// Wall time since the first of them began, in nanoseconds.
     pub duration_ns: u64,
     /// Size of the linear memories of the stores that are there, of each the first, when wasm last called the host, in bytes; with
-    /// [`SamplerOptions::counts_host_calls`].
+    /// [`SamplerOptions::counts_host_calls`](super::SamplerOptions::counts_host_calls).
     pub memory_bytes: u64,
     /// Calls of the host by the names of what is imported, with [`SamplerOptions::counts_host_calls`]. What cannot be told apart has
     /// no name.

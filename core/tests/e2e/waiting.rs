@@ -1,10 +1,11 @@
 //! Waiting is told apart from work, and shown alone at the line that waits: `--clock=wall` and `--off-cpu`.
 
-use crate::guest::{Place, Ran, finish, fixture};
+use crate::guest::{Place, Ran, fixture};
+use crate::running::start;
 use crate::sampled::marked_line;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::time::Duration;
 use wlprof::recording::{Recording, State, View};
 
 /// How far a share of the wall time may be from what the guest measured, in points, besides time that is told to have no sample:
@@ -39,14 +40,14 @@ fn compiled(guest: &'static str, source: &'static str, prefix: &'static str) -> 
     Subject { options: Vec::new(), guest, arguments: &[], source, comment: "//", prefix }
 }
 
-/// Runs it with standard input that ends when `sleep` does.
+/// Runs it and lets it wait for input that does not come, for a while.
 fn run(place: &Place, subject: &Subject, options: &[&str]) -> Ran {
-    let mut sleep = Command::new("sleep").arg("0.8").stdout(Stdio::piped()).spawn().unwrap();
     let mut command = place.command(options);
     command.args(&subject.options).arg(fixture(subject.guest)).args(subject.arguments);
-    command.stdin(sleep.stdout.take().unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let ran = finish(command.spawn().unwrap(), subject.guest);
-    sleep.wait().unwrap();
+    let started = start(&command);
+    // How long it is does not matter: the guest measures it.
+    std::thread::sleep(Duration::from_millis(800));
+    let ran = started.end_of_input();
     assert_eq!(ran.code, Some(0), "{ran:?}");
     ran
 }

@@ -5,7 +5,7 @@
 //! starts would have them, too.
 
 use super::Shown;
-use crate::cli::arguments::{MAKE_VIEW, View};
+use crate::cli::arguments::{FramesChoice, MAKE_VIEW, View};
 use crate::cli::finish::how_it_ended;
 use crate::cli::render;
 use crate::cli::table::{TableOptions, table};
@@ -45,7 +45,8 @@ pub(in super::super) fn run_child(view: &View) -> Result<(), Failure> {
     let recording = render::named(render::read_within_limits(&view.file)?, &view.names)?;
     render::check_frames(&recording, view.frames, &view.file)?;
     let shown = recording.bounded().view(view.frames.view());
-    let options = TableOptions { width: None, ..TableOptions::for_terminal() };
+    let shows_interpreter = view.frames != FramesChoice::Guest;
+    let options = TableOptions { width: None, shows_interpreter, ..TableOptions::for_terminal() };
     let table = table(&shown, None, &options);
     let firefox = export::by_name("firefox").ok_or_else(|| failed(io::ErrorKind::Unsupported.into()))?;
     let mut out = BufWriter::new(io::stdout().lock());

@@ -132,10 +132,13 @@ impl Drain {
                 return;
             }
             Self::exchange_names(shared, &mut recorder);
-            let since_start_ns = monotonic_ns().saturating_sub(threads.started_ns());
-            match flush {
-                Some(_) => recorder.flush(since_start_ns),
-                None => recorder.write_if_due(since_start_ns),
+            // Before the first thread has begun there is no time to count by.
+            if let started_ns @ 1.. = threads.started_ns() {
+                let since_start_ns = monotonic_ns().saturating_sub(started_ns);
+                match flush {
+                    Some(_) => recorder.flush(since_start_ns),
+                    None => recorder.write_if_due(since_start_ns),
+                }
             }
             drop(recorder);
             flush.into_iter().for_each(|number| threads.flush.done(number));

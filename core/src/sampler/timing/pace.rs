@@ -292,6 +292,10 @@ mod tests {
         unsafe { TimerClock::of_signal(&info, pace.owner()) }
     }
 
+    fn is_set(timer: &ThreadTimer) -> bool {
+        timer.until_ns() > 0
+    }
+
     /// When samples are taken that come as soon as they are due, after one at `first_ns`.
     fn taken_in_time(pace: &Pace, first_ns: u64, count: usize) -> Vec<u64> {
         let period_ns = pace.period_ns();
@@ -375,6 +379,29 @@ mod tests {
         assert!(!pace.waits.load(Ordering::Relaxed));
         // The timer that goes on though the thread waits for its signal.
         assert_eq!(next_expiry(&pace), Some(TimerClock::Monotonic));
+    }
+
+    #[test]
+    fn a_pace_that_rests_sets_no_timer_and_begins_anew_when_it_is_resumed() {
+        let pace = pace();
+        pace.rest();
+        assert_eq!(pace.on_expiry(TimerClock::Monotonic, 20 * PERIOD, false), Expired::Resting { rested_ns: 0 });
+        pace.sampled(own_cpu_ns(), PERIOD);
+        pace.expired_outside();
+        pace.goes_on();
+        assert!(!is_set(&pace.cpu) && !is_set(&pace.fine));
+        pace.resume();
+        assert!(is_set(&pace.cpu), "the first tick that finds the thread running");
+        let sampled_ns = pace.sampled_ns.load(Ordering::Relaxed);
+        let now_ns = sampled_ns + 1000 * PERIOD;
+        // What it has used while nobody wanted samples is in none.
+        let expired = pace.on_expiry(TimerClock::OwnCpu, now_ns, false);
+        assert_eq!(expired, Expired::Resting { rested_ns: 1000 * PERIOD });
+        let due_ns = pace.due_ns.load(Ordering::Relaxed);
+        let began_ns = pace.sampled_ns.load(Ordering::Relaxed);
+        assert!((began_ns..began_ns + PERIOD).contains(&due_ns), "{began_ns} {due_ns}");
+        let expired = pace.on_expiry(TimerClock::OwnCpu, due_ns, false);
+        assert_eq!(expired, Expired::Sample { used_ns: due_ns - began_ns });
     }
 
     #[test]

@@ -82,6 +82,16 @@ impl ThreadTimer {
         self.set_to(0);
     }
 
+    /// Nanoseconds until it expires; 0 if it is not set.
+    #[cfg(test)]
+    pub(in crate::sampler) fn until_ns(&self) -> u64 {
+        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut left = libc::itimerspec { it_interval: zero, it_value: zero };
+        // SAFETY: the timer lives as long as this, and the place as long as the call.
+        unsafe { libc::timer_gettime(self.0, &mut left) };
+        left.it_value.tv_sec as u64 * 1_000_000_000 + left.it_value.tv_nsec as u64
+    }
+
     fn set_to(&self, after_ns: u64) {
         let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let after = libc::timespec {
