@@ -18,6 +18,9 @@ pub(crate) struct Inlined {
     pub(crate) die: UnitOffset,
     /// The index of the call that it is within.
     within: Option<usize>,
+    /// The index of the innermost call around it of which is known where it is: Binaryen loses the end of some (TinyGo's guests have
+    /// them), and what is inlined into those stands in the call around them then.
+    around: Option<usize>,
     /// The index of the outermost call around it; its own, if there is none.
     outermost: usize,
     pub(crate) call_file: Option<u64>,
@@ -56,8 +59,9 @@ impl InlinedCalls {
         let mut entries = dies.entries_raw(Some(function.die))?;
         let root = entries.read_abbreviation()?.ok_or(Fault::Broken)?;
         entries.skip_attributes(root.attributes())?;
-        // Depth and index of the calls that the next entry is within.
-        let mut open: Vec<(isize, usize)> = Vec::new();
+        // Depth and index of the calls that the next entry is within, and the innermost one from there on of which is known where
+        // it is.
+        let mut open: Vec<(isize, usize, Option<usize>)> = Vec::new();
         // Depth of a function within this one, whose entries are not this one's.
         let mut nested = None;
         while entries.next_depth() > 0 {
@@ -66,7 +70,7 @@ impl InlinedCalls {
             budget.spend(1)?;
             let Some(entry) = entries.read_abbreviation()? else { continue };
             budget.spend(entry.attributes().len())?;
-            while open.pop_if(|(above, _)| *above >= depth).is_some() {}
+            while open.pop_if(|(above, ..)| *above >= depth).is_some() {}
             nested = nested.filter(|above| depth > *above);
             if nested.is_none() && entry.tag() == gimli::DW_TAG_subprogram {
                 nested = Some(depth);
@@ -77,9 +81,11 @@ impl InlinedCalls {
             }
             budget.spend(size_of::<Inlined>())?;
             let index = self.calls.len();
-            let within = open.last().map(|&(_, within)| within);
+            let within = open.last().map(|&(_, within, _)| within);
+            let around = open.last().and_then(|&(.., around)| around);
             let outermost = within.map_or(index, |within| self.calls[within].outermost);
-            let mut call = Inlined { die, within, outermost, call_file: None, call_line: None, call_column: None };
+            let mut call =
+                Inlined { die, within, around, outermost, call_file: None, call_line: None, call_column: None };
             let mut span = Span::default();
             for spec in entry.attributes() {
                 let attribute = entries.read_attribute(*spec)?;
@@ -97,13 +103,13 @@ impl InlinedCalls {
                 }
             }
             self.calls.push(call);
-            open.push((depth, index));
             let mut ranges = Vec::new();
             let inside = |range: &Range<u32>| function.range.start <= range.start && range.end <= function.range.end;
             span.for_each(&units.dwarf, dies, budget, |range| {
                 let narrow = u32::try_from(range.begin).ok().zip(u32::try_from(range.end).ok());
                 ranges.extend(narrow.map(|(begin, end)| begin..end).filter(inside));
             })?;
+            open.push((depth, index, if ranges.is_empty() { around } else { Some(index) }));
             for range in ranges {
                 self.cover(range, index, budget)?;
             }
@@ -111,7 +117,7 @@ impl InlinedCalls {
         Ok(())
     }
 
-    /// Makes `call` the innermost in `range`, where that is the call around it so far: of calls side by side that lie, the
+    /// Makes `call` the innermost in `range`, where that is the known call around it so far: of calls side by side that lie, the
     /// first is believed.
     fn cover(&mut self, range: Range<u32>, call: usize, budget: &mut Budget) -> Result<(), Fault> {
         for border in [range.start, range.end] {
@@ -120,7 +126,7 @@ impl InlinedCalls {
         }
         for (_, innermost) in self.innermost.range_mut(range) {
             budget.spend(1)?;
-            if *innermost == self.calls[call].within {
+            if *innermost == self.calls[call].around {
                 *innermost = Some(call);
             }
         }

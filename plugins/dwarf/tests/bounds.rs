@@ -136,13 +136,41 @@ fn calls_inlined_ever_deeper_are_cut() {
     assert!(warnings.iter().any(|warning| warning.contains("[truncated]")), "{warnings:?}");
 }
 
+/// The entry of an inlined call, with those below it.
+fn call(name: &str, start: u32, length: u32, line: u32, below: &[u8]) -> Vec<u8> {
+    let mut entry = [&[3], name.as_bytes(), &[0]].concat();
+    [start, length, line].iter().for_each(|number| entry.extend(number.to_le_bytes()));
+    [&entry, below, &[0]].concat()
+}
+
+/// Frames as `function:line`, innermost first.
+fn shown(frames: &[SourceFrame]) -> String {
+    let shown = |frame: &SourceFrame| format!("{}:{}", frame.function, frame.line.unwrap_or(0));
+    frames.iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+/// As Binaryen leaves them where it cannot follow an end: that is 0 then, and the length goes round.
+#[test]
+fn what_is_inlined_into_a_call_without_an_end_is_found() {
+    let lost = |start: u32| 0_u32.wrapping_sub(start);
+    let leaf = call("leaf", 0x30, 0x10, 7, &[]);
+    let inner = [call("inner", 0x20, 0x30, 6, &leaf), call("beside", 0x60, 0x10, 8, &[])].concat();
+    let twice = call("twice", 0x20, lost(0x20), 5, &inner);
+    let calls = [call("once", 0x10, lost(0x10), 4, &twice), call("next", 0x80, 0x10, 9, &[])].concat();
+    let around = call("around", 0x10, 0x100, 3, &calls);
+    let module = module(&function("f", &around));
+    let mut symbolizer = Symbolizer::new(&module);
+    let mut at = |offset: u32| shown(&frames(&mut symbolizer, &module, offset));
+    // Where nothing is inlined into them, nobody knows whether they are there.
+    assert_eq!(at(0x18), "around:0 f:3");
+    assert_eq!(at(0x20), "inner:0 twice:6 once:5 around:4 f:3");
+    assert_eq!(at(0x30), "leaf:0 inner:7 twice:6 once:5 around:4 f:3");
+    assert_eq!(at(0x60), "beside:0 twice:8 once:5 around:4 f:3");
+    assert_eq!(at(0x80), "next:0 around:9 f:3");
+}
+
 #[test]
 fn inlined_calls_side_by_side_are_told_apart() {
-    let call = |name: &str, start: u32, length: u32, line: u32, below: &[u8]| {
-        let mut entry = [&[3], name.as_bytes(), &[0]].concat();
-        [start, length, line].iter().for_each(|number| entry.extend(number.to_le_bytes()));
-        [&entry, below, &[0]].concat()
-    };
     // The third lies: part of its range is the first's, part is outside of the function.
     let inner = call("inner", 0x20, 0x10, 5, &[]);
     let calls = [
@@ -153,11 +181,7 @@ fn inlined_calls_side_by_side_are_told_apart() {
     ];
     let module = module(&function("f", &calls.concat()));
     let mut symbolizer = Symbolizer::new(&module);
-    let mut at = |offset: u32| {
-        let frames = frames(&mut symbolizer, &module, offset);
-        let shown = |frame: &SourceFrame| format!("{}:{}", frame.function, frame.line.unwrap_or(0));
-        frames.iter().map(shown).collect::<Vec<_>>().join(" ")
-    };
+    let mut at = |offset: u32| shown(&frames(&mut symbolizer, &module, offset));
     assert_eq!(at(0x0f), "f:0");
     assert_eq!(at(0x10), "first:0 f:1");
     assert_eq!(at(0x20), "inner:0 first:5 f:1");
