@@ -1,7 +1,7 @@
 //! What samples stand for on a machine that does a lot else, some of it in scheduling groups of its own as containers are: the
 //! same as on a quiet one.
 
-use crate::sampled::{Shares, fixture, profile};
+use crate::sampled::{Shares, fixture, measure_again_if_off, profile};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -71,21 +71,27 @@ fn options(clock: &str) -> [String; 3] {
     [format!("--clock={clock}"), format!("--rate={RATE_HZ}"), "--sampler=signal".to_owned()]
 }
 
-/// There are samples enough, none weighs too much, and little time is told as not sampled: of `whole_ns`, beside which there may be
+/// Whether there are samples enough, none weighs too much, and little time is told as not sampled: of `whole_ns`, beside which there may be
 /// `beside_ns` in which the guest waited.
-fn assert_sampled(recording: &Recording, clock: &str, whole_ns: u64, beside_ns: u64) {
+fn well_sampled(recording: &Recording, clock: &str, whole_ns: u64, beside_ns: u64) -> Result<(), String> {
     let about = format!("{clock}: {:?} {:?}", recording.meta, recording.ticks);
     // A signal whose sample stands for long is several samples, of which the first has the CPU time.
     let is_signal = |sample: &Sample| sample.state != State::Blocked && sample.cpu_delta_ns > 0;
     let signals = recording.samples().filter(is_signal).count() as f64;
     let used = (recording.meta.cpu_ns - recording.meta.sampling_ns) as f64 / 1e9;
     println!("{clock}: {:.1} Hz of {used:.2} s", signals / used);
-    assert!(signals >= used * ENOUGH_HZ, "{:.1} Hz, {about}", signals / used);
     let heaviest = recording.samples().map(|sample| sample.period_ns).max().unwrap();
-    assert!(heaviest <= MAX_PERIODS * PERIOD_NS, "{heaviest} ns, {about}");
     let unsampled_ns = recording.meta.unsampled_ns;
     println!("{clock}: {unsampled_ns} ns not sampled of {whole_ns} ns and {beside_ns} ns");
-    assert!(unsampled_ns <= most_unsampled_ns(whole_ns) + beside_ns, "{about}");
+    let holds = [
+        ("samples enough", signals >= used * ENOUGH_HZ),
+        ("no sample weighs too much", heaviest <= MAX_PERIODS * PERIOD_NS),
+        ("little is not sampled", unsampled_ns <= most_unsampled_ns(whole_ns) + beside_ns),
+    ];
+    match holds.iter().find(|(_, holds)| !holds) {
+        Some((what, _)) => Err(format!("not so: {what}: heaviest {heaviest} ns, {about}")),
+        None => Ok(()),
+    }
 }
 
 fn most_unsampled_ns(whole_ns: u64) -> u64 {
@@ -111,19 +117,30 @@ fn innermost(recording: &Recording, stack: StackId) -> &str {
 }
 
 #[test]
-fn a_busy_machine_takes_no_samples_away() {
+fn a_busy_machine_takes_no_samples_of_cpu_time_away() {
+    assert_busy_machine_takes_no_samples_away("cpu");
+}
+
+#[test]
+fn a_busy_machine_takes_no_samples_of_wall_time_away() {
+    assert_busy_machine_takes_no_samples_away("wall");
+}
+
+fn assert_busy_machine_takes_no_samples_away(clock: &str) {
     let _loaded = LOADED.read().unwrap_or_else(PoisonError::into_inner);
     let load = Load::shared();
-    for clock in CLOCKS {
+    // The host of a virtual machine may take its processor away, which counts as the guest's own time.
+    measure_again_if_off(|| {
         let recording = profile("c-shares.wasm", &options(clock).each_ref().map(String::as_str), &["4"]);
         let Meta { cpu_ns, duration_ns, .. } = recording.meta;
-        assert_sampled(&recording, clock, if clock == "cpu" { cpu_ns } else { duration_ns }, 0);
+        well_sampled(&recording, clock, if clock == "cpu" { cpu_ns } else { duration_ns }, 0)?;
         let shares = Shares::of(signals(&recording));
         // Five standard deviations.
         let (heavy, chance) = (shares.percent("heavy"), shares.chance(75.0));
-        println!("{clock}: heavy {heavy:.2} % ± {chance:.2} %");
-        assert!((heavy - 75.0).abs() <= POINTS + chance, "{clock}: {heavy} ± {chance}");
-    }
+        let said = format!("{clock}: heavy {heavy:.2} % ± {chance:.2} %");
+        println!("{said}");
+        if (heavy - 75.0).abs() <= POINTS + chance { Ok(()) } else { Err(said) }
+    });
     drop(load);
 }
 
@@ -201,7 +218,7 @@ fn long_phases_keep_their_time_on_a_busy_machine() {
             "cpu" => (recording.meta.cpu_ns, 0),
             _ => (wall_ns[0] + wall_ns[1], recording.meta.duration_ns.saturating_sub(wall_ns[0] + wall_ns[1])),
         };
-        assert_sampled(&recording, clock, whole_ns, beside_ns);
+        well_sampled(&recording, clock, whole_ns, beside_ns).unwrap();
         let phase = |sample: &Sample| match innermost(&recording, sample.stack) {
             "first" => Some(0),
             "second" => Some(1),
