@@ -2,6 +2,7 @@
 
 mod architecture;
 mod bench;
+mod bounds;
 mod cache;
 mod checkout;
 mod cpython;
@@ -43,6 +44,7 @@ cargo xtask TASK
                          --help says more
   stress [RUNS]          run every guest in turn, 200 runs unless told, sampled as hard as can be, and
                          compare with runs without a profiler
+  bounds [RUNS]          see in 200 runs, unless told, whether the printed error bounds are honest
   python-replays         capture the Python guests again that the plugin is tested with
   tidy                   check the house rules that rustc and clippy do not know
   demo [--bless]         rebuild the demo guest and compare it with the committed file,
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         "test" => tests_and_lints::run(&rest),
         "bench" => bench::run(&rest),
         "stress" => stress::run(&rest),
+        "bounds" => bounds::run(&rest),
         "python-replays" => python_replays::run(),
         "tidy" => tidy::run(),
         "demo" => demo::run(&rest),
