@@ -72,8 +72,8 @@ impl Session {
                 "the epoch sampler does not see where a guest waits; windows of CPU time are to be had".to_owned()
             );
         }
-        let sampler = self.started().clone().ok_or("the guest has not begun")?;
-        let threads = sampler.threads().clone();
+        let sampler = self.started().clone().filter(|sampler| sampler.threads().started_ns() > 0);
+        let threads = sampler.ok_or("the guest has not begun")?.threads().clone();
         let from_ns = monotonic_ns().saturating_sub(threads.started_ns());
         let truncated = {
             let mut recorder = self.shared.recorder();
@@ -90,9 +90,9 @@ impl Session {
         Ok(Window { session: self.clone(), threads, clock, from_ns, before, truncated, _demand: demand })
     }
 
-    /// Whether a guest has begun.
+    /// Whether a guest has begun, so that there are windows to be had.
     pub fn has_begun(&self) -> bool {
-        self.started().is_some()
+        self.started().as_ref().is_some_and(|sampler| sampler.threads().started_ns() > 0)
     }
 
     /// What the guests have done so far; `None` before one has begun.
