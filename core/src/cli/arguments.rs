@@ -4,11 +4,13 @@ use super::diff::Diff;
 use super::formats::{CodeFormat, Format, files_help, rendered_files_help};
 use super::http::ListenAddress;
 use super::merge::Merge;
+use super::sampling::{ClockChoice, SamplerChoice, Sampling};
 use super::showing::Showing;
 use super::table::TableOptions;
+use super::top::Top;
 use crate::export::Exporter;
 use crate::recording::{self, Clock};
-use crate::sampler::{SamplerKind, SamplerOptions};
+use crate::sampler::SamplerOptions;
 use crate::wasi::Directory;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -51,6 +53,8 @@ pub(super) enum Command {
     View(View),
     /// Run guests many times and write how long each run took, as Faasm's microbenchmark runner does
     Bench(Bench),
+    /// Run a guest and show what is hot in it, in a table that refreshes
+    Top(Top),
     /// Run a guest and show its stacks whenever it is interrupted with Ctrl-\ (SIGQUIT), at given times, or where it calls
     /// given imports
     Dump(Dump),
@@ -70,18 +74,8 @@ pub(super) enum Command {
 pub(super) struct Record {
     #[command(flatten)]
     pub(super) output: Output,
-    /// Samples a second [default: 1000 in the first second of CPU time, 250 from then on]
-    #[arg(long, value_name = "HZ", value_parser = parse_rate)]
-    rate: Option<f64>,
-    /// The most that sampling may cost the process, in percent of the guest's CPU time; the rate is lowered to keep it
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_overhead)]
-    max_overhead: f64,
-    /// What time samples stand for [default: cpu, or wall with --off-cpu]
-    #[arg(long, value_enum)]
-    clock: Option<ClockChoice>,
-    /// How samples are taken
-    #[arg(long, value_enum, default_value_t = SamplerChoice::Auto)]
-    sampler: SamplerChoice,
+    #[command(flatten)]
+    pub(super) sampling: Sampling,
     /// Which functions --format=jitdump writes. perf makes a file of each
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = DumpedFunctions::All)]
     pub(super) jitdump_functions: DumpedFunctions,
@@ -335,26 +329,6 @@ pub(super) enum FramesChoice {
     Native,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ClockChoice {
-    /// Time in which the guest's thread runs, in wasm or in host calls; waiting does not count
-    Cpu,
-    /// All time: waiting counts, in host calls or for a processor
-    Wall,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SamplerChoice {
-    /// signal where it works, else epoch
-    Auto,
-    /// Interrupt the guest's thread: exact, nothing added to the guest's code
-    Signal,
-    /// Checks compiled into the guest: works everywhere, slower, blind to straight-line code and host calls
-    Epoch,
-    /// Do not sample: run the guest as `wasmtime run` does
-    Off,
-}
-
 impl FramesChoice {
     /// The view of the recording that shows them. In a run, `native` records nothing but wasm frames as well.
     pub(super) fn view(self) -> recording::View {
@@ -412,22 +386,22 @@ impl Record {
                 "--off-cpu shows the waits of a whole run: give it with -o, or ask for windows with clock=wall",
             );
         }
-        if self.listen.is_some() && self.sampler == SamplerChoice::Off {
+        if self.listen.is_some() && self.sampling.sampler == SamplerChoice::Off {
             return Err("--listen needs samples; leave out --sampler=off");
         }
         if self.listen.is_some() && self.output.code_format().is_some() && self.output.files.is_empty() {
             return Err("--listen takes samples of its own, and this format is for perf's; give --format a profile's");
         }
-        if self.output.showing.off_cpu && self.clock == Some(ClockChoice::Cpu) {
+        if self.output.showing.off_cpu && self.sampling.clock == Some(ClockChoice::Cpu) {
             return Err("--off-cpu shows waiting, which is no CPU time; leave out --clock=cpu");
         }
-        if self.output.showing.off_cpu && self.sampler == SamplerChoice::Epoch {
+        if self.output.showing.off_cpu && self.sampling.sampler == SamplerChoice::Epoch {
             return Err("--off-cpu needs the signal sampler: the epoch sampler does not see where a guest waits");
         }
         if self.jitdump_functions == DumpedFunctions::All {
             return Ok(());
         }
-        match (self.output.code_format(), self.sampler) {
+        match (self.output.code_format(), self.sampling.sampler) {
             (Some(CodeFormat::JitDump), SamplerChoice::Off) => {
                 Err("--jitdump-functions=sampled needs samples; leave out --sampler=off")
             }
@@ -441,37 +415,14 @@ impl Record {
         if !self.samples() {
             return None;
         }
-        let kind = match self.sampler {
-            SamplerChoice::Auto => SamplerKind::Auto,
-            SamplerChoice::Signal => SamplerKind::Signal,
-            SamplerChoice::Epoch => SamplerKind::Epoch,
-            SamplerChoice::Off => return None,
-        };
-        let clock = match self.clock {
-            None if self.output.showing.off_cpu => Clock::Wall,
-            Some(ClockChoice::Cpu) | None => Clock::Cpu,
-            Some(ClockChoice::Wall) => Clock::Wall,
-        };
+        let clock = if self.output.showing.off_cpu { Clock::Wall } else { Clock::Cpu };
         Some(SamplerOptions {
-            kind,
-            max_overhead: self.max_overhead / 100.0,
-            clock,
             on_demand: self.samples_on_demand(),
             counts_host_calls: self.listen.is_some(),
             keep_functions: self.jitdump_functions == DumpedFunctions::Sampled,
-            ..self.rate.map_or_else(SamplerOptions::default, SamplerOptions::at_rate)
+            ..self.sampling.options(clock)?
         })
     }
-}
-
-fn parse_rate(text: &str) -> Result<f64, String> {
-    let range = 1.0..=100_000.0;
-    text.parse().ok().filter(|rate| range.contains(rate)).ok_or_else(|| "expected 1 to 100000".into())
-}
-
-fn parse_overhead(text: &str) -> Result<f64, String> {
-    let range = 0.01..=100.0;
-    text.parse().ok().filter(|percent| range.contains(percent)).ok_or_else(|| "expected 0.01 to 100".into())
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
@@ -492,7 +443,7 @@ mod tests {
     #[test]
     fn what_follows_the_guest_is_the_guests() {
         let arguments = Arguments::parse_from(["wlprof", "--rate=250", "g.wasm", "--rate", "x", "-o", "y"]);
-        assert_eq!(arguments.record.rate, Some(250.0));
+        assert_eq!(arguments.record.sampling.rate, Some(250.0));
         assert_eq!(arguments.record.guest.guest_and_arguments, ["g.wasm", "--rate", "x", "-o", "y"]);
         assert!(arguments.record.output.files.is_empty());
     }

@@ -27,12 +27,15 @@ mod progress;
 mod record;
 mod render;
 mod run_outputs;
+mod sampling;
 mod say;
 mod showing;
 mod source_folders;
 mod table;
 mod thread_stacks;
+mod top;
 mod view;
+mod window_profiles;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -87,6 +90,7 @@ pub fn main() -> ExitCode {
         Some(Command::Annotate(annotate)) => annotate::run(&annotate).map(|()| 0),
         Some(Command::View(view)) => view::run(&view),
         Some(Command::Bench(bench)) => bench::run(&bench).map(|()| 0),
+        Some(Command::Top(top)) => top::run(&top),
         Some(Command::Dump(dump)) => dump::run(&dump),
         Some(Command::Plugins(arguments)) => plugins::run(&arguments),
         Some(Command::MakeProfile) => finish::run_child().map(|()| 0).map_err(|error| Failure::new(FAILED, error)),

@@ -40,7 +40,7 @@ pub(super) struct Destination<'a> {
 
 impl Target {
     /// Opens the file at `name`, or those beside which it is to be.
-    fn open(name: &Path, exporter: &'static dyn Exporter) -> Result<Self, Failure> {
+    pub(super) fn open(name: &Path, exporter: &'static dyn Exporter) -> Result<Self, Failure> {
         let fail = |reason: &str| Err(cannot_write(name, &reason));
         let path = real_path(name).map_err(|error| cannot_write(name, &error))?;
         if path.is_dir() {

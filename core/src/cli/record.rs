@@ -4,10 +4,11 @@ use super::arguments::{FramesChoice, Record};
 use super::available_plugins::Plugins;
 use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
-use super::live::{self, Live, Shown};
+use super::live::{self, Live};
 use super::machine_code;
 use super::run_outputs::{ProfileOf, RunOutputs};
 use super::table::TableOptions;
+use super::window_profiles::Shown;
 use super::{FAILED, Failure, say, source_folders};
 use crate::languages::Choice;
 use crate::profile::Ended;
@@ -68,9 +69,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
     let live = match (listener, run.session()) {
         (Some(listener), Some(session)) => {
+            let command = std::iter::once(guest.name.clone()).chain(arguments.iter().cloned()).collect();
             let shown = Shown {
-                session,
-                command: std::iter::once(guest.name.clone()).chain(arguments.iter().cloned()).collect(),
                 images: images.clone(),
                 language: language.clone(),
                 plugins: plugin_files.clone(),
@@ -83,7 +83,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
                     ..record.output.showing.table(record.output.frames != FramesChoice::Guest)
                 },
             };
-            Some(Live::start(listener, shown, record.output.quiet)?)
+            Some(Live::start(listener, session, command, shown, record.output.quiet)?)
         }
         _ => None,
     };

@@ -1,6 +1,6 @@
 //! Draws: the samples of one tick together. A tick that stands for a long time is several samples, which all saw the same moment.
 
-use super::{Recording, Sample};
+use super::{Recording, Sample, Thread};
 use std::iter::Peekable;
 
 impl Recording {
@@ -11,7 +11,14 @@ impl Recording {
     /// between, and weights that differ by what was left of a division alone. Two ticks that look like that are taken for
     /// one, which makes bounds wider and not narrower.
     pub fn draws(&self) -> impl Iterator<Item = Sample> {
-        self.threads.iter().flat_map(|thread| Draws { samples: thread.samples.iter().peekable() })
+        self.threads.iter().flat_map(Thread::draws)
+    }
+}
+
+impl Thread {
+    /// Those of [`Recording::draws`] that are of this thread.
+    pub fn draws(&self) -> impl Iterator<Item = Sample> {
+        Draws { samples: self.samples.iter().peekable() }
     }
 }
 

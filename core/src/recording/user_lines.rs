@@ -1,7 +1,7 @@
 //! Sums for guests of an interpreter: time in its native code is time of the line of the script that called it.
 
 use super::totals::hottest;
-use super::{Category, Frame, FunctionId, Origin, Recording, Weight};
+use super::{Category, Frame, FunctionId, Origin, Recording, StackId, Weight};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Time of a script's functions, and of the native code that they call.
@@ -60,21 +60,12 @@ struct Sum {
     lines: HashMap<Option<u32>, u64>,
 }
 
-fn is_language(frame: &Frame) -> bool {
-    matches!(frame.origin, Origin::Language { .. })
-}
-
 impl UserLines {
     /// Adds up `recording`, without an interpreter's own frames ([`View::Guest`](super::View::Guest)). `None` if no function of a
     /// language has called native code: such recordings have no more to tell than [`Totals`](super::Totals).
     pub fn of(recording: &Recording) -> Option<Self> {
         let weights = recording.stack_weights();
-        let calls_native = |stack: &u32| {
-            let mut frames =
-                recording.frames_of(*stack).skip_while(|frame| !matches!(frame.origin, Origin::Wasm { .. }));
-            frames.next().is_some() && frames.any(is_language)
-        };
-        if !weights.keys().any(calls_native) {
+        if !weights.keys().any(|stack| recording.calls_native(*stack)) {
             return None;
         }
         let mut functions = BTreeMap::<FunctionId, Sum>::new();
@@ -82,7 +73,7 @@ impl UserLines {
         let mut outside = Weight::default();
         for (stack, weight) in weights {
             let frames: Vec<&Frame> = recording.frames_of(stack).collect();
-            let is_of_language = |frame: &&Frame| is_language(frame);
+            let is_of_language = |frame: &&Frame| frame.is_of_language();
             let (Some(innermost), Some(outermost)) =
                 (frames.iter().position(is_of_language), frames.iter().rposition(is_of_language))
             else {
@@ -99,7 +90,7 @@ impl UserLines {
             }
             // Below the script: what started the interpreter is above it.
             let (of_language, called): (Vec<&Frame>, Vec<&Frame>) =
-                frames[..=outermost].iter().partition(|frame| is_language(frame));
+                frames[..=outermost].iter().partition(|frame| frame.is_of_language());
             let called = called.iter().flat_map(|frame| &frame.lines).map(|line| recording.native(line.function));
             for what in called.collect::<BTreeSet<_>>() {
                 native.entry(what).or_default()[1].add(weight);
@@ -127,7 +118,20 @@ impl UserLines {
     }
 }
 
+impl Frame {
+    /// Whether it is a frame of a language's own stack, and not of wasm's.
+    pub(crate) fn is_of_language(&self) -> bool {
+        matches!(self.origin, Origin::Language { .. })
+    }
+}
+
 impl Recording {
+    /// Whether a function of a language has called native code on that stack.
+    pub(crate) fn calls_native(&self, stack: StackId) -> bool {
+        let mut frames = self.frames_of(stack).skip_while(|frame| !matches!(frame.origin, Origin::Wasm { .. }));
+        frames.next().is_some() && frames.any(Frame::is_of_language)
+    }
+
     /// What a function of native code is shown as.
     fn native(&self, function: FunctionId) -> Native {
         match self.functions[function as usize].category {

@@ -44,6 +44,7 @@ mod speedscope;
 mod stacks;
 mod stores;
 mod table;
+mod top;
 mod tutorial;
 mod view;
 mod waiting;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) async fn answer(Given(state): Given<Arc<State>>) -> Result<Response, Refusal> {
-    let session = state.shown.session.clone();
+    let session = state.session.clone();
     let activity = blocking(&state.counters, move || Ok(session.activity().unwrap_or_default())).await?;
     Ok(([(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))], text(&activity)).into_response())
 }

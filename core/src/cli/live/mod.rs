@@ -19,19 +19,15 @@ mod stacks;
 mod windows;
 
 use super::http::{ListenAddress, Server};
-use super::table::TableOptions;
+use super::window_profiles::{Shown, WindowProfiles};
 use super::{FAILED, Failure, say};
 use crate::module::ModuleImage;
-use crate::recording::{Selection, View};
 use crate::sampler::Session;
-use crate::sources::SourceFolders;
 use crate::symbols::Symbols;
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
-use wlprof_plugin::Walker;
 
 /// Answers that are made at a time: each takes a processor and the memory of a profile.
 const MAKERS: usize = 2;
@@ -41,29 +37,13 @@ const WINDOWS: usize = 48;
 /// How long answers that are due when the guest ends may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
-/// What is shown.
-pub(super) struct Shown {
-    pub(super) session: Arc<Session>,
-    /// The guest's name and its arguments.
-    pub(super) command: Vec<String>,
-    pub(super) images: Vec<Arc<ModuleImage>>,
-    /// The language that is walked, and the files of plugins that know it.
-    pub(super) language: Option<String>,
-    pub(super) plugins: Vec<PathBuf>,
-    /// Where the texts of sources are.
-    pub(super) sources: SourceFolders,
-    pub(super) view: View,
-    /// Which samples are shown.
-    pub(super) selection: Selection,
-    /// How tables are.
-    pub(super) table: TableOptions,
-}
-
 /// What answers are made of.
 struct State {
-    shown: Shown,
-    /// They name what the guest's walkers find.
-    namers: Mutex<Vec<Option<Box<dyn Walker>>>>,
+    session: Arc<Session>,
+    /// The guest's name and its arguments.
+    command: Vec<String>,
+    profiles: WindowProfiles,
+    images: Vec<Arc<ModuleImage>>,
     /// Made when stacks are first asked for.
     symbols: Mutex<Option<Symbols>>,
     windows: Arc<Semaphore>,
@@ -88,18 +68,26 @@ pub(super) fn listen(address: ListenAddress) -> Result<TcpListener, Failure> {
 }
 
 impl Live {
-    /// Shows a guest that has been started, at `listener`.
-    pub(super) fn start(listener: TcpListener, shown: Shown, is_quiet: bool) -> Result<Self, Failure> {
+    /// Shows a guest that has been started with `command`, at `listener`.
+    pub(super) fn start(
+        listener: TcpListener,
+        session: Arc<Session>,
+        command: Vec<String>,
+        shown: Shown,
+        is_quiet: bool,
+    ) -> Result<Self, Failure> {
         let (over, is_over) = watch::channel(false);
         let state = State {
-            namers: Mutex::new(shown.session.take_namers()),
+            images: shown.images.clone(),
+            profiles: WindowProfiles::new(&session, shown),
+            session,
+            command,
             symbols: Mutex::new(None),
             windows: Arc::new(Semaphore::new(WINDOWS)),
             readers: Arc::new(Semaphore::new(1)),
             counters: Arc::new(Semaphore::new(1)),
             makers: Arc::new(Semaphore::new(MAKERS)),
             is_over,
-            shown,
         };
         let server = Server::start(listener, pages::router(Arc::new(state)), &pages::contents());
         let server = server.map_err(|error| Failure::new(FAILED, format!("--listen: {error}")))?;

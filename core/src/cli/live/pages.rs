@@ -1,8 +1,9 @@
 //! Which pages there are, and what each answers.
 
-use super::windows::{Made, Refusal, Wanted, make};
+use super::windows::{Refusal, Wanted, make};
 use super::{State, metrics, stacks};
 use crate::cli::http::{escaped, for_firefox_profiler};
+use crate::cli::window_profiles::Made;
 use crate::export::{self, EXPORTERS, Exporter};
 use crate::recording::Clock;
 use axum::Router;
@@ -110,13 +111,13 @@ fn with_type(exporter: &dyn Exporter, file: Vec<u8>) -> Response {
 /// before stands until the next is there.
 async fn hot(Given(state): Given<Arc<State>>, RawQuery(query): RawQuery) -> Result<Html<String>, Refusal> {
     let wanted = Wanted::of_query(&query.unwrap_or_default(), NOW)?;
-    let title = escaped(&state.shown.command.join(" "));
+    let title = escaped(&state.command.join(" "));
     let table = make(state, wanted, Made::Table).await?;
     Ok(Html(page(&title, "<meta http-equiv=\"refresh\" content=\"1\">", &String::from_utf8_lossy(&table))))
 }
 
 async fn index(Given(state): Given<Arc<State>>) -> Html<String> {
-    Html(page(&escaped(&state.shown.command.join(" ")), "", ""))
+    Html(page(&escaped(&state.command.join(" ")), "", ""))
 }
 
 /// `head` and `title` are HTML already.
@@ -144,7 +145,7 @@ fn links() -> String {
 
 /// As Go's own servers give it: parted by zeroes.
 async fn command_line(Given(state): Given<Arc<State>>) -> String {
-    state.shown.command.join("\0")
+    state.command.join("\0")
 }
 
 #[cfg(test)]

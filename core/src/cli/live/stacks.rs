@@ -28,9 +28,9 @@ pub(super) async fn answer(Given(state): Given<Arc<State>>, RawQuery(query): Raw
     };
     let shared = state.clone();
     let read = move || {
-        let stacks = shared.shown.session.dump().map_err(io::Error::other)?;
+        let stacks = shared.session.dump().map_err(io::Error::other)?;
         let mut symbols = shared.symbols.lock().unwrap_or_else(PoisonError::into_inner);
-        let symbols = symbols.get_or_insert_with(|| Symbols::new(&shared.shown.images, Vec::new()));
+        let symbols = symbols.get_or_insert_with(|| Symbols::new(&shared.images, Vec::new()));
         Ok(if groups { grouped(&stacks, symbols) } else { thread_stacks::text(&stacks, symbols, |_| true) })
     };
     blocking(&state.readers, read).await

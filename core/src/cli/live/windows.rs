@@ -1,19 +1,12 @@
 //! Windows of a run, as somebody asks for them: how long, of what time, and what is made of them.
 
 use super::State;
-use crate::cli::finish::Making;
-use crate::cli::interrupt::Interrupts;
-use crate::cli::output::Destination;
-use crate::export::Exporter;
+use crate::cli::window_profiles::Made;
 use crate::recording::Clock;
 use crate::sampler::Window;
-use crate::symbols::LanguageWalkers;
 use axum::http::StatusCode;
-use rustix::fs::MemfdFlags;
-use std::fs::File;
-use std::io::{self, Read, Seek, Write};
-use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -23,9 +16,6 @@ const LONGEST: f64 = 3600.0;
 
 /// How long the guest may take to begin.
 const BEGINNING: Duration = Duration::from_secs(5);
-
-/// How long naming what a window has found may take; the drain waits meanwhile.
-const NAMING: Duration = Duration::from_secs(5);
 
 /// Why there is no answer, in words for whoever asked.
 pub(super) type Refusal = (StatusCode, String);
@@ -65,14 +55,6 @@ fn refuse(what: &str) -> Refusal {
     (StatusCode::BAD_REQUEST, format!("{what}\n"))
 }
 
-/// What a window is made into.
-pub(super) enum Made {
-    /// A file of that format.
-    File(&'static dyn Exporter),
-    /// The table that is printed after a run.
-    Table,
-}
-
 /// Samples as `wanted` and makes that of it. Ends early if the guest does.
 pub(super) async fn make(state: Arc<State>, wanted: Wanted, made: Made) -> Result<Vec<u8>, Refusal> {
     let full =
@@ -84,10 +66,11 @@ pub(super) async fn make(state: Arc<State>, wanted: Wanted, made: Made) -> Resul
     let _ = tokio::time::timeout(Duration::from_secs_f64(wanted.seconds), is_over.wait_for(|is_over| *is_over)).await;
     let recording = {
         let (shared, window) = (state.clone(), window.take());
-        blocking(&state.readers, move || recording_of(&shared, window)).await?
+        let recording = move || shared.profiles.recording(&window.ok_or(io::ErrorKind::Other)?);
+        blocking(&state.readers, recording).await?
     };
     let shared = state.clone();
-    blocking(&state.makers, move || make_in_process(&shared, &recording, &made)).await
+    blocking(&state.makers, move || shared.profiles.make(&recording, &made)).await
 }
 
 /// Does `work` where it may take its time, as one of those that `places` has room for. It keeps its place even if nobody waits for it
@@ -127,61 +110,13 @@ impl Drop for Open {
 /// Begins a window, of a guest that has begun or is about to.
 async fn begin(state: &Arc<State>, clock: Clock) -> Result<Open, Refusal> {
     let since = Instant::now();
-    while !state.shown.session.has_begun() && since.elapsed() < BEGINNING {
+    while !state.session.has_begun() && since.elapsed() < BEGINNING {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let session = state.shown.session.clone();
+    let session = state.session.clone();
     let begun = tokio::task::spawn_blocking(move || session.window(clock).map(|window| Open(Some(window)))).await;
     let refused = |reason: String| (StatusCode::CONFLICT, format!("{reason}\n"));
     begun.map_err(|error| refused(error.to_string()))?.map_err(refused)
-}
-
-/// The window's recording, with the names that only its languages' walkers know.
-fn recording_of(state: &State, window: Option<Window>) -> io::Result<Vec<u8>> {
-    let window = window.ok_or(io::ErrorKind::Other)?;
-    let mut namers = state.namers.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut names = LanguageWalkers::new(std::mem::take(&mut *namers), &state.shown.images).within(NAMING);
-    let recording = window.finish(&mut names);
-    *namers = names.into_walkers();
-    recording
-}
-
-/// Has the process that makes profiles make this.
-fn make_in_process(state: &State, recording: &[u8], made: &Made) -> io::Result<Vec<u8>> {
-    let mut journal = in_memory("wlprof-window")?;
-    journal.write_all(recording)?;
-    let mut file = in_memory("wlprof-answer")?;
-    let exporter = match made {
-        Made::File(exporter) => Some(*exporter),
-        Made::Table => None,
-    };
-    let path = Path::new("profile");
-    let destination = exporter.map(|exporter| Destination { exporter, path, file: &file, companion: None });
-    let making = Making {
-        journal: &journal,
-        images: &state.shown.images,
-        destinations: destination.into_iter().collect(),
-        view: state.shown.view,
-        selection: &state.shown.selection,
-        table: exporter.is_none().then(|| state.shown.table.clone()),
-        language: state.shown.language.clone(),
-        plugins: state.shown.plugins.clone(),
-        sources: state.shown.sources.clone(),
-    };
-    // Signals end this process, and that one with it.
-    let done = making.make(&Interrupts::default()).map_err(io::Error::other)?;
-    done.written.into_iter().try_for_each(|written| written.map_err(io::Error::other))?;
-    if exporter.is_none() {
-        return Ok(done.table.into_bytes());
-    }
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn in_memory(name: &str) -> io::Result<File> {
-    Ok(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 
 #[cfg(test)]

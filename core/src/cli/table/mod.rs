@@ -10,9 +10,10 @@ mod waits;
 use super::escape::single_line;
 use crate::recording::{FunctionTotal, Recording, Selected, Totals, UserLines};
 use rows::Layout;
-pub(super) use rows::shown;
+pub(super) use rows::{place_of, shown};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+pub(super) use user_lines::OUTSIDE_OF_THE_SCRIPT;
 
 /// What the table shows, and how wide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -117,7 +117,7 @@ fn shorten(name: &str, width: usize) -> String {
 }
 
 /// Where a function is, after its name.
-pub(super) fn place_of(function: &Function, line: Option<u32>) -> String {
+pub(in crate::cli) fn place_of(function: &Function, line: Option<u32>) -> String {
     match (&function.file, line) {
         (Some(file), Some(line)) => format!("  {}:{line}", short_path(file)),
         (Some(file), None) => format!("  {}", short_path(file)),

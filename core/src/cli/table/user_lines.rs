@@ -5,6 +5,9 @@ use super::rows::Layout;
 use crate::recording::{Native, Recording, Totals, UserFunction, UserLines};
 use std::fmt;
 
+/// What time is called that no function of the script has a part in.
+pub(in crate::cli) const OUTSIDE_OF_THE_SCRIPT: &str = "[outside of the script: starting, ending]";
+
 /// Writes them.
 pub(super) fn write(
     recording: &Recording,
@@ -23,7 +26,7 @@ pub(super) fn write(
         layout.named_row(
             &[lines.outside, lines.outside, lines.outside],
             lines.outside,
-            "[outside of the script: starting, ending]",
+            OUTSIDE_OF_THE_SCRIPT,
             "",
             text,
         )?;

@@ -1,0 +1,176 @@
+//! Takes pictures of a guest that runs: windows of its run, named in a process of their own.
+
+use crate::cli::output::Target;
+use crate::cli::window_profiles::{Made, WindowProfiles};
+use crate::export::{EXPORTERS, Exporter};
+use crate::recording::{Clock, Recording, View, file};
+use crate::sampler::{Activity, Session, Window};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+/// What is "now".
+pub(super) const RECENT: Duration = Duration::from_secs(5);
+/// How often there is a picture, at most.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long is waited between two of them, in times of what one takes: it is to leave the guest the machine.
+const REST: u32 = 4;
+/// How soon the guest's beginning is looked for again.
+const BEGINNING: Duration = Duration::from_millis(5);
+
+/// What the viewer wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Pictures of the whole run, or of its last seconds.
+    Whole(bool),
+    /// No more pictures, or pictures again.
+    Freeze(bool),
+    /// A profile of the whole run.
+    Write,
+    /// The guest has ended.
+    Ended,
+}
+
+/// What the viewer is told.
+pub(super) enum News {
+    Picture(Box<Picture>),
+    /// A line for the user.
+    Said(String),
+    /// How the guest has ended.
+    Ended(String),
+    /// There is nobody to look at pictures any more.
+    Quit,
+}
+
+/// A guest at a moment.
+pub(super) struct Picture {
+    pub(super) recording: Recording,
+    /// Whether it is of the whole run.
+    pub(super) is_whole: bool,
+    /// What the run has come to.
+    pub(super) activity: Activity,
+}
+
+/// What takes them.
+pub(super) struct Snapshots {
+    pub(super) session: Arc<Session>,
+    pub(super) profiles: WindowProfiles,
+    pub(super) view: View,
+    pub(super) clock: Clock,
+    /// Where profiles are written to, and how.
+    pub(super) output: PathBuf,
+    pub(super) exporter: &'static dyn Exporter,
+    pub(super) news: Sender<News>,
+}
+
+/// What is wanted.
+#[derive(Default)]
+struct Wanted {
+    whole: bool,
+    frozen: bool,
+    ended: bool,
+}
+
+impl Snapshots {
+    /// Takes pictures until there is nobody to order any.
+    pub(super) fn run(self, orders: &Receiver<Order>) {
+        let mut early = VecDeque::new();
+        let Some(whole) = self.begin(orders, &mut early) else { return };
+        let mut recent = VecDeque::new();
+        let mut last = None;
+        let mut wanted = Wanted::default();
+        let mut next = Instant::now() + PERIOD;
+        loop {
+            let order = match early.pop_front() {
+                Some(order) => Ok(order),
+                None if wanted.frozen || wanted.ended => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                None => orders.recv_timeout(next.saturating_duration_since(Instant::now())),
+            };
+            match order {
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Order::Write) => {
+                    let of = last.clone().map_or_else(|| self.profiles.recording(&whole), Ok);
+                    let written = of.map_err(|error| error.to_string()).and_then(|recording| self.write(&recording));
+                    self.tell(News::Said(written.unwrap_or_else(|error| error)));
+                    continue;
+                }
+                Ok(Order::Freeze(frozen)) => wanted.frozen = frozen,
+                Ok(Order::Whole(is_whole)) => wanted.whole = is_whole,
+                Ok(Order::Ended) => {
+                    // From here on time goes by in which there is no guest.
+                    last = self.profiles.recording(&whole).ok();
+                    (wanted.ended, wanted.whole) = (true, true);
+                    recent.clear();
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if wanted.frozen && order.is_ok() {
+                continue;
+            }
+            let began = Instant::now();
+            let recording = match &last {
+                Some(last) => Ok(last.clone()),
+                None => self.recording(&whole, &mut recent, wanted.whole),
+            };
+            match recording.and_then(|recording| self.picture(&recording, wanted.whole)) {
+                Ok(picture) => self.tell(News::Picture(Box::new(picture))),
+                Err(error) => self.tell(News::Said(format!("no picture: {error}"))),
+            }
+            next = began + PERIOD.max(began.elapsed() * REST);
+        }
+    }
+
+    /// The window of the whole run, once that has begun, and the orders that came before.
+    fn begin(&self, orders: &Receiver<Order>, early: &mut VecDeque<Order>) -> Option<Window> {
+        loop {
+            match self.session.window(self.clock) {
+                Ok(window) => return Some(window),
+                Err(_) if !self.session.has_begun() => match orders.recv_timeout(BEGINNING) {
+                    Ok(order) => early.push_back(order),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                },
+                Err(reason) => {
+                    self.tell(News::Said(reason));
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn recording(&self, whole: &Window, recent: &mut VecDeque<Window>, is_whole: bool) -> io::Result<Vec<u8>> {
+        let window = self.session.window(self.clock).map_err(io::Error::other)?;
+        recent.push_back(window);
+        while recent.get(1).is_some_and(|second| second.elapsed() >= RECENT) {
+            recent.pop_front();
+        }
+        // One that has just begun has nothing in it.
+        let has_begun = |window: &&Window| window.elapsed() >= PERIOD;
+        let recent = recent.front().filter(has_begun).filter(|_| !is_whole);
+        self.profiles.recording(recent.unwrap_or(whole))
+    }
+
+    fn picture(&self, recording: &[u8], is_whole: bool) -> io::Result<Picture> {
+        let exporter = EXPORTERS.iter().find(|exporter| exporter.is_recording()).ok_or(io::ErrorKind::Unsupported)?;
+        let named = self.profiles.make(recording, &Made::File(*exporter))?;
+        let recording = file::read(&named).map_err(io::Error::other)?.view(self.view);
+        Ok(Picture { recording, is_whole, activity: self.session.activity().unwrap_or_default() })
+    }
+
+    /// Writes a profile, and gives a line for the user.
+    fn write(&self, recording: &[u8]) -> Result<String, String> {
+        let profile = self.profiles.make(recording, &Made::File(self.exporter)).map_err(|error| error.to_string())?;
+        let target = Target::open(&self.output, self.exporter).map_err(|failure| failure.message)?;
+        let written = target.destination().file.write_all(&profile);
+        written.map_err(|error| format!("cannot write {}: {error}", self.output.display()))?;
+        target.put_in_place().map_err(|failure| failure.message)
+    }
+
+    fn tell(&self, news: News) {
+        // Nobody listens when the user has seen enough.
+        let _ = self.news.send(news);
+    }
+}

@@ -1,0 +1,107 @@
+//! What windows of a running guest are made into.
+
+use super::finish::Making;
+use super::interrupt::Interrupts;
+use super::output::Destination;
+use super::table::TableOptions;
+use crate::export::Exporter;
+use crate::module::ModuleImage;
+use crate::recording::{Selection, View};
+use crate::sampler::{Session, Window};
+use crate::sources::SourceFolders;
+use crate::symbols::LanguageWalkers;
+use rustix::fs::MemfdFlags;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use wlprof_plugin::Walker;
+
+/// How long naming what a window has found may take; the drain waits meanwhile.
+const NAMING: Duration = Duration::from_secs(5);
+
+/// What is shown of a guest.
+pub(super) struct Shown {
+    pub(super) images: Vec<Arc<ModuleImage>>,
+    /// The language that is walked, and the files of plugins that know it.
+    pub(super) language: Option<String>,
+    pub(super) plugins: Vec<PathBuf>,
+    /// Where the texts of sources are.
+    pub(super) sources: SourceFolders,
+    pub(super) view: View,
+    /// Which samples are shown.
+    pub(super) selection: Selection,
+    /// How tables are.
+    pub(super) table: TableOptions,
+}
+
+/// What a window is made into.
+pub(super) enum Made {
+    /// A file of that format.
+    File(&'static dyn Exporter),
+    /// The table that is printed after a run.
+    Table,
+}
+
+/// Makes profiles of windows.
+pub(super) struct WindowProfiles {
+    shown: Shown,
+    /// They name what the guest's walkers find.
+    namers: Mutex<Vec<Option<Box<dyn Walker>>>>,
+}
+
+impl WindowProfiles {
+    /// For the guest of `session`, whose namers it takes.
+    pub(super) fn new(session: &Session, shown: Shown) -> Self {
+        Self { shown, namers: Mutex::new(session.take_namers()) }
+    }
+
+    /// What was sampled in `window` so far, with the names that only its languages' walkers know.
+    pub(super) fn recording(&self, window: &Window) -> io::Result<Vec<u8>> {
+        let mut namers = self.namers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = LanguageWalkers::new(std::mem::take(&mut *namers), &self.shown.images).within(NAMING);
+        let recording = window.recording(&mut names);
+        *namers = names.into_walkers();
+        recording
+    }
+
+    /// Has the process that makes profiles make this of such a recording.
+    pub(super) fn make(&self, recording: &[u8], made: &Made) -> io::Result<Vec<u8>> {
+        let shown = &self.shown;
+        let mut journal = in_memory("wlprof-window")?;
+        journal.write_all(recording)?;
+        let mut file = in_memory("wlprof-answer")?;
+        let exporter = match made {
+            Made::File(exporter) => Some(*exporter),
+            Made::Table => None,
+        };
+        let path = Path::new("profile");
+        let destination = exporter.map(|exporter| Destination { exporter, path, file: &file, companion: None });
+        let making = Making {
+            journal: &journal,
+            images: &shown.images,
+            destinations: destination.into_iter().collect(),
+            view: shown.view,
+            selection: &shown.selection,
+            table: exporter.is_none().then(|| shown.table.clone()),
+            language: shown.language.clone(),
+            plugins: shown.plugins.clone(),
+            sources: shown.sources.clone(),
+        };
+        // Signals end this process, and that one with it.
+        let done = making.make(&Interrupts::default()).map_err(io::Error::other)?;
+        done.written.into_iter().try_for_each(|written| written.map_err(io::Error::other))?;
+        if exporter.is_none() {
+            return Ok(done.table.into_bytes());
+        }
+        let mut bytes = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+fn in_memory(name: &str) -> io::Result<File> {
+    Ok(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?.into())
+}
