@@ -1,6 +1,7 @@
 //! Builds a recording while the guest runs: interns frames and stacks, and writes all that is new into the journal.
 
 use super::journal::{Block, End, Journal, Progress};
+use super::memory::MemorySizes;
 use super::own_names::{LanguageNames, OwnNames, Unnamed};
 use super::recent::WindowOf;
 use super::track::{Track, TrackId};
@@ -34,6 +35,8 @@ pub struct Recorder {
     module_count: u32,
     store_count: u32,
     tracks: Vec<Track>,
+    /// Of the stores that have memory.
+    memories: BTreeMap<StoreId, MemorySizes>,
     /// CPU clock of each operating system's thread at its first and its last sample.
     cpu_ns: HashMap<u64, (u64, u64)>,
     last_time_ns: u64,
@@ -266,6 +269,11 @@ impl Recorder {
         self.tracks[track.index()].no_host_call();
     }
 
+    /// Notes how large the linear memory of a store was at `time_ns`, in bytes: 0 when the store has gone.
+    pub fn memory(&mut self, store: StoreId, time_ns: u64, bytes: u64) {
+        self.memories.entry(store).or_default().see(time_ns, bytes);
+    }
+
     /// Counts an incomplete stack.
     pub fn truncated(&mut self, reason: Truncation) {
         *self.truncated.entry(reason).or_default() += 1;
@@ -354,6 +362,8 @@ impl Recorder {
         for (number, track) in (0..).zip(&mut self.tracks) {
             self.unrecorded += track.write(number, tables, journal);
         }
+        self.memories.iter_mut().for_each(|(store, sizes)| sizes.write(*store, journal));
+        self.memories.retain(|_, sizes| !sizes.is_over());
         if tables {
             self.own_names.write_frames(journal);
             if self.own_names.may_spell(self.labels.len()) {

@@ -2,9 +2,9 @@
 //! tested without a guest.
 
 use super::{
-    Category, Clock, Frame, FrameId, Function, FunctionId, HostCallSpan, LabelSetId, LanguageTruncation, Line, Meta,
-    Module, ModuleId, Origin, PauseStats, Recording, Sample, Stack, StackId, State, Store, Thread, TickCounts,
-    Truncation,
+    Category, Clock, Frame, FrameId, Function, FunctionId, HostCallSpan, LabelSetId, LanguageTruncation, Line,
+    MemorySize, Meta, Module, ModuleId, Origin, PauseStats, Recording, Sample, Stack, StackId, State, Store, Thread,
+    TickCounts, Truncation,
 };
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub(crate) fn example() -> Recording {
                 label("pprof::base", "true"),
             ],
         ],
-        stores: vec![Store { name: "app.wasm".into() }, Store { name: HOSTILE.into() }],
+        stores: stores(),
         threads: threads(),
         ticks,
         truncated: vec![(Truncation::TooDeep, 1), (Truncation::Language(LanguageTruncation::InHostCode), 2)],
@@ -69,6 +69,17 @@ fn meta() -> Meta {
         pause: PauseStats { handler_p50_ns: 400, handler_p99_ns: 15_800, tick_ns: 2_100 },
         notes: vec!["the rate was lowered".into(), HOSTILE.into()],
     }
+}
+
+/// The first has memory that grows; the second gives back what it had, and goes.
+fn stores() -> Vec<Store> {
+    let sizes = |sizes: &[(u64, u64)]| {
+        sizes.iter().map(|&(tick, pages)| MemorySize { time_ns: tick * PERIOD_NS, bytes: pages << 16 }).collect()
+    };
+    vec![
+        Store { name: "app.wasm".into(), memory: sizes(&[(1, 17), (5, 32), (9, 4096)]) },
+        Store { name: HOSTILE.into(), memory: sizes(&[(2, 1), (8, 65_536), (10, 0)]) },
+    ]
 }
 
 fn module(name: &str, build_id: &str) -> Module {

@@ -2,7 +2,8 @@
 //! read by `wlprof render`.
 
 use super::build::{FunctionTable, Names};
-use super::journal::{Block, End, MAGIC, NoBlock, Progress, VERSION, read_block, write_all};
+use super::journal::{Block, End, MAGIC, NoBlock, OLDEST_VERSION, Progress, VERSION, read_block, write_all};
+use super::memory;
 use super::unused::Tables;
 use super::{
     Frame, FrameId, Function, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording, Sample, Stack, Store,
@@ -40,7 +41,7 @@ impl fmt::Display for ReadError {
             }
             Self::Version(found) => write!(
                 f,
-                "recording of format version {found} (supported: {VERSION}); render it with the wlprof that made it"
+                "recording of format version {found} (supported: {OLDEST_VERSION} to {VERSION}); render it with the wlprof that made it"
             ),
             Self::Corrupt(what) => write!(f, "corrupt recording: {what}"),
             Self::Io(error) => error.fmt(f),
@@ -76,7 +77,10 @@ pub fn write(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
         Block::LabelKeys(label_keys),
         Block::LabelSets(label_sets.clone()),
     ];
-    let stores = stores.iter().map(|store| Block::Store { name: store.name.clone() });
+    let stores = (0..).zip(stores).flat_map(|(id, store)| {
+        let memory = (!store.memory.is_empty()).then(|| Block::Memory(id, store.memory.clone()));
+        [Block::Store { name: store.name.clone() }].into_iter().chain(memory)
+    });
     let threads = (0..).zip(threads).flat_map(|(number, thread)| {
         let begin = Block::Thread { name: thread.name.clone(), tid: thread.tid, store: thread.store };
         let samples = thread.samples.blocks().map(move |block| Block::Samples(number, block.into()));
@@ -152,7 +156,7 @@ impl RawRecording {
         input.take((MAGIC.len() + 4) as u64).read_to_end(&mut header).map_err(ReadError::Io)?;
         let version = header.strip_prefix(&MAGIC).ok_or(ReadError::NotARecording)?;
         let version = version.try_into().map(u32::from_le_bytes).map_err(|_| corrupt("it ends within its header"))?;
-        if version != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
             return Err(ReadError::Version(version));
         }
         let mut recording = match read_block(input) {
@@ -178,10 +182,15 @@ impl RawRecording {
         match block {
             Block::Start(..) => return Err("second beginning"),
             Block::Module(module) => self.modules.push(module),
-            Block::Store { name } => self.stores.push(Store { name }),
+            Block::Store { name } => self.stores.push(Store { name, ..Store::default() }),
             Block::Thread { name, tid, store } => {
                 check((store as usize) < self.stores.len(), "stores")?;
                 self.threads.push(Thread { name, tid, store, ..Thread::default() });
+            }
+            Block::Memory(store, sizes) => {
+                let store = self.stores.get_mut(store as usize).ok_or("stores")?;
+                check(memory::follow(&store.memory, &sizes), "sizes of memory")?;
+                store.memory.extend(sizes);
             }
             Block::Frames(frames) => {
                 let holds = |origin: &Origin| match *origin {
@@ -372,6 +381,23 @@ mod tests {
         recording.stacks[0].parent = Some(0);
         let error = read(&bytes(&recording)).unwrap_err().to_string();
         assert!(error.contains("stacks"), "{error}");
+    }
+
+    #[test]
+    fn memory_that_goes_back_in_time_is_refused() {
+        let mut recording = example();
+        recording.stores[0].memory.reverse();
+        let error = read(&bytes(&recording)).unwrap_err().to_string();
+        assert!(error.contains("sizes of memory"), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_the_version_before_is_read() {
+        let mut recording = example();
+        recording.stores.iter_mut().for_each(|store| store.memory.clear());
+        let mut whole = bytes(&recording);
+        whole[MAGIC.len()] = 4;
+        assert_eq!(read(&whole).unwrap(), recording);
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //!
 //! Layout: the eight bytes [`MAGIC`], a little-endian u32 [`VERSION`], then blocks. A block is a little-endian u32 with the
 //! size of its contents, a u32 with their CRC-32, and the contents: a [`Block`] in postcard's wire format (varints, no
-//! field names). Any change to the shape of a block raises the version; older versions are refused with both numbers
-//! rather than misread.
+//! field names). Any change to what is written raises the version. Versions are read from [`OLDEST_VERSION`] on, since which
+//! there are only more kinds of blocks; others are refused with the numbers rather than misread.
 //!
 //! Whatever ends the process, what has been written stays a recording: a reader takes the whole blocks at its beginning.
 
 use super::recent::Recent;
 use super::{
-    Function, HostCallSpan, Line, Meta, Module, ModuleId, NamedFrame, Origin, Stack, StoreId, TickCounts, Truncation,
+    Function, HostCallSpan, Line, MemorySize, Meta, Module, ModuleId, NamedFrame, Origin, Stack, StoreId, TickCounts,
+    Truncation,
 };
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -18,8 +19,11 @@ use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 /// First bytes of every recording.
 pub const MAGIC: [u8; 8] = *b"wlprof\r\n";
 
-/// Version that this build writes and reads.
-pub const VERSION: u32 = 4;
+/// Version that this build writes.
+pub const VERSION: u32 = 5;
+
+/// Oldest version that this build reads. The blocks of all since are blocks of [`VERSION`], too.
+pub(super) const OLDEST_VERSION: u32 = 4;
 
 /// What comes before the contents of a block: size and checksum.
 const BLOCK_HEADER: usize = 8;
@@ -55,6 +59,8 @@ pub(super) enum Block {
     End(End),
     /// What every frame is called, and what was found to be said of that.
     Symbols { functions: Vec<Function>, lines: Vec<Vec<Line>>, notes: Vec<String> },
+    /// Sizes of a store's memory, later than those before.
+    Memory(StoreId, Vec<MemorySize>),
 }
 
 /// How a run came out.

@@ -111,7 +111,7 @@ impl Merge {
         let label_sets: Vec<u32> = recording.label_sets.into_iter().map(|set| self.label_sets.id(set)).collect();
         let first_store = self.stores.len() as u32;
         let stores = recording.stores.into_iter();
-        self.stores.extend(stores.map(|store| Store { name: format!("{name}: {}", store.name) }));
+        self.stores.extend(stores.map(|store| Store { name: format!("{name}: {}", store.name), ..store }));
         for thread in recording.threads {
             let sample = |sample: Sample| Sample {
                 stack: stacks[sample.stack as usize],

@@ -16,6 +16,7 @@ mod keyed;
 mod line_totals;
 mod long_names;
 mod markers;
+mod memory;
 mod merge;
 mod named_frame;
 mod neighbors;
@@ -44,6 +45,7 @@ pub(crate) use keyed::{Keyed, keyed};
 pub use line_totals::{LineTotal, LineTotals};
 pub(crate) use long_names::shorten_names;
 pub use markers::HostCallSpan;
+pub use memory::MemorySize;
 use named_frame::NamedFrame;
 pub use neighbors::Neighbors;
 pub use own_names::{LanguageNames, Unnamed};
@@ -278,10 +280,13 @@ pub struct Stack {
 }
 
 /// A store that a guest ran in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Store {
     /// What the embedder calls it.
     pub name: String,
+    /// Sizes of its linear memory, the first that it has, from each time on at which it was seen to have changed; in order of time.
+    /// Empty if it has none, or the sampler was not told of it.
+    pub memory: Vec<MemorySize>,
 }
 
 /// A thread of a guest.

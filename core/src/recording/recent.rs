@@ -1,7 +1,7 @@
 //! The last part of a recording that goes on: all of its tables, and those of its samples that somebody may still want.
 
 use super::journal::{Block, End, append_all};
-use super::{Clock, HostCallSpan, Sample, Samples};
+use super::{Clock, HostCallSpan, MemorySize, Sample, Samples, StoreId};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
@@ -33,6 +33,8 @@ pub(super) struct Recent {
     samples: VecDeque<(u32, Samples)>,
     /// Threads and their host calls.
     host_calls: VecDeque<(u32, HostCallSpan)>,
+    /// Sizes of the stores' memories, each with the last one before what is kept.
+    memories: BTreeMap<StoreId, Vec<MemorySize>>,
 }
 
 impl Recent {
@@ -47,6 +49,10 @@ impl Recent {
             }
             Block::HostCalls(thread, calls) if self.from_ns.is_some() => {
                 self.host_calls.extend(calls.iter().map(|call| (*thread, *call)))
+            }
+            Block::Memory(store, sizes) => {
+                self.memories.entry(*store).or_default().extend(sizes);
+                self.keep_sizes(*store);
             }
             Block::HostCalls(..) | Block::Progress(_) | Block::End(_) | Block::Symbols { .. } => {}
             _ => self.tables.extend_from_slice(bytes),
@@ -64,6 +70,32 @@ impl Recent {
         let is_kept = |end_ns: u64| from_ns.is_some_and(|from_ns| end_ns >= from_ns);
         self.samples.retain(|(_, samples)| samples.iter().any(|sample| is_kept(sample.time_ns)));
         self.host_calls.retain(|(_, call)| is_kept(call.end_ns));
+        let stores: Vec<StoreId> = self.memories.keys().copied().collect();
+        stores.into_iter().for_each(|store| self.keep_sizes(store));
+    }
+
+    /// Lets go of sizes of a store's memory that nobody wants: how large it was before that is left is what the last one says.
+    fn keep_sizes(&mut self, store: StoreId) {
+        let Some(sizes) = self.memories.get_mut(&store) else { return };
+        let from_ns = self.from_ns.unwrap_or(u64::MAX);
+        let before = sizes.partition_point(|size| size.time_ns <= from_ns);
+        sizes.drain(..before.saturating_sub(1));
+        // It has gone.
+        if matches!(sizes[..], [MemorySize { bytes: 0, time_ns }] if time_ns <= from_ns) {
+            self.memories.remove(&store);
+        }
+    }
+
+    /// Sizes of memories in `window`, each with that at its beginning.
+    fn memories_in(&self, window: &WindowOf) -> impl Iterator<Item = Block> {
+        let WindowOf { from_ns, until_ns, .. } = *window;
+        self.memories.iter().map(move |(store, sizes)| {
+            let before = sizes.partition_point(|size| size.time_ns <= from_ns);
+            let sizes = &sizes[before.saturating_sub(1)..];
+            let sizes = sizes.iter().filter(|size| size.time_ns < until_ns);
+            let sizes = sizes.map(|size| MemorySize { time_ns: size.time_ns.saturating_sub(from_ns), ..*size });
+            Block::Memory(*store, sizes.collect())
+        })
     }
 
     /// A whole recording of what was in `window`. `end` says how it ends, given the number of its samples and the time that they
@@ -96,7 +128,7 @@ impl Recent {
             packed.into_iter().chain([Block::HostCalls(thread, calls)])
         });
         let mut bytes = self.tables.clone();
-        append_all(blocks.chain([Block::End(end(count, weight_ns))]), &mut bytes)?;
+        append_all(self.memories_in(window).chain(blocks).chain([Block::End(end(count, weight_ns))]), &mut bytes)?;
         Ok(bytes)
     }
 }
@@ -167,6 +199,28 @@ mod tests {
         recorder.keep_from(None);
         recorder.keep_from(Some(0));
         assert!(window(&mut recorder, 0, 100, Clock::Wall).samples().next().is_none());
+    }
+
+    #[test]
+    fn a_window_says_how_large_memory_was_when_it_began() {
+        let mut recorder = recorder(Some(0));
+        for (time_ns, bytes) in [(8, 100), (12, 200), (22, 300)] {
+            recorder.memory(0, time_ns, bytes);
+            recorder.flush(time_ns);
+        }
+        let sizes = |recorder: &mut Recorder, from_ns, until_ns| -> Vec<(u64, u64)> {
+            let recording = window(recorder, from_ns, until_ns, Clock::Wall);
+            recording.stores[0].memory.iter().map(|size| (size.time_ns, size.bytes)).collect()
+        };
+        assert_eq!(sizes(&mut recorder, 5, 31), [(3, 100), (7, 200), (17, 300)]);
+        assert_eq!(sizes(&mut recorder, 10, 20), [(0, 100), (2, 200)]);
+        recorder.keep_from(Some(15));
+        assert_eq!(sizes(&mut recorder, 15, 31), [(0, 200), (7, 300)]);
+        recorder.keep_from(None);
+        assert_eq!(sizes(&mut recorder, 40, 50), [(0, 300)], "the last size is kept while nobody looks");
+        recorder.memory(0, 60, 0);
+        recorder.flush(60);
+        assert_eq!(sizes(&mut recorder, 70, 80), [], "it has gone");
     }
 
     #[test]

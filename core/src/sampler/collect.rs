@@ -64,6 +64,8 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
         entry: entry.map_or(0, |entry| entry.number()),
         host_call: entry.filter(|_| !in_guest).map_or(0, |entry| entry.host_call()),
         pause_ns: 0,
+        // SAFETY: this is the store's thread.
+        memory_bytes: unsafe { store.memory_bytes(entry.as_ref()) },
         state: if in_guest { State::Guest } else { State::Host },
         kind: Kind::Sample,
     };
@@ -134,6 +136,7 @@ pub(super) fn collect_blocked(
         entry: entry.map_or(0, |entry| entry.number()),
         host_call: entry.map_or(0, |entry| entry.host_call()),
         pause_ns: 0,
+        memory_bytes: store.memory_bytes_beside(),
         state: State::Blocked,
         kind: Kind::Sighting,
     };

@@ -180,9 +180,7 @@ impl Session {
         walker: impl FnOnce(&LoadedModule) -> Option<Box<dyn Walker>>,
     ) {
         let Some(module) = self.shared.module(module) else { return };
-        if self.shared.options.counts_host_calls {
-            attachment.see_memory(store, instance, &module.image);
-        }
+        attachment.see_memory(store, instance, &module.image);
         if !module.has_language {
             return;
         }

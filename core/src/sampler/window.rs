@@ -40,8 +40,7 @@ pub struct Activity {
     pub sampling_ns: u64,
     /// Wall time since the first of them began, in nanoseconds.
     pub duration_ns: u64,
-    /// Size of the linear memories of the stores that are there, of each the first, when wasm last called the host, in bytes; with
-    /// [`SamplerOptions::counts_host_calls`](super::SamplerOptions::counts_host_calls).
+    /// Size of the linear memories of the stores that are there, of each the first, in bytes.
     pub memory_bytes: u64,
     /// Calls of the host by the names of what is imported, with [`SamplerOptions::counts_host_calls`]. What cannot be told apart has
     /// no name.
@@ -110,7 +109,7 @@ impl Session {
             cpu_ns: totals.cpu_ns,
             sampling_ns: totals.handler_ns,
             duration_ns: if started_ns == 0 { 0 } else { monotonic_ns().saturating_sub(started_ns) },
-            memory_bytes: threads.stores().iter().map(|store| store.memory_bytes()).sum(),
+            memory_bytes: threads.stores().iter().map(|store| store.memory_bytes_beside()).sum(),
             host_calls,
             samples,
             sampled_ns,

@@ -26,6 +26,7 @@ mod layout;
 mod library;
 mod lines;
 mod live;
+mod memory;
 mod misbehaving;
 mod output;
 mod page;

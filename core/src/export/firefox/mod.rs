@@ -14,6 +14,7 @@
 //! they do. Inlined frames share the address and the native symbol of the function they are inlined into, with
 //! `inlineDepth` counting from 0 at the outermost.
 
+mod counters;
 mod markers;
 
 use super::Exporter;
@@ -59,6 +60,7 @@ impl Exporter for Firefox {
             libs: recording.modules.iter().map(library).collect(),
             threads: Column(recording.threads.iter().enumerate().map(|(i, t)| tables.thread(recording, i, t))),
             shared: tables.shared(recording),
+            counters: counters::table(recording),
         };
         serde_json::to_writer(out, &profile)?;
         Ok(None)
@@ -71,6 +73,7 @@ struct Profile<Threads> {
     libs: Vec<Value>,
     threads: Threads,
     shared: Value,
+    counters: Vec<Value>,
 }
 
 #[derive(Serialize)]

@@ -124,8 +124,9 @@ impl Drain {
             if flush.is_some() {
                 self.read_awaited(shared, &mut recorder);
             }
-            for store in gone {
+            for (store, gone_ns) in gone {
                 self.lanes.store_has_gone(store, &mut recorder);
+                recorder.memory(store, gone_ns.saturating_sub(threads.started_ns()), 0);
             }
             if last {
                 self.lanes.give_up(&mut recorder);
@@ -309,6 +310,7 @@ impl Drain {
         }
         let track = self.lanes.track(header.store, slot.tid, &slot.name, recorder);
         self.lanes.host_call_is(&header, recorder);
+        recorder.memory(header.store, header.time_ns.saturating_sub(self.threads.started_ns()), header.memory_bytes);
         let found = self.stack(drawn, &record, shared, recorder);
         if header.state == State::Guest || header.host_call == 0 {
             recorder.no_host_call(track);

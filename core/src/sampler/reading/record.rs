@@ -14,7 +14,8 @@ const KIND: usize = 7;
 const STORE: usize = 8;
 const ENTRY: usize = 9;
 const USED: usize = 10;
-const FRAMES: usize = 11;
+const MEMORY: usize = 11;
+const FRAMES: usize = 12;
 /// Most words that a record may have.
 pub(in crate::sampler) const MAX_WORDS: usize = FRAMES + MAX_FRAMES + language_record::MAX_WORDS;
 
@@ -39,6 +40,8 @@ pub(in crate::sampler) struct Header {
     pub(in crate::sampler) host_call: u64,
     /// CPU time spent in the handler; 0 if the thread was not stopped.
     pub(in crate::sampler) pause_ns: u64,
+    /// Size of the store's memory, in bytes.
+    pub(in crate::sampler) memory_bytes: u64,
     pub(in crate::sampler) state: State,
     pub(in crate::sampler) kind: Kind,
 }
@@ -114,6 +117,7 @@ impl Header {
         header[PAUSE] = self.pause_ns;
         header[STORE] = self.store.into();
         header[ENTRY] = self.entry;
+        header[MEMORY] = self.memory_bytes;
         header[KIND] = state | end << 8 | (self.kind as u64) << 16 | (length as u64) << 32;
         FRAMES + length + language
     }
@@ -137,6 +141,7 @@ impl Header {
             entry: words[ENTRY],
             host_call: words[HOST_CALL],
             pause_ns: words[PAUSE],
+            memory_bytes: words[MEMORY],
             state: match words[KIND] & 0xff {
                 0 => State::Guest,
                 1 => State::Host,
@@ -170,6 +175,7 @@ mod tests {
             entry: 8,
             host_call: 4,
             pause_ns: 0,
+            memory_bytes: 9,
             state: State::Blocked,
             kind: Kind::AwaitsLanguage,
         };

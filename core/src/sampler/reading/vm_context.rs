@@ -1,6 +1,7 @@
 //! Reads what Wasmtime keeps about a store and an instance, at the offsets that `wasmtime-environ` publishes for exactly
 //! this version. [`super::self_check`] proves them against the public API before anything relies on them.
 
+use super::super::os::memory;
 use crate::module::IndexSpaces;
 use wasmtime::{AsContextMut, Func};
 use wasmtime_environ::{
@@ -141,6 +142,13 @@ impl MemoryDefinition {
         // where the guest stands still in wasm code.
         let [base, length] = unsafe { self.0.read_volatile() };
         (base, length)
+    }
+
+    /// Length in bytes, read by the kernel: the store may be gone, and then this means nothing. `None` if nothing is there.
+    pub(in crate::sampler) fn read_through_kernel(self) -> Option<usize> {
+        let mut words = [0; 2 * size_of::<usize>()];
+        let (_, length) = memory::read(self.0.cast(), &mut words).then(|| words.split_at(size_of::<usize>()))?;
+        length.try_into().map(usize::from_ne_bytes).ok()
     }
 }
 

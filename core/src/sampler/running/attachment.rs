@@ -82,6 +82,9 @@ impl Attachment {
         instance: &Instance,
         image: &ModuleImage,
     ) {
+        if self.store.has_memory() {
+            return;
+        }
         let context = find_instance(store, instance, image).ok();
         let memory = context.and_then(|context| context.memory(image.index_spaces(), 0));
         memory.into_iter().for_each(|memory| self.store.set_memory(memory));

@@ -6,6 +6,7 @@ mod demand;
 mod dump_request;
 mod flush;
 mod host_call_counts;
+mod linear_memory;
 mod slot;
 mod store_state;
 mod threads;

@@ -11,13 +11,14 @@ use super::super::reading::{
 use super::super::shared::Shared;
 use super::dump_request::DumpRequest;
 use super::host_call_counts::HostCallCounts;
+use super::linear_memory::LinearMemory;
 use super::slot::{Running, ThreadSlot};
 use super::threads::Threads;
 use crate::recording::{State, StoreId};
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Weak};
 
 /// A store that runs a guest.
 pub(in crate::sampler) struct StoreState {
@@ -35,9 +36,7 @@ pub(in crate::sampler) struct StoreState {
     /// by whoever takes it when that is stopped for good.
     language: UnsafeCell<Option<LanguageWalk>>,
     has_language: AtomicBool,
-    /// Where the length of its memory stands, and what that was when wasm last called the host or returned.
-    memory: OnceLock<MemoryDefinition>,
-    memory_bytes: AtomicU64,
+    memory: LinearMemory,
     host_calls: Option<HostCallCounts>,
     pub(in crate::sampler) dump: DumpRequest,
     /// The last walk of the language ended in a panic.
@@ -84,8 +83,7 @@ impl StoreState {
             before: Cell::new(None),
             language: UnsafeCell::new(None),
             has_language: AtomicBool::new(false),
-            memory: OnceLock::new(),
-            memory_bytes: AtomicU64::new(0),
+            memory: LinearMemory::default(),
             host_calls,
             dump: DumpRequest::default(),
             walk_panicked: AtomicBool::new(false),
@@ -123,6 +121,8 @@ impl StoreState {
 
     /// To be called when wasm has returned to the host.
     pub(in crate::sampler) fn returning_from_wasm(&self) {
+        // SAFETY: the hook runs within the store, whose instances are there.
+        unsafe { self.memory.read() };
         // SAFETY: the hook runs within the store.
         let awaited = self.activations.leave(unsafe { self.context.fiber() });
         if let (Some(entry), Some(slot)) = (awaited, self.slot()) {
@@ -149,7 +149,6 @@ impl StoreState {
         self.activations.calling_host(entry_fp);
         if let Some(counts) = &self.host_calls {
             counts.count(exit_pc);
-            self.see_memory();
         }
         let Some(slot) = self.slot() else { return self.dump.guest_waits() };
         self.dump_at_host_call(slot);
@@ -221,6 +220,7 @@ impl StoreState {
             entry,
             host_call,
             pause_ns: 0,
+            memory_bytes: self.memory.last(),
             state: State::Host,
             kind,
         }
@@ -396,25 +396,32 @@ impl StoreState {
         }
     }
 
+    /// Whether it is known which memory's size is asked for.
+    pub(in crate::sampler) fn has_memory(&self) -> bool {
+        self.memory.is_known()
+    }
+
     /// The memory whose size is asked for; the first that is given. To be called on the store's thread.
     pub(in crate::sampler) fn set_memory(&self, memory: MemoryDefinition) {
-        let _ = self.memory.set(memory);
-        self.see_memory();
+        self.memory.set(memory);
     }
 
-    /// Notes how large the memory is. To be called on the thread that runs the store: when the store goes, its instances go before the
-    /// call hook does, so that nobody else can read it.
-    fn see_memory(&self) {
-        if let Some(memory) = self.memory.get() {
-            // SAFETY: this is asked within the store, which is there.
-            let (_, length) = unsafe { memory.read() };
-            self.memory_bytes.store(length as u64, Ordering::Relaxed);
-        }
+    /// Size of its memory in bytes where its thread stands still in the open `entry`; as last read without one. Async-signal-safe.
+    ///
+    /// # Safety
+    /// To be called on the thread that runs the store.
+    pub(in crate::sampler) unsafe fn memory_bytes(&self, entry: Option<&Entry<'_>>) -> u64 {
+        // SAFETY: the caller's promise; an instance whose wasm is open is there.
+        entry.map_or_else(|| self.memory.last(), |_| unsafe { self.memory.read() })
     }
 
-    /// Size of its memory in bytes, when wasm last called the host.
-    pub(in crate::sampler) fn memory_bytes(&self) -> u64 {
-        self.memory_bytes.load(Ordering::Relaxed)
+    /// Size of its memory in bytes, asked for by another thread.
+    pub(in crate::sampler) fn memory_bytes_beside(&self) -> u64 {
+        let open = || self.activations.all().map(|entry| entry.number()).min();
+        let before = open();
+        let bytes = self.memory.read_beside();
+        // An entry that has been open all the while. Which one does not matter: no two of a store have one number.
+        if before.is_some() && before == open() { bytes } else { self.memory.last() }
     }
 
     /// Adds to `sums` how often its wasm has called the host, by return address.

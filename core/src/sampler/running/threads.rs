@@ -46,8 +46,8 @@ pub(in crate::sampler) struct Threads {
     drain: OnceLock<Thread>,
     pub(in crate::sampler) flush: Flush,
     stores: Mutex<Vec<Arc<StoreState>>>,
-    /// Stores that have gone since the drain last asked.
-    gone: Mutex<Vec<StoreId>>,
+    /// Stores that have gone since the drain last asked, and when.
+    gone: Mutex<Vec<(StoreId, u64)>>,
     /// When the first thread could run a store, calibration done; 0 before.
     started_ns: AtomicU64,
     /// No more threads are taken.
@@ -264,11 +264,11 @@ impl Threads {
         if let Some(language) = unsafe { store.take_language() } {
             language.module.set_walker(language.walker);
         }
-        locked(&self.gone).push(store.id);
+        locked(&self.gone).push((store.id, monotonic_ns()));
     }
 
-    /// The stores that have gone since this was last asked.
-    pub(in crate::sampler) fn take_gone(&self) -> Vec<StoreId> {
+    /// The stores that have gone since this was last asked, and when that was on the monotonic clock.
+    pub(in crate::sampler) fn take_gone(&self) -> Vec<(StoreId, u64)> {
         std::mem::take(&mut *locked(&self.gone))
     }
 
