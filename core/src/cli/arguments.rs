@@ -277,13 +277,20 @@ pub(super) struct Annotate {
     /// A folder with source files, which are found in it by any end of their names; may repeat
     #[arg(long = "source-dir", value_name = "DIR")]
     pub(super) source_dirs: Vec<PathBuf>,
+    /// Show the machine instructions of a function, which the guest (--guest) is compiled to again as it was for the run, with the
+    /// wasm instructions that they are for and the time of these
+    #[arg(long, requires = "guest", conflicts_with = "frames")]
+    pub(super) asm: bool,
     /// Whose time counts
     #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
     pub(super) frames: FramesChoice,
+    #[command(flatten)]
+    pub(super) names: Names,
     /// The recording
     #[arg(value_name = "RECORDING")]
     pub(super) recording: PathBuf,
-    /// A function, by its name or a part of it, or a file, by its name. Without it the file with the most time of its own
+    /// A function, by its name or a part of it, or a file, by its name. Without it the file, or with --asm the function, with
+    /// the most time of its own
     #[arg(value_name = "FUNCTION|FILE")]
     pub(super) what: Option<String>,
 }

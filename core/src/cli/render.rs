@@ -103,12 +103,17 @@ pub(super) fn named(raw: RawRecording, names: &Names) -> Result<Recording, Failu
     let (image, notes) =
         read_image(path, names.debug_file.as_deref()).map_err(|error| guest::cannot_load(path, &error.into()))?;
     if raw.modules().first().is_none_or(|module| module.build_id != image.build_id()) {
-        return Err(cannot_read(path, &"it is not the program that was run, or another build of it"));
+        return Err(other_program(path));
     }
     let walker = languages::choose(&Choice::Auto, languages::BUILT_IN, &image).ok().and_then(|chosen| chosen.walker);
     let mut recording = name(raw, &[Arc::new(image)], vec![walker], |_| ());
     recording.meta.notes.extend(notes);
     Ok(recording)
+}
+
+/// `path` is not the program that was asked for.
+pub(super) fn other_program(path: &Path) -> Failure {
+    cannot_read(path, &"it is not the program that was run, or another build of it")
 }
 
 pub(super) fn cannot_read(path: &Path, error: &dyn std::fmt::Display) -> Failure {

@@ -1,5 +1,6 @@
 //! The machine code that a guest was compiled to: what its pieces are, where they are, what they are called and how they
-//! are unwound. Perf maps and jitdumps are written from it, and the sampler knows Wasmtime's stubs by it.
+//! are unwound. Perf maps and jitdumps are written from it, `wlprof annotate --asm` shows it, and the sampler knows Wasmtime's
+//! stubs by it.
 
 mod compiled_image;
 mod image_bytes;

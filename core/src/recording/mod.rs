@@ -11,6 +11,7 @@ mod draws;
 #[cfg(test)]
 mod example;
 pub mod file;
+mod instruction_totals;
 mod journal;
 mod keyed;
 mod line_totals;
@@ -40,6 +41,7 @@ pub use difference::Difference;
 #[cfg(test)]
 pub(crate) use example::example;
 pub use file::RawRecording;
+pub use instruction_totals::{InstructionTotal, InstructionTotals};
 pub use journal::{Journal, MAGIC, VERSION};
 pub(crate) use keyed::{Keyed, keyed};
 pub use line_totals::{LineTotal, LineTotals};

@@ -3,6 +3,7 @@
 //! One binary for all of it, because linking Wasmtime takes longer than most of the tests.
 
 mod as_wasmtime_run;
+mod assembly;
 mod bad_input;
 mod bad_modules;
 mod behaviour;

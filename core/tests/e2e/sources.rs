@@ -147,8 +147,8 @@ fn annotate_prints_the_time_of_lines() {
     let share = |text: &str, code: &str| -> f64 {
         let line =
             text.lines().find(|line| line.contains(code) && line.contains('%')).unwrap_or_else(|| panic!("{text}"));
-        let shares: Vec<f64> = line.split_whitespace().map_while(|word| word.strip_suffix('%')?.parse().ok()).collect();
-        *shares.last().unwrap()
+        let (before_bound, _) = line.rsplit_once(" ±").unwrap();
+        before_bound.rsplit(' ').next().unwrap().parse().unwrap()
     };
     let main = printed(&["main"]);
     // What it says is what the recording says.

@@ -1,14 +1,17 @@
 //! `wlprof annotate`: source lines with the time of each beside it.
 
+mod assembly;
+mod disassembly;
+
 use super::arguments::Annotate;
 use super::escape::single_line;
-use super::{FAILED, Failure, limits, render, source_folders};
-use crate::recording::{FunctionId, LineTotal, LineTotals, RawRecording, Recording, Totals};
-use crate::symbols::name;
+use super::table::shown;
+use super::{FAILED, Failure, render, source_folders};
+use crate::recording::{FunctionId, LineTotal, LineTotals, RawRecording, Recording, Totals, Weight};
+use crate::sources::SourceFolders;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write};
 use std::ops::RangeInclusive;
 
 /// Lines that are shown around those with time.
@@ -16,34 +19,38 @@ const AROUND: u32 = 3;
 /// Names that are proposed where none was found.
 const PROPOSED: usize = 5;
 
-/// Prints the lines that the user asks for.
+/// Prints the lines, or the instructions, that the user asks for.
 pub(super) fn run(annotate: &Annotate) -> Result<(), Failure> {
     let path = &annotate.recording;
-    let failed = |error: &dyn std::fmt::Display| Failure::new(FAILED, format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(|error| failed(&error))?;
     let folders = source_folders::of_dirs(&annotate.source_dirs)?;
-    limits::set(file.metadata().map_or(0, |metadata| metadata.len())).map_err(|error| failed(&error))?;
-    let raw = RawRecording::read(&mut BufReader::new(file)).map_err(|error| failed(&error))?;
-    if !raw.is_named() {
-        return Err(failed(
-            &"the run was cut short, and no functions are named in it; `wlprof render --guest GUEST` names them",
-        ));
+    let raw = render::read_within_limits(path)?;
+    let text = match &annotate.names.guest {
+        Some(guest) if annotate.asm => assembly::annotated(annotate, guest, raw, &folders)?,
+        _ => lines(annotate, raw, &folders)?,
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        // A pager may be closed before its end.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(FAILED, error)),
+        _ => Ok(()),
     }
-    let recording = name(raw, &[], Vec::new(), |_| ());
+}
+
+fn lines(annotate: &Annotate, raw: RawRecording, folders: &SourceFolders) -> Result<String, Failure> {
+    let path = &annotate.recording;
+    if !raw.is_named() && annotate.names.guest.is_none() {
+        let reason =
+            "the run was cut short, and no functions are named in it; give the program that was run with --guest";
+        return Err(render::cannot_read(path, &reason));
+    }
+    let recording = render::named(raw, &annotate.names)?;
     render::check_frames(&recording, annotate.frames, path)?;
     let recording = recording.bounded().view(annotate.frames.view());
     let totals = LineTotals::of(&recording);
-    let chosen = chosen(&recording, &totals, annotate.what.as_deref()).map_err(|error| failed(&error))?;
-    let mut text = String::new();
-    for Chosen { title, file, lines } in &chosen {
-        let source = folders.text(file);
-        text.push_str(&annotated(title, file, lines, &totals, source.as_deref()));
-    }
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // A pager may be closed before its end.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(&error)),
-        _ => Ok(()),
-    }
+    let chosen = chosen(&recording, &totals, annotate.what.as_deref());
+    let chosen = chosen.map_err(|error| render::cannot_read(path, &error))?;
+    let text =
+        |Chosen { title, file, lines }: &Chosen| annotated(title, file, lines, &totals, folders.text(file).as_deref());
+    Ok(chosen.iter().map(text).collect())
 }
 
 /// A file, and which of its lines to show.
@@ -133,22 +140,27 @@ fn annotated(
     }
     let Some(source) = source else {
         let _ = writeln!(text, "its text was not found: name a folder that has it with --source-dir\n");
-        let _ = writeln!(text, "{:>7} {:>7} {:>6}", "self", "total", "line");
+        let _ = writeln!(text, "{:>13} {:>13} {:>6}", "self", "total", "line");
         for (line, total) in times.iter().filter(|(line, _)| ranges.iter().any(|range| range.contains(line))) {
-            let _ = writeln!(text, "{} {} {line:>6}", share(total.self_ns, totals), share(total.total_ns, totals));
+            let _ = writeln!(
+                text,
+                "{} {} {line:>6}",
+                share(total.self_time, totals.all),
+                share(total.total_time, totals.all)
+            );
         }
         return text + "\n";
     };
-    let _ = writeln!(text, "\n{:>7} {:>7} {:>6}", "self", "total", "line");
+    let _ = writeln!(text, "\n{:>13} {:>13} {:>6}", "self", "total", "line");
     let lines: Vec<&str> = source.lines().collect();
     for (number, range) in ranges.iter().enumerate() {
         if number > 0 {
-            let _ = writeln!(text, "{:>22}", "…");
+            let _ = writeln!(text, "{:>34}", "…");
         }
         for line in range.clone().take_while(|line| *line as usize <= lines.len()) {
-            let LineTotal { self_ns, total_ns } = times.get(&line).copied().unwrap_or_default();
+            let LineTotal { self_time, total_time } = times.get(&line).copied().unwrap_or_default();
             let code = single_line(&lines[line as usize - 1].replace('\t', "    "));
-            let row = format!("{} {} {line:>6}  {code}", share(self_ns, totals), share(total_ns, totals));
+            let row = format!("{} {} {line:>6}  {code}", share(self_time, totals.all), share(total_time, totals.all));
             let _ = writeln!(text, "{}", row.trim_end());
         }
     }
@@ -164,12 +176,10 @@ fn annotated(
     text + "\n"
 }
 
-/// A share of all time; nothing for none.
-fn share(time_ns: u64, totals: &LineTotals) -> String {
-    if time_ns == 0 {
-        return " ".repeat(7);
-    }
-    format!("{:>6.1}%", 100.0 * time_ns as f64 / totals.all_ns.max(1) as f64)
+/// A share of the time, with its bound; nothing for none.
+fn share(time: Weight, all: Weight) -> String {
+    let text = if time.ns == 0 { String::new() } else { shown(time.share_of(all)) };
+    format!("{text:>13}")
 }
 
 #[cfg(test)]
@@ -188,9 +198,12 @@ mod tests {
     fn a_function_is_shown_with_the_time_of_its_lines() {
         let source = "1\n2\n3\n4\n5\ndef price():\n\treturn \u{1b}[31m1\n8\n";
         let text = printed(Some("Shop.price.<locals>.<genexpr>"), Some(source)).unwrap();
-        let expected = "Shop.price.<locals>.<genexpr>\n/app/shop.py\n\n   self   total   line\n          \
-                        30.8%      6  def price():\n          30.8%      7      return \\u{1b}[31m1\n\n";
-        assert_eq!(text, expected);
+        let rows: Vec<&str> = text.lines().collect();
+        assert_eq!(rows[..3], ["Shop.price.<locals>.<genexpr>", "/app/shop.py", ""]);
+        assert_eq!(rows[3], "         self         total   line");
+        let ends = [" %      6  def price():", " %      7      return \\u{1b}[31m1"];
+        assert!(rows[4].contains(" 30.8 ±") && rows[4].ends_with(ends[0]), "{text}");
+        assert!(rows[5].contains(" 30.8 ±") && rows[5].ends_with(ends[1]) && rows[6..] == [""], "{text}");
         assert_eq!(printed(Some("price"), Some(source)), Ok(text), "a part of the name will do");
     }
 
@@ -207,7 +220,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_told() {
         let text = printed(Some("shop.py"), None).unwrap();
-        assert!(text.contains("--source-dir") && text.contains("30.8%      7\n"), "{text}");
+        assert!(text.contains("--source-dir") && text.contains(" %      7\n"), "{text}");
         let error = printed(Some("nowhere"), None).unwrap_err();
         assert!(error.contains("called nowhere; hot ones are "), "{error}");
         assert!(!error.contains('\u{1b}'), "{error}");
