@@ -161,6 +161,21 @@ fn what_cannot_be_run_is_told_before_anything_runs() {
 }
 
 #[test]
+fn a_link_at_the_results_name_is_replaced_and_a_full_disk_is_not_the_guests_fault() {
+    let place = Place::new();
+    place.file("reads.wat", READS);
+    place.file("spec.csv", "reads.wat,,1\n");
+    let other = place.file("other", "what is there");
+    std::os::unix::fs::symlink(&other, place.path("out.csv")).unwrap();
+    let ran = place.run(["bench", "spec.csv", "out.csv"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(other).unwrap(), "what is there");
+    assert_eq!(runs(&place, "out.csv").len(), 1);
+    let full = place.run(["bench", "spec.csv", "/dev/full"]);
+    assert!(full.code == Some(125) && full.stderr.contains("/dev/full: "), "{full:?}");
+}
+
+#[test]
 fn a_profile_of_a_row_is_of_all_its_runs() {
     let place = Place::new();
     let guest = fixture("c-traps.wasm");

@@ -7,8 +7,9 @@ mod spec;
 
 use super::arguments::Bench;
 use super::guest::{cannot_load, environment};
+use super::output_file::OutputFile;
 use super::progress::Spinner;
-use super::{CANNOT_RUN, FAILED, Failure, escape, interrupt, library, say};
+use super::{CANNOT_RUN, FAILED, Failure, escape, interrupt, library, output, say};
 use crate::guest::{Guest, LoadError, LoadOptions, Program};
 use crate::languages::{self, Choice};
 use crate::sampler::{SamplerKind, SamplerOptions};
@@ -63,7 +64,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
         let path = profile_path(&bench.out, index + 1, Path::new(&row.guest));
         profiles.push(sampler.as_ref().map(|sampler| Profile::open(path, sampler.clone())).transpose()?);
     }
-    let out = File::create(&bench.out).map_err(|error| cannot(&bench.out, error))?;
+    let out = created(&bench.out).map_err(|error| cannot(&bench.out, error))?;
     let mut results = Results::begin(out).map_err(|error| cannot(&bench.out, error))?;
     let mut done = Vec::new();
     for (prepared, profile) in rows.into_iter().zip(profiles) {
@@ -79,14 +80,21 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
         };
         let runs = Runs { guest, wasi, invoke, session: profile.as_ref().map(profiles::Begun::session) };
         let mut all = Vec::new();
+        let mut unwritten = None;
         let each = |times: Times| {
-            results.add(&row, &times)?;
+            if let Err(error) = results.add(&row, &times) {
+                unwritten = Some(error);
+                wasmtime::bail!("a result was not written");
+            }
             all.push(times);
             Ok(())
         };
-        on_guests_thread(|| runs.run(row.runs, each))
-            .map_err(|error| failed(&error))?
-            .map_err(|error| Failure::new(CANNOT_RUN, format!("{}: {error:#}", row.guest)))?;
+        let ran = on_guests_thread(|| runs.run(row.runs, each)).map_err(|error| failed(&error))?;
+        if let Some(error) = unwritten {
+            // Not the guest's fault.
+            return Err(cannot(&bench.out, error));
+        }
+        ran.map_err(|error| Failure::new(CANNOT_RUN, format!("{}: {error:#}", row.guest)))?;
         drop(spinner);
         profile.map_or(Ok(()), |profile| profile.finish(guest))?;
         done.push((row, all));
@@ -95,6 +103,15 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     let _ = io::stdout().write_all(table(&done).as_bytes());
     say::line(format_args!("wrote {}", escape::single_line(&bench.out.to_string_lossy())));
     Ok(())
+}
+
+/// The file of results, in its place at once: each is in it when its run is over, whatever becomes of later ones. A link at its name
+/// is replaced, not followed.
+fn created(path: &Path) -> io::Result<File> {
+    let file = OutputFile::create(&output::real_path(path)?)?;
+    let results = file.file().try_clone()?;
+    file.put_in_place().map_err(io::Error::other)?;
+    Ok(results)
 }
 
 /// Looks whether all rows can be run, and compiles each guest once.

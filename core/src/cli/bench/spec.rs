@@ -1,6 +1,6 @@
 //! What to run, as a file of Faasm's microbenchmark runner says it: `guest,export-or-arguments,runs,input`, a line for each.
 
-use csv::{Position, ReaderBuilder, StringRecord, Trim};
+use csv::{Position, ReaderBuilder, StringRecord};
 
 /// A line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,13 +23,13 @@ pub(super) struct Row {
 /// What is wrong, with the number of each line.
 pub(super) fn read(spec: &[u8]) -> Result<Vec<Row>, Vec<(u64, String)>> {
     let mut reader = ReaderBuilder::new();
-    reader.has_headers(false).flexible(true).trim(Trim::All).comment(Some(b'#'));
+    reader.has_headers(false).flexible(true).comment(Some(b'#'));
     let (mut rows, mut errors) = (Vec::new(), Vec::new());
     for record in reader.from_reader(spec).into_records() {
         match record {
             Ok(record) => {
                 // Of nothing but blanks.
-                if record.iter().eq([""]) {
+                if record.len() == 1 && record[0].trim().is_empty() {
                     continue;
                 }
                 let line = record.position().map_or(0, |position| line_of(spec, position));
@@ -60,12 +60,14 @@ fn line_of(spec: &[u8], position: &Position) -> u64 {
 
 fn row(line: u64, record: &StringRecord) -> Result<Row, String> {
     let fields: Vec<&str> = record.iter().collect();
+    // The input is what it is, blanks included.
     let (&[guest, call, runs], input) = (match &fields[..] {
         [first @ .., input] if fields.len() == 4 => (first, *input),
         all => (all, ""),
     }) else {
         return Err(format!("{} fields (expected 3 or 4: guest,export-or-arguments,runs,input)", fields.len()));
     };
+    let [guest, call, runs] = [guest, call, runs].map(str::trim);
     if guest.is_empty() {
         return Err("it names no guest".to_owned());
     }
@@ -90,8 +92,8 @@ mod tests {
         };
         let expected = [
             row(1, "a.wasm", "fib 30", 10, ""),
-            row(4, "b.wasm", "-n 3", 1, "some input"),
-            row(5, "c.wasm", "", 2, "x,\"y"),
+            row(4, "b.wasm", "-n 3", 1, " some input "),
+            row(5, "c.wasm", "", 2, "x,\"y\n"),
             row(9, "d.wasm", "", 1, ""),
         ];
         assert_eq!(read(spec.as_bytes()), Ok(expected.to_vec()));
