@@ -4,18 +4,20 @@ use super::arguments::FramesChoice;
 use super::escape::single_line;
 use super::output;
 use super::output_file::OutputFile;
-use super::table::{TableOptions, shown};
+use super::table::{TableOptions, shorten, shown};
 use super::{FAILED, Failure, limits, render, say};
-use crate::export;
+use crate::export::{self, Exporter};
 use crate::recording::{Difference, Recording, Selection};
 use clap::Args;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Options of `wlprof diff`.
 #[derive(Debug, Args)]
 pub(super) struct Diff {
-    /// Write `STACK MICROSECONDS MICROSECONDS` lines, as difffolded.pl does: red and blue flame graphs are made of them
+    /// Write a flame graph, red where AFTER has a larger share and blue where it has a smaller one (x.svg), or lines of `STACK
+    /// MICROSECONDS MICROSECONDS`, as difffolded.pl does (x.folded)
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     file: Option<PathBuf>,
     /// Which frames to compare
@@ -40,35 +42,35 @@ pub(super) struct Diff {
 
 /// Compares two recordings.
 pub(super) fn run(diff: &Diff) -> Result<(), Failure> {
-    if let Some(path) = &diff.file
-        && export::by_path(path).is_none_or(|exporter| exporter.name() != "folded")
-    {
-        let message = format!("{}: differences are written as folded stacks; name a file x.folded", path.display());
-        return Err(Failure::new(FAILED, message));
-    }
+    let target = diff.file.as_deref().map(|path| Ok((path, exporter(path)?))).transpose()?;
     let sizes = [&diff.before, &diff.after].map(|path| path.metadata().map_or(0, |metadata| metadata.len()));
     limits::set(sizes[0].saturating_add(sizes[1])).map_err(|error| Failure::new(FAILED, error))?;
     let [before, after] = [read(diff, &diff.before)?, read(diff, &diff.after)?];
-    if before.meta.clock != after.meta.clock {
-        let message = format!(
-            "{} has samples of {:?} time and {} of {:?} time: their shares cannot be compared",
-            diff.before.display(),
-            before.meta.clock,
-            diff.after.display(),
-            after.meta.clock
-        );
-        return Err(Failure::new(FAILED, message));
-    }
+    let names = [&diff.before, &diff.after].map(|path| path.display().to_string());
+    Recording::check_clocks([(names[0].as_str(), &before), (names[1].as_str(), &after)])
+        .map_err(|error| Failure::new(FAILED, error))?;
     say::text(&table(&before, &after, diff.top));
-    if let Some(path) = &diff.file {
+    if let Some((path, exporter)) = target {
         let cannot = |error| Failure::new(FAILED, format!("cannot write {}: {error}", path.display()));
         let file = output::real_path(path).and_then(|path| OutputFile::create(&path)).map_err(cannot)?;
-        export::write_differences([&before, &after], &mut std::io::BufWriter::new(file.file())).map_err(cannot)?;
+        let mut out = BufWriter::new(file.file());
+        exporter.export_difference([&before, &after], &mut out).and_then(|()| out.flush()).map_err(cannot)?;
+        drop(out);
         file.put_in_place()
             .map_err(|error| Failure::new(FAILED, format!("cannot write {}: {error}", path.display())))?;
         say::line(format_args!("wrote {}", single_line(&path.to_string_lossy())));
     }
     Ok(())
+}
+
+/// The format of the file at `path`, which is to show differences.
+fn exporter(path: &Path) -> Result<&'static dyn Exporter, Failure> {
+    export::by_path(path).filter(|exporter| exporter.shows_differences()).ok_or_else(|| {
+        let able = export::EXPORTERS.iter().filter(|exporter| exporter.shows_differences());
+        let endings: Vec<String> = able.map(|exporter| format!("x.{}", exporter.extensions()[0])).collect();
+        let message = format!("{}: files of differences are called {}", path.display(), endings.join(" or "));
+        Failure::new(FAILED, message)
+    })
 }
 
 fn read(diff: &Diff, path: &Path) -> Result<Recording, Failure> {
@@ -99,7 +101,7 @@ fn table(before: &Recording, after: &Recording, rows: usize) -> String {
     for row in differences.iter().take(rows) {
         let [one, other] = row.shares.map(shown);
         let more = More(row).to_string();
-        let name: String = single_line(&row.name).chars().take(room).collect();
+        let name = shorten(&single_line(&row.name), room);
         let noise = if row.is_real { "" } else { "  (noise)" };
         let _ = writeln!(text, "{one:>13} {other:>13} {more:>13}  {name}{noise}");
     }

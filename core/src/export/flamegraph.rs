@@ -15,6 +15,9 @@
 //! Roots are at the top. At the bottom, where flame graphs usually have them, they would be below the end of the window wherever
 //! a few stacks are deep, as those of imports in Python, and most of what the window shows would be empty.
 //!
+//! What two recordings differ in is drawn in red and blue, by the time of a stack's last frame alone: inferno gives all others the
+//! difference 0. What was there before alone has no width and is not seen; the other way round it is.
+//!
 //! Times are shown in microseconds, because inferno shows whole numbers of them alone.
 
 use super::Exporter;
@@ -49,28 +52,63 @@ impl Exporter for FlameGraph {
 
     fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
         let labels: Vec<String> = recording.functions.iter().map(|function| label(recording, function)).collect();
-        let lines = folded(recording, &labels);
-        if lines.is_empty() {
-            // inferno fails where there is nothing to draw.
-            out.write_all(NOTHING.as_bytes())?;
-            return Ok(None);
-        }
+        let times = times(recording, &labels);
+        // All of them together have to be a number, too.
+        let most = u64::MAX / times.len().max(1) as u64;
+        let times = times.into_iter().filter(|(_, time_ns)| *time_ns > 0);
+        let lines = times.map(|(frames, time_ns)| format!("{} {}", frames.join(";"), time_ns.min(most))).collect();
         let mut palette = palette(recording, &labels);
-        let mut options = Options::default();
-        options.title = title(recording);
-        options.subtitle = Some(subtitle(recording));
+        let mut options = options(title(recording), subtitle(recording));
         options.palette_map = Some(&mut palette);
-        options.bgcolors = Some(BackgroundColor::Flat(WHITE));
-        // Neighbours of one kind have one colour.
-        options.stroke_color = StrokeColor::Color(WHITE);
-        options.text_truncate_direction = TextTruncateDirection::Right;
-        options.count_name = "µs".to_owned();
         options.factor = 1e-3;
-        options.direction = Direction::Inverted;
-        options.flame_chart = true;
-        from_lines(&mut options, lines.iter().rev().map(String::as_str), out)?;
+        draw(lines, options, out)?;
         Ok(None)
     }
+
+    fn shows_differences(&self) -> bool {
+        true
+    }
+
+    /// Red and blue: what has more and less of the time for itself than before. Widths are the time after. The time before is
+    /// scaled to as much in all, so that runs of other lengths are compared by their shares.
+    fn export_difference(&self, recordings: [&Recording; 2], out: &mut dyn Write) -> io::Result<()> {
+        let labels = recordings.map(|recording| {
+            recording.functions.iter().map(|function| label(recording, function)).collect::<Vec<String>>()
+        });
+        let [before, after] = [0, 1].map(|side| times(recordings[side], &labels[side]));
+        let lines = compared(&before, &after);
+        let [title, before_title] = [recordings[1], recordings[0]].map(title);
+        let subtitle = format!(
+            "{} · own time: red more, blue less than in {before_title} ({})",
+            measured(recordings[1]),
+            measured(recordings[0])
+        );
+        draw(lines, options(title, subtitle), out)
+    }
+}
+
+/// How all of them look.
+fn options<'a>(title: String, subtitle: String) -> Options<'a> {
+    let mut options = Options::default();
+    options.title = title;
+    options.subtitle = Some(subtitle);
+    options.bgcolors = Some(BackgroundColor::Flat(WHITE));
+    // Neighbours of one kind have one colour.
+    options.stroke_color = StrokeColor::Color(WHITE);
+    options.text_truncate_direction = TextTruncateDirection::Right;
+    options.count_name = "µs".to_owned();
+    options.direction = Direction::Inverted;
+    options.flame_chart = true;
+    options
+}
+
+/// Draws these lines, which are in the order in which they are drawn.
+fn draw(lines: Vec<String>, mut options: Options<'_>, out: &mut dyn Write) -> io::Result<()> {
+    if lines.is_empty() {
+        // inferno fails where there is nothing to draw.
+        return out.write_all(NOTHING.as_bytes());
+    }
+    from_lines(&mut options, lines.iter().rev().map(String::as_str), out)
 }
 
 const WHITE: Color = Color { r: 255, g: 255, b: 255 };
@@ -92,8 +130,8 @@ fn label(recording: &Recording, function: &Function) -> String {
     if text.starts_with("# ") { text.replacen("# ", "#", 1) } else { text }
 }
 
-/// All stacks with their nanoseconds, as inferno reads them, in the order in which they are drawn.
-fn folded(recording: &Recording, labels: &[String]) -> Vec<String> {
+/// Nanoseconds of all stacks, in the order in which they are drawn.
+fn times<'a>(recording: &Recording, labels: &'a [String]) -> BTreeMap<Vec<&'a str>, u64> {
     let mut times = BTreeMap::<StackId, u64>::new();
     for sample in recording.samples() {
         let time_ns = times.entry(sample.stack).or_default();
@@ -106,11 +144,30 @@ fn folded(recording: &Recording, labels: &[String]) -> Vec<String> {
         let sum = of_frames.entry(frames).or_default();
         *sum = sum.saturating_add(time_ns);
     }
-    // All of them together have to be a number, too.
-    let most = u64::MAX / of_frames.len().max(1) as u64;
-    let lines = of_frames.into_iter().filter(|(_, time_ns)| *time_ns > 0);
-    lines.map(|(frames, time_ns)| format!("{} {}", frames.join(";"), time_ns.min(most))).collect()
+    of_frames
 }
+
+/// Lines with two numbers, as inferno reads them for differences: microseconds before, as many in all as after, and after.
+/// Microseconds, because it multiplies the widths with a factor and not the differences.
+fn compared(before: &BTreeMap<Vec<&str>, u64>, after: &BTreeMap<Vec<&str>, u64>) -> Vec<String> {
+    let [all_before, all_after] =
+        [before, after].map(|times| times.values().map(|time_ns| u128::from(*time_ns)).sum::<u128>());
+    let micros = |time_ns: u128| (time_ns + NS_PER_MICRO / 2) / NS_PER_MICRO;
+    // What inferno adds up has to be a number.
+    let most = i64::MAX as u128 / (before.len() + after.len()).max(1) as u128;
+    let stacks: BTreeSet<&Vec<&str>> = before.keys().chain(after.keys()).collect();
+    let line = |stack: &Vec<&str>| {
+        let [before_ns, after_ns] =
+            [before, after].map(|times| times.get(stack).map_or(0, |time_ns| u128::from(*time_ns)));
+        let scaled_ns = before_ns.saturating_mul(all_after) / all_before.max(1);
+        let [before, after] = [scaled_ns, after_ns].map(|time_ns| micros(time_ns).min(most));
+        (before + after > 0).then(|| format!("{} {before} {after}", stack.join(";")))
+    };
+    // Without any time after there is nothing to draw.
+    if micros(all_after) == 0 { Vec::new() } else { stacks.into_iter().filter_map(line).collect() }
+}
+
+const NS_PER_MICRO: u128 = 1000;
 
 /// The colour of every text that is drawn.
 fn palette(recording: &Recording, labels: &[String]) -> PaletteMap {
@@ -132,16 +189,20 @@ fn title(recording: &Recording) -> String {
 
 /// What the widths are of, and what the colours mean.
 fn subtitle(recording: &Recording) -> String {
+    let seen: BTreeSet<usize> = recording.functions.iter().map(|function| category_index(function.category)).collect();
+    let colors: Vec<String> =
+        seen.into_iter().map(|index| format!("{} {}", CATEGORIES[index].color, CATEGORIES[index].name)).collect();
+    format!("{} · {}", measured(recording), colors.join(", "))
+}
+
+/// How much there is of what.
+fn measured(recording: &Recording) -> String {
     let clock = match recording.meta.clock {
         Clock::Cpu => "CPU time",
         Clock::Wall => "wall time",
     };
     let time_ns = recording.samples().fold(0_u64, |sum, sample| sum.saturating_add(sample.period_ns));
-    let seen: BTreeSet<usize> = recording.functions.iter().map(|function| category_index(function.category)).collect();
-    let colors: Vec<String> =
-        seen.into_iter().map(|index| format!("{} {}", CATEGORIES[index].color, CATEGORIES[index].name)).collect();
-    let count = recording.samples().count();
-    format!("{count} samples, {:.2} s of {clock} · {}", time_ns as f64 / 1e9, colors.join(", "))
+    format!("{} samples, {:.2} s of {clock}", recording.samples().count(), time_ns as f64 / 1e9)
 }
 
 #[cfg(test)]
@@ -210,6 +271,27 @@ mod tests {
         assert_eq!((&*root.0, root.1, root.2), ("all (13,000 µs, 100%)", 0, total));
     }
 
+    /// Whether the first has the elements, attributes and scripts of the second, and no text that turns its direction.
+    fn assert_harmless(svg: &str, harmless: &str) {
+        let (document, expected) = (parsed(svg), parsed(harmless));
+        let scripts = |document: &Document<'_>| -> Vec<String> {
+            let all = document.descendants().filter(|node| node.tag_name().name() == "script");
+            all.map(|node| node.text().unwrap_or_default().to_owned()).collect()
+        };
+        assert_eq!(scripts(&document), scripts(&expected));
+        let kinds = |document: &Document<'_>| -> BTreeSet<String> {
+            let attributes = |node: Node<'_, '_>| {
+                let names: Vec<&str> = node.attributes().map(|attribute| attribute.name()).collect();
+                format!("{:?} {} {names:?}", node.node_type(), node.tag_name().name())
+            };
+            document.descendants().map(attributes).collect()
+        };
+        assert_eq!(kinds(&document), kinds(&expected), "elements and attributes are those of a harmless graph");
+        let texts = document.descendants().filter(|node| node.node_type() == NodeType::Text);
+        let turned = texts.filter_map(|node| node.text()).find(|text| text.contains(['\u{202e}', '\u{2066}']));
+        assert_eq!(turned, None);
+    }
+
     #[test]
     fn what_a_guest_calls_its_functions_is_text_and_nothing_else() {
         let harmless = drawn(&example());
@@ -234,24 +316,11 @@ mod tests {
         recording.meta.guest = names[0].to_owned();
         recording.meta.arguments = names.map(str::to_owned).to_vec();
         recording.modules.iter_mut().for_each(|module| module.name = names[2].to_owned());
+        let compared = compared_with(&recording, &recording);
+        assert_harmless(&compared, &compared_with(&example(), &example()));
         let svg = drawn(&recording);
-        let (document, expected) = (parsed(&svg), parsed(&harmless));
-        let scripts = |document: &Document<'_>| -> Vec<String> {
-            let all = document.descendants().filter(|node| node.tag_name().name() == "script");
-            all.map(|node| node.text().unwrap_or_default().to_owned()).collect()
-        };
-        assert_eq!(scripts(&document), scripts(&expected));
-        let kinds = |document: &Document<'_>| -> BTreeSet<String> {
-            let attributes = |node: Node<'_, '_>| {
-                let names: Vec<&str> = node.attributes().map(|attribute| attribute.name()).collect();
-                format!("{:?} {} {names:?}", node.node_type(), node.tag_name().name())
-            };
-            document.descendants().map(attributes).collect()
-        };
-        assert_eq!(kinds(&document), kinds(&expected), "elements and attributes are those of a harmless graph");
-        let texts = document.descendants().filter(|node| node.node_type() == NodeType::Text);
-        let turned = texts.filter_map(|node| node.text()).find(|text| text.contains(['\u{202e}', '\u{2066}']));
-        assert_eq!(turned, None);
+        assert_harmless(&svg, &harmless);
+        let document = parsed(&svg);
         // Nothing of the time is lost to a name that reads as something else.
         let total: u64 = recording.samples().map(|sample| sample.period_ns).sum();
         let all = rectangles(&document);
@@ -264,6 +333,56 @@ mod tests {
             let name = name.replace(';', ":");
             assert!(all.iter().any(|(title, ..)| title.starts_with(&format!("{name} ("))), "{name}: {all:#?}");
         }
+    }
+
+    fn compared_with(before: &Recording, after: &Recording) -> String {
+        let mut svg = Vec::new();
+        FlameGraph.export_difference([before, after], &mut svg).unwrap();
+        String::from_utf8(svg).unwrap()
+    }
+
+    /// Points that a rectangle says to have more.
+    fn points(title: &str) -> f64 {
+        title.rsplit_once("; ").unwrap().1.trim_end_matches("%)").parse().unwrap()
+    }
+
+    #[test]
+    fn differences_are_of_shares_and_red_or_blue() {
+        let before = example();
+        let mut longer = example();
+        // The same, twice: other times, equal shares.
+        longer.threads.extend(longer.threads.clone());
+        let same = compared_with(&before, &longer);
+        let same = rectangles(&parsed(&same));
+        assert!(
+            same.len() > 5 && same.iter().filter(|rect| rect.0 != root(&same).0).all(|rect| points(&rect.0) == 0.0)
+        );
+        assert_eq!(root(&same).2, 26_000, "microseconds of the second");
+
+        let mut less = example();
+        let leaf = |recording: &Recording, stack| recording.lines_of(stack).next().unwrap().function as usize;
+        let first = less.threads[0].samples.iter().next().unwrap().stack;
+        let thread = &mut less.threads[0];
+        thread.samples = thread.samples.iter().filter(|sample| sample.stack != first).collect();
+        let svg = compared_with(&less, &before);
+        let all = rectangles(&parsed(&svg));
+        let name = label(&before, &before.functions[leaf(&before, first)]);
+        let more =
+            all.iter().filter(|(title, ..)| title.starts_with(&format!("{name} ("))).find(|rect| points(&rect.0) > 0.0);
+        let channels = |color: &str| -> Vec<u8> {
+            color
+                .trim_start_matches("rgb(")
+                .trim_end_matches(')')
+                .split(',')
+                .map(|part| part.parse().unwrap())
+                .collect()
+        };
+        let red = channels(&more.expect("it has more").4);
+        assert!(red[0] > red[2], "{red:?}");
+        let blue =
+            all.iter().filter(|rect| rect.0 != root(&all).0 && points(&rect.0) < 0.0).map(|rect| channels(&rect.4));
+        let blue: Vec<_> = blue.collect();
+        assert!(!blue.is_empty() && blue.iter().all(|color| color[2] > color[0]), "{blue:?}");
     }
 
     #[test]

@@ -32,6 +32,22 @@ impl Exporter for Folded {
         counts.iter().try_for_each(|(stack, count)| writeln!(out, "{stack} {count}"))?;
         Ok(None)
     }
+
+    fn shows_differences(&self) -> bool {
+        true
+    }
+
+    /// Writes lines as `difffolded.pl` does: `stack before after`, sorted. The numbers are microseconds: samples stand for
+    /// different times.
+    fn export_difference(&self, recordings: [&Recording; 2], out: &mut dyn Write) -> io::Result<()> {
+        let [before, after] = recordings.map(|recording| sums(recording, |sample| sample.period_ns));
+        let stacks: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let micros =
+            |sums: &BTreeMap<String, u64>, stack: &String| sums.get(stack).copied().unwrap_or(0).div_ceil(1000);
+        stacks
+            .into_iter()
+            .try_for_each(|stack| writeln!(out, "{stack} {} {}", micros(&before, stack), micros(&after, stack)))
+    }
 }
 
 /// What samples of each stack come to, as it is written.
@@ -54,21 +70,6 @@ fn sums(recording: &Recording, of_sample: impl Fn(&Sample) -> u64) -> BTreeMap<S
     sums
 }
 
-/// Writes the stacks of two recordings as `difffolded.pl` does: `stack before after`, sorted. The numbers are microseconds: samples
-/// stand for different times.
-///
-/// # Errors
-/// Whatever `out` fails with.
-pub fn write_differences(recordings: [&Recording; 2], out: &mut dyn Write) -> io::Result<()> {
-    let [before, after] = recordings.map(|recording| sums(recording, |sample| sample.period_ns));
-    let stacks: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let micros = |sums: &BTreeMap<String, u64>, stack: &String| sums.get(stack).copied().unwrap_or(0).div_ceil(1000);
-    for stack in stacks {
-        writeln!(out, "{stack} {} {}", micros(&before, stack), micros(&after, stack))?;
-    }
-    out.flush()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,7 +81,7 @@ mod tests {
         let thread = &mut other.threads[0];
         thread.samples = thread.samples.iter().take(1).collect();
         let mut out = Vec::new();
-        write_differences([&example(), &other], &mut out).unwrap();
+        Folded.export_difference([&example(), &other], &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let sums = text.lines().fold((0, 0), |sums, line| {
             let mut fields = line.rsplit(' ').map(|field| field.parse::<u64>());

@@ -20,8 +20,9 @@ mod pprof;
 mod raw;
 mod speedscope;
 
+pub use plain_text::short_path;
+
 use crate::recording::Recording;
-pub use folded::write_differences;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -64,6 +65,19 @@ pub trait Exporter: Sync {
     /// # Errors
     /// Whatever `out` fails with.
     fn export(&self, recording: &Recording, path: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>>;
+
+    /// Whether the format can show what two recordings differ in: [`Exporter::export_difference`].
+    fn shows_differences(&self) -> bool {
+        false
+    }
+
+    /// Writes what two recordings differ in, the one before and the one after.
+    ///
+    /// # Errors
+    /// Whatever `out` fails with; always, of formats that cannot show it.
+    fn export_difference(&self, _recordings: [&Recording; 2], _out: &mut dyn Write) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, format!("{} shows no differences", self.name())))
+    }
 }
 
 /// All formats. The first is for those who choose none.

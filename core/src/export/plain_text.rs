@@ -34,7 +34,7 @@ pub(super) fn drawn_name(name: &str) -> Cow<'_, str> {
 }
 
 /// The last two parts of a path.
-pub(super) fn short_path(path: &str) -> &str {
+pub fn short_path(path: &str) -> &str {
     let mut separators = path.rmatch_indices(['/', '\\']);
     match (separators.next(), separators.next()) {
         (Some(_), Some((at, _))) => &path[at + 1..],

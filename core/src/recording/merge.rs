@@ -9,19 +9,31 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 impl Recording {
+    /// Looks whether shares of these recordings, each with what it is called, can be added up and compared.
+    ///
+    /// # Errors
+    /// If their samples stand for different times.
+    pub fn check_clocks<'a>(recordings: impl IntoIterator<Item = (&'a str, &'a Self)>) -> Result<(), String> {
+        let mut recordings = recordings.into_iter();
+        let Some((first_name, first)) = recordings.next() else { return Ok(()) };
+        let clock = first.meta.clock;
+        recordings.find(|(_, other)| other.meta.clock != clock).map_or(Ok(()), |(name, other)| {
+            Err(format!(
+                "{first_name} has samples of {clock:?} time and {name} of {:?} time: their shares are not of one whole",
+                other.meta.clock
+            ))
+        })
+    }
+
     /// Those recordings, with what each is called, as one. Each begins at its time zero: they lie side by side.
     ///
     /// # Errors
     /// If there are none, or their samples stand for different times.
     pub fn merge(recordings: Vec<(String, Self)>) -> Result<Self, String> {
-        let Some((first_name, first)) = recordings.first() else { return Err("there is nothing to merge".to_owned()) };
-        let clock = first.meta.clock;
-        if let Some((name, other)) = recordings.iter().find(|(_, other)| other.meta.clock != clock) {
-            return Err(format!(
-                "{first_name} has samples of {clock:?} time and {name} of {:?} time: their shares are not of one whole",
-                other.meta.clock
-            ));
+        if recordings.is_empty() {
+            return Err("there is nothing to merge".to_owned());
         }
+        Self::check_clocks(recordings.iter().map(|(name, recording)| (name.as_str(), recording)))?;
         let meta = merged_meta(&recordings);
         let mut merge = Merge::default();
         for (name, recording) in recordings {

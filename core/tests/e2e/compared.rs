@@ -95,6 +95,17 @@ fn recordings_are_compared_and_merged() {
         assert!((sampled_ns / 1000..=most).contains(&micros(field)), "{name}: {sampled_ns} ns, {} µs", micros(field));
     }
 
+    let drawn = place.run(["diff", "a.wlprof", "b.wlprof", "-o", "d.svg"]);
+    assert_eq!(drawn.code, Some(0), "{drawn:?}");
+    let svg = std::fs::read_to_string(place.path("d.svg")).unwrap();
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let document = roxmltree::Document::parse_with_options(&svg, options).unwrap();
+    let titles = document.descendants().filter(|node| node.has_tag_name("title")).filter_map(|node| node.text());
+    let work: Vec<&str> = titles.filter(|title| title.starts_with("work (")).collect();
+    assert!(!work.is_empty() && work.iter().all(|title| title.ends_with("%)") && title.contains("%; ")), "{work:?}");
+    let refused = place.run(["diff", "a.wlprof", "b.wlprof", "-o", "d.json"]);
+    assert!(refused.code == Some(125) && refused.stderr.contains("x.svg or x.folded"), "{refused:?}");
+
     let merged = place.run(["merge", "-q", "a.wlprof", "b.wlprof", "-o", "all.wlprof"]);
     assert_eq!(merged.code, Some(0), "{merged:?}");
     let time = |recording: &Recording| -> u64 {

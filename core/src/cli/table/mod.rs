@@ -10,7 +10,7 @@ mod waits;
 use super::escape::single_line;
 use crate::recording::{FunctionTotal, Recording, Selected, Totals, UserLines};
 use rows::Layout;
-pub(super) use rows::{place_of, shown};
+pub(super) use rows::{place_of, shorten, shown};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 pub(super) use user_lines::OUTSIDE_OF_THE_SCRIPT;

@@ -1,6 +1,7 @@
 //! Rows of the table: shares with their bounds, a bar, a function and where it is.
 
 use crate::cli::escape::single_line;
+use crate::export::short_path;
 use crate::recording::{Function, FunctionId, Recording, Share, Weight};
 use std::fmt::{self, Write};
 
@@ -104,7 +105,7 @@ impl<'a> Layout<'a> {
 }
 
 /// Keeps the beginning and the end of a long name: generics grow in the middle.
-fn shorten(name: &str, width: usize) -> String {
+pub(in crate::cli) fn shorten(name: &str, width: usize) -> String {
     let length = name.chars().count();
     if length <= width {
         return name.to_owned();
@@ -119,18 +120,9 @@ fn shorten(name: &str, width: usize) -> String {
 /// Where a function is, after its name.
 pub(in crate::cli) fn place_of(function: &Function, line: Option<u32>) -> String {
     match (&function.file, line) {
-        (Some(file), Some(line)) => format!("  {}:{line}", short_path(file)),
-        (Some(file), None) => format!("  {}", short_path(file)),
+        (Some(file), Some(line)) => format!("  {}:{line}", single_line(short_path(file))),
+        (Some(file), None) => format!("  {}", single_line(short_path(file))),
         (None, _) => String::new(),
-    }
-}
-
-/// The last two parts of a path.
-fn short_path(path: &str) -> String {
-    let mut parts = path.rsplit(['/', '\\']);
-    match (parts.next(), parts.next()) {
-        (Some(file), Some(folder)) if !folder.is_empty() => single_line(&format!("{folder}/{file}")),
-        _ => single_line(path),
     }
 }
 
@@ -145,13 +137,6 @@ mod tests {
         let short = shorten(&name, 56);
         assert_eq!(short.chars().count(), 56);
         assert!(short.starts_with("begin") && short.ends_with("end"));
-    }
-
-    #[test]
-    fn paths_keep_two_parts() {
-        assert_eq!(short_path("/home/me/src/main.c"), "src/main.c");
-        assert_eq!(short_path("/main.c"), "/main.c");
-        assert_eq!(short_path("main.c"), "main.c");
     }
 
     #[test]
