@@ -4,18 +4,58 @@ use super::State;
 use super::windows::{Refusal, blocking};
 use crate::sampler::Activity;
 use axum::extract::State as Given;
-use axum::http::HeaderValue;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What metrics are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Syntax {
+    OpenMetrics,
+    /// What Prometheus had before, and what knows no other is given: it has no units, and counters are called what their samples are.
+    Prometheus,
+}
 
-pub(super) async fn answer(Given(state): Given<Arc<State>>) -> Result<Response, Refusal> {
+impl Syntax {
+    /// The one that who accepts `accept` reads.
+    fn accepted(accept: Option<&str>) -> Self {
+        match accept {
+            Some(accept) if !accept.contains("application/openmetrics-text") => Self::Prometheus,
+            _ => Self::OpenMetrics,
+        }
+    }
+
+    fn media_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        })
+    }
+
+    /// `text`, which is in OpenMetrics.
+    fn of(self, text: &str) -> String {
+        let line = |line: &str| match self {
+            Self::OpenMetrics => Some(line.to_owned()),
+            Self::Prometheus => match line.split(' ').collect::<Vec<_>>()[..] {
+                ["#", "UNIT" | "EOF", ..] => None,
+                // Of gauges the names are the same.
+                ["#", kind @ ("TYPE" | "HELP"), name, ..] if text.contains(&format!("# TYPE {name} counter\n")) => {
+                    Some(line.replacen(&format!("{kind} {name} "), &format!("{kind} {name}_total "), 1))
+                }
+                _ => Some(line.to_owned()),
+            },
+        };
+        text.lines().filter_map(line).map(|line| line + "\n").collect()
+    }
+}
+
+pub(super) async fn answer(Given(state): Given<Arc<State>>, headers: HeaderMap) -> Result<Response, Refusal> {
     let session = state.session.clone();
     let activity = blocking(&state.counters, move || Ok(session.activity().unwrap_or_default())).await?;
-    Ok(([(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))], text(&activity)).into_response())
+    let syntax = Syntax::accepted(headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()));
+    Ok(([(CONTENT_TYPE, syntax.media_type())], syntax.of(&text(&activity))).into_response())
 }
 
 fn text(activity: &Activity) -> String {
@@ -72,5 +112,22 @@ mod tests {
             text.ends_with("wlprof_host_calls_total{import=\"other\"} 1\n# EOF\n") || text.ends_with("3\n# EOF\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn who_knows_no_openmetrics_is_given_what_prometheus_had_before() {
+        assert_eq!(Syntax::accepted(None), Syntax::OpenMetrics);
+        assert_eq!(Syntax::accepted(Some("text/plain;version=0.0.4;q=0.5,*/*;q=0.1")), Syntax::Prometheus);
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
+        assert_eq!(Syntax::accepted(Some(prometheus)), Syntax::OpenMetrics);
+        let activity =
+            Activity { host_calls: [(Some("# UNIT".to_owned()), 3)].into_iter().collect(), ..<_>::default() };
+        let text = Syntax::Prometheus.of(&text(&activity));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.contains(&"# TYPE wlprof_guest_cpu_seconds_total counter"), "{text}");
+        assert!(lines.contains(&"# HELP wlprof_samples_total Samples taken."), "{text}");
+        assert!(lines.contains(&"# TYPE wlprof_guest_memory_bytes gauge"), "{text}");
+        assert!(lines.contains(&"wlprof_host_calls_total{import=\"# UNIT\"} 3"), "{text}");
+        assert!(!lines.iter().any(|line| line.starts_with("# UNIT") || line.starts_with("# EOF")), "{text}");
     }
 }
