@@ -211,6 +211,33 @@ fn signals_end_it_and_the_terminal_is_as_before() {
     }
 }
 
+/// What has it takes no part in the test, so that it can be ended with all that it holds of the terminal.
+#[test]
+fn a_terminal_that_goes_away_ends_it() {
+    let place = Place::new();
+    let guest = fixture("c-shares.wasm");
+    let wlprof = place.command(["top", guest.to_str().unwrap(), "100000"]);
+    let told = place.path("pid");
+    let words = std::iter::once(wlprof.get_program()).chain(wlprof.get_args());
+    let quoted: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    place.file("run.sh", format!("echo $$ > pid\nexec {}\n", quoted.join(" ")));
+    let mut script = Command::new("script");
+    script.args(["-qc", "sh run.sh", "typescript"]).current_dir(place.path(""));
+    script.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut script = script.spawn().unwrap();
+    let pid = || std::fs::read_to_string(&told).ok().and_then(|pid| pid.trim().parse::<u32>().ok());
+    let threads = |pid: u32| {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok()).collect::<Vec<_>>()
+    };
+    let is_drawn = |pid: u32| threads(pid).iter().any(|name| name.starts_with("wlprof screen"));
+    wait_until("it draws", || pid().is_some_and(is_drawn));
+    let pid = pid().unwrap();
+    send_signal(script.id(), "KILL");
+    script.wait().unwrap();
+    wait_until("it has ended", || threads(pid).is_empty());
+}
+
 #[test]
 fn names_are_text_and_nothing_else() {
     let place = Place::new();

@@ -33,11 +33,14 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use terminal::{GuestStreams, Screen};
 
 /// How often a signal is looked for once the guest has ended.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long the screen may take to be given back once a signal has come: a terminal that is gone, or that nobody reads any more,
+/// takes for ever.
+const GIVEN_BACK: Duration = Duration::from_secs(2);
 /// What a run is interrupted with that the user has seen enough of: no signal.
 const ENOUGH: i32 = 0;
 
@@ -151,11 +154,18 @@ fn wait<T>(run: &Run, viewer: &JoinHandle<T>, orders: &Sender<Order>, news: &Sen
             let _ = news.send(News::Quit);
         }
     }
+    let mut since = Instant::now();
     while !viewer.is_finished() {
+        if let Ended::Interrupted(signal) = ended
+            && signal != ENOUGH
+            && since.elapsed() > GIVEN_BACK
+        {
+            interrupt::die_of(signal);
+        }
         if let Some(signal) = run.late_interruption() {
             let _ = news.send(News::Quit);
             if signal != ENOUGH {
-                ended = Ended::Interrupted(signal);
+                (ended, since) = (Ended::Interrupted(signal), Instant::now());
             }
         }
         std::thread::sleep(LOOK);
