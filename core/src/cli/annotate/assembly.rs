@@ -129,10 +129,11 @@ impl Listing<'_> {
         let _ = writeln!(text, "wasm function {function}, {} bytes of machine code\n", bytes.len());
         let _ = writeln!(text, "{:>13} {:>13} {:>9} {:>9}", "self", "total", "wasm", "code");
         let stretches = self.code[index].code_offsets.clone();
+        let starts: Vec<usize> = stretches.iter().map(|(at, _)| *at as usize).collect();
         let mut stretches = stretches.into_iter().peekable();
         let mut told = BTreeSet::new();
         let mut last_line = None;
-        for instruction in disassemble(bytes, address - self.text) {
+        for instruction in disassemble(bytes, address - self.text, &starts) {
             let mut before = format!("{:>37}", "");
             // An instruction is of the last stretch that begins with or before it.
             let mut begun = None;

@@ -6,6 +6,7 @@
 //! their distance. Read as instructions they would be nonsense, and hide the beginning of what stands behind them.
 
 use iced_x86::{Code, Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, Mnemonic, OpKind};
+use std::ops::Range;
 
 /// Whether [`disassemble`] reads the instructions of this machine: of x86-64 alone.
 pub(super) const CAN_DISASSEMBLE: bool = cfg!(target_arch = "x86_64");
@@ -28,8 +29,9 @@ pub(super) struct MachineInstruction {
     pub(super) target: Option<u64>,
 }
 
-/// The instructions of a function whose code is at `address`: any number, from which addresses in the text are counted.
-pub(super) fn disassemble(code: &[u8], address: u64) -> Vec<MachineInstruction> {
+/// The instructions of a function whose code is at `address`: any number, from which addresses in the text are counted. `starts` are
+/// offsets, in order, at which the code of a wasm instruction is known to begin, and so no data goes on.
+pub(super) fn disassemble(code: &[u8], address: u64, starts: &[usize]) -> Vec<MachineInstruction> {
     let mut formatter = formatter();
     let mut all: Vec<MachineInstruction> = Vec::new();
     let (mut at, mut end) = (0, code.len());
@@ -49,7 +51,8 @@ pub(super) fn disassemble(code: &[u8], address: u64) -> Vec<MachineInstruction> 
         let constant = constant(&instruction).map(|found| found.wrapping_sub(address) as usize);
         end = constant.filter(|constant| (at..end).contains(constant)).unwrap_or(end);
         if is_indirect_jump(&instruction) {
-            let table = jump_table(code, at..end, &all);
+            let next = starts.get(starts.partition_point(|start| *start <= at)).copied();
+            let table = jump_table(code, at..end, next.unwrap_or(end), &all);
             let row = |(entry, target): (usize, usize)| {
                 let place = address.wrapping_add(target as u64);
                 data(at + entry * ENTRY_BYTES, format!(".long {place:#x}-{:#x}", address.wrapping_add(at as u64)))
@@ -99,11 +102,11 @@ fn is_indirect_jump(instruction: &Instruction) -> bool {
 }
 
 /// The targets of the table that begins where `room` does, as offsets into the code; none if there is no table, as behind a tail
-/// call. `before` are the instructions before it. Its end is nowhere said: code stands at its targets, so it ends before the first
-/// of them that is behind it, or where an entry leads to no place that can be one.
-fn jump_table(code: &[u8], room: std::ops::Range<usize>, before: &[MachineInstruction]) -> Vec<usize> {
+/// call. `before` are the instructions before it. Its end is nowhere said. At `most` it goes to where code begins. Code stands at its
+/// targets, too, so it ends before the first of them that is behind it, or where an entry leads to no place that can be one.
+fn jump_table(code: &[u8], room: Range<usize>, most: usize, before: &[MachineInstruction]) -> Vec<usize> {
     let mut targets = Vec::new();
-    let mut table_end = room.end;
+    let mut table_end = most.min(room.end);
     for (number, entry) in code[room.clone()].chunks_exact(ENTRY_BYTES).enumerate() {
         let entry_end = room.start + (number + 1) * ENTRY_BYTES;
         let distance = i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
@@ -126,7 +129,7 @@ mod tests {
     use super::*;
 
     fn lines(code: &[u8]) -> Vec<(usize, String)> {
-        disassemble(code, 0x100).into_iter().map(|line| (line.offset, line.text)).collect()
+        disassemble(code, 0x100, &[]).into_iter().map(|line| (line.offset, line.text)).collect()
     }
 
     fn line(offset: usize, text: &str) -> (usize, String) {
@@ -149,7 +152,7 @@ mod tests {
             line(19, "ret"),
         ];
         assert_eq!(lines(&code), expected);
-        assert_eq!(disassemble(&code, 0x100)[4].target, Some(0x112));
+        assert_eq!(disassemble(&code, 0x100, &[])[4].target, Some(0x112));
     }
 
     #[test]
@@ -175,6 +178,17 @@ mod tests {
     }
 
     #[test]
+    fn a_jump_table_ends_where_code_is_known_to_begin() {
+        // jmp *%rax; a table of one entry; a jump whose first bytes could be another one, to the instruction behind it.
+        let code = [0xff, 0xe0, 9, 0, 0, 0, 0xe9, 0, 0, 0, 0, 0xc3];
+        let texts = |starts: &[usize]| -> Vec<String> {
+            disassemble(&code, 0, starts).into_iter().map(|line| line.text).collect()
+        };
+        assert_eq!(texts(&[0, 6]), ["jmp *%rax", ".long 0xb-0x2", "jmp 0xb", "ret"]);
+        assert_eq!(texts(&[0, 2, 6]), texts(&[0, 6]), "a table may have a wasm instruction, too");
+    }
+
+    #[test]
     fn any_bytes_are_read_to_their_end() {
         let mut random = 1_u64;
         for length in 0..600 {
@@ -184,7 +198,7 @@ mod tests {
                 if random >> 61 == 0 { 0xff } else { (random >> 33) as u8 }
             };
             let code: Vec<u8> = (0..length).map(byte).collect();
-            let offsets: Vec<usize> = disassemble(&code, 0).iter().map(|line| line.offset).collect();
+            let offsets: Vec<usize> = disassemble(&code, 0, &[length / 2]).iter().map(|line| line.offset).collect();
             assert!(offsets.is_sorted_by(|one, other| one < other), "{code:x?}: {offsets:?}");
             assert!(offsets.first().is_none_or(|first| *first == 0) && offsets.iter().all(|at| *at < length));
         }
