@@ -41,7 +41,7 @@ impl OnTerminal {
         let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
-        let no_ctty = i32::try_from(OFlag::O_NOCTTY.bits()).unwrap();
+        let no_ctty = OFlag::O_NOCTTY.bits();
         let slave = File::options().read(true).write(true).custom_flags(no_ctty).open(ptsname_r(&master).unwrap());
         let slave = slave.unwrap();
         let wlprof = place.command(["top"]);
