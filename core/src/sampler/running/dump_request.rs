@@ -58,7 +58,7 @@ impl Drop for Taken<'_> {
 }
 
 impl DumpRequest {
-    fn is_requested(&self) -> bool {
+    pub(in crate::sampler) fn is_requested(&self) -> bool {
         self.state.load(Ordering::SeqCst) == REQUESTED
     }
 
@@ -74,7 +74,8 @@ impl DumpRequest {
 
     /// The guest is in a host call from here on.
     pub(in crate::sampler) fn guest_waits(&self) {
-        self.in_host_call.store(true, Ordering::SeqCst);
+        // Whoever sees this sees what was done before. Unlike in `guest_goes_on` no look at anything has to come after it.
+        self.in_host_call.store(true, Ordering::Release);
     }
 
     /// The guest is about to go on: waits for whoever reads it. Either that one sees that the guest goes on, or this

@@ -113,8 +113,7 @@ impl StoreState {
         // SAFETY: the hook runs within the store.
         let (activation, fiber) = unsafe { (self.context.activation(), self.context.fiber()) };
         self.activations.enter(activation, fiber);
-        self.runs_here();
-        if let Some(slot) = self.slot() {
+        if let Some(slot) = self.runs_here() {
             slot.goes_on();
         }
     }
@@ -151,6 +150,18 @@ impl StoreState {
             counts.count(exit_pc);
         }
         let Some(slot) = self.slot() else { return self.dump.guest_waits() };
+        if self.dump.is_requested() || self.shared.options.import_watch.is_some() {
+            return self.calling_host_for_others(slot);
+        }
+        self.dump.guest_waits();
+        slot.stay_if_halted();
+    }
+
+    /// The rest of what is done when wasm calls the host, if somebody may want a dump. Apart, so that calls that nobody looks at do not
+    /// pay for the room that this takes on the stack.
+    #[cold]
+    #[inline(never)]
+    fn calling_host_for_others(&self, slot: &ThreadSlot) {
         self.dump_at_host_call(slot);
         let at_import = self.dump_at_import(slot);
         self.dump.guest_waits();
@@ -168,22 +179,11 @@ impl StoreState {
         let entry_fp = unsafe { self.context.activation() }.entry_fp;
         // Before the thread counts as running the store: it may be another one than that which made the call.
         let entry = self.activations.returning_from_host(entry_fp);
-        self.runs_here();
-        let slot = self.slot();
+        let slot = self.runs_here();
         if let (Some(slot), Some(entry)) = (slot, &entry)
             && entry.awaits_language()
         {
-            let began_ns = own_cpu_ns();
-            let _no_signal = SignalBlocked::new();
-            let _locked = self.lock();
-            // Whoever ends sampling waits for the lock, and then gives the rings to the drain.
-            if !slot.is_stopped() {
-                // SAFETY: the signal is blocked on this thread, which is in the host call that is returning, and the store is
-                // locked.
-                unsafe { self.collect_awaited_language(entry, slot, Reading::Standing) };
-            }
-            slot.charge(began_ns, self.has_walk_panicked());
-            slot.leave_out(began_ns);
+            self.returning_to_samples(entry, slot);
         }
         if let Some(entry) = entry {
             entry.host_call_is_over();
@@ -192,6 +192,22 @@ impl StoreState {
             slot.goes_on();
             slot.stay_if_halted();
         }
+    }
+
+    /// The host call of `entry`, whose samples await the language's stack, is returning.
+    #[cold]
+    #[inline(never)]
+    fn returning_to_samples(&self, entry: &Entry<'_>, slot: &ThreadSlot) {
+        let began_ns = own_cpu_ns();
+        let _no_signal = SignalBlocked::new();
+        let _locked = self.lock();
+        // Whoever ends sampling waits for the lock, and then gives the rings to the drain.
+        if !slot.is_stopped() {
+            // SAFETY: the signal is blocked on this thread, which is in the host call that is returning, and the store is locked.
+            unsafe { self.collect_awaited_language(entry, slot, Reading::Standing) };
+        }
+        slot.charge(began_ns, self.has_walk_panicked());
+        slot.leave_out(began_ns);
     }
 
     /// An entry has ended within a host call, by a trap or because it was given up: samples of it await no language's stack any
@@ -226,14 +242,21 @@ impl StoreState {
         }
     }
 
-    /// This thread runs the store from here on, if it did not already.
-    fn runs_here(&self) {
-        if let Some(slot) = self.slot() {
-            self.ran_on.store((&raw const *slot).cast_mut(), Ordering::Release);
-        } else if let Some(slot) = self.threads.upgrade().and_then(|threads| threads.of_this_thread()) {
-            self.ran_on.store(Arc::as_ptr(&slot).cast_mut(), Ordering::Release);
-            self.before.set(Some((Arc::as_ptr(&slot), slot.enter(self, false))));
-        }
+    /// This thread runs the store from here on, if it did not already. Gives its slot.
+    fn runs_here(&self) -> Option<&ThreadSlot> {
+        let slot = self.slot().or_else(|| self.comes_here())?;
+        self.ran_on.store((&raw const *slot).cast_mut(), Ordering::Release);
+        Some(slot)
+    }
+
+    /// This thread begins to run the store.
+    #[cold]
+    #[inline(never)]
+    fn comes_here(&self) -> Option<&ThreadSlot> {
+        let slot = self.threads.upgrade()?.of_this_thread()?;
+        self.ran_on.store(Arc::as_ptr(&slot).cast_mut(), Ordering::Release);
+        self.before.set(Some((Arc::as_ptr(&slot), slot.enter(self, false))));
+        self.slot()
     }
 
     /// The slot of this thread, if that runs the store.
