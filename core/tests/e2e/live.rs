@@ -212,6 +212,83 @@ fn clients_overlap_leave_and_read_slowly_and_nothing_is_left_of_them() {
     live.kill();
 }
 
+/// Memory that 1,000 answers may leave: what 8 KiB each would be, the least that a request is read into, so that a connection that
+/// is kept shows. Allocators keep a few hundred KiB of what was given back.
+const LEFT_BYTES: u64 = 8 << 20;
+
+/// What is answered at once, and how.
+const AT_ONCE: [(&str, u16); 9] = [
+    ("/metrics", 200),
+    ("/debug/pprof/", 200),
+    ("/debug/pprof/cmdline", 200),
+    ("/debug/pprof/goroutine?debug=1", 200),
+    ("/debug/pprof/goroutine?debug=2", 200),
+    ("/debug/pprof/threads?debug=2", 200),
+    ("/debug/pprof/goroutine", 400),
+    ("/firefox?seconds=soon", 400),
+    ("/no/such/page", 404),
+];
+
+const SHORT_WINDOWS: [&str; 6] = [
+    "/debug/pprof/profile?seconds=0.01",
+    "/debug/pprof/wall?seconds=0.02",
+    "/firefox?seconds=0.03",
+    "/folded?seconds=0.04",
+    "/flamegraph?seconds=0.05",
+    "/?seconds=0.01",
+];
+
+#[test]
+fn a_thousand_requests_one_after_another_leave_nothing() {
+    let place = Place::new();
+    let live = Live::busy(&place);
+    let process = format!("/proc/{}", live.started.as_ref().unwrap().child.id());
+    let entries = |folder: &str| std::fs::read_dir(format!("{process}/{folder}")).unwrap().count();
+    // Of its own: pages of files come and go as the system likes.
+    let memory = || {
+        let status = std::fs::read_to_string(format!("{process}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    };
+    let requests = |from: usize, to: usize| {
+        for number in from..to {
+            match number % 25 {
+                0 => _ = live.body(SHORT_WINDOWS[number / 25 % SHORT_WINDOWS.len()]),
+                _ => {
+                    let (path, status) = AT_ONCE[number % AT_ONCE.len()];
+                    let answer = live.get(path);
+                    assert_eq!(answer.status, status, "{path}: {}", answer.text());
+                }
+            }
+        }
+    };
+    // All there is once, for what is made when it is first needed.
+    requests(0, 25 * SHORT_WINDOWS.len());
+    let (files, threads, bytes) = (entries("fd"), entries("task"), memory());
+    requests(0, 1000);
+    println!("{files} files, {threads} threads, {bytes} bytes; {} bytes after 1,000 requests", memory());
+    let left = memory().saturating_sub(bytes);
+    assert!(left <= LEFT_BYTES, "{left} bytes are left of 1,000 requests");
+    wait_until("what clients had open is closed", || entries("fd") <= files);
+    wait_until("threads that have nothing to do are gone", || entries("task") <= threads);
+    assert_eq!(live.metric("wlprof_host_calls_total{import=\"wasi_snapshot_preview1.fd_write\"}"), 1.0);
+    live.kill();
+}
+
+#[test]
+fn memory_is_what_it_is_now_and_not_at_the_last_call() {
+    let place = Place::new();
+    let grows =
+        BUSY.replace("(loop $again (call $heavy)", "(drop (memory.grow (i32.const 99)))\n(loop $again (call $heavy)");
+    assert_ne!(grows, BUSY);
+    place.file("busy.wat", grows);
+    let live = Live::start(&place, &["busy.wat"]);
+    wait_until("it has grown", || live.metric("wlprof_guest_memory_bytes") == 6_553_600.0);
+    let window = live.recording("seconds=0.2");
+    assert_eq!(window.stores[0].memory.last().unwrap().bytes, 6_553_600, "{:?}", window.stores);
+    live.kill();
+}
+
 #[test]
 fn what_a_python_guest_waits_in_is_shown_while_it_waits() {
     let place = Place::new();
