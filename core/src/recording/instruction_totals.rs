@@ -22,12 +22,14 @@ pub struct InstructionTotals {
 }
 
 impl InstructionTotals {
-    /// Adds up the instructions of `module` in `recording`. Frames of a language are passed over: what a stack executes is its
-    /// innermost frame of wasm.
+    /// Adds up the instructions of `module` in `recording`.
     ///
     /// # Accuracy
     /// A sample says at which wasm instruction it was, and not at which of the machine's that it was compiled to. Code of which
     /// the compiler does not tell the instruction counts for one before or behind it.
+    ///
+    /// A language's frame stands in place of those of its interpreter. Where it is the innermost one, nothing says which
+    /// instruction was executed, and the time is none's own. Recordings of runs without the language's frames have all.
     pub fn of(recording: &Recording, module: ModuleId) -> Self {
         let place = |frame: &Frame| match frame.origin {
             Origin::Wasm { module: of, function, code_offset } if of == module => Some((function, code_offset)),
@@ -36,8 +38,7 @@ impl InstructionTotals {
         let mut totals = Self::default();
         recording.draws().for_each(|draw| totals.all.add_draw(draw.period_ns));
         for (stack, weight) in recording.stack_weights() {
-            let own = |frame: &&Frame| !matches!(frame.origin, Origin::Language { .. } | Origin::Elided);
-            if let Some(leaf) = recording.frames_of(stack).find(own).and_then(place) {
+            if let Some(leaf) = recording.frames_of(stack).next().and_then(place) {
                 totals.instructions.entry(leaf).or_default().self_time.add(weight);
             }
             for place in recording.frames_of(stack).filter_map(place).collect::<BTreeSet<_>>() {
@@ -92,7 +93,7 @@ mod tests {
         let totals = InstructionTotals::of(&finish(recorder, &mut { name }), 0);
         let rows: Vec<_> =
             totals.instructions.iter().map(|(at, total)| (*at, total.self_time.ns, total.total_time.ns)).collect();
-        assert_eq!(rows, [((1, 10), 1, 5), ((2, 30), 1, 1), ((2, 34), 1, 1)]);
+        assert_eq!(rows, [((1, 10), 1, 5), ((2, 30), 1, 1), ((2, 34), 0, 1)]);
         assert_eq!((totals.all.ns, totals.hottest_functions()), (5, vec![2, 1]));
     }
 }
