@@ -94,6 +94,6 @@ mod tests {
         let rows: Vec<_> =
             totals.instructions.iter().map(|(at, total)| (*at, total.self_time.ns, total.total_time.ns)).collect();
         assert_eq!(rows, [((1, 10), 1, 5), ((2, 30), 1, 1), ((2, 34), 0, 1)]);
-        assert_eq!((totals.all.ns, totals.hottest_functions()), (5, vec![2, 1]));
+        assert_eq!((totals.all.ns, totals.hottest_functions()), (5, vec![1, 2]));
     }
 }
