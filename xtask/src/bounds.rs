@@ -70,20 +70,24 @@ fn called_different(wlprof: &Path, folder: &Path, runs: usize) -> Result<()> {
     let guest = text(&checkout::testdata().join("demo/demo.wasm"))?;
     let recordings = ["a.wlprof", "b.wlprof"].map(|name| folder.join(name));
     let [one, other] = [text(&recordings[0])?, text(&recordings[1])?];
-    let (mut rows, mut different) = (0, 0);
+    let (mut rows, mut different, mut pairs_with_one) = (0_u32, 0_u32, 0_u32);
     for _ in 0..pairs {
         for recording in [&one, &other] {
             said(wlprof, &["--quiet", OPTIONS[0], OPTIONS[1], "-o", recording, &guest])?;
         }
         let table = said(wlprof, &["diff", "--top=1000", &one, &other])?;
         let of_functions = table.lines().filter(|line| line.matches('±').count() == 3);
-        for row in of_functions {
-            rows += 1;
-            different += usize::from(!row.ends_with("(noise)"));
-        }
+        let called: Vec<bool> = of_functions.map(|row| !row.ends_with("(noise)")).collect();
+        rows += called.len() as u32;
+        different += called.iter().filter(|is_different| **is_different).count() as u32;
+        pairs_with_one += u32::from(called.contains(&true));
     }
-    let percent = 100.0 * f64::from(different as u32) / f64::from(rows.max(1) as u32);
-    progress::say(format_args!("{different} of {rows} rows are called different, {percent:.1} %"));
+    if rows == 0 {
+        bail!("`wlprof diff` has printed no rows of functions that this knows");
+    }
+    progress::say(format_args!(
+        "{different} of {rows} rows are called different, in {pairs_with_one} of {pairs} pairs"
+    ));
     step.done();
     Ok(())
 }

@@ -64,11 +64,6 @@ impl MemorySizes {
     }
 }
 
-/// Whether `sizes` may follow `before`: they are in order of time.
-pub(super) fn follow(before: &[MemorySize], sizes: &[MemorySize]) -> bool {
-    before.last().into_iter().chain(sizes).is_sorted_by_key(|size| size.time_ns)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,7 +93,6 @@ mod tests {
         let mut sizes = MemorySizes::default();
         sizes.see(30, 1);
         sizes.see(20, 2);
-        assert!(follow(&[], &sizes.new));
-        assert!(!follow(&sizes.new, &[MemorySize { time_ns: 29, bytes: 3 }]));
+        assert!(sizes.new.is_sorted_by_key(|size| size.time_ns));
     }
 }

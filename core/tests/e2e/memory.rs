@@ -36,12 +36,12 @@ fn size_at(recording: &Recording, sample: &Sample) -> u64 {
 
 /// What the samples say is done: the function that computes, or that it waits.
 fn phase<'a>(recording: &'a Recording, sample: &Sample) -> &'a str {
-    match sample.state {
-        State::Blocked => "waiting",
-        _ => {
-            let names = recording.lines_of(sample.stack).map(|line| &*recording.functions[line.function as usize].name);
-            names.into_iter().find(|name| ["small", "middle", "large"].contains(name)).unwrap_or_default()
-        }
+    let lines = recording.lines_of(sample.stack);
+    let names: Vec<&str> = lines.map(|line| &*recording.functions[line.function as usize].name).collect();
+    match names.first() {
+        // It may wait for a page of memory anywhere.
+        Some(leaf) if sample.state == State::Blocked && leaf.contains("poll_oneoff") => "waiting",
+        _ => names.into_iter().find(|name| ["small", "middle", "large"].contains(name)).unwrap_or_default(),
     }
 }
 

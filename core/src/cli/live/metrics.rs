@@ -22,7 +22,9 @@ impl Syntax {
     /// The one that who accepts `accept` reads.
     fn accepted(accept: Option<&str>) -> Self {
         match accept {
-            Some(accept) if !accept.contains("application/openmetrics-text") => Self::Prometheus,
+            Some(accept) if accept.contains("text/plain") && !accept.contains("application/openmetrics-text") => {
+                Self::Prometheus
+            }
             _ => Self::OpenMetrics,
         }
     }
@@ -116,6 +118,7 @@ mod tests {
     #[test]
     fn who_knows_no_openmetrics_is_given_what_prometheus_had_before() {
         assert_eq!(Syntax::accepted(None), Syntax::OpenMetrics);
+        assert_eq!(Syntax::accepted(Some("*/*")), Syntax::OpenMetrics);
         assert_eq!(Syntax::accepted(Some("text/plain;version=0.0.4;q=0.5,*/*;q=0.1")), Syntax::Prometheus);
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
         assert_eq!(Syntax::accepted(Some(prometheus)), Syntax::OpenMetrics);

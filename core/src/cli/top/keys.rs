@@ -85,7 +85,7 @@ impl Viewer {
                 shows.by_total = !shows.by_total;
                 seen.rows.sort(shows.by_total);
             }
-            KeyCode::Char('a') => {
+            KeyCode::Char('a') if shows.ended.is_none() => {
                 seen.wants_whole = !seen.wants_whole;
                 self.order(Order::Whole(seen.wants_whole));
             }
@@ -126,7 +126,7 @@ impl Viewer {
                 self.add_up(seen);
             }
             News::Said(said) => seen.shows.said = said,
-            News::Ended(how) => seen.shows.ended = Some(how),
+            News::Ended(how) => (seen.shows.ended, seen.shows.is_frozen) = (Some(how), false),
             News::Quit => return ControlFlow::Break(()),
         }
         ControlFlow::Continue(())

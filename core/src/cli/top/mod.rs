@@ -125,10 +125,11 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
     let ended = wait(&run, &viewer, &orders, &news);
     let shown = viewer.join().unwrap_or_else(|_| Err(std::io::Error::other("the screen failed")));
     drop(orders);
+    // Before what may take its time.
+    drop(streams);
     // It panics only if what it does panics, which has been printed then.
     let _ = worker.join();
     run.finish();
-    streams.restore();
     shown.map_err(|error| failed(&error))?;
     match ended {
         Ended::Exit(exit) => {

@@ -1,7 +1,7 @@
 //! Draws a picture: a heading, the table, the keys.
 
 use super::rows::{Of, Row, Rows};
-use super::snapshots::{Picture, RECENT};
+use super::snapshots::Picture;
 use crate::cli::escape::single_line;
 use crate::cli::table::shown;
 use crate::recording::Clock;
@@ -73,7 +73,8 @@ impl Heading {
             Clock::Cpu => (meta.cpu_ns, "CPU"),
             Clock::Wall => (meta.duration_ns, "wall"),
         };
-        let what = if *is_whole { "the whole run".to_owned() } else { format!("the last {} s", RECENT.as_secs()) };
+        let what =
+            if *is_whole { "the whole run".to_owned() } else { format!("the last {:.0} s", seconds(meta.duration_ns)) };
         let samples = recording.draws().count();
         let second = format!(
             "{what}: {samples} samples in {:.1} s of {clock} time; {:.1} % of it have none; ± is the 95 % bound",

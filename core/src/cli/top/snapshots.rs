@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 /// What is "now".
-pub(super) const RECENT: Duration = Duration::from_secs(5);
+const RECENT: Duration = Duration::from_secs(5);
 /// How often there is a picture, at most.
 const PERIOD: Duration = Duration::from_secs(1);
 /// How long is waited between two of them, in times of what one takes: it is to leave the guest the machine.
@@ -78,7 +78,14 @@ impl Snapshots {
     /// Takes pictures until there is nobody to order any.
     pub(super) fn run(self, orders: &Receiver<Order>) {
         let mut early = VecDeque::new();
-        let Some(whole) = self.begin(orders, &mut early) else { return };
+        let Some(whole) = self.begin(orders, &mut early) else {
+            // Of such a guest there is nothing to see.
+            orders
+                .iter()
+                .filter(|order| *order == Order::Write)
+                .for_each(|_| self.tell(News::Said("there are no samples to write".to_owned())));
+            return;
+        };
         let mut recent = VecDeque::new();
         let mut last = None;
         let mut wanted = Wanted::default();
@@ -92,17 +99,22 @@ impl Snapshots {
             match order {
                 Err(RecvTimeoutError::Disconnected) => return,
                 Ok(Order::Write) => {
-                    let of = last.clone().map_or_else(|| self.profiles.recording(&whole), Ok);
+                    let of = last.clone().map_or_else(|| self.profiles.recording(&whole), |(last, _)| Ok(last));
                     let written = of.map_err(|error| error.to_string()).and_then(|recording| self.write(&recording));
                     self.tell(News::Said(written.unwrap_or_else(|error| error)));
                     continue;
                 }
-                Ok(Order::Freeze(frozen)) => wanted.frozen = frozen,
+                Ok(Order::Freeze(frozen)) => {
+                    wanted.frozen = frozen && !wanted.ended;
+                    // What goes by meanwhile is not of the last seconds when it goes on.
+                    recent.clear();
+                }
                 Ok(Order::Whole(is_whole)) => wanted.whole = is_whole,
                 Ok(Order::Ended) => {
                     // From here on time goes by in which there is no guest.
-                    last = self.profiles.recording(&whole).ok();
-                    (wanted.ended, wanted.whole) = (true, true);
+                    let activity = self.session.activity().unwrap_or_default();
+                    last = self.profiles.recording(&whole).ok().map(|recording| (recording, activity));
+                    wanted = Wanted { ended: true, whole: true, frozen: false };
                     recent.clear();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -111,11 +123,14 @@ impl Snapshots {
                 continue;
             }
             let began = Instant::now();
-            let recording = match &last {
+            let seen = match &last {
                 Some(last) => Ok(last.clone()),
-                None => self.recording(&whole, &mut recent, wanted.whole),
+                None => {
+                    let activity = self.session.activity().unwrap_or_default();
+                    self.recording(&whole, &mut recent, wanted.whole).map(|recording| (recording, activity))
+                }
             };
-            match recording.and_then(|recording| self.picture(&recording, wanted.whole)) {
+            match seen.and_then(|(recording, activity)| self.picture(&recording, activity, wanted.whole)) {
                 Ok(picture) => self.tell(News::Picture(Box::new(picture))),
                 Err(error) => self.tell(News::Said(format!("no picture: {error}"))),
             }
@@ -129,6 +144,7 @@ impl Snapshots {
             match self.session.window(self.clock) {
                 Ok(window) => return Some(window),
                 Err(_) if !self.session.has_begun() => match orders.recv_timeout(BEGINNING) {
+                    Ok(Order::Ended) => return None,
                     Ok(order) => early.push_back(order),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => return None,
@@ -153,11 +169,11 @@ impl Snapshots {
         self.profiles.recording(recent.unwrap_or(whole))
     }
 
-    fn picture(&self, recording: &[u8], is_whole: bool) -> io::Result<Picture> {
+    fn picture(&self, recording: &[u8], activity: Activity, is_whole: bool) -> io::Result<Picture> {
         let exporter = EXPORTERS.iter().find(|exporter| exporter.is_recording()).ok_or(io::ErrorKind::Unsupported)?;
         let named = self.profiles.make(recording, &Made::File(*exporter))?;
         let recording = file::read(&named).map_err(io::Error::other)?.view(self.view);
-        Ok(Picture { recording, is_whole, activity: self.session.activity().unwrap_or_default() })
+        Ok(Picture { recording, is_whole, activity })
     }
 
     /// Writes a profile, and gives a line for the user.

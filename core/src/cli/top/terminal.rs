@@ -32,10 +32,11 @@ impl Screen {
             );
             io::Error::other(text)
         };
-        let mut tty = File::options().read(true).write(true).open("/dev/tty").map_err(none)?;
+        let tty = File::options().read(true).write(true).open("/dev/tty").map_err(none)?;
+        let mut screen = Self { terminal: Terminal::new(CrosstermBackend::new(tty))? };
         enable_raw_mode().map_err(none)?;
-        tty.execute(EnterAlternateScreen)?;
-        Ok(Self { terminal: Terminal::new(CrosstermBackend::new(tty))? })
+        screen.terminal.backend_mut().execute(EnterAlternateScreen)?;
+        Ok(screen)
     }
 
     pub(super) fn draw(&mut self, render: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
@@ -97,9 +98,11 @@ impl GuestStreams {
         }
         Ok(streams)
     }
+}
 
-    /// Gives them back, and the terminal what was written.
-    pub(super) fn restore(mut self) {
+/// Gives them back, and the terminal what was written.
+impl Drop for GuestStreams {
+    fn drop(&mut self) {
         // What is buffered is the guest's.
         let _ = stdout().flush();
         // Descriptors of before are as good as they were then.

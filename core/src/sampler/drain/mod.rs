@@ -101,8 +101,9 @@ impl Drain {
         let mut charged_ns = own_cpu_ns();
         loop {
             let last = stop.load(Ordering::Acquire);
-            self.meet_threads();
+            // Before the threads that ran them are met: their samples come before it is told that they have gone.
             let gone = self.threads.take_gone();
+            self.meet_threads();
             let flush = self.threads.flush.asked();
             // A host call may return on another thread than it was sampled on. What is pushed there comes after what was
             // pushed here, and is not looked at before all of that is there.
