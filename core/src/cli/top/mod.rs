@@ -211,7 +211,6 @@ fn sampler(top: &Top) -> Result<SamplerOptions, Failure> {
     let (kind, _) = options.kind.resolve().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
     options.kind = kind;
     options.on_demand = true;
-    options.counts_host_calls = true;
     Ok(options)
 }
 
