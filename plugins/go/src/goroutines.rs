@@ -5,11 +5,11 @@
 
 use crate::{
     labels,
-    layout::{self, G},
+    layout::{self, G, Layout},
     pclntab,
     walk::Walk,
 };
-use wlprof_plugin::{Creator, FrameKey, FrameSink, Label, ThreadStack, Truncation};
+use wlprof_plugin::{Creator, FrameKey, FrameSink, GuestMemory, Label, ThreadStack, Truncation};
 
 /// Bounds the search and the answer.
 const MOST_GOROUTINES: u64 = 1 << 20;
@@ -24,7 +24,7 @@ const DEAD: u32 = 6;
 /// Reads all goroutines; `sp` and `g` are the running one's.
 pub(crate) fn all(mut walk: Walk<'_>, sp: u64, g: G, out: &mut Vec<ThreadStack>) {
     let running = if layout::is_g0(walk.guest, g) == Ok(true) { curg(&walk, g) } else { Some(g) };
-    let goroutines = list(&walk, running);
+    let goroutines = find(&walk, running, MOST_READS).map(|(_, goroutines)| goroutines).unwrap_or_default();
     if running.is_none() && !goroutines.is_empty() {
         out.push(scheduler(&mut walk, sp, g));
     }
@@ -121,25 +121,50 @@ fn state(walk: &mut Walk<'_>, status: u32, reason: u8) -> String {
     name.to_owned()
 }
 
-/// The runtime's list of goroutines.
-fn list(walk: &Walk<'_>, running: Option<G>) -> Vec<G> {
+/// Address of the variable that has the runtime's list of goroutines, if so many reads find it.
+pub(crate) fn variable(walk: &Walk<'_>, reads: u64) -> Option<u64> {
+    find(walk, None, reads).map(|(variable, _)| variable)
+}
+
+/// Whether the list that the variable at `address` has begins with the main goroutine.
+pub(crate) fn begins_at(guest: &dyn GuestMemory, layout: &Layout, address: u64) -> bool {
+    let first = guest.read_u64(address).and_then(|array| guest.read_u64(array)).map(G);
+    first.and_then(|first| layout.goid(guest, first)) == Ok(1)
+}
+
+/// The first goroutines of the list that the variable at `address` has, as many as `bytes` have room for; none if they cannot be
+/// read.
+pub(crate) fn at_variable<'a>(
+    guest: &dyn GuestMemory,
+    address: u64,
+    bytes: &'a mut [u8],
+) -> impl Iterator<Item = G> + use<'a> {
+    let mut read = || {
+        let (array, length) = (guest.read_u64(address)?, guest.read_u64(address.wrapping_add(8))?);
+        let size = (length as usize).saturating_mul(8).min(bytes.len());
+        guest.read(array, &mut bytes[..size]).map(|()| size)
+    };
+    let length = read().unwrap_or(0);
+    bytes[..length].as_chunks::<8>().0.iter().map(|word| G(u64::from_le_bytes(*word)))
+}
+
+/// The runtime's list of goroutines and where the variable is that has it.
+fn find(walk: &Walk<'_>, running: Option<G>, mut reads: u64) -> Option<(u64, Vec<G>)> {
     let guest = walk.guest;
     let bss = walk.program.moduledata.bss.clone();
     let size = bss.end.saturating_sub(bss.start).min(MOST_VARIABLES) as usize & !7;
     let mut variables = vec![0; size];
-    if guest.read(bss.start, &mut variables).is_err() {
-        return Vec::new();
-    }
+    guest.read(bss.start, &mut variables).ok()?;
     let (words, _) = variables.as_chunks::<8>();
-    let mut left = MOST_READS;
-    let mut longest = Vec::new();
-    for words in words.windows(3) {
-        let [address, length, capacity] = [words[0], words[1], words[2]].map(u64::from_le_bytes);
-        if length as usize > longest.len() && length <= capacity && length <= MOST_GOROUTINES && address >= 4096 {
-            let found = goroutines_at(walk, address, length, &mut left);
+    let mut longest: Option<(u64, Vec<G>)> = None;
+    for (at, words) in words.array_windows().enumerate() {
+        let [address, length, capacity] = words.map(u64::from_le_bytes);
+        let is_longer = length as usize > longest.as_ref().map_or(0, |(_, goroutines)| goroutines.len());
+        if is_longer && length <= capacity && length <= MOST_GOROUTINES && address >= 4096 {
+            let found = goroutines_at(walk, address, length, &mut reads);
             // While the scheduler looks for something to run, no goroutine is known to be in the list.
             let found = found.filter(|found| running.is_none_or(|running| found.contains(&running)));
-            longest = found.unwrap_or(longest);
+            longest = found.map(|found| (bss.start + 8 * at as u64, found)).or(longest);
         }
     }
     longest

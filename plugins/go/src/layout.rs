@@ -22,6 +22,23 @@ const RUNNING: u32 = 2;
 /// `_Gscan`, a bit on top of the status.
 const SCAN: u32 = 0x1000;
 
+/// The first release whose goroutines say themselves when they are to wake.
+const FIRST_WITH_SLEEP_WHEN: u32 = 23;
+/// `timer.nextwhen`, before that.
+const TIMER_NEXTWHEN: u64 = 56;
+
+/// So much of a `g` has all that is read of it.
+const G_READ: usize = 384;
+
+/// What a goroutine that does not run says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    pub(crate) status: u32,
+    pub(crate) waitreason: u8,
+    timer: u64,
+    sleep_when: u64,
+}
+
 /// Offsets of one release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -132,6 +149,30 @@ impl Layout {
         // `parentGoid`, `gopc`, `ancestors` and `startpc` follow each other in all releases.
         let startpc = g.0.wrapping_add(self.startpc);
         Ok((guest.read_u64(startpc.wrapping_sub(24))?, guest.read_u64(startpc.wrapping_sub(16))?))
+    }
+
+    /// What a goroutine that does not run says of itself, in one read.
+    pub(crate) fn rest(&self, guest: &dyn GuestMemory, g: G) -> Read<Rest> {
+        let mut bytes = [0; G_READ];
+        guest.read(g.0, &mut bytes)?;
+        let word = |at: u64| bytes[at as usize..].first_chunk().copied().map_or(0, u64::from_le_bytes);
+        Ok(Rest {
+            status: word(self.status) as u32 & !SCAN,
+            waitreason: bytes[self.waitreason as usize],
+            // `timer` follows `labels` in all releases, and `sleepWhen` that.
+            timer: word(self.labels + 8),
+            sleep_when: word(self.labels + 16),
+        })
+    }
+
+    /// When the sleep of a goroutine ends, in nanoseconds of the runtime's clock; `None` if it does not say.
+    pub(crate) fn sleeps_until(&self, guest: &dyn GuestMemory, rest: &Rest) -> Option<u64> {
+        let until = match (self.minor, rest.timer) {
+            (FIRST_WITH_SLEEP_WHEN.., _) => rest.sleep_when,
+            (_, 0) => 0,
+            (_, timer) => guest.read_u64(timer.wrapping_add(TIMER_NEXTWHEN)).ok()?,
+        };
+        Some(until).filter(|until| *until > 0)
     }
 
     /// What `pprof.Do` and `pprof.SetGoroutineLabels` left there.

@@ -12,6 +12,7 @@ mod call_sites;
 mod category;
 mod decoded;
 mod goroutines;
+mod idle;
 mod image;
 mod labels;
 mod language;

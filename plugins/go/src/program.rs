@@ -33,6 +33,8 @@ pub(crate) struct Special {
     pub(crate) systemstack: Option<u32>,
     pub(crate) gogo: Option<u32>,
     pub(crate) write_barrier: Option<u32>,
+    /// The call of the host that waits.
+    pub(crate) poll: Option<u32>,
     deferreturn: Option<u32>,
     loops: [Option<u32>; 2],
 }
@@ -52,6 +54,7 @@ impl Special {
                 "runtime.gogo" => &mut special.gogo,
                 "runtime.deferreturn" => &mut special.deferreturn,
                 "gcWriteBarrier" => &mut special.write_barrier,
+                "runtime.poll_oneoff" => &mut special.poll,
                 "wasm_pc_f_loop" => &mut special.loops[0],
                 "wasm_pc_f_loop_export" => &mut special.loops[1],
                 _ => continue,

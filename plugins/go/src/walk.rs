@@ -50,6 +50,17 @@ impl Walk<'_> {
         walked
     }
 
+    /// Walks the stack of goroutine `sleeper`, for which the scheduler waits in the host: the call, and then the goroutine.
+    pub(crate) fn run_asleep(&mut self, sleeper: G) -> Result<(), Truncation> {
+        self.statistics.walks += 1;
+        if let Some(call) = self.wasm.first().and_then(|frame| self.program.pc(*frame)) {
+            self.out.push(call)?;
+        }
+        let walked = self.scheduled(sleeper);
+        self.statistics.rooted += u64::from(walked.is_ok());
+        walked
+    }
+
     fn walk_wasm(&mut self, sp: u64, g: G) -> Result<(), Truncation> {
         for (at, &frame) in self.wasm.iter().enumerate() {
             match self.program.role(frame) {

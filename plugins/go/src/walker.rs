@@ -3,6 +3,7 @@
 use crate::{
     decoded::DecodedTables,
     goroutines,
+    idle::Idle,
     labels::LabelSets,
     layout::{self, G, LAYOUTS, Layout},
     program::Program,
@@ -24,6 +25,9 @@ const MANY_MISFITS: u64 = 10;
 /// Functions and callers' lines are exact. Go's tables have no line for most instructions, only for the points where a
 /// function can be resumed, about one for each basic block and each call; so the line of the innermost frame is the
 /// last of its block. Code that takes a function from one block to another is on no line.
+///
+/// While the scheduler waits, having nothing to run, the stack is that of the goroutine whose sleep ends first; where none sleeps it
+/// is the scheduler's.
 #[derive(Debug)]
 pub struct GoWalker {
     program: Program,
@@ -33,6 +37,7 @@ pub struct GoWalker {
     /// Whole stacks of goroutines under which no row fitted.
     misfits: u64,
     labels: LabelSets,
+    idle: Idle,
     statistics: Statistics,
     tables: DecodedTables,
 }
@@ -41,12 +46,12 @@ impl GoWalker {
     pub(crate) fn new(program: Program, layout: Layout) -> Self {
         let tables = DecodedTables::new(program.table.image.size());
         let (labels, statistics) = (LabelSets::default(), Statistics::default());
-        Self { program, layout, layout_fits: false, misfits: 0, labels, statistics, tables }
+        Self { program, layout, layout_fits: false, misfits: 0, labels, idle: Idle::default(), statistics, tables }
     }
 
     /// For another instance of the module.
     pub fn fresh_walker(&self) -> Self {
-        let Self { program, layout, labels, .. } = self;
+        let Self { program, layout, labels, idle, .. } = self;
         let tables = DecodedTables::new(program.table.image.size());
         Self {
             program: program.fresh(),
@@ -55,6 +60,7 @@ impl GoWalker {
             layout_fits: false,
             misfits: 0,
             labels: labels.fresh(),
+            idle: idle.fresh(),
             statistics: Statistics::default(),
             tables,
         }
@@ -81,6 +87,21 @@ impl GoWalker {
             self.layout_fits = true;
         }
         !self.layout_fits
+    }
+
+    /// The goroutine that `g`, the scheduler, waits for.
+    fn sleeper(
+        &mut self,
+        guest: &dyn GuestMemory,
+        wasm: &[WasmFrame],
+        out: &mut FrameSink,
+        g: G,
+    ) -> Result<Option<G>, Truncation> {
+        let mut idle = std::mem::take(&mut self.idle);
+        let mut walk = self.walk_of(guest, wasm, out);
+        let sleeper = if Idle::holds(&walk, g) { idle.waits_for(&mut walk) } else { Ok(None) };
+        self.idle = idle;
+        sleeper
     }
 
     fn walk_of<'a>(
@@ -122,12 +143,17 @@ impl Walker for GoWalker {
         let (sp, g) = registers(guest).ok_or(Truncation::NoStack)?;
         let is_misfit = self.check_layout(guest, g);
         self.program.begin_walk(out.may_allocate());
+        let sleeper = self.sleeper(guest, wasm, out, g)?;
         if self.layout_fits
-            && let Some(key) = self.labels.key(guest, &self.layout, g, out.may_allocate())?
+            && let Some(key) = self.labels.key(guest, &self.layout, sleeper.unwrap_or(g), out.may_allocate())?
         {
             out.set_labels(key);
         }
-        let walked = self.walk_of(guest, wasm, out).run(sp, g);
+        let mut walk = self.walk_of(guest, wasm, out);
+        let walked = match sleeper {
+            Some(sleeper) => walk.run_asleep(sleeper),
+            None => walk.run(sp, g),
+        };
         self.misfits += u64::from(is_misfit && walked.is_ok());
         if self.program.was_refused() && !out.may_allocate() { Err(Truncation::WouldAllocate) } else { walked }
     }

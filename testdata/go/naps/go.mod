@@ -1,0 +1,3 @@
+module naps
+
+go 1.21
