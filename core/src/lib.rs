@@ -9,18 +9,25 @@
 //! [`symbols`] names what was seen, and [`export`] writes the [`recording`] in the formats that people's tools read. Each
 //! part knows only those before it.
 
+#[cfg(all(feature = "loader", feature = "wasi"))]
 pub mod conformance;
 pub mod export;
+#[cfg(feature = "wasi")]
 pub mod guest;
 pub mod languages;
 pub mod machine_code;
 pub mod module;
+#[cfg(feature = "wasi")]
 pub mod profile;
+pub mod profiler;
 pub mod recording;
 pub mod sampler;
 pub mod sources;
 pub mod symbols;
+#[cfg(feature = "wasi")]
 pub mod wasi;
 
 #[cfg(feature = "cli")]
 pub mod cli;
+
+pub use profiler::{Attach, Attached, Profiler, Snapshot, configure};

@@ -35,8 +35,12 @@ const ROOMS: &[Room] = &[
     room("symbols", "core/src/symbols", &["wlprof_plugin", "wlprof_dwarf", "recording", "module"]),
     room("machine_code", "core/src/machine_code", &["wlprof_plugin", "recording", "module", "symbols"]),
     room("export", "core/src/export", &["recording", "machine_code"]),
-    // Of the guest it takes the engine, for the self-check.
-    room("sampler", "core/src/sampler", &["wlprof_plugin", "recording", "module", "guest", "machine_code"]),
+    room("sampler", "core/src/sampler", &["wlprof_plugin", "recording", "module", "machine_code"]),
+    room(
+        "profiler",
+        "core/src/profiler",
+        &["wlprof_plugin", "recording", "module", "languages", "symbols", "export", "sampler"],
+    ),
     room(
         "profile",
         "core/src/profile",

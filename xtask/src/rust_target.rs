@@ -115,8 +115,8 @@ fn unpack(cache: &Cache) -> Result<()> {
     process::write_program(
         &folder.join("rustc"),
         "#!/bin/sh\n\
-         root=$(dirname \"$0\")/root/usr\n\
-         LD_LIBRARY_PATH=$(echo \"$root\"/lib/*-linux-gnu) exec \"$root/bin/rustc\" \"$@\"\n",
+         root=$(dirname \"$0\")/root\n\
+         LD_LIBRARY_PATH=$(echo \"$root\"/usr/lib/*-linux-gnu) exec \"$root/usr/bin/rustc\" \"$@\"\n",
     )?;
     // Zig already does what it is not told here, and does not know these spellings of it.
     process::write_program(

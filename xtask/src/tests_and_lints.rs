@@ -7,6 +7,9 @@ use crate::{checkout, demo, fixtures, header, process, tidy, tools};
 
 const FORMAT: &[&str] = &["fmt", "--all", "--check"];
 const LINT: &[&str] = &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
+/// As programs that embed the library build it.
+const LINT_LIBRARY: &[&str] =
+    &["clippy", "--release", "--package", "wlprof", "--lib", "--no-default-features", "--", "-D", "warnings"];
 const DOCUMENT: &[&str] = &["doc", "--release", "--workspace", "--no-deps"];
 /// Apart from the rest: together they would have other features of shared dependencies, and Wasmtime be built anew.
 const TEST: &[&str] = &["test", "--release", "--package", "wlprof"];
@@ -35,6 +38,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     header::run(&[])?;
     cargo(FORMAT, &[]).context("the code is not formatted: run `cargo fmt --all`")?;
     cargo(LINT, &[]).context("clippy has complaints")?;
+    cargo(LINT_LIBRARY, &[]).context("clippy has complaints about the library without default features")?;
     cargo(DOCUMENT, &[]).context("the documentation has warnings")?;
     cargo(TEST_OTHERS, arguments).context("tests fail")?;
     cargo(TEST, arguments).context("tests fail")?;

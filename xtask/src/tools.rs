@@ -7,12 +7,14 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use crate::cache::Cache;
-use crate::{checkout, perf, pprof, progress, speedscope, wasmtime};
+use crate::debian_tools::{GRAPHVIZ, PERF};
+use crate::{checkout, pprof, progress, speedscope, wasmtime};
 
 /// Links them, after building or downloading what neither the machine nor the cache has.
 pub(crate) fn provide() -> Result<()> {
     let cache = Cache::open()?;
-    let mut programs = perf::programs(&cache)?;
+    let mut programs = PERF.programs(&cache)?;
+    programs.extend(GRAPHVIZ.programs(&cache)?);
     programs.push(("wasmtime", wasmtime::program(&cache)?));
     programs.push(("pprof", pprof::program(&cache)?));
     programs.push(("speedscope-read", speedscope::program(&cache)?));
@@ -21,7 +23,7 @@ pub(crate) fn provide() -> Result<()> {
 
 /// The same of perf alone.
 pub(crate) fn provide_perf() -> Result<()> {
-    link(&perf::programs(&Cache::open()?)?)
+    link(&PERF.programs(&Cache::open()?)?)
 }
 
 fn link(programs: &[(&'static str, PathBuf)]) -> Result<()> {

@@ -300,6 +300,9 @@ pub(super) struct Annotate {
 pub(super) struct Output {
     #[arg(short = 'o', long = "output", value_name = "FILE", help = files_help())]
     pub(super) files: Vec<PathBuf>,
+    /// Write the call graph here: a picture (.svg), which Graphviz draws, or what it draws it of (.dot)
+    #[arg(long, value_name = "FILE")]
+    pub(super) graph: Option<PathBuf>,
     /// Format of files whose ending tells none. Or what `perf record` needs of a guest that runs; wlprof then samples only
     /// for -o
     #[arg(long, value_name = "FORMAT", value_parser = Format::parser())]
@@ -348,6 +351,11 @@ impl FramesChoice {
 }
 
 impl Output {
+    /// Whether the user names files to write.
+    pub(super) fn names_files(&self) -> bool {
+        !self.files.is_empty() || self.graph.is_some()
+    }
+
     /// The format of files whose ending tells none.
     pub(super) fn profile_format(&self) -> Option<&'static dyn Exporter> {
         match self.format {
@@ -373,7 +381,7 @@ impl Output {
 impl Record {
     /// Whether samples are taken for who asks for them while the guest runs, and for nobody else.
     pub(super) fn samples_on_demand(&self) -> bool {
-        self.listen.is_some() && self.output.files.is_empty() && self.output.format.is_none()
+        self.listen.is_some() && !self.output.names_files() && self.output.format.is_none()
     }
 
     /// Whether wlprof is to take samples: not if it is only to help perf to take them.
@@ -383,11 +391,12 @@ impl Record {
             Some(CodeFormat::JitDump) => self.jitdump_functions == DumpedFunctions::All,
             None => false,
         };
-        !only_code || !self.output.files.is_empty()
+        !only_code || self.output.names_files()
     }
 
     /// Refuses options that say nothing together.
     pub(super) fn check(&self) -> Result<(), &'static str> {
+        self.sampling.check()?;
         if self.samples_on_demand() && self.output.showing.off_cpu {
             return Err(
                 "--off-cpu shows the waits of a whole run: give it with -o, or ask for windows with clock=wall",
@@ -396,7 +405,7 @@ impl Record {
         if self.listen.is_some() && self.sampling.sampler == SamplerChoice::Off {
             return Err("--listen needs samples; leave out --sampler=off");
         }
-        if self.listen.is_some() && self.output.code_format().is_some() && self.output.files.is_empty() {
+        if self.listen.is_some() && self.output.code_format().is_some() && !self.output.names_files() {
             return Err("--listen takes samples of its own, and this format is for perf's; give --format a profile's");
         }
         if self.output.showing.off_cpu && self.sampling.clock == Some(ClockChoice::Cpu) {

@@ -6,7 +6,7 @@ use super::output;
 use super::output_file::OutputFile;
 use super::table::{TableOptions, shorten, shown};
 use super::{FAILED, Failure, limits, render, say};
-use crate::export::{self, Exporter};
+use crate::export::{self, Exporter, short_path};
 use crate::recording::{Difference, Recording, Selection};
 use clap::Args;
 use std::fmt::Write as _;
@@ -102,8 +102,9 @@ fn table(before: &Recording, after: &Recording, rows: usize) -> String {
         let [one, other] = row.shares.map(shown);
         let more = More(row).to_string();
         let name = shorten(&single_line(&row.name), room);
+        let file = row.file.as_deref().map_or_else(String::new, |file| format!("  {}", single_line(short_path(file))));
         let noise = if row.is_real { "" } else { "  (noise)" };
-        let _ = writeln!(text, "{one:>13} {other:>13} {more:>13}  {name}{noise}");
+        let _ = writeln!(text, "{one:>13} {other:>13} {more:>13}  {name}{file}{noise}");
     }
     text
 }

@@ -46,6 +46,7 @@ impl Target {
         if path.is_dir() {
             return fail("it is a folder");
         }
+        exporter.check().map_err(|reason| cannot_write(name, &reason))?;
         let descriptor = own_descriptor(&path);
         if descriptor == Some(1) && path.is_file() {
             return Err(Failure::new(FAILED, STANDARD_OUTPUT_IS_THE_GUESTS));
@@ -140,29 +141,30 @@ fn explained(error: &io::Error) -> String {
 /// that the guest has no say in where they are.
 pub(super) fn open(output: &Output) -> Result<Vec<Target>, Failure> {
     let named = output.profile_format();
-    if output.files.is_empty() {
+    if !output.names_files() {
         if output.code_format().is_some() {
             return Ok(Vec::new());
         }
         let exporter = named.unwrap_or(export::EXPORTERS[0]);
         return Ok(vec![Target::open(Path::new(&formats::default_file(exporter)), exporter)?]);
     }
-    output
-        .files
-        .iter()
-        .map(|path| {
-            if path.as_os_str() == STANDARD_OUTPUT {
-                return Err(Failure::new(FAILED, STANDARD_OUTPUT_IS_THE_GUESTS));
-            }
-            // With several files the format fills in for the endings that tell nothing; a single one is as it says.
-            let exporter = match (named, export::by_path(path)) {
-                (Some(named), _) if output.files.len() == 1 => Some(named),
-                (named, by_path) => by_path.or(named),
-            };
-            let exporter = exporter.ok_or_else(|| Failure::new(FAILED, unknown_ending(path, output)))?;
-            Target::open(path, exporter)
-        })
-        .collect()
+    let files = output.files.iter().map(|path| {
+        if path.as_os_str() == STANDARD_OUTPUT {
+            return Err(Failure::new(FAILED, STANDARD_OUTPUT_IS_THE_GUESTS));
+        }
+        // With several files the format fills in for the endings that tell nothing; a single one is as it says.
+        let exporter = match (named, export::by_path(path)) {
+            (Some(named), _) if output.files.len() == 1 => Some(named),
+            (named, by_path) => by_path.or(named),
+        };
+        let exporter = exporter.ok_or_else(|| Failure::new(FAILED, unknown_ending(path, output)))?;
+        Target::open(path, exporter)
+    });
+    let graph = output.graph.iter().map(|path| {
+        let no_graph = || Failure::new(FAILED, format!("--graph {}: name a .svg or .dot file", path.display()));
+        Target::open(path, export::of_call_graph(path).ok_or_else(no_graph)?)
+    });
+    files.chain(graph).collect()
 }
 
 fn unknown_ending(path: &Path, output: &Output) -> String {

@@ -18,7 +18,7 @@ pub(super) fn run(render: &Render) -> Result<(), Failure> {
     let path = &render.recording;
     refuse_code(&render.output)?;
     let raw = read_within_limits(path)?;
-    let wants_files = !render.output.files.is_empty() || render.output.format.is_some();
+    let wants_files = render.output.names_files() || render.output.format.is_some();
     let targets = if wants_files { output::open(&render.output)? } else { Vec::new() };
     write_to(targets, named(raw, &render.names)?, &render.output, path)
 }

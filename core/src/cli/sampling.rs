@@ -13,7 +13,7 @@ pub(super) struct Sampling {
     /// The most that sampling may cost the process, in percent of the guest's CPU time; the rate is lowered to keep it
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_overhead)]
     max_overhead: f64,
-    /// What time samples stand for [default: cpu, or wall with --off-cpu]
+    /// What time samples stand for [default: cpu, or wall to show waiting alone]
     #[arg(long, value_enum)]
     pub(super) clock: Option<ClockChoice>,
     /// How samples are taken
@@ -42,6 +42,14 @@ pub(super) enum SamplerChoice {
 }
 
 impl Sampling {
+    /// Refuses what no sampler can do.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        if self.sampler == SamplerChoice::Epoch && self.clock == Some(ClockChoice::Wall) {
+            return Err("--clock=wall needs the signal sampler: the epoch sampler does not see where a guest waits");
+        }
+        Ok(())
+    }
+
     /// The sampler's options, with samples of the time of `unless_told`; `None` if there are to be no samples.
     pub(super) fn options(&self, unless_told: Clock) -> Option<SamplerOptions> {
         let kind = match self.sampler {

@@ -23,7 +23,7 @@
 use super::Exporter;
 use super::categories::{CATEGORIES, category_index, shown_as};
 use super::plain_text::{drawn_name, short_path};
-use crate::recording::{Category, Clock, Function, Recording, StackId};
+use crate::recording::{Category, Function, Recording, StackId};
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap, StrokeColor};
 use inferno::flamegraph::{Direction, Options, TextTruncateDirection, from_lines};
 use std::collections::{BTreeMap, BTreeSet};
@@ -197,10 +197,7 @@ fn subtitle(recording: &Recording) -> String {
 
 /// How much there is of what.
 fn measured(recording: &Recording) -> String {
-    let clock = match recording.meta.clock {
-        Clock::Cpu => "CPU time",
-        Clock::Wall => "wall time",
-    };
+    let clock = recording.meta.clock;
     let time_ns = recording.samples().fold(0_u64, |sum, sample| sum.saturating_add(sample.period_ns));
     format!("{} samples, {:.2} s of {clock}", recording.samples().count(), time_ns as f64 / 1e9)
 }

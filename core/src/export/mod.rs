@@ -42,6 +42,14 @@ pub trait Exporter: Sync {
     /// What to do with the file, for the user.
     fn how_to_open(&self, path: &Path) -> String;
 
+    /// Whether this machine can write it.
+    ///
+    /// # Errors
+    /// What is missing, and what to do.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Whether files in this format are recordings, which wlprof reads again. They have all frames, whatever view is asked
     /// for.
     fn is_recording(&self) -> bool {
@@ -92,9 +100,13 @@ pub static EXPORTERS: &[&dyn Exporter] = &[
     &raw::Raw,
 ];
 
+/// The call graph, as a program that not every machine has draws it. It is none of [`EXPORTERS`], and the ending of its files means
+/// a flame graph elsewhere.
+static DRAWN_CALL_GRAPH: &dyn Exporter = &graph::DrawnCallGraph;
+
 /// The format of that name.
 pub fn by_name(name: &str) -> Option<&'static dyn Exporter> {
-    EXPORTERS.iter().copied().find(|exporter| exporter.name() == name)
+    EXPORTERS.iter().chain([&DRAWN_CALL_GRAPH]).copied().find(|exporter| exporter.name() == name)
 }
 
 /// The format that a file's name means: the one with the longest ending that it has.
@@ -111,6 +123,12 @@ pub fn by_path(path: &Path) -> Option<&'static dyn Exporter> {
     Some(exporter)
 }
 
+/// The format of a file for the call graph.
+pub fn of_call_graph(path: &Path) -> Option<&'static dyn Exporter> {
+    let extension = path.extension()?.to_str()?;
+    [&graph::CallGraph, DRAWN_CALL_GRAPH].into_iter().find(|exporter| exporter.extensions().contains(&extension))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +141,8 @@ mod tests {
         assert_eq!(name("flame.svg"), Some("flamegraph"));
         assert_eq!((name("x.speedscope.json"), name("speedscope.json")), (Some("speedscope"), Some("firefox")));
         assert_eq!((name("calls.dot"), name("calls.gv")), (Some("graph"), Some("graph")));
+        let graph = |path: &str| of_call_graph(Path::new(path)).map(|exporter| exporter.name());
+        assert_eq!((graph("x.dot"), graph("x.svg"), graph("x.json")), (Some("graph"), Some("graph-svg"), None));
         assert_eq!(name("x.wlprof"), Some("wlprof"));
         assert_eq!((name("cpu.pb.gz"), name("x.pprof"), name("x.gz")), (Some("pprof"), Some("pprof"), None));
         assert_eq!(name("json"), None);

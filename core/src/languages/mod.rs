@@ -1,5 +1,6 @@
 //! Which language a guest is written in: the built-in plugins, and choosing among them.
 
+#[cfg(feature = "loader")]
 pub mod loader;
 
 use std::fmt;

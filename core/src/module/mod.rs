@@ -2,6 +2,7 @@
 
 mod binary;
 mod code_offsets;
+mod compiled_from;
 mod debug_file;
 mod image;
 mod initial;
@@ -11,8 +12,10 @@ mod sections;
 
 pub use binary::{ModuleError, read_module};
 pub(crate) use code_offsets::CodeOffsets;
+pub(crate) use compiled_from::was_compiled_from;
 pub use image::ModuleImage;
 pub(crate) use position_index::PositionIndex;
+#[cfg(feature = "wasi")]
 pub(crate) use read::file_name;
 pub use read::read_image;
 pub use sections::{ImageError, IndexSpaces};

@@ -1,7 +1,7 @@
 //! What two recordings differ in, function by function, and which differences are more than chance.
 
 use super::{Recording, Share, Totals, Weight};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How likely it is, in two recordings that do not differ, that any row of all is called different.
 const ERROR_RATE: f64 = 0.05;
@@ -27,9 +27,10 @@ pub struct Difference {
 
 impl Difference {
     /// Compares the functions of two recordings by their own time: those that differ first, and the larger differences.
-    /// Functions are the same if their names and files are.
+    /// Functions are the same if their names and files are, or if each recording has one of that name in a file of that name, in another
+    /// folder: programs are built in several.
     pub fn of(first: &Recording, second: &Recording) -> Vec<Self> {
-        let mut rows = BTreeMap::<(String, Option<String>), [Weight; 2]>::new();
+        let mut rows = Rows::new();
         let mut all = [Weight::default(); 2];
         for (side, recording) in [first, second].into_iter().enumerate() {
             let totals = Totals::of(recording);
@@ -40,6 +41,7 @@ impl Difference {
                 rows.entry(key).or_default()[side].add(total.self_time);
             }
         }
+        join_moved(&mut rows, [first, second]);
         let mut differences: Vec<Self> = rows
             .into_iter()
             .map(|((name, file), weights)| {
@@ -77,6 +79,32 @@ impl Difference {
     }
 }
 
+type Rows = BTreeMap<(String, Option<String>), [Weight; 2]>;
+
+/// Makes one row, with the second's file, of functions of one name in files of one name, if each recording has one such function.
+fn join_moved(rows: &mut Rows, recordings: [&Recording; 2]) {
+    let mut files = BTreeMap::<(&str, &str), [BTreeSet<&str>; 2]>::new();
+    for (side, recording) in recordings.into_iter().enumerate() {
+        for function in &recording.functions {
+            let Some(file) = &function.file else { continue };
+            let file_name = file.rsplit(['/', '\\']).next().unwrap_or_default();
+            files.entry((&function.name, file_name)).or_default()[side].insert(file);
+        }
+    }
+    for ((name, _), [mut before, mut after]) in files {
+        let (Some(before), Some(after), true, true) =
+            (before.pop_first(), after.pop_first(), before.is_empty(), after.is_empty())
+        else {
+            continue;
+        };
+        if before != after
+            && let Some(moved) = rows.remove(&(name.to_owned(), Some(before.to_owned())))
+        {
+            rows.entry((name.to_owned(), Some(after.to_owned()))).or_default()[0] = moved[0];
+        }
+    }
+}
+
 /// How likely a normal deviate is to be that far from 0, on either side.
 fn chance_of(deviation: f64) -> f64 {
     libm::erfc(deviation / std::f64::consts::SQRT_2)
@@ -88,6 +116,64 @@ mod tests {
     use super::super::{Origin, Sample, State};
     use super::*;
     use wlprof_plugin::SourceFrame;
+
+    fn at(time_ns: u64, stack: u32) -> Sample {
+        let (period_ns, state) = (1_000_000, State::Guest);
+        Sample { time_ns, cpu_delta_ns: period_ns, period_ns, stack, state, labels: None }
+    }
+
+    /// A recording with these functions, each with its file, and a sample each.
+    fn with_files(functions: &[(&str, &str)]) -> Recording {
+        let mut recorder = with_modules(1);
+        for (number, _) in (0..).zip(functions) {
+            let frame = recorder.frame(Origin::Wasm { module: 0, function: number, code_offset: number });
+            let stack = recorder.stack([frame]).unwrap();
+            recorder.sample(TRACK, u64::from(number), at(u64::from(number) + 1, stack));
+        }
+        finish(recorder, &mut |origin: &Origin, out: &mut Vec<SourceFrame>| {
+            let Origin::Wasm { function, .. } = origin else { panic!("{origin:?}") };
+            let (name, file) = functions[*function as usize];
+            out.push(SourceFrame { function: name.to_owned(), file: Some(file.to_owned()), ..SourceFrame::default() });
+        })
+    }
+
+    #[test]
+    fn functions_are_found_in_files_that_were_moved() {
+        let first = with_files(&[
+            ("moved", "/v1/a.c"),
+            ("two", "/v1/a.c"),
+            ("two", "/v1/b.c"),
+            ("unclear", "/v1/x/a.c"),
+            ("unclear", "/v1/y/a.c"),
+            ("stays", "a.c"),
+        ]);
+        let second = with_files(&[
+            ("moved", "/v2/a.c"),
+            ("two", "/v2/b.c"),
+            ("two", "/v2/a.c"),
+            ("unclear", "/v2/x/a.c"),
+            ("unclear", "/v2/y/a.c"),
+            ("stays", "a.c"),
+            ("stays", "b.c"),
+        ]);
+        let mut rows: Vec<_> = Difference::of(&first, &second)
+            .into_iter()
+            .map(|row| (row.name, row.file.unwrap(), row.shares.map(|share| share.percent > 0.0)))
+            .collect();
+        rows.sort();
+        let expected = [
+            ("moved", "/v2/a.c", [true, true]),
+            ("stays", "a.c", [true, true]),
+            ("stays", "b.c", [false, true]),
+            ("two", "/v2/a.c", [true, true]),
+            ("two", "/v2/b.c", [true, true]),
+            ("unclear", "/v1/x/a.c", [true, false]),
+            ("unclear", "/v1/y/a.c", [true, false]),
+            ("unclear", "/v2/x/a.c", [false, true]),
+            ("unclear", "/v2/y/a.c", [false, true]),
+        ];
+        assert_eq!(rows, expected.map(|(name, file, seen)| (name.to_owned(), file.to_owned(), seen)));
+    }
 
     /// A recording of so many samples, of functions with these shares; random, by `seed`.
     fn recording(shares: &[f64], samples: u64, seed: u64) -> Recording {
@@ -109,9 +195,7 @@ mod tests {
                 left < 0.0
             });
             let stack = stacks[found.unwrap_or(0)];
-            let (period_ns, state) = (1_000_000, State::Guest);
-            let sample = Sample { time_ns: number, cpu_delta_ns: period_ns, period_ns, stack, state, labels: None };
-            recorder.sample(TRACK, number, sample);
+            recorder.sample(TRACK, number, at(number, stack));
         }
         finish(recorder, &mut |origin: &Origin, out: &mut Vec<SourceFrame>| {
             let Origin::Wasm { function, .. } = *origin else { unreachable!("only wasm frames") };

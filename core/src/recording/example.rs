@@ -77,8 +77,8 @@ fn stores() -> Vec<Store> {
         sizes.iter().map(|&(tick, pages)| MemorySize { time_ns: tick * PERIOD_NS, bytes: pages << 16 }).collect()
     };
     vec![
-        Store { name: "app.wasm".into(), memory: sizes(&[(1, 17), (5, 32), (9, 4096)]) },
-        Store { name: HOSTILE.into(), memory: sizes(&[(2, 1), (8, 65_536), (10, 0)]) },
+        Store { name: "app.wasm".into(), memory: sizes(&[(1, 17), (5, 32), (9, 4096)]), labels: Vec::new() },
+        Store { name: HOSTILE.into(), memory: sizes(&[(2, 1), (8, 65_536), (10, 0)]), labels: Vec::new() },
     ]
 }
 

@@ -20,7 +20,7 @@ use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 pub const MAGIC: [u8; 8] = *b"wlprof\r\n";
 
 /// Version that this build writes.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Oldest version that this build reads. The blocks of all since are blocks of [`VERSION`], too.
 pub(super) const OLDEST_VERSION: u32 = 4;
@@ -61,10 +61,12 @@ pub(super) enum Block {
     Symbols { functions: Vec<Function>, lines: Vec<Vec<Line>>, notes: Vec<String> },
     /// Sizes of a store's memory, later than those before.
     Memory(StoreId, Vec<MemorySize>),
+    /// What the embedder says of a store.
+    StoreLabels(StoreId, Vec<(String, String)>),
 }
 
 /// How a run came out.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct End {
     pub(super) meta: Meta,
     pub(super) ticks: TickCounts,
@@ -82,7 +84,7 @@ pub(super) struct Progress {
 }
 
 /// A block as it stands in the file.
-fn block_bytes(block: &Block) -> io::Result<Vec<u8>> {
+pub(super) fn block_bytes(block: &Block) -> io::Result<Vec<u8>> {
     let mut bytes = postcard::to_extend(block, vec![0; BLOCK_HEADER]).map_err(io::Error::other)?;
     let contents = &bytes[BLOCK_HEADER..];
     let size = u32::try_from(contents.len()).map_err(|_| io::Error::other("a part of the recording is too large"))?;
@@ -198,7 +200,7 @@ impl Journal {
         self
     }
 
-    fn header() -> Vec<u8> {
+    pub(super) fn header() -> Vec<u8> {
         MAGIC.into_iter().chain(VERSION.to_le_bytes()).collect()
     }
 
@@ -259,6 +261,11 @@ impl Journal {
     /// What is kept for who looks at the recording while it grows.
     pub(super) fn recent(&mut self) -> Option<&mut Recent> {
         self.recent.as_mut()
+    }
+
+    /// What is kept, if that is all there is of it.
+    pub(super) fn only_recent(&mut self) -> Option<&mut Recent> {
+        self.recent.as_mut().filter(|_| matches!(self.sink, Sink::Nowhere))
     }
 
     /// Why something could not be written.

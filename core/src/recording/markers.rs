@@ -1,6 +1,7 @@
 //! Finds the host calls that lasted from one tick to another.
 
 use super::FrameId;
+use super::numbers::Numbers;
 use serde::{Deserialize, Serialize};
 
 /// A host call that at least two ticks saw.
@@ -41,6 +42,16 @@ impl HostCallTracker {
                 ended
             }
         }
+    }
+
+    /// The frame of the current call.
+    pub(super) fn frame(&self) -> Option<FrameId> {
+        self.current.map(|(_, span)| span.frame)
+    }
+
+    /// Gives it its new number.
+    pub(super) fn renumber(&mut self, frames: &Numbers) {
+        self.current.iter_mut().for_each(|(_, span)| span.frame = frames.new_of(span.frame));
     }
 
     /// Ends the current span. A call seen once has no length and gives none.

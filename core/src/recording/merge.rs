@@ -19,7 +19,7 @@ impl Recording {
         let clock = first.meta.clock;
         recordings.find(|(_, other)| other.meta.clock != clock).map_or(Ok(()), |(name, other)| {
             Err(format!(
-                "{first_name} has samples of {clock:?} time and {name} of {:?} time: their shares are not of one whole",
+                "{first_name} has samples of {clock} and {name} of {}: their shares are not of one whole",
                 other.meta.clock
             ))
         })
@@ -111,7 +111,7 @@ impl Merge {
             .map(|frame| {
                 let lines = frame.lines.into_iter();
                 let lines = lines.map(|line| Line { function: functions[line.function as usize], ..line }).collect();
-                self.frame(moved(frame.origin, module), lines)
+                self.frame(frame.origin.in_module(module), lines)
             })
             .collect();
         let mut stacks: Vec<StackId> = Vec::with_capacity(recording.stacks.len());
@@ -160,17 +160,6 @@ impl Merge {
         self.frame_ids.insert((origin, lines.clone()), id);
         self.frames.push(Frame { origin: distinct, lines });
         id
-    }
-}
-
-fn moved(origin: Origin, to: impl Fn(u32) -> u32) -> Origin {
-    match origin {
-        Origin::Wasm { module, function, code_offset } => Origin::Wasm { module: to(module), function, code_offset },
-        Origin::Language { module, key } => Origin::Language { module: to(module), key },
-        Origin::HostCall { module, function, code_offset } => {
-            Origin::HostCall { module: to(module), function, code_offset }
-        }
-        Origin::Host | Origin::Truncated | Origin::Elided => origin,
     }
 }
 
@@ -251,7 +240,7 @@ mod tests {
         let mut other = example();
         other.meta.clock = Clock::Cpu;
         let error = Recording::merge(named(["a", "b"], [example(), other])).unwrap_err();
-        assert!(error.contains("a has samples of Wall time and b of Cpu time"), "{error}");
+        assert!(error.contains("a has samples of wall time and b of CPU time"), "{error}");
         assert!(Recording::merge(Vec::new()).is_err());
     }
 }

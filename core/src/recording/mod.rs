@@ -21,7 +21,9 @@ mod memory;
 mod merge;
 mod named_frame;
 mod neighbors;
+mod numbers;
 mod own_names;
+mod owner;
 mod recent;
 mod restack;
 mod samples;
@@ -50,6 +52,7 @@ pub use markers::HostCallSpan;
 pub use memory::MemorySize;
 use named_frame::NamedFrame;
 pub use neighbors::Neighbors;
+pub(crate) use numbers::Numbers;
 pub use own_names::{LanguageNames, Unnamed};
 pub(crate) use recent::WindowOf;
 pub use samples::Samples;
@@ -57,6 +60,7 @@ pub use selection::{Selected, Selection};
 pub use share::{Share, Weight};
 pub use totals::{FunctionTotal, Totals};
 pub use track::TrackId;
+pub(crate) use unused::{Held, Renumbered};
 pub use user_lines::{Native, NativeTotal, UserFunction, UserLines};
 pub use view::View;
 pub use waits::WaitTotal;
@@ -147,6 +151,15 @@ pub enum Clock {
     Cpu,
     /// All time: waiting counts, in host calls or for a processor.
     Wall,
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "CPU time",
+            Self::Wall => "wall time",
+        })
+    }
 }
 
 /// Time for which a sample stops the guest's thread, in nanoseconds; all zero if it was not measured.
@@ -252,6 +265,28 @@ pub enum Origin {
     Elided,
 }
 
+impl Origin {
+    /// The module that it is of.
+    pub(super) fn module(self) -> Option<ModuleId> {
+        match self {
+            Self::Wasm { module, .. } | Self::Language { module, .. } | Self::HostCall { module, .. } => Some(module),
+            Self::Host | Self::Truncated | Self::Elided => None,
+        }
+    }
+
+    /// The same place in the module that `to` says for its own.
+    pub(super) fn in_module(self, to: impl Fn(ModuleId) -> ModuleId) -> Self {
+        match self {
+            Self::Wasm { module, function, code_offset } => Self::Wasm { module: to(module), function, code_offset },
+            Self::Language { module, key } => Self::Language { module: to(module), key },
+            Self::HostCall { module, function, code_offset } => {
+                Self::HostCall { module: to(module), function, code_offset }
+            }
+            Self::Host | Self::Truncated | Self::Elided => self,
+        }
+    }
+}
+
 /// One place that a stack can go through, with what was inlined there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
@@ -286,6 +321,8 @@ pub struct Stack {
 pub struct Store {
     /// What the embedder calls it.
     pub name: String,
+    /// Names and values of what the embedder says of it. Its samples have them among their labels.
+    pub labels: Vec<(String, String)>,
     /// Sizes of its linear memory, the first that it has, from each time on at which it was seen to have changed; in order of time.
     /// Empty if it has none, or the sampler was not told of it.
     pub memory: Vec<MemorySize>,

@@ -3,6 +3,7 @@
 
 use super::journal::{Block, Journal};
 use super::long_names::{shorten, shorten_names};
+use super::numbers::Numbers;
 use super::{FrameId, ModuleId, NamedFrame, Origin};
 use std::collections::{HashMap, HashSet};
 use wlprof_plugin::{Label, SourceFrame};
@@ -31,8 +32,8 @@ pub trait LanguageNames {
 /// What the walker of the language's module can be asked to name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unnamed {
-    /// The frame with this id, of this module's language and this key.
-    Frame(FrameId, ModuleId, u64),
+    /// The frame of this key.
+    Frame(ModuleId, u64),
     /// The labels of this key.
     Labels(ModuleId, u64),
 }
@@ -41,7 +42,7 @@ impl Unnamed {
     /// The module whose language it is of.
     pub fn module(self) -> ModuleId {
         match self {
-            Self::Frame(_, module, _) | Self::Labels(module, _) => module,
+            Self::Frame(module, _) | Self::Labels(module, _) => module,
         }
     }
 }
@@ -91,6 +92,21 @@ impl OwnNames {
         self.labels.insert((module, key), bounded.collect());
     }
 
+    /// How many sets of labels are in the journal with their names.
+    pub(super) fn spelled(&self) -> usize {
+        self.spelled
+    }
+
+    /// Keeps the names of the frames that have new numbers, and of the labels in `sets`, of which `spelled` are written with their
+    /// names. There is nothing that is not written.
+    pub(super) fn renumber(&mut self, frames: &Numbers, spelled: usize, sets: &[(ModuleId, &[u64])]) {
+        self.named = self.named.iter().filter_map(|frame| frames.of(*frame)).collect();
+        let kept: HashSet<(ModuleId, u64)> =
+            sets.iter().flat_map(|(module, keys)| keys.iter().map(|key| (*module, *key))).collect();
+        self.labels.retain(|label, _| kept.contains(label));
+        self.spelled = spelled;
+    }
+
     /// Writes the names of frames that are not written yet.
     pub(super) fn write_frames(&mut self, journal: &mut Journal) {
         if !self.frames.is_empty() {
@@ -101,7 +117,7 @@ impl OwnNames {
     /// What of these frames and sets of labels has no name yet.
     pub(super) fn without_name(&self, frames: &[Origin], sets: &[(ModuleId, &[u64])]) -> Vec<Unnamed> {
         let of_frame = |(id, origin): (FrameId, &Origin)| match *origin {
-            Origin::Language { module, key } if !self.named.contains(&id) => Some(Unnamed::Frame(id, module, key)),
+            Origin::Language { module, key } if !self.named.contains(&id) => Some(Unnamed::Frame(module, key)),
             _ => None,
         };
         let of_set = |(module, keys): &(ModuleId, &[u64])| {

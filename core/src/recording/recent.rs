@@ -1,6 +1,6 @@
 //! The last part of a recording that goes on: all of its tables, and those of its samples that somebody may still want.
 
-use super::journal::{Block, End, append_all};
+use super::journal::{Block, End, Journal, append_all, block_bytes};
 use super::{Clock, HostCallSpan, MemorySize, Sample, Samples, StoreId};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -38,6 +38,29 @@ pub(super) struct Recent {
 }
 
 impl Recent {
+    /// What has these blocks, and keeps samples from the same time on.
+    ///
+    /// # Errors
+    /// If one is too large.
+    pub(super) fn with_the_same_time(&self, blocks: impl Iterator<Item = Block>) -> io::Result<Self> {
+        let mut other = Self { from_ns: self.from_ns, ..Self::default() };
+        other.take_head(&Journal::header());
+        for block in blocks {
+            other.take(&block, &block_bytes(&block)?);
+        }
+        Ok(other)
+    }
+
+    /// What ended before is not kept; `None` if no samples are.
+    pub(super) fn first_ns(&self) -> Option<u64> {
+        self.from_ns
+    }
+
+    /// Size of the tables.
+    pub(super) fn table_bytes(&self) -> usize {
+        self.tables.len()
+    }
+
     /// Takes a block, of which `bytes` is what stands in a file, or the head of that.
     pub(super) fn take(&mut self, block: &Block, bytes: &[u8]) {
         match block {
@@ -136,7 +159,7 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::super::testing::finish;
-    use super::super::{Journal, Meta, Module, Origin, Recorder, Recording, State, TickCounts, file};
+    use super::super::{Meta, Module, Origin, Recorder, Recording, State, TickCounts, file};
     use super::*;
     use wlprof_plugin::SourceFrame;
 

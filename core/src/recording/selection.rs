@@ -20,6 +20,8 @@ pub struct Selection {
 pub struct Selected {
     /// All of it.
     pub share: Share,
+    /// Time that all samples stand for, in nanoseconds.
+    pub all_ns: u64,
     /// What was selected by, in words.
     pub by: String,
     /// Time in the guest's code, in the host's, and waiting, of the whole.
@@ -110,7 +112,7 @@ impl Recording {
         let share = part.share_of(all);
         let by = selection.words();
         self.meta.notes.push(format!("only a part of the samples is shown ({by}): {:.1} % of the time", share.percent));
-        Ok((self, Some(Selected { share, by, places: places.map(|place| place.share_of(all)) })))
+        Ok((self, Some(Selected { share, all_ns: all.ns, by, places: places.map(|place| place.share_of(all)) })))
     }
 }
 

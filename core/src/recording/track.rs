@@ -2,6 +2,7 @@
 
 use super::journal::{Block, Journal};
 use super::markers::HostCallTracker;
+use super::numbers::Numbers;
 use super::samples::Samples;
 use super::{FrameId, HostCallSpan};
 
@@ -10,6 +11,16 @@ use super::{FrameId, HostCallSpan};
 pub struct TrackId(pub(super) u32);
 
 impl TrackId {
+    /// That number.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The same thread, of those that are kept.
+    pub(crate) fn renumbered(self, threads: &Numbers) -> Self {
+        Self(threads.new_of(self.0))
+    }
+
     pub(super) fn index(self) -> usize {
         self.0 as usize
     }
@@ -40,6 +51,16 @@ impl Track {
     pub(super) fn no_host_call(&mut self) {
         let ended = self.host_call.finish();
         self.host_calls.extend(ended);
+    }
+
+    /// The frame of the host call that is going on.
+    pub(super) fn current_call(&self) -> Option<FrameId> {
+        self.host_call.frame()
+    }
+
+    /// Gives frames their new numbers. All that was new has been written.
+    pub(super) fn renumber(&mut self, frames: &Numbers) {
+        self.host_call.renumber(frames);
     }
 
     /// Writes what is new, as thread `number`, if the tables that it refers to are written, and gives how many samples were

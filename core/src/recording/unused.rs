@@ -1,65 +1,84 @@
 //! Leaves out of a recording what no sample refers to: a part of a long run has all stacks of the run in its tables.
 
-use super::{FrameId, NamedFrame, Origin, Stack, StackId, Thread};
+use super::numbers::Numbers;
+use super::{FrameId, LabelSetId, NamedFrame, Origin, Stack, StackId, Store, StoreId, Thread};
 use std::collections::HashMap;
+
+/// What others refer to by its number.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) frames: Vec<FrameId>,
+    pub(crate) stacks: Vec<StackId>,
+    pub(crate) labels: Vec<LabelSetId>,
+    pub(crate) threads: Vec<u32>,
+    pub(crate) stores: Vec<StoreId>,
+}
+
+/// The new numbers of what is kept.
+#[derive(Debug)]
+pub(crate) struct Renumbered {
+    pub(crate) frames: Numbers,
+    pub(crate) stacks: Numbers,
+    pub(crate) labels: Numbers,
+    pub(crate) threads: Numbers,
+    pub(crate) stores: Numbers,
+}
 
 /// The tables of a recording whose frames have no symbols yet.
 pub(super) struct Tables<'a> {
     pub(super) frames: &'a mut Vec<Origin>,
     pub(super) stacks: &'a mut Vec<Stack>,
+    pub(super) label_sets: &'a mut Vec<Vec<(String, String)>>,
+    pub(super) stores: &'a mut Vec<Store>,
     pub(super) threads: &'a mut Vec<Thread>,
     pub(super) language_names: &'a mut HashMap<FrameId, Vec<NamedFrame>>,
 }
 
-/// For each item of a table its new number, if it is kept.
-struct Numbers(Vec<Option<u32>>);
-
-impl Numbers {
-    fn of(used: &[bool]) -> Self {
-        let mut next = 0;
-        let number = |used: &bool| {
-            used.then(|| {
-                next += 1;
-                next - 1
-            })
-        };
-        Self(used.iter().map(number).collect())
-    }
-
-    /// The new number of what is used.
-    fn new_of(&self, id: u32) -> u32 {
-        self.0[id as usize].unwrap_or_default()
-    }
-
-    fn retain<T>(&self, items: &mut Vec<T>) {
-        let mut used = self.0.iter();
-        items.retain(|_| used.next().is_some_and(Option::is_some));
-    }
+/// A place for each of so many items, which says of those of `held` that they are used.
+fn marked(count: usize, held: &[u32]) -> Vec<bool> {
+    let mut used = vec![false; count];
+    held.iter().for_each(|id| used[*id as usize] = true);
+    used
 }
 
-impl Tables<'_> {
-    /// Leaves out stacks and frames that are in no sample and no host call, and numbers the others anew. Threads keep their places.
-    pub(super) fn keep_used(self) {
-        let Self { frames, stacks, threads, language_names } = self;
-        let mut used_stacks = vec![false; stacks.len()];
-        threads
-            .iter()
-            .flat_map(|thread| thread.samples.iter())
-            .for_each(|sample| used_stacks[sample.stack as usize] = true);
+/// Of stacks, frames and sets of labels, which are used.
+pub(super) struct Used {
+    pub(super) stacks: Vec<bool>,
+    pub(super) frames: Vec<bool>,
+    pub(super) labels: Vec<bool>,
+}
+
+impl Used {
+    /// Marks what samples and host calls of `threads` refer to, and the callers of all that is marked.
+    pub(super) fn mark(&mut self, threads: &[Thread], stacks: &[Stack]) {
+        for thread in threads {
+            for sample in thread.samples.iter() {
+                self.stacks[sample.stack as usize] = true;
+                sample.labels.into_iter().for_each(|set| self.labels[set as usize] = true);
+            }
+            thread.host_calls.iter().for_each(|call| self.frames[call.frame as usize] = true);
+        }
         // A parent stands before its children.
-        for id in (0..stacks.len()).rev().filter(|&id| used_stacks[id]).collect::<Vec<_>>() {
-            mark_parents(id as StackId, stacks, &mut used_stacks);
+        for (id, stack) in stacks.iter().enumerate().rev() {
+            if self.stacks[id] {
+                self.frames[stack.frame as usize] = true;
+                stack.parent.into_iter().for_each(|parent| self.stacks[parent as usize] = true);
+            }
         }
-        let mut used_frames = vec![false; frames.len()];
-        let in_stacks = stacks.iter().zip(&used_stacks).filter(|(_, used)| **used).map(|(stack, _)| stack.frame);
-        let in_calls = threads.iter().flat_map(|thread| thread.host_calls.iter().map(|call| call.frame));
-        in_stacks.chain(in_calls).for_each(|frame| used_frames[frame as usize] = true);
-        if used_stacks.iter().chain(&used_frames).all(|used| *used) {
-            return;
-        }
-        let (new_stacks, new_frames) = (Numbers::of(&used_stacks), Numbers::of(&used_frames));
-        new_frames.retain(frames);
+    }
+
+    /// Leaves out the stacks and labels that are not used, and has those that are, and what is in `threads`, refer to the others by
+    /// their new numbers. Gives these.
+    pub(super) fn keep(
+        &self,
+        stacks: &mut Vec<Stack>,
+        label_sets: &mut Vec<Vec<(String, String)>>,
+        threads: &mut [Thread],
+    ) -> [Numbers; 3] {
+        let [new_stacks, new_frames, new_labels] =
+            [&self.stacks, &self.frames, &self.labels].map(|used| Numbers::keeping(used));
         new_stacks.retain(stacks);
+        new_labels.retain(label_sets);
         for stack in stacks {
             stack.frame = new_frames.new_of(stack.frame);
             stack.parent = stack.parent.map(|parent| new_stacks.new_of(parent));
@@ -67,21 +86,50 @@ impl Tables<'_> {
         for thread in threads {
             let renumbered = thread.samples.iter().map(|mut sample| {
                 sample.stack = new_stacks.new_of(sample.stack);
+                sample.labels = sample.labels.map(|set| new_labels.new_of(set));
                 sample
             });
             thread.samples = renumbered.collect();
             thread.host_calls.iter_mut().for_each(|call| call.frame = new_frames.new_of(call.frame));
         }
-        let kept = std::mem::take(language_names).into_iter().filter(|(frame, _)| used_frames[*frame as usize]);
-        *language_names = kept.map(|(frame, names)| (new_frames.new_of(frame), names)).collect();
+        [new_stacks, new_frames, new_labels]
     }
 }
 
-fn mark_parents(stack: StackId, stacks: &[Stack], used: &mut [bool]) {
-    let mut parent = stacks[stack as usize].parent;
-    while let Some(id) = parent.filter(|id| !used[*id as usize]) {
-        used[id as usize] = true;
-        parent = stacks[id as usize].parent;
+impl Tables<'_> {
+    /// Leaves out what is neither in a sample nor in a host call nor `held`, and numbers the rest anew. A store is kept for its memory,
+    /// too.
+    pub(super) fn keep_used(self, held: &Held) -> Renumbered {
+        let Self { frames, stacks, label_sets, stores, threads, language_names } = self;
+        let mut used_threads = marked(threads.len(), &held.threads);
+        let mut used_stores = marked(stores.len(), &held.stores);
+        for (thread, is_used) in threads.iter().zip(&mut used_threads) {
+            *is_used |= !thread.samples.is_empty() || !thread.host_calls.is_empty();
+            used_stores[thread.store as usize] |= *is_used;
+        }
+        stores.iter().zip(&mut used_stores).for_each(|(store, is_used)| *is_used |= !store.memory.is_empty());
+        let [new_threads, new_stores] = [used_threads, used_stores].map(|used| Numbers::keeping(&used));
+        new_threads.retain(threads);
+        new_stores.retain(stores);
+        threads.iter_mut().for_each(|thread| thread.store = new_stores.new_of(thread.store));
+
+        let mut used = Used {
+            stacks: marked(stacks.len(), &held.stacks),
+            frames: marked(frames.len(), &held.frames),
+            labels: marked(label_sets.len(), &held.labels),
+        };
+        used.mark(threads, stacks);
+        let [new_stacks, new_frames, new_labels] = used.keep(stacks, label_sets, threads);
+        new_frames.retain(frames);
+        let kept = std::mem::take(language_names).into_iter();
+        *language_names = kept.filter_map(|(frame, names)| Some((new_frames.of(frame)?, names))).collect();
+        Renumbered {
+            frames: new_frames,
+            stacks: new_stacks,
+            labels: new_labels,
+            threads: new_threads,
+            stores: new_stores,
+        }
     }
 }
 
@@ -105,16 +153,36 @@ mod tests {
         // Of 0 → 1 → 2 and 3 → 1 the last is unused; frame 4 is a host call's alone.
         let mut stacks = vec![stack(None, 0), stack(None, 3), stack(Some(0), 1), stack(Some(1), 1), stack(Some(2), 2)];
         let call = HostCallSpan { frame: 4, start_ns: 0, end_ns: 1, blocked: true };
-        let thread =
-            Thread { samples: [on_stack(4)].into_iter().collect(), host_calls: vec![call], ..Thread::default() };
+        let thread = Thread {
+            samples: [on_stack(4)].into_iter().collect(),
+            host_calls: vec![call],
+            store: 2,
+            ..Thread::default()
+        };
         let mut threads = vec![Thread::default(), thread];
         let mut language_names = [(3, Vec::new()), (4, Vec::new())].into_iter().collect();
-        Tables { frames: &mut frames, stacks: &mut stacks, threads: &mut threads, language_names: &mut language_names }
-            .keep_used();
+        let set = |name: &str| vec![(name.to_owned(), String::new())];
+        let mut label_sets = vec![set("a"), set("b"), set("c")];
+        let store = |name: &str| Store { name: name.to_owned(), ..Store::default() };
+        let mut stores = vec![store("a"), store("b"), store("c")];
+        let held = Held { labels: vec![2], stores: vec![0], ..Held::default() };
+        let tables = Tables {
+            frames: &mut frames,
+            stacks: &mut stacks,
+            label_sets: &mut label_sets,
+            stores: &mut stores,
+            threads: &mut threads,
+            language_names: &mut language_names,
+        };
+        let numbers = tables.keep_used(&held);
+        assert_eq!(label_sets, [set("c")]);
+        assert_eq!(stores, [store("a"), store("c")]);
+        assert_eq!((threads.len(), threads[0].store), (1, 1), "one has no samples");
+        assert_eq!([0, 1].map(|thread| numbers.threads.of(thread)), [None, Some(0)]);
         assert_eq!(frames, [wasm(0), wasm(1), wasm(2), wasm(4)]);
         assert_eq!(stacks, [stack(None, 0), stack(Some(0), 1), stack(Some(1), 2)]);
-        assert_eq!(threads[1].samples.iter().collect::<Vec<_>>(), [on_stack(2)]);
-        assert_eq!(threads[1].host_calls[0].frame, 3);
+        assert_eq!(threads[0].samples.iter().collect::<Vec<_>>(), [on_stack(2)]);
+        assert_eq!(threads[0].host_calls[0].frame, 3);
         assert_eq!(language_names.keys().collect::<Vec<_>>(), [&3]);
     }
 }

@@ -7,7 +7,7 @@ use super::options::SamplerKind;
 use super::os::Activity;
 use super::os::thread_watch::ThreadWatch;
 use super::reading::Probe;
-use super::running::{Attachment, Demand, SlotTotals, Threads, Transport};
+use super::running::{Attachment, Demand, EmbeddersHook, SlotTotals, StoreName, Threads, Transport};
 use super::shared::Shared;
 use super::transport::epoch::{EpochTransport, Ticker};
 use crate::recording::{Clock, PauseStats, TickCounts};
@@ -45,14 +45,14 @@ impl Sampler {
     /// Starts the sampler for stores of `engine`. None is attached yet.
     ///
     /// # Errors
-    /// If no thread can be started, or the sampler does not work on this machine.
+    /// If no thread can be started, the sampler does not work on this machine, or the self-check of Wasmtime's internals fails.
     pub(super) fn start(shared: &Arc<Shared>, engine: &Engine) -> wasmtime::Result<Self> {
         let by_epochs = shared.options.kind == SamplerKind::Epoch;
         let transport: Box<dyn Transport> = if by_epochs { Box::new(EpochTransport) } else { by_signals(shared)? };
         let threads = Arc::new(Threads::new(shared.clone(), transport));
         let options = &shared.options;
         let whole_run = (!options.on_demand).then(|| Demand::new(&threads, options.clock));
-        let probe = Probe::new(engine)?;
+        let probe = Probe::new(engine).context("the self-check of Wasmtime's internals failed")?;
         let ticker = by_epochs.then(|| Ticker::start(&threads, engine)).transpose()?;
         let stop_drain = Arc::new(AtomicBool::new(false));
         let drain = std::thread::Builder::new().name("wlprof drain".into()).spawn({
@@ -64,23 +64,26 @@ impl Sampler {
         Ok(Self { threads, probe, engine, ticker, stop_drain, _whole_run: whole_run, running })
     }
 
-    /// Samples `store` from here on, wherever it runs.
+    /// Samples `store` from here on, wherever it runs. Its call hook calls `embedders` as well.
     ///
     /// # Errors
-    /// If the self-check of Wasmtime's internals fails, or the store is of another engine.
-    pub(super) fn attach<T: 'static>(&self, store: &mut Store<T>, name: &str) -> wasmtime::Result<Attachment> {
+    /// If the store is of another engine, or has no room for an instance of nothing.
+    pub(super) fn attach<T: 'static>(
+        &self,
+        store: &mut Store<T>,
+        name: StoreName,
+        embedders: Option<EmbeddersHook<T>>,
+    ) -> wasmtime::Result<Attachment> {
         let is_same = Engine::same(&self.engine, store.engine());
         wasmtime::ensure!(is_same, "a session samples stores of one engine: the first one's; make another session");
-        if self.ticker.is_some() {
-            // What the self-check runs has checks, too.
-            store.set_epoch_deadline(u64::MAX / 2);
-        }
-        let context = self.probe.context(store).context("the self-check of Wasmtime's internals failed")?;
+        let context = self.probe.context(store).context(
+            "the store cannot be looked into; attach it before it is configured for async, and leave room for one instance",
+        )?;
         let state = self.threads.add_store(name, context);
         if self.ticker.is_some() {
             super::transport::epoch::call_back(store, state.clone());
         }
-        Ok(Attachment::new(self.threads.clone(), state, store))
+        Ok(Attachment::new(self.threads.clone(), state, store, embedders))
     }
 
     /// Its name in profiles.

@@ -15,9 +15,11 @@ mod code_map;
 #[cfg(test)]
 mod code_map_tests;
 mod collect;
+mod configure;
 mod drain;
 mod dump;
 mod import_watch;
+mod kept;
 mod naming;
 mod options;
 mod os;
@@ -31,13 +33,16 @@ mod timing;
 mod transport;
 mod window;
 
+pub use configure::configure;
 pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 pub use import_watch::ImportWatch;
 pub use options::{SamplerKind, SamplerOptions};
 pub use perf_marker::show_to_perf;
 pub use session::{Finished, RunName, Session};
 pub use store::{AttachedStore, SampledStore};
-pub use window::{Activity, Window};
+pub use window::{Activity, Sampling, Window};
+
+pub(crate) use running::{EmbeddersHook, StoreName};
 
 use crate::recording::{PauseStats, TickCounts};
 

@@ -2,7 +2,7 @@
 //! drain says what it lacks, the handler asks the walker where the guest stands in compiled code, and the drain takes the
 //! answers.
 
-use crate::recording::{FrameId, ModuleId, Recorder, Unnamed};
+use crate::recording::{ModuleId, Recorder, Unnamed};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -29,7 +29,7 @@ struct Exchange {
 
 #[derive(Debug)]
 enum Named {
-    Frame(FrameId, Vec<SourceFrame>),
+    Frame(ModuleId, u64, Vec<SourceFrame>),
     Labels(ModuleId, u64, Vec<Label>),
 }
 
@@ -47,10 +47,10 @@ impl Naming {
         for _ in 0..MAX_NAMED_A_SAMPLE {
             let Some(unnamed) = exchange.unnamed.pop_front() else { break };
             exchange.named.push(match unnamed {
-                Unnamed::Frame(id, _, key) => {
+                Unnamed::Frame(module, key) => {
                     let mut frames = Vec::new();
                     walker.symbolize(FrameKey::Own(key), &mut frames);
-                    Named::Frame(id, frames)
+                    Named::Frame(module, key, frames)
                 }
                 Unnamed::Labels(module, key) => {
                     let mut labels = Vec::new();
@@ -83,7 +83,7 @@ impl Naming {
         let named = std::mem::take(&mut self.exchange().named);
         for named in named {
             match named {
-                Named::Frame(id, source) => recorder.name_frame(id, source),
+                Named::Frame(module, key, source) => recorder.name_frame(module, key, source),
                 Named::Labels(module, key, labels) => recorder.name_labels(module, key, labels),
             }
         }

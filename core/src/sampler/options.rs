@@ -3,6 +3,7 @@
 use super::ImportWatch;
 use crate::recording::Clock;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Which sampler to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +54,9 @@ pub struct SamplerOptions {
     pub clock: Clock,
     /// Sample only while a [`Window`](super::Window) is open; unless told so, from first to last.
     pub on_demand: bool,
+    /// Keep the samples of so long in memory, for windows that begin in the past ([`Session::last`](super::Session::last)): some 13
+    /// bytes each.
+    pub keep: Option<Duration>,
     /// Count calls of the host by name, for [`Session::activity`](super::Session::activity).
     ///
     /// # Overhead
@@ -81,6 +85,7 @@ impl Default for SamplerOptions {
             max_overhead: 0.02,
             clock: Clock::Cpu,
             on_demand: false,
+            keep: None,
             counts_host_calls: false,
             keep_functions: false,
             import_watch: None,

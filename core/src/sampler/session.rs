@@ -4,7 +4,7 @@ use super::Report;
 use super::at_work::Sampler;
 use super::dump::Dump;
 use super::options::{SamplerKind, SamplerOptions};
-use super::running::Attachment;
+use super::running::{Attachment, EmbeddersHook, StoreName};
 use super::shared::{LoadedModule, Shared};
 use super::store::{AttachedStore, Held, SampledStore};
 use crate::module::ModuleImage;
@@ -31,8 +31,6 @@ pub struct Session {
     notes: Mutex<Vec<String>>,
     /// What was known at the beginning.
     meta: Meta,
-    /// When the windows that are open began.
-    pub(super) windows: Mutex<Vec<u64>>,
 }
 
 /// A session that is not finished stops sampling when it goes.
@@ -103,8 +101,7 @@ impl Session {
     }
 
     fn with(shared: Shared, meta: Meta) -> Self {
-        let (sampler, notes, windows) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { shared: Arc::new(shared), sampler, notes, meta, windows }
+        Self { shared: Arc::new(shared), sampler: Mutex::default(), notes: Mutex::default(), meta }
     }
 
     /// Adds a module, to be called before its code runs. `walker` is its language's.
@@ -123,7 +120,7 @@ impl Session {
     /// # Errors
     /// If the sampler does not work here, or the thread it needs cannot be started.
     pub fn attach<T: 'static>(&self, mut store: Store<T>) -> wasmtime::Result<SampledStore<T>> {
-        let attachment = self.sampler(store.engine())?.attach(&mut store, &self.meta.guest)?;
+        let attachment = self.sampler(store.engine())?.attach(&mut store, self.meta.guest.as_str().into(), None)?;
         Ok(SampledStore::new(Some(Held::new(attachment)?), store))
     }
 
@@ -137,7 +134,28 @@ impl Session {
     /// # Errors
     /// If the sampler does not work here.
     pub fn attach_anywhere<T: 'static>(&self, store: &mut Store<T>, name: &str) -> wasmtime::Result<AttachedStore> {
-        Ok(AttachedStore(self.sampler(store.engine())?.attach(store, name)?))
+        self.attach_with_hook(store, name.into(), None)
+    }
+
+    /// As [`Session::attach_anywhere`]; the store's call hook calls `hook` as well.
+    ///
+    /// # Errors
+    /// If the sampler does not work here.
+    pub(crate) fn attach_with_hook<T: 'static>(
+        &self,
+        store: &mut Store<T>,
+        name: StoreName,
+        hook: Option<EmbeddersHook<T>>,
+    ) -> wasmtime::Result<AttachedStore> {
+        Ok(AttachedStore(self.sampler(store.engine())?.attach(store, name, hook)?))
+    }
+
+    /// Readies the session for stores of `engine`, which attaching the first one does otherwise.
+    ///
+    /// # Errors
+    /// If the sampler does not work here.
+    pub(crate) fn start(&self, engine: &Engine) -> wasmtime::Result<()> {
+        self.sampler(engine).map(|_| ())
     }
 
     /// The sampler. Started for `engine`, the only one that it samples stores of, when the first store comes.
@@ -194,6 +212,12 @@ impl Session {
             module.set_walker(walker);
             self.note(format!("the language's own stacks cannot be read ({error:#}); frames are wasm's"));
         }
+    }
+
+    /// What records.
+    #[cfg(test)]
+    pub(crate) fn shared_recorder(&self) -> MutexGuard<'_, Recorder> {
+        self.shared.recorder()
     }
 
     /// What was known at the beginning, with the notes so far.

@@ -1,6 +1,7 @@
 //! What the samplers of a session share: the modules that are loaded, and the recorder.
 
 use super::code_map::{CodeMap, NativePc};
+use super::kept::Kept;
 use super::naming::Naming;
 use super::options::SamplerOptions;
 use super::reading::FrameWord;
@@ -69,11 +70,16 @@ pub(super) struct Shared {
     /// Held while a module is added to the recorder and here.
     loading: Mutex<()>,
     recorder: Mutex<Recorder>,
+    /// Locked while the recorder is, or alone.
+    kept: Mutex<Kept>,
 }
 
 impl Shared {
-    pub(super) fn new(options: SamplerOptions, recorder: Recorder) -> Self {
+    pub(super) fn new(options: SamplerOptions, mut recorder: Recorder) -> Self {
+        let kept = Kept::past(options.keep);
+        recorder.keep_from(kept.first_ns(0));
         Self {
+            kept: Mutex::new(kept),
             options,
             code: CodeMap::default(),
             modules: RwLock::default(),
@@ -152,6 +158,11 @@ impl Shared {
         let module = self.module(module)?;
         let import = module.image.function_imports().get(function as usize)?;
         Some(format!("{}.{}", import.module, import.name))
+    }
+
+    /// What of the run is kept for who may look at it.
+    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The recorder. A panic of another thread while it held it has lost at most one sample.

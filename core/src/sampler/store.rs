@@ -51,6 +51,11 @@ impl Drop for Held {
 pub struct AttachedStore(pub(super) Attachment);
 
 impl AttachedStore {
+    /// Readies the calling thread for being sampled, which the first store that runs on it does otherwise: some milliseconds.
+    pub fn ready_thread(&self) {
+        self.0.ready_thread();
+    }
+
     /// Wraps `future`: each poll says which thread runs the store. `future` must run guests of this store only.
     ///
     /// Without it wasm is still sampled, but host code only while it runs on the stack that wasm called it on.

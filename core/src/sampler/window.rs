@@ -1,14 +1,16 @@
 //! Looking at guests while they run: a stretch of a run as a recording of its own, and what the run has come to.
 
+use super::kept::{Kept, Mark};
 use super::options::SamplerKind;
 use super::os::clock::monotonic_ns;
 use super::running::{Demand, SlotTotals, Threads};
 use super::session::Session;
-use crate::recording::{Clock, LanguageNames, Meta, TickCounts, Truncation, Unnamed, WindowOf};
+use crate::recording::{Clock, LanguageNames, Meta, Recorder, TickCounts, Truncation, Unnamed, WindowOf};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wlprof_plugin::Walker;
 
 /// A part of a run that is sampled, from [`Session::window`] until [`Window::finish`] or until it is dropped. Any number of them may
@@ -16,7 +18,8 @@ use wlprof_plugin::Walker;
 ///
 /// # Overhead
 /// With [`SamplerOptions::on_demand`](super::SamplerOptions::on_demand) guests are sampled only while there is one. Its samples are
-/// in memory, some 13 bytes each, and the tables of all stacks that the session has seen.
+/// in memory, some 13 bytes each, and the tables of the stacks that the session has seen: all of them, or, where nothing else is kept of the
+/// run, those that kept samples are of.
 ///
 /// # Accuracy
 /// It begins at the first of the kernel's ticks that finds a thread running: mostly within 4 ms of that thread's CPU time, later for
@@ -28,8 +31,11 @@ pub struct Window {
     from_ns: u64,
     before: SlotTotals,
     truncated: BTreeMap<Truncation, u64>,
-    _demand: Demand,
+    demand: Option<Demand>,
 }
+
+/// Samples are taken for the whole of a session that samples on demand, until this is dropped.
+pub struct Sampling(#[expect(dead_code, reason = "it is dropped")] Demand);
 
 /// What the guests of a session have done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +44,8 @@ pub struct Activity {
     pub cpu_ns: u64,
     /// Of that, what sampling took, in nanoseconds.
     pub sampling_ns: u64,
+    /// CPU time of the thread that records, beside them, in nanoseconds.
+    pub recording_ns: u64,
     /// Wall time since the first of them began, in nanoseconds.
     pub duration_ns: u64,
     /// Size of the linear memories of the stores that are there, of each the first, in bytes.
@@ -71,22 +79,72 @@ impl Session {
                 "the epoch sampler does not see where a guest waits; windows of CPU time are to be had".to_owned()
             );
         }
-        let sampler = self.started().clone().filter(|sampler| sampler.threads().started_ns() > 0);
-        let threads = sampler.ok_or("the guest has not begun")?.threads().clone();
+        let threads = self.begun()?;
         let from_ns = monotonic_ns().saturating_sub(threads.started_ns());
-        let truncated = {
+        let truncated = self.recorder()?.truncated_counts();
+        let mark = Mark { time_ns: from_ns, totals: threads.totals_at(&threads.clocks()), truncated };
+        let mut window = {
             let mut recorder = self.shared.recorder();
-            if !recorder.keeps_windows() {
-                return Err("the run is over".to_owned());
-            }
-            let mut open = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-            open.push(from_ns);
-            recorder.keep_from(open.iter().min().copied());
-            recorder.truncated_counts()
+            let mut kept = self.shared.kept();
+            self.open(&mut recorder, &mut kept, threads, clock, mark)
         };
-        let before = threads.totals_at(&threads.clocks());
-        let demand = Demand::new(&threads, clock);
-        Ok(Window { session: self.clone(), threads, clock, from_ns, before, truncated, _demand: demand })
+        // Not before: until it is open nobody keeps what is sampled.
+        window.demand = Some(Demand::new(&window.threads, clock));
+        Ok(window)
+    }
+
+    /// The last so long of the run, or somewhat more, as far as it is kept ([`SamplerOptions::keep`]). Nothing is sampled for it that
+    /// would not be without it.
+    ///
+    /// # Errors
+    /// Why there is none, in words for the user.
+    ///
+    /// [`SamplerOptions::keep`]: super::SamplerOptions::keep
+    pub fn last(self: &Arc<Self>, past: Duration) -> Result<Window, String> {
+        let threads = self.begun()?;
+        let mut recorder = self.recorder()?;
+        let mut kept = self.shared.kept();
+        let from_ns =
+            (monotonic_ns() - threads.started_ns()).saturating_sub(u64::try_from(past.as_nanos()).unwrap_or(u64::MAX));
+        let mark = kept.since(from_ns).cloned().ok_or("no samples of the past are kept")?;
+        Ok(self.open(&mut recorder, &mut kept, threads, self.clock(), mark))
+    }
+
+    /// Has samples be taken, by the session's own clock, whether a window is open or not; `None` if it is not started.
+    pub(crate) fn sample(&self) -> Option<Sampling> {
+        let sampler = self.started().clone()?;
+        Some(Sampling(Demand::new(sampler.threads(), self.clock())))
+    }
+
+    /// What time its samples stand for.
+    pub(crate) fn clock(&self) -> Clock {
+        self.shared.options.clock
+    }
+
+    /// The threads, if a guest has begun.
+    fn begun(&self) -> Result<Arc<Threads>, String> {
+        let sampler = self.started().clone().filter(|sampler| sampler.threads().started_ns() > 0);
+        Ok(sampler.ok_or("the guest has not begun")?.threads().clone())
+    }
+
+    /// The recorder, while it keeps what windows are made of.
+    fn recorder(&self) -> Result<MutexGuard<'_, Recorder>, String> {
+        let mut recorder = self.shared.recorder();
+        if recorder.keeps_windows() { Ok(recorder) } else { Err("the run is over".to_owned()) }
+    }
+
+    fn open(
+        self: &Arc<Self>,
+        recorder: &mut Recorder,
+        kept: &mut Kept,
+        threads: Arc<Threads>,
+        clock: Clock,
+        from: Mark,
+    ) -> Window {
+        let Mark { time_ns: from_ns, totals: before, truncated } = from;
+        kept.open(from_ns);
+        recorder.keep_from(kept.first_ns(from_ns));
+        Window { session: self.clone(), threads, clock, from_ns, before, truncated, demand: None }
     }
 
     /// Whether a guest has begun, so that there are windows to be had.
@@ -108,6 +166,7 @@ impl Session {
         Some(Activity {
             cpu_ns: totals.cpu_ns,
             sampling_ns: totals.handler_ns,
+            recording_ns: threads.drain_cpu_ns.load(Ordering::Relaxed),
             duration_ns: if started_ns == 0 { 0 } else { monotonic_ns().saturating_sub(started_ns) },
             memory_bytes: threads.stores().iter().map(|store| store.memory_bytes_beside()).sum(),
             host_calls,
@@ -141,6 +200,9 @@ impl Window {
         let after = self.threads.totals_at(&self.threads.clocks());
         let until_ns = self.now_ns();
         self.threads.flush.wait(|| self.threads.wake_drain());
+        if let Some(why) = self.threads.drain_failure() {
+            return Err(io::Error::other(why));
+        }
         let notes = self.name(names);
         let window = WindowOf { from_ns: self.from_ns, until_ns, clock: self.clock };
         let mut recorder = self.session.shared.recorder();
@@ -163,11 +225,11 @@ impl Window {
         let unnamed = self.session.shared.recorder().unnamed();
         for unnamed in unnamed {
             match unnamed {
-                Unnamed::Frame(id, module, key) => {
+                Unnamed::Frame(module, key) => {
                     let mut frames = Vec::new();
                     names.own_frame(module, key, &mut frames);
                     if !frames.is_empty() {
-                        self.session.shared.recorder().name_frame(id, frames);
+                        self.session.shared.recorder().name_frame(module, key, frames);
                     }
                 }
                 Unnamed::Labels(module, key) => {
@@ -208,9 +270,11 @@ impl Window {
         let sampling_ns = after.handler_ns.saturating_sub(before.handler_ns);
         let signals = after.fired.saturating_sub(before.fired);
         let intervals = signals.saturating_sub(ticks.preempted + ticks.idle);
-        let meta = self.session.meta_so_far();
+        let mut meta = self.session.meta_so_far();
+        meta.notes.extend(self.threads.failure().map(|error| format!("a thread was not sampled: {error}")));
+        let began = SystemTime::now() - self.elapsed();
         let meta = Meta {
-            start_unix_ms: meta.start_unix_ms + self.from_ns / 1_000_000,
+            start_unix_ms: began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
             duration_ns,
             cpu_ns,
             sampling_ns,
@@ -233,11 +297,10 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
+        let now_ns = self.now_ns();
         let mut recorder = self.session.shared.recorder();
-        let mut open = self.session.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(index) = open.iter().position(|from_ns| *from_ns == self.from_ns) {
-            open.swap_remove(index);
-        }
-        recorder.keep_from(open.iter().min().copied());
+        let mut kept = self.session.shared.kept();
+        kept.close(self.from_ns);
+        recorder.keep_from(kept.first_ns(now_ns));
     }
 }

@@ -20,29 +20,18 @@ pub fn name(
     languages: Vec<Option<Box<dyn Walker>>>,
     progress: impl FnMut(usize),
 ) -> Recording {
-    if raw.is_named() {
-        return raw.named(&mut |origin: &Origin, out: &mut Vec<SourceFrame>| out.push(named(&unnamed(origin))));
-    }
-    let mut naming = Naming { symbolizers: Symbols::new(modules, languages).0, done: 0, progress };
-    let mut recording = raw.named(&mut naming);
-    for symbolizer in &naming.symbolizers {
-        let mut notes: Vec<String> = symbolizer.notes(&recording).collect();
-        // The walker that walked may have said the same.
-        notes.retain(|note| !recording.meta.notes.contains(note));
-        recording.meta.notes.extend(notes);
-    }
-    recording
+    Symbols::new(modules, languages).name(raw, progress)
 }
 
-struct Naming<P> {
-    symbolizers: Vec<Symbolizer>,
+struct Naming<'a, P> {
+    symbolizers: &'a mut [Symbolizer],
     done: usize,
     progress: P,
 }
 
-impl<P: FnMut(usize)> Names for Naming<P> {
+impl<P: FnMut(usize)> Names for Naming<'_, P> {
     fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>) {
-        name_origin(origin, &mut self.symbolizers, out);
+        name_origin(origin, self.symbolizers, out);
         out.iter_mut().for_each(shorten_names);
         self.done += 1;
         (self.progress)(self.done);
@@ -53,7 +42,8 @@ fn named(function: &str) -> SourceFrame {
     SourceFrame { function: function.to_owned(), ..SourceFrame::default() }
 }
 
-/// Names frames one by one, outside of a recording.
+/// Names frames: of recordings, or one by one.
+#[derive(Default)]
 pub struct Symbols(Vec<Symbolizer>);
 
 impl Symbols {
@@ -61,6 +51,31 @@ impl Symbols {
     pub fn new(modules: &[Arc<ModuleImage>], languages: Vec<Option<Box<dyn Walker>>>) -> Self {
         let languages = languages.into_iter().chain(std::iter::repeat_with(|| None));
         Self(modules.iter().zip(languages).map(|(image, walker)| Symbolizer::new(image.clone(), walker)).collect())
+    }
+
+    /// Adds the next module. `language` is its own, if it has one.
+    pub fn add(&mut self, image: Arc<ModuleImage>, language: Option<Box<dyn Walker>>) {
+        self.0.push(Symbolizer::new(image, language));
+    }
+
+    /// How many modules it knows.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// As [`name`], with these symbols.
+    pub fn name(&mut self, raw: RawRecording, progress: impl FnMut(usize)) -> Recording {
+        if raw.is_named() {
+            return raw.named(&mut |origin: &Origin, out: &mut Vec<SourceFrame>| out.push(named(&unnamed(origin))));
+        }
+        let mut recording = raw.named(&mut Naming { symbolizers: &mut self.0, done: 0, progress });
+        for symbolizer in &self.0 {
+            let mut notes: Vec<String> = symbolizer.notes(&recording).collect();
+            // The walker that walked may have said the same.
+            notes.retain(|note| !recording.meta.notes.contains(note));
+            recording.meta.notes.extend(notes);
+        }
+        recording
     }
 
     /// The languages that it was given.

@@ -1,7 +1,7 @@
 //! `wlprof annotate --asm`: the instructions are those that objdump reads in the same code, that code is what the run executed, and
 //! the times are the recording's.
 
-use crate::guest::{Place, fixture, output};
+use crate::guest::{Place, fixture, output, tool};
 use linux_perf_data::jitdump::{JitDumpReader, JitDumpRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -11,9 +11,7 @@ use wlprof::guest::{Guest, LoadOptions};
 use wlprof::recording::{Origin, Recording};
 
 fn objdump(file: &Path, options: &[String]) -> BTreeMap<u64, String> {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/objdump");
-    assert!(program.exists(), "target/tools/objdump is missing: run `cargo xtask test-tools`");
-    let ran = output(Command::new(program).arg("-d").arg("--no-show-raw-insn").args(options).arg(file));
+    let ran = output(Command::new(tool("objdump")).arg("-d").arg("--no-show-raw-insn").args(options).arg(file));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let row = |line: &str| {
         let (address, text) = line.split_once(":\t")?;

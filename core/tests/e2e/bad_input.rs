@@ -176,6 +176,16 @@ fn a_module_without_a_main_function_ends_at_once_and_says_what_could_be_called()
 }
 
 #[test]
+fn the_epoch_sampler_is_not_asked_where_guests_wait() {
+    let place = Place::new();
+    place.file("f.wat", r#"(module (func (export "_start")))"#);
+    let run = |command: &[&str]| place.run([command, &["--sampler=epoch", "--clock=wall", "f.wat"]].concat());
+    for command in [&[][..], &["top"]] {
+        assert_refused(&run(command), 125, &["--clock=wall needs the signal sampler"]);
+    }
+}
+
+#[test]
 fn functions_that_cannot_be_called() {
     let place = Place::new();
     place.file(

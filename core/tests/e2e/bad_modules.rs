@@ -92,11 +92,13 @@ fn broken_name_sections_cost_names_and_nothing_else() {
     }
 }
 
+/// For a terminal, in the text format.
+pub(crate) const HOSTILE_NAME: &str = "\\1b[31mred\\1b]0;title\\07\\0a\\0dforged line\\u{202e}\\u{9b}2J";
+
 #[test]
 fn names_cannot_write_to_the_terminal() {
-    let hostile = "\\1b[31mred\\1b]0;title\\07\\0a\\0dforged line\\u{202e}\\u{9b}2J";
     let place = Place::new();
-    place.file("guest.wat", world::with_function_named(hostile));
+    place.file("guest.wat", world::with_function_named(HOSTILE_NAME));
     let ran = place.run(["-o", "p.json", "-o", "p.folded", "-o", "p.wlprof", "guest.wat"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stderr.contains("\\u{1b}[31mred"), "{}", ran.stderr);

@@ -1,9 +1,8 @@
 //! `wlprof bench`: what it runs, how often, and what it writes of it.
 
-use crate::guest::{Place, fixture, run};
+use crate::guest::{Place, fixture, run, tool};
 use crate::sampled::with_ever_more_work;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -94,12 +93,6 @@ fn the_time_of_a_run_is_what_it_took() {
     assert!(sum <= all_us, "{sum} of {all_us}: {runs:?}");
 }
 
-fn wasmtime() -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/wasmtime");
-    assert!(path.exists(), "target/tools/wasmtime is missing: run `cargo xtask test-tools`");
-    path
-}
-
 /// C, Rust, Go and Python, that end well and that do not.
 #[test]
 fn guests_return_what_they_return_to_wasmtime_run() {
@@ -121,7 +114,7 @@ fn guests_return_what_they_return_to_wasmtime_run() {
     for (guest, arguments, input) in cases {
         let guest = fixture(guest);
         spec.push_str(&format!("{},{arguments},1,{input}\n", guest.to_str().unwrap()));
-        let mut reference = Command::new(wasmtime());
+        let mut reference = Command::new(tool("wasmtime"));
         reference.arg("run").args(folders.iter().map(|folder| format!("--dir={folder}"))).arg(guest);
         reference.args(arguments.split_whitespace()).current_dir(place.path(""));
         let input = std::fs::File::open(place.file("input", input)).unwrap();
@@ -154,6 +147,8 @@ fn what_cannot_be_run_is_told_before_anything_runs() {
     refused("reads.wat,,1\nreads.wat,,\nx\n", 125, &["spec.csv:2: \"\" runs", "\nwlprof: spec.csv:3: 1 fields"]);
     refused("reads.wat,,1\n\nnone.wasm,,1\n", 127, &["spec.csv:3: none.wasm: "]);
     refused("spec.csv,,1\n", 126, &["spec.csv:1: spec.csv: not WebAssembly"]);
+    place.file("no-main.wat", r#"(module (func (export "fib")))"#);
+    refused("no-main.wat,fibb 3,1\n", 125, &["spec.csv:1: no-main.wat has no `_start`", "no function fibb either"]);
     refused("reads.wat,add 1,1\n", 126, &["spec.csv:1: reads.wat: ", "2 arguments"]);
     let ran = place.run(["bench", "none.csv", "out.csv"]);
     assert_eq!(ran.code, Some(125));

@@ -210,39 +210,45 @@ fn longest_step_ns(recording: &Recording) -> u64 {
 fn long_phases_keep_their_time_on_a_busy_machine() {
     let _loaded = LOADED.read().unwrap_or_else(PoisonError::into_inner);
     let load = Load::shared();
-    for clock in CLOCKS {
-        let Phases { recording, cpu_ns, wall_ns, .. } = Phases::run(&options(clock));
-        // On wall time what is between the phases is the guest's waiting, which another thread sees as soon as it is given a
-        // processor: on this machine perhaps too late.
-        let (whole_ns, beside_ns) = match clock {
-            "cpu" => (recording.meta.cpu_ns, 0),
-            _ => (wall_ns[0] + wall_ns[1], recording.meta.duration_ns.saturating_sub(wall_ns[0] + wall_ns[1])),
-        };
-        well_sampled(&recording, clock, whole_ns, beside_ns).unwrap();
-        let phase = |sample: &Sample| match innermost(&recording, sample.stack) {
-            "first" => Some(0),
-            "second" => Some(1),
-            _ => None,
-        };
-        let phases: Vec<usize> = recording.samples().filter_map(|sample| phase(&sample)).collect();
-        assert!(phases.is_sorted(), "{clock}: the two are mixed: {phases:?}");
-        // No chance in that: a sample stands for the time since the one before, so that of a phase no more may be on the wrong side
-        // of its two ends than goes by from one sample to the next, and what is told as not sampled or taken by sampling.
-        let told_ns = recording.meta.sampling_ns + recording.meta.unsampled_ns.min(most_unsampled_ns(whole_ns));
-        let (truth_ns, step_ns) = match clock {
-            "cpu" => (cpu_ns, MAX_PERIODS * PERIOD_NS),
-            _ => (wall_ns, longest_step_ns(&recording)),
-        };
-        for (index, name) in ["first", "second"].into_iter().enumerate() {
-            let samples = recording.samples().filter(|sample| phase(sample) == Some(index));
-            let found_ns: u64 = samples.map(|sample| sample.period_ns).sum();
-            let about = format!("{clock}: {name} {found_ns} ns of {} ns, {step_ns} {told_ns}", truth_ns[index]);
-            println!("{about}");
-            assert!(found_ns <= truth_ns[index] + step_ns, "{about}");
-            assert!(found_ns + 2 * step_ns + told_ns >= truth_ns[index], "{about}");
+    // As above: a processor that was taken away is more than a sample may stand for.
+    CLOCKS.into_iter().for_each(|clock| measure_again_if_off(|| keeps_phases(clock)));
+    drop(load);
+}
+
+/// Whether both phases have the time that they took, and no sample is on the wrong side of where they meet.
+fn keeps_phases(clock: &str) -> Result<(), String> {
+    let Phases { recording, cpu_ns, wall_ns, .. } = Phases::run(&options(clock));
+    // On wall time what is between the phases is the guest's waiting, which another thread sees as soon as it is given a
+    // processor: on this machine perhaps too late.
+    let (whole_ns, beside_ns) = match clock {
+        "cpu" => (recording.meta.cpu_ns, 0),
+        _ => (wall_ns[0] + wall_ns[1], recording.meta.duration_ns.saturating_sub(wall_ns[0] + wall_ns[1])),
+    };
+    well_sampled(&recording, clock, whole_ns, beside_ns)?;
+    let phase = |sample: &Sample| match innermost(&recording, sample.stack) {
+        "first" => Some(0),
+        "second" => Some(1),
+        _ => None,
+    };
+    let phases: Vec<usize> = recording.samples().filter_map(|sample| phase(&sample)).collect();
+    assert!(phases.is_sorted(), "{clock}: the two are mixed: {phases:?}");
+    // No chance in that: a sample stands for the time since the one before, so that of a phase no more may be on the wrong side
+    // of its two ends than goes by from one sample to the next, and what is told as not sampled or taken by sampling.
+    let told_ns = recording.meta.sampling_ns + recording.meta.unsampled_ns.min(most_unsampled_ns(whole_ns));
+    let (truth_ns, step_ns) = match clock {
+        "cpu" => (cpu_ns, MAX_PERIODS * PERIOD_NS),
+        _ => (wall_ns, longest_step_ns(&recording)),
+    };
+    for (index, name) in ["first", "second"].into_iter().enumerate() {
+        let samples = recording.samples().filter(|sample| phase(sample) == Some(index));
+        let found_ns: u64 = samples.map(|sample| sample.period_ns).sum();
+        let about = format!("{clock}: {name} {found_ns} ns of {} ns, {step_ns} {told_ns}", truth_ns[index]);
+        println!("{about}");
+        if found_ns > truth_ns[index] + step_ns || found_ns + 2 * step_ns + told_ns < truth_ns[index] {
+            return Err(about);
         }
     }
-    drop(load);
+    Ok(())
 }
 
 /// What sampling may take beyond its share, in nanoseconds: what the governor gives in advance, for first walks, and what is

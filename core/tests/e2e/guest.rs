@@ -15,6 +15,13 @@ pub(crate) fn fixture(file_name: &str) -> PathBuf {
     path
 }
 
+/// A program that is compared with, as `cargo xtask test-tools` provides it.
+pub(crate) fn tool(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools").join(name);
+    assert!(path.exists(), "target/tools/{name} is missing: run `cargo xtask test-tools`");
+    path
+}
+
 /// The bytes of such a guest.
 pub(crate) fn fixture_bytes(file_name: &str) -> Vec<u8> {
     std::fs::read(fixture(file_name)).unwrap()

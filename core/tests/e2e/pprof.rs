@@ -1,7 +1,7 @@
 //! `pprof`, the program that `go tool pprof` runs, reads what wlprof writes for it, and says of it what wlprof's own recording
 //! says.
 
-use crate::guest::{Place, fixture};
+use crate::guest::{Place, fixture, tool};
 use crate::quickjs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,8 @@ use wlprof::recording::{Recording, View};
 
 /// What `pprof` prints. With no limit of what is worth printing.
 fn pprof(arguments: &[&str], profile: &Path) -> String {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/pprof");
-    assert!(program.exists(), "target/tools/pprof is missing: run `cargo xtask test-tools`");
     let home = tempfile::tempdir().unwrap();
-    let mut command = Command::new(program);
+    let mut command = Command::new(tool("pprof"));
     command.env("HOME", home.path()).env("PPROF_TMPDIR", home.path());
     command.args(["-nodefraction=0", "-edgefraction=0", "-nodecount=1000000", "-unit=ns"]).args(arguments).arg(profile);
     let ran = command.output().unwrap();

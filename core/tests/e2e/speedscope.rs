@@ -1,6 +1,6 @@
 //! speedscope's own importer reads what wlprof writes for it, and says of it what wlprof's own recording says.
 
-use crate::guest::{Place, fixture};
+use crate::guest::{Place, fixture, tool};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -43,9 +43,7 @@ struct Call {
 }
 
 fn read(profile: &Path) -> Group {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/speedscope-read");
-    assert!(program.exists(), "target/tools/speedscope-read is missing: run `cargo xtask test-tools`");
-    let ran = Command::new(program).arg(profile).output().unwrap();
+    let ran = Command::new(tool("speedscope-read")).arg(profile).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && said.contains("Importing as speedscope json file"), "{said}");
     serde_json::from_slice(&ran.stdout).unwrap()

@@ -294,7 +294,9 @@ fn futures_given_up_in_a_host_call_leave_nothing_behind() {
     }
     compared.counts();
     let recording = finish(&session, &modules);
-    assert_eq!(recording.stores.len(), 2 * (GIVEN_UP + 1));
+    let is_known = |name: &str| name == "last" || name.starts_with("given up ");
+    assert!(recording.stores.iter().all(|store| is_known(&store.name)), "{:?}", recording.stores);
+    assert!((1..=2 * (GIVEN_UP + 1)).contains(&recording.stores.len()), "{}", recording.stores.len());
 }
 
 const THREADS: &str = r#"(module
@@ -387,7 +389,7 @@ fn stores_and_modules_come_and_go() {
         let own: u32 = name.trim_start_matches("store ").parse().unwrap();
         assert!(modules.iter().all(|module| *module == own), "{name}: {modules:?}");
     }
-    assert_eq!((recording.stores.len(), recording.modules.len()), (STORES as usize, STORES as usize));
+    assert_eq!((recording.stores.len(), recording.modules.len()), (seen.len(), STORES as usize));
     assert!(seen.len() > STORES as usize / 2, "{} of {STORES} stores have samples", seen.len());
     let lost = |reason| recording.truncated.iter().any(|(other, _)| *other == Truncation::Language(reason));
     assert!(!lost(LanguageTruncation::InHostCode));

@@ -134,6 +134,12 @@ fn prepare(
             let is_exported = arguments.first().is_some_and(|first| program.exports_function(first));
             let invoke = is_exported.then(|| arguments.remove(0));
             program.check(invoke.as_deref(), &arguments)?;
+            if invoke.is_none()
+                && let Some(note) = program.note_without_main()
+            {
+                let exported = arguments.first().map(|first| format!(", and no function {first} either"));
+                errors.push((row.line, format!("{note}{}", exported.unwrap_or_default())));
+            }
             if !guests.contains_key(&row.guest) {
                 guests.insert(row.guest.clone(), compiled(program, path, bench)?);
             }

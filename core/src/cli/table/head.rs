@@ -34,11 +34,14 @@ pub(super) fn write(
         seconds(meta.duration_ns),
         seconds(meta.cpu_ns),
         samples as f64 / seconds(base_ns).max(1e-9),
-        100.0 * (1.0 - unsampled(recording)),
+        100.0 * (1.0 - unsampled(recording, selected)),
     )?;
-    if let Some(Selected { share, by, places: [guest, host, waiting] }) = selected {
+    if let Some(Selected { share, by, places: [guest, host, waiting], .. }) = selected {
         let [guest, host, waiting] = [guest, host, waiting].map(|place| shown(*place));
-        writeln!(text, "guest {guest}, host {host}, waiting {waiting} ({BOUND})")?;
+        match meta.clock {
+            Clock::Cpu => writeln!(text, "host {host} ({BOUND})")?,
+            Clock::Wall => writeln!(text, "guest {guest}, host {host}, waiting {waiting} ({BOUND})")?,
+        }
         writeln!(text, "shown is {} of that: {}; the shares below are of it", shown(*share), single_line(by))?;
     } else if samples > 0 {
         let share = |weight: Weight| shown(weight.share_of(totals.all));
@@ -50,7 +53,7 @@ pub(super) fn write(
         }
         writeln!(text, " ({BOUND})")?;
     }
-    losses(recording).iter().try_for_each(|loss| writeln!(text, "{loss}"))?;
+    losses(recording, selected).iter().try_for_each(|loss| writeln!(text, "{loss}"))?;
     if !recording.ticks.balanced() {
         // A defect of wlprof's; better seen than hidden.
         let ticks = &recording.ticks;
@@ -70,17 +73,20 @@ fn places(recording: &Recording) -> (Weight, Weight) {
 }
 
 /// The part of the time that no sample stands for.
-fn unsampled(recording: &Recording) -> f64 {
-    let sampled: u64 = recording.samples().map(|sample| sample.period_ns).fold(0, u64::saturating_add);
+fn unsampled(recording: &Recording, selected: Option<&Selected>) -> f64 {
+    let sampled = selected.map_or_else(
+        || recording.samples().map(|sample| sample.period_ns).fold(0, u64::saturating_add),
+        |selected| selected.all_ns,
+    );
     let unsampled = recording.meta.unsampled_ns as f64;
     let all = unsampled + sampled as f64;
     if all > 0.0 { unsampled / all } else { 0.0 }
 }
 
 /// What was lost, why, and what that means for the shares: a sentence each.
-fn losses(recording: &Recording) -> Vec<String> {
+fn losses(recording: &Recording, selected: Option<&Selected>) -> Vec<String> {
     let mut losses = Vec::new();
-    let unsampled = unsampled(recording);
+    let unsampled = unsampled(recording, selected);
     let allowed_hz = recording.meta.allowed_hz.max(1.0);
     if recording.ticks.sampled > 0
         && unsampled > TOLD_UNSAMPLED
@@ -159,7 +165,7 @@ fn labels(recording: &Recording, totals: &Totals, text: &mut String) -> fmt::Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{TickCounts, example};
+    use crate::recording::{Selection, TickCounts, example};
 
     fn head(recording: &Recording) -> String {
         let mut text = String::new();
@@ -184,5 +190,20 @@ mod tests {
         assert!(text.contains(loss) && text.contains("they cover 50.0 % of it"), "{text}");
         recording.ticks.fired += 1;
         assert!(head(&recording).contains("1 ticks not accounted for"));
+    }
+
+    #[test]
+    fn a_part_of_the_samples_says_how_much_of_the_time_all_cover() {
+        let mut recording = example();
+        recording.meta.unsampled_ns = 13_000_000;
+        let of_all = head(&recording);
+        let all = of_all.lines().next().unwrap();
+        for focus in ["main", "nothing is called so"] {
+            let selection = Selection { focus: vec![focus.to_owned()], ..Selection::default() };
+            let (part, selected) = recording.clone().select(&selection).unwrap();
+            let mut text = String::new();
+            write(&part, &Totals::of(&part), selected.as_ref(), &mut text).unwrap();
+            assert_eq!(text.lines().next(), Some(all), "{focus}: {text}");
+        }
     }
 }

@@ -8,13 +8,13 @@ use std::fmt::{self, Write};
 /// Writes it.
 pub(super) fn write(recording: &Recording, text: &mut String) -> fmt::Result {
     let (meta, ticks) = (&recording.meta, &recording.ticks);
-    write!(
-        text,
-        "sampler: {} at {:.0} Hz of {:.0} Hz that were asked for",
-        single_line(&meta.sampler),
-        meta.allowed_hz,
-        meta.requested_hz
-    )?;
+    write!(text, "sampler: {} at {:.0} Hz", single_line(&meta.sampler), meta.allowed_hz)?;
+    if meta.allowed_hz > meta.requested_hz {
+        // More in the beginning.
+        write!(text, " on average, {:.0} Hz in the end", meta.requested_hz)?;
+    } else {
+        write!(text, " of {:.0} Hz that were asked for", meta.requested_hz)?;
+    }
     let micros = |ns: u64| ns as f64 / 1e3;
     let pause = meta.pause;
     if pause.handler_p50_ns > 0 {

@@ -51,7 +51,11 @@ impl Viewer {
                 screen.draw(|frame| draw(frame, &self.heading, picture.as_deref(), before.as_ref(), rows, shows))?;
             }
             is_changed = false;
-            if event::poll(LOOK)? {
+            screen.check()?;
+            // Without waiting: were the terminal to go meanwhile, crossterm would read its end again and again.
+            if !event::poll(Duration::ZERO)? {
+                std::thread::sleep(LOOK);
+            } else {
                 match event::read()? {
                     Event::Key(key) if key.kind != KeyEventKind::Release => {
                         if self.press(key, &mut seen).is_break() {

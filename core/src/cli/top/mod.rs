@@ -204,6 +204,7 @@ fn output(top: &Top) -> Result<(PathBuf, &'static dyn Exporter), Failure> {
 }
 
 fn sampler(top: &Top) -> Result<SamplerOptions, Failure> {
+    top.sampling.check().map_err(|reason| Failure::new(FAILED, reason))?;
     let mut options = top
         .sampling
         .options(Clock::Cpu)

@@ -60,12 +60,15 @@ impl Heading {
         let wall_ns = |activity: &Activity| activity.duration_ns;
         let since = before.map_or((0, 0), |before| (before.cpu_ns, wall_ns(before)));
         let (cpu_ns, passed_ns) = (activity.cpu_ns.saturating_sub(since.0), wall_ns(activity).saturating_sub(since.1));
+        let now = match &shows.ended {
+            Some(_) => String::new(),
+            None => format!(", {:.0} % now", 100.0 * cpu_ns as f64 / passed_ns.max(1) as f64),
+        };
         let first = format!(
-            "{}: {state} {:.1} s   CPU {:.1} s, {:.0} % now   memory {:.1} MiB",
+            "{}: {state} {:.1} s   CPU {:.1} s{now}   memory {:.1} MiB",
             self.guest,
             seconds(wall_ns(activity)),
             seconds(activity.cpu_ns),
-            100.0 * cpu_ns as f64 / passed_ns.max(1) as f64,
             activity.memory_bytes as f64 / f64::from(1 << 20),
         );
         let meta = &recording.meta;

@@ -88,6 +88,7 @@ impl Snapshots {
         };
         let mut recent = VecDeque::new();
         let mut last = None;
+        let mut memory_bytes = 0;
         let mut wanted = Wanted::default();
         let mut next = Instant::now() + PERIOD;
         loop {
@@ -112,7 +113,9 @@ impl Snapshots {
                 Ok(Order::Whole(is_whole)) => wanted.whole = is_whole,
                 Ok(Order::Ended) => {
                     // From here on time goes by in which there is no guest.
+                    // The store may have gone with its memory.
                     let activity = self.session.activity().unwrap_or_default();
+                    let activity = Activity { memory_bytes: activity.memory_bytes.max(memory_bytes), ..activity };
                     last = self.profiles.recording(&whole).ok().map(|recording| (recording, activity));
                     wanted = Wanted { ended: true, whole: true, frozen: false };
                     recent.clear();
@@ -127,6 +130,7 @@ impl Snapshots {
                 Some(last) => Ok(last.clone()),
                 None => {
                     let activity = self.session.activity().unwrap_or_default();
+                    memory_bytes = activity.memory_bytes;
                     self.recording(&whole, &mut recent, wanted.whole).map(|recording| (recording, activity))
                 }
             };

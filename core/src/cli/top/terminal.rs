@@ -7,6 +7,7 @@ use ratatui::crossterm::ExecutableCommand;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::termios::tcgetwinsize;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IsTerminal, PipeReader, Read, Write, pipe, stderr, stdin, stdout};
@@ -20,6 +21,7 @@ const KEPT: usize = 1 << 20;
 /// The terminal's own screen, in place of what it shows otherwise. That is back when this is dropped.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<File>>,
+    tty: File,
 }
 
 impl Screen {
@@ -33,10 +35,19 @@ impl Screen {
             io::Error::other(text)
         };
         let tty = File::options().read(true).write(true).open("/dev/tty").map_err(none)?;
-        let mut screen = Self { terminal: Terminal::new(CrosstermBackend::new(tty))? };
+        let terminal = Terminal::new(CrosstermBackend::new(tty.try_clone()?))?;
+        let mut screen = Self { terminal, tty };
         enable_raw_mode().map_err(none)?;
         screen.terminal.backend_mut().execute(EnterAlternateScreen)?;
         Ok(screen)
+    }
+
+    /// Looks whether the terminal is still there.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub(super) fn check(&self) -> io::Result<()> {
+        Ok(tcgetwinsize(&self.tty).map(drop)?)
     }
 
     pub(super) fn draw(&mut self, render: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {

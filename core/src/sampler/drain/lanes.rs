@@ -2,9 +2,10 @@
 //! host call may have to wait for its language's stack, and those behind it wait with it.
 
 use super::super::reading::Header;
+use super::super::running::StoreNumber;
 use super::super::timing::MAX_PERIODS;
 use crate::recording::{
-    FrameId, LabelSetId, LanguageTruncation, Recorder, Sample, StackId, StoreId, TrackId, Truncation,
+    FrameId, Held, LabelSetId, LanguageTruncation, Recorder, Renumbered, Sample, StackId, StoreId, TrackId, Truncation,
 };
 use std::collections::{HashMap, VecDeque};
 
@@ -52,7 +53,7 @@ pub(in crate::sampler) struct LaneCounts {
 /// The lanes, by store and the system's id of the thread.
 #[derive(Default)]
 pub(in crate::sampler) struct Lanes {
-    lanes: HashMap<(StoreId, u32), Lane>,
+    lanes: HashMap<(StoreNumber, u32), Lane>,
     /// Nanoseconds of the monotonic clock when sampling began.
     started_ns: u64,
     pub(in crate::sampler) counts: LaneCounts,
@@ -64,20 +65,16 @@ impl Lanes {
         self.started_ns = started_ns;
     }
 
-    /// The recording's track for thread `tid` of `store`. Makes the lane if there is none.
+    /// The recording's track for thread `tid` of `store`, which the recording calls `id`. Makes the lane if there is none.
     pub(in crate::sampler) fn track(
         &mut self,
-        store: StoreId,
+        (store, id): (StoreNumber, StoreId),
         tid: u32,
         name: &str,
         recorder: &mut Recorder,
     ) -> TrackId {
-        let new = || Lane {
-            track: recorder.track(store, name, tid as u64),
-            waiting: VecDeque::new(),
-            awaiting: 0,
-            last_ns: 0,
-        };
+        let new =
+            || Lane { track: recorder.track(id, name, tid as u64), waiting: VecDeque::new(), awaiting: 0, last_ns: 0 };
         self.lanes.entry((store, tid)).or_insert_with(new).track
     }
 
@@ -126,9 +123,38 @@ impl Lanes {
     }
 
     /// The store has gone: records its waiting samples as they are, and drops its lanes.
-    pub(in crate::sampler) fn store_has_gone(&mut self, store: StoreId, recorder: &mut Recorder) {
+    pub(in crate::sampler) fn store_has_gone(&mut self, store: StoreNumber, recorder: &mut Recorder) {
         self.give_up_where(recorder, |other, _| other == store);
         self.lanes.retain(|(other, _), _| *other != store);
+    }
+
+    /// The thread has ended: drops its lanes in which nothing waits.
+    pub(in crate::sampler) fn thread_has_ended(&mut self, tid: u32) {
+        self.lanes.retain(|(_, other), lane| *other != tid || !lane.waiting.is_empty());
+    }
+
+    /// What they hold of the recording.
+    pub(in crate::sampler) fn held(&self) -> Held {
+        let found = || self.lanes.values().flat_map(|lane| lane.waiting.iter().map(|waiting| waiting.found));
+        Held {
+            frames: found().map(|found| found.leaf).collect(),
+            stacks: found().map(|found| found.stack).collect(),
+            labels: found().filter_map(|found| found.labels).collect(),
+            threads: self.lanes.values().map(|lane| lane.track.number()).collect(),
+            stores: Vec::new(),
+        }
+    }
+
+    /// Takes the recording's new numbers, in which all that is held is kept.
+    pub(in crate::sampler) fn renumber(&mut self, numbers: &Renumbered) {
+        for lane in self.lanes.values_mut() {
+            lane.track = lane.track.renumbered(&numbers.threads);
+            for Waiting { found, .. } in &mut lane.waiting {
+                found.leaf = numbers.frames.new_of(found.leaf);
+                found.stack = numbers.stacks.new_of(found.stack);
+                found.labels = found.labels.map(|set| numbers.labels.new_of(set));
+            }
+        }
     }
 
     /// Sampling has ended: records all waiting samples as they are.
@@ -141,11 +167,11 @@ impl Lanes {
         self.lanes.values().map(|lane| lane.waiting.len()).sum()
     }
 
-    fn of(&self, store: StoreId) -> impl Iterator<Item = &Lane> {
+    fn of(&self, store: StoreNumber) -> impl Iterator<Item = &Lane> {
         self.lanes.iter().filter(move |((other, _), lane)| *other == store && lane.awaiting > 0).map(|(_, lane)| lane)
     }
 
-    fn give_up_where(&mut self, recorder: &mut Recorder, is_meant: impl Fn(StoreId, &Header) -> bool) {
+    fn give_up_where(&mut self, recorder: &mut Recorder, is_meant: impl Fn(StoreNumber, &Header) -> bool) {
         for ((store, _), lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.awaiting > 0) {
             lane.give_up(|header| is_meant(*store, header));
             lane.record(self.started_ns, recorder, &mut self.counts);

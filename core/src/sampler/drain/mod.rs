@@ -3,18 +3,20 @@
 mod lanes;
 mod paths;
 mod pauses;
+mod stores;
 mod waits;
 
 pub(super) use lanes::LaneCounts;
 pub(super) use pauses::Pauses;
 pub(super) use waits::WaitCounts;
 
+use super::kept::Mark;
 use super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::os::thread_watch::ThreadWatch;
 use super::reading::{FrameWord, Header, Kind, MAX_WORDS, Record, Ring, Truncated};
 use super::running::{StoreState, ThreadSlot, Threads};
 use super::shared::Shared;
-use crate::recording::{Clock, LanguageTruncation, Origin, Recorder, State, Truncation};
+use crate::recording::{Clock, Held, LanguageTruncation, Origin, Recorder, State, Truncation};
 use lanes::{Found, Lanes};
 use paths::{FrameTable, Interned, Path, Step};
 use std::collections::HashSet;
@@ -22,6 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use stores::Stores;
 use waits::Waits;
 
 /// How long samples may wait in a ring.
@@ -66,6 +69,7 @@ pub(super) struct Drain {
     /// Words seen under a language's stack, which may show none of them.
     under_language: HashSet<FrameWord>,
     lanes: Lanes,
+    stores: Stores,
     /// What time samples stood for when the threads were last looked at; `None` if nobody wanted any.
     clock: Option<Clock>,
     drained: Drained,
@@ -80,12 +84,15 @@ impl Drain {
             frames: FrameTable::new(),
             under_language: HashSet::default(),
             lanes: Lanes::default(),
+            stores: Stores::default(),
             clock: None,
             drained: Drained::default(),
         };
         if catch_unwind(AssertUnwindSafe(|| drain.drain_until(stop))).is_err() {
             drain.threads.stop();
-            drain.drained.failure = Some("the thread that records samples failed");
+            const WHY: &str = "the thread that records samples failed";
+            drain.drained.failure = Some(WHY);
+            drain.threads.fail_drain(WHY);
             drain.drop_until(stop);
         }
         for drawn in &drain.drawn {
@@ -127,7 +134,10 @@ impl Drain {
             }
             for (store, gone_ns) in gone {
                 self.lanes.store_has_gone(store, &mut recorder);
-                recorder.memory(store, gone_ns.saturating_sub(threads.started_ns()), 0);
+                if let Some(id) = self.stores.gone(store) {
+                    recorder.memory(id, gone_ns.saturating_sub(threads.started_ns()), 0);
+                }
+                threads.forget_name(store);
             }
             if last {
                 self.lanes.give_up(&mut recorder);
@@ -141,10 +151,15 @@ impl Drain {
                     Some(_) => recorder.flush(since_start_ns),
                     None => recorder.write_if_due(since_start_ns),
                 }
+                Self::mark_if_due(&threads, since_start_ns, &mut recorder);
+            }
+            if recorder.is_overgrown() {
+                self.compact(&mut recorder);
             }
             drop(recorder);
             flush.into_iter().for_each(|number| threads.flush.done(number));
             let now_ns = own_cpu_ns();
+            self.threads.drain_cpu_ns.store(now_ns, Ordering::Relaxed);
             if self.charge(now_ns - charged_ns) {
                 charged_ns = now_ns;
             }
@@ -152,6 +167,26 @@ impl Drain {
             interval = self.next_interval(interval);
             std::thread::park_timeout(interval);
         }
+    }
+
+    /// Notes what has been counted so far, for windows that begin here, and lets go of what is too old for any.
+    fn mark_if_due(threads: &Threads, now_ns: u64, recorder: &mut Recorder) {
+        let mut kept = threads.shared.kept();
+        if kept.is_due(now_ns) {
+            let totals = threads.totals_at(&threads.clocks());
+            kept.mark(Mark { time_ns: now_ns, totals, truncated: recorder.truncated_counts() });
+            recorder.keep_from(kept.first_ns(now_ns));
+        }
+    }
+
+    /// Lets go of what of the recorder's tables is seen no more.
+    fn compact(&mut self, recorder: &mut Recorder) {
+        let held = Held { stores: self.stores.held(), ..self.lanes.held() };
+        let Some(numbers) = recorder.compact(held) else { return };
+        self.lanes.renumber(&numbers);
+        self.stores.renumber(&numbers.stores);
+        self.frames = FrameTable::new();
+        self.drawn.iter_mut().for_each(|drawn| drawn.path = Path::default());
     }
 
     /// Takes up threads that have come since.
@@ -176,6 +211,7 @@ impl Drain {
             if is_over {
                 self.drained.waits.add(waits.as_ref().map(|waits| waits.counts).unwrap_or_default());
                 self.threads.let_go(slot);
+                self.lanes.thread_has_ended(slot.tid);
                 self.drawn.swap_remove(index);
             }
         }
@@ -279,6 +315,7 @@ impl Drain {
         loop {
             let last = stop.load(Ordering::Acquire);
             self.meet_threads();
+            self.threads.take_gone().into_iter().for_each(|(store, _)| self.threads.forget_name(store));
             let mut count = |words: &[u64]| {
                 let is_sample = matches!(Header::read(words).header.kind, Kind::Sample | Kind::AwaitsLanguage);
                 self.drained.unrecorded += u64::from(is_sample);
@@ -309,9 +346,10 @@ impl Drain {
         if header.kind == Kind::Ended {
             return self.lanes.host_call_is(&header, recorder);
         }
-        let track = self.lanes.track(header.store, slot.tid, &slot.name, recorder);
+        let store = self.stores.id(header.store, &self.threads, recorder);
+        let track = self.lanes.track((header.store, store), slot.tid, &slot.name, recorder);
         self.lanes.host_call_is(&header, recorder);
-        recorder.memory(header.store, header.time_ns.saturating_sub(self.threads.started_ns()), header.memory_bytes);
+        recorder.memory(store, header.time_ns.saturating_sub(self.threads.started_ns()), header.memory_bytes);
         let found = self.stack(drawn, &record, shared, recorder);
         if header.state == State::Guest || header.host_call == 0 {
             recorder.no_host_call(track);

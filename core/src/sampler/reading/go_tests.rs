@@ -4,7 +4,7 @@
 //! that write is about to happen has to be the same, function, file and line, inlined calls among them.
 
 use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
-use super::self_reports::{Pair, WithThreads, fixture, run};
+use super::self_report_tests::{Pair, WithThreads, fixture, run};
 use wasmtime_wasi::WasiCtxBuilder;
 use wlprof_plugin::{Category, Label, SourceFrame, Walker};
 

@@ -14,7 +14,7 @@ mod record;
 mod ring;
 mod self_check;
 #[cfg(test)]
-mod self_reports;
+mod self_report_tests;
 #[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
 mod step_tests;
 #[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
@@ -27,6 +27,6 @@ pub(super) use language::{LanguageWalk, Reading};
 pub(super) use language_record::Entry as LanguageEntry;
 pub(super) use record::{Header, Kind, MAX_WORDS, Record};
 pub(super) use ring::Ring;
-pub(super) use self_check::{Probe, run as self_check};
+pub(super) use self_check::Probe;
 pub(super) use vm_context::{Activation, InstanceContext, MemoryDefinition, StoreContext};
 pub(super) use walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack, Truncated};

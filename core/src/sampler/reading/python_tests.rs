@@ -2,7 +2,7 @@
 //! frames have it, in one write, and what is read when that is about to happen has to be the same, name, file, line and
 //! column.
 
-use super::self_reports::{Pair, WithThreads, fixture, run};
+use super::self_report_tests::{Pair, WithThreads, fixture, run};
 use std::path::Path;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 use wlprof_plugin::{FrameKey, SourceFrame, Walker};

@@ -33,7 +33,7 @@ pub(in crate::sampler) struct Header {
     /// Time between samples then.
     pub(in crate::sampler) period_ns: u64,
     /// Number of the store.
-    pub(in crate::sampler) store: u32,
+    pub(in crate::sampler) store: u64,
     /// Number of the store's entry into wasm that ran, if one did.
     pub(in crate::sampler) entry: u64,
     /// Number of the host call of the store that was going on, if one was.
@@ -115,7 +115,7 @@ impl Header {
         header[USED] = self.used_ns;
         header[HOST_CALL] = self.host_call;
         header[PAUSE] = self.pause_ns;
-        header[STORE] = self.store.into();
+        header[STORE] = self.store;
         header[ENTRY] = self.entry;
         header[MEMORY] = self.memory_bytes;
         header[KIND] = state | end << 8 | (self.kind as u64) << 16 | (length as u64) << 32;
@@ -137,7 +137,7 @@ impl Header {
             weight_ns: words[WEIGHT],
             used_ns: words[USED],
             period_ns: words[PERIOD],
-            store: words[STORE] as u32,
+            store: words[STORE],
             entry: words[ENTRY],
             host_call: words[HOST_CALL],
             pause_ns: words[PAUSE],

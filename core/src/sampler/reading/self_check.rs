@@ -1,17 +1,18 @@
 //! Compares what is read through Wasmtime's internals with what its public API says, before anything relies on it.
 //!
-//! A small module is instantiated in the guest's own store. It calls back from some frames deep, and there its memory,
-//! its globals and its stack are read both ways.
+//! A small module is instantiated in a store of the guests' engine. It calls back from some frames deep, and there its memory,
+//! its globals and its stack are read both ways. That store is the check's own: a guest's may have no fuel yet, have its epoch's
+//! deadline behind it, or count what is instantiated in it.
 
 use super::super::code_map::{CodeMap, NativePc};
 use super::activations::Activations;
 use super::vm_context::{Activation, InstanceContext, StoreContext};
 use super::walk::{FrameWord, Frames, Reads, Stack};
+use crate::machine_code::CompiledImage;
 use crate::module::ModuleImage;
 use crate::recording::Origin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use wasmtime::{Caller, Engine, Extern, Func, Instance, Module, Store, Val, WasmBacktrace, bail, format_err};
+use wasmtime::{Caller, Engine, Extern, Func, Instance, Module, Store, WasmBacktrace, bail, format_err};
 
 const PROBE: &str = r#"(module
   (import "" "check" (func $check (param i32) (result i32)))
@@ -33,65 +34,64 @@ const PROBE: &str = r#"(module
 const HIDDEN: (u32, u64) = (0, 0x0123_4567_89ab_cdef);
 const SHOWN: u32 = 1;
 
-/// A module that shows where a store has what is read of it. Compiled once.
-pub(in crate::sampler) struct Probe {
-    /// Does nothing.
-    empty: Module,
-    module: Module,
-    image: Arc<ModuleImage>,
-    /// The whole check has been made, and nothing differed.
-    is_checked: AtomicBool,
-}
+/// An empty module that shows where a store has what is read of it. Compiled once.
+pub(in crate::sampler) struct Probe(Module);
 
 impl Probe {
-    /// # Errors
-    /// If it cannot be compiled.
-    pub(in crate::sampler) fn new(engine: &Engine) -> wasmtime::Result<Self> {
-        let (module, image) = probe(engine)?;
-        let empty = Module::from_binary(engine, &wat::parse_str(r#"(module (func (export "run")))"#)?)?;
-        Ok(Self { empty, module, image, is_checked: AtomicBool::new(false) })
-    }
-
-    /// Gives the context of `store`, in which nothing runs yet. The first time all that is read of Wasmtime is compared with its
-    /// API there.
+    /// Makes the whole check.
     ///
     /// # Errors
     /// What differs, or why it could not be compared.
-    pub(in crate::sampler) fn context<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<StoreContext> {
-        if !self.is_checked.load(Ordering::Relaxed) {
-            let context = self.check(store)?;
-            self.is_checked.store(true, Ordering::Relaxed);
-            return Ok(context);
-        }
-        let instance = Instance::new(&mut *store, &self.empty, &[])?;
-        let run = instance.get_func(&mut *store, "run").ok_or_else(|| format_err!("the probe has no `run`"))?;
-        let context = InstanceContext::of(&mut *store, &run).ok_or_else(|| format_err!("the probe has no vmctx"))?;
-        Ok(context.store_context())
+    pub(in crate::sampler) fn new(engine: &Engine) -> wasmtime::Result<Self> {
+        check(engine)?;
+        Ok(Self(Module::from_binary(engine, &wat::parse_str(r#"(module (func (export "run")))"#)?)?))
     }
 
-    fn check<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<StoreContext> {
-        let (module, image) = (self.module.clone(), self.image.clone());
-        let code = CodeMap::new(&[(module.clone(), image.clone())]);
-        let check = Func::wrap(&mut *store, move |mut caller: Caller<'_, T>, value: i32| -> wasmtime::Result<i32> {
-            compare(&mut caller, &code, &image)?;
-            Ok(value)
-        });
-        let instance = Instance::new(&mut *store, &module, &[check.into()])?;
-        let run = instance.get_func(&mut *store, "run").ok_or_else(|| format_err!("the probe has no `run`"))?;
-        let mut result = [Val::I32(0)];
-        run.call(&mut *store, &[], &mut result)?;
-        if result[0].i32() != Some(43) {
-            bail!("the probe returned {:?}", result[0]);
-        }
-        let context = InstanceContext::of(&mut *store, &run).ok_or_else(|| format_err!("the probe has no vmctx"))?;
-        Ok(context.store_context())
+    /// Gives the context of `store`, in which nothing runs yet.
+    ///
+    /// # Errors
+    /// If the store has no room for an instance of nothing.
+    pub(in crate::sampler) fn context<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<StoreContext> {
+        let instance = Instance::new(&mut *store, &self.0, &[])?;
+        store_context(store, &instance)
     }
 }
 
-/// Makes the whole check in `store`, and gives its context.
+fn check(engine: &Engine) -> wasmtime::Result<()> {
+    let (module, image) = probe(engine)?;
+    let knows_entries = CompiledImage::of(&module).is_some_and(|image| image.stubs().next().is_some());
+    if !knows_entries || module.address_map().is_none() {
+        bail!("the engine keeps too little of its machine code: give its Config to `wlprof::configure` first");
+    }
+    let mut store = Store::new(engine, ());
+    store.set_epoch_deadline(u64::MAX / 2);
+    // Engines whose guests use none refuse it.
+    let _ = store.set_fuel(u64::MAX);
+    let code = CodeMap::new(&[(module.clone(), image.clone())]);
+    let check = Func::wrap(&mut store, move |mut caller: Caller<'_, ()>, value: i32| -> wasmtime::Result<i32> {
+        compare(&mut caller, &code, &image)?;
+        Ok(value)
+    });
+    let instance = Instance::new(&mut store, &module, &[check.into()])?;
+    let run = instance.get_typed_func::<(), i32>(&mut store, "run")?;
+    match run.call(&mut store, ())? {
+        43 => Ok(()),
+        other => bail!("the probe returned {other}"),
+    }
+}
+
+/// The context of a store, by an instance in it that exports `run`.
+fn store_context<T: 'static>(store: &mut Store<T>, instance: &Instance) -> wasmtime::Result<StoreContext> {
+    let run = instance.get_func(&mut *store, "run").ok_or_else(|| format_err!("the probe has no `run`"))?;
+    let context = InstanceContext::of(&mut *store, &run).ok_or_else(|| format_err!("the probe has no vmctx"))?;
+    Ok(context.store_context())
+}
+
+/// Makes the whole check, and gives the context of `store`.
 ///
 /// # Errors
 /// What differs, or why it could not be compared.
+#[cfg(test)]
 pub(in crate::sampler) fn run<T: 'static>(store: &mut Store<T>) -> wasmtime::Result<StoreContext> {
     Probe::new(store.engine())?.context(store)
 }
@@ -102,8 +102,8 @@ fn probe(engine: &Engine) -> wasmtime::Result<(Module, Arc<ModuleImage>)> {
     Ok((module, Arc::new(ModuleImage::parse(bytes, "probe")?)))
 }
 
-fn compare<T: 'static>(caller: &mut Caller<'_, T>, code: &CodeMap, image: &ModuleImage) -> wasmtime::Result<()> {
-    let export = |caller: &mut Caller<'_, T>, name| {
+fn compare(caller: &mut Caller<'_, ()>, code: &CodeMap, image: &ModuleImage) -> wasmtime::Result<()> {
+    let export = |caller: &mut Caller<'_, ()>, name| {
         caller.get_export(name).ok_or_else(|| format_err!("the probe exports no {name}"))
     };
     let Extern::Func(run) = export(caller, "run")? else { bail!("`run` is no function") };
@@ -134,8 +134,8 @@ fn compare<T: 'static>(caller: &mut Caller<'_, T>, code: &CodeMap, image: &Modul
     compare_stacks(caller, code, image, context.store_context())
 }
 
-fn compare_stacks<T: 'static>(
-    caller: &Caller<'_, T>,
+fn compare_stacks(
+    caller: &Caller<'_, ()>,
     code: &CodeMap,
     image: &ModuleImage,
     store: StoreContext,

@@ -9,8 +9,12 @@ use crate::module::ModuleImage;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use wasmtime::{CallHook, Func, Instance, Store};
+use wasmtime::{CallHook, Func, Instance, Store, StoreContextMut};
 use wlprof_plugin::Walker;
+
+/// A call hook of the embedder's own.
+pub(crate) type EmbeddersHook<T> =
+    Box<dyn FnMut(StoreContextMut<'_, T>, CallHook) -> wasmtime::Result<()> + Send + Sync>;
 
 /// A store that is sampled. That ends when the store goes, or another call hook takes the place of its own.
 #[derive(Clone)]
@@ -25,6 +29,17 @@ struct Detach {
     store: Arc<StoreState>,
 }
 
+impl Detach {
+    fn tell(&self, hook: CallHook) {
+        match hook {
+            CallHook::CallingHost => self.store.calling_host(),
+            CallHook::ReturningFromHost => self.store.returning_from_host(),
+            CallHook::CallingWasm => self.store.calling_wasm(),
+            CallHook::ReturningFromWasm => self.store.returning_from_wasm(),
+        }
+    }
+}
+
 impl Drop for Detach {
     fn drop(&mut self) {
         self.threads.detach(&self.store);
@@ -32,23 +47,42 @@ impl Drop for Detach {
 }
 
 impl Attachment {
-    /// Has `store` tell `state` what it does, through its call hook.
+    /// Has `store` tell `state` what it does, through its call hook, which calls `embedders` as well.
     pub(in crate::sampler) fn new<T: 'static>(
         threads: Arc<Threads>,
         state: Arc<StoreState>,
         store: &mut Store<T>,
+        embedders: Option<EmbeddersHook<T>>,
     ) -> Self {
         let hooked = Detach { threads: threads.clone(), store: state.clone() };
-        store.call_hook(move |_, hook| {
-            let Detach { store, .. } = &hooked;
-            match hook {
-                CallHook::CallingHost => store.calling_host(),
-                CallHook::ReturningFromHost => store.returning_from_host(),
-                CallHook::CallingWasm => store.calling_wasm(),
-                CallHook::ReturningFromWasm => store.returning_from_wasm(),
-            }
-            Ok(())
-        });
+        match embedders {
+            None => store.call_hook(move |_, hook| {
+                hooked.tell(hook);
+                Ok(())
+            }),
+            // It is the host's code: it runs outside of wasm, or within a call of the host. Where it refuses, what it was asked for
+            // does not happen, and Wasmtime says nothing of its end either.
+            Some(mut embedders) => store.call_hook(move |context, hook| match hook {
+                CallHook::CallingWasm => {
+                    embedders(context, hook)?;
+                    hooked.tell(hook);
+                    Ok(())
+                }
+                CallHook::CallingHost => {
+                    hooked.tell(hook);
+                    embedders(context, hook).inspect_err(|_| hooked.tell(CallHook::ReturningFromHost))
+                }
+                CallHook::ReturningFromHost => {
+                    let answer = embedders(context, hook);
+                    hooked.tell(hook);
+                    answer
+                }
+                CallHook::ReturningFromWasm => {
+                    hooked.tell(hook);
+                    embedders(context, hook)
+                }
+            }),
+        }
         Self { threads, store: state }
     }
 
@@ -62,6 +96,12 @@ impl Attachment {
             wasmtime::format_err!("this thread cannot be sampled: {why}")
         })?;
         Ok(Hold::new(self.clone(), slot))
+    }
+
+    /// Makes the slot of the calling thread, if it has none.
+    pub(in crate::sampler) fn ready_thread(&self) {
+        // A thread that cannot be sampled runs guests all the same.
+        let _ = self.threads.of_this_thread();
     }
 
     /// Ends sampling, before the store goes.
@@ -120,7 +160,7 @@ pub(in crate::sampler) struct Hold {
 
 impl Hold {
     fn new(attachment: Attachment, slot: Arc<ThreadSlot>) -> Self {
-        let before = attachment.threads.enter(&slot, Some(attachment.store.id), true);
+        let before = attachment.threads.enter(&slot, Some(attachment.store.number), true);
         Self { attachment, slot, before }
     }
 }

@@ -12,11 +12,13 @@ mod store_state;
 mod threads;
 mod totals;
 
+pub(crate) use attachment::EmbeddersHook;
 #[cfg(test)]
 pub(super) use attachment::find_instance;
 pub(super) use attachment::{Attachment, Hold};
 pub(super) use demand::Demand;
 pub(super) use slot::ThreadSlot;
-pub(super) use store_state::StoreState;
+pub(super) use store_state::{StoreNumber, StoreState};
+pub(crate) use threads::StoreName;
 pub(super) use threads::{Threads, Transport};
 pub(super) use totals::SlotTotals;

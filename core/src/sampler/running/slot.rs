@@ -6,8 +6,8 @@ use super::super::os::own_thread::{self, own_stack_low};
 use super::super::os::thread_watch::own_tid;
 use super::super::reading::Ring;
 use super::super::timing::{Spent, Timers, add};
-use super::store_state::StoreState;
-use crate::recording::{Clock, StoreId};
+use super::store_state::{StoreNumber, StoreState};
+use crate::recording::Clock;
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -36,6 +36,8 @@ pub(in crate::sampler) struct ThreadSlot {
     pub(in crate::sampler) handler_ns: AtomicU64,
     /// CPU time in which samples were recorded.
     pub(in crate::sampler) drain_ns: AtomicU64,
+    /// This process has sent it a signal that it has not handled yet.
+    is_signalled: AtomicBool,
     /// The thread is to go no further.
     halted: AtomicBool,
     /// It goes no further.
@@ -55,8 +57,8 @@ pub(in crate::sampler) struct ThreadSlot {
 /// What a thread runs, and whether whoever said so knows all of the time.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sampler) struct Running {
-    /// By its id: it may go meanwhile.
-    pub(in crate::sampler) store: Option<StoreId>,
+    /// By its number: it may go meanwhile.
+    pub(in crate::sampler) store: Option<StoreNumber>,
     pub(in crate::sampler) is_told: bool,
 }
 
@@ -85,6 +87,7 @@ impl ThreadSlot {
             stopped: AtomicBool::new(false),
             handler_ns: AtomicU64::new(0),
             drain_ns: AtomicU64::new(0),
+            is_signalled: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             halted_in_place: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
@@ -131,8 +134,8 @@ impl ThreadSlot {
     pub(in crate::sampler) fn enter(&self, store: *const StoreState, is_told: bool) -> Running {
         let current = self.current();
         // SAFETY: the store that the thread runs is there: whoever lets it go has this forget it before.
-        let id = unsafe { current.as_ref() }.map(|store| store.id);
-        let before = Running { store: id, is_told: self.is_told.load(Ordering::Relaxed) };
+        let number = unsafe { current.as_ref() }.map(|store| store.number);
+        let before = Running { store: number, is_told: self.is_told.load(Ordering::Relaxed) };
         if current.is_null() && !store.is_null() {
             // What went by outside is nobody's.
             let now_ns = own_cpu_ns();
@@ -154,9 +157,16 @@ impl ThreadSlot {
 
     /// Has the thread not run `store`, which is about to go, and waits until the handler does not use it. From any thread.
     pub(in crate::sampler) fn forget(&self, store: *const StoreState) {
-        let mine =
+        if self.tid == own_tid() {
+            if std::ptr::eq(self.current(), store) {
+                // With the time that it took up to here.
+                self.enter(std::ptr::null(), self.is_told());
+            }
+            return;
+        }
+        let its =
             self.current.compare_exchange(store.cast_mut(), std::ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst);
-        if mine.is_ok() && self.tid != own_tid() {
+        if its.is_ok() {
             while self.is_in_handler() {
                 std::thread::yield_now();
             }
@@ -217,8 +227,14 @@ impl ThreadSlot {
     pub(in crate::sampler) fn interrupt(&self) {
         // Without timers nobody handles the signal.
         if self.timers.is_some() {
+            self.is_signalled.store(true, Ordering::SeqCst);
             own_thread::interrupt(self.tid);
         }
+    }
+
+    /// Whether a signal was sent by [`ThreadSlot::interrupt`], which it is handled for now. Async-signal-safe.
+    pub(in crate::sampler) fn takes_signal(&self) -> bool {
+        self.is_signalled.swap(false, Ordering::SeqCst)
     }
 
     /// Whether the thread stays where it is.

@@ -14,15 +14,18 @@ use super::host_call_counts::HostCallCounts;
 use super::linear_memory::LinearMemory;
 use super::slot::{Running, ThreadSlot};
 use super::threads::Threads;
-use crate::recording::{State, StoreId};
+use crate::recording::State;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Weak};
 
+/// Which store of a session: no other has the same, gone or not.
+pub(in crate::sampler) type StoreNumber = u64;
+
 /// A store that runs a guest.
 pub(in crate::sampler) struct StoreState {
-    pub(in crate::sampler) id: StoreId,
+    pub(in crate::sampler) number: StoreNumber,
     pub(in crate::sampler) shared: Arc<Shared>,
     threads: Weak<Threads>,
     context: StoreContext,
@@ -67,14 +70,14 @@ impl Drop for Locked<'_> {
 impl StoreState {
     /// A store in which no wasm runs yet.
     pub(in crate::sampler) fn new(
-        id: StoreId,
+        number: StoreNumber,
         shared: Arc<Shared>,
         threads: Weak<Threads>,
         context: StoreContext,
     ) -> Self {
         let host_calls = shared.options.counts_host_calls.then(HostCallCounts::new);
         Self {
-            id,
+            number,
             shared,
             threads,
             context,
@@ -232,7 +235,7 @@ impl StoreState {
             weight_ns: 0,
             used_ns: 0,
             period_ns: 0,
-            store: self.id,
+            store: self.number,
             entry,
             host_call,
             pause_ns: 0,

@@ -7,11 +7,11 @@ use super::super::shared::Shared;
 use super::demand::Wanted;
 use super::flush::Flush;
 use super::slot::{Running, ThreadSlot};
-use super::store_state::StoreState;
+use super::store_state::{StoreNumber, StoreState};
 use super::totals::{Clocks, SlotTotals};
-use crate::recording::{Clock, StoreId};
+use crate::recording::Clock;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -29,6 +29,20 @@ pub(in crate::sampler) trait Transport: Send + Sync {
     fn interrupt_ns(&self) -> u64;
 }
 
+/// What recordings call a store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StoreName {
+    pub(crate) name: String,
+    /// Names and values of what else is said of it.
+    pub(crate) labels: Vec<(String, String)>,
+}
+
+impl From<&str> for StoreName {
+    fn from(name: &str) -> Self {
+        Self { name: name.to_owned(), labels: Vec::new() }
+    }
+}
+
 /// The threads and stores of a session.
 pub(in crate::sampler) struct Threads {
     /// No other's.
@@ -44,16 +58,25 @@ pub(in crate::sampler) struct Threads {
     wanted: Mutex<Wanted>,
     /// What records.
     drain: OnceLock<Thread>,
+    /// CPU time that it has used, in nanoseconds.
+    pub(in crate::sampler) drain_cpu_ns: AtomicU64,
     pub(in crate::sampler) flush: Flush,
-    stores: Mutex<Vec<Arc<StoreState>>>,
+    /// There may be thousands, and each poll looks for its own.
+    stores: Mutex<BTreeMap<StoreNumber, Arc<StoreState>>>,
+    /// Of the next store.
+    next_store: AtomicU64,
+    /// Of the stores that are there, and of those that have gone until the drain knows it.
+    store_names: Mutex<HashMap<StoreNumber, StoreName>>,
     /// Stores that have gone since the drain last asked, and when.
-    gone: Mutex<Vec<(StoreId, u64)>>,
+    gone: Mutex<Vec<(StoreNumber, u64)>>,
     /// When the first thread could run a store, calibration done; 0 before.
     started_ns: AtomicU64,
     /// No more threads are taken.
     stopped: AtomicBool,
     /// Why a thread is not sampled.
     failure: Mutex<Option<io::Error>>,
+    /// Why nothing is recorded any more.
+    drain_failure: OnceLock<&'static str>,
 }
 
 /// The slots of this thread, one for each session whose stores it has run.
@@ -94,12 +117,16 @@ impl Threads {
             ended: Mutex::default(),
             wanted: Mutex::default(),
             drain: OnceLock::new(),
+            drain_cpu_ns: AtomicU64::new(0),
             flush: Flush::default(),
             stores: Mutex::default(),
+            next_store: AtomicU64::new(0),
+            store_names: Mutex::default(),
             gone: Mutex::default(),
             started_ns: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             failure: Mutex::default(),
+            drain_failure: OnceLock::new(),
         }
     }
 
@@ -180,6 +207,18 @@ impl Threads {
         self.drain.get().inspect(|drain| drain.unpark());
     }
 
+    /// Nothing is recorded any more, and why. Nobody is to wait for it.
+    pub(in crate::sampler) fn fail_drain(&self, why: &'static str) {
+        // It fails once.
+        let _ = self.drain_failure.set(why);
+        self.flush.done(u64::MAX);
+    }
+
+    /// Why nothing is recorded any more, if that is so.
+    pub(in crate::sampler) fn drain_failure(&self) -> Option<&'static str> {
+        self.drain_failure.get().copied()
+    }
+
     /// Why a thread could not be sampled, if one could not.
     pub(in crate::sampler) fn failure(&self) -> Option<String> {
         locked(&self.failure).as_ref().map(ToString::to_string)
@@ -219,31 +258,42 @@ impl Threads {
     }
 
     /// Adds a store, called `name`, whose context is `context`.
-    pub(in crate::sampler) fn add_store(self: &Arc<Self>, name: &str, context: StoreContext) -> Arc<StoreState> {
-        let id = self.shared.recorder().store(name);
-        let store = Arc::new(StoreState::new(id, self.shared.clone(), Arc::downgrade(self), context));
-        locked(&self.stores).push(store.clone());
+    pub(in crate::sampler) fn add_store(self: &Arc<Self>, name: StoreName, context: StoreContext) -> Arc<StoreState> {
+        let number = self.next_store.fetch_add(1, Ordering::Relaxed);
+        locked(&self.store_names).insert(number, name);
+        let store = Arc::new(StoreState::new(number, self.shared.clone(), Arc::downgrade(self), context));
+        locked(&self.stores).insert(number, store.clone());
         store
+    }
+
+    /// What a store is called; nothing if the drain knows already that it has gone.
+    pub(in crate::sampler) fn store_name(&self, number: StoreNumber) -> StoreName {
+        locked(&self.store_names).get(&number).cloned().unwrap_or_default()
+    }
+
+    /// The drain knows that a store has gone, and has recorded all of it.
+    pub(in crate::sampler) fn forget_name(&self, number: StoreNumber) {
+        locked(&self.store_names).remove(&number);
     }
 
     /// The stores that are there.
     pub(in crate::sampler) fn stores(&self) -> Vec<Arc<StoreState>> {
-        locked(&self.stores).clone()
+        locked(&self.stores).values().cloned().collect()
     }
 
     /// How often wasm has called the host, by return address; 0 has what could not be told apart.
     pub(in crate::sampler) fn host_calls(&self) -> HashMap<usize, u64> {
         let stores = locked(&self.stores);
         let mut sums = locked(&self.host_calls).clone();
-        stores.iter().for_each(|store| store.add_host_calls(&mut sums));
+        stores.values().for_each(|store| store.add_host_calls(&mut sums));
         sums
     }
 
     /// This thread, whose slot this is, runs the store of that id from here on; none, if that is not there any more.
-    pub(in crate::sampler) fn enter(&self, slot: &ThreadSlot, store: Option<StoreId>, is_told: bool) -> Running {
+    pub(in crate::sampler) fn enter(&self, slot: &ThreadSlot, store: Option<StoreNumber>, is_told: bool) -> Running {
         // Held until it is entered: whoever lets the store go finds it here, or in the slot.
         let stores = locked(&self.stores);
-        let store = stores.iter().find(|other| Some(other.id) == store);
+        let store = store.and_then(|number| stores.get(&number));
         slot.enter(store.map_or(std::ptr::null(), Arc::as_ptr), is_told)
     }
 
@@ -253,7 +303,7 @@ impl Threads {
             // In one, so that nobody sees fewer calls than before.
             let mut stores = locked(&self.stores);
             store.add_host_calls(&mut locked(&self.host_calls));
-            stores.retain(|other| !Arc::ptr_eq(other, store));
+            stores.remove(&store.number);
         }
         for slot in self.slots() {
             slot.forget(Arc::as_ptr(store));
@@ -264,11 +314,11 @@ impl Threads {
         if let Some(language) = unsafe { store.take_language() } {
             language.module.set_walker(language.walker);
         }
-        locked(&self.gone).push((store.id, monotonic_ns()));
+        locked(&self.gone).push((store.number, monotonic_ns()));
     }
 
     /// The stores that have gone since this was last asked, and when that was on the monotonic clock.
-    pub(in crate::sampler) fn take_gone(&self) -> Vec<(StoreId, u64)> {
+    pub(in crate::sampler) fn take_gone(&self) -> Vec<(StoreNumber, u64)> {
         std::mem::take(&mut *locked(&self.gone))
     }
 

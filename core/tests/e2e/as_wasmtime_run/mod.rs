@@ -17,9 +17,8 @@ mod functions;
 mod refusals;
 mod world;
 
-use crate::guest::{Place, Ran, fixture, run};
+use crate::guest::{Place, Ran, fixture, run, tool};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What both commands are to run. Files in their folder: the guest, and `data/in`.
@@ -38,13 +37,6 @@ enum Ends {
     Both(i32),
     /// `wasmtime` with the first, wlprof with the second: a row of the table above.
     Apart(i32, i32),
-}
-
-/// The command that `cargo xtask test-tools` provides.
-fn wasmtime() -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/wasmtime");
-    assert!(path.exists(), "target/tools/wasmtime is missing: run `cargo xtask test-tools`");
-    path
 }
 
 /// What a run came to, its exit code aside.
@@ -83,7 +75,7 @@ fn came(mut command: Command, prepare: &dyn Fn(&Place), guest: &str, case: &Case
 
 /// Runs the case under both commands and says how it comes to differ from what it should.
 fn compare(prepare: &dyn Fn(&Place), guest: &str, case: &Case<'_>, ends: Ends) -> Result<(), String> {
-    let reference = Command::new(wasmtime());
+    let reference = Command::new(tool("wasmtime"));
     let (their_code, mut theirs) = came(with_arguments(reference, &["run"]), prepare, guest, case);
     let profile = Place::new();
     let wlprof = Command::new(env!("CARGO_BIN_EXE_wlprof"));

@@ -5,24 +5,17 @@ mod hostile;
 mod perf_data;
 mod samples;
 
-use crate::guest::{Place, Ran, run};
+use crate::guest::{Place, Ran, run, tool};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Once;
-
-/// The folder with perf and the programs it calls.
-fn tools() -> PathBuf {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
-    assert!(tools.join("perf").exists(), "target/tools/perf is missing: run `cargo xtask test-tools`");
-    tools
-}
 
 /// A shell in `place`, where `wlprof` and perf are what the tests are about.
 fn shell(place: &Place, command: &str) -> Ran {
     static PERMITTED: Once = Once::new();
     PERMITTED.call_once(assert_perf_may_record);
     let wlprof = Path::new(env!("CARGO_BIN_EXE_wlprof")).parent().unwrap();
-    let mut paths = vec![wlprof.to_owned(), tools()];
+    let mut paths = vec![wlprof.to_owned(), tool("perf").parent().unwrap().to_owned()];
     paths.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
     let mut shell = Command::new("sh");
     shell.args(["-euc", command]).current_dir(place.path("")).env("PATH", std::env::join_paths(paths).unwrap());
@@ -44,7 +37,7 @@ fn output(place: &Place, command: &str) -> String {
 
 /// Kernels may keep perf from users who are not root.
 fn assert_perf_may_record() {
-    let mut record = Command::new(tools().join("perf"));
+    let mut record = Command::new(tool("perf"));
     record.args(["record", "-q", "-e", "cpu-clock:u", "-o", "/dev/null", "true"]).stdout(Stdio::null());
     let ran = run(record.stderr(Stdio::piped()));
     let setting = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();

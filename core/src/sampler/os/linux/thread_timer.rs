@@ -21,19 +21,36 @@ impl TimerClock {
     /// `info` must be the second argument of a signal handler installed with `SA_SIGINFO`.
     pub(in crate::sampler) unsafe fn of_signal(info: *const libc::siginfo_t, owner: u32) -> Option<Self> {
         // SAFETY: the caller's promise.
-        let info = unsafe { &*info };
-        if info.si_code != libc::SI_TIMER {
-            return None;
-        }
-        // SAFETY: signals of timers have a value.
-        let value = unsafe { info.si_value() }.sival_ptr.addr();
+        let value = unsafe { Self::value_of_signal(info) }?;
         [Self::OwnCpu, Self::Monotonic].into_iter().find(|clock| clock.value(owner) == value)
     }
 
+    /// Whether a timer that [`ThreadTimer`] has made, of whatever owner, sent the signal of `info`.
+    ///
+    /// # Safety
+    /// As for [`TimerClock::of_signal`].
+    pub(in crate::sampler) unsafe fn is_wlprofs(info: *const libc::siginfo_t) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { Self::value_of_signal(info) }.is_some_and(|value| value >> 32 == Self::WLPROF >> 32)
+    }
+
+    /// The value that the signal brings, if a timer sent it.
+    ///
+    /// # Safety
+    /// As for [`TimerClock::of_signal`].
+    unsafe fn value_of_signal(info: *const libc::siginfo_t) -> Option<usize> {
+        // SAFETY: the caller's promise.
+        let info = unsafe { &*info };
+        // SAFETY: signals of timers have a value.
+        (info.si_code == libc::SI_TIMER).then(|| unsafe { info.si_value() }.sival_ptr.addr())
+    }
+
+    /// What the values of all timers begin with.
+    const WLPROF: usize = 0x776c_7072 << 32;
+
     /// The value that signals of such a timer of `owner` bring: no other program's, nor another owner's.
     fn value(self, owner: u32) -> usize {
-        const WLPROF: usize = 0x776c_7072 << 32;
-        WLPROF | (owner as usize & 0x7fff_ffff) << 1 | usize::from(self == Self::Monotonic)
+        Self::WLPROF | (owner as usize & 0x7fff_ffff) << 1 | usize::from(self == Self::Monotonic)
     }
 }
 

@@ -1,5 +1,7 @@
-//! The signal handler: has the guest of an interrupted thread read. It does nothing on threads that run no guest.
+//! The signal handler: has the guest of an interrupted thread read. On threads that run no guest it does nothing but give signals
+//! that are none of wlprof's to the handler that was there before.
 
+use super::previous;
 use crate::sampler::arch::Registers;
 use crate::sampler::collect::{Place, Snapshot, collect};
 use crate::sampler::os::TimerClock;
@@ -13,24 +15,16 @@ use std::sync::OnceLock;
 /// Installs the handler, once in the life of the process.
 ///
 /// # Errors
-/// If another one is there.
+/// Whatever the system says.
 pub(super) fn install() -> io::Result<()> {
     static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
     INSTALLED.get_or_init(|| try_install().map_err(|error| error.to_string())).clone().map_err(io::Error::other)
 }
 
 fn try_install() -> io::Result<()> {
+    previous::keep()?;
     // SAFETY: an all-zero sigaction is a valid one with an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: only asks for the action that is installed.
-    if unsafe { libc::sigaction(SIGNAL, std::ptr::null(), &mut action) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction) {
-        return Err(io::Error::other("another profiler in this process handles SIGPROF"));
-    }
-    // SAFETY: zeroes are a valid sigaction, here as before.
-    action = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as *const () as usize;
     // ONSTACK: the guest's own stack may be almost used up. Wasmtime gives its threads an alternate stack of 256 KiB, but
     // only when told so early (`Engine::tls_eager_initialize`): Rust's own is too small.
@@ -42,17 +36,21 @@ fn try_install() -> io::Result<()> {
     Ok(())
 }
 
-extern "C" fn handler(_signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: this is a handler, and keeps nothing.
-    let Some(slot) = (unsafe { ThreadSlot::own() }) else { return };
+extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: errno is this thread's own.
     let errno = unsafe { *libc::__errno_location() };
-    if let Some(timers) = &slot.timers {
+    // SAFETY: this is a handler, and keeps nothing.
+    let slot = unsafe { ThreadSlot::own() };
+    if let Some((slot, timers)) = slot.and_then(|slot| Some((slot, slot.timers.as_ref()?))) {
         // SAFETY: these are the arguments of a SA_SIGINFO handler.
         let (timer, registers) =
             unsafe { (TimerClock::of_signal(info, timers.owner()), Registers::interrupted(context)) };
         // SAFETY: this is the handler.
         unsafe { answer(slot, timers, timer, registers) };
+    }
+    if !slot.is_some_and(ThreadSlot::takes_signal) {
+        // SAFETY: these are the arguments of a SA_SIGINFO handler.
+        unsafe { previous::forward(signal, info, context) };
     }
     // SAFETY: errno is this thread's own; interrupted code must not see a changed errno.
     unsafe { *libc::__errno_location() = errno };

@@ -17,25 +17,27 @@
 
 mod calibrate;
 mod handler;
+mod previous;
 
-use crate::guest::EngineOptions;
+use crate::sampler::configure::configure;
 use crate::sampler::options::SamplerOptions;
 use crate::sampler::os::own_thread;
 use crate::sampler::os::thread_watch::{ThreadWatch, own_tid};
-use crate::sampler::reading::self_check;
+use crate::sampler::reading::Probe;
 use crate::sampler::running::{ThreadSlot, Transport};
 use crate::sampler::timing::{Pace, Timers};
 use std::io;
 use std::sync::{Arc, OnceLock};
-use wasmtime::{Engine, Store, error::Context as _};
+use wasmtime::{Config, Engine, error::Context as _};
 
 /// Tries what the sampler relies on: Wasmtime's internals, and looking at a thread from outside.
 ///
 /// # Errors
 /// What does not work.
 pub(in crate::sampler) fn check() -> wasmtime::Result<()> {
-    let engine = crate::guest::engine(EngineOptions { epoch_interruption: false, cache: false })?;
-    self_check(&mut Store::new(&engine, ())).context("the self-check of Wasmtime's internals failed")?;
+    let mut config = Config::new();
+    configure(&mut config);
+    Probe::new(&Engine::new(&config)?).context("the self-check of Wasmtime's internals failed")?;
     ThreadWatch::new(own_tid()).context("a thread cannot be watched through /proc")?;
     Pace::new().context("a thread has no timers here")?;
     Ok(())

@@ -6,10 +6,14 @@
 //! Texts are strings in quotation marks, in which `\` begins what Graphviz puts in their place (`\G` is the graph's name, `\l`
 //! ends a line) and `&` an entity of HTML.
 
+mod drawn;
+
+pub(super) use drawn::DrawnCallGraph;
+
 use super::Exporter;
 use super::categories::shown_as;
 use super::plain_text::{drawn_name, short_path};
-use crate::recording::{Category, Clock, FunctionId, ModuleId, Recording, StackId};
+use crate::recording::{Category, FunctionId, ModuleId, Recording, StackId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -47,7 +51,7 @@ impl Exporter for CallGraph {
 
     fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
         let graph = Graph::of(recording);
-        writeln!(out, "digraph {{")?;
+        writeln!(out, "digraph calls {{")?;
         writeln!(out, "\tlabel={};", quoted(&graph.label(recording)))?;
         writeln!(out, "\tlabelloc=t;\n\tfontname=\"sans-serif\";")?;
         writeln!(out, "\tnode [shape=box, style=filled, fontname=\"sans-serif\"];")?;
@@ -137,11 +141,8 @@ impl Graph {
     fn label(&self, recording: &Recording) -> String {
         let meta = &recording.meta;
         let words: Vec<_> = std::iter::once(&meta.guest).chain(&meta.arguments).map(|word| drawn_name(word)).collect();
-        let clock = match meta.clock {
-            Clock::Cpu => "CPU time",
-            Clock::Wall => "wall time",
-        };
-        let mut label = format!("{}\n{} samples, {} of {clock}", words.join(" "), self.all.samples, ms(self.all));
+        let clock = meta.clock;
+        let mut label = format!("{}\n{}, {} of {clock}", words.join(" "), samples(self.all), ms(self.all));
         if self.nodes_left_out + self.edges_left_out > 0 {
             // Writing to a string cannot fail.
             let _ = write!(
@@ -175,14 +176,14 @@ impl Graph {
             (None, _) => String::new(),
         };
         let label = format!(
-            "{}{}\nself {} ({:.1} %)\ntotal {} ({:.1} %)\n{} samples",
+            "{}{}\nself {} ({:.1} %)\ntotal {} ({:.1} %)\n{}",
             shortened(&name),
             place(short_path),
             ms(*own),
             self.percent(*own),
             ms(*total),
             self.percent(*total),
-            total.samples,
+            samples(*total),
         );
         let shape = if function.category == Category::Host { ", shape=ellipse" } else { "" };
         let [red, green, blue] = shown_as(function.category).rgb;
@@ -200,7 +201,7 @@ impl Graph {
         let crosses = module(caller).zip(module(callee)).is_some_and(|(one, other)| one != other);
         let marked = if crosses { ", color=\"#c03030\", fontcolor=\"#c03030\"" } else { "" };
         let style = if edge.is_direct { "" } else { ", style=dotted" };
-        let label = format!("{}\n{} samples", ms(edge.sum), edge.sum.samples);
+        let label = format!("{}\n{}", ms(edge.sum), samples(edge.sum));
         let width = 1.0 + self.percent(edge.sum) / 20.0;
         format!("f{caller} -> f{callee} [label={}, penwidth={width:.1}{marked}{style}];", quoted(&label))
     }
@@ -244,6 +245,10 @@ fn edges(
 
 fn ms(sum: Sum) -> String {
     format!("{:.1} ms", sum.time_ns as f64 / 1e6)
+}
+
+fn samples(sum: Sum) -> String {
+    format!("{} sample{}", sum.samples, if sum.samples == 1 { "" } else { "s" })
 }
 
 fn shortened(name: &str) -> String {

@@ -1,123 +1,19 @@
-//! A recording as a whole, read from the blocks of its journal or written as such: `x.wlprof`, written by `-o x.wlprof`,
-//! read by `wlprof render`.
+//! A recording block by block, as its file has it, before its frames have names.
 
-use super::build::{FunctionTable, Names};
-use super::journal::{Block, End, MAGIC, NoBlock, OLDEST_VERSION, Progress, VERSION, read_block, write_all};
-use super::unused::Tables;
-use super::{
-    Frame, FrameId, Function, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording, Sample, Stack, Store,
-    Thread, TickCounts,
+use super::super::build::{FunctionTable, Names};
+use super::super::journal::{Block, End, MAGIC, NoBlock, OLDEST_VERSION, Progress, VERSION, read_block};
+use super::super::unused::{Held, Renumbered, Tables};
+use super::super::{
+    Frame, FrameId, Function, LabelSetId, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording, Sample, Stack,
+    Store, Thread, TickCounts,
 };
+use super::{Contents, ReadError, corrupt};
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::Read;
 use wlprof_plugin::SourceFrame;
-
-/// What the name of a recording's file ends with, after a dot.
-pub const EXTENSION: &str = "wlprof";
 
 /// Frames on a stack beyond which a file is not believed: some more than any sampler gives.
 const MAX_DEPTH: u32 = 1 << 14;
-
-/// Why a file is not a recording that can be read.
-#[derive(Debug)]
-pub enum ReadError {
-    /// It does not begin with [`MAGIC`].
-    NotARecording,
-    /// It was written by another version.
-    Version(u32),
-    /// It has no beginning, or says what cannot be.
-    Corrupt(String),
-    /// It cannot be read.
-    Io(io::Error),
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotARecording => {
-                write!(f, "not a wlprof recording (make one with `wlprof -o x.{EXTENSION} GUEST`)")
-            }
-            Self::Version(found) => write!(
-                f,
-                "recording of format version {found} (supported: {OLDEST_VERSION} to {VERSION}); render it with the wlprof that made it"
-            ),
-            Self::Corrupt(what) => write!(f, "corrupt recording: {what}"),
-            Self::Io(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
-
-/// Writes a recording.
-///
-/// # Errors
-/// Whatever `out` fails with.
-pub fn write(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
-    let Recording {
-        meta,
-        modules,
-        functions,
-        frames,
-        stacks,
-        label_sets,
-        stores,
-        threads,
-        ticks,
-        truncated,
-        sources: _,
-    } = recording;
-    let label_keys = (0..label_sets.len() as u64).map(|key| (0, vec![key])).collect();
-    let tables = [
-        Block::Start(meta.clone(), modules.clone()),
-        Block::Frames(frames.iter().map(|frame| frame.origin).collect()),
-        Block::Stacks(stacks.clone()),
-        Block::LabelKeys(label_keys),
-        Block::LabelSets(label_sets.clone()),
-    ];
-    let stores = (0..).zip(stores).flat_map(|(id, store)| {
-        let memory = (!store.memory.is_empty()).then(|| Block::Memory(id, store.memory.clone()));
-        [Block::Store { name: store.name.clone() }].into_iter().chain(memory)
-    });
-    let threads = (0..).zip(threads).flat_map(|(number, thread)| {
-        let begin = Block::Thread { name: thread.name.clone(), tid: thread.tid, store: thread.store };
-        let samples = thread.samples.blocks().map(move |block| Block::Samples(number, block.into()));
-        let host_calls = Block::HostCalls(number, thread.host_calls.clone());
-        [begin].into_iter().chain(samples).chain([host_calls])
-    });
-    let end = [
-        Block::End(End { meta: meta.clone(), ticks: *ticks, truncated: truncated.clone() }),
-        Block::Symbols {
-            functions: functions.clone(),
-            lines: frames.iter().map(|frame| frame.lines.clone()).collect(),
-            notes: Vec::new(),
-        },
-    ];
-    write_all(tables.into_iter().chain(stores).chain(threads).chain(end), out)
-}
-
-/// Reads a recording and checks that all its indices hold, so that nobody downstream needs to. What has no names in it is
-/// called by its number.
-///
-/// # Errors
-/// [`ReadError`] if the bytes are not a recording of this version.
-pub fn read(mut bytes: &[u8]) -> Result<Recording, ReadError> {
-    Ok(RawRecording::read(&mut bytes)?.named(&mut |origin: &Origin, out: &mut Vec<SourceFrame>| {
-        out.push(SourceFrame { function: unnamed(origin), ..SourceFrame::default() });
-    }))
-}
-
-/// What a frame is called that nobody has named.
-pub fn unnamed(origin: &Origin) -> String {
-    match *origin {
-        Origin::Wasm { function, .. } => format!("wasm-function[{function}]"),
-        Origin::Language { key, .. } => format!("[unknown frame {key:#x}]"),
-        Origin::HostCall { .. } | Origin::Host => "[host]".to_owned(),
-        Origin::Truncated => "[truncated]".to_owned(),
-        Origin::Elided => "[elided]".to_owned(),
-    }
-}
 
 /// A recording as its file has it: perhaps without the names of wasm frames, perhaps without its end.
 #[derive(Debug, Default)]
@@ -194,6 +90,9 @@ impl RawRecording {
                         store.memory.push(size);
                     }
                 }
+            }
+            Block::StoreLabels(store, labels) => {
+                self.stores.get_mut(store as usize).ok_or("stores")?.labels = labels;
             }
             Block::Frames(frames) => {
                 let holds = |origin: &Origin| match *origin {
@@ -275,10 +174,85 @@ impl RawRecording {
     #[must_use]
     pub fn with_used_frames(mut self) -> Self {
         if self.symbols.is_none() {
-            let Self { frames, stacks, threads, language_names, .. } = &mut self;
-            Tables { frames, stacks, threads, language_names }.keep_used();
+            let all = |count: usize| (0..count as u32).collect();
+            let (labels, stores, threads) = (self.label_sets.len(), self.stores.len(), self.threads.len());
+            let held = Held { labels: all(labels), stores: all(stores), threads: all(threads), ..Held::default() };
+            self.keep_used(&held);
         }
         self
+    }
+
+    /// Leaves out what is in no sample and no host call, and not `held`. It has no names of wasm's frames.
+    pub(in crate::recording) fn keep_used(&mut self, held: &Held) -> Renumbered {
+        debug_assert!(self.symbols.is_none(), "their lines would be in other places");
+        let Self { frames, stacks, label_sets, stores, threads, language_names, .. } = self;
+        let numbers = Tables { frames, stacks, label_sets, stores, threads, language_names }.keep_used(held);
+        self.label_count = self.label_sets.len();
+        numbers
+    }
+
+    /// The blocks of a recording that says the same, but for its end, and can be added to. Its sets of labels have these keys, and the
+    /// first `spelled` of them names.
+    pub(in crate::recording) fn blocks(
+        &self,
+        label_keys: Vec<(ModuleId, Vec<u64>)>,
+        spelled: usize,
+    ) -> impl Iterator<Item = Block> + use<'_> {
+        let Self { meta, modules, frames, stacks, label_sets, stores, threads, language_names, .. } = self;
+        let (frames, label_sets) = (frames.clone(), &label_sets[..spelled]);
+        let names = language_names.iter().map(|(frame, names)| (*frame, names.clone())).collect();
+        Contents { meta, modules, frames, stacks, label_keys, label_sets, stores, threads }
+            .blocks()
+            .chain([Block::LanguageNames(names)])
+    }
+
+    /// The stores whose threads its samples are of.
+    pub(in crate::recording) fn stores(&self) -> &[Store] {
+        &self.stores
+    }
+
+    /// Its frames and stacks alone.
+    pub(in crate::recording) fn into_frames_and_stacks(self) -> (Vec<Origin>, Vec<Stack>) {
+        (self.frames, self.stacks)
+    }
+
+    /// Gives the samples of stores that have labels these labels, before their own, if they have not got them already. What the guest
+    /// calls by the same name is called `guest.NAME`: whose a sample is, is not the guest's to say.
+    fn label_samples_of_stores(&mut self) {
+        let Self { label_sets, stores, threads, .. } = self;
+        for thread in threads {
+            let labels = &stores[thread.store as usize].labels;
+            if labels.is_empty() {
+                continue;
+            }
+            let mut with_labels: HashMap<Option<LabelSetId>, LabelSetId> = HashMap::new();
+            let labelled = thread.samples.iter().map(|sample| {
+                let labels = *with_labels.entry(sample.labels).or_insert_with(|| {
+                    let own = sample.labels.map_or(&[][..], |set| &label_sets[set as usize]);
+                    if let (Some(set), true) = (sample.labels, own.starts_with(labels)) {
+                        return set;
+                    }
+                    let is_taken = |name: &str| labels.iter().any(|(taken, _)| taken == name);
+                    let own = own.iter().map(|(name, value)| match is_taken(name) {
+                        true => (format!("guest.{name}"), value.clone()),
+                        false => (name.clone(), value.clone()),
+                    });
+                    let all = labels.iter().cloned().chain(own).collect();
+                    label_sets.push(all);
+                    (label_sets.len() - 1) as LabelSetId
+                });
+                Sample { labels: Some(labels), ..sample }
+            });
+            thread.samples = labelled.collect();
+        }
+    }
+
+    /// Leaves out what was over before `from_ns`.
+    pub(in crate::recording) fn drop_before(&mut self, from_ns: u64) {
+        for thread in &mut self.threads {
+            thread.samples = thread.samples.iter().filter(|sample| sample.time_ns >= from_ns).collect();
+            thread.host_calls.retain(|call| call.end_ns >= from_ns);
+        }
     }
 
     /// Whether it says what its frames are called.
@@ -302,7 +276,8 @@ impl RawRecording {
     }
 
     /// The recording with the names that it has, or, if it has none, with those that `names` gives.
-    pub fn named(self, names: &mut dyn Names) -> Recording {
+    pub fn named(mut self, names: &mut dyn Names) -> Recording {
+        self.label_samples_of_stores();
         let Self {
             frames,
             stacks,
@@ -343,74 +318,5 @@ impl RawRecording {
         let frames = frames.into_iter().zip(lines).map(|(origin, lines)| Frame { origin, lines }).collect();
         let sources = BTreeMap::new();
         Recording { meta, modules, functions, frames, stacks, label_sets, stores, threads, ticks, truncated, sources }
-    }
-}
-
-fn corrupt(what: &str) -> ReadError {
-    ReadError::Corrupt(what.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::recording::example;
-
-    fn bytes(recording: &Recording) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        write(recording, &mut bytes).unwrap();
-        bytes
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let recording = example();
-        assert_eq!(read(&bytes(&recording)).unwrap(), recording);
-    }
-
-    #[test]
-    fn every_cut_is_an_error_or_is_told_and_no_panic() {
-        let whole = bytes(&example());
-        for end in 0..whole.len() {
-            let Ok(recording) = read(&whole[..end]) else { continue };
-            let told = recording.meta.notes.iter().any(|note| note.contains("not whole"));
-            // Without its last block, symbols, it is still what a run leaves.
-            assert!(told || recording.functions.iter().all(|function| !function.name.is_empty()), "cut at {end}");
-        }
-    }
-
-    #[test]
-    fn indices_that_lead_nowhere_are_refused() {
-        let mut recording = example();
-        recording.stacks[0].parent = Some(0);
-        let error = read(&bytes(&recording)).unwrap_err().to_string();
-        assert!(error.contains("stacks"), "{error}");
-    }
-
-    #[test]
-    fn memory_that_goes_back_in_time_is_left_out() {
-        let mut recording = example();
-        recording.stores[0].memory.reverse();
-        let written = recording.stores[0].memory.clone();
-        assert!(written.len() > 1 && written[0].time_ns > written[1].time_ns);
-        recording.stores[0].memory.truncate(1);
-        let expected = recording.clone();
-        recording.stores[0].memory = written;
-        assert_eq!(read(&bytes(&recording)).unwrap(), expected);
-    }
-
-    #[test]
-    fn a_file_of_the_version_before_is_read() {
-        let mut recording = example();
-        recording.stores.iter_mut().for_each(|store| store.memory.clear());
-        let mut whole = bytes(&recording);
-        whole[MAGIC.len()] = 4;
-        assert_eq!(read(&whole).unwrap(), recording);
-    }
-
-    #[test]
-    fn another_version_is_named() {
-        let mut whole = bytes(&example());
-        whole[MAGIC.len()] = 9;
-        assert!(read(&whole).unwrap_err().to_string().contains("version 9"));
     }
 }

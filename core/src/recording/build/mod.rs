@@ -1,18 +1,21 @@
 //! Builds a recording while the guest runs: interns frames and stacks, and writes all that is new into the journal.
 
+mod compact;
+mod table;
+
 use super::journal::{Block, End, Journal, Progress};
 use super::memory::MemorySizes;
 use super::own_names::{LanguageNames, OwnNames, Unnamed};
 use super::recent::WindowOf;
 use super::track::{Track, TrackId};
 use super::{
-    Category, FrameId, Function, FunctionId, Keyed, LabelSetId, Line, Meta, Module, ModuleId, Origin, Sample, Stack,
-    StackId, StoreId, TickCounts, Truncation, keyed,
+    Category, FrameId, Function, FunctionId, LabelSetId, Line, Meta, Module, ModuleId, Origin, Sample, Stack, StackId,
+    StoreId, TickCounts, Truncation,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::Hash;
 use std::io;
-use wlprof_plugin::{FrameSink, Label, SourceFrame};
+use table::{LabelKeys, Table};
+use wlprof_plugin::{Label, SourceFrame};
 
 /// Distinct frames that are kept; what comes later is shown as [`Origin::Truncated`]. A guest may make code without end.
 const MAX_FRAMES: usize = 1 << 20;
@@ -47,84 +50,10 @@ pub struct Recorder {
     count: u64,
     sampled_ns: u64,
     unrecorded: u64,
-}
-
-/// The keys that the plugin of a module calls the labels of a sample by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct LabelKeys {
-    module: ModuleId,
-    keys: [u64; FrameSink::LABEL_CAPACITY],
-    count: usize,
-}
-
-impl LabelKeys {
-    fn new(module: ModuleId, given: &[u64]) -> Self {
-        let mut keys = [0; FrameSink::LABEL_CAPACITY];
-        let count = given.len().min(keys.len());
-        keys[..count].copy_from_slice(&given[..count]);
-        Self { module, keys, count }
-    }
-
-    fn keys(&self) -> &[u64] {
-        &self.keys[..self.count]
-    }
-
-    fn as_set(&self) -> (ModuleId, &[u64]) {
-        (self.module, self.keys())
-    }
-
-    fn in_block(&self) -> (ModuleId, Vec<u64>) {
-        (self.module, self.keys().to_vec())
-    }
-}
-
-/// Numbers what is distinct, and knows which of it is not in the journal yet.
-#[derive(Debug)]
-struct Table<T> {
-    ids: HashMap<T, u32, Keyed>,
-    /// In the order of their ids, from the first that is not written.
-    new: Vec<T>,
-}
-
-impl<T> Default for Table<T> {
-    fn default() -> Self {
-        Self { ids: HashMap::with_hasher(keyed()), new: Vec::new() }
-    }
-}
-
-impl<T: Copy + Eq + Hash> Table<T> {
-    fn id(&mut self, item: T) -> u32 {
-        let next = self.ids.len() as u32;
-        *self.ids.entry(item).or_insert_with(|| {
-            self.new.push(item);
-            next
-        })
-    }
-
-    fn holds(&self, item: &T) -> bool {
-        self.ids.contains_key(item)
-    }
-
-    fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    fn in_order(&self) -> Vec<T> {
-        let mut items: Vec<(u32, T)> = self.ids.iter().map(|(item, id)| (*id, *item)).collect();
-        items.sort_unstable_by_key(|(id, _)| *id);
-        items.into_iter().map(|(_, item)| item).collect()
-    }
-
-    /// Writes what is new; what could not be written stays new.
-    fn write(&mut self, journal: &mut Journal, block: impl FnOnce(Vec<T>) -> Block) -> bool {
-        self.new.is_empty() || {
-            let written = journal.write(&block(self.new.clone()));
-            if written {
-                self.new.clear();
-            }
-            written
-        }
-    }
+    /// Size of the tables when they were last compacted, in bytes.
+    compacted_bytes: usize,
+    /// When that was.
+    compacted_at_ns: u64,
 }
 
 impl Recorder {
@@ -149,6 +78,13 @@ impl Recorder {
         self.store_count - 1
     }
 
+    /// Says what the embedder says of a store: names and values.
+    pub fn label_store(&mut self, store: StoreId, labels: &[(String, String)]) {
+        if !labels.is_empty() {
+            self.journal.write_basis(&Block::StoreLabels(store, labels.to_vec()));
+        }
+    }
+
     /// Adds a thread that runs the guest of a store: samples are of one. `tid` is the operating system's id of it.
     pub fn track(&mut self, store: StoreId, name: &str, tid: u64) -> TrackId {
         self.journal.write_basis(&Block::Thread { name: name.to_owned(), tid, store });
@@ -165,7 +101,7 @@ impl Recorder {
             && is_known
             && self.frames.len() > before
         {
-            self.own_names.met(Unnamed::Frame(id, module, key));
+            self.own_names.met(Unnamed::Frame(module, key));
         }
         id
     }
@@ -177,7 +113,7 @@ impl Recorder {
 
     /// The wasm functions that were on a stack, by module and index.
     pub fn functions_seen(&self) -> BTreeSet<(ModuleId, u32)> {
-        let framed = self.frames.ids.keys().filter_map(|origin| match *origin {
+        let framed = self.frames.items().filter_map(|origin| match *origin {
             Origin::Wasm { module, function, .. } => Some((module, function)),
             _ => None,
         });
@@ -235,9 +171,12 @@ impl Recorder {
         self.own_names.take_unnamed()
     }
 
-    /// Takes the source frames of a frame, innermost inlined first.
-    pub fn name_frame(&mut self, frame: FrameId, source: Vec<SourceFrame>) {
-        self.own_names.name_frame(frame, source);
+    /// Takes the source frames of what the plugin of `module` calls by `key`, innermost inlined first.
+    pub fn name_frame(&mut self, module: ModuleId, key: u64, source: Vec<SourceFrame>) {
+        // By now it may have been let go of.
+        if let Some(frame) = self.frames.known(&Origin::Language { module, key }) {
+            self.own_names.name_frame(frame, source);
+        }
     }
 
     /// Takes the names and values of the labels that the plugin of `module` calls by `key`.

@@ -1,0 +1,141 @@
+//! What a profiler is to be like.
+
+use super::Profiler;
+use super::share::Share;
+use crate::languages::BUILT_IN;
+use crate::recording::{Clock, Journal};
+use crate::sampler::{RunName, SamplerKind, SamplerOptions, Session};
+use std::time::Duration;
+use wasmtime::Engine;
+use wlprof_plugin::Language;
+
+/// Makes a [`Profiler`].
+pub struct Builder {
+    name: String,
+    options: SamplerOptions,
+    languages: Vec<&'static dyn Language>,
+    fraction: f64,
+    is_paused: bool,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        const KEPT: Duration = Duration::from_secs(5 * 60);
+        Self {
+            name: std::env::args().next().unwrap_or_default(),
+            options: SamplerOptions {
+                kind: SamplerKind::Signal,
+                on_demand: true,
+                keep: Some(KEPT),
+                max_overhead: 0.01,
+                ..SamplerOptions::at_rate(100.0)
+            },
+            languages: BUILT_IN.to_vec(),
+            fraction: 1.0,
+            is_paused: false,
+        }
+    }
+}
+
+impl Builder {
+    /// What profiles call the program; unless told so its own path.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Samples a second of each thread's CPU time; 100 unless told so.
+    #[must_use]
+    pub fn rate_hz(mut self, rate_hz: f64) -> Self {
+        self.options.rate_hz = rate_hz;
+        self
+    }
+
+    /// The most that sampling may cost, as a fraction of the CPU time of each thread; 0.01 unless told so. The rate is lowered to keep
+    /// it.
+    #[must_use]
+    pub fn max_overhead(mut self, max_overhead: f64) -> Self {
+        self.options.max_overhead = max_overhead;
+        self
+    }
+
+    /// What time samples stand for; CPU time unless told so.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.options.clock = clock;
+        self
+    }
+
+    /// How many of the stores are sampled, as a fraction of 1: 1 unless told so. Which, is left to chance; the others are as if they had
+    /// not been attached, and their time is in no count. For programs with so many short stores that attaching each would cost too much.
+    #[must_use]
+    pub fn fraction(mut self, fraction: f64) -> Self {
+        self.fraction = fraction;
+        self
+    }
+
+    /// How long samples are kept, in memory; five minutes unless told so.
+    #[must_use]
+    pub fn keep(mut self, keep: Duration) -> Self {
+        self.options.keep = Some(keep);
+        self
+    }
+
+    /// The languages whose stacks are walked; [`BUILT_IN`] unless told so. What has none of them is shown as wasm, with the names and
+    /// lines of its debug information.
+    #[must_use]
+    pub fn languages(mut self, languages: &[&'static dyn Language]) -> Self {
+        self.languages = languages.to_vec();
+        self
+    }
+
+    /// The sampler; the signal sampler unless told so. For the epoch sampler the engine has to be configured with
+    /// `epoch_interruption`, and the stores' deadlines and their callback are the profiler's.
+    #[must_use]
+    pub fn sampler(mut self, kind: SamplerKind) -> Self {
+        self.options.kind = kind;
+        self
+    }
+
+    /// Takes no samples before [`Profiler::resume`].
+    #[must_use]
+    pub fn paused(mut self) -> Self {
+        self.is_paused = true;
+        self
+    }
+
+    /// Starts a profiler for stores of `engine`.
+    ///
+    /// # Errors
+    /// If a setting is out of range, the sampler does not work on this machine, no thread can be started, or the engine leaves out what
+    /// [`configure`](super::configure) asks for.
+    pub fn start(self, engine: &Engine) -> wasmtime::Result<Profiler> {
+        let name = RunName { guest: self.name, arguments: Vec::new() };
+        let (kind, note) = self.options.kind.resolve()?;
+        let options = SamplerOptions { kind, ..self.options };
+        let is_rate = (1.0..=100_000.0).contains(&options.rate_hz);
+        wasmtime::ensure!(is_rate, "{} samples a second: expected 1 to 100000", options.rate_hz);
+        let is_share = options.max_overhead > 0.0 && options.max_overhead <= 1.0;
+        wasmtime::ensure!(is_share, "an overhead of {}: expected a fraction of 1", options.max_overhead);
+        let is_fraction = self.fraction > 0.0 && self.fraction <= 1.0;
+        wasmtime::ensure!(is_fraction, "{} of the stores: expected a fraction of 1", self.fraction);
+        wasmtime::ensure!(
+            kind != SamplerKind::Epoch || options.clock == Clock::Cpu,
+            "samples of wall time need the signal sampler: the epoch sampler does not see where a guest waits"
+        );
+        let journal = Journal::of_windows();
+        let session = Session::recording_into(journal, name, &[], Vec::new(), options);
+        note.into_iter().for_each(|note| session.note(note));
+        if self.fraction < 1.0 {
+            session
+                .note(format!("{} % of the stores are sampled: the others' time is not in it", 100.0 * self.fraction));
+        }
+        session.start(engine)?;
+        let profiler = Profiler::new(session, engine, self.languages, Share::of(self.fraction));
+        if !self.is_paused {
+            profiler.resume();
+        }
+        Ok(profiler)
+    }
+}

@@ -1,0 +1,297 @@
+//! The profiler that programs embed: any number of stores of an engine, on any threads, for as long as they run.
+//!
+//! ```no_run
+//! # fn main() -> wasmtime::Result<()> {
+//! use wlprof::{Attach, Profiler};
+//!
+//! let mut config = wasmtime::Config::new();
+//! wlprof::configure(&mut config);
+//! let engine = wasmtime::Engine::new(&config)?;
+//! let profiler = Profiler::builder().start(&engine)?;
+//!
+//! let module = profiler.load("guest.wasm", &std::fs::read("guest.wasm")?)?;
+//! let mut store = wasmtime::Store::new(&engine, ());
+//! let attached = profiler.attach(&mut store, Attach::named("request 42"))?;
+//! let instance = wasmtime::Linker::new(&engine).instantiate(&mut store, &module)?;
+//! attached.instantiated(&mut store, &instance)?;
+//! // Calls into the guest.
+//! profiler.snapshot()?.save("profile.json")?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! docs/embedding.md goes on from there.
+
+mod attach;
+mod builder;
+mod naming;
+mod share;
+mod snapshot;
+
+pub use attach::{Attach, Attached};
+pub use builder::Builder;
+pub use snapshot::{OpenWindow, Snapshot};
+
+use crate::languages::{Choice, choose};
+use crate::module::{ModuleImage, was_compiled_from};
+use crate::recording::ModuleId;
+pub use crate::sampler::configure;
+use crate::sampler::{Activity, Sampling, Session};
+use naming::Naming;
+use share::Share;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use wasmtime::{Engine, Module, Store, error::Context as _};
+use wlprof_plugin::Language;
+
+/// Profiles guests of an engine. Clones are the same profiler: it ends when the last of them, of its [`Attached`] and of its
+/// [`OpenWindow`]s goes, and stores may outlive it.
+///
+/// # Accuracy
+/// Wasm is charged to the store that runs it, on whatever thread. Host code counts as a store's while it runs on the stack that wasm
+/// called it on, or in a poll of [`Attached::run`].
+///
+/// # Overhead
+/// While nothing is sampled ([`Profiler::pause`]) a store's calls of the host and into the guest cost some nanoseconds more, for the
+/// call hook. A sample stops its thread for some microseconds.
+///
+/// # Security
+/// Snapshots show all that the profiler knows: other stores' guests, names of host functions. [`Snapshot::of_label`] is what the owner of
+/// some stores may see. The signal handler reads guests where
+/// they stand: see [`SamplerKind::Signal`](crate::sampler::SamplerKind::Signal).
+#[derive(Clone)]
+pub struct Profiler(Arc<Inner>);
+
+struct Inner {
+    session: Arc<Session>,
+    engine: Engine,
+    languages: Vec<&'static dyn Language>,
+    /// Which stores are sampled.
+    share: Share,
+    modules: Mutex<Vec<(Module, Arc<ModuleImage>)>>,
+    /// Apart from the modules: naming takes its time, and stores come meanwhile.
+    naming: Mutex<Naming>,
+    /// Somebody wants samples: this profiler's owner.
+    sampling: Mutex<Option<Sampling>>,
+}
+
+impl Profiler {
+    /// What a profiler is to be like.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    fn new(session: Session, engine: &Engine, languages: Vec<&'static dyn Language>, share: Share) -> Self {
+        let (session, engine) = (Arc::new(session), engine.clone());
+        let (modules, naming, sampling) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { session, engine, languages, share, modules, naming, sampling }))
+    }
+
+    /// Compiles a module, called `name` in profiles, and adds it. `bytes` are the binary or the text format.
+    ///
+    /// # Errors
+    /// If it is no module that the engine takes, or as for [`Profiler::add`].
+    pub fn load(&self, name: &str, bytes: &[u8]) -> wasmtime::Result<Module> {
+        let binary = wat::parse_bytes(bytes)?;
+        let module = Module::from_binary(&self.0.engine, &binary)?;
+        self.add(&module, name, &binary)?;
+        Ok(module)
+    }
+
+    /// Adds a module that was compiled, or deserialized, elsewhere: `binary` is what it was compiled from. To be called before its
+    /// code runs. Time in modules that are not added, and in components, counts as their store's host time, without frames.
+    ///
+    /// # Errors
+    /// If `binary` cannot be read, or the module was not compiled from it, or is of another engine.
+    pub fn add(&self, module: &Module, name: &str, binary: &[u8]) -> wasmtime::Result<()> {
+        wasmtime::ensure!(
+            Engine::same(module.engine(), &self.0.engine),
+            "{name} is of another engine than the one that the profiler was started for"
+        );
+        let image =
+            Arc::new(ModuleImage::parse(binary.to_vec(), name).with_context(|| format!("{name} cannot be read"))?);
+        wasmtime::ensure!(
+            was_compiled_from(module, &image),
+            "{name}: the module was compiled from other bytes than these"
+        );
+        let chosen = choose(&Choice::Auto, &self.0.languages, &*image)?;
+        let mut modules = self.modules();
+        if modules.iter().any(|(other, _)| Module::same(other, module)) {
+            return Ok(());
+        }
+        chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
+        self.0.session.load(module, &image, chosen.walker);
+        modules.push((module.clone(), image));
+        Ok(())
+    }
+
+    /// The id of a module that was added.
+    fn module_id(&self, module: &Module) -> Option<ModuleId> {
+        let index = self.modules().iter().position(|(other, _)| Module::same(other, module))?;
+        Some(index as ModuleId)
+    }
+
+    /// Samples `store` from here on, on whatever threads it runs, until it is dropped or is given another call hook. To be called
+    /// before anything is instantiated in it: an instance of nothing is made in it, which counts where the embedder limits instances. A
+    /// store has one profiler: attached again, it is the last one's, and the last name and labels are its own.
+    ///
+    /// # Errors
+    /// If the store is of another engine, or has no room for that instance; or if it is configured for async already
+    /// (`limiter_async`, yields of epochs or fuel), which it may be afterwards.
+    pub fn attach<T: 'static>(&self, store: &mut Store<T>, attach: Attach<T>) -> wasmtime::Result<Attached> {
+        let Attach { name, hook } = attach;
+        let is_same = Engine::same(&self.0.engine, store.engine());
+        wasmtime::ensure!(is_same, "the store is of another engine than the one that the profiler was started for");
+        if !self.0.share.next() {
+            if let Some(hook) = hook {
+                store.call_hook(hook);
+            }
+            return Ok(Attached::new(None, self.clone()));
+        }
+        let attached = self.0.session.attach_with_hook(store, name, hook)?;
+        Ok(Attached::new(Some(attached), self.clone()))
+    }
+
+    /// Takes samples, if it does not already.
+    pub fn resume(&self) {
+        let mut sampling = self.sampling();
+        if sampling.is_none() {
+            *sampling = self.0.session.sample();
+        }
+    }
+
+    /// Takes no samples from here on, but for windows that are open.
+    pub fn pause(&self) {
+        *self.sampling() = None;
+    }
+
+    /// All samples that are kept ([`Builder::keep`]), by now.
+    ///
+    /// # Errors
+    /// If no guest has begun.
+    pub fn snapshot(&self) -> wasmtime::Result<Snapshot> {
+        self.last(Duration::MAX)
+    }
+
+    /// The samples of the last so long, or of somewhat more, as far as they are kept.
+    ///
+    /// # Errors
+    /// As for [`Profiler::snapshot`].
+    pub fn last(&self, past: Duration) -> wasmtime::Result<Snapshot> {
+        self.window_of(|session| session.last(past))?.snapshot()
+    }
+
+    /// Begins a window, which is sampled even if the profiler is paused.
+    ///
+    /// # Errors
+    /// As for [`Profiler::snapshot`].
+    pub fn window(&self) -> wasmtime::Result<OpenWindow> {
+        self.window_of(|session| session.window(session.clock()))
+    }
+
+    fn window_of(
+        &self,
+        open: impl FnOnce(&Arc<Session>) -> Result<crate::sampler::Window, String>,
+    ) -> wasmtime::Result<OpenWindow> {
+        let window = open(&self.0.session).map_err(wasmtime::Error::msg)?;
+        Ok(OpenWindow::new(window, self.clone()))
+    }
+
+    /// What the guests of the stores that are sampled ([`Builder::fraction`]) have done so far, in samples or not: zeros before one has
+    /// begun.
+    pub fn activity(&self) -> Option<Activity> {
+        self.0.session.activity()
+    }
+
+    fn modules(&self) -> MutexGuard<'_, Vec<(Module, Arc<ModuleImage>)>> {
+        self.0.modules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sampling(&self) -> MutexGuard<'_, Option<Sampling>> {
+        self.0.sampling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Line, Recording};
+    use std::collections::BTreeSet;
+    use wasmtime::TypedFunc;
+
+    /// Calls itself so often, then loops: each depth is another stack.
+    fn guest(number: u32) -> String {
+        format!(
+            r#"(module (memory 1)
+            (func $deep_{number} (export "run") (param $depth i32) (param $n i32)
+                (if (local.get $depth)
+                    (then (call $deep_{number} (i32.sub (local.get $depth) (i32.const 1)) (local.get $n)))
+                    (else (loop (br_if 0 (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))))))"#
+        )
+    }
+
+    /// A store of guest `which`, and what runs it.
+    fn store(
+        profiler: &Profiler,
+        guest: &Module,
+        which: usize,
+        number: usize,
+    ) -> (Store<()>, TypedFunc<(i32, i32), ()>) {
+        let mut store = Store::new(guest.engine(), ());
+        let attach = Attach::named(format!("{number} of {which}")).label("guest", which.to_string());
+        let attached = profiler.attach(&mut store, attach).unwrap();
+        let instance = wasmtime::Instance::new(&mut store, guest, &[]).unwrap();
+        attached.instantiated(&mut store, &instance).unwrap();
+        let run = instance.get_typed_func(&mut store, "run").unwrap();
+        (store, run)
+    }
+
+    /// Whether all that is said of each store is of its guest. Gives how many samples there are of wasm.
+    fn check(recording: &Recording) -> usize {
+        let mut seen = 0;
+        for thread in &recording.threads {
+            let store = &recording.stores[thread.store as usize];
+            let (_, which) = store.name.split_once(" of ").unwrap();
+            assert_eq!(store.labels, [("guest".to_owned(), which.to_owned())]);
+            assert!(store.memory.iter().all(|size| [0, 1 << 16].contains(&size.bytes)), "{store:?}");
+            for sample in thread.samples.iter() {
+                let name = |line: &Line| &*recording.functions[line.function as usize].name;
+                let names: Vec<&str> = recording.lines_of(sample.stack).map(|line| name(&line)).collect();
+                let is_own = |name: &&str| *name == format!("deep_{which}");
+                assert!(names == ["[host]"] || names.iter().all(is_own), "{names:?} in {}", store.name);
+                seen += usize::from(names != ["[host]"]);
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn stores_stay_apart_while_tables_are_compacted() {
+        let mut config = wasmtime::Config::new();
+        configure(&mut config);
+        let engine = Engine::new(&config).unwrap();
+        let builder = Profiler::builder().rate_hz(1000.0).max_overhead(1.0).keep(Duration::from_millis(250));
+        let profiler = builder.start(&engine).unwrap();
+        let guests: Vec<Module> =
+            (0..20).map(|number| profiler.load(&number.to_string(), guest(number).as_bytes()).unwrap()).collect();
+        // One stays, and its thread with it.
+        let (mut long, run_long) = store(&profiler, &guests[0], 0, 0);
+        let (mut compacted, mut seen) = (BTreeSet::new(), 0);
+        for number in 1.. {
+            // Each guest is forgotten, and comes back.
+            let which = 1 + number / 10 % (guests.len() - 1);
+            let depth = (number * 7 % 300) as i32;
+            run_long.call(&mut long, (depth, 500_000)).unwrap();
+            let (mut short, run) = store(&profiler, &guests[which], which, number);
+            run.call(&mut short, (depth, 4_000_000)).unwrap();
+            // At first it has never been.
+            compacted.insert(profiler.0.session.shared_recorder().compacted_at_ns());
+            if number % 10 == 0 {
+                seen += check(profiler.snapshot().unwrap().recording());
+            }
+            if compacted.len() > 8 && seen > 1000 {
+                break;
+            }
+        }
+    }
+}
