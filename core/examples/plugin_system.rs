@@ -34,6 +34,8 @@ fn main() -> wasmtime::Result<()> {
         let instance = Instance::new(&mut store, &module, &[])?;
         attached.instantiated(&mut store, &instance)?;
         instance.get_typed_func::<i32, ()>(&mut store, "run")?.call(&mut store, rounds)?;
+        drop(store);
+        profiler.remove(&module);
     }
     profiler.snapshot()?.save(profile)?;
     Ok(())

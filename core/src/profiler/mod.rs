@@ -68,7 +68,7 @@ struct Inner {
     languages: Vec<&'static dyn Language>,
     /// Which stores are sampled.
     share: Share,
-    modules: Mutex<Vec<(Module, Arc<ModuleImage>)>>,
+    modules: Mutex<Vec<(Module, ModuleId)>>,
     /// Apart from the modules: naming takes its time, and stores come meanwhile.
     naming: Mutex<Naming>,
     /// Somebody wants samples: this profiler's owner.
@@ -120,15 +120,35 @@ impl Profiler {
             return Ok(());
         }
         chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
-        self.0.session.load(module, &image, chosen.walker);
-        modules.push((module.clone(), image));
+        let id = self.0.session.load(module, &image, chosen.walker);
+        modules.push((module.clone(), id));
+        self.let_go_of_names();
         Ok(())
+    }
+
+    /// Lets go of a module that was added, and of its debug information once no sample that is kept is of it. To be called when no
+    /// store has an instance of it any more: what runs of it all the same has no frames. One that was not added is left alone.
+    pub fn remove(&self, module: &Module) {
+        let mut modules = self.modules();
+        if let Some(index) = modules.iter().position(|(other, _)| Module::same(other, module)) {
+            let (_, id) = modules.swap_remove(index);
+            self.0.session.unload(id);
+        }
+        self.let_go_of_names();
+    }
+
+    /// Drops what was there to name frames of modules that have gone.
+    fn let_go_of_names(&self) {
+        // Whoever makes a snapshot now does so when it is made.
+        if let Ok(mut naming) = self.0.naming.try_lock() {
+            naming.follow(&self.0.session);
+        }
     }
 
     /// The id of a module that was added.
     fn module_id(&self, module: &Module) -> Option<ModuleId> {
-        let index = self.modules().iter().position(|(other, _)| Module::same(other, module))?;
-        Some(index as ModuleId)
+        let of = |(other, id): &(Module, ModuleId)| Module::same(other, module).then_some(*id);
+        self.modules().iter().find_map(of)
     }
 
     /// Samples `store` from here on, on whatever threads it runs, until it is dropped or is given another call hook. To be called
@@ -203,7 +223,7 @@ impl Profiler {
         self.0.session.activity()
     }
 
-    fn modules(&self) -> MutexGuard<'_, Vec<(Module, Arc<ModuleImage>)>> {
+    fn modules(&self) -> MutexGuard<'_, Vec<(Module, ModuleId)>> {
         self.0.modules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -217,7 +237,9 @@ mod tests {
     use super::*;
     use crate::recording::{Line, Recording};
     use std::collections::BTreeSet;
+    use std::sync::Weak;
     use wasmtime::TypedFunc;
+    use wlprof_plugin::ModuleView;
 
     /// Calls itself so often, then loops: each depth is another stack.
     fn guest(number: u32) -> String {
@@ -263,6 +285,40 @@ mod tests {
             }
         }
         seen
+    }
+
+    #[test]
+    fn modules_are_let_go_of_when_nothing_that_is_kept_is_of_them() {
+        let mut config = wasmtime::Config::new();
+        configure(&mut config);
+        let engine = Engine::new(&config).unwrap();
+        let builder = Profiler::builder().rate_hz(1000.0).max_overhead(1.0).keep(Duration::from_millis(250));
+        let profiler = builder.start(&engine).unwrap();
+        let images = || profiler.0.session.take_images_and_namers().0.into_iter();
+        let (mut loaded, mut seen) = (Vec::new(), 0);
+        let is_there = |image: &Weak<ModuleImage>| image.strong_count() > 0;
+        for number in 0.. {
+            let name = number.to_string();
+            let module = profiler.load(&name, guest(number).as_bytes()).unwrap();
+            let image = images().find(|image| image.name() == name).unwrap();
+            loaded.push(Arc::downgrade(&image));
+            let (mut store, run) = store(&profiler, &module, number as usize, number as usize);
+            run.call(&mut store, (number as i32 % 300, 4_000_000)).unwrap();
+            drop((store, image));
+            profiler.remove(&module);
+            if number % 10 == 0 {
+                seen += check(profiler.snapshot().unwrap().recording());
+            }
+            // Those that come take the places of those that went.
+            if seen > 1000 && loaded.len() > 4 * images().count() {
+                break;
+            }
+        }
+        while loaded.iter().any(is_there) {
+            std::thread::sleep(Duration::from_millis(10));
+            // What names them goes with the next one.
+            profiler.snapshot().unwrap();
+        }
     }
 
     #[test]

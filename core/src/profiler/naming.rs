@@ -17,41 +17,38 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Naming {
     /// They name what the walkers of instances find.
     namers: Vec<Option<Box<dyn Walker>>>,
-    /// Of the first modules, as many as have been asked for names.
     symbols: Symbols,
 }
 
 impl Naming {
-    /// What was sampled in `window` so far, with names. `images` gives those of all modules that there are by then.
+    /// What was sampled in `window` so far, with names.
     ///
     /// # Errors
     /// If sampling is over.
-    pub(super) fn recorded(
-        &mut self,
-        session: &Session,
-        window: &Window,
-        images: impl Fn() -> Vec<Arc<ModuleImage>>,
-    ) -> io::Result<Recording> {
-        self.take_namers(session, &images());
-        let mut names = LanguageWalkers::new(std::mem::take(&mut self.namers), &images()).within(PATIENCE);
+    pub(super) fn recorded(&mut self, session: &Session, window: &Window) -> io::Result<Recording> {
+        let images = self.follow(session);
+        let mut names = LanguageWalkers::new(std::mem::take(&mut self.namers), &images).within(PATIENCE);
         let recorded = window.recording(&mut names);
         self.namers = names.into_walkers();
-        let raw = RawRecording::read(&mut &recorded?[..]).map_err(io::Error::other)?;
+        // Frames that no sample is of may be of a module that has gone, whose id is another's by now.
+        let raw = RawRecording::read(&mut &recorded?[..]).map_err(io::Error::other)?.with_used_frames();
         // Others may have come while it was recorded.
-        self.take_namers(session, &images());
+        self.follow(session);
         Ok(self.symbols.name(raw, |_| ()))
     }
 
-    fn take_namers(&mut self, session: &Session, images: &[Arc<ModuleImage>]) {
-        // Each is given once; there may be more of them by now than there were images.
-        let given = session.take_namers();
-        self.namers.resize_with(given.len().max(images.len()), || None);
-        for (namer, new) in self.namers.iter_mut().zip(given) {
-            *namer = namer.take().or(new);
+    /// Takes up modules that have come, and drops what named those that have gone. Gives the modules that there are.
+    pub(super) fn follow(&mut self, session: &Session) -> Vec<Arc<ModuleImage>> {
+        // Each is given once.
+        let (images, given) = session.take_images_and_namers();
+        self.namers.resize_with(images.len(), || None);
+        for ((id, image), (namer, given)) in (0..).zip(&images).zip(self.namers.iter_mut().zip(given)) {
+            if self.symbols.image(id).is_none_or(|known| !Arc::ptr_eq(known, image)) {
+                *namer = given;
+                let walker = namer.as_ref().and_then(|namer| namer.fresh());
+                self.symbols.set(id, image.clone(), walker);
+            }
         }
-        for (image, namer) in images.iter().zip(&self.namers).skip(self.symbols.count()) {
-            let walker = namer.as_ref().and_then(|namer| namer.fresh());
-            self.symbols.add(image.clone(), walker);
-        }
+        images
     }
 }

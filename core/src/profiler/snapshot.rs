@@ -25,13 +25,9 @@ impl OpenWindow {
     /// # Errors
     /// If the thread that records has failed.
     pub fn snapshot(&self) -> wasmtime::Result<Snapshot> {
-        let Inner { session, modules, naming, .. } = &*self.profiler.0;
+        let Inner { session, naming, .. } = &*self.profiler.0;
         let mut naming = naming.lock().unwrap_or_else(PoisonError::into_inner);
-        let recorded = naming.recorded(session, &self.window, || {
-            let modules = modules.lock().unwrap_or_else(PoisonError::into_inner);
-            modules.iter().map(|(_, image)| image.clone()).collect()
-        });
-        Ok(Snapshot(recorded?))
+        Ok(Snapshot(naming.recorded(session, &self.window)?))
     }
 }
 

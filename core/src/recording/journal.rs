@@ -63,6 +63,8 @@ pub(super) enum Block {
     Memory(StoreId, Vec<MemorySize>),
     /// What the embedder says of a store.
     StoreLabels(StoreId, Vec<(String, String)>),
+    /// A module that was loaded later, with the number of one that nothing refers to.
+    ModuleInPlaceOf(ModuleId, Module),
 }
 
 /// How a run came out.

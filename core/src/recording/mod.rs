@@ -267,7 +267,7 @@ pub enum Origin {
 
 impl Origin {
     /// The module that it is of.
-    pub(super) fn module(self) -> Option<ModuleId> {
+    pub(crate) fn module(self) -> Option<ModuleId> {
         match self {
             Self::Wasm { module, .. } | Self::Language { module, .. } | Self::HostCall { module, .. } => Some(module),
             Self::Host | Self::Truncated | Self::Elided => None,

@@ -4,7 +4,7 @@ use crate::machine_code::{CodeName, CompiledImage};
 use crate::module::{CodeOffsets, ModuleImage, PositionIndex};
 use crate::recording::{ModuleId, Origin};
 use std::ops::Range;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::{Module, ModuleFunction};
 use wlprof_plugin::ModuleView;
@@ -49,13 +49,15 @@ pub(super) struct Code {
     pub(super) kind: CodeKind,
 }
 
-/// All compiled code that may be sampled. Modules are added while it is read, by signal handlers among others, and never taken
-/// away: a module whose last instance is gone keeps its code mapped until sampling ends, so that no address means two things.
+/// All compiled code that may be sampled. Modules are added and taken away while it is read, by signal handlers among others. A module
+/// that is taken away stays mapped until nobody can have found it, so that no address means two things to a reader.
 pub(super) struct CodeMap {
     list: AtomicPtr<List>,
-    /// All lists that `list` has ever been: whoever reads may still have an older one.
-    #[expect(clippy::vec_box, reason = "`list` leads to them, so they must stay where they are")]
+    /// All lists that `list` has been and a reader may still have. The last one is the one that it is.
+    #[expect(clippy::vec_box, reason = "`list` and readers lead to them, so they must stay where they are")]
     lists: Mutex<Vec<Box<List>>>,
+    /// How many read it now.
+    readers: AtomicUsize,
 }
 
 /// Modules that are added in place before a new list is made.
@@ -100,7 +102,8 @@ struct ModuleCode {
 impl Default for CodeMap {
     fn default() -> Self {
         let empty = List::of(Vec::new());
-        Self { list: AtomicPtr::new((&raw const *empty).cast_mut()), lists: Mutex::new(vec![empty]) }
+        let list = AtomicPtr::new((&raw const *empty).cast_mut());
+        Self { list, lists: Mutex::new(vec![empty]), readers: AtomicUsize::new(0) }
     }
 }
 
@@ -127,24 +130,85 @@ impl CodeMap {
     fn add_code(&self, code: ModuleCode) {
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let code = Arc::new(code);
-        let list = self.list();
+        let list = lists.last().expect("there is always one");
         match list.recent.iter().find(|place| place.get().is_none()) {
             Some(place) => place.set(code).unwrap_or_else(|_| unreachable!("places are filled with the lock held")),
             None => {
-                let new = List::of(list.all().cloned().chain([code]).collect());
-                self.list.store((&raw const *new).cast_mut(), Ordering::Release);
-                lists.push(new);
+                let modules = list.all().cloned().chain([code]).collect();
+                self.replace(&mut lists, modules);
             }
         }
     }
 
-    fn list(&self) -> &List {
-        // SAFETY: it is one of `lists`, which are boxed and stay as long as this.
-        unsafe { &*self.list.load(Ordering::Acquire) }
+    /// Has nobody find these modules any more. They are there until [`CodeMap::free_removed`].
+    pub(super) fn remove(&self, ids: &[ModuleId]) {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = lists.last().expect("there is always one");
+        let modules = list.all().filter(|module| !ids.contains(&module.id)).cloned().collect();
+        self.replace(&mut lists, modules);
     }
 
+    #[expect(clippy::vec_box, reason = "readers lead to them")]
+    fn replace(&self, lists: &mut Vec<Box<List>>, modules: Vec<Arc<ModuleCode>>) {
+        let new = List::of(modules);
+        self.list.store((&raw const *new).cast_mut(), Ordering::SeqCst);
+        lists.push(new);
+    }
+
+    /// Lets go of what was removed, if nobody is reading. `false` if somebody is: to be asked again.
+    pub(super) fn free_removed(&self) -> bool {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever comes to read after this finds the list that is there now: readers count themselves before they look.
+        let is_free = self.readers.load(Ordering::SeqCst) == 0;
+        if is_free {
+            let old = lists.len() - 1;
+            lists.drain(..old);
+        }
+        is_free
+    }
+
+    /// Begins to read: what is found stays mapped until the reader is dropped, which must be soon. Async-signal-safe.
+    pub(super) fn read(&self) -> CodeReader<'_> {
+        self.readers.fetch_add(1, Ordering::SeqCst);
+        // SAFETY: it is the last of `lists`, which is boxed; from here on, with this reader counted, it is not dropped.
+        let list = unsafe { &*self.list.load(Ordering::SeqCst) };
+        CodeReader { list, readers: &self.readers }
+    }
+
+    /// Whether `address` lies in compiled code of the guest.
+    pub(super) fn contains(&self, address: usize) -> bool {
+        self.read().contains(address)
+    }
+
+    /// What frame a native pc is; `None` for stubs and outside the guest.
+    pub(super) fn origin(&self, pc: NativePc) -> Option<Origin> {
+        self.read().origin(pc)
+    }
+
+    /// Builds what [`CodeReader::origin`] needs of the modules and would else build on its first call: some ten milliseconds for a
+    /// large one, and no work for a signal handler.
+    pub(super) fn prepare_origins(&self) {
+        for module in self.read().list.all() {
+            module.offsets();
+        }
+    }
+}
+
+/// Somebody who reads a [`CodeMap`].
+pub(super) struct CodeReader<'a> {
+    list: &'a List,
+    readers: &'a AtomicUsize,
+}
+
+impl Drop for CodeReader<'_> {
+    fn drop(&mut self) {
+        self.readers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl CodeReader<'_> {
     fn module(&self, address: usize) -> Option<&ModuleCode> {
-        self.list().module(address)
+        self.list.module(address)
     }
 
     /// Whether `address` lies in compiled code of the guest.
@@ -160,14 +224,6 @@ impl CodeMap {
     /// The module that `pc` lies in.
     pub(super) fn image(&self, pc: NativePc) -> Option<&ModuleImage> {
         Some(&self.module(pc.lookup_address())?.image)
-    }
-
-    /// Builds what [`CodeMap::origin`] needs of the modules and would else build on its first call: some ten milliseconds for a
-    /// large one, and no work for a signal handler.
-    pub(super) fn prepare_origins(&self) {
-        for module in self.list().all() {
-            module.offsets();
-        }
     }
 
     /// What frame a native pc is; `None` for stubs and outside the guest.
@@ -270,21 +326,51 @@ mod tests {
     use super::*;
     use crate::guest::{EngineOptions, engine};
 
+    /// A module of its own, by its id.
+    fn module(engine: &wasmtime::Engine, id: ModuleId) -> (Module, Arc<ModuleImage>) {
+        let bytes = wat::parse_str(format!("(module (func (drop (i32.const {id}))))")).unwrap();
+        (Module::new(engine, &bytes).unwrap(), Arc::new(ModuleImage::parse(bytes, "test").unwrap()))
+    }
+
     #[test]
-    fn modules_are_found_while_others_are_added() {
+    fn modules_are_found_while_others_come_and_go() {
         let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
         let map = CodeMap::default();
+        let id_at = |start: usize| map.read().module(start).map(|module| module.id);
         let mut added = Vec::new();
         for id in 0..3 * RECENT as ModuleId {
-            let bytes = wat::parse_str(format!("(module (func (drop (i32.const {id}))))")).unwrap();
-            let module = Module::new(&engine, &bytes).unwrap();
-            map.add(id, &module, &Arc::new(ModuleImage::parse(bytes, "test").unwrap()), false);
+            let (module, image) = module(&engine, id);
+            map.add(id, &module, &image, false);
             added.push(module.text().as_ptr() as usize);
-            for (id, &start) in added.iter().enumerate() {
-                assert_eq!(map.module(start).map(|module| module.id as usize), Some(id));
+            for (id, &start) in (0..).zip(&added) {
+                assert_eq!(id_at(start), Some(id));
             }
         }
         assert_eq!(map.lists.lock().unwrap().len(), 3, "a new list for each {RECENT}");
         assert!(!map.contains(added[0] - 1) || !map.contains(usize::MAX));
+        map.remove(&[1, 60, 95]);
+        for (id, &start) in (0..).zip(&added) {
+            assert_eq!(id_at(start), Some(id).filter(|id| ![1, 60, 95].contains(id)));
+        }
+        let (module, image) = module(&engine, 1);
+        map.add(1, &module, &image, false);
+        assert_eq!(id_at(module.text().as_ptr() as usize), Some(1), "an id is free again");
+    }
+
+    #[test]
+    fn what_somebody_reads_stays_until_he_is_done() {
+        let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+        let map = CodeMap::default();
+        let (module, image) = module(&engine, 7);
+        map.add(7, &module, &image, false);
+        let start = module.text().as_ptr() as usize;
+        drop(module);
+        let before = map.read();
+        map.remove(&[7]);
+        assert!(!map.free_removed() && !map.contains(start));
+        assert!(before.contains(start) && Arc::strong_count(&image) == 2, "it is still mapped");
+        drop(before);
+        assert!(map.free_removed());
+        assert_eq!(Arc::strong_count(&image), 1, "it is no more");
     }
 }

@@ -31,6 +31,7 @@ mod shared;
 mod store;
 mod timing;
 mod transport;
+mod unloading;
 mod window;
 
 pub use configure::configure;

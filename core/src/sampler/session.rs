@@ -14,6 +14,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::{Engine, Instance, Store};
 use wlprof_plugin::{ModuleView, Walker};
 
+/// Who names what was found in modules, by their ids.
+type Namers = Vec<Option<Box<dyn Walker>>>;
+
 /// What a recording calls a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunName {
@@ -88,8 +91,8 @@ impl Session {
         let descriptions = modules.iter().map(|(_, image)| Shared::description(image)).collect();
         let shared = Shared::new(options, Recorder::new(descriptions, meta.clone(), journal));
         let mut walkers = walkers.into_iter();
-        for (module, image) in modules {
-            shared.load(module, image, walkers.next().flatten());
+        for (id, (module, image)) in (0..).zip(modules) {
+            shared.load(id, module, image, walkers.next().flatten());
         }
         Self::with(shared, meta)
     }
@@ -112,6 +115,22 @@ impl Session {
         walker: Option<Box<dyn Walker>>,
     ) -> ModuleId {
         self.shared.load_later(module, image, walker).id
+    }
+
+    /// Lets go of a module that nothing runs any more, once what was sampled of it has been recorded: of its code then, and of its
+    /// names when no sample that is kept is of it. Another module may have its id then.
+    pub(crate) fn unload(&self, module: ModuleId) {
+        self.shared.unloading.ask(module);
+        if let Some(sampler) = &*self.started() {
+            sampler.threads().wake_drain();
+        }
+    }
+
+    /// What was loaded, by the modules' ids, and [`Session::take_namers`] of just these. In place of a module that has gone there is one
+    /// with nothing in it.
+    pub(crate) fn take_images_and_namers(&self) -> (Vec<Arc<ModuleImage>>, Namers) {
+        let modules = self.shared.modules();
+        modules.iter().map(|module| (module.image.clone(), module.take_namer())).unzip()
     }
 
     /// Samples `store`, which stays on the calling thread. Replaces the store's call hook, and with the epoch sampler its epoch

@@ -5,6 +5,7 @@ use super::kept::Kept;
 use super::naming::Naming;
 use super::options::SamplerOptions;
 use super::reading::FrameWord;
+use super::unloading::Unloading;
 use crate::module::ModuleImage;
 use crate::recording::{Module, ModuleId, Origin, Recorder};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,13 @@ impl LoadedModule {
         let has_language = walker.as_ref().is_some_and(|walker| walker.reads_guest());
         let namer = Mutex::new(walker.as_ref().filter(|_| has_language && is_shown).and_then(|walker| walker.fresh()));
         Self { id, image, walker: Mutex::new(walker), namer, has_language, naming: Naming::default() }
+    }
+
+    /// What stands in the place of a module that has gone, for the next one to take.
+    fn vacant(id: ModuleId) -> Self {
+        const EMPTY: &[u8] = b"\0asm\x01\0\0\0";
+        let image = ModuleImage::parse(EMPTY.to_vec(), "").expect("it is a module");
+        Self::new(id, Arc::new(image), None, false)
     }
 
     /// A walker for an instance, whose language has stacks of its own. `None` if there is but one, and another instance has it.
@@ -65,6 +73,8 @@ pub(super) struct Shared {
     pub(super) code: CodeMap,
     /// By their ids.
     modules: RwLock<Vec<Arc<LoadedModule>>>,
+    /// Those that are to go.
+    pub(super) unloading: Unloading,
     /// A module's language has stacks of its own: handlers ask what frames are, then.
     has_language: AtomicBool,
     /// Held while a module is added to the recorder and here.
@@ -84,6 +94,7 @@ impl Shared {
             code: CodeMap::default(),
             modules: RwLock::default(),
             has_language: AtomicBool::new(false),
+            unloading: Unloading::default(),
             loading: Mutex::default(),
             recorder: Mutex::new(recorder),
         }
@@ -102,20 +113,20 @@ impl Shared {
         walker: Option<Box<dyn Walker>>,
     ) -> Arc<LoadedModule> {
         let _one_at_a_time = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        self.recorder().module(Self::description(image));
-        self.load(module, image, walker)
+        let id = self.recorder().module(Self::description(image));
+        self.load(id, module, image, walker)
     }
 
-    /// Has the code of a module be sampled from here on. Its id is how many came before.
+    /// Has the code of a module, which the recorder knows by `id`, be sampled from here on.
     pub(super) fn load(
         &self,
+        id: ModuleId,
         module: &wasmtime::Module,
         image: &Arc<ModuleImage>,
         walker: Option<Box<dyn Walker>>,
     ) -> Arc<LoadedModule> {
         let is_shown = self.recorder().keeps_windows();
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
-        let id = modules.len() as ModuleId;
         let loaded = Arc::new(LoadedModule::new(id, image.clone(), walker, is_shown));
         // Walkers are given wasm frames while the guest stands still: the maps must be there then, of all modules.
         let had_language = self.has_language.fetch_or(loaded.has_language, Ordering::Relaxed);
@@ -123,8 +134,20 @@ impl Shared {
         if loaded.has_language && !had_language {
             self.code.prepare_origins();
         }
-        modules.push(loaded.clone());
+        match modules.get_mut(id as usize) {
+            Some(vacant) => *vacant = loaded.clone(),
+            None => modules.push(loaded.clone()),
+        }
         loaded
+    }
+
+    /// Gives a module whose code is not found any more to the caller, if nothing in the recorder is of it. Another module may have
+    /// its id from here on.
+    pub(super) fn forget(&self, id: ModuleId, recorder: &mut Recorder) -> Option<Arc<LoadedModule>> {
+        // Locked meanwhile: whoever loads a module puts it where this one was.
+        let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
+        let vacant = || Arc::new(LoadedModule::vacant(id));
+        recorder.forget_module(id).then(|| std::mem::replace(&mut modules[id as usize], vacant()))
     }
 
     /// All modules, by their ids.
@@ -139,14 +162,16 @@ impl Shared {
 
     /// The first byte of the wasm instruction at `pc`. Async-signal-safe.
     pub(super) fn opcode_at(&self, pc: NativePc) -> Option<u8> {
-        let Origin::Wasm { function, code_offset, .. } = self.code.origin(pc)? else { return None };
-        self.code.image(pc)?.code_at(function, code_offset)?.first().copied()
+        let code = self.code.read();
+        let Origin::Wasm { function, code_offset, .. } = code.origin(pc)? else { return None };
+        code.image(pc)?.code_at(function, code_offset)?.first().copied()
     }
 
     /// The function that the `call` instruction at `pc` calls; `None` if it is no such instruction.
     pub(super) fn called_at(&self, pc: NativePc) -> Option<(ModuleId, u32)> {
-        let Origin::Wasm { module, function, code_offset } = self.code.origin(pc)? else { return None };
-        match self.code.image(pc)?.operator_at(function, code_offset)? {
+        let code = self.code.read();
+        let Origin::Wasm { module, function, code_offset } = code.origin(pc)? else { return None };
+        match code.image(pc)?.operator_at(function, code_offset)? {
             Operator::Call { function_index } => Some((module, function_index)),
             _ => None,
         }

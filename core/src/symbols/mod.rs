@@ -6,7 +6,7 @@ pub use language_names::LanguageWalkers;
 
 use crate::module::ModuleImage;
 use crate::recording::file::unnamed;
-use crate::recording::{Names, Origin, RawRecording, Recording, shorten_names};
+use crate::recording::{Frame, ModuleId, Names, Origin, RawRecording, Recording, shorten_names};
 use std::sync::Arc;
 use wasmtime_environ::wasmparser::Operator;
 use wlprof_plugin::{FrameKey, ModuleView, SourceFrame, Walker, WasmFrame};
@@ -53,14 +53,18 @@ impl Symbols {
         Self(modules.iter().zip(languages).map(|(image, walker)| Symbolizer::new(image.clone(), walker)).collect())
     }
 
-    /// Adds the next module. `language` is its own, if it has one.
-    pub fn add(&mut self, image: Arc<ModuleImage>, language: Option<Box<dyn Walker>>) {
-        self.0.push(Symbolizer::new(image, language));
+    /// Has the module of that id, which is not larger than the number of modules, be this one from here on.
+    pub(crate) fn set(&mut self, id: ModuleId, image: Arc<ModuleImage>, language: Option<Box<dyn Walker>>) {
+        let symbolizer = Symbolizer::new(image, language);
+        match self.0.get_mut(id as usize) {
+            Some(old) => *old = symbolizer,
+            None => self.0.push(symbolizer),
+        }
     }
 
-    /// How many modules it knows.
-    pub fn count(&self) -> usize {
-        self.0.len()
+    /// The module that it has by that id.
+    pub(crate) fn image(&self, id: ModuleId) -> Option<&Arc<ModuleImage>> {
+        self.0.get(id as usize).map(|symbolizer| &symbolizer.image)
     }
 
     /// As [`name`], with these symbols.
@@ -69,8 +73,8 @@ impl Symbols {
             return raw.named(&mut |origin: &Origin, out: &mut Vec<SourceFrame>| out.push(named(&unnamed(origin))));
         }
         let mut recording = raw.named(&mut Naming { symbolizers: &mut self.0, done: 0, progress });
-        for symbolizer in &self.0 {
-            let mut notes: Vec<String> = symbolizer.notes(&recording).collect();
+        for (id, symbolizer) in (0..).zip(&self.0) {
+            let mut notes: Vec<String> = symbolizer.notes(id, &recording).collect();
             // The walker that walked may have said the same.
             notes.retain(|note| !recording.meta.notes.contains(note));
             recording.meta.notes.extend(notes);
@@ -158,9 +162,12 @@ impl Symbolizer {
     }
 
     /// What the user should know of the module's symbols.
-    fn notes(&self, recording: &Recording) -> impl Iterator<Item = String> {
-        let any_wasm = recording.frames.iter().any(|frame| matches!(frame.origin, Origin::Wasm { .. }));
-        let any_line = recording.frames.iter().flat_map(|frame| &frame.lines).any(|line| line.line.is_some());
+    fn notes(&self, id: ModuleId, recording: &Recording) -> impl Iterator<Item = String> {
+        let of_wasm = |frame: &&Frame| matches!(frame.origin, Origin::Wasm { module, .. } if module == id);
+        let any_wasm = recording.frames.iter().any(|frame| of_wasm(&frame));
+        let of_module = |frame: &&Frame| frame.origin.module() == Some(id);
+        let lines = recording.frames.iter().filter(of_module).flat_map(|frame| &frame.lines);
+        let any_line = lines.into_iter().any(|line| line.line.is_some());
         let name = self.image.name();
         let functions = match self.image.custom_section("name") {
             Some(_) => "functions have names but no lines",

@@ -36,6 +36,8 @@ pub struct Recorder {
     stacks: Table<Stack>,
     labels: Table<LabelKeys>,
     module_count: u32,
+    /// Ids of modules that were forgotten.
+    vacant_modules: Vec<ModuleId>,
     store_count: u32,
     tracks: Vec<Track>,
     /// Of the stores that have memory.
@@ -64,11 +66,27 @@ impl Recorder {
         Self { journal, module_count, ..Self::default() }
     }
 
-    /// Adds a module that was loaded later, for the frames that come from here on.
+    /// Adds a module that was loaded later, for the frames that come from here on. It may have the id of one that was
+    /// [forgotten](Recorder::forget_module).
     pub fn module(&mut self, module: Module) -> ModuleId {
+        if let Some(id) = self.vacant_modules.pop() {
+            self.journal.write_basis(&Block::ModuleInPlaceOf(id, module));
+            return id;
+        }
         self.journal.write_basis(&Block::Module(module));
         self.module_count += 1;
         self.module_count - 1
+    }
+
+    /// Forgets a module if none of its frames and labels is left; `false` if there are any. Nothing more is to come of it.
+    pub(crate) fn forget_module(&mut self, id: ModuleId) -> bool {
+        let is_needed = self.frames.items().any(|origin| origin.module() == Some(id))
+            || self.labels.items().any(|labels| labels.as_set().0 == id);
+        if !is_needed {
+            self.seen.retain(|(module, _)| *module != id);
+            self.vacant_modules.push(id);
+        }
+        !is_needed
     }
 
     /// Adds a store.

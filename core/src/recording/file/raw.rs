@@ -77,6 +77,7 @@ impl RawRecording {
         match block {
             Block::Start(..) => return Err("second beginning"),
             Block::Module(module) => self.modules.push(module),
+            Block::ModuleInPlaceOf(old, module) => *self.modules.get_mut(old as usize).ok_or("modules")? = module,
             Block::Store { name } => self.stores.push(Store { name, ..Store::default() }),
             Block::Thread { name, tid, store } => {
                 check((store as usize) < self.stores.len(), "stores")?;

@@ -16,7 +16,8 @@ use super::os::thread_watch::ThreadWatch;
 use super::reading::{FrameWord, Header, Kind, MAX_WORDS, Record, Ring, Truncated};
 use super::running::{StoreState, ThreadSlot, Threads};
 use super::shared::Shared;
-use crate::recording::{Clock, Held, LanguageTruncation, Origin, Recorder, State, Truncation};
+use super::unloading::Leaving;
+use crate::recording::{Clock, Held, LanguageTruncation, ModuleId, Origin, Recorder, State, Truncation};
 use lanes::{Found, Lanes};
 use paths::{FrameTable, Interned, Path, Step};
 use std::collections::HashSet;
@@ -70,6 +71,7 @@ pub(super) struct Drain {
     under_language: HashSet<FrameWord>,
     lanes: Lanes,
     stores: Stores,
+    leaving: Leaving,
     /// What time samples stood for when the threads were last looked at; `None` if nobody wanted any.
     clock: Option<Clock>,
     drained: Drained,
@@ -85,6 +87,7 @@ impl Drain {
             under_language: HashSet::default(),
             lanes: Lanes::default(),
             stores: Stores::default(),
+            leaving: Leaving::default(),
             clock: None,
             drained: Drained::default(),
         };
@@ -110,6 +113,7 @@ impl Drain {
             let last = stop.load(Ordering::Acquire);
             // Before the threads that ran them are met: their samples come before it is told that they have gone.
             let gone = self.threads.take_gone();
+            let unloaded = self.threads.shared.unloading.take_asked();
             self.meet_threads();
             let flush = self.threads.flush.asked();
             // A host call may return on another thread than it was sampled on. What is pushed there comes after what was
@@ -143,6 +147,10 @@ impl Drain {
                 self.lanes.give_up(&mut recorder);
                 return;
             }
+            if !unloaded.is_empty() {
+                self.unload(&unloaded, shared, &mut recorder);
+            }
+            self.leaving.free_code(shared);
             Self::exchange_names(shared, &mut recorder);
             // Before the first thread has begun there is no time to count by.
             if let started_ns @ 1.. = threads.started_ns() {
@@ -151,12 +159,13 @@ impl Drain {
                     Some(_) => recorder.flush(since_start_ns),
                     None => recorder.write_if_due(since_start_ns),
                 }
-                Self::mark_if_due(&threads, since_start_ns, &mut recorder);
+                self.mark_if_due(&threads, since_start_ns, &mut recorder);
             }
             if recorder.is_overgrown() {
                 self.compact(&mut recorder);
             }
             drop(recorder);
+            self.leaving.drop_forgotten();
             flush.into_iter().for_each(|number| threads.flush.done(number));
             let now_ns = own_cpu_ns();
             self.threads.drain_cpu_ns.store(now_ns, Ordering::Relaxed);
@@ -170,13 +179,34 @@ impl Drain {
     }
 
     /// Notes what has been counted so far, for windows that begin here, and lets go of what is too old for any.
-    fn mark_if_due(threads: &Threads, now_ns: u64, recorder: &mut Recorder) {
+    fn mark_if_due(&mut self, threads: &Threads, now_ns: u64, recorder: &mut Recorder) {
         let mut kept = threads.shared.kept();
         if kept.is_due(now_ns) {
             let totals = threads.totals_at(&threads.clocks());
             kept.mark(Mark { time_ns: now_ns, totals, truncated: recorder.truncated_counts() });
-            recorder.keep_from(kept.first_ns(now_ns));
+            let first_ns = kept.first_ns(now_ns);
+            recorder.keep_from(first_ns);
+            if self.leaving.any_before(first_ns.unwrap_or(u64::MAX)) {
+                self.compact(recorder);
+                self.leaving.names_go(&threads.shared, recorder);
+            }
         }
+    }
+
+    /// Lets go of the code of modules, of which all samples are recorded. Other code may come to be where it was.
+    fn unload(&mut self, modules: &[ModuleId], shared: &Shared, recorder: &mut Recorder) {
+        let now_ns = match self.threads.started_ns() {
+            0 => 0,
+            started_ns => monotonic_ns().saturating_sub(started_ns),
+        };
+        self.leaving.code_goes(modules, now_ns, shared, recorder);
+        self.forget_addresses();
+        self.under_language.clear();
+    }
+
+    fn forget_addresses(&mut self) {
+        self.frames = FrameTable::new();
+        self.drawn.iter_mut().for_each(|drawn| drawn.path = Path::default());
     }
 
     /// Lets go of what of the recorder's tables is seen no more.
@@ -185,8 +215,7 @@ impl Drain {
         let Some(numbers) = recorder.compact(held) else { return };
         self.lanes.renumber(&numbers);
         self.stores.renumber(&numbers.stores);
-        self.frames = FrameTable::new();
-        self.drawn.iter_mut().for_each(|drawn| drawn.path = Path::default());
+        self.forget_addresses();
     }
 
     /// Takes up threads that have come since.

@@ -56,7 +56,7 @@ impl Comparison {
         let mut words = vec![0; MAX_FRAMES];
         let mut frames = Frames::new(&mut words);
         let stack =
-            Stack { code: &self.code, store: self.store, activations: &self.activations, reads: Reads::InPlace };
+            Stack { code: self.code.read(), store: self.store, activations: &self.activations, reads: Reads::InPlace };
         // SAFETY: this thread runs the store and is in a host call.
         let end = unsafe { stack.walk_blocked(&mut frames) };
         let length = frames.len();

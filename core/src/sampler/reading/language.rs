@@ -1,7 +1,7 @@
 //! The language's walker on the guest's thread: gives it the stopped guest's memory and wasm stack, and puts what it
 //! finds into the record.
 
-use super::super::code_map::CodeMap;
+use super::super::code_map::CodeReader;
 use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use super::super::os::memory;
 use super::super::shared::LoadedModule;
@@ -118,7 +118,7 @@ impl LanguageWalk {
     /// The thread must stand still in its store, or wait in a host call, as `reading` says.
     pub(in crate::sampler) unsafe fn collect(
         &mut self,
-        code: &CodeMap,
+        code: &CodeReader<'_>,
         frames: &[u64],
         reading: Reading,
         words: &mut [u64],
@@ -159,7 +159,7 @@ impl LanguageWalk {
     /// As for [`Self::collect`], but on any thread while the guest's cannot go on in wasm.
     pub(in crate::sampler) unsafe fn threads(
         &mut self,
-        code: &CodeMap,
+        code: &CodeReader<'_>,
         frames: &[u64],
         state: &str,
         through_kernel: bool,
@@ -238,7 +238,7 @@ impl LanguageWalk {
         self.walker.walks_without_allocating()
     }
 
-    fn find_wasm_frames(&mut self, code: &CodeMap, frames: &[u64]) {
+    fn find_wasm_frames(&mut self, code: &CodeReader<'_>, frames: &[u64]) {
         self.wasm.clear();
         self.native.clear();
         for (index, &word) in frames.iter().enumerate().take(FrameSink::CAPACITY) {
@@ -285,7 +285,7 @@ fn running_thread(
 }
 
 /// The frame of `module` that a native frame is.
-fn wasm_frame(code: &CodeMap, word: FrameWord, of: ModuleId) -> Option<WasmFrame> {
+fn wasm_frame(code: &CodeReader<'_>, word: FrameWord, of: ModuleId) -> Option<WasmFrame> {
     match code.origin(word.native_pc())? {
         Origin::Wasm { module, function, code_offset } if module == of => {
             Some(WasmFrame::attached(function, code_offset))

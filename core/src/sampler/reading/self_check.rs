@@ -147,7 +147,7 @@ fn compare_stacks(
     activations.enter(Activation::default(), 0);
     // SAFETY: this thread runs the store.
     activations.calling_host(unsafe { store.activation() }.entry_fp);
-    let stack = Stack { code, store, activations: &activations, reads: Reads::InPlace };
+    let stack = Stack { code: code.read(), store, activations: &activations, reads: Reads::InPlace };
     // SAFETY: this thread runs the store, and is in a host call of it.
     let end = unsafe { stack.walk_blocked(&mut frames) };
     let length = frames.len();

@@ -64,7 +64,7 @@ impl Reader {
         let mut words = vec![0; MAX_FRAMES];
         let mut frames = Frames::new(&mut words);
         let stack =
-            Stack { code: &self.code, store: self.store, activations: &self.activations, reads: Reads::InPlace };
+            Stack { code: self.code.read(), store: self.store, activations: &self.activations, reads: Reads::InPlace };
         // SAFETY: this thread runs the store and is in a host call.
         let end = unsafe { stack.walk_blocked(&mut frames) };
         assert_eq!(end, Ok(()));
@@ -72,12 +72,12 @@ impl Reader {
         let language = self.language.as_mut()?;
         let mut record = vec![0; MAX_WORDS];
         // SAFETY: the thread is in a host call.
-        let written = unsafe { language.collect(&self.code, &words[..length], Reading::Standing, &mut record) };
+        let written = unsafe { language.collect(&self.code.read(), &words[..length], Reading::Standing, &mut record) };
         let read = LanguageStack::read(&record[..written]);
         let mut stacks = Dump::default();
         if self.with_threads {
             // SAFETY: the thread is in a host call, and nobody else has the walker.
-            stacks = unsafe { language.threads(&self.code, &words[..length], "running", false) };
+            stacks = unsafe { language.threads(&self.code.read(), &words[..length], "running", false) };
         }
         let key = |entry: Entry| match entry {
             Entry::Key(key) => FrameKey::Own(key),

@@ -36,12 +36,13 @@ impl Stepper {
     fn step(&mut self, registers: Registers) {
         self.follow(registers);
         self.last = self.code.contains(registers.pc).then_some(registers);
-        let Some(code) = self.code.code(registers.pc) else { return };
+        let Some(code) = self.code.read().code(registers.pc) else { return };
         let CodeKind::Function(_) = code.kind else { return };
         self.stepped += 1;
         let mut frames = Frames::new(&mut self.words);
         let activations = Activations::new();
-        let stack = Stack { code: &self.code, store: self.store, activations: &activations, reads: Reads::InPlace };
+        let stack =
+            Stack { code: self.code.read(), store: self.store, activations: &activations, reads: Reads::InPlace };
         // SAFETY: this thread stands still in the signal handler.
         let end = unsafe { stack.walk(registers, &mut frames) };
         let length = frames.len();
@@ -67,7 +68,7 @@ impl Stepper {
             _ => false,
         };
         let is_return = matches!(instruction, [0xc3 | 0xc2, ..]);
-        let is_wasm = |address: usize| matches!(self.code.code(address), Some(code) if matches!(code.kind, CodeKind::Function(_)));
+        let is_wasm = |address: usize| matches!(self.code.read().code(address), Some(code) if matches!(code.kind, CodeKind::Function(_)));
         // Trampolines and the host are not in the walk, so calls by them are not in the shadow.
         if is_call && now.sp == before.sp - 8 && is_wasm(before.pc) && self.code.contains(now.pc) {
             // SAFETY: the call has just pushed the return address.

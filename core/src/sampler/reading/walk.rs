@@ -10,7 +10,7 @@
 //! pushed. So no bound of any stack is asked for.
 
 use super::super::arch::{Caller, Registers, caller_of_interrupted};
-use super::super::code_map::{Code, CodeKind, CodeMap, NativePc};
+use super::super::code_map::{Code, CodeKind, CodeReader, NativePc};
 use super::super::os::memory;
 use super::activations::Activations;
 use super::vm_context::{Activation, StoreContext};
@@ -102,7 +102,7 @@ impl<'a> Frames<'a> {
 
 /// What a walk reads.
 pub(in crate::sampler) struct Stack<'a> {
-    pub(in crate::sampler) code: &'a CodeMap,
+    pub(in crate::sampler) code: CodeReader<'a>,
     pub(in crate::sampler) store: StoreContext,
     /// The store's open entries.
     pub(in crate::sampler) activations: &'a Activations,

@@ -345,7 +345,7 @@ impl StoreState {
 
     /// What a walk of this store's wasm reads.
     pub(in crate::sampler) fn stack(&self, reads: Reads) -> Stack<'_> {
-        Stack { code: &self.shared.code, store: self.context, activations: &self.activations, reads }
+        Stack { code: self.shared.code.read(), store: self.context, activations: &self.activations, reads }
     }
 
     /// Keeps the drain, the call hook and the end of the thread apart. Each holds it for a few microseconds.
@@ -414,7 +414,7 @@ impl StoreState {
         match unsafe { &mut *self.language.get() } {
             Some(language) => {
                 // SAFETY: passed on to the caller.
-                let length = unsafe { language.collect(&self.shared.code, frames, reading, words) };
+                let length = unsafe { language.collect(&self.shared.code.read(), frames, reading, words) };
                 self.walk_panicked.store(language.panicked_last(), Ordering::Relaxed);
                 length
             }
@@ -478,7 +478,9 @@ impl StoreState {
         // SAFETY: the caller's promise.
         let language = unsafe { &mut *self.language.get() };
         // SAFETY: passed on to the caller.
-        language.as_mut().map(|language| unsafe { language.threads(&self.shared.code, frames, state, through_kernel) })
+        language
+            .as_mut()
+            .map(|language| unsafe { language.threads(&self.shared.code.read(), frames, state, through_kernel) })
     }
 
     /// Sets the language's walker; one that was there before walks no more. To be called on the guest's thread, outside wasm.
