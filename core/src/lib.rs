@@ -8,6 +8,8 @@
 //! [`module`] reads a program, [`guest`] compiles it, [`profile`] runs it in the world of [`wasi`] under a [`sampler`],
 //! [`symbols`] names what was seen, and [`export`] writes the [`recording`] in the formats that people's tools read. Each
 //! part knows only those before it.
+//!
+//! Programs that run guests of their own use [`Profiler`], as [`profile`] does.
 
 #[cfg(all(feature = "loader", feature = "wasi"))]
 pub mod conformance;
@@ -30,4 +32,6 @@ pub mod wasi;
 #[cfg(feature = "cli")]
 pub mod cli;
 
-pub use profiler::{Attach, Attached, Profiler, Snapshot, configure};
+pub use profiler::{Attach, Attached, Builder, Held, OpenWindow, Profiler, Snapshot, configure};
+pub use recording::{Clock, View};
+pub use sampler::Activity;

@@ -2,12 +2,13 @@
 
 use crate::guest::Guest;
 use crate::module::ModuleImage;
+use crate::profiler::{Attach, Attached, Profiler};
 use crate::recording::file::ReadError;
 use crate::recording::{Journal, RawRecording, Recording};
-use crate::sampler::{Finished, RunName, SampledStore, SamplerOptions, Session};
+use crate::sampler::{Finished, SamplerOptions};
 use crate::symbols::{LanguageWalkers, name};
-use crate::wasi::{Exit, GuestState, WasiOptions, call, linker};
-use std::io;
+use crate::wasi::{Exit, WasiOptions, call, linker};
+use std::iter::repeat_with;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use wasmtime::Store;
@@ -39,7 +40,7 @@ pub enum Ended {
 
 /// A guest that is running.
 pub struct Run {
-    session: Option<Arc<Session>>,
+    profiler: Option<Profiler>,
     events: Receiver<Ended>,
     interrupter: Interrupter,
 }
@@ -62,39 +63,32 @@ impl Run {
     /// [`languages`]: crate::languages
     ///
     /// # Errors
-    /// If no thread can be started.
-    pub fn start(guest: &Guest, walkers: Vec<Option<Box<dyn Walker>>>, options: RunOptions) -> io::Result<Self> {
+    /// If no thread can be started, or the sampler does not work here.
+    pub fn start(guest: &Guest, walkers: Vec<Option<Box<dyn Walker>>>, options: RunOptions) -> wasmtime::Result<Self> {
         Self::start_recording(Journal::default(), guest, walkers, options)
     }
 
     /// As [`Run::start`], and writes what is sampled into `journal` as it comes.
     ///
     /// # Errors
-    /// If no thread can be started.
+    /// If no thread can be started, or the sampler does not work here.
     pub fn start_recording(
         journal: Journal,
         guest: &Guest,
         walkers: Vec<Option<Box<dyn Walker>>>,
         options: RunOptions,
-    ) -> io::Result<Self> {
-        let arguments = options.wasi.arguments.get(1..).unwrap_or_default().to_vec();
-        let name = RunName { guest: guest.name.clone(), arguments };
-        let session = options
-            .sampler
-            .clone()
-            .map(|sampler| Arc::new(Session::recording_into(journal, name, &guest.modules, walkers, sampler)));
-        if let Some(session) = &session {
-            guest.notes.iter().for_each(|note| session.note(note.clone()));
-        }
+    ) -> wasmtime::Result<Self> {
+        let profiler = options.sampler.clone().map(|sampler| profiler(guest, journal, walkers, &options.wasi, sampler));
+        let profiler = profiler.transpose()?;
         let (sender, events) = channel();
         let interrupter = Interrupter(sender.clone());
-        let (guest, shared) = (guest.clone(), session.clone());
+        let (guest, shared) = (guest.clone(), profiler.clone());
         std::thread::Builder::new().name("guest".into()).stack_size(STACK_SIZE).spawn(move || {
-            let exit = run(&guest, &options, shared.as_deref());
+            let exit = run(&guest, &options, shared.as_ref());
             // Nobody waits any more if the run was interrupted.
             let _ = sender.send(Ended::Exit(exit));
         })?;
-        Ok(Self { session, events, interrupter })
+        Ok(Self { profiler, events, interrupter })
     }
 
     /// Something to end the wait with.
@@ -109,8 +103,8 @@ impl Run {
             .events
             .recv()
             .unwrap_or(Ended::Exit(Exit::NotCallable(wasmtime::format_err!("the guest's thread panicked"))));
-        if let (Ended::Interrupted(_), Some(session)) = (&ended, &self.session) {
-            session.halt_guest();
+        if let (Ended::Interrupted(_), Some(profiler)) = (&ended, &self.profiler) {
+            profiler.halt_guests();
         }
         ended
     }
@@ -124,20 +118,40 @@ impl Run {
     }
 
     /// What samples the guest, if anything does.
-    pub fn session(&self) -> Option<Arc<Session>> {
-        self.session.clone()
+    pub fn profiler(&self) -> Option<Profiler> {
+        self.profiler.clone()
     }
 
     /// Stops sampling and gives what was recorded; `None` if nothing was to be sampled.
     pub fn finish(&self) -> Option<Finished> {
-        self.session.as_ref().map(|session| session.finish())
+        self.profiler.as_ref().map(Profiler::finish)
     }
 }
 
-/// Closes what a session left and symbolizes it. `progress` is called with the number of frames done.
+/// What samples a run of `guest`. `walkers` are its languages'.
 ///
 /// # Errors
-/// If the file that the session recorded into cannot be read back.
+/// If the sampler does not work here.
+pub fn profiler(
+    guest: &Guest,
+    journal: Journal,
+    walkers: Vec<Option<Box<dyn Walker>>>,
+    wasi: &WasiOptions,
+    sampler: SamplerOptions,
+) -> wasmtime::Result<Profiler> {
+    let builder = Profiler::builder().name(&guest.name).arguments(wasi.arguments.get(1..).unwrap_or_default());
+    let profiler = builder.journal(journal).sampler_options(sampler).paused().start(&guest.engine)?;
+    for ((module, image), walker) in guest.modules.iter().zip(walkers.into_iter().chain(repeat_with(|| None))) {
+        profiler.add_read(module, image, walker);
+    }
+    guest.notes.iter().for_each(|note| profiler.note(note));
+    Ok(profiler)
+}
+
+/// Closes what a profiler left and symbolizes it. `progress` is called with the number of frames done.
+///
+/// # Errors
+/// If the file that it recorded into cannot be read back.
 pub fn symbolize(
     finished: Finished,
     modules: &[Arc<ModuleImage>],
@@ -150,21 +164,31 @@ pub fn symbolize(
     Ok(name(raw, modules, languages.into_walkers(), progress))
 }
 
-fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {
+fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit {
     let started = options.wasi.build().and_then(|state| {
-        let store = Store::new(&guest.engine, state);
-        let linker = linker(&guest.engine)?;
-        Ok((sampled(store, guest, session)?, linker))
+        let mut store = Store::new(&guest.engine, state);
+        if guest.epoch_interruption {
+            // Without a callback the first check would trap. The sampler sets a nearer one.
+            store.set_epoch_deadline(u64::MAX / 2);
+        }
+        let attached = profiler.map(|profiler| profiler.attach(&mut store, Attach::named(&guest.name))).transpose()?;
+        Ok((store, linker(&guest.engine)?, attached))
     });
-    let (mut store, linker) = match started {
+    let (mut store, linker, attached) = match started {
         Ok(started) => started,
+        Err(error) => return Exit::NotCallable(error),
+    };
+    // Dropped before the store is: that is no time of the guest's.
+    let _held = match attached.as_ref().map(Attached::hold).transpose() {
+        Ok(held) => held,
         Err(error) => return Exit::NotCallable(error),
     };
     let (module, _) = &guest.modules[0];
     match linker.instantiate(&mut store, module) {
         Ok(instance) => {
-            if let Some(session) = session {
-                session.instantiated(&mut store, &instance, 0);
+            let told = attached.map(|attached| attached.instantiated_alone(&mut store, &instance)).transpose();
+            if let Err(error) = told {
+                return Exit::NotCallable(error);
             }
             let parameters = options.wasi.arguments.get(1..).unwrap_or_default();
             call(&mut store, &instance, options.invoke.as_deref(), parameters)
@@ -178,20 +202,4 @@ fn run(guest: &Guest, options: &RunOptions, session: Option<&Session>) -> Exit {
 /// Whether an error of instantiation comes from the guest's own doing: a trap, an exit, a failed host call.
 fn ran(error: &wasmtime::Error) -> bool {
     error.is::<wasmtime::Trap>() || error.is::<wasmtime_wasi::I32Exit>() || error.is::<wasmtime::WasmBacktrace>()
-}
-
-/// Readies `store` and begins to sample.
-fn sampled(
-    mut store: Store<GuestState>,
-    guest: &Guest,
-    session: Option<&Session>,
-) -> wasmtime::Result<SampledStore<GuestState>> {
-    if guest.epoch_interruption {
-        // Without a callback the first check would trap. The sampler sets a nearer one.
-        store.set_epoch_deadline(u64::MAX / 2);
-    }
-    match session {
-        Some(session) => session.attach(store),
-        None => Ok(SampledStore::unsampled(store)),
-    }
 }

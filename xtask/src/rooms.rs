@@ -44,7 +44,7 @@ const ROOMS: &[Room] = &[
     room(
         "profile",
         "core/src/profile",
-        &["wlprof_plugin", "recording", "module", "wasi", "guest", "symbols", "sampler"],
+        &["wlprof_plugin", "recording", "module", "wasi", "guest", "symbols", "sampler", "profiler"],
     ),
     room(
         "conformance",
@@ -66,6 +66,7 @@ const ROOMS: &[Room] = &[
             "machine_code",
             "export",
             "sampler",
+            "profiler",
             "profile",
             "conformance",
         ],

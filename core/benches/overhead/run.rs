@@ -16,9 +16,9 @@ use wasmtime::{Engine, GuestProfiler, Store, UpdateDeadline};
 use wlprof::guest::Guest;
 use wlprof::languages::{self, Choice};
 use wlprof::module::ModuleImage;
-use wlprof::recording::PauseStats;
-use wlprof::sampler::{SampledStore, Session};
+use wlprof::recording::{Journal, PauseStats};
 use wlprof::wasi::{Directory, Exit, GuestState, Stdio, WasiOptions, call, linker};
+use wlprof::{Attach, Attached, Held};
 
 /// The stack that `wlprof` gives its guests.
 const STACK_SIZE: usize = 8 << 20;
@@ -95,14 +95,14 @@ fn run_here(guest: &Guest, world: World, mode: Mode) -> Result<Measured> {
         // Without a callback the first check would trap. The samplers set a nearer one.
         store.set_epoch_deadline(u64::MAX / 2);
     }
-    let (mut store, profiler) = Profiler::attach(guest, mode, store)?;
+    let mut profiler = Profiler::attach(guest, mode, &mut store)?;
     let (module, _) = &guest.modules[0];
 
     let watch = Stopwatch::start();
     let exit = match linker.instantiate(&mut store, module) {
         Ok(instance) => {
-            if let Profiler::Wlprof(session) = &profiler {
-                session.instantiated(&mut store, &instance, 0);
+            if let Profiler::Wlprof(_, attached, _) = &profiler {
+                attached.instantiated_alone(&mut store, &instance)?;
             }
             call(&mut store, &instance, None, &[])
         }
@@ -112,6 +112,9 @@ fn run_here(guest: &Guest, world: World, mode: Mode) -> Result<Measured> {
 
     // A run without a profiler gives its memory back as well: what that takes is no cost of one.
     let before_drop = watch.process_cpu_elapsed();
+    if let Profiler::Wlprof(_, _, held) = &mut profiler {
+        *held = None;
+    }
     drop(store);
     let dropping = watch.process_cpu_elapsed() - before_drop;
     let Stopped { samples, lost, in_handler, pause, outside_cpu } = profiler.stop()?;
@@ -138,24 +141,28 @@ enum Profiler {
     None,
     Floor(Floor),
     Perf(PerfRecord),
-    Wlprof(Box<Session>),
+    Wlprof(wlprof::Profiler, Attached, Option<Held>),
     Wasmtime { samples: Arc<AtomicU64>, ticker: Ticker },
 }
 
 impl Profiler {
-    fn attach(guest: &Guest, mode: Mode, mut store: Store<GuestState>) -> Result<(SampledStore<GuestState>, Self)> {
+    fn attach(guest: &Guest, mode: Mode, store: &mut Store<GuestState>) -> Result<Self> {
         if let Some(options) = mode.sampler() {
             let walker = |image: &Arc<ModuleImage>| languages::choose(&Choice::Auto, languages::BUILT_IN, &**image);
-            let chosen = guest.modules.iter().map(|(_, image)| Ok(walker(image)?.walker)).collect::<Result<_>>()?;
-            let session = Session::new(&guest.modules, chosen, options);
-            let store = session.attach(store)?;
-            return Ok((store, Self::Wlprof(Box::new(session))));
+            let builder = wlprof::Profiler::builder().journal(Journal::default()).sampler_options(options);
+            let profiler = builder.start(&guest.engine)?;
+            for (module, image) in &guest.modules {
+                profiler.add_read(module, image, walker(image)?.walker);
+            }
+            let attached = profiler.attach(store, Attach::named(&guest.name))?;
+            let held = attached.hold()?;
+            return Ok(Self::Wlprof(profiler, attached, Some(held)));
         }
         let hz = match mode {
             Mode::GuestProfiler { hz } => hz,
-            Mode::Floor { hz } => return Ok((SampledStore::unsampled(store), Self::Floor(Floor::start(hz)?))),
-            Mode::Perf { hz } => return Ok((SampledStore::unsampled(store), Self::Perf(PerfRecord::start(hz)?))),
-            _ => return Ok((SampledStore::unsampled(store), Self::None)),
+            Mode::Floor { hz } => return Ok(Self::Floor(Floor::start(hz)?)),
+            Mode::Perf { hz } => return Ok(Self::Perf(PerfRecord::start(hz)?)),
+            _ => return Ok(Self::None),
         };
         let interval = Duration::from_secs_f64(1.0 / hz);
         let modules = guest.modules.iter().map(|(module, _)| (guest.name.clone(), module.clone()));
@@ -169,7 +176,7 @@ impl Profiler {
             Ok(UpdateDeadline::Continue(1))
         });
         let ticker = Ticker::start(&guest.engine, interval)?;
-        Ok((SampledStore::unsampled(store), Self::Wasmtime { samples, ticker }))
+        Ok(Self::Wasmtime { samples, ticker })
     }
 
     /// Stops it.
@@ -184,8 +191,8 @@ impl Profiler {
                 let (samples, outside_cpu) = perf.stop()?;
                 Stopped { samples, outside_cpu, ..Stopped::default() }
             }
-            Self::Wlprof(session) => {
-                let finished = session.finish();
+            Self::Wlprof(profiler, ..) => {
+                let finished = profiler.finish();
                 let (samples, lost) = (finished.ticks.sampled, finished.ticks.lost());
                 let in_handler = Duration::from_nanos(finished.meta.sampling_ns);
                 Stopped { samples, lost, in_handler, pause: finished.meta.pause, ..Stopped::default() }

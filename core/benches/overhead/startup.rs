@@ -9,20 +9,22 @@ use std::time::{Duration, Instant};
 use wasmtime::{Engine, Module, Store};
 use wlprof::guest::{EngineOptions, engine};
 use wlprof::module::{ModuleImage, read_module};
-use wlprof::sampler::{SamplerOptions, Session};
+use wlprof::sampler::SamplerOptions;
 use wlprof::wasi::{Stdio, WasiOptions};
+use wlprof::{Attach, Profiler};
 
 /// The times of one start.
 struct Start {
     compile: Duration,
     parse: Duration,
-    session: Duration,
+    begin: Duration,
+    map: Duration,
     attach: Duration,
 }
 
 impl Start {
     fn own(&self) -> Duration {
-        self.parse + self.session + self.attach
+        self.parse + self.begin + self.map + self.attach
     }
 }
 
@@ -53,8 +55,9 @@ pub(crate) fn bench(path: &Path, rounds: usize) -> Result<()> {
         ]);
     };
     row("parse the module", |start| start.parse);
-    row("map its code", |start| start.session);
-    row("attach: self-check, calibration", |start| start.attach);
+    row("map its code", |start| start.map);
+    row("start: self-check", |start| start.begin);
+    row("attach: calibration", |start| start.attach);
     row("in all", Start::own);
     table.print();
     Ok(())
@@ -66,22 +69,24 @@ fn start(bytes: &[u8], name: &str) -> Result<Start> {
     let image = Arc::new(image?);
     let engine = engine(EngineOptions { epoch_interruption: false, cache: false })?;
     let (module, compile) = timed(|| Module::from_binary(&engine, bytes));
-    let modules = [(module?, image)];
-    let (session, making) = timed(|| Session::new(&modules, Vec::new(), SamplerOptions::default()));
+    let module = module?;
+    let (profiler, begin) = timed(|| Profiler::builder().sampler_options(SamplerOptions::default()).start(&engine));
+    let profiler = profiler?;
+    let (_, map) = timed(|| profiler.add_read(&module, &image, None));
     let attach = std::thread::scope(|scope| {
-        let attaching = scope.spawn(|| attach(&session, &engine));
+        let attaching = scope.spawn(|| attach(&profiler, &engine));
         attaching.join().map_err(|_| anyhow!("attaching panicked"))?
     })?;
-    session.finish();
-    Ok(Start { compile, parse, session: making, attach })
+    profiler.finish();
+    Ok(Start { compile, parse, begin, map, attach })
 }
 
 /// Attaches on the calling thread, and leaves again.
-fn attach(session: &Session, engine: &Engine) -> Result<Duration> {
+fn attach(profiler: &Profiler, engine: &Engine) -> Result<Duration> {
     let wasi = WasiOptions { stdio: Stdio::Null, ..WasiOptions::default() };
-    let store = Store::new(engine, wasi.build()?);
-    let (attached, time) = timed(|| session.attach(store));
-    drop(attached?);
+    let mut store = Store::new(engine, wasi.build()?);
+    let (held, time) = timed(|| profiler.attach(&mut store, Attach::named("store"))?.hold());
+    drop(held?);
     Ok(time)
 }
 

@@ -7,8 +7,9 @@ use super::{FAILED, Failure, escape, say, thread_stacks};
 use crate::guest::Guest;
 use crate::module::ModuleImage;
 use crate::profile::Ended;
+use crate::profiler::Profiler;
 use crate::recording::Journal;
-use crate::sampler::{Dump as Stacks, ImportWatch, SamplerKind, SamplerOptions, Session};
+use crate::sampler::{Dump as Stacks, ImportWatch, SamplerKind, SamplerOptions};
 use crate::symbols::Symbols;
 use signal_hook::{consts::SIGQUIT, iterator::Signals};
 use std::io;
@@ -45,15 +46,15 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     let mut interrupts = Signals::new([SIGQUIT]).map_err(fail)?;
     let journal = || Ok(Journal::default());
     let run = guest::start(&dump.guest, &guest, library, &arguments, walkers, Some(sampler), journal)?;
-    let (interrupted, session) = (printer.clone(), run.session());
-    let by_signal = move || interrupts.forever().for_each(|_| interrupted.dump(session.as_deref()));
+    let (interrupted, profiler) = (printer.clone(), run.profiler());
+    let by_signal = move || interrupts.forever().for_each(|_| interrupted.dump(profiler.as_ref()));
     std::thread::Builder::new().name("wlprof signals".into()).spawn(by_signal).map_err(fail)?;
-    let (mut times, started, timed, session) = (dump.dump_at.clone(), Instant::now(), printer.clone(), run.session());
+    let (mut times, started, timed, profiler) = (dump.dump_at.clone(), Instant::now(), printer.clone(), run.profiler());
     times.sort_by(f64::total_cmp);
     let by_time = move || {
         for time in times {
             std::thread::sleep(Duration::from_secs_f64(time).saturating_sub(started.elapsed()));
-            timed.dump(session.as_deref());
+            timed.dump(profiler.as_ref());
         }
     };
     std::thread::Builder::new().name("wlprof timer".into()).spawn(by_time).map_err(fail)?;
@@ -135,11 +136,11 @@ impl Printer {
     }
 
     /// Asks for a dump and prints it.
-    fn dump(&self, session: Option<&Session>) {
+    fn dump(&self, profiler: Option<&Profiler>) {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let mut symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(session) = session else { return };
-        match session.dump() {
+        let Some(profiler) = profiler else { return };
+        match profiler.dump() {
             Ok(stacks) => self.print_with(&mut symbols, "", &stacks),
             Err(reason) => say::line(format_args!("wlprof: no stacks: {reason}")),
         }

@@ -104,7 +104,7 @@ pub(super) fn start(
     let run = RunOptions { wasi, invoke: options.invoke.clone(), sampler };
     // Said here, a folder that cannot be opened is a wrong option and not a guest that cannot run.
     run.wasi.build().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
-    Run::start_recording(journal()?, guest, walkers, run).map_err(|error| Failure::new(FAILED, error))
+    Run::start_recording(journal()?, guest, walkers, run).map_err(|error| Failure::new(FAILED, format!("{error:#}")))
 }
 
 /// Prints what there is to say of a guest.

@@ -67,8 +67,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let run = guest::start(&record.guest, &guest, library, &arguments, walkers, sampler, journal)?;
     let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
     let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
-    let live = match (listener, run.session()) {
-        (Some(listener), Some(session)) => {
+    let live = match (listener, run.profiler()) {
+        (Some(listener), Some(profiler)) => {
             let command = std::iter::once(guest.name.clone()).chain(arguments.iter().cloned()).collect();
             let shown = Shown {
                 images: images.clone(),
@@ -83,7 +83,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
                     ..record.output.showing.table(record.output.frames != FramesChoice::Guest)
                 },
             };
-            Some(Live::start(listener, session, command, shown, record.output.quiet)?)
+            Some(Live::start(listener, profiler, command, shown, record.output.quiet)?)
         }
         _ => None,
     };

@@ -7,19 +7,12 @@ use super::table::TableOptions;
 use crate::export::Exporter;
 use crate::module::ModuleImage;
 use crate::recording::{Selection, View};
-use crate::sampler::{Session, Window};
 use crate::sources::SourceFolders;
-use crate::symbols::LanguageWalkers;
 use rustix::fs::MemfdFlags;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use wlprof_plugin::Walker;
-
-/// How long naming what a window has found may take; the drain waits meanwhile.
-const NAMING: Duration = Duration::from_secs(5);
+use std::sync::Arc;
 
 /// What is shown of a guest.
 pub(super) struct Shown {
@@ -45,30 +38,16 @@ pub(super) enum Made {
 }
 
 /// Makes profiles of windows.
-pub(super) struct WindowProfiles {
-    shown: Shown,
-    /// They name what the guest's walkers find.
-    namers: Mutex<Vec<Option<Box<dyn Walker>>>>,
-}
+pub(super) struct WindowProfiles(Shown);
 
 impl WindowProfiles {
-    /// For the guest of `session`, whose namers it takes.
-    pub(super) fn new(session: &Session, shown: Shown) -> Self {
-        Self { shown, namers: Mutex::new(session.take_namers()) }
-    }
-
-    /// What was sampled in `window` so far, with the names that only its languages' walkers know.
-    pub(super) fn recording(&self, window: &Window) -> io::Result<Vec<u8>> {
-        let mut namers = self.namers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut names = LanguageWalkers::new(std::mem::take(&mut *namers), &self.shown.images).within(NAMING);
-        let recording = window.recording(&mut names);
-        *namers = names.into_walkers();
-        recording
+    pub(super) fn new(shown: Shown) -> Self {
+        Self(shown)
     }
 
     /// Has the process that makes profiles make this of such a recording.
     pub(super) fn make(&self, recording: &[u8], made: &Made) -> io::Result<Vec<u8>> {
-        let shown = &self.shown;
+        let Self(shown) = self;
         let mut journal = in_memory("wlprof-window")?;
         journal.write_all(recording)?;
         let mut file = in_memory("wlprof-answer")?;

@@ -1,8 +1,9 @@
 //! Stores that are profiled.
 
 use super::Profiler;
-use crate::sampler::{AttachedStore, EmbeddersHook, StoreName};
+use crate::sampler::{AttachedStore, EmbeddersHook, HeldStore, LoadedModule, StoreName};
 use wasmtime::{CallHook, Instance, Store, StoreContextMut};
+use wlprof_plugin::Walker;
 
 /// How a store is profiled.
 pub struct Attach<T: 'static> {
@@ -40,26 +41,50 @@ impl<T: 'static> Attach<T> {
 pub struct Attached {
     /// `None` of a store that is not among those that are sampled.
     store: Option<AttachedStore>,
+    /// Where the store's data is, which is where nobody else's is as long as it lives.
+    data: usize,
     profiler: Profiler,
 }
 
 impl Attached {
-    pub(super) fn new(store: Option<AttachedStore>, profiler: Profiler) -> Self {
-        Self { store, profiler }
+    pub(super) fn new<T>(attached: Option<AttachedStore>, store: &Store<T>, profiler: Profiler) -> Self {
+        Self { store: attached, data: data_address(store), profiler }
     }
 
     /// Has the stacks of the instance's language be read, and the size of its memory. To be called between instantiating and calling
     /// the guest; without it samples are of wasm's functions alone.
     ///
     /// # Errors
-    /// If the module was not added to the profiler.
+    /// If the module was not added to the profiler, or the store is another one than was attached.
     pub fn instantiated<T: 'static>(&self, store: &mut Store<T>, instance: &Instance) -> wasmtime::Result<()> {
+        self.instance(store, instance, LoadedModule::walker_for_instance)
+    }
+
+    /// As [`Attached::instantiated`], of the only instance that its module has: the language's plugin need not be able to walk
+    /// several at once. Of others, as long as this one is there, the language is not read.
+    ///
+    /// # Errors
+    /// As for [`Attached::instantiated`].
+    pub fn instantiated_alone<T: 'static>(&self, store: &mut Store<T>, instance: &Instance) -> wasmtime::Result<()> {
+        self.instance(store, instance, LoadedModule::take_walker)
+    }
+
+    fn instance<T: 'static>(
+        &self,
+        store: &mut Store<T>,
+        instance: &Instance,
+        walker: impl FnOnce(&LoadedModule) -> Option<Box<dyn Walker>>,
+    ) -> wasmtime::Result<()> {
+        wasmtime::ensure!(
+            data_address(store) == self.data,
+            "the instance is in another store than the one that was attached"
+        );
         let module = self.profiler.module_id(instance.module(&*store));
         let module = module.ok_or_else(|| {
             wasmtime::format_err!("the profiler does not know the instance's module: give it to `Profiler::add` first")
         })?;
         let Some(attached) = &self.store else { return Ok(()) };
-        self.profiler.0.session.instantiated_in(attached, store, instance, module);
+        self.profiler.0.session.instantiated(attached, store, instance, module, walker);
         Ok(())
     }
 
@@ -75,8 +100,31 @@ impl Attached {
         }
     }
 
+    /// The calling thread runs the store until what this gives is dropped: host code on that thread counts as the store's, between its
+    /// calls as well. Without it host code counts while it runs on the stack that wasm called it on.
+    ///
+    /// # Errors
+    /// If the thread cannot be sampled.
+    pub fn hold(&self) -> wasmtime::Result<Held> {
+        Ok(Held { _store: self.store.as_ref().map(AttachedStore::hold).transpose()? })
+    }
+
+    /// Readies the calling thread for being sampled, which the first store that runs on it does otherwise: some milliseconds.
+    pub fn ready_thread(&self) {
+        self.store.iter().for_each(AttachedStore::ready_thread);
+    }
+
     /// Whether the store is sampled: see [`Builder::fraction`](super::Builder::fraction).
     pub fn is_sampled(&self) -> bool {
         self.store.is_some()
     }
+}
+
+fn data_address<T>(store: &Store<T>) -> usize {
+    std::ptr::from_ref(store.data()).addr()
+}
+
+/// Keeps a store the one that a thread runs: see [`Attached::hold`].
+pub struct Held {
+    _store: Option<HeldStore>,
 }

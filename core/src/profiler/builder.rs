@@ -11,7 +11,8 @@ use wlprof_plugin::Language;
 
 /// Makes a [`Profiler`].
 pub struct Builder {
-    name: String,
+    name: RunName,
+    journal: Journal,
     options: SamplerOptions,
     languages: Vec<&'static dyn Language>,
     fraction: f64,
@@ -22,7 +23,8 @@ impl Default for Builder {
     fn default() -> Self {
         const KEPT: Duration = Duration::from_secs(5 * 60);
         Self {
-            name: std::env::args().next().unwrap_or_default(),
+            name: RunName { guest: std::env::args().next().unwrap_or_default(), arguments: Vec::new() },
+            journal: Journal::of_windows(),
             options: SamplerOptions {
                 kind: SamplerKind::Signal,
                 on_demand: true,
@@ -41,7 +43,30 @@ impl Builder {
     /// What profiles call the program; unless told so its own path.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.name);
+        name.clone_into(&mut self.name.guest);
+        self
+    }
+
+    /// What it was called with, as profiles say; nothing unless told so.
+    #[must_use]
+    pub fn arguments(mut self, arguments: &[String]) -> Self {
+        self.name.arguments = arguments.to_vec();
+        self
+    }
+
+    /// Records all that is sampled into `journal` as it comes, for [`Profiler::finish`] to give; unless told so nothing is kept that no
+    /// window wants.
+    #[must_use]
+    pub fn journal(mut self, journal: Journal) -> Self {
+        self.journal = journal;
+        self
+    }
+
+    /// All settings of the sampler at once. One that does not sample [on demand](SamplerOptions::on_demand) samples from first to last
+    /// and is not to be paused.
+    #[must_use]
+    pub fn sampler_options(mut self, options: SamplerOptions) -> Self {
+        self.options = options;
         self
     }
 
@@ -111,7 +136,6 @@ impl Builder {
     /// If a setting is out of range, the sampler does not work on this machine, no thread can be started, or the engine leaves out what
     /// [`configure`](super::configure) asks for.
     pub fn start(self, engine: &Engine) -> wasmtime::Result<Profiler> {
-        let name = RunName { guest: self.name, arguments: Vec::new() };
         let (kind, note) = self.options.kind.resolve()?;
         let options = SamplerOptions { kind, ..self.options };
         let is_rate = (1.0..=100_000.0).contains(&options.rate_hz);
@@ -124,8 +148,7 @@ impl Builder {
             kind != SamplerKind::Epoch || options.clock == Clock::Cpu,
             "samples of wall time need the signal sampler: the epoch sampler does not see where a guest waits"
         );
-        let journal = Journal::of_windows();
-        let session = Session::recording_into(journal, name, &[], Vec::new(), options);
+        let session = Session::new(self.journal, self.name, options);
         note.into_iter().for_each(|note| session.note(note));
         if self.fraction < 1.0 {
             session

@@ -28,21 +28,21 @@ mod naming;
 mod share;
 mod snapshot;
 
-pub use attach::{Attach, Attached};
+pub use attach::{Attach, Attached, Held};
 pub use builder::Builder;
 pub use snapshot::{OpenWindow, Snapshot};
 
 use crate::languages::{Choice, choose};
 use crate::module::{ModuleImage, was_compiled_from};
-use crate::recording::ModuleId;
+use crate::recording::{Clock, ModuleId};
 pub use crate::sampler::configure;
-use crate::sampler::{Activity, Sampling, Session};
+use crate::sampler::{Activity, Dump, Finished, Sampling, Session};
 use naming::Naming;
 use share::Share;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wasmtime::{Engine, Module, Store, error::Context as _};
-use wlprof_plugin::Language;
+use wlprof_plugin::{Language, Walker};
 
 /// Profiles guests of an engine. Clones are the same profiler: it ends when the last of them, of its [`Attached`] and of its
 /// [`OpenWindow`]s goes, and stores may outlive it.
@@ -115,15 +115,23 @@ impl Profiler {
             "{name}: the module was compiled from other bytes than these"
         );
         let chosen = choose(&Choice::Auto, &self.0.languages, &*image)?;
-        let mut modules = self.modules();
-        if modules.iter().any(|(other, _)| Module::same(other, module)) {
-            return Ok(());
+        if self.module_id(module).is_none() {
+            chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
         }
-        chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
-        let id = self.0.session.load(module, &image, chosen.walker);
-        modules.push((module.clone(), id));
+        self.add_read(module, &image, chosen.walker);
         self.let_go_of_names();
         Ok(())
+    }
+
+    /// As [`Profiler::add`], of a module that was compiled from `image`, and whose language `walker` knows. Gives its id in recordings.
+    pub fn add_read(&self, module: &Module, image: &Arc<ModuleImage>, walker: Option<Box<dyn Walker>>) -> ModuleId {
+        let mut modules = self.modules();
+        let known = modules.iter().find_map(|(other, id)| Module::same(other, module).then_some(*id));
+        known.unwrap_or_else(|| {
+            let id = self.0.session.load(module, image, walker);
+            modules.push((module.clone(), id));
+            id
+        })
     }
 
     /// Lets go of a module that was added, and of its debug information once no sample that is kept is of it. To be called when no
@@ -166,10 +174,10 @@ impl Profiler {
             if let Some(hook) = hook {
                 store.call_hook(hook);
             }
-            return Ok(Attached::new(None, self.clone()));
+            return Ok(Attached::new(None, store, self.clone()));
         }
-        let attached = self.0.session.attach_with_hook(store, name, hook)?;
-        Ok(Attached::new(Some(attached), self.clone()))
+        let attached = self.0.session.attach(store, name, hook)?;
+        Ok(Attached::new(Some(attached), store, self.clone()))
     }
 
     /// Takes samples, if it does not already.
@@ -180,7 +188,8 @@ impl Profiler {
         }
     }
 
-    /// Takes no samples from here on, but for windows that are open.
+    /// Takes no samples from here on, but for windows that are open, and for one that samples from first to last
+    /// ([`SamplerOptions::on_demand`](crate::sampler::SamplerOptions::on_demand)).
     pub fn pause(&self) {
         *self.sampling() = None;
     }
@@ -198,7 +207,7 @@ impl Profiler {
     /// # Errors
     /// As for [`Profiler::snapshot`].
     pub fn last(&self, past: Duration) -> wasmtime::Result<Snapshot> {
-        self.window_of(|session| session.last(past))?.snapshot()
+        self.open(|session| session.last(past))?.snapshot()
     }
 
     /// Begins a window, which is sampled even if the profiler is paused.
@@ -206,10 +215,24 @@ impl Profiler {
     /// # Errors
     /// As for [`Profiler::snapshot`].
     pub fn window(&self) -> wasmtime::Result<OpenWindow> {
-        self.window_of(|session| session.window(session.clock()))
+        self.open(|session| session.window(session.clock()))
     }
 
-    fn window_of(
+    /// As [`Profiler::window`], of samples that stand for time of `clock`. [`Clock::Wall`] is to be had where the profiler's own clock is
+    /// that, or where it samples on demand: what is recorded of a whole run would have waits otherwise that nobody asked for.
+    ///
+    /// # Errors
+    /// As for [`Profiler::snapshot`], or if waits are not to be had.
+    pub fn window_of(&self, clock: Clock) -> wasmtime::Result<OpenWindow> {
+        self.open(|session| session.window(clock))
+    }
+
+    /// Whether a guest has begun, so that there are windows to be had.
+    pub fn has_begun(&self) -> bool {
+        self.0.session.has_begun()
+    }
+
+    fn open(
         &self,
         open: impl FnOnce(&Arc<Session>) -> Result<crate::sampler::Window, String>,
     ) -> wasmtime::Result<OpenWindow> {
@@ -221,6 +244,32 @@ impl Profiler {
     /// begun.
     pub fn activity(&self) -> Option<Activity> {
         self.0.session.activity()
+    }
+
+    /// Reads all stacks of the running guests: their languages' threads, or the wasm stacks. A guest stands still for about a
+    /// microsecond a thread, and for one or two milliseconds more.
+    ///
+    /// # Errors
+    /// Why it cannot be done, in words for the user.
+    pub fn dump(&self) -> Result<Dump, String> {
+        self.0.session.dump()
+    }
+
+    /// Halts all guests where they stand, for good: their threads never return to the embedder. For a program that is about to end
+    /// and wants no more output from them.
+    pub fn halt_guests(&self) {
+        self.0.session.halt_guest();
+    }
+
+    /// Adds a note for the user to profiles.
+    pub fn note(&self, note: impl Into<String>) {
+        self.0.session.note(note.into());
+    }
+
+    /// Stops sampling and gives what was recorded into the journal ([`Builder::journal`]), once: the guests may still be running, their
+    /// samples end here.
+    pub fn finish(&self) -> Finished {
+        self.0.session.finish()
     }
 
     fn modules(&self) -> MutexGuard<'_, Vec<(Module, ModuleId)>> {

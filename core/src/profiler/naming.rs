@@ -15,40 +15,61 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Names of modules, by their ids.
 #[derive(Default)]
 pub(super) struct Naming {
+    images: Vec<Arc<ModuleImage>>,
     /// They name what the walkers of instances find.
     namers: Vec<Option<Box<dyn Walker>>>,
+    /// Of the first modules, as many as there were when frames of wasm were last named.
     symbols: Symbols,
 }
 
 impl Naming {
+    /// What was sampled in `window` so far, as the bytes of a recording with the names that only walkers know.
+    ///
+    /// # Errors
+    /// If sampling is over.
+    pub(super) fn unnamed(&mut self, session: &Session, window: &Window) -> io::Result<Vec<u8>> {
+        self.follow(session);
+        let mut names = LanguageWalkers::new(std::mem::take(&mut self.namers), &self.images).within(PATIENCE);
+        let recorded = window.recording(&mut names);
+        self.namers = names.into_walkers();
+        recorded
+    }
+
     /// What was sampled in `window` so far, with names.
     ///
     /// # Errors
     /// If sampling is over.
-    pub(super) fn recorded(&mut self, session: &Session, window: &Window) -> io::Result<Recording> {
-        let images = self.follow(session);
-        let mut names = LanguageWalkers::new(std::mem::take(&mut self.namers), &images).within(PATIENCE);
-        let recorded = window.recording(&mut names);
-        self.namers = names.into_walkers();
+    pub(super) fn named(&mut self, session: &Session, window: &Window) -> io::Result<Recording> {
+        let recorded = self.unnamed(session, window)?;
         // Frames that no sample is of may be of a module that has gone, whose id is another's by now.
-        let raw = RawRecording::read(&mut &recorded?[..]).map_err(io::Error::other)?.with_used_frames();
+        let raw = RawRecording::read(&mut &recorded[..]).map_err(io::Error::other)?.with_used_frames();
         // Others may have come while it was recorded.
         self.follow(session);
+        (self.symbols.count()..self.images.len()).for_each(|id| self.set_symbols(id));
         Ok(self.symbols.name(raw, |_| ()))
     }
 
-    /// Takes up modules that have come, and drops what named those that have gone. Gives the modules that there are.
-    pub(super) fn follow(&mut self, session: &Session) -> Vec<Arc<ModuleImage>> {
-        // Each is given once.
+    /// Takes up modules that have come, and drops what named those that have gone.
+    pub(super) fn follow(&mut self, session: &Session) {
+        // Each namer is given once.
         let (images, given) = session.take_images_and_namers();
-        self.namers.resize_with(images.len(), || None);
-        for ((id, image), (namer, given)) in (0..).zip(&images).zip(self.namers.iter_mut().zip(given)) {
-            if self.symbols.image(id).is_none_or(|known| !Arc::ptr_eq(known, image)) {
-                *namer = given;
-                let walker = namer.as_ref().and_then(|namer| namer.fresh());
-                self.symbols.set(id, image.clone(), walker);
+        for (id, (image, namer)) in images.into_iter().zip(given).enumerate() {
+            match self.images.get(id) {
+                Some(known) if Arc::ptr_eq(known, &image) => continue,
+                Some(_) => (self.images[id], self.namers[id]) = (image, namer),
+                None => {
+                    self.images.push(image);
+                    self.namers.push(namer);
+                }
+            }
+            if id < self.symbols.count() {
+                self.set_symbols(id);
             }
         }
-        images
+    }
+
+    fn set_symbols(&mut self, id: usize) {
+        let walker = self.namers[id].as_ref().and_then(|namer| namer.fresh());
+        self.symbols.set(id, self.images[id].clone(), walker);
     }
 }

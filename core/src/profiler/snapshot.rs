@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, absolute};
 use std::sync::PoisonError;
+use std::time::Duration;
 
 /// A part of a run that is sampled until this is dropped, whether the profiler is paused or not. Any number of them may overlap.
 pub struct OpenWindow {
@@ -27,7 +28,22 @@ impl OpenWindow {
     pub fn snapshot(&self) -> wasmtime::Result<Snapshot> {
         let Inner { session, naming, .. } = &*self.profiler.0;
         let mut naming = naming.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Snapshot(naming.recorded(session, &self.window)?))
+        Ok(Snapshot(naming.named(session, &self.window)?))
+    }
+
+    /// As [`OpenWindow::snapshot`], as the bytes of a recording whose frames of wasm have no names yet: for who names them in another
+    /// process, or not at all. [`RawRecording`](crate::recording::RawRecording) reads it.
+    ///
+    /// # Errors
+    /// If the thread that records has failed.
+    pub fn unnamed(&self) -> io::Result<Vec<u8>> {
+        let Inner { session, naming, .. } = &*self.profiler.0;
+        naming.lock().unwrap_or_else(PoisonError::into_inner).unnamed(session, &self.window)
+    }
+
+    /// How long it has been open.
+    pub fn elapsed(&self) -> Duration {
+        self.window.elapsed()
     }
 }
 

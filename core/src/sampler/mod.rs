@@ -1,7 +1,6 @@
 //! Takes samples of a running guest.
 //!
-//! [`Session`] is what the rest of the program sees: made of modules, attached to each store that runs them, finished from any
-//! thread. It takes samples in one of two ways:
+//! A [`Profiler`](crate::Profiler) is what programs see of it, the `wlprof` command among them. It takes samples in one of two ways:
 //!
 //! * `signal`: timers interrupt the guest's thread and a signal handler reads the stopped
 //!   guest in place. Linux on x86-64.
@@ -39,11 +38,14 @@ pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 pub use import_watch::ImportWatch;
 pub use options::{SamplerKind, SamplerOptions};
 pub use perf_marker::show_to_perf;
-pub use session::{Finished, RunName, Session};
-pub use store::{AttachedStore, SampledStore};
-pub use window::{Activity, Sampling, Window};
+pub use session::{Finished, RunName};
+pub use window::Activity;
 
 pub(crate) use running::{EmbeddersHook, StoreName};
+pub(crate) use session::Session;
+pub(crate) use shared::LoadedModule;
+pub(crate) use store::{AttachedStore, HeldStore};
+pub(crate) use window::{Sampling, Window};
 
 use crate::recording::{PauseStats, TickCounts};
 

@@ -52,12 +52,13 @@ pub struct SamplerOptions {
     pub max_overhead: f64,
     /// What time samples stand for.
     pub clock: Clock,
-    /// Sample only while a [`Window`](super::Window) is open; unless told so, from first to last.
+    /// Sample only while a [window](crate::OpenWindow) is open, or [`Profiler::resume`](crate::Profiler::resume) has been said; unless told so, from
+    /// first to last.
     pub on_demand: bool,
-    /// Keep the samples of so long in memory, for windows that begin in the past ([`Session::last`](super::Session::last)): some 13
+    /// Keep the samples of so long in memory, for windows that begin in the past ([`Profiler::last`](crate::Profiler::last)): some 13
     /// bytes each.
     pub keep: Option<Duration>,
-    /// Count calls of the host by name, for [`Session::activity`](super::Session::activity).
+    /// Count calls of the host by name, for [`Profiler::activity`](crate::Profiler::activity).
     ///
     /// # Overhead
     /// Some nanoseconds a call.

@@ -4,9 +4,9 @@ use super::Report;
 use super::at_work::Sampler;
 use super::dump::Dump;
 use super::options::{SamplerKind, SamplerOptions};
-use super::running::{Attachment, EmbeddersHook, StoreName};
+use super::running::{EmbeddersHook, StoreName};
 use super::shared::{LoadedModule, Shared};
-use super::store::{AttachedStore, Held, SampledStore};
+use super::store::AttachedStore;
 use crate::module::ModuleImage;
 use crate::recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +26,9 @@ pub struct RunName {
     pub arguments: Vec<String>,
 }
 
-/// Guests being profiled. Made before they run, attached to their stores, finished from any thread.
-pub struct Session {
+/// Guests being profiled: what a [`Profiler`](crate::Profiler) works with. Made before they run, attached to their stores, finished
+/// from any thread.
+pub(crate) struct Session {
     pub(super) shared: Arc<Shared>,
     /// `None` until the first store is attached.
     sampler: Mutex<Option<Arc<Sampler>>>,
@@ -58,24 +59,8 @@ pub struct Finished {
 }
 
 impl Session {
-    /// Prepares to sample guests made of `modules`, in memory. `walkers` are their languages', as many as there are
-    /// modules.
-    pub fn new(
-        modules: &[(wasmtime::Module, Arc<ModuleImage>)],
-        walkers: Vec<Option<Box<dyn Walker>>>,
-        options: SamplerOptions,
-    ) -> Self {
-        Self::recording_into(Journal::default(), RunName::default(), modules, walkers, options)
-    }
-
-    /// As [`Session::new`], and writes what is sampled into `journal` as it comes.
-    pub fn recording_into(
-        journal: Journal,
-        run: RunName,
-        modules: &[(wasmtime::Module, Arc<ModuleImage>)],
-        walkers: Vec<Option<Box<dyn Walker>>>,
-        options: SamplerOptions,
-    ) -> Self {
+    /// Prepares to sample guests, and to write what is sampled into `journal` as it comes.
+    pub(crate) fn new(journal: Journal, run: RunName, options: SamplerOptions) -> Self {
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
         let meta = Meta {
             wlprof_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -88,12 +73,7 @@ impl Session {
             allowed_hz: options.rate_hz,
             ..Meta::default()
         };
-        let descriptions = modules.iter().map(|(_, image)| Shared::description(image)).collect();
-        let shared = Shared::new(options, Recorder::new(descriptions, meta.clone(), journal));
-        let mut walkers = walkers.into_iter();
-        for (id, (module, image)) in (0..).zip(modules) {
-            shared.load(id, module, image, walkers.next().flatten());
-        }
+        let shared = Shared::new(options, Recorder::new(Vec::new(), meta.clone(), journal));
         Self::with(shared, meta)
     }
 
@@ -108,13 +88,13 @@ impl Session {
     }
 
     /// Adds a module, to be called before its code runs. `walker` is its language's.
-    pub fn load(
+    pub(crate) fn load(
         &self,
         module: &wasmtime::Module,
         image: &Arc<ModuleImage>,
         walker: Option<Box<dyn Walker>>,
     ) -> ModuleId {
-        self.shared.load_later(module, image, walker).id
+        self.shared.load(module, image, walker).id
     }
 
     /// Lets go of a module that nothing runs any more, once what was sampled of it has been recorded: of its code then, and of its
@@ -126,41 +106,20 @@ impl Session {
         }
     }
 
-    /// What was loaded, by the modules' ids, and [`Session::take_namers`] of just these. In place of a module that has gone there is one
-    /// with nothing in it.
+    /// What was loaded, by the modules' ids, and walkers that name what those of the guests find, one a module that has one: who makes
+    /// profiles keeps them, for each is given once. In place of a module that has gone there is one with nothing in it.
     pub(crate) fn take_images_and_namers(&self) -> (Vec<Arc<ModuleImage>>, Namers) {
         let modules = self.shared.modules();
         modules.iter().map(|module| (module.image.clone(), module.take_namer())).unzip()
     }
 
-    /// Samples `store`, which stays on the calling thread. Replaces the store's call hook, and with the epoch sampler its epoch
+    /// Samples `store`, on whatever threads run it: an async store, or one of several that threads run. To be called before
+    /// anything is instantiated in it. Replaces the store's call hook by one that calls `hook` as well, and with the epoch sampler its epoch
     /// callback. [`SamplerKind::Auto`] stands for the signal sampler here: see [`SamplerKind::resolve`].
     ///
     /// # Errors
-    /// If the sampler does not work here, or the thread it needs cannot be started.
-    pub fn attach<T: 'static>(&self, mut store: Store<T>) -> wasmtime::Result<SampledStore<T>> {
-        let attachment = self.sampler(store.engine())?.attach(&mut store, self.meta.guest.as_str().into(), None)?;
-        Ok(SampledStore::new(Some(Held::new(attachment)?), store))
-    }
-
-    /// Samples `store`, called `name` in the recording, on whatever threads run it: an async store, or one of several that threads
-    /// run. To be called before anything is instantiated in it. Replaces the store's call hook, and with the epoch sampler its epoch
-    /// callback.
-    ///
-    /// # Accuracy
-    /// A store that is suspended is on no thread, and has no samples.
-    ///
-    /// # Errors
     /// If the sampler does not work here.
-    pub fn attach_anywhere<T: 'static>(&self, store: &mut Store<T>, name: &str) -> wasmtime::Result<AttachedStore> {
-        self.attach_with_hook(store, name.into(), None)
-    }
-
-    /// As [`Session::attach_anywhere`]; the store's call hook calls `hook` as well.
-    ///
-    /// # Errors
-    /// If the sampler does not work here.
-    pub(crate) fn attach_with_hook<T: 'static>(
+    pub(crate) fn attach<T: 'static>(
         &self,
         store: &mut Store<T>,
         name: StoreName,
@@ -188,29 +147,11 @@ impl Session {
         Ok(sampler)
     }
 
-    /// Lets the walker of `module` read the stacks of `instance`, its instance in `store`. Call it between instantiating and
-    /// calling the guest. A walker that cannot is left out, with a note; the profile has wasm frames then.
-    pub fn instantiated<T: 'static>(&self, store: &mut SampledStore<T>, instance: &Instance, module: ModuleId) {
-        if let Some(Held { attachment, .. }) = &store.attached {
-            // Most programs have one instance: its walker is asked for no other.
-            self.walk_language(attachment, &mut store.store, instance, module, LoadedModule::take_walker);
-        }
-    }
-
-    /// As [`Session::instantiated`], for a store that runs anywhere.
-    pub fn instantiated_in<T: 'static>(
+    /// Lets a walker of `module`, which `walker` gives, read the stacks of `instance`, its instance in `store`. Call it between
+    /// instantiating and calling the guest. A walker that cannot is left out, with a note; the profile has wasm frames then.
+    pub(crate) fn instantiated<T: 'static>(
         &self,
-        attached: &AttachedStore,
-        store: &mut Store<T>,
-        instance: &Instance,
-        module: ModuleId,
-    ) {
-        self.walk_language(&attached.0, store, instance, module, LoadedModule::walker_for_instance);
-    }
-
-    fn walk_language<T: 'static>(
-        &self,
-        attachment: &Attachment,
+        AttachedStore(attachment): &AttachedStore,
         store: &mut Store<T>,
         instance: &Instance,
         module: ModuleId,
@@ -258,13 +199,13 @@ impl Session {
     }
 
     /// Adds a note for the user.
-    pub fn note(&self, note: String) {
+    pub(crate) fn note(&self, note: String) {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
     }
 
     /// Halts all guests where they stand, for good: their threads never return to the embedder. For a program that is about to end
     /// and wants no more output from them.
-    pub fn halt_guest(&self) {
+    pub(crate) fn halt_guest(&self) {
         let started = self.started().clone();
         if let Some(started) = started {
             started.halt_guest();
@@ -276,7 +217,7 @@ impl Session {
     ///
     /// # Errors
     /// Why it cannot be done, in words for the user.
-    pub fn dump(&self) -> Result<Dump, String> {
+    pub(crate) fn dump(&self) -> Result<Dump, String> {
         const PATIENCE: Duration = Duration::from_secs(5);
         let since = Instant::now();
         loop {
@@ -290,7 +231,7 @@ impl Session {
     }
 
     /// Stops sampling and gives what was recorded. The guest may still be running: its samples end here.
-    pub fn finish(&self) -> Finished {
+    pub(crate) fn finish(&self) -> Finished {
         let started = self.started().clone();
         let (name, report) = match &started {
             Some(sampler) => (sampler.name(), sampler.stop()),

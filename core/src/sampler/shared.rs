@@ -14,7 +14,7 @@ use wasmtime_environ::wasmparser::Operator;
 use wlprof_plugin::{ModuleView, Walker};
 
 /// A module whose code may be sampled.
-pub(super) struct LoadedModule {
+pub(crate) struct LoadedModule {
     pub(super) id: ModuleId,
     pub(super) image: Arc<ModuleImage>,
     /// A walker of its language that is with no store: it names what others have found, and is for the next store.
@@ -43,7 +43,7 @@ impl LoadedModule {
     }
 
     /// A walker for an instance, whose language has stacks of its own. `None` if there is but one, and another instance has it.
-    pub(super) fn walker_for_instance(&self) -> Option<Box<dyn Walker>> {
+    pub(crate) fn walker_for_instance(&self) -> Option<Box<dyn Walker>> {
         let mut walker = self.walker.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = walker.take()?;
         // For the next instance: what is walking can be asked for nothing.
@@ -52,7 +52,7 @@ impl LoadedModule {
     }
 
     /// The walker of its language, for the caller to keep.
-    pub(super) fn take_walker(&self) -> Option<Box<dyn Walker>> {
+    pub(crate) fn take_walker(&self) -> Option<Box<dyn Walker>> {
         self.walker.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -105,8 +105,8 @@ impl Shared {
         Module { name: image.name().to_owned(), build_id: image.build_id() }
     }
 
-    /// As [`Shared::load`], of a module that the recorder does not know.
-    pub(super) fn load_later(
+    /// Has the code of a module be sampled from here on.
+    pub(super) fn load(
         &self,
         module: &wasmtime::Module,
         image: &Arc<ModuleImage>,
@@ -114,17 +114,6 @@ impl Shared {
     ) -> Arc<LoadedModule> {
         let _one_at_a_time = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let id = self.recorder().module(Self::description(image));
-        self.load(id, module, image, walker)
-    }
-
-    /// Has the code of a module, which the recorder knows by `id`, be sampled from here on.
-    pub(super) fn load(
-        &self,
-        id: ModuleId,
-        module: &wasmtime::Module,
-        image: &Arc<ModuleImage>,
-        walker: Option<Box<dyn Walker>>,
-    ) -> Arc<LoadedModule> {
         let is_shown = self.recorder().keeps_windows();
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
         let loaded = Arc::new(LoadedModule::new(id, image.clone(), walker, is_shown));

@@ -11,9 +11,8 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use wlprof_plugin::Walker;
 
-/// A part of a run that is sampled, from [`Session::window`] until [`Window::finish`] or until it is dropped. Any number of them may
+/// A part of a run that is sampled, from [`Session::window`] until it is dropped. Any number of them may
 /// overlap: a guest is sampled once for all.
 ///
 /// # Overhead
@@ -24,7 +23,7 @@ use wlprof_plugin::Walker;
 /// # Accuracy
 /// It begins at the first of the kernel's ticks that finds a thread running: mostly within 4 ms of that thread's CPU time, later for
 /// one that runs in short bursts. What is not sampled is told as such.
-pub struct Window {
+pub(crate) struct Window {
     session: Arc<Session>,
     threads: Arc<Threads>,
     clock: Clock,
@@ -35,7 +34,7 @@ pub struct Window {
 }
 
 /// Samples are taken for the whole of a session that samples on demand, until this is dropped.
-pub struct Sampling(#[expect(dead_code, reason = "it is dropped")] Demand);
+pub(crate) struct Sampling(#[expect(dead_code, reason = "it is dropped")] Demand);
 
 /// What the guests of a session have done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +68,7 @@ impl Session {
     ///
     /// # Errors
     /// Why there is none, in words for the user.
-    pub fn window(self: &Arc<Self>, clock: Clock) -> Result<Window, String> {
+    pub(crate) fn window(self: &Arc<Self>, clock: Clock) -> Result<Window, String> {
         let options = &self.shared.options;
         if clock == Clock::Wall && options.clock == Clock::Cpu && !options.on_demand {
             return Err("the run is recorded by CPU time; waits are seen with --clock=wall".to_owned());
@@ -100,7 +99,7 @@ impl Session {
     /// Why there is none, in words for the user.
     ///
     /// [`SamplerOptions::keep`]: super::SamplerOptions::keep
-    pub fn last(self: &Arc<Self>, past: Duration) -> Result<Window, String> {
+    pub(crate) fn last(self: &Arc<Self>, past: Duration) -> Result<Window, String> {
         let threads = self.begun()?;
         let mut recorder = self.recorder()?;
         let mut kept = self.shared.kept();
@@ -148,12 +147,12 @@ impl Session {
     }
 
     /// Whether a guest has begun, so that there are windows to be had.
-    pub fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.started().as_ref().is_some_and(|sampler| sampler.threads().started_ns() > 0)
     }
 
     /// What the guests have done so far; `None` before one has begun.
-    pub fn activity(&self) -> Option<Activity> {
+    pub(crate) fn activity(&self) -> Option<Activity> {
         let sampler = self.started().clone()?;
         let threads = sampler.threads();
         let totals = threads.totals_at(&threads.clocks());
@@ -175,25 +174,20 @@ impl Session {
             lost: totals.ring_full,
         })
     }
-
-    /// Walkers that name what those of the guests find, one a module that has one: who shows windows keeps them. Gives each once.
-    pub fn take_namers(&self) -> Vec<Option<Box<dyn Walker>>> {
-        self.shared.modules().iter().map(|module| module.take_namer()).collect()
-    }
 }
 
 impl Window {
     /// How long it has been open.
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.now_ns().saturating_sub(self.from_ns))
     }
 
     /// What was sampled in it so far, as the bytes of a recording without the symbols of wasm frames. What of its names only the
-    /// languages' walkers know, `names` knows: those of [`Session::take_namers`].
+    /// languages' walkers know, `names` knows: those of [`Session::take_images_and_namers`].
     ///
     /// # Errors
     /// If sampling is over.
-    pub fn recording(&self, names: &mut dyn LanguageNames) -> io::Result<Vec<u8>> {
+    pub(crate) fn recording(&self, names: &mut dyn LanguageNames) -> io::Result<Vec<u8>> {
         if !self.session.shared.recorder().keeps_windows() {
             return Err(io::Error::other("sampling is over"));
         }
@@ -241,14 +235,6 @@ impl Window {
             }
         }
         names.notes()
-    }
-
-    /// As [`Window::recording`], and ends it.
-    ///
-    /// # Errors
-    /// If sampling is over.
-    pub fn finish(self, names: &mut dyn LanguageNames) -> io::Result<Vec<u8>> {
-        self.recording(names)
     }
 
     fn now_ns(&self) -> u64 {

@@ -53,18 +53,18 @@ impl Symbols {
         Self(modules.iter().zip(languages).map(|(image, walker)| Symbolizer::new(image.clone(), walker)).collect())
     }
 
-    /// Has the module of that id, which is not larger than the number of modules, be this one from here on.
-    pub(crate) fn set(&mut self, id: ModuleId, image: Arc<ModuleImage>, language: Option<Box<dyn Walker>>) {
+    /// Has the module of that id, the next one at most, be this one from here on.
+    pub(crate) fn set(&mut self, id: usize, image: Arc<ModuleImage>, language: Option<Box<dyn Walker>>) {
         let symbolizer = Symbolizer::new(image, language);
-        match self.0.get_mut(id as usize) {
+        match self.0.get_mut(id) {
             Some(old) => *old = symbolizer,
             None => self.0.push(symbolizer),
         }
     }
 
-    /// The module that it has by that id.
-    pub(crate) fn image(&self, id: ModuleId) -> Option<&Arc<ModuleImage>> {
-        self.0.get(id as usize).map(|symbolizer| &symbolizer.image)
+    /// How many modules it knows.
+    pub fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// As [`name`], with these symbols.

@@ -139,11 +139,11 @@ fn profile(name: &str, arguments: &[&str]) -> Recording {
     };
     let walker: Box<dyn Walker> = Box::new(Both(built_in, loaded, FrameSink::new()));
     let run = Run::start(&guest, vec![Some(walker)], options).unwrap();
-    let session = run.session().unwrap();
+    let profiler = run.profiler().unwrap();
     for _ in 0..3 {
         std::thread::sleep(std::time::Duration::from_millis(50));
         // It may have ended.
-        let _ = session.dump();
+        let _ = profiler.dump();
     }
     assert!(matches!(run.wait(), Ended::Exit(_)));
     symbolize(run.finish().unwrap(), &[image], |_| ()).unwrap()

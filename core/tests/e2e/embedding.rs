@@ -254,6 +254,10 @@ fn what_the_profiler_cannot_do_is_told() {
     profiler.add(&module, "guest.wasm", &binary).unwrap();
     profiler.add(&module, "guest.wasm", &binary).unwrap();
     attached.instantiated(&mut store, &instance).unwrap();
+    let mut another = Store::new(&engine, ());
+    profiler.attach(&mut another, Attach::named("y")).unwrap();
+    let instance = linked(&engine).instantiate(&mut another, &module).unwrap();
+    failed(attached.instantiated(&mut another, &instance), "another store");
 }
 
 #[test]

@@ -28,27 +28,38 @@ struct Case {
     /// Inlined callers of the hot line, innermost first, and the physical function last.
     callers: &'static [&'static str],
     cold: &'static str,
+    /// What the lines of the loops around the hot line end with.
+    loops: &'static [&'static str],
 }
 
 const CASES: [Case; 4] = [
-    Case { guest: "c-inlined.wasm", source: "c/inlined.c", callers: &["mix_row", "mix_table"], cold: "cold_table" },
+    Case {
+        guest: "c-inlined.wasm",
+        source: "c/inlined.c",
+        callers: &["mix_row", "mix_table"],
+        cold: "cold_table",
+        loops: &["i < start + 64; i++) {", "start < CELLS; start += 64) {"],
+    },
     Case {
         guest: "c-inlined-dwarf5.wasm",
         source: "c/inlined.c",
         callers: &["mix_row", "mix_table"],
         cold: "cold_table",
+        loops: &["i < start + 64; i++) {", "start < CELLS; start += 64) {"],
     },
     Case {
         guest: "cpp-inlined.wasm",
         source: "cpp/inlined.cpp",
         callers: &["lab::mix_row<unsigned int>", "lab::Table<unsigned int>::mix"],
         cold: "lab::cold",
+        loops: &["i < start + 64; i++) {", "start < cells; start += 64) {"],
     },
     Case {
         guest: "rust-inlined.wasm",
         source: "rust/inlined.rs",
         callers: &["{{closure}}", "mix_row", "lab::mix"],
         cold: "lab::cold",
+        loops: &["for i in start..start + 64 {", "for row in 0..CELLS / 64 {"],
     },
 ];
 
@@ -73,8 +84,16 @@ fn the_hot_line_holds_its_share_under_its_inlined_callers() {
             case.guest
         );
         assert_eq!(hot_chain, hot_alone, "{}: the hot line without its callers", case.guest);
-        // The rest of these functions is the loop around the line: a counter and a branch.
-        assert!(hot_chain >= 0.93 * mix, "{}: {hot_chain:.1} % of {mix:.1} %", case.guest);
+        // The rest of these functions is the loop around the line, its counter and branches: 4 of 24 instructions in C. How much time
+        // they take is the processor's affair, 3 to 9 % on those that this was run on.
+        assert!(hot_chain >= 20.0 / 24.0 * mix, "{}: {hot_chain:.1} % of {mix:.1} %", case.guest);
+        let loops: f64 = case
+            .loops
+            .iter()
+            .map(|text| share(&recording, &[("mix", marked_line(case.source, text))], case.source))
+            .sum();
+        println!("{loops:.1} % in the loops");
+        assert!(hot_chain + loops >= 0.99 * mix, "{}: {hot_chain:.1} and {loops:.1} % of {mix:.1} %", case.guest);
         assert!(cold_line >= 0.6 * cold_function, "{}: {cold_line:.1} % of {cold_function:.1} %", case.guest);
         assert!(mix + cold_function > 98.0, "{}: {mix:.1} % and {cold_function:.1} %", case.guest);
     }

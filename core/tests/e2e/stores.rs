@@ -14,9 +14,10 @@ use wlprof::guest::{Guest, LoadOptions};
 use wlprof::languages::{self, Choice};
 use wlprof::module::ModuleImage;
 use wlprof::profile::symbolize;
-use wlprof::recording::{LanguageTruncation, Origin, Recording, Truncation};
-use wlprof::sampler::{AttachedStore, Dump, DumpedFrame, ImportWatch, SamplerOptions, Session};
+use wlprof::recording::{Journal, LanguageTruncation, Origin, Recording, Truncation};
+use wlprof::sampler::{Dump, DumpedFrame, ImportWatch, SamplerKind, SamplerOptions};
 use wlprof::wasi::{Exit, Stdio, WasiOptions, call, linker};
+use wlprof::{Attach, Profiler};
 
 /// A frame: module, function, and offset in the code section.
 type Frame = (u32, u32, u32);
@@ -90,8 +91,14 @@ fn compile(engine: &Engine, text: &str, name: &str) -> (Module, Arc<ModuleImage>
     (Module::from_binary(engine, &bytes).unwrap(), Arc::new(ModuleImage::parse(bytes, name).unwrap()))
 }
 
-/// A session at a high rate that reads the stacks at all calls of each module's imports.
-fn session(modules: &[(Module, Arc<ModuleImage>)]) -> Session {
+/// Records a whole run of stores of `engine`.
+fn profiler(engine: &Engine, options: SamplerOptions) -> Profiler {
+    let options = SamplerOptions { kind: SamplerKind::Signal, ..options };
+    Profiler::builder().journal(Journal::default()).sampler_options(options).start(engine).unwrap()
+}
+
+/// A profiler at a high rate that reads the stacks at all calls of each module's imports.
+fn watching(engine: &Engine, modules: &[(Module, Arc<ModuleImage>)]) -> Profiler {
     let imports =
         (0..).zip(modules).flat_map(|(id, (module, _))| (0..module.imports().len() as u32).map(move |f| (id, f)));
     let options = SamplerOptions {
@@ -99,13 +106,15 @@ fn session(modules: &[(Module, Arc<ModuleImage>)]) -> Session {
         import_watch: Some(Arc::new(ImportWatch::new(imports.collect(), u64::MAX, keep))),
         ..SamplerOptions::at_rate(5000.0)
     };
-    Session::new(modules, Vec::new(), options)
+    let profiler = profiler(engine, options);
+    modules.iter().for_each(|(module, image)| _ = profiler.add_read(module, image, None));
+    profiler
 }
 
-/// Ends a session, and checks what holds of every recording.
-fn finish(session: &Session, modules: &[(Module, Arc<ModuleImage>)]) -> Recording {
+/// Ends profiling, and checks what holds of every recording.
+fn finish(profiler: &Profiler, modules: &[(Module, Arc<ModuleImage>)]) -> Recording {
     let images: Vec<_> = modules.iter().map(|(_, image)| image.clone()).collect();
-    let recording = symbolize(session.finish(), &images, |_| ()).unwrap();
+    let recording = symbolize(profiler.finish(), &images, |_| ()).unwrap();
     assert!(recording.ticks.balanced(), "{:?}", recording.ticks);
     let broken = recording.truncated.iter().find(|(reason, _)| *reason == Truncation::BrokenChain);
     assert_eq!(broken, None, "{:?}", recording.meta.notes);
@@ -211,12 +220,12 @@ fn run_async_guests(told: Told) {
     with_ever_more_work("both guests on both threads", |times| {
         let engine = engine();
         let modules = [0, 1].map(|tag| compile(&engine, &async_guest(tag), names[tag]));
-        let (session, compared) = (session(&modules), Compared::new(&modules));
+        let (profiler, compared) = (watching(&engine, &modules), Compared::new(&modules));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let tasks = [0, 1].map(|tag| {
             let linker = async_linker(&engine, &compared);
             let mut store = Store::new(&engine, ());
-            let attached: AttachedStore = session.attach_anywhere(&mut store, names[tag]).unwrap();
+            let attached = profiler.attach(&mut store, Attach::named(names[tag])).unwrap();
             let module = modules[tag].0.clone();
             let work = async move {
                 let instance = linker.instantiate_async(&mut store, &module).await.unwrap();
@@ -233,7 +242,7 @@ fn run_async_guests(told: Told) {
         }
         let (stacks, nested) = compared.counts();
         assert!(stacks >= 2 * 400 * times && nested >= 2 * 50 * times, "{stacks} stacks, {nested} nested");
-        let recording = finish(&session, &modules);
+        let recording = finish(&profiler, &modules);
         let seen = seen(&recording);
         for (tag, name) in names.iter().enumerate() {
             if let Some((of_modules, _)) = seen.get(*name) {
@@ -261,12 +270,12 @@ fn futures_given_up_in_a_host_call_leave_nothing_behind() {
     const GIVEN_UP: usize = 60;
     let engine = engine();
     let modules = [compile(&engine, &async_guest(0), "guest")];
-    let (session, compared) = (session(&modules), Compared::new(&modules));
+    let (profiler, compared) = (watching(&engine, &modules), Compared::new(&modules));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let start = |told: Told, name: String, rounds: i32| {
         let linker = async_linker(&engine, &compared);
         let mut store = Store::new(&engine, ());
-        let attached = session.attach_anywhere(&mut store, &name).unwrap();
+        let attached = profiler.attach(&mut store, Attach::named(&name)).unwrap();
         let module = modules[0].0.clone();
         let work = async move {
             let instance = linker.instantiate_async(&mut store, &module).await.unwrap();
@@ -293,7 +302,7 @@ fn futures_given_up_in_a_host_call_leave_nothing_behind() {
         runtime.block_on(start(told, "last".to_owned(), 100)).unwrap();
     }
     compared.counts();
-    let recording = finish(&session, &modules);
+    let recording = finish(&profiler, &modules);
     let is_known = |name: &str| name == "last" || name.starts_with("given up ");
     assert!(recording.stores.iter().all(|store| is_known(&store.name)), "{:?}", recording.stores);
     assert!((1..=2 * (GIVEN_UP + 1)).contains(&recording.stores.len()), "{}", recording.stores.len());
@@ -321,15 +330,15 @@ fn threads_over_a_shared_memory_have_stacks_of_their_own() {
     with_ever_more_work("all threads", |times| {
         let engine = engine();
         let modules = [compile(&engine, THREADS, "threads")];
-        let (session, compared) = (session(&modules), Compared::new(&modules));
+        let (profiler, compared) = (watching(&engine, &modules), Compared::new(&modules));
         let memory = SharedMemory::new(&engine, MemoryType::shared(1, 1)).unwrap();
         std::thread::scope(|scope| {
             for number in 0..COUNT {
-                let (engine, module, session, memory) = (&engine, &modules[0].0, &session, &memory);
+                let (engine, module, profiler, memory) = (&engine, &modules[0].0, &profiler, &memory);
                 let comparing = compared.clone();
                 scope.spawn(move || {
                     let mut store = Store::new(engine, ());
-                    let _attached = session.attach_anywhere(&mut store, &format!("thread {number}")).unwrap();
+                    profiler.attach(&mut store, Attach::named(format!("thread {number}"))).unwrap();
                     let mut linker: Linker<()> = Linker::new(engine);
                     linker.define(&store, "env", "memory", memory.clone()).unwrap();
                     let told = move |caller: Caller<'_, ()>, _: i32| comparing.compare(&caller, |_| false);
@@ -341,7 +350,7 @@ fn threads_over_a_shared_memory_have_stacks_of_their_own() {
             }
         });
         assert_eq!(compared.counts().0, u64::from(COUNT));
-        let recording = finish(&session, &modules);
+        let recording = finish(&profiler, &modules);
         let seen = seen(&recording);
         assert!(seen.values().all(|(_, threads)| threads.len() <= 1), "each store has run on one thread: {seen:?}");
         let tids: BTreeSet<u64> = seen.values().flat_map(|(_, threads)| threads).copied().collect();
@@ -354,11 +363,11 @@ fn threads_over_a_shared_memory_have_stacks_of_their_own() {
 fn stores_and_modules_come_and_go() {
     const STORES: u32 = 120;
     let engine = engine();
-    let session = session(&[]);
+    let profiler = watching(&engine, &[]);
     let loaded = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for worker in 0..2 {
-            let (engine, session, loaded) = (&engine, &session, &loaded);
+            let (engine, profiler, loaded) = (&engine, &profiler, &loaded);
             scope.spawn(move || {
                 for number in (worker..STORES).step_by(2) {
                     let text = format!(
@@ -373,17 +382,17 @@ fn stores_and_modules_come_and_go() {
                         // Ids follow the order of loading, and so must the list that names them.
                         let mut loaded = loaded.lock().unwrap();
                         loaded.push((module.clone(), image.clone()));
-                        session.load(&module, &image, None)
+                        profiler.add_read(&module, &image, None)
                     };
                     let mut store = Store::new(engine, ());
-                    session.attach_anywhere(&mut store, &format!("store {id}")).unwrap();
+                    profiler.attach(&mut store, Attach::named(format!("store {id}"))).unwrap();
                     let instance = Instance::new(&mut store, &module, &[]).unwrap();
                     instance.get_typed_func::<(), ()>(&mut store, "run").unwrap().call(&mut store, ()).unwrap();
                 }
             });
         }
     });
-    let recording = finish(&session, &loaded.into_inner().unwrap());
+    let recording = finish(&profiler, &loaded.into_inner().unwrap());
     let seen = seen(&recording);
     for (name, (modules, _)) in &seen {
         let own: u32 = name.trim_start_matches("store ").parse().unwrap();
@@ -396,31 +405,32 @@ fn stores_and_modules_come_and_go() {
 }
 
 #[test]
-fn sessions_that_take_turns_on_a_thread_are_sampled_both() {
+fn profilers_that_take_turns_on_a_thread_are_sampled_both() {
     const TURNS: usize = 40;
     const RATE_HZ: f64 = 1000.0;
     let engine = engine();
     let options = SamplerOptions { max_overhead: 1.0, ..SamplerOptions::at_rate(RATE_HZ) };
     let mut guests = [0, 1].map(|tag| {
         let module = compile(&engine, &async_guest(tag), "guest");
-        let session = Session::new(std::slice::from_ref(&module), Vec::new(), options.clone());
+        let profiler = profiler(&engine, options.clone());
+        profiler.add_read(&module.0, &module.1, None);
         let mut store = Store::new(&engine, ());
-        session.attach_anywhere(&mut store, "store").unwrap();
+        profiler.attach(&mut store, Attach::named("store")).unwrap();
         let mut linker: Linker<()> = Linker::new(&engine);
         for name in ["nap", "busy", "again"] {
             linker.func_wrap("h", name, |n: i32| n).unwrap();
         }
         let instance = linker.instantiate(&mut store, &module.0).unwrap();
         let run = instance.get_typed_func::<i32, i64>(&mut store, "run").unwrap();
-        (session, store, run, module)
+        (profiler, store, run, module)
     });
     for _ in 0..TURNS {
         for (_, store, run, _) in &mut guests {
             run.call(store, 400).unwrap();
         }
     }
-    for (session, _, _, module) in &guests {
-        let recording = finish(session, std::slice::from_ref(module));
+    for (profiler, _, _, module) in &guests {
+        let recording = finish(profiler, std::slice::from_ref(module));
         let used = recording.meta.cpu_ns as f64 / 1e9;
         let signals = recording.samples().filter(|sample| sample.cpu_delta_ns > 0).count() as f64;
         println!("{signals} samples of {used} s, {:?}", recording.ticks);
@@ -435,24 +445,25 @@ fn go_guests_in_several_stores_have_goroutines_of_their_own() {
     with_ever_more_work("both Go guests", |times| {
         let walker = languages::choose(&Choice::Auto, languages::BUILT_IN, &**image).unwrap().walker;
         let options = SamplerOptions { max_overhead: 1.0, ..SamplerOptions::at_rate(2000.0) };
-        let session = Session::new(&guest.modules, vec![walker], options);
+        let profiler = profiler(&guest.engine, options);
+        profiler.add_read(&guest.modules[0].0, image, walker);
         let started = Barrier::new(2);
         std::thread::scope(|scope| {
             for kind in ["split", "recursion"] {
-                let (guest, session, started) = (&guest, &session, &started);
+                let (guest, profiler, started) = (&guest, &profiler, &started);
                 scope.spawn(move || {
                     let arguments = ["go-work", kind, &(2 * times).to_string()].map(str::to_owned).to_vec();
                     let world = WasiOptions { arguments, stdio: Stdio::Null, ..WasiOptions::default() };
                     let mut store = Store::new(&guest.engine, world.build().unwrap());
-                    let attached = session.attach_anywhere(&mut store, kind).unwrap();
+                    let attached = profiler.attach(&mut store, Attach::named(kind)).unwrap();
                     let instance = linker(&guest.engine).unwrap().instantiate(&mut store, &guest.modules[0].0).unwrap();
-                    session.instantiated_in(&attached, &mut store, &instance, 0);
+                    attached.instantiated(&mut store, &instance).unwrap();
                     started.wait();
                     assert!(matches!(call(&mut store, &instance, None, &[]), Exit::Returned(_) | Exit::Code(0)));
                 });
             }
         });
-        let recording = finish(&session, &guest.modules);
+        let recording = finish(&profiler, &guest.modules);
         assert_eq!(recording.meta.notes, [] as [String; 0]);
         let mut functions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for thread in &recording.threads {

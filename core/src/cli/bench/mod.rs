@@ -71,14 +71,14 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
         let Prepared { row, invoke, arguments } = prepared;
         let Compiled { guest, directories } = &guests[&row.guest];
         let spinner = Spinner::new(format!("running {}", escape::single_line(&row.guest)));
-        let profile = profile.map(|profile| profile.begin(guest, &arguments)).transpose()?;
         let wasi = WasiOptions {
             arguments: std::iter::once(guest.name.clone()).chain(arguments).collect(),
             environment: environment(&bench.environment),
             directories: directories.clone(),
             stdio: Stdio::Input(row.input.clone().into_bytes()),
         };
-        let runs = Runs { guest, wasi, invoke, session: profile.as_ref().map(profiles::Begun::session) };
+        let profile = profile.map(|profile| profile.begin(guest, &wasi)).transpose()?;
+        let runs = Runs { guest, wasi, invoke, profiler: profile.as_ref().map(profiles::Begun::profiler) };
         let mut all = Vec::new();
         let mut unwritten = None;
         let each = |times: Times| {

@@ -3,12 +3,15 @@
 use crate::cli::arguments::Output;
 use crate::cli::interrupt::Interrupts;
 use crate::cli::run_outputs::{ProfileOf, RunOutputs};
-use crate::cli::{Failure, escape, say};
+use crate::cli::{FAILED, Failure, escape, say};
 use crate::guest::Guest;
 use crate::languages::{self, Choice};
-use crate::sampler::{RunName, SamplerOptions, Session};
+use crate::profile;
+use crate::profiler::Profiler;
+use crate::sampler::SamplerOptions;
 use crate::sources::SourceFolders;
 use crate::symbols::LanguageWalkers;
+use crate::wasi::WasiOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +26,7 @@ pub(super) struct Profile {
 pub(super) struct Begun {
     path: PathBuf,
     outputs: RunOutputs,
-    session: Session,
+    profiler: Profiler,
     language: Option<String>,
 }
 
@@ -42,28 +45,28 @@ impl Profile {
     }
 
     /// Begins to record runs of `guest`.
-    pub(super) fn begin(self, guest: &Guest, arguments: &[String]) -> Result<Begun, Failure> {
+    pub(super) fn begin(self, guest: &Guest, wasi: &WasiOptions) -> Result<Begun, Failure> {
         let Self { path, mut outputs, sampler } = self;
         let journal = outputs.begin_journal()?;
         let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, &*guest.modules[0].1);
         let chosen = chosen.unwrap_or_default();
-        let run = RunName { guest: guest.name.clone(), arguments: arguments.to_vec() };
-        let session = Session::recording_into(journal, run, &guest.modules, vec![chosen.walker], sampler);
-        guest.notes.iter().chain(&chosen.notes).for_each(|note| session.note(note.clone()));
-        Ok(Begun { path, outputs, session, language: chosen.language })
+        let profiler = profile::profiler(guest, journal, vec![chosen.walker], wasi, sampler);
+        let profiler = profiler.map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
+        chosen.notes.iter().for_each(|note| profiler.note(note));
+        Ok(Begun { path, outputs, profiler, language: chosen.language })
     }
 }
 
 impl Begun {
     /// What samples the runs.
-    pub(super) fn session(&self) -> &Session {
-        &self.session
+    pub(super) fn profiler(&self) -> &Profiler {
+        &self.profiler
     }
 
     /// Writes it.
     pub(super) fn finish(self, guest: &Guest) -> Result<(), Failure> {
-        let Self { path, outputs, session, language } = self;
-        let mut finished = session.finish();
+        let Self { path, outputs, profiler, language } = self;
+        let mut finished = profiler.finish();
         let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
         let mut walkers = LanguageWalkers::new(std::mem::take(&mut finished.walkers), &images);
         let journal = finished.recorder.close(finished.meta, finished.ticks, &mut walkers);

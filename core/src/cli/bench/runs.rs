@@ -2,7 +2,7 @@
 
 use super::Times;
 use crate::guest::Guest;
-use crate::sampler::{AttachedStore, Session};
+use crate::profiler::{Attach, Attached, Profiler};
 use crate::wasi::{Exit, GuestState, WasiOptions, call, linker};
 use std::time::Instant;
 use wasmtime::{Instance, InstancePre, Store};
@@ -14,11 +14,11 @@ pub(super) struct Runs<'a> {
     /// Function to call instead of the main function.
     pub(super) invoke: Option<String>,
     /// What samples the runs.
-    pub(super) session: Option<&'a Session>,
+    pub(super) profiler: Option<&'a Profiler>,
 }
 
 /// An instance that has not been called, or how its start function ended.
-type Fresh = (Store<GuestState>, Option<AttachedStore>, Result<Instance, Exit>);
+type Fresh = (Store<GuestState>, Option<Attached>, Result<Instance, Exit>);
 
 impl Runs<'_> {
     /// Runs it once without counting, and then `runs` times, and tells `each` of every run when it is over.
@@ -31,7 +31,7 @@ impl Runs<'_> {
         // As Faasm's runner does: what a first run has to fetch and to map is in no time.
         let preflight = self.fresh(&pre, None)?;
         self.call(preflight)?;
-        let mut fresh = self.fresh(&pre, self.session)?;
+        let mut fresh = self.fresh(&pre, self.profiler)?;
         if let (_, Some(attached), _) = &fresh {
             // The timers of a thread are none of the first run's work either.
             attached.ready_thread();
@@ -42,7 +42,7 @@ impl Runs<'_> {
             let execution = began.elapsed();
             let began = Instant::now();
             drop(store);
-            fresh = self.fresh(&pre, self.session)?;
+            fresh = self.fresh(&pre, self.profiler)?;
             let reset = began.elapsed();
             let (returned, failed) = returned(exit)?;
             each(Times { returned, failed, execution, reset })?;
@@ -50,17 +50,18 @@ impl Runs<'_> {
         Ok(())
     }
 
-    fn fresh(&self, pre: &InstancePre<GuestState>, session: Option<&Session>) -> wasmtime::Result<Fresh> {
+    fn fresh(&self, pre: &InstancePre<GuestState>, profiler: Option<&Profiler>) -> wasmtime::Result<Fresh> {
         let mut store = Store::new(&self.guest.engine, self.wasi.build()?);
         if self.guest.epoch_interruption {
             // Without a callback the first check would trap. The sampler sets a nearer one.
             store.set_epoch_deadline(u64::MAX / 2);
         }
-        let attached = session.map(|session| session.attach_anywhere(&mut store, &self.guest.name)).transpose()?;
+        let attach = |profiler: &Profiler| profiler.attach(&mut store, Attach::named(&self.guest.name));
+        let attached = profiler.map(attach).transpose()?;
         // A start function runs now, and may end as any other.
         let instance = pre.instantiate(&mut store).map_err(Exit::from_error);
-        if let (Some(session), Some(attached), Ok(instance)) = (session, &attached, &instance) {
-            session.instantiated_in(attached, &mut store, instance, 0);
+        if let (Some(attached), Ok(instance)) = (&attached, &instance) {
+            attached.instantiated(&mut store, instance)?;
         }
         Ok((store, attached, instance))
     }

@@ -22,7 +22,7 @@ use super::http::{ListenAddress, Server};
 use super::window_profiles::{Shown, WindowProfiles};
 use super::{FAILED, Failure, say};
 use crate::module::ModuleImage;
-use crate::sampler::Session;
+use crate::profiler::Profiler;
 use crate::symbols::Symbols;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 /// What answers are made of.
 struct State {
-    session: Arc<Session>,
+    profiler: Profiler,
     /// The guest's name and its arguments.
     command: Vec<String>,
     profiles: WindowProfiles,
@@ -71,7 +71,7 @@ impl Live {
     /// Shows a guest that has been started with `command`, at `listener`.
     pub(super) fn start(
         listener: TcpListener,
-        session: Arc<Session>,
+        profiler: Profiler,
         command: Vec<String>,
         shown: Shown,
         is_quiet: bool,
@@ -79,8 +79,8 @@ impl Live {
         let (over, is_over) = watch::channel(false);
         let state = State {
             images: shown.images.clone(),
-            profiles: WindowProfiles::new(&session, shown),
-            session,
+            profiles: WindowProfiles::new(shown),
+            profiler,
             command,
             symbols: Mutex::new(None),
             windows: Arc::new(Semaphore::new(WINDOWS)),

@@ -28,7 +28,7 @@ pub(super) async fn answer(Given(state): Given<Arc<State>>, RawQuery(query): Raw
     };
     let shared = state.clone();
     let read = move || {
-        let stacks = shared.session.dump().map_err(io::Error::other)?;
+        let stacks = shared.profiler.dump().map_err(io::Error::other)?;
         let mut symbols = shared.symbols.lock().unwrap_or_else(PoisonError::into_inner);
         let symbols = symbols.get_or_insert_with(|| Symbols::new(&shared.images, Vec::new()));
         Ok(if groups { grouped(&stacks, symbols) } else { thread_stacks::text(&stacks, symbols, |_| true) })

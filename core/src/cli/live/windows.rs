@@ -2,8 +2,8 @@
 
 use super::State;
 use crate::cli::window_profiles::Made;
+use crate::profiler::OpenWindow;
 use crate::recording::Clock;
-use crate::sampler::Window;
 use axum::http::StatusCode;
 use std::io;
 use std::sync::Arc;
@@ -65,8 +65,8 @@ pub(super) async fn make(state: Arc<State>, wanted: Wanted, made: Made) -> Resul
     // Either way the window is over.
     let _ = tokio::time::timeout(Duration::from_secs_f64(wanted.seconds), is_over.wait_for(|is_over| *is_over)).await;
     let recording = {
-        let (shared, window) = (state.clone(), window.take());
-        let recording = move || shared.profiles.recording(&window.ok_or(io::ErrorKind::Other)?);
+        let window = window.take();
+        let recording = move || window.ok_or(io::ErrorKind::Other)?.unnamed();
         blocking(&state.readers, recording).await?
     };
     let shared = state.clone();
@@ -90,10 +90,10 @@ pub(super) async fn blocking<R: Send + 'static>(
 }
 
 /// A window that is open. If nobody waits for it any more, it ends where it may take its time: the recorder may be busy.
-struct Open(Option<Window>);
+struct Open(Option<OpenWindow>);
 
 impl Open {
-    fn take(&mut self) -> Option<Window> {
+    fn take(&mut self) -> Option<OpenWindow> {
         self.0.take()
     }
 }
@@ -110,13 +110,13 @@ impl Drop for Open {
 /// Begins a window, of a guest that has begun or is about to.
 async fn begin(state: &Arc<State>, clock: Clock) -> Result<Open, Refusal> {
     let since = Instant::now();
-    while !state.session.has_begun() && since.elapsed() < BEGINNING {
+    while !state.profiler.has_begun() && since.elapsed() < BEGINNING {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let session = state.session.clone();
-    let begun = tokio::task::spawn_blocking(move || session.window(clock).map(|window| Open(Some(window)))).await;
+    let profiler = state.profiler.clone();
+    let begun = tokio::task::spawn_blocking(move || profiler.window_of(clock).map(|window| Open(Some(window)))).await;
     let refused = |reason: String| (StatusCode::CONFLICT, format!("{reason}\n"));
-    begun.map_err(|error| refused(error.to_string()))?.map_err(refused)
+    begun.map_err(|error| refused(error.to_string()))?.map_err(|error| refused(error.to_string()))
 }
 
 #[cfg(test)]

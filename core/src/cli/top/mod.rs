@@ -88,7 +88,7 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
     let journal = || Ok(Journal::of_windows());
     let run = guest::start(&top.guest, &guest, library, &arguments, walkers, Some(sampler.clone()), journal)?;
     Interrupts::default().watch(run.interrupter()).map_err(|error| failed(&error))?;
-    let session = run.session().ok_or_else(|| failed(&"nothing is sampled"))?;
+    let profiler = run.profiler().ok_or_else(|| failed(&"nothing is sampled"))?;
     let shown = Shown {
         images: guest.modules.iter().map(|(_, image)| image.clone()).collect(),
         plugins: language.iter().flat_map(|language| plugins.files_of(language)).collect(),
@@ -98,11 +98,11 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
         selection: Selection::default(),
         table: TableOptions::for_terminal(),
     };
-    let profiles = WindowProfiles::new(&session, shown);
+    let profiles = WindowProfiles::new(shown);
     let (news, heard) = channel();
     let (orders, ordered) = channel();
     let snapshots = Snapshots {
-        session,
+        profiler,
         profiles,
         view: top.frames.view(),
         clock: sampler.clock,

@@ -3,12 +3,13 @@
 use crate::cli::output::Target;
 use crate::cli::window_profiles::{Made, WindowProfiles};
 use crate::export::{EXPORTERS, Exporter};
+use crate::profiler::OpenWindow;
+use crate::profiler::Profiler;
 use crate::recording::{Clock, Recording, View, file};
-use crate::sampler::{Activity, Session, Window};
+use crate::sampler::Activity;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -56,7 +57,7 @@ pub(super) struct Picture {
 
 /// What takes them.
 pub(super) struct Snapshots {
-    pub(super) session: Arc<Session>,
+    pub(super) profiler: Profiler,
     pub(super) profiles: WindowProfiles,
     pub(super) view: View,
     pub(super) clock: Clock,
@@ -100,7 +101,7 @@ impl Snapshots {
             match order {
                 Err(RecvTimeoutError::Disconnected) => return,
                 Ok(Order::Write) => {
-                    let of = last.clone().map_or_else(|| self.profiles.recording(&whole), |(last, _)| Ok(last));
+                    let of = last.clone().map_or_else(|| whole.unnamed(), |(last, _)| Ok(last));
                     let written = of.map_err(|error| error.to_string()).and_then(|recording| self.write(&recording));
                     self.tell(News::Said(written.unwrap_or_else(|error| error)));
                     continue;
@@ -114,9 +115,9 @@ impl Snapshots {
                 Ok(Order::Ended) => {
                     // From here on time goes by in which there is no guest.
                     // The store may have gone with its memory.
-                    let activity = self.session.activity().unwrap_or_default();
+                    let activity = self.profiler.activity().unwrap_or_default();
                     let activity = Activity { memory_bytes: activity.memory_bytes.max(memory_bytes), ..activity };
-                    last = self.profiles.recording(&whole).ok().map(|recording| (recording, activity));
+                    last = whole.unnamed().ok().map(|recording| (recording, activity));
                     wanted = Wanted { ended: true, whole: true, frozen: false };
                     recent.clear();
                 }
@@ -129,7 +130,7 @@ impl Snapshots {
             let seen = match &last {
                 Some(last) => Ok(last.clone()),
                 None => {
-                    let activity = self.session.activity().unwrap_or_default();
+                    let activity = self.profiler.activity().unwrap_or_default();
                     memory_bytes = activity.memory_bytes;
                     self.recording(&whole, &mut recent, wanted.whole).map(|recording| (recording, activity))
                 }
@@ -143,34 +144,34 @@ impl Snapshots {
     }
 
     /// The window of the whole run, once that has begun, and the orders that came before.
-    fn begin(&self, orders: &Receiver<Order>, early: &mut VecDeque<Order>) -> Option<Window> {
+    fn begin(&self, orders: &Receiver<Order>, early: &mut VecDeque<Order>) -> Option<OpenWindow> {
         loop {
-            match self.session.window(self.clock) {
+            match self.profiler.window_of(self.clock) {
                 Ok(window) => return Some(window),
-                Err(_) if !self.session.has_begun() => match orders.recv_timeout(BEGINNING) {
+                Err(_) if !self.profiler.has_begun() => match orders.recv_timeout(BEGINNING) {
                     Ok(Order::Ended) => return None,
                     Ok(order) => early.push_back(order),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => return None,
                 },
                 Err(reason) => {
-                    self.tell(News::Said(reason));
+                    self.tell(News::Said(reason.to_string()));
                     return None;
                 }
             }
         }
     }
 
-    fn recording(&self, whole: &Window, recent: &mut VecDeque<Window>, is_whole: bool) -> io::Result<Vec<u8>> {
-        let window = self.session.window(self.clock).map_err(io::Error::other)?;
+    fn recording(&self, whole: &OpenWindow, recent: &mut VecDeque<OpenWindow>, is_whole: bool) -> io::Result<Vec<u8>> {
+        let window = self.profiler.window_of(self.clock).map_err(io::Error::other)?;
         recent.push_back(window);
         while recent.get(1).is_some_and(|second| second.elapsed() >= RECENT) {
             recent.pop_front();
         }
         // One that has just begun has nothing in it.
-        let has_begun = |window: &&Window| window.elapsed() >= PERIOD;
+        let has_begun = |window: &&OpenWindow| window.elapsed() >= PERIOD;
         let recent = recent.front().filter(has_begun).filter(|_| !is_whole);
-        self.profiles.recording(recent.unwrap_or(whole))
+        recent.unwrap_or(whole).unnamed()
     }
 
     fn picture(&self, recording: &[u8], activity: Activity, is_whole: bool) -> io::Result<Picture> {

@@ -67,7 +67,7 @@ impl Recorder {
     }
 
     /// Adds a module that was loaded later, for the frames that come from here on. It may have the id of one that was
-    /// [forgotten](Recorder::forget_module).
+    /// forgotten.
     pub fn module(&mut self, module: Module) -> ModuleId {
         if let Some(id) = self.vacant_modules.pop() {
             self.journal.write_basis(&Block::ModuleInPlaceOf(id, module));

@@ -206,7 +206,7 @@ fn samples_of_tasks_that_take_turns_are_whole() {
         code_of(&component, &shared.code);
         let session = Session::of(shared);
         let mut store = Store::new(&engine, ());
-        let attached = session.attach_anywhere(&mut store, "tasks").unwrap();
+        let attached = session.attach(&mut store, "tasks".into(), None).unwrap();
         let runtime = runtime();
         let tasks = attached.run(run_tasks(store, component.clone(), linker(&engine)));
         runtime.block_on(runtime.spawn(tasks)).unwrap();

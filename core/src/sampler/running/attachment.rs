@@ -104,11 +104,6 @@ impl Attachment {
         let _ = self.threads.of_this_thread();
     }
 
-    /// Ends sampling, before the store goes.
-    pub(in crate::sampler) fn detach(&self) {
-        self.threads.detach(&self.store);
-    }
-
     /// A future that says at each poll which thread runs the store: `future` is to run nothing but this store's guests.
     pub(in crate::sampler) fn run<F: Future>(&self, future: F) -> SampledFuture<F> {
         SampledFuture { attachment: self.clone(), future: Box::pin(future) }
