@@ -166,7 +166,7 @@ impl Sampler {
         self.stop_drain.store(true, Ordering::Release);
         drain.thread().unpark();
         let drained = drain.join().unwrap_or_default();
-        let mut rate_note = None;
+        let mut rate_note = threads.ended_rate_note();
         if at_rest {
             for store in &stores {
                 // If the store is locked, its call hook is in a walk and keeps the walker.
@@ -180,7 +180,7 @@ impl Sampler {
             }
             let mut timers = clocks.slots().filter_map(|slot| slot.timers.as_ref());
             // SAFETY: no handler is at work, and none will be.
-            rate_note = timers.find_map(|timers| unsafe { timers.rate_note() });
+            rate_note = timers.find_map(|timers| unsafe { timers.rate_note() }).or(rate_note);
         }
         let report = self.report(drained, threads.totals_at(&clocks), at_rest, rate_note);
         match ticked {

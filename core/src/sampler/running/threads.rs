@@ -54,6 +54,8 @@ pub(in crate::sampler) struct Threads {
     host_calls: Mutex<HashMap<usize, u64>>,
     /// What the threads that have ended counted. Locked after the slots.
     ended: Mutex<SlotTotals>,
+    /// What one of them had to say of its rate.
+    ended_rate_note: Mutex<Option<String>>,
     /// Locked before the slots.
     wanted: Mutex<Wanted>,
     /// What records.
@@ -115,6 +117,7 @@ impl Threads {
             slots: Mutex::default(),
             host_calls: Mutex::default(),
             ended: Mutex::default(),
+            ended_rate_note: Mutex::default(),
             wanted: Mutex::default(),
             drain: OnceLock::new(),
             drain_cpu_ns: AtomicU64::new(0),
@@ -244,6 +247,15 @@ impl Threads {
         let mut slots = locked(&self.slots);
         slots.retain(|other| !Arc::ptr_eq(other, slot));
         locked(&self.ended).add(slot, 0);
+        // SAFETY: the thread has ended, and its handler with it.
+        if let Some(note) = slot.timers.as_ref().and_then(|timers| unsafe { timers.rate_note() }) {
+            *locked(&self.ended_rate_note) = Some(note);
+        }
+    }
+
+    /// What a thread that has ended had to say of its rate.
+    pub(in crate::sampler) fn ended_rate_note(&self) -> Option<String> {
+        locked(&self.ended_rate_note).clone()
     }
 
     /// The threads, and the CPU time that each has used by now.
