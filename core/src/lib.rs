@@ -16,6 +16,7 @@ pub mod conformance;
 pub mod export;
 #[cfg(feature = "wasi")]
 pub mod guest;
+pub mod heap;
 pub mod languages;
 pub mod machine_code;
 pub mod module;

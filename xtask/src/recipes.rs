@@ -132,6 +132,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("c-layout", Language::C, "c/layout.c", C),
     recipe("c-layout-O0", Language::C, "c/layout.c", C_UNOPTIMISED),
     recipe("c-layout-dwarf5", Language::C, "c/layout.c", C_DWARF_5),
+    recipe("c-heap", Language::C, "c/heap.c", C),
     recipe("c-phases", Language::C, "c/phases.c", C),
     recipe("c-random", Language::C, "c/random.c", C),
     recipe("c-shares", Language::C, "c/shares.c", C),

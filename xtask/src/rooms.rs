@@ -29,6 +29,7 @@ const ROOMS: &[Room] = &[
     room("recording", "core/src/recording", &["wlprof_plugin"]),
     room("sources", "core/src/sources", &["recording"]),
     room("module", "core/src/module", &["wlprof_plugin", "wlprof_dwarf", "recording"]),
+    room("heap", "core/src/heap", &["wlprof_plugin", "module"]),
     room("languages", "core/src/languages", &["wlprof_plugin", "wlprof_go", "wlprof_cpython"]),
     room("wasi", "core/src/wasi", &[]),
     room("guest", "core/src/guest", &["wlprof_plugin", "module", "wasi"]),

@@ -20,6 +20,7 @@ mod go_calls;
 mod grants;
 mod graph;
 mod guest;
+mod heap;
 mod host_calls;
 mod http;
 mod interruption;

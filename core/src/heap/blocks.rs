@@ -1,0 +1,298 @@
+//! Of a guest's allocations a sample, as the guest tells of it: by site how much was allocated, how much of it is still held, and how
+//! much was when the guest held most.
+
+use super::allocators::Call;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+
+/// How many bytes are allocated between two samples, on average.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// A sample each so many bytes; 1 and less for every allocation.
+    pub const fn bytes(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    fn is_every(self) -> bool {
+        self.0 <= 1
+    }
+
+    /// How many allocations of `size` bytes one that is sampled stands for: it is sampled if one of its bytes is drawn, and each is with the
+    /// same probability.
+    fn weight(self, size: u64) -> f64 {
+        match self.is_every() {
+            true => 1.0,
+            // Of nothing nothing is drawn.
+            false => 1.0 / -f64::exp_m1(-(size.max(1) as f64) / self.0 as f64),
+        }
+    }
+}
+
+/// A call of the allocator that was told of.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// How it was called.
+    pub call: Call,
+    /// What was asked for, in bytes.
+    pub size: u64,
+    /// The block that it gave; 0 if it gave none.
+    pub block: u32,
+    /// The block that `realloc` was given; 0 otherwise.
+    pub before: u32,
+    /// The countdown has been used up. Else it is told of for the sake of the block before.
+    pub is_sample: bool,
+}
+
+/// An estimate of how many blocks there are, and how many bytes are in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amount {
+    /// Number of blocks.
+    pub blocks: f64,
+    /// What was asked for, in bytes.
+    pub bytes: f64,
+}
+
+impl Amount {
+    fn add(&mut self, size: u64, weight: f64) {
+        self.blocks += weight;
+        self.bytes += weight * size as f64;
+    }
+
+    fn is_less_than(self, other: Self) -> bool {
+        self.bytes < other.bytes
+    }
+}
+
+/// What a site has allocated.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SiteTotals {
+    /// Allocations that were sampled.
+    pub samples: u64,
+    /// All that was allocated.
+    pub allocated: Amount,
+    /// What of it is held.
+    pub held: Amount,
+    /// What was held when the guest held most.
+    pub at_peak: Amount,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Site {
+    totals: SiteTotals,
+    /// Number of the peak that `at_peak` is of.
+    peak: u64,
+}
+
+/// A block that was sampled and is held.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    site: usize,
+    size: u64,
+    weight: f64,
+}
+
+/// The sampled blocks of a memory, by sites that are told apart by `S`.
+#[derive(Debug)]
+pub struct Blocks<S> {
+    rate: Rate,
+    chance: RandomState,
+    draws: u64,
+    sites: HashMap<S, usize>,
+    totals: Vec<Site>,
+    held: HashMap<u32, Held>,
+    all_held: Amount,
+    peak: Amount,
+    /// How often there was a new peak.
+    peaks: u64,
+}
+
+impl<S: Eq + Hash> Blocks<S> {
+    /// Samples at that rate.
+    pub fn new(rate: Rate) -> Self {
+        Self {
+            rate,
+            chance: RandomState::new(),
+            draws: 0,
+            sites: HashMap::new(),
+            totals: Vec::new(),
+            held: HashMap::new(),
+            all_held: Amount::default(),
+            peak: Amount::default(),
+            peaks: 0,
+        }
+    }
+
+    /// Bytes until the next sample: what the countdown is to be. It has no memory, so that it may be drawn anew whenever one likes.
+    pub fn draw(&mut self) -> i64 {
+        if self.rate.is_every() {
+            return -1;
+        }
+        self.draws += 1;
+        // In the middle of 2^53 steps between 0 and 1, of which it is neither.
+        let uniform = ((self.chance.hash_one(self.draws) >> 11) as f64 + 0.5) / 2_f64.powi(53);
+        (-uniform.ln() * self.rate.0 as f64) as i64
+    }
+
+    /// Takes a call that was told of. `site` says where it was made, and is asked of samples alone. `filter` is the guest's: see
+    /// [`EXPORTS`](super::EXPORTS).
+    pub fn allocated(&mut self, told: &Told, filter: &mut [u8], site: impl FnOnce() -> S) {
+        // A block that could not be made larger is where it was. One that is made nothing of is gone.
+        if told.before != 0 && (told.block != 0 || told.size == 0) {
+            self.freed(told.before, filter);
+        }
+        if !told.is_sample || told.block == 0 {
+            return;
+        }
+        let next = self.totals.len();
+        let site = *self.sites.entry(site()).or_insert(next);
+        if site == next {
+            self.totals.push(Site::default());
+        }
+        let (size, weight) = (told.size, self.rate.weight(told.size));
+        self.totals[site].totals.samples += 1;
+        self.totals[site].totals.allocated.add(size, weight);
+        // If its last end was missed it ends now.
+        self.freed(told.block, filter);
+        self.held.insert(told.block, Held { site, size, weight });
+        let counter = &mut filter[hash(told.block)];
+        *counter = counter.saturating_add(1);
+        self.change(site, size, weight);
+        if self.peak.is_less_than(self.all_held) {
+            self.peak = self.all_held;
+            self.peaks += 1;
+        }
+    }
+
+    /// Takes note of a block that was freed; it may not be one that was sampled.
+    pub fn freed(&mut self, block: u32, filter: &mut [u8]) {
+        let Some(Held { site, size, weight }) = self.held.remove(&block) else { return };
+        let counter = &mut filter[hash(block)];
+        // One that is full is not known any more.
+        if *counter < u8::MAX {
+            *counter -= 1;
+        }
+        self.change(site, size, -weight);
+    }
+
+    /// So many more are held of a site.
+    fn change(&mut self, site: usize, size: u64, weight: f64) {
+        let Site { totals, peak } = &mut self.totals[site];
+        if *peak < self.peaks {
+            (totals.at_peak, *peak) = (totals.held, self.peaks);
+        }
+        totals.held.add(size, weight);
+        self.all_held.add(size, weight);
+    }
+
+    /// What each site has allocated.
+    pub fn sites(&self) -> impl Iterator<Item = (&S, SiteTotals)> {
+        self.sites.iter().map(|(site, index)| {
+            let Site { totals, peak } = self.totals[*index];
+            // Nothing has changed since.
+            let at_peak = if peak < self.peaks { totals.held } else { totals.at_peak };
+            (site, SiteTotals { at_peak, ..totals })
+        })
+    }
+
+    /// What all sites hold.
+    pub fn held(&self) -> Amount {
+        self.all_held
+    }
+
+    /// The most that they have held.
+    pub fn peak(&self) -> Amount {
+        self.peak
+    }
+}
+
+/// The counter of the filter that a block belongs to.
+fn hash(block: u32) -> usize {
+    (block.wrapping_mul(super::instructions::HASH_FACTOR) >> 16) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::instructions::FILTER_BYTES;
+    use super::*;
+
+    fn told(call: Call, size: u64, block: u32, before: u32) -> Told {
+        Told { call, size, block, before, is_sample: true }
+    }
+
+    fn of(blocks: &Blocks<&'static str>, site: &str) -> SiteTotals {
+        blocks.sites().find_map(|(name, totals)| (*name == site).then_some(totals)).unwrap_or_default()
+    }
+
+    fn amount(blocks: f64, bytes: f64) -> Amount {
+        Amount { blocks, bytes }
+    }
+
+    #[test]
+    fn what_is_held_is_known_by_site_and_so_is_what_was_at_the_peak() {
+        let mut filter = vec![0; FILTER_BYTES as usize];
+        let mut blocks = Blocks::new(Rate::bytes(1));
+        assert_eq!(blocks.draw(), -1);
+        blocks.allocated(&told(Call::Malloc, 10, 0x100, 0), &mut filter, || "a");
+        blocks.allocated(&told(Call::Malloc, 70, 0x200, 0), &mut filter, || "b");
+        blocks.freed(0x100, &mut filter);
+        blocks.allocated(&told(Call::Calloc, 5, 0x300, 0), &mut filter, || "a");
+        assert_eq!((blocks.held(), blocks.peak()), (amount(2.0, 75.0), amount(2.0, 80.0)));
+        assert_eq!(of(&blocks, "a").at_peak, amount(1.0, 10.0));
+        assert_eq!(of(&blocks, "b").at_peak, amount(1.0, 70.0));
+        // It grows, and moves; another cannot grow, and stays; a third ends so.
+        blocks.allocated(&told(Call::Realloc, 100, 0x400, 0x200), &mut filter, || "c");
+        blocks.allocated(&told(Call::Realloc, u64::MAX, 0, 0x400), &mut filter, || unreachable!());
+        blocks.allocated(&told(Call::Realloc, 0, 0, 0x300), &mut filter, || unreachable!());
+        assert_eq!(
+            of(&blocks, "a"),
+            SiteTotals { samples: 2, allocated: amount(2.0, 15.0), held: amount(0.0, 0.0), at_peak: amount(1.0, 5.0) }
+        );
+        assert_eq!(of(&blocks, "b").held, amount(0.0, 0.0));
+        assert_eq!(of(&blocks, "c").held, amount(1.0, 100.0));
+        assert_eq!(blocks.peak(), amount(2.0, 105.0));
+        blocks.freed(0x400, &mut filter);
+        blocks.freed(0x400, &mut filter);
+        assert!(filter.iter().all(|counter| *counter == 0) && blocks.held() == amount(0.0, 0.0));
+    }
+
+    #[test]
+    fn a_counter_that_is_full_stays_so() {
+        let mut filter = vec![0; FILTER_BYTES as usize];
+        let mut blocks = Blocks::new(Rate::bytes(1));
+        // All of one hash.
+        let alike: Vec<u32> = (1..u32::MAX).step_by(16).filter(|block| hash(*block) == 7).take(300).collect();
+        alike.iter().for_each(|block| blocks.allocated(&told(Call::Malloc, 1, *block, 0), &mut filter, || "a"));
+        alike.iter().for_each(|block| blocks.freed(*block, &mut filter));
+        assert_eq!((blocks.held(), filter[7]), (amount(0.0, 0.0), u8::MAX));
+    }
+
+    #[test]
+    fn what_is_not_sampled_is_stood_for() {
+        const EVERY: u64 = 1000;
+        let mut filter = vec![0; FILTER_BYTES as usize];
+        let mut blocks = Blocks::new(Rate::bytes(EVERY));
+        let mut countdown = blocks.draw();
+        let (mut allocated, mut count) = (0_u64, 0_u64);
+        for number in 0..200_000_u32 {
+            let size = 8_u64 << (number % 10);
+            (allocated, count) = (allocated + size, count + 1);
+            countdown -= size as i64;
+            if countdown < 0 {
+                blocks.allocated(&told(Call::Malloc, size, 16 * (number + 1), 0), &mut filter, || "a");
+                countdown = blocks.draw();
+            }
+        }
+        let found = of(&blocks, "a");
+        // Of so many samples the estimate is within five times its standard deviation but once in two million runs.
+        let within = |estimate: f64, truth: u64, relative: f64| (estimate / truth as f64 - 1.0).abs() < 5.0 * relative;
+        assert!(
+            within(found.allocated.bytes, allocated, 1.0 / (found.samples as f64).sqrt()),
+            "{found:?} of {allocated}"
+        );
+        // The small ones are few among the samples.
+        let of_smallest = count as f64 / 10.0 * 8.0 / EVERY as f64;
+        assert!(within(found.allocated.blocks, count, 1.0 / of_smallest.sqrt()), "{found:?} of {count}");
+    }
+}

@@ -1,0 +1,25 @@
+//! Where a guest's memory goes: its allocator's functions, and the module with them rewritten so that they tell of a sample of
+//! their calls.
+//!
+//! ```text
+//! module ──► allocators ──► rewrite ──► module that is compiled
+//!                              └──────► offset map: from its code back to the module's own
+//! ```
+//!
+//! Nothing else of the module changes: whoever shows its lines, frames or functions sees the module as it was.
+
+mod allocators;
+mod blocks;
+mod c_library;
+mod instructions;
+mod offset_map;
+mod parsed;
+mod rewrite;
+#[cfg(test)]
+mod rewrite_tests;
+
+pub use allocators::{AllocatorFunction, Call, NotRewritten};
+pub use blocks::{Amount, Blocks, Rate, SiteTotals, Told};
+pub use c_library::c_library;
+pub use offset_map::OffsetMap;
+pub use rewrite::{EXPORTS, Exports, Rewritten, rewrite};

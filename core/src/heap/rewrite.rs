@@ -1,0 +1,310 @@
+//! Rewrites a module so that its allocator tells of a sample of its calls.
+//!
+//! Functions that call no other allocator function get a check at the beginning of their own body: where nothing is told of, that
+//! costs no call. The others, and `realloc`, which has to look at a block before it is given away, are moved to the end of the module, and
+//! what tells of them takes their place, so that exports, tables and calls lead there without a change of theirs.
+//!
+//! What is added comes after everything of its kind, so that no index changes. Whoever is told cannot be imported, since imports
+//! come first: it is put into a table that is added, once the module is instantiated. Until then nothing is told, and nothing is missed
+//! that would have to be known later.
+
+use super::allocators::{AllocatorFunction, Call, NotRewritten};
+use super::instructions::{Added, FILTER_BYTES, Instructions};
+use super::offset_map::{OffsetMap, Stretch};
+use super::parsed::{Parsed, SectionId};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use wasm_encoder::{ConstExpr, Encode, ExportKind, GlobalType, MemoryType, RefType, TableType, ValType};
+use wasmtime_environ::wasmparser;
+
+/// By what names a rewritten module exports what was added to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Exports {
+    /// A table of two functions: who is told of allocations, and of what is freed.
+    pub table: &'static str,
+    /// A global, an `i64`: bytes that may be allocated before somebody is told.
+    pub countdown: &'static str,
+    /// A global, an `i32`: whether there is somebody to be told.
+    pub is_heard: &'static str,
+    /// A memory: for each hash of an address, how many blocks are there that were told of.
+    pub filter: &'static str,
+}
+
+/// These names.
+pub const EXPORTS: Exports = Exports {
+    table: "wlprof:heap/table",
+    countdown: "wlprof:heap/countdown",
+    is_heard: "wlprof:heap/is-heard",
+    filter: "wlprof:heap/filter",
+};
+
+/// A module that tells of its allocator's calls.
+#[derive(Debug)]
+pub struct Rewritten {
+    /// What is to be compiled.
+    pub bytes: Vec<u8>,
+    /// Where its code was before.
+    pub offsets: OffsetMap,
+}
+
+/// Rewrites the module `bytes`, whose allocator these functions are.
+///
+/// # Errors
+/// Why the module is better left alone.
+pub fn rewrite(bytes: &[u8], allocators: &[AllocatorFunction]) -> Result<Rewritten, NotRewritten> {
+    let parsed = Parsed::read(bytes)?;
+    check(&parsed, allocators)?;
+    let outer = outer_functions(&parsed, bytes, allocators)?;
+    let instructions = Instructions {
+        added: Added {
+            countdown: parsed.globals,
+            is_heard: parsed.globals + 1,
+            is_inside: parsed.globals + 2,
+            filter: parsed.memories,
+            table: parsed.tables,
+            allocated: parsed.signatures.len() as u32,
+            freed: parsed.signatures.len() as u32 + 1,
+        },
+        has_nested: !outer.is_empty(),
+    };
+    let code = Code::new(&parsed, bytes, allocators, &outer, &instructions);
+    Ok(code.into_module(&parsed, bytes, &instructions.added))
+}
+
+fn check(parsed: &Parsed, allocators: &[AllocatorFunction]) -> Result<(), NotRewritten> {
+    if parsed.memories != 1 || parsed.has_other_memory {
+        let what = match parsed.memories {
+            0 => "it has no memory",
+            1 => "its memory is shared or has 64-bit addresses",
+            _ => "it has several memories",
+        };
+        return Err(NotRewritten::Memory(what));
+    }
+    for AllocatorFunction { function, call } in allocators {
+        let signature = parsed.signature(parsed.defined(*function)?);
+        let is_called_so = signature.is_some_and(|(parameters, results)| {
+            parameters.len() == call.parameters() as usize
+                && results.len() == usize::from(call.returns())
+                && parameters.iter().chain(results).all(|value| *value == wasmparser::ValType::I32)
+        });
+        if !is_called_so {
+            return Err(NotRewritten::Signature(*function, *call));
+        }
+    }
+    let own = [EXPORTS.table, EXPORTS.countdown, EXPORTS.is_heard, EXPORTS.filter];
+    match parsed.exports.iter().find(|name| own.contains(&name.as_str())) {
+        Some(name) => Err(NotRewritten::Name(name.clone())),
+        None => Ok(()),
+    }
+}
+
+/// The allocator functions that call other ones, by whatever way: what these allocate then is the outer one's.
+fn outer_functions(
+    parsed: &Parsed,
+    bytes: &[u8],
+    allocators: &[AllocatorFunction],
+) -> Result<BTreeSet<u32>, NotRewritten> {
+    let allocating: HashSet<u32> =
+        allocators.iter().filter(|other| other.call != Call::Free).map(|other| other.function).collect();
+    let mut calls: HashMap<u32, Vec<u32>> = HashMap::new();
+    let mut outer = BTreeSet::new();
+    for &function in &allocating {
+        let (mut seen, mut open) = (HashSet::from([function]), vec![function]);
+        while let Some(caller) = open.pop() {
+            let Ok(defined) = parsed.defined(caller) else { continue };
+            let called = match calls.get(&caller) {
+                Some(called) => called.clone(),
+                None => calls.entry(caller).or_insert(parsed.calls(bytes, defined)?).clone(),
+            };
+            for callee in called {
+                if callee != function && allocating.contains(&callee) {
+                    outer.insert(function);
+                } else if seen.insert(callee) {
+                    open.push(callee);
+                }
+            }
+        }
+    }
+    Ok(outer)
+}
+
+/// The code section of a rewritten module, and the functions that were added.
+struct Code {
+    /// Contents of the section.
+    contents: Vec<u8>,
+    stretches: Vec<Stretch>,
+    /// Types of the functions that were added.
+    added: Vec<u32>,
+}
+
+/// A function that is added: one that is made, or a body of the module's own that was moved.
+enum AddedFunction {
+    Made(Vec<u8>),
+    Moved(usize),
+}
+
+impl Code {
+    fn new(
+        parsed: &Parsed,
+        bytes: &[u8],
+        allocators: &[AllocatorFunction],
+        outer: &BTreeSet<u32>,
+        instructions: &Instructions,
+    ) -> Self {
+        // What stands in the place of a body, and what is put into it.
+        let mut wrappers: HashMap<usize, Vec<u8>> = HashMap::new();
+        let mut prologues: HashMap<usize, Vec<u8>> = HashMap::new();
+        let mut added: Vec<(u32, AddedFunction)> = Vec::new();
+        for allocator in allocators {
+            let defined = (allocator.function - parsed.imported_functions) as usize;
+            let next = parsed.function_count() + added.len() as u32;
+            let of_type = parsed.functions[defined];
+            if allocator.call == Call::Realloc || outer.contains(&allocator.function) {
+                wrappers.insert(defined, instructions.wrapper(*allocator, next));
+                added.push((of_type, AddedFunction::Moved(defined)));
+            } else {
+                prologues.insert(defined, instructions.prologue(*allocator, next));
+                if allocator.call != Call::Free {
+                    added.push((of_type, AddedFunction::Made(instructions.slow(*allocator))));
+                }
+            }
+        }
+        let code_start = code_section(parsed).map_or(0, |range| range.start);
+        let mut code = Self { contents: Vec::new(), stretches: Vec::new(), added: Vec::new() };
+        (parsed.bodies.len() as u32 + added.len() as u32).encode(&mut code.contents);
+        for (defined, (body, first)) in parsed.bodies.iter().enumerate() {
+            let own = |range: std::ops::Range<usize>| (range.start - code_start, &bytes[range]);
+            match (wrappers.get(&defined), prologues.get(&defined)) {
+                (Some(wrapper), _) => code.body([(None, &wrapper[..])]),
+                (_, Some(prologue)) => {
+                    let ((locals_at, locals), (at, rest)) = (own(body.start..*first), own(*first..body.end));
+                    code.body([(Some(locals_at), locals), (None, prologue), (Some(at), rest)]);
+                }
+                _ => {
+                    let (at, whole) = own(body.clone());
+                    code.body([(Some(at), whole)]);
+                }
+            }
+        }
+        for (of_type, function) in added {
+            match function {
+                AddedFunction::Made(body) => code.body([(None, &body[..])]),
+                AddedFunction::Moved(defined) => {
+                    let (body, _) = &parsed.bodies[defined];
+                    code.body([(Some(body.start - code_start), &bytes[body.clone()])]);
+                }
+            }
+            code.added.push(of_type);
+        }
+        code
+    }
+
+    /// Adds a body: of each part of it where it was before, if it was there.
+    fn body<const PARTS: usize>(&mut self, parts: [(Option<usize>, &[u8]); PARTS]) {
+        parts.iter().map(|(_, part)| part.len()).sum::<usize>().encode(&mut self.contents);
+        for (old, part) in parts {
+            if let Some(old) = old {
+                let new = self.contents.len() as u32;
+                self.stretches.push(Stretch { new, old: old as u32, length: part.len() as u32 });
+            }
+            self.contents.extend_from_slice(part);
+        }
+    }
+
+    fn into_module(self, parsed: &Parsed, bytes: &[u8], added: &Added) -> Rewritten {
+        let mut additions = additions(&self.added, added).into_iter().peekable();
+        let mut module = bytes[..8].to_vec();
+        for (id, range) in &parsed.sections {
+            while let Some((new, count, entries)) =
+                additions.next_if(|(new, ..)| id.place().is_some_and(|place| new.place() < Some(place)))
+            {
+                // A section that it had none of.
+                section(&mut module, new, &with_count(count, &entries));
+            }
+            let contents = &bytes[range.clone()];
+            if *id == SectionId::CODE {
+                section(&mut module, *id, &self.contents);
+            } else if let Some((_, more, entries)) = additions.next_if(|(new, ..)| new == id) {
+                let (count, rest) = count_of(contents);
+                let rest = [rest, &entries].concat();
+                section(&mut module, *id, &with_count(count + more, &rest));
+            } else {
+                section(&mut module, *id, contents);
+            }
+        }
+        Rewritten { bytes: module, offsets: OffsetMap::new(self.stretches) }
+    }
+}
+
+fn code_section(parsed: &Parsed) -> Option<&std::ops::Range<usize>> {
+    parsed.sections.iter().find_map(|(id, range)| (*id == SectionId::CODE).then_some(range))
+}
+
+/// What is added to each section but that of code: how many entries, and what they are.
+fn additions(functions: &[u32], added: &Added) -> Vec<(SectionId, u32, Vec<u8>)> {
+    let mut types = Vec::new();
+    for parameters in [&[ValType::I64, ValType::I32, ValType::I32, ValType::I32][..], &[ValType::I32, ValType::I32]] {
+        types.push(0x60);
+        parameters.encode(&mut types);
+        types.push(0);
+    }
+    let mut function_types = Vec::new();
+    functions.iter().for_each(|of_type| of_type.encode(&mut function_types));
+    let mut tables = Vec::new();
+    let table =
+        TableType { element_type: RefType::FUNCREF, table64: false, minimum: 2, maximum: Some(2), shared: false };
+    table.encode(&mut tables);
+    let pages = u64::from(FILTER_BYTES >> 16);
+    let mut memories = Vec::new();
+    let memory =
+        MemoryType { minimum: pages, maximum: Some(pages), memory64: false, shared: false, page_size_log2: None };
+    memory.encode(&mut memories);
+    let mut globals = Vec::new();
+    for (val_type, value) in [
+        (ValType::I64, ConstExpr::i64_const(i64::MAX)),
+        (ValType::I32, ConstExpr::i32_const(0)),
+        (ValType::I32, ConstExpr::i32_const(0)),
+    ] {
+        GlobalType { val_type, mutable: true, shared: false }.encode(&mut globals);
+        value.encode(&mut globals);
+    }
+    let mut exports = Vec::new();
+    for (name, kind, index) in [
+        (EXPORTS.table, ExportKind::Table, added.table),
+        (EXPORTS.countdown, ExportKind::Global, added.countdown),
+        (EXPORTS.is_heard, ExportKind::Global, added.is_heard),
+        (EXPORTS.filter, ExportKind::Memory, added.filter),
+    ] {
+        name.encode(&mut exports);
+        kind.encode(&mut exports);
+        index.encode(&mut exports);
+    }
+    vec![
+        (SectionId::TYPE, 2, types),
+        (SectionId::FUNCTION, functions.len() as u32, function_types),
+        (SectionId::TABLE, 1, tables),
+        (SectionId::MEMORY, 1, memories),
+        (SectionId::GLOBAL, 3, globals),
+        (SectionId::EXPORT, 4, exports),
+    ]
+}
+
+/// The number of entries that a section begins with, and the entries.
+fn count_of(contents: &[u8]) -> (u32, &[u8]) {
+    let mut reader = wasmparser::BinaryReader::new(contents, 0);
+    // It has been read before.
+    let count = reader.read_var_u32().unwrap_or_default();
+    (count, &contents[reader.original_position()..])
+}
+
+fn with_count(count: u32, entries: &[u8]) -> Vec<u8> {
+    let mut contents = Vec::new();
+    count.encode(&mut contents);
+    contents.extend_from_slice(entries);
+    contents
+}
+
+fn section(module: &mut Vec<u8>, id: SectionId, contents: &[u8]) {
+    module.push(id.0);
+    contents.len().encode(module);
+    module.extend_from_slice(contents);
+}

@@ -1,0 +1,225 @@
+//! Rewritten modules beside what they were.
+
+use super::*;
+use crate::guest::{EngineOptions, engine};
+use crate::module::ModuleImage;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use wasmtime::{Caller, Func, Instance, Module, Ref, Store, Val};
+use wasmtime_environ::wasmparser::{Parser, Payload};
+use wlprof_plugin::ModuleView;
+
+fn fixtures() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/fixtures");
+    let files = std::fs::read_dir(&folder).expect("`cargo xtask test-fixtures` makes the fixtures");
+    let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "wasm"));
+    files.sort();
+    files
+}
+
+/// What no rewriting changes: imports, elements, data and custom sections.
+fn untouched(bytes: &[u8]) -> Vec<(u8, &[u8])> {
+    let payloads = Parser::new(0).parse_all(bytes).map(Result::unwrap);
+    let sections = payloads.filter_map(|payload| match payload {
+        Payload::CustomSection(_)
+        | Payload::ImportSection(_)
+        | Payload::ElementSection(_)
+        | Payload::DataSection(_) => payload.as_section(),
+        _ => None,
+    });
+    sections.map(|(id, range)| (id, &bytes[range.start..range.end])).collect()
+}
+
+/// Contents of the code section, and where each body lies in it.
+fn code(bytes: &[u8]) -> (&[u8], Vec<std::ops::Range<usize>>) {
+    let (mut contents, mut bodies) = (&bytes[..0], Vec::new());
+    let mut start = 0;
+    for payload in Parser::new(0).parse_all(bytes).map(Result::unwrap) {
+        match payload {
+            Payload::CodeSectionStart { range, .. } => {
+                start = range.start;
+                contents = &bytes[start..range.end];
+            }
+            Payload::CodeSectionEntry(body) => {
+                bodies.push(body.range().start - start..body.range().end - start);
+            }
+            _ => {}
+        }
+    }
+    (contents, bodies)
+}
+
+/// Checks that what was there is there, each instruction where the map says, and gives how much was added.
+fn compare(old: &[u8], rewritten: &Rewritten, allocators: &[AllocatorFunction], name: &str) -> usize {
+    assert_eq!(untouched(old), untouched(&rewritten.bytes), "{name}");
+    let ((was, bodies), (is, new_bodies)) = (code(old), code(&rewritten.bytes));
+    let mut found = vec![false; was.len()];
+    let mut added = 0;
+    for new in new_bodies.iter().cloned().flatten() {
+        match rewritten.offsets.old(new as u32) {
+            Some(old) => {
+                assert!(is[new] == was[old as usize] && !found[old as usize], "{name}: {new:#x} was {old:#x}");
+                found[old as usize] = true;
+            }
+            None => added += 1,
+        }
+    }
+    assert!(bodies.iter().cloned().flatten().all(|at| found[at]), "{name}: code is missing");
+    // Functions that were not touched have their indices.
+    let image = ModuleImage::parse(old.to_vec(), name).unwrap();
+    let touched = |defined: usize| {
+        let function = image.first_body() + defined as u32;
+        allocators.iter().any(|allocator| allocator.function == function)
+    };
+    for (defined, (body, new)) in bodies.iter().zip(&new_bodies).enumerate() {
+        assert!(touched(defined) || was[body.clone()] == is[new.clone()], "{name}: function {defined}");
+    }
+    added
+}
+
+#[test]
+fn fixtures_are_what_they_were_but_for_their_allocators() {
+    let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+    let mut rewritten = 0;
+    for path in fixtures() {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let bytes = std::fs::read(&path).unwrap();
+        let image = ModuleImage::parse(bytes.clone(), &name).unwrap();
+        let allocators = c_library(&image);
+        let names: Vec<_> = allocators.iter().map(|allocator| image.function_name(allocator.function)).collect();
+        println!("{name}: {names:?}");
+        let changed = rewrite(&bytes, &allocators).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let added = compare(&bytes, &changed, &allocators, &name);
+        assert_eq!(added > 0, !allocators.is_empty(), "{name}");
+        Module::validate(&engine, &changed.bytes).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        rewritten += usize::from(added > 0);
+    }
+    assert!(rewritten > 20, "{rewritten}");
+}
+
+/// A bump allocator, called by table and by other names, too; `calloc` calls `malloc`, through another function.
+const GUEST: &str = r#"(module
+    (memory (export "memory") 1)
+    (global $next (mut i32) (i32.const 16))
+    (global $early (mut i32) (i32.const 0))
+    (type $allocates (func (param i32) (result i32)))
+    (table (export "functions") 1 funcref)
+    (elem (i32.const 0) $malloc)
+    (func $malloc (export "other_name") (type $allocates)
+        (global.get $next)
+        (global.set $next (i32.add (global.get $next) (i32.and (i32.add (local.get 0) (i32.const 15)) (i32.const -16)))))
+    (func $zeroed (param i32) (result i32) (call $malloc (local.get 0)))
+    (func $calloc (export "calloc") (param i32 i32) (result i32) (call $zeroed (i32.mul (local.get 0) (local.get 1))))
+    (func $realloc (export "realloc") (param i32 i32) (result i32) (local $new i32)
+        (local.set $new (call $malloc (local.get 1)))
+        (call $free (local.get 0))
+        (local.get $new))
+    (func $free (export "free") (param i32))
+    (func $start (global.set $early (call $malloc (i32.const 1000))) (drop (call $calloc (i32.const -1) (i32.const -1))))
+    (start $start)
+    (func (export "by_table") (param i32) (result i32) (call_indirect (type $allocates) (local.get 0) (i32.const 0)))
+    (func (export "free_early") (call $free (global.get $early))))"#;
+
+/// A call that was told of: the function and what it said.
+type Heard = (&'static str, Vec<i64>);
+
+#[test]
+fn calls_are_told_of_once_however_they_are_made() {
+    let bytes = wat::parse_str(GUEST).unwrap();
+    let image = Arc::new(ModuleImage::parse(bytes.clone(), "guest").unwrap());
+    let allocators = c_library(&*image);
+    assert_eq!(allocators.len(), 4, "{allocators:?}");
+    let changed = rewrite(&bytes, &allocators).unwrap();
+    compare(&bytes, &changed, &allocators, "guest");
+    let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+    let mut store: Store<Vec<Heard>> = Store::new(&engine, Vec::new());
+    let module = Module::new(&engine, &changed.bytes).unwrap();
+    let instance = Instance::new(&mut store, &module, &[]).unwrap();
+    let table = instance.get_table(&mut store, EXPORTS.table).unwrap();
+    let name = move |function: i32| match image.function_name(function as u32).unwrap() {
+        "malloc" => "malloc",
+        "calloc" => "calloc",
+        "realloc" => "realloc",
+        _ => "free",
+    };
+    let [told_allocated, told_freed] = [name.clone(), name];
+    let allocated = move |mut caller: Caller<'_, Vec<Heard>>, size: i64, block: i32, before: i32, function: i32| {
+        caller.data_mut().push((told_allocated(function), vec![size, block.into(), before.into()]));
+    };
+    let freed = move |mut caller: Caller<'_, Vec<Heard>>, block: i32, function: i32| {
+        caller.data_mut().push((told_freed(function), vec![block.into()]));
+    };
+    let functions = [Func::wrap(&mut store, allocated), Func::wrap(&mut store, freed)];
+    for (place, function) in (0..).zip(functions) {
+        table.set(&mut store, place, Ref::Func(Some(function))).unwrap();
+    }
+    let call = |store: &mut Store<Vec<Heard>>, name: &str, parameters: &[i32]| {
+        let function = instance.get_func(&mut *store, name).unwrap();
+        let mut results = vec![Val::I32(0); function.ty(&*store).results().len()];
+        let parameters: Vec<Val> = parameters.iter().map(|parameter| Val::I32(*parameter)).collect();
+        function.call(&mut *store, &parameters, &mut results).unwrap();
+        (results.first().and_then(Val::i32), std::mem::take(store.data_mut()))
+    };
+    // Until somebody listens all is as it was.
+    let (Some(first), heard) = call(&mut store, "other_name", &[100]) else { panic!("it gives a block") };
+    assert_eq!((first, heard.len()), (16 + 1008 + 16, 0), "of the start function nothing was told, and it ran");
+    let global = |store: &mut Store<Vec<Heard>>, name| instance.get_global(&mut *store, name).unwrap();
+    let countdown = global(&mut store, EXPORTS.countdown);
+    global(&mut store, EXPORTS.is_heard).set(&mut store, Val::I32(1)).unwrap();
+    countdown.set(&mut store, Val::I64(-1)).unwrap();
+    for (name, parameters, function, size, before) in [
+        ("other_name", &[5][..], "malloc", 5, 0),
+        ("by_table", &[0], "malloc", 0, 0),
+        ("calloc", &[3, 4], "calloc", 12, 0),
+        ("realloc", &[first, 7], "realloc", 7, first),
+    ] {
+        let (block, heard) = call(&mut store, name, parameters);
+        assert_eq!(heard, [(function, vec![size, block.unwrap().into(), before.into()])], "{name}");
+        assert!(countdown.get(&mut store).unwrap_i64() < 0, "whoever is told finds it used up");
+    }
+    // With room left nothing is told, and the room becomes less by what the outer function is asked for.
+    countdown.set(&mut store, Val::I64(100)).unwrap();
+    assert_eq!(call(&mut store, "calloc", &[3, 20]).1, []);
+    assert_eq!(countdown.get(&mut store).unwrap_i64(), 40);
+    // Of what is freed only that whose hash is marked.
+    assert_eq!(call(&mut store, "free", &[first]).1, []);
+    instance.get_memory(&mut store, EXPORTS.filter).unwrap().data_mut(&mut store).fill(1);
+    assert_eq!(call(&mut store, "free", &[first]).1, [("free", vec![first.into()])]);
+    assert_eq!(call(&mut store, "free_early", &[]).1.len(), 1);
+    let (block, heard) = call(&mut store, "realloc", &[first, 1]);
+    let expected = [("free", vec![first.into()]), ("realloc", vec![1, block.unwrap().into(), first.into()])];
+    assert_eq!(heard, expected, "a block that moves is told of though there is room");
+}
+
+#[test]
+fn what_is_better_left_alone_is_left_alone() {
+    let refused = |text: &str, call| {
+        let bytes = wat::parse_str(text).unwrap();
+        rewrite(&bytes, &[AllocatorFunction { function: 0, call }]).unwrap_err().to_string()
+    };
+    for (text, call, expected) in [
+        (r#"(module (import "env" "malloc" (func (param i32) (result i32))) (memory 1))"#, Call::Malloc, "is imported"),
+        ("(module (memory 1) (func (param i32)))", Call::Malloc, "another signature"),
+        ("(module (memory 1) (func (param i64) (result i32) (i32.const 0)))", Call::Malloc, "another signature"),
+        ("(module (memory 1) (func (param i32) (result i32) (i32.const 0)))", Call::Realloc, "another signature"),
+        ("(module (memory 1))", Call::Malloc, "there is no function 0"),
+        ("(module (func (param i32)))", Call::Free, "it has no memory"),
+        ("(module (memory i64 1) (func (param i32)))", Call::Free, "64-bit"),
+        ("(module (memory 1 1 shared) (func (param i32)))", Call::Free, "shared"),
+        ("(module (memory 1) (memory 1) (func (param i32)))", Call::Free, "several memories"),
+        (
+            r#"(module (memory (export "wlprof:heap/filter") 1) (func (param i32)))"#,
+            Call::Free,
+            "a name of wlprof's own",
+        ),
+    ] {
+        let told = refused(text, call);
+        assert!(told.contains(expected), "{text}: {told}");
+    }
+    let bytes = wat::parse_str(GUEST).unwrap();
+    for end in 0..bytes.len() {
+        // A cut between two sections leaves a smaller module.
+        let _ = rewrite(&bytes[..end], &[AllocatorFunction { function: 0, call: Call::Malloc }]);
+    }
+}
