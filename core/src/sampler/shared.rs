@@ -8,6 +8,7 @@ use super::reading::FrameWord;
 use super::unloading::Unloading;
 use crate::module::ModuleImage;
 use crate::recording::{Module, ModuleId, Origin, Recorder};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use wasmtime_environ::wasmparser::Operator;
@@ -130,13 +131,14 @@ impl Shared {
         loaded
     }
 
-    /// Gives a module whose code is not found any more to the caller, if nothing in the recorder is of it. Another module may have
-    /// its id from here on.
-    pub(super) fn forget(&self, id: ModuleId, recorder: &mut Recorder) -> Option<Arc<LoadedModule>> {
-        // Locked meanwhile: whoever loads a module puts it where this one was.
+    /// Takes modules, whose code is not found any more, out of `ids` if nothing in the recorder is of them, and gives them to the caller.
+    /// Others may have their ids from here on.
+    pub(super) fn forget(&self, ids: &mut BTreeSet<ModuleId>, recorder: &mut Recorder) -> Vec<Arc<LoadedModule>> {
+        // Locked meanwhile: whoever loads a module puts it where one of these was.
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
-        let vacant = || Arc::new(LoadedModule::vacant(id));
-        recorder.forget_module(id).then(|| std::mem::replace(&mut modules[id as usize], vacant()))
+        let vacant = |id: ModuleId| Arc::new(LoadedModule::vacant(id));
+        let forgotten = recorder.forget_modules(ids).into_iter();
+        forgotten.map(|id| std::mem::replace(&mut modules[id as usize], vacant(id))).collect()
     }
 
     /// All modules, by their ids.

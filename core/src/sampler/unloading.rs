@@ -3,6 +3,7 @@
 
 use super::shared::{LoadedModule, Shared};
 use crate::recording::{ModuleId, Recorder};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Modules that are to go.
@@ -29,7 +30,7 @@ pub(super) struct Leaving {
     /// There is code that nobody finds any more, and that somebody may be reading still.
     is_code_held: bool,
     /// Modules that samples may be of, and when their code went, in nanoseconds since sampling began.
-    named: Vec<(ModuleId, u64)>,
+    named: BTreeMap<ModuleId, u64>,
     /// What is to be dropped.
     forgotten: Vec<Arc<LoadedModule>>,
 }
@@ -39,8 +40,10 @@ impl Leaving {
     pub(super) fn code_goes(&mut self, modules: &[ModuleId], now_ns: u64, shared: &Shared, recorder: &mut Recorder) {
         shared.code.remove(modules);
         self.is_code_held = true;
-        self.named.extend(modules.iter().map(|module| (*module, now_ns)));
-        self.names_go(shared, recorder);
+        // Of some there may never have been a sample.
+        let mut new = modules.iter().copied().collect();
+        self.forgotten.append(&mut shared.forget(&mut new, recorder));
+        self.named.extend(new.into_iter().map(|module| (module, now_ns)));
     }
 
     /// Lets go of code as soon as nobody reads it.
@@ -50,18 +53,14 @@ impl Leaving {
 
     /// Whether there are modules that no sample from `first_ns` on can be of.
     pub(super) fn any_before(&self, first_ns: u64) -> bool {
-        self.named.iter().any(|(_, gone_ns)| *gone_ns < first_ns)
+        self.named.values().any(|gone_ns| *gone_ns < first_ns)
     }
 
     /// Lets go of the modules that nothing in the recorder is of.
     pub(super) fn names_go(&mut self, shared: &Shared, recorder: &mut Recorder) {
-        self.named.retain(|(module, _)| match shared.forget(*module, recorder) {
-            Some(forgotten) => {
-                self.forgotten.push(forgotten);
-                false
-            }
-            None => true,
-        });
+        let mut named = self.named.keys().copied().collect();
+        self.forgotten.append(&mut shared.forget(&mut named, recorder));
+        self.named.retain(|module, _| named.contains(module));
     }
 
     /// Drops what was let go of, which may be large. To be called where nobody waits for it.

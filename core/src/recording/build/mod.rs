@@ -12,7 +12,7 @@ use super::{
     Category, FrameId, Function, FunctionId, LabelSetId, Line, Meta, Module, ModuleId, Origin, Sample, Stack, StackId,
     StoreId, TickCounts, Truncation,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use table::{LabelKeys, Table};
 use wlprof_plugin::{Label, SourceFrame};
@@ -78,15 +78,16 @@ impl Recorder {
         self.module_count - 1
     }
 
-    /// Forgets a module if none of its frames and labels is left; `false` if there are any. Nothing more is to come of it.
-    pub(crate) fn forget_module(&mut self, id: ModuleId) -> bool {
-        let is_needed = self.frames.items().any(|origin| origin.module() == Some(id))
-            || self.labels.items().any(|labels| labels.as_set().0 == id);
-        if !is_needed {
-            self.seen.retain(|(module, _)| *module != id);
-            self.vacant_modules.push(id);
-        }
-        !is_needed
+    /// Forgets those of these modules of which no frame and no label is left, and takes them out of `modules`. Nothing more is to come of
+    /// them.
+    pub(crate) fn forget_modules(&mut self, modules: &mut BTreeSet<ModuleId>) -> BTreeSet<ModuleId> {
+        let of_frames = self.frames.items().filter_map(|origin| origin.module());
+        let needed: HashSet<ModuleId> = of_frames.chain(self.labels.items().map(|labels| labels.as_set().0)).collect();
+        let (still_needed, forgotten) = std::mem::take(modules).into_iter().partition(|module| needed.contains(module));
+        *modules = still_needed;
+        self.seen.retain(|(module, _)| !forgotten.contains(module));
+        self.vacant_modules.extend(&forgotten);
+        forgotten
     }
 
     /// Adds a store.
