@@ -79,7 +79,7 @@ impl Attached {
             data_address(store) == self.data,
             "the instance is in another store than the one that was attached"
         );
-        let module = self.profiler.module_id(instance.module(&*store));
+        let module = self.profiler.loaded(instance.module(&*store));
         let module = module.ok_or_else(|| {
             wasmtime::format_err!("the profiler does not know the instance's module: give it to `Profiler::add` first")
         })?;

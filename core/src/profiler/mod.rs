@@ -36,7 +36,7 @@ use crate::languages::{Choice, choose};
 use crate::module::{ModuleImage, was_compiled_from};
 use crate::recording::{Clock, ModuleId};
 pub use crate::sampler::configure;
-use crate::sampler::{Activity, Dump, Finished, Sampling, Session};
+use crate::sampler::{Activity, Dump, Finished, LoadedModule, Sampling, Session};
 use naming::Naming;
 use share::Share;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,7 +68,7 @@ struct Inner {
     languages: Vec<&'static dyn Language>,
     /// Which stores are sampled.
     share: Share,
-    modules: Mutex<Vec<(Module, ModuleId)>>,
+    modules: Mutex<Vec<(Module, Arc<LoadedModule>)>>,
     /// Apart from the modules: naming takes its time, and stores come meanwhile.
     naming: Mutex<Naming>,
     /// Somebody wants samples: this profiler's owner.
@@ -115,7 +115,7 @@ impl Profiler {
             "{name}: the module was compiled from other bytes than these"
         );
         let chosen = choose(&Choice::Auto, &self.0.languages, &*image)?;
-        if self.module_id(module).is_none() {
+        if self.loaded(module).is_none() {
             chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
         }
         self.add_read(module, &image, chosen.walker);
@@ -126,11 +126,11 @@ impl Profiler {
     /// As [`Profiler::add`], of a module that was compiled from `image`, and whose language `walker` knows. Gives its id in recordings.
     pub fn add_read(&self, module: &Module, image: &Arc<ModuleImage>, walker: Option<Box<dyn Walker>>) -> ModuleId {
         let mut modules = self.modules();
-        let known = modules.iter().find_map(|(other, id)| Module::same(other, module).then_some(*id));
+        let known = modules.iter().find_map(|(other, loaded)| Module::same(other, module).then_some(loaded.id));
         known.unwrap_or_else(|| {
-            let id = self.0.session.load(module, image, walker);
-            modules.push((module.clone(), id));
-            id
+            let loaded = self.0.session.load(module, image, walker);
+            modules.push((module.clone(), loaded.clone()));
+            loaded.id
         })
     }
 
@@ -139,9 +139,10 @@ impl Profiler {
     pub fn remove(&self, module: &Module) {
         let mut modules = self.modules();
         if let Some(index) = modules.iter().position(|(other, _)| Module::same(other, module)) {
-            let (_, id) = modules.swap_remove(index);
-            self.0.session.unload(id);
+            let (_, loaded) = modules.swap_remove(index);
+            self.0.session.unload(loaded.id);
         }
+        drop(modules);
         self.let_go_of_names();
     }
 
@@ -153,10 +154,10 @@ impl Profiler {
         }
     }
 
-    /// The id of a module that was added.
-    fn module_id(&self, module: &Module) -> Option<ModuleId> {
-        let of = |(other, id): &(Module, ModuleId)| Module::same(other, module).then_some(*id);
-        self.modules().iter().find_map(of)
+    /// A module that was added. Itself and not its id, which may be another's by the time that it is used.
+    fn loaded(&self, module: &Module) -> Option<Arc<LoadedModule>> {
+        let modules = self.modules();
+        modules.iter().find_map(|(other, loaded)| Module::same(other, module).then(|| loaded.clone()))
     }
 
     /// Samples `store` from here on, on whatever threads it runs, until it is dropped or is given another call hook. To be called
@@ -272,7 +273,7 @@ impl Profiler {
         self.0.session.finish()
     }
 
-    fn modules(&self) -> MutexGuard<'_, Vec<(Module, ModuleId)>> {
+    fn modules(&self) -> MutexGuard<'_, Vec<(Module, Arc<LoadedModule>)>> {
         self.0.modules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -93,8 +93,8 @@ impl Session {
         module: &wasmtime::Module,
         image: &Arc<ModuleImage>,
         walker: Option<Box<dyn Walker>>,
-    ) -> ModuleId {
-        self.shared.load(module, image, walker).id
+    ) -> Arc<LoadedModule> {
+        self.shared.load(module, image, walker)
     }
 
     /// Lets go of a module that nothing runs any more, once what was sampled of it has been recorded: of its code then, and of its
@@ -154,10 +154,9 @@ impl Session {
         AttachedStore(attachment): &AttachedStore,
         store: &mut Store<T>,
         instance: &Instance,
-        module: ModuleId,
+        module: Arc<LoadedModule>,
         walker: impl FnOnce(&LoadedModule) -> Option<Box<dyn Walker>>,
     ) {
-        let Some(module) = self.shared.module(module) else { return };
         attachment.see_memory(store, instance, &module.image);
         if !module.has_language {
             return;

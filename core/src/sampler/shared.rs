@@ -16,7 +16,7 @@ use wlprof_plugin::{ModuleView, Walker};
 
 /// A module whose code may be sampled.
 pub(crate) struct LoadedModule {
-    pub(super) id: ModuleId,
+    pub(crate) id: ModuleId,
     pub(super) image: Arc<ModuleImage>,
     /// A walker of its language that is with no store: it names what others have found, and is for the next store.
     walker: Mutex<Option<Box<dyn Walker>>>,

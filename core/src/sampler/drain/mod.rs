@@ -147,10 +147,11 @@ impl Drain {
                 self.lanes.give_up(&mut recorder);
                 return;
             }
+            // What went in an earlier round: by now nothing of it can be in a ring.
+            self.leaving.free_code(shared);
             if !unloaded.is_empty() {
                 self.unload(&unloaded, shared, &mut recorder);
             }
-            self.leaving.free_code(shared);
             Self::exchange_names(shared, &mut recorder);
             // Before the first thread has begun there is no time to count by.
             if let started_ns @ 1.. = threads.started_ns() {
