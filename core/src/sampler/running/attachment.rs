@@ -1,5 +1,6 @@
 //! A store that is sampled: how it says what it does, and which thread runs it.
 
+use super::super::os::clock::own_cpu_ns;
 use super::super::reading::{InstanceContext, LanguageWalk};
 use super::super::shared::LoadedModule;
 use super::slot::{Running, ThreadSlot};
@@ -86,7 +87,8 @@ impl Attachment {
         Self { threads, store: state }
     }
 
-    /// This thread runs the store until what this gives is dropped, on the same thread: host code is the store's, too.
+    /// This thread runs the store until what this gives is dropped, on the same thread: host code is the store's, too. Its CPU time is
+    /// counted though nobody may want samples.
     ///
     /// # Errors
     /// If this process may not do what sampling a thread takes.
@@ -95,7 +97,9 @@ impl Attachment {
             let why = self.threads.failure().unwrap_or_else(|| "sampling is over".to_owned());
             wasmtime::format_err!("this thread cannot be sampled: {why}")
         })?;
-        Ok(Hold::new(self.clone(), slot))
+        let hold = Hold::new(self.clone(), slot);
+        hold.slot.count_from(own_cpu_ns());
+        Ok(hold)
     }
 
     /// Makes the slot of the calling thread, if it has none.

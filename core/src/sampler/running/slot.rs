@@ -44,9 +44,14 @@ pub(in crate::sampler) struct ThreadSlot {
     halted_in_place: AtomicBool,
     /// The thread has ended, or will have no part in this any more.
     pub(in crate::sampler) is_gone: AtomicBool,
-    /// CPU time when the thread last came to a store from none, or left for none.
+    /// Somebody wants samples, and with them to know how much CPU time there was in stores. Asking the system for that at each poll
+    /// costs more than all else that is done there.
+    is_wanted: AtomicBool,
+    /// CPU time is counted, of the store that the thread runs.
+    counts: AtomicBool,
+    /// CPU time when that last began, or ended.
     turned_cpu_ns: AtomicU64,
-    /// CPU time in stores until then, if it is in none.
+    /// CPU time in stores that was counted until then.
     in_stores_ns: AtomicU64,
     /// CPU time in stores at its last check.
     checked_ns: AtomicU64,
@@ -91,6 +96,8 @@ impl ThreadSlot {
             halted: AtomicBool::new(false),
             halted_in_place: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
+            is_wanted: AtomicBool::new(true),
+            counts: AtomicBool::new(false),
             turned_cpu_ns: AtomicU64::new(own_cpu_ns()),
             in_stores_ns: AtomicU64::new(0),
             checked_ns: AtomicU64::new(0),
@@ -137,14 +144,18 @@ impl ThreadSlot {
         let number = unsafe { current.as_ref() }.map(|store| store.number);
         let before = Running { store: number, is_told: self.is_told.load(Ordering::Relaxed) };
         if current.is_null() && !store.is_null() {
-            // What went by outside is nobody's.
-            let now_ns = own_cpu_ns();
-            let away_ns = now_ns.saturating_sub(self.turned_cpu_ns.swap(now_ns, Ordering::Relaxed));
-            self.leave_out_ns(away_ns);
+            // A store that was forgotten was not seen to leave.
+            self.counts.store(false, Ordering::Relaxed);
+            if self.is_wanted.load(Ordering::Relaxed) {
+                self.count_from(own_cpu_ns());
+            }
         } else if !current.is_null() && store.is_null() {
-            let now_ns = own_cpu_ns();
-            let inside_ns = now_ns.saturating_sub(self.turned_cpu_ns.swap(now_ns, Ordering::Relaxed));
-            add(&self.in_stores_ns, inside_ns);
+            if self.counts.load(Ordering::Relaxed) {
+                let now_ns = own_cpu_ns();
+                let inside_ns = now_ns.saturating_sub(self.turned_cpu_ns.swap(now_ns, Ordering::Relaxed));
+                self.counts.store(false, Ordering::Relaxed);
+                add(&self.in_stores_ns, inside_ns);
+            }
             self.left_ns.store(monotonic_ns(), Ordering::Relaxed);
         }
         self.is_told.store(is_told, Ordering::Relaxed);
@@ -153,6 +164,19 @@ impl ThreadSlot {
             self.goes_on();
         }
         before
+    }
+
+    /// Counts the CPU time of the store that the thread runs from here on, when it has used `cpu_ns`. `false` if it is counted already.
+    /// To be called on the slot's thread, or in its handler.
+    pub(in crate::sampler) fn count_from(&self, cpu_ns: u64) -> bool {
+        if self.counts.load(Ordering::Relaxed) {
+            return false;
+        }
+        // What went by outside, or while nobody wanted to know, is nobody's.
+        let away_ns = cpu_ns.saturating_sub(self.turned_cpu_ns.swap(cpu_ns, Ordering::Relaxed));
+        self.leave_out_ns(away_ns);
+        self.counts.store(true, Ordering::Relaxed);
+        true
     }
 
     /// Has the thread not run `store`, which is about to go, and waits until the handler does not use it. From any thread.
@@ -173,11 +197,11 @@ impl ThreadSlot {
         }
     }
 
-    /// CPU time that the thread has spent in stores, if it has used `cpu_ns` by now.
+    /// CPU time that the thread has spent in stores, as far as it was counted, if it has used `cpu_ns` by now.
     pub(in crate::sampler) fn in_stores_ns(&self, cpu_ns: u64) -> u64 {
-        let running_ns = match self.current().is_null() {
-            true => 0,
-            false => cpu_ns.saturating_sub(self.turned_cpu_ns.load(Ordering::Relaxed)),
+        let running_ns = match !self.current().is_null() && self.counts.load(Ordering::Relaxed) {
+            true => cpu_ns.saturating_sub(self.turned_cpu_ns.load(Ordering::Relaxed)),
+            false => 0,
         };
         self.in_stores_ns.load(Ordering::Relaxed) + running_ns
     }
@@ -190,6 +214,8 @@ impl ThreadSlot {
 
     /// Samples of that clock are wanted from here on, or none. From any thread.
     pub(in crate::sampler) fn follow(&self, clock: Option<Clock>) {
+        // A store that the thread is in already is counted from its first signal on.
+        self.is_wanted.store(clock.is_some(), Ordering::Relaxed);
         match (&self.timers, clock) {
             (Some(timers), Some(clock)) => timers.resume(clock),
             (Some(timers), None) => timers.rest(),
