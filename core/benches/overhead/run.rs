@@ -152,7 +152,7 @@ impl Profiler {
             let builder = wlprof::Profiler::builder().journal(Journal::default()).sampler_options(options);
             let profiler = builder.start(&guest.engine)?;
             for (module, image) in &guest.modules {
-                profiler.add_read(module, image, walker(image)?.walker);
+                profiler.add_read(module, image, walker(image)?.walker)?;
             }
             let attached = profiler.attach(store, Attach::named(&guest.name))?;
             let held = attached.hold()?;

@@ -72,7 +72,8 @@ fn start(bytes: &[u8], name: &str) -> Result<Start> {
     let module = module?;
     let (profiler, begin) = timed(|| Profiler::builder().sampler_options(SamplerOptions::default()).start(&engine));
     let profiler = profiler?;
-    let (_, map) = timed(|| profiler.add_read(&module, &image, None));
+    let (added, map) = timed(|| profiler.add_read(&module, &image, None));
+    added?;
     let attach = std::thread::scope(|scope| {
         let attaching = scope.spawn(|| attach(&profiler, &engine));
         attaching.join().map_err(|_| anyhow!("attaching panicked"))?

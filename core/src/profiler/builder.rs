@@ -55,14 +55,14 @@ impl Builder {
     }
 
     /// Records all that is sampled into `journal` as it comes, for [`Profiler::finish`] to give; unless told so nothing is kept that no
-    /// window wants.
+    /// window wants. Windows and snapshots are to be had beside it with [`Journal::with_windows`].
     #[must_use]
     pub fn journal(mut self, journal: Journal) -> Self {
         self.journal = journal;
         self
     }
 
-    /// All settings of the sampler at once. One that does not sample [on demand](SamplerOptions::on_demand) samples from first to last
+    /// All settings of the sampler at once, in place of those that [`Builder::rate_hz`], [`Builder::keep`] and the like have set before. One that does not sample [on demand](SamplerOptions::on_demand) samples from first to last
     /// and is not to be paused.
     #[must_use]
     pub fn sampler_options(mut self, options: SamplerOptions) -> Self {

@@ -42,7 +42,7 @@ use share::Share;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wasmtime::{Engine, Module, Store, error::Context as _};
-use wlprof_plugin::{Language, Walker};
+use wlprof_plugin::{Language, ModuleView as _, Walker};
 
 /// Profiles guests of an engine. Clones are the same profiler: it ends when the last of them, of its [`Attached`] and of its
 /// [`OpenWindow`]s goes, and stores may outlive it.
@@ -69,6 +69,8 @@ struct Inner {
     /// Which stores are sampled.
     share: Share,
     modules: Mutex<Vec<(Module, Arc<LoadedModule>)>>,
+    /// Held while one is added.
+    adding: Mutex<()>,
     /// Apart from the modules: naming takes its time, and stores come meanwhile.
     naming: Mutex<Naming>,
     /// Somebody wants samples: this profiler's owner.
@@ -83,8 +85,9 @@ impl Profiler {
 
     fn new(session: Session, engine: &Engine, languages: Vec<&'static dyn Language>, share: Share) -> Self {
         let (session, engine) = (Arc::new(session), engine.clone());
-        let (modules, naming, sampling) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { session, engine, languages, share, modules, naming, sampling }))
+        let (modules, adding) = (Mutex::default(), Mutex::default());
+        let (naming, sampling) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { session, engine, languages, share, modules, adding, naming, sampling }))
     }
 
     /// Compiles a module, called `name` in profiles, and adds it. `bytes` are the binary or the text format.
@@ -104,45 +107,58 @@ impl Profiler {
     /// # Errors
     /// If `binary` cannot be read, or the module was not compiled from it, or is of another engine.
     pub fn add(&self, module: &Module, name: &str, binary: &[u8]) -> wasmtime::Result<()> {
-        wasmtime::ensure!(
-            Engine::same(module.engine(), &self.0.engine),
-            "{name} is of another engine than the one that the profiler was started for"
-        );
         let image =
             Arc::new(ModuleImage::parse(binary.to_vec(), name).with_context(|| format!("{name} cannot be read"))?);
-        wasmtime::ensure!(
-            was_compiled_from(module, &image),
-            "{name}: the module was compiled from other bytes than these"
-        );
         let chosen = choose(&Choice::Auto, &self.0.languages, &*image)?;
-        if self.loaded(module).is_none() {
+        let is_known = self.loaded(module).is_some();
+        self.add_read(module, &image, chosen.walker)?;
+        if !is_known {
             chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
         }
-        self.add_read(module, &image, chosen.walker);
         self.let_go_of_names();
         Ok(())
     }
 
-    /// As [`Profiler::add`], of a module that was compiled from `image`, and whose language `walker` knows. Gives its id in recordings.
-    pub fn add_read(&self, module: &Module, image: &Arc<ModuleImage>, walker: Option<Box<dyn Walker>>) -> ModuleId {
-        let mut modules = self.modules();
-        let known = modules.iter().find_map(|(other, loaded)| Module::same(other, module).then_some(loaded.id));
-        known.unwrap_or_else(|| {
+    /// As [`Profiler::add`], of a module whose bytes have been read already, and whose language `walker` knows. Gives its id in
+    /// recordings, which another may have when it has been removed.
+    ///
+    /// # Errors
+    /// If the module was not compiled from `image`, or is of another engine.
+    pub fn add_read(
+        &self,
+        module: &Module,
+        image: &Arc<ModuleImage>,
+        walker: Option<Box<dyn Walker>>,
+    ) -> wasmtime::Result<ModuleId> {
+        let name = image.name();
+        wasmtime::ensure!(
+            Engine::same(module.engine(), &self.0.engine),
+            "{name} is of another engine than the one that the profiler was started for"
+        );
+        wasmtime::ensure!(
+            was_compiled_from(module, image),
+            "{name}: the module was compiled from other bytes than these"
+        );
+        // One at a time, so that none is added twice. Whoever looks for another one meanwhile does not wait.
+        let _adding = self.0.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = self.loaded(module).unwrap_or_else(|| {
             let loaded = self.0.session.load(module, image, walker);
-            modules.push((module.clone(), loaded.clone()));
-            loaded.id
-        })
+            self.modules().push((module.clone(), loaded.clone()));
+            loaded
+        });
+        Ok(loaded.id)
     }
 
-    /// Lets go of a module that was added, and of its debug information once no sample that is kept is of it. To be called when no
-    /// store has an instance of it any more: what runs of it all the same has no frames. One that was not added is left alone.
+    /// Lets go of a module that was added, however often: of its code soon, and of its name and debug information once no sample that
+    /// is kept is of it and no window is open that began before, with the next module that comes or goes or the next snapshot. To be
+    /// called when no store has an instance of it any more: what runs of it all the same has no frames. One that was not added is left
+    /// alone.
     pub fn remove(&self, module: &Module) {
         let mut modules = self.modules();
-        if let Some(index) = modules.iter().position(|(other, _)| Module::same(other, module)) {
-            let (_, loaded) = modules.swap_remove(index);
-            self.0.session.unload(loaded.id);
-        }
+        let found = modules.iter().position(|(other, _)| Module::same(other, module));
+        let removed = found.map(|index| modules.swap_remove(index).1.id);
         drop(modules);
+        removed.into_iter().for_each(|id| self.0.session.unload(id));
         self.let_go_of_names();
     }
 
@@ -198,7 +214,7 @@ impl Profiler {
     /// All samples that are kept ([`Builder::keep`]), by now.
     ///
     /// # Errors
-    /// If no guest has begun.
+    /// If no guest has begun, or sampling is over.
     pub fn snapshot(&self) -> wasmtime::Result<Snapshot> {
         self.last(Duration::MAX)
     }
@@ -283,121 +299,4 @@ impl Profiler {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::recording::{Line, Recording};
-    use std::collections::BTreeSet;
-    use std::sync::Weak;
-    use wasmtime::TypedFunc;
-    use wlprof_plugin::ModuleView;
-
-    /// Calls itself so often, then loops: each depth is another stack.
-    fn guest(number: u32) -> String {
-        format!(
-            r#"(module (memory 1)
-            (func $deep_{number} (export "run") (param $depth i32) (param $n i32)
-                (if (local.get $depth)
-                    (then (call $deep_{number} (i32.sub (local.get $depth) (i32.const 1)) (local.get $n)))
-                    (else (loop (br_if 0 (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))))))"#
-        )
-    }
-
-    /// A store of guest `which`, and what runs it.
-    fn store(
-        profiler: &Profiler,
-        guest: &Module,
-        which: usize,
-        number: usize,
-    ) -> (Store<()>, TypedFunc<(i32, i32), ()>) {
-        let mut store = Store::new(guest.engine(), ());
-        let attach = Attach::named(format!("{number} of {which}")).label("guest", which.to_string());
-        let attached = profiler.attach(&mut store, attach).unwrap();
-        let instance = wasmtime::Instance::new(&mut store, guest, &[]).unwrap();
-        attached.instantiated(&mut store, &instance).unwrap();
-        let run = instance.get_typed_func(&mut store, "run").unwrap();
-        (store, run)
-    }
-
-    /// Whether all that is said of each store is of its guest. Gives how many samples there are of wasm.
-    fn check(recording: &Recording) -> usize {
-        let mut seen = 0;
-        for thread in &recording.threads {
-            let store = &recording.stores[thread.store as usize];
-            let (_, which) = store.name.split_once(" of ").unwrap();
-            assert_eq!(store.labels, [("guest".to_owned(), which.to_owned())]);
-            assert!(store.memory.iter().all(|size| [0, 1 << 16].contains(&size.bytes)), "{store:?}");
-            for sample in thread.samples.iter() {
-                let name = |line: &Line| &*recording.functions[line.function as usize].name;
-                let names: Vec<&str> = recording.lines_of(sample.stack).map(|line| name(&line)).collect();
-                let is_own = |name: &&str| *name == format!("deep_{which}");
-                assert!(names == ["[host]"] || names.iter().all(is_own), "{names:?} in {}", store.name);
-                seen += usize::from(names != ["[host]"]);
-            }
-        }
-        seen
-    }
-
-    #[test]
-    fn modules_are_let_go_of_when_nothing_that_is_kept_is_of_them() {
-        let mut config = wasmtime::Config::new();
-        configure(&mut config);
-        let engine = Engine::new(&config).unwrap();
-        let builder = Profiler::builder().rate_hz(1000.0).max_overhead(1.0).keep(Duration::from_millis(250));
-        let profiler = builder.start(&engine).unwrap();
-        let images = || profiler.0.session.take_images_and_namers().0.into_iter();
-        let (mut loaded, mut seen) = (Vec::new(), 0);
-        let is_there = |image: &Weak<ModuleImage>| image.strong_count() > 0;
-        for number in 0.. {
-            let name = number.to_string();
-            let module = profiler.load(&name, guest(number).as_bytes()).unwrap();
-            let image = images().find(|image| image.name() == name).unwrap();
-            loaded.push(Arc::downgrade(&image));
-            let (mut store, run) = store(&profiler, &module, number as usize, number as usize);
-            run.call(&mut store, (number as i32 % 300, 4_000_000)).unwrap();
-            drop((store, image));
-            profiler.remove(&module);
-            if number % 10 == 0 {
-                seen += check(profiler.snapshot().unwrap().recording());
-            }
-            // Those that come take the places of those that went.
-            if seen > 1000 && loaded.len() > 4 * images().count() {
-                break;
-            }
-        }
-        while loaded.iter().any(is_there) {
-            std::thread::sleep(Duration::from_millis(10));
-            // What names them goes with the next one.
-            profiler.snapshot().unwrap();
-        }
-    }
-
-    #[test]
-    fn stores_stay_apart_while_tables_are_compacted() {
-        let mut config = wasmtime::Config::new();
-        configure(&mut config);
-        let engine = Engine::new(&config).unwrap();
-        let builder = Profiler::builder().rate_hz(1000.0).max_overhead(1.0).keep(Duration::from_millis(250));
-        let profiler = builder.start(&engine).unwrap();
-        let guests: Vec<Module> =
-            (0..20).map(|number| profiler.load(&number.to_string(), guest(number).as_bytes()).unwrap()).collect();
-        // One stays, and its thread with it.
-        let (mut long, run_long) = store(&profiler, &guests[0], 0, 0);
-        let (mut compacted, mut seen) = (BTreeSet::new(), 0);
-        for number in 1.. {
-            // Each guest is forgotten, and comes back.
-            let which = 1 + number / 10 % (guests.len() - 1);
-            let depth = (number * 7 % 300) as i32;
-            run_long.call(&mut long, (depth, 500_000)).unwrap();
-            let (mut short, run) = store(&profiler, &guests[which], which, number);
-            run.call(&mut short, (depth, 4_000_000)).unwrap();
-            // At first it has never been.
-            compacted.insert(profiler.0.session.shared_recorder().compacted_at_ns());
-            if number % 10 == 0 {
-                seen += check(profiler.snapshot().unwrap().recording());
-            }
-            if compacted.len() > 8 && seen > 1000 {
-                break;
-            }
-        }
-    }
-}
+mod tests;

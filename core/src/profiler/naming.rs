@@ -2,7 +2,7 @@
 
 use crate::module::ModuleImage;
 use crate::recording::{RawRecording, Recording};
-use crate::sampler::{Session, Window};
+use crate::sampler::{Session, Window, WindowEnd};
 use crate::symbols::{LanguageWalkers, Symbols};
 use std::io;
 use std::sync::Arc;
@@ -28,11 +28,10 @@ impl Naming {
     /// # Errors
     /// If sampling is over.
     pub(super) fn unnamed(&mut self, session: &Session, window: &Window) -> io::Result<Vec<u8>> {
-        self.follow(session);
-        let mut names = LanguageWalkers::new(std::mem::take(&mut self.namers), &self.images).within(PATIENCE);
-        let recorded = window.recording(&mut names);
-        self.namers = names.into_walkers();
-        recorded
+        let end = window.until_now()?;
+        // What has a module's id when it is asked for a name has it when the name comes.
+        let _ids = session.hold_ids();
+        self.recording(session, window, end)
     }
 
     /// What was sampled in `window` so far, with names.
@@ -40,13 +39,23 @@ impl Naming {
     /// # Errors
     /// If sampling is over.
     pub(super) fn named(&mut self, session: &Session, window: &Window) -> io::Result<Recording> {
-        let recorded = self.unnamed(session, window)?;
+        let end = window.until_now()?;
+        let _ids = session.hold_ids();
+        let recorded = self.recording(session, window, end)?;
         // Frames that no sample is of may be of a module that has gone, whose id is another's by now.
         let raw = RawRecording::read(&mut &recorded[..]).map_err(io::Error::other)?.with_used_frames();
         // Others may have come while it was recorded.
         self.follow(session);
         (self.symbols.count()..self.images.len()).for_each(|id| self.set_symbols(id));
         Ok(self.symbols.name(raw, |_| ()))
+    }
+
+    fn recording(&mut self, session: &Session, window: &Window, end: WindowEnd) -> io::Result<Vec<u8>> {
+        self.follow(session);
+        let mut names = LanguageWalkers::new(std::mem::take(&mut self.namers), &self.images).within(PATIENCE);
+        let recorded = window.recording(end, &mut names);
+        self.namers = names.into_walkers();
+        recorded
     }
 
     /// Takes up modules that have come, and drops what named those that have gone.

@@ -5,7 +5,7 @@ use super::journal::{Block, Journal};
 use super::long_names::{shorten, shorten_names};
 use super::numbers::Numbers;
 use super::{FrameId, ModuleId, NamedFrame, Origin};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use wlprof_plugin::{Label, SourceFrame};
 
 /// Source frames that are named before they are written: so many names are lost if naming the next one ends the process.
@@ -95,6 +95,11 @@ impl OwnNames {
     /// How many sets of labels are in the journal with their names.
     pub(super) fn spelled(&self) -> usize {
         self.spelled
+    }
+
+    /// Forgets labels of modules that are no more: others will have their ids.
+    pub(super) fn forget_modules(&mut self, modules: &BTreeSet<ModuleId>) {
+        self.labels.retain(|(module, _), _| !modules.contains(module));
     }
 
     /// Keeps the names of the frames that have new numbers, and of the labels in `sets`, of which `spelled` are written with their

@@ -87,7 +87,8 @@ impl List {
     }
 }
 
-struct ModuleCode {
+/// The code of a module, not in a map yet or in one.
+pub(super) struct ModuleCode {
     id: ModuleId,
     text: Range<usize>,
     code: Vec<Code>,
@@ -112,24 +113,15 @@ impl CodeMap {
     pub(super) fn new(modules: &[(Module, Arc<ModuleImage>)]) -> Self {
         let map = Self::default();
         for (id, (module, image)) in (0..).zip(modules) {
-            map.add(id, module, image, false);
+            map.add(id, ModuleCode::new(module, image, false));
         }
         map
     }
 
     /// Adds the code of a module.
-    /// `with_origins`: see [`CodeMap::prepare_origins`].
-    pub(super) fn add(&self, id: ModuleId, module: &Module, image: &Arc<ModuleImage>, with_origins: bool) {
-        let code = ModuleCode::new(id, module, image);
-        if with_origins {
-            code.offsets();
-        }
-        self.add_code(code);
-    }
-
-    fn add_code(&self, code: ModuleCode) {
+    pub(super) fn add(&self, id: ModuleId, code: ModuleCode) {
+        let code = Arc::new(ModuleCode { id, ..code });
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let code = Arc::new(code);
         let list = lists.last().expect("there is always one");
         match list.recent.iter().find(|place| place.get().is_none()) {
             Some(place) => place.set(code).unwrap_or_else(|_| unreachable!("places are filled with the lock held")),
@@ -237,14 +229,18 @@ impl CodeReader<'_> {
 }
 
 impl ModuleCode {
-    fn new(id: ModuleId, module: &Module, image: &Arc<ModuleImage>) -> Self {
-        let pieces = pieces(module.text(), module.functions(), CompiledImage::of(module));
-        Self::with(id, pieces, module, image)
+    /// `with_origins`: see [`CodeMap::prepare_origins`].
+    pub(super) fn new(module: &Module, image: &Arc<ModuleImage>, with_origins: bool) -> Self {
+        let code = Self::of(pieces(module.text(), module.functions(), CompiledImage::of(module)), module, image);
+        if with_origins {
+            code.offsets();
+        }
+        code
     }
 
-    fn with(id: ModuleId, (text, code): (Range<usize>, Vec<Code>), module: &Module, image: &Arc<ModuleImage>) -> Self {
+    fn of((text, code): (Range<usize>, Vec<Code>), module: &Module, image: &Arc<ModuleImage>) -> Self {
         let index = PositionIndex::new(code.iter().map(|code| code.start - text.start));
-        Self { id, text, code, index, module: module.clone(), image: image.clone(), offsets: OnceLock::new() }
+        Self { id: 0, text, code, index, module: module.clone(), image: image.clone(), offsets: OnceLock::new() }
     }
 
     fn code(&self, address: usize) -> Option<Code> {
@@ -316,7 +312,7 @@ pub(super) mod testing {
             // SAFETY: the range is the component's mapped image, which lives as long as `component` and is never written.
             let bytes = unsafe { std::slice::from_raw_parts(range.start, length) };
             let pieces = pieces(component.text(), component.functions(), CompiledImage::parse(bytes));
-            self.add_code(ModuleCode::with(id, pieces, module, image));
+            self.add(id, ModuleCode::of(pieces, module, image));
         }
     }
 }
@@ -340,7 +336,7 @@ mod tests {
         let mut added = Vec::new();
         for id in 0..3 * RECENT as ModuleId {
             let (module, image) = module(&engine, id);
-            map.add(id, &module, &image, false);
+            map.add(id, ModuleCode::new(&module, &image, false));
             added.push(module.text().as_ptr() as usize);
             for (id, &start) in (0..).zip(&added) {
                 assert_eq!(id_at(start), Some(id));
@@ -353,7 +349,7 @@ mod tests {
             assert_eq!(id_at(start), Some(id).filter(|id| ![1, 60, 95].contains(id)));
         }
         let (module, image) = module(&engine, 1);
-        map.add(1, &module, &image, false);
+        map.add(1, ModuleCode::new(&module, &image, false));
         assert_eq!(id_at(module.text().as_ptr() as usize), Some(1), "an id is free again");
     }
 
@@ -362,7 +358,7 @@ mod tests {
         let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
         let map = CodeMap::default();
         let (module, image) = module(&engine, 7);
-        map.add(7, &module, &image, false);
+        map.add(7, ModuleCode::new(&module, &image, false));
         let start = module.text().as_ptr() as usize;
         drop(module);
         let before = map.read();

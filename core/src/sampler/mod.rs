@@ -45,7 +45,7 @@ pub(crate) use running::{EmbeddersHook, StoreName};
 pub(crate) use session::Session;
 pub(crate) use shared::LoadedModule;
 pub(crate) use store::{AttachedStore, HeldStore};
-pub(crate) use window::{Sampling, Window};
+pub(crate) use window::{Sampling, Window, WindowEnd};
 
 use crate::recording::{PauseStats, TickCounts};
 

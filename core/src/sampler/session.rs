@@ -5,7 +5,7 @@ use super::at_work::Sampler;
 use super::dump::Dump;
 use super::options::{SamplerKind, SamplerOptions};
 use super::running::{EmbeddersHook, StoreName};
-use super::shared::{LoadedModule, Shared};
+use super::shared::{HeldIds, LoadedModule, Shared};
 use super::store::AttachedStore;
 use crate::module::ModuleImage;
 use crate::recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
@@ -100,10 +100,17 @@ impl Session {
     /// Lets go of a module that nothing runs any more, once what was sampled of it has been recorded: of its code then, and of its
     /// names when no sample that is kept is of it. Another module may have its id then.
     pub(crate) fn unload(&self, module: ModuleId) {
-        self.shared.unloading.ask(module);
+        if !self.shared.unloading.ask(module) {
+            return self.shared.remove_unnamed(&[module]);
+        }
         if let Some(sampler) = &*self.started() {
             sampler.threads().wake_drain();
         }
+    }
+
+    /// Has all modules keep their ids until what this gives is dropped: see [`Shared::hold_ids`].
+    pub(crate) fn hold_ids(&self) -> HeldIds<'_> {
+        self.shared.hold_ids()
     }
 
     /// What was loaded, by the modules' ids, and walkers that name what those of the guests find, one a module that has one: who makes
@@ -163,7 +170,7 @@ impl Session {
         }
         let Some(walker) = walker(&module) else {
             let name = module.image.name();
-            return self.note_once(format!(
+            return self.note(format!(
                 "{name} has several instances, of which its language is read in one alone: the others are shown as wasm frames"
             ));
         };
@@ -189,17 +196,15 @@ impl Session {
         self.sampler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a note for the user, if it has not been added before.
-    fn note_once(&self, note: String) {
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        if !notes.contains(&note) {
-            notes.push(note);
-        }
-    }
-
-    /// Adds a note for the user.
+    /// Adds a note for the user, if it has not been added before, and there are not too many: each module that comes may have its own.
     pub(crate) fn note(&self, note: String) {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+        const MAX_NOTES: usize = 100;
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.contains(&note) || notes.len() > MAX_NOTES {
+            return;
+        }
+        let is_last = notes.len() == MAX_NOTES;
+        notes.push(if is_last { "there is more to be said, which is left out".to_owned() } else { note });
     }
 
     /// Halts all guests where they stand, for good: their threads never return to the embedder. For a program that is about to end
@@ -249,11 +254,8 @@ impl Session {
             notes,
             ..self.meta.clone()
         };
-        Finished {
-            recorder: std::mem::take(&mut *self.shared.recorder()),
-            meta,
-            ticks: report.ticks,
-            walkers: self.shared.modules().iter().map(|module| module.take_walker()).collect(),
-        }
+        let walkers = self.shared.modules().iter().map(|module| module.take_walker()).collect();
+        self.shared.remove_unnamed(&self.shared.unloading.take_last());
+        Finished { recorder: std::mem::take(&mut *self.shared.recorder()), meta, ticks: report.ticks, walkers }
     }
 }

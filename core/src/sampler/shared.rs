@@ -1,6 +1,6 @@
 //! What the samplers of a session share: the modules that are loaded, and the recorder.
 
-use super::code_map::{CodeMap, NativePc};
+use super::code_map::{CodeMap, ModuleCode, NativePc};
 use super::kept::Kept;
 use super::naming::Naming;
 use super::options::SamplerOptions;
@@ -9,7 +9,7 @@ use super::unloading::Unloading;
 use crate::module::ModuleImage;
 use crate::recording::{Module, ModuleId, Origin, Recorder};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use wasmtime_environ::wasmparser::Operator;
 use wlprof_plugin::{ModuleView, Walker};
@@ -29,18 +29,18 @@ pub(crate) struct LoadedModule {
 }
 
 impl LoadedModule {
-    /// With `is_shown`, somebody may want names while the language is walked.
-    pub(super) fn new(id: ModuleId, image: Arc<ModuleImage>, walker: Option<Box<dyn Walker>>, is_shown: bool) -> Self {
+    /// Without an id yet. With `is_shown`, somebody may want names while the language is walked.
+    pub(super) fn new(image: Arc<ModuleImage>, walker: Option<Box<dyn Walker>>, is_shown: bool) -> Self {
         let has_language = walker.as_ref().is_some_and(|walker| walker.reads_guest());
         let namer = Mutex::new(walker.as_ref().filter(|_| has_language && is_shown).and_then(|walker| walker.fresh()));
-        Self { id, image, walker: Mutex::new(walker), namer, has_language, naming: Naming::default() }
+        Self { id: 0, image, walker: Mutex::new(walker), namer, has_language, naming: Naming::default() }
     }
 
     /// What stands in the place of a module that has gone, for the next one to take.
     fn vacant(id: ModuleId) -> Self {
         const EMPTY: &[u8] = b"\0asm\x01\0\0\0";
         let image = ModuleImage::parse(EMPTY.to_vec(), "").expect("it is a module");
-        Self::new(id, Arc::new(image), None, false)
+        Self { id, ..Self::new(Arc::new(image), None, false) }
     }
 
     /// A walker for an instance, whose language has stacks of its own. `None` if there is but one, and another instance has it.
@@ -78,8 +78,8 @@ pub(super) struct Shared {
     pub(super) unloading: Unloading,
     /// A module's language has stacks of its own: handlers ask what frames are, then.
     has_language: AtomicBool,
-    /// Held while a module is added to the recorder and here.
-    loading: Mutex<()>,
+    /// How many want modules to keep their ids.
+    ids_held: AtomicUsize,
     recorder: Mutex<Recorder>,
     /// Locked while the recorder is, or alone.
     kept: Mutex<Kept>,
@@ -96,7 +96,7 @@ impl Shared {
             modules: RwLock::default(),
             has_language: AtomicBool::new(false),
             unloading: Unloading::default(),
-            loading: Mutex::default(),
+            ids_held: AtomicUsize::new(0),
             recorder: Mutex::new(recorder),
         }
     }
@@ -113,32 +113,66 @@ impl Shared {
         image: &Arc<ModuleImage>,
         walker: Option<Box<dyn Walker>>,
     ) -> Arc<LoadedModule> {
-        let _one_at_a_time = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = self.recorder().module(Self::description(image));
         let is_shown = self.recorder().keeps_windows();
-        let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
-        let loaded = Arc::new(LoadedModule::new(id, image.clone(), walker, is_shown));
+        // What takes time, or may panic, comes before anybody has to wait, and before there is an id.
+        let mut loaded = LoadedModule::new(image.clone(), walker, is_shown);
         // Walkers are given wasm frames while the guest stands still: the maps must be there then, of all modules.
         let had_language = self.has_language.fetch_or(loaded.has_language, Ordering::Relaxed);
-        self.code.add(id, module, image, had_language || loaded.has_language);
-        if loaded.has_language && !had_language {
-            self.code.prepare_origins();
+        let code = ModuleCode::new(module, image, had_language || loaded.has_language);
+        if self.unloading.is_over() {
+            return Arc::new(loaded);
         }
-        match modules.get_mut(id as usize) {
+        // Locked in this order, as by whoever forgets modules.
+        let mut recorder = self.recorder();
+        let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
+        loaded.id = recorder.module(Self::description(image));
+        let loaded = Arc::new(loaded);
+        match modules.get_mut(loaded.id as usize) {
             Some(vacant) => *vacant = loaded.clone(),
             None => modules.push(loaded.clone()),
+        }
+        drop((recorder, modules));
+        self.code.add(loaded.id, code);
+        if loaded.has_language && !had_language {
+            self.code.prepare_origins();
         }
         loaded
     }
 
-    /// Takes modules, whose code is not found any more, out of `ids` if nothing in the recorder is of them, and gives them to the caller.
-    /// Others may have their ids from here on.
+    /// Takes modules, whose code is not found any more, out of `ids` if nothing in the recorder is of them and nothing walks them, and
+    /// gives them to the caller. Others may have their ids from here on.
     pub(super) fn forget(&self, ids: &mut BTreeSet<ModuleId>, recorder: &mut Recorder) -> Vec<Arc<LoadedModule>> {
-        // Locked meanwhile: whoever loads a module puts it where one of these was.
+        // Locked meanwhile: whoever loads a module puts it where one of these was, and whoever holds ids comes before or after.
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
+        if self.ids_held.load(Ordering::Relaxed) > 0 {
+            return Vec::new();
+        }
+        // One that a store is still walked with has others that know it.
+        let is_in_use = |id: &ModuleId| Arc::strong_count(&modules[*id as usize]) > 1;
+        let (in_use, mut free): (BTreeSet<_>, BTreeSet<_>) = std::mem::take(ids).into_iter().partition(is_in_use);
+        let forgotten = recorder.forget_modules(&mut free).into_iter();
+        *ids = &in_use | &free;
         let vacant = |id: ModuleId| Arc::new(LoadedModule::vacant(id));
-        let forgotten = recorder.forget_modules(ids).into_iter();
         forgotten.map(|id| std::mem::replace(&mut modules[id as usize], vacant(id))).collect()
+    }
+
+    /// Has all modules keep their ids until what this gives is dropped, which must be soon: modules that are gone stay until then.
+    pub(super) fn hold_ids(&self) -> HeldIds<'_> {
+        let _no_one_forgets = self.modules.read().unwrap_or_else(PoisonError::into_inner);
+        self.ids_held.fetch_add(1, Ordering::Relaxed);
+        HeldIds(&self.ids_held)
+    }
+
+    /// Lets go of modules when nothing is recorded any more, of which nobody will ask for names. Their ids stay.
+    pub(super) fn remove_unnamed(&self, ids: &[ModuleId]) {
+        if ids.is_empty() {
+            return;
+        }
+        self.code.remove(ids);
+        // If somebody is reading still, the next one's removal lets go of it.
+        self.code.free_removed();
+        let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
+        ids.iter().for_each(|id| modules[*id as usize] = Arc::new(LoadedModule::vacant(*id)));
     }
 
     /// All modules, by their ids.
@@ -184,5 +218,14 @@ impl Shared {
     /// The recorder. A panic of another thread while it held it has lost at most one sample.
     pub(super) fn recorder(&self) -> MutexGuard<'_, Recorder> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody for whom modules keep their ids.
+pub(crate) struct HeldIds<'a>(&'a AtomicUsize);
+
+impl Drop for HeldIds<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

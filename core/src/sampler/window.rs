@@ -33,13 +33,20 @@ pub(crate) struct Window {
     demand: Option<Demand>,
 }
 
+/// Where a window is looked at.
+pub(crate) struct WindowEnd {
+    until_ns: u64,
+    after: SlotTotals,
+}
+
 /// Samples are taken for the whole of a session that samples on demand, until this is dropped.
 pub(crate) struct Sampling(#[expect(dead_code, reason = "it is dropped")] Demand);
 
 /// What the guests of a session have done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// CPU time in their stores, in nanoseconds.
+    /// CPU time in their stores while somebody wanted samples, in nanoseconds; all of it of a store that was
+    /// [held](crate::Attached::hold).
     pub cpu_ns: u64,
     /// Of that, what sampling took, in nanoseconds.
     pub sampling_ns: u64,
@@ -129,7 +136,11 @@ impl Session {
     /// The recorder, while it keeps what windows are made of.
     fn recorder(&self) -> Result<MutexGuard<'_, Recorder>, String> {
         let mut recorder = self.shared.recorder();
-        if recorder.keeps_windows() { Ok(recorder) } else { Err("the run is over".to_owned()) }
+        match recorder.keeps_windows() {
+            true => Ok(recorder),
+            false if self.shared.unloading.is_over() => Err("the run is over".to_owned()),
+            false => Err("nothing is kept beside the journal: it is to be a `Journal::with_windows`".to_owned()),
+        }
     }
 
     fn open(
@@ -157,10 +168,7 @@ impl Session {
         let threads = sampler.threads();
         let totals = threads.totals_at(&threads.clocks());
         let started_ns = threads.started_ns();
-        let mut host_calls = BTreeMap::new();
-        for (pc, count) in threads.host_calls() {
-            *host_calls.entry(self.shared.import_called_from(pc)).or_default() += count;
-        }
+        let host_calls = threads.host_calls();
         let (samples, sampled_ns) = self.shared.recorder().sampled();
         Some(Activity {
             cpu_ns: totals.cpu_ns,
@@ -182,21 +190,30 @@ impl Window {
         Duration::from_nanos(self.now_ns().saturating_sub(self.from_ns))
     }
 
-    /// What was sampled in it so far, as the bytes of a recording without the symbols of wasm frames. What of its names only the
-    /// languages' walkers know, `names` knows: those of [`Session::take_images_and_namers`].
+    /// Has all that was sampled up to now be recorded.
     ///
     /// # Errors
     /// If sampling is over.
-    pub(crate) fn recording(&self, names: &mut dyn LanguageNames) -> io::Result<Vec<u8>> {
+    pub(crate) fn until_now(&self) -> io::Result<WindowEnd> {
         if !self.session.shared.recorder().keeps_windows() {
             return Err(io::Error::other("sampling is over"));
         }
         let after = self.threads.totals_at(&self.threads.clocks());
         let until_ns = self.now_ns();
         self.threads.flush.wait(|| self.threads.wake_drain());
-        if let Some(why) = self.threads.drain_failure() {
-            return Err(io::Error::other(why));
+        match self.threads.drain_failure() {
+            Some(why) => Err(io::Error::other(why)),
+            None => Ok(WindowEnd { until_ns, after }),
         }
+    }
+
+    /// What was sampled in it up to `end`, as the bytes of a recording without the symbols of wasm frames. What of its names only the
+    /// languages' walkers know, `names` knows: those of [`Session::take_images_and_namers`].
+    ///
+    /// # Errors
+    /// If sampling is over.
+    pub(crate) fn recording(&self, end: WindowEnd, names: &mut dyn LanguageNames) -> io::Result<Vec<u8>> {
+        let WindowEnd { until_ns, after } = end;
         let notes = self.name(names);
         let window = WindowOf { from_ns: self.from_ns, until_ns, clock: self.clock };
         let mut recorder = self.session.shared.recorder();

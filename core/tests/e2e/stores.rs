@@ -107,7 +107,7 @@ fn watching(engine: &Engine, modules: &[(Module, Arc<ModuleImage>)]) -> Profiler
         ..SamplerOptions::at_rate(5000.0)
     };
     let profiler = profiler(engine, options);
-    modules.iter().for_each(|(module, image)| _ = profiler.add_read(module, image, None));
+    modules.iter().for_each(|(module, image)| _ = profiler.add_read(module, image, None).unwrap());
     profiler
 }
 
@@ -382,7 +382,7 @@ fn stores_and_modules_come_and_go() {
                         // Ids follow the order of loading, and so must the list that names them.
                         let mut loaded = loaded.lock().unwrap();
                         loaded.push((module.clone(), image.clone()));
-                        profiler.add_read(&module, &image, None)
+                        profiler.add_read(&module, &image, None).unwrap()
                     };
                     let mut store = Store::new(engine, ());
                     profiler.attach(&mut store, Attach::named(format!("store {id}"))).unwrap();
@@ -413,7 +413,7 @@ fn profilers_that_take_turns_on_a_thread_are_sampled_both() {
     let mut guests = [0, 1].map(|tag| {
         let module = compile(&engine, &async_guest(tag), "guest");
         let profiler = profiler(&engine, options.clone());
-        profiler.add_read(&module.0, &module.1, None);
+        profiler.add_read(&module.0, &module.1, None).unwrap();
         let mut store = Store::new(&engine, ());
         profiler.attach(&mut store, Attach::named("store")).unwrap();
         let mut linker: Linker<()> = Linker::new(&engine);
@@ -446,7 +446,7 @@ fn go_guests_in_several_stores_have_goroutines_of_their_own() {
         let walker = languages::choose(&Choice::Auto, languages::BUILT_IN, &**image).unwrap().walker;
         let options = SamplerOptions { max_overhead: 1.0, ..SamplerOptions::at_rate(2000.0) };
         let profiler = profiler(&guest.engine, options);
-        profiler.add_read(&guest.modules[0].0, image, walker);
+        profiler.add_read(&guest.modules[0].0, image, walker).unwrap();
         let started = Barrier::new(2);
         std::thread::scope(|scope| {
             for kind in ["split", "recursion"] {

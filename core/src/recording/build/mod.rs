@@ -86,6 +86,7 @@ impl Recorder {
         let (still_needed, forgotten) = std::mem::take(modules).into_iter().partition(|module| needed.contains(module));
         *modules = still_needed;
         self.seen.retain(|(module, _)| !forgotten.contains(module));
+        self.own_names.forget_modules(&forgotten);
         self.vacant_modules.extend(&forgotten);
         forgotten
     }
@@ -245,6 +246,11 @@ impl Recorder {
     /// Keeps samples from `from_ns` on for windows, or none.
     pub(crate) fn keep_from(&mut self, from_ns: Option<u64>) {
         self.journal.recent().into_iter().for_each(|recent| recent.keep_from(from_ns));
+    }
+
+    /// From when on samples are kept for windows; `None` if none are.
+    pub(crate) fn kept_from_ns(&mut self) -> Option<u64> {
+        self.journal.recent()?.first_ns()
     }
 
     /// Whether samples are kept for windows, and sampling is not over.

@@ -161,6 +161,7 @@ impl Drain {
                     None => recorder.write_if_due(since_start_ns),
                 }
                 self.mark_if_due(&threads, since_start_ns, &mut recorder);
+                self.let_go_of_modules(shared, since_start_ns, &mut recorder);
             }
             if recorder.is_overgrown() {
                 self.compact(&mut recorder);
@@ -185,12 +186,15 @@ impl Drain {
         if kept.is_due(now_ns) {
             let totals = threads.totals_at(&threads.clocks());
             kept.mark(Mark { time_ns: now_ns, totals, truncated: recorder.truncated_counts() });
-            let first_ns = kept.first_ns(now_ns);
-            recorder.keep_from(first_ns);
-            if self.leaving.any_before(first_ns.unwrap_or(u64::MAX)) {
-                self.compact(recorder);
-                self.leaving.names_go(&threads.shared, recorder);
-            }
+            recorder.keep_from(kept.first_ns(now_ns));
+        }
+    }
+
+    /// Lets go of the names of modules that went before all samples that are kept.
+    fn let_go_of_modules(&mut self, shared: &Shared, now_ns: u64, recorder: &mut Recorder) {
+        if self.leaving.is_due(recorder.kept_from_ns().unwrap_or(u64::MAX), now_ns) {
+            self.compact(recorder);
+            self.leaving.names_go(shared, recorder);
         }
     }
 
@@ -200,6 +204,7 @@ impl Drain {
             0 => 0,
             started_ns => monotonic_ns().saturating_sub(started_ns),
         };
+        self.threads.name_host_calls();
         self.leaving.code_goes(modules, now_ns, shared, recorder);
         self.forget_addresses();
         self.under_language.clear();
@@ -346,6 +351,8 @@ impl Drain {
             let last = stop.load(Ordering::Acquire);
             self.meet_threads();
             self.threads.take_gone().into_iter().for_each(|(store, _)| self.threads.forget_name(store));
+            let shared = &self.threads.shared;
+            shared.remove_unnamed(&shared.unloading.take_asked());
             let mut count = |words: &[u64]| {
                 let is_sample = matches!(Header::read(words).header.kind, Kind::Sample | Kind::AwaitsLanguage);
                 self.drained.unrecorded += u64::from(is_sample);

@@ -29,24 +29,41 @@ pub(super) enum Step {
 type NativeFrames = [Option<FrameId>; 2];
 
 /// The frames of all native frames seen.
-pub(super) struct FrameTable(HashMap<FrameWord, NativeFrames, Keyed>);
+pub(super) struct FrameTable {
+    native: HashMap<FrameWord, NativeFrames, Keyed>,
+    /// A module that was not loaded was seen on the stack, which it may be by the next.
+    has_missed: bool,
+}
 
 impl FrameTable {
     pub(super) fn new() -> Self {
-        Self(HashMap::with_hasher(keyed()))
+        Self { native: HashMap::with_hasher(keyed()), has_missed: false }
     }
 
     fn native(&mut self, word: FrameWord, shared: &Shared, recorder: &mut Recorder) -> NativeFrames {
-        *self.0.entry(word).or_insert_with(|| {
-            let Some(origin) = shared.code.origin(word.native_pc()) else { return [None; 2] };
-            let host_call = match origin {
-                Origin::Wasm { module, function, code_offset } if word.is_host_call() => {
-                    Some(recorder.frame(Origin::HostCall { module, function, code_offset }))
-                }
-                _ => None,
-            };
-            [host_call, Some(recorder.frame(origin))]
-        })
+        if let Some(frames) = self.native.get(&word) {
+            return *frames;
+        }
+        let code = shared.code.read();
+        let frames = match code.origin(word.native_pc()) {
+            Some(origin) => {
+                let host_call = match origin {
+                    Origin::Wasm { module, function, code_offset } if word.is_host_call() => {
+                        Some(recorder.frame(Origin::HostCall { module, function, code_offset }))
+                    }
+                    _ => None,
+                };
+                [host_call, Some(recorder.frame(origin))]
+            }
+            // A stub.
+            None if code.image(word.native_pc()).is_some() => [None; 2],
+            None => {
+                self.has_missed = true;
+                return [None; 2];
+            }
+        };
+        self.native.insert(word, frames);
+        frames
     }
 
     /// The frames of a step, leaf first.
@@ -137,9 +154,13 @@ impl Path {
             }
             self.steps.push((step, interned));
         }
-        match self.steps.last() {
-            Some((_, Some(interned))) => *interned,
-            _ => {
+        let interned = self.steps.last().and_then(|(_, interned)| *interned);
+        if std::mem::take(&mut frames.has_missed) {
+            self.steps.clear();
+        }
+        match interned {
+            Some(interned) => interned,
+            None => {
                 self.steps.clear();
                 self.next.clear();
                 self.push(Step::Host);
@@ -182,7 +203,7 @@ mod tests {
         };
         let [call, caller] = [1, 2].map(|key| recorder.frame(Origin::Language { module: 1, key }));
         let (stub, calling) = (FrameWord(1), FrameWord(2));
-        frames.0.extend([(stub, [None; 2]), (calling, [Some(call), Some(caller)])]);
+        frames.native.extend([(stub, [None; 2]), (calling, [Some(call), Some(caller)])]);
         let mut truncated = 0;
         while truncated < 100 {
             // Of few frames, so that root ends recur, and then of more and more, until there is no room.

@@ -154,7 +154,7 @@ pub(in crate::sampler) fn run(
     let instance_context = find_instance(&mut store, &instance, &image).unwrap();
     let walker = language.attach(&*image).unwrap();
     reader.lock().unwrap().language =
-        Some(LanguageWalk::new(Arc::new(LoadedModule::new(0, image, None, false)), walker, instance_context));
+        Some(LanguageWalk::new(Arc::new(LoadedModule::new(image, None, false)), walker, instance_context));
     let start = instance.get_func(&mut store, "_start").unwrap();
     let ended = start.call(&mut store, &[], &mut []);
     if let Err(error) = ended {

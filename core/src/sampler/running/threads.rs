@@ -52,6 +52,8 @@ pub(in crate::sampler) struct Threads {
     slots: Mutex<Vec<Arc<ThreadSlot>>>,
     /// Calls of the host by stores that have gone, by return address.
     host_calls: Mutex<HashMap<usize, u64>>,
+    /// Those whose addresses may mean something else by now, by name.
+    named_host_calls: Mutex<BTreeMap<Option<String>, u64>>,
     /// What the threads that have ended counted. Locked after the slots.
     ended: Mutex<SlotTotals>,
     /// What one of them had to say of its rate.
@@ -116,6 +118,7 @@ impl Threads {
             transport,
             slots: Mutex::default(),
             host_calls: Mutex::default(),
+            named_host_calls: Mutex::default(),
             ended: Mutex::default(),
             ended_rate_note: Mutex::default(),
             wanted: Mutex::default(),
@@ -293,12 +296,28 @@ impl Threads {
         locked(&self.stores).values().cloned().collect()
     }
 
-    /// How often wasm has called the host, by return address; 0 has what could not be told apart.
-    pub(in crate::sampler) fn host_calls(&self) -> HashMap<usize, u64> {
-        let stores = locked(&self.stores);
-        let mut sums = locked(&self.host_calls).clone();
-        stores.values().for_each(|store| store.add_host_calls(&mut sums));
-        sums
+    /// How often wasm has called the host, by what was called. What could not be told apart has no name.
+    pub(in crate::sampler) fn host_calls(&self) -> BTreeMap<Option<String>, u64> {
+        let (mut sums, mut named) = {
+            let stores = locked(&self.stores);
+            let mut sums = locked(&self.host_calls).clone();
+            stores.values().for_each(|store| store.add_host_calls(&mut sums));
+            (sums, locked(&self.named_host_calls).clone())
+        };
+        self.add_by_name(&mut sums, &mut named);
+        named
+    }
+
+    /// Finds the names of what stores that have gone have called: code is about to go.
+    pub(in crate::sampler) fn name_host_calls(&self) {
+        let mut sums = locked(&self.host_calls);
+        self.add_by_name(&mut sums, &mut locked(&self.named_host_calls));
+    }
+
+    fn add_by_name(&self, sums: &mut HashMap<usize, u64>, named: &mut BTreeMap<Option<String>, u64>) {
+        for (pc, count) in sums.drain() {
+            *named.entry(self.shared.import_called_from(pc)).or_default() += count;
+        }
     }
 
     /// This thread, whose slot this is, runs the store of that id from here on; none, if that is not there any more.

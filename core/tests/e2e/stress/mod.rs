@@ -79,7 +79,9 @@ fn round(mut random: Random) -> Seen {
     config.wasm_backtrace_max_frames(NonZero::new(MAX_DEPTH as usize + 2)).cache(Some(Cache::from_file(None).unwrap()));
     wlprof::configure(&mut config);
     let engine = Engine::new(&config).unwrap();
-    let builder = Profiler::builder().rate_hz(1000.0).max_overhead(1.0).keep(Duration::from_secs(5));
+    // So short a time that modules' ids are others' within a round, or so long that snapshots are of nearly all of it.
+    let kept = Duration::from_millis([250, 1000, 5000][random.below(3) as usize]);
+    let builder = Profiler::builder().rate_hz(1000.0).max_overhead(1.0).keep(kept);
     let profiler = builder.start(&engine).unwrap();
     let mut linker: Linker<Host> = Linker::new(&engine);
     add_to_linker_async(&mut linker, |host: &mut Host| &mut host.wasi).unwrap();
@@ -89,7 +91,7 @@ fn round(mut random: Random) -> Seen {
     };
     let variant = |number| Guest::Wasm { number, unloading: Unloading::Never };
     let variants: Vec<_> = (0..VARIANTS).map(|number| load(variant(number), &profiler)).collect();
-    let (go, python) = (load(Guest::Go, &profiler), load(Guest::Python, &profiler));
+    let (go, python) = (load(Guest::Go(Unloading::Never), &profiler), load(Guest::Python(Unloading::Never), &profiler));
     drop(engine);
 
     let requests = Requests::default();
@@ -117,19 +119,27 @@ fn round(mut random: Random) -> Seen {
             is_over.store(true, Ordering::Relaxed);
             profiler = None;
         }
-        let (guest, pre) = match number % 50 {
-            7 => (Guest::Go, go.clone()),
-            27 => (Guest::Python, python.clone()),
-            // Modules come and go as well, while there is somebody to be told.
-            rest if rest % 5 == 0 && profiler.is_some() => {
-                let unloading = if random.below(4) == 0 { Unloading::Early } else { Unloading::AtEnd };
-                let guest = Guest::Wasm { number: VARIANTS + number, unloading };
-                (guest, load(guest, profiler.as_ref().unwrap()))
+        // Modules come and go as well, while there is somebody to be told.
+        let unloading = match random.below(4) {
+            _ if profiler.is_none() => Unloading::Never,
+            0 => Unloading::Early,
+            1 | 2 => Unloading::AtEnd,
+            _ => Unloading::Never,
+        };
+        let number_of_own = VARIANTS + number;
+        let guest = match (number % 50, unloading) {
+            (7, unloading) => Guest::Go(unloading),
+            (27, unloading) => Guest::Python(unloading),
+            (rest, Unloading::Early | Unloading::AtEnd) if rest % 4 == 0 => {
+                Guest::Wasm { number: number_of_own, unloading }
             }
-            _ => {
-                let number = random.below(VARIANTS);
-                (variant(number), variants[number as usize].clone())
-            }
+            _ => variant(random.below(VARIANTS)),
+        };
+        let pre = match guest {
+            Guest::Wasm { number, unloading: Unloading::Never } => variants[number as usize].clone(),
+            Guest::Go(Unloading::Never) => go.clone(),
+            Guest::Python(Unloading::Never) => python.clone(),
+            of_its_own => load(of_its_own, profiler.as_ref().unwrap()),
         };
         let name = format!("request {number}");
         let acts = [Act::Return, Act::Return, Act::Yield, Act::Yield, Act::Panic, Act::Never];

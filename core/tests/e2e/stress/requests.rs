@@ -29,8 +29,8 @@ pub(super) enum Guest {
         number: u64,
         unloading: Unloading,
     },
-    Go,
-    Python,
+    Go(Unloading),
+    Python(Unloading),
 }
 
 /// When the profiler is told to let go of a module.
@@ -49,21 +49,31 @@ impl Guest {
     pub(super) fn name(self) -> String {
         match self {
             Self::Wasm { number, .. } => format!("wasm {number}"),
-            Self::Go => "go.wasm".to_owned(),
-            Self::Python => "python.wasm".to_owned(),
+            Self::Go(_) => "go.wasm".to_owned(),
+            Self::Python(_) => "python.wasm".to_owned(),
+        }
+    }
+
+    fn unloading(self) -> Unloading {
+        match self {
+            Self::Wasm { unloading, .. } | Self::Go(unloading) | Self::Python(unloading) => unloading,
         }
     }
 
     pub(super) fn goes_early(self) -> bool {
-        matches!(self, Self::Wasm { unloading: Unloading::Early, .. })
+        matches!(self.unloading(), Unloading::Early)
+    }
+
+    fn goes_at_end(self) -> bool {
+        matches!(self.unloading(), Unloading::AtEnd)
     }
 
     pub(super) fn module(self) -> Vec<u8> {
         let bytes = |file_name| std::fs::read(fixture(file_name)).unwrap();
         match self {
             Self::Wasm { number, .. } => wasm(number).into_bytes(),
-            Self::Go => bytes("go-naps-1.27.wasm"),
-            Self::Python => bytes("python-3.13.wasm"),
+            Self::Go(_) => bytes("go-naps-1.27.wasm"),
+            Self::Python(_) => bytes("python-3.13.wasm"),
         }
     }
 }
@@ -151,7 +161,7 @@ pub(super) async fn host_call(caller: Caller<'_, Host>, number: i32) -> i32 {
 
 fn world(guest: Guest) -> WasiP1Ctx {
     let mut world = WasiCtxBuilder::new();
-    if let Guest::Python = guest {
+    if let Guest::Python(_) = guest {
         let library = fixture("python-3.13-lib");
         world.preopened_dir(library, "/usr/local/lib", FsPerms::ReadOnly).unwrap();
         world.args(&["python", "-I", "-c", SCRIPT]);
@@ -208,7 +218,7 @@ pub(super) async fn serve(
         _ => Box::pin(calls),
     };
     // Whatever becomes of it.
-    let _last = Last { module, profiler: profiler.filter(|_| is_unloaded_at_end(guest)) };
+    let _last = Last { module, profiler: profiler.filter(|_| guest.goes_at_end()) };
     if matches!((guest, request.act), (Guest::Wasm { .. }, Act::Never)) {
         let (mut calls, mut in_host) = (calls, std::pin::pin!(request.is_in_host.notified()));
         let either = |context: &mut Context<'_>| match calls.as_mut().poll(context) {
@@ -219,10 +229,6 @@ pub(super) async fn serve(
     } else {
         calls.await
     }
-}
-
-fn is_unloaded_at_end(guest: Guest) -> bool {
-    matches!(guest, Guest::Wasm { unloading: Unloading::AtEnd, .. })
 }
 
 /// Removes a module when the last store that runs it has gone.
