@@ -322,8 +322,7 @@ fn windows_and_the_past_are_parts_of_the_whole() {
         work();
         let paused = profiler.snapshot().unwrap();
         assert_eq!(samples(after.recording()), samples(paused.recording()), "it is paused");
-        assert!(cpu_ns(after.recording()) < cpu_ns(paused.recording()));
-        assert!(paused.recording().meta.unsampled_ns > whole.recording().meta.unsampled_ns);
+        assert_eq!(cpu_ns(after.recording()), cpu_ns(paused.recording()), "it is not counted either");
         // A window is sampled all the same.
         let window = profiler.window().unwrap();
         work();

@@ -7,6 +7,7 @@ use super::slot::{Running, ThreadSlot};
 use super::store_state::StoreState;
 use super::threads::Threads;
 use crate::module::ModuleImage;
+use std::borrow::Borrow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -98,7 +99,7 @@ impl Attachment {
             wasmtime::format_err!("this thread cannot be sampled: {why}")
         })?;
         let hold = Hold::new(self.clone(), slot);
-        hold.slot.count_from(own_cpu_ns());
+        hold.slot.count_time(own_cpu_ns());
         Ok(hold)
     }
 
@@ -151,27 +152,29 @@ impl Attachment {
 }
 
 /// Keeps a store the one that a thread runs.
-pub(in crate::sampler) struct Hold {
-    attachment: Attachment,
+pub(in crate::sampler) struct Hold<A: Borrow<Attachment> = Attachment> {
+    attachment: A,
     slot: Arc<ThreadSlot>,
     before: Running,
 }
 
-impl Hold {
-    fn new(attachment: Attachment, slot: Arc<ThreadSlot>) -> Self {
-        let before = attachment.threads.enter(&slot, Some(attachment.store.number), true);
+impl<A: Borrow<Attachment>> Hold<A> {
+    fn new(attachment: A, slot: Arc<ThreadSlot>) -> Self {
+        let Attachment { threads, store } = attachment.borrow();
+        let before = threads.enter(&slot, Some(store.number), true);
         Self { attachment, slot, before }
     }
 }
 
-impl Drop for Hold {
+impl<A: Borrow<Attachment>> Drop for Hold<A> {
     fn drop(&mut self) {
         let Self { attachment, slot, before } = self;
-        let runs_it = std::ptr::eq(slot.current(), Arc::as_ptr(&attachment.store));
+        let Attachment { threads, store } = (*attachment).borrow();
+        let runs_it = std::ptr::eq(slot.current(), Arc::as_ptr(store));
         if runs_it || slot.current().is_null() {
             match before.store {
                 // It may have gone meanwhile.
-                Some(store) => attachment.threads.enter(slot, Some(store), before.is_told),
+                Some(store) => threads.enter(slot, Some(store), before.is_told),
                 None => slot.enter(std::ptr::null(), before.is_told),
             };
         }
@@ -188,10 +191,11 @@ impl<F: Future> Future for SampledFuture<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let Self { attachment, future } = &mut *self;
         // A thread that cannot be sampled runs guests all the same.
-        let slot = self.attachment.threads.of_this_thread();
-        let _hold = slot.map(|slot| Hold::new(self.attachment.clone(), slot));
-        self.future.as_mut().poll(context)
+        let slot = attachment.threads.of_this_thread();
+        let _hold = slot.map(|slot| Hold::new(&*attachment, slot));
+        future.as_mut().poll(context)
     }
 }
 

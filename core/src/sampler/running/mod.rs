@@ -9,6 +9,7 @@ mod host_call_counts;
 mod linear_memory;
 mod slot;
 mod store_state;
+mod store_time;
 mod threads;
 mod totals;
 

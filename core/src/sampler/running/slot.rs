@@ -7,6 +7,7 @@ use super::super::os::thread_watch::own_tid;
 use super::super::reading::Ring;
 use super::super::timing::{Spent, Timers, add};
 use super::store_state::{StoreNumber, StoreState};
+use super::store_time::StoreTime;
 use crate::recording::Clock;
 use std::cell::Cell;
 use std::io;
@@ -44,15 +45,9 @@ pub(in crate::sampler) struct ThreadSlot {
     halted_in_place: AtomicBool,
     /// The thread has ended, or will have no part in this any more.
     pub(in crate::sampler) is_gone: AtomicBool,
-    /// Somebody wants samples, and with them to know how much CPU time there was in stores. Asking the system for that at each poll
-    /// costs more than all else that is done there.
+    /// Somebody wants samples, and with them to know how much CPU time there was in stores.
     is_wanted: AtomicBool,
-    /// CPU time is counted, of the store that the thread runs.
-    counts: AtomicBool,
-    /// CPU time when that last began, or ended.
-    turned_cpu_ns: AtomicU64,
-    /// CPU time in stores that was counted until then.
-    in_stores_ns: AtomicU64,
+    time: StoreTime,
     /// CPU time in stores at its last check.
     checked_ns: AtomicU64,
     /// When it last left for none.
@@ -97,9 +92,7 @@ impl ThreadSlot {
             halted_in_place: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             is_wanted: AtomicBool::new(true),
-            counts: AtomicBool::new(false),
-            turned_cpu_ns: AtomicU64::new(own_cpu_ns()),
-            in_stores_ns: AtomicU64::new(0),
+            time: StoreTime::new(monotonic_ns(), own_cpu_ns()),
             checked_ns: AtomicU64::new(0),
             left_ns: AtomicU64::new(0),
         })
@@ -144,19 +137,20 @@ impl ThreadSlot {
         let number = unsafe { current.as_ref() }.map(|store| store.number);
         let before = Running { store: number, is_told: self.is_told.load(Ordering::Relaxed) };
         if current.is_null() && !store.is_null() {
-            // A store that was forgotten was not seen to leave.
-            self.counts.store(false, Ordering::Relaxed);
+            self.time.give_up();
             if self.is_wanted.load(Ordering::Relaxed) {
-                self.count_from(own_cpu_ns());
+                let now_ns = monotonic_ns();
+                self.settle_if_due(now_ns);
+                self.time.begin(now_ns);
+                self.account();
             }
         } else if !current.is_null() && store.is_null() {
-            if self.counts.load(Ordering::Relaxed) {
-                let now_ns = own_cpu_ns();
-                let inside_ns = now_ns.saturating_sub(self.turned_cpu_ns.swap(now_ns, Ordering::Relaxed));
-                self.counts.store(false, Ordering::Relaxed);
-                add(&self.in_stores_ns, inside_ns);
+            let now_ns = monotonic_ns();
+            if self.time.counts() {
+                self.time.end(now_ns);
+                self.settle_if_due(now_ns);
             }
-            self.left_ns.store(monotonic_ns(), Ordering::Relaxed);
+            self.left_ns.store(now_ns, Ordering::Relaxed);
         }
         self.is_told.store(is_told, Ordering::Relaxed);
         self.current.store(store.cast_mut(), Ordering::Release);
@@ -166,17 +160,21 @@ impl ThreadSlot {
         before
     }
 
-    /// Counts the CPU time of the store that the thread runs from here on, when it has used `cpu_ns`. `false` if it is counted already.
-    /// To be called on the slot's thread, or in its handler.
-    pub(in crate::sampler) fn count_from(&self, cpu_ns: u64) -> bool {
-        if self.counts.load(Ordering::Relaxed) {
-            return false;
+    /// Counts the CPU time of the store that the thread runs from here on, if it was not counted yet, and leaves out what went by outside
+    /// of stores: the thread has used `cpu_ns`. To be called on the slot's thread, or in its handler. Gives whether it was counted.
+    pub(in crate::sampler) fn count_time(&self, cpu_ns: u64) -> bool {
+        let (now_ns, did_count) = (monotonic_ns(), self.time.counts());
+        self.leave_out_ns(self.time.settle(now_ns, cpu_ns));
+        if !did_count {
+            self.time.begin(now_ns);
         }
-        // What went by outside, or while nobody wanted to know, is nobody's.
-        let away_ns = cpu_ns.saturating_sub(self.turned_cpu_ns.swap(cpu_ns, Ordering::Relaxed));
-        self.leave_out_ns(away_ns);
-        self.counts.store(true, Ordering::Relaxed);
-        true
+        did_count
+    }
+
+    fn settle_if_due(&self, now_ns: u64) {
+        if self.time.is_due(now_ns) {
+            self.leave_out_ns(self.time.settle(now_ns, own_cpu_ns()));
+        }
     }
 
     /// Has the thread not run `store`, which is about to go, and waits until the handler does not use it. From any thread.
@@ -191,6 +189,7 @@ impl ThreadSlot {
         let its =
             self.current.compare_exchange(store.cast_mut(), std::ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst);
         if its.is_ok() {
+            self.time.give_up();
             while self.is_in_handler() {
                 std::thread::yield_now();
             }
@@ -199,11 +198,7 @@ impl ThreadSlot {
 
     /// CPU time that the thread has spent in stores, as far as it was counted, if it has used `cpu_ns` by now.
     pub(in crate::sampler) fn in_stores_ns(&self, cpu_ns: u64) -> u64 {
-        let running_ns = match !self.current().is_null() && self.counts.load(Ordering::Relaxed) {
-            true => cpu_ns.saturating_sub(self.turned_cpu_ns.load(Ordering::Relaxed)),
-            false => 0,
-        };
-        self.in_stores_ns.load(Ordering::Relaxed) + running_ns
+        self.time.in_stores_ns(monotonic_ns(), cpu_ns)
     }
 
     /// CPU time in stores since this was last asked, if the thread has used `cpu_ns` by now.
@@ -321,11 +316,18 @@ impl ThreadSlot {
     /// handler cannot run, or in it.
     pub(in crate::sampler) fn leave_out(&self, began_ns: u64) {
         self.leave_out_ns(own_cpu_ns().saturating_sub(began_ns));
+        self.account();
     }
 
     fn leave_out_ns(&self, ns: u64) {
         if let Some(timers) = &self.timers {
             timers.leave_out(ns);
+        }
+    }
+
+    fn account(&self) {
+        if let Some(timers) = &self.timers {
+            timers.account();
         }
     }
 

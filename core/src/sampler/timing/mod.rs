@@ -235,11 +235,10 @@ impl Timers {
     /// in it.
     pub(in crate::sampler) fn leave_out(&self, ns: u64) {
         self.pace.leave_out(ns);
-        self.account();
     }
 
-    /// With [`Clock::Wall`], begins the time that the next sample stands for.
-    fn account(&self) {
+    /// With [`Clock::Wall`], begins the time that the next sample stands for. To be called as [`Timers::leave_out`] is.
+    pub(in crate::sampler) fn account(&self) {
         if self.wall.load(Ordering::Relaxed) {
             self.accounted_ns.store(monotonic_ns(), Ordering::Relaxed);
             self.accounted_waits.store(voluntary_waits(), Ordering::Relaxed);

@@ -61,8 +61,8 @@ fn sample(store: &StoreState) {
     slot.handler_begins();
     let cpu_ns = own_cpu_ns();
     // What went by before it is counted is no sample's.
-    let begins = slot.count_from(cpu_ns);
-    if !slot.is_stopped() && !begins {
+    let was_counted = slot.count_time(cpu_ns);
+    if !slot.is_stopped() && was_counted {
         let period_ns = (1e9 / store.shared.options.rate_hz) as u64;
         // A store that was left alone for a while calls back at its first check, whenever the tick was.
         let weight_ns = slot.since_check_ns(cpu_ns).min(period_ns);

@@ -106,7 +106,7 @@ unsafe fn sample(
     in_guest: bool,
 ) {
     let cpu_ns = own_cpu_ns();
-    slot.count_from(cpu_ns);
+    slot.count_time(cpu_ns);
     // In wasm's own calls of host code the thread does not wait.
     let may_wait = !in_guest && !store.is_in_wasm();
     let Some(Due { weight_ns, used_ns, period_ns }) = timers.expired(timer, cpu_ns, in_guest, may_wait) else { return };
