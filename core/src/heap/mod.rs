@@ -12,7 +12,6 @@ mod allocators;
 mod blocks;
 mod c_library;
 mod instructions;
-mod offset_map;
 mod parsed;
 mod rewrite;
 #[cfg(test)]
@@ -21,5 +20,4 @@ mod rewrite_tests;
 pub use allocators::{AllocatorFunction, Call, NotRewritten};
 pub use blocks::{Amount, Blocks, Rate, SiteTotals, Told};
 pub use c_library::c_library;
-pub use offset_map::OffsetMap;
 pub use rewrite::{EXPORTS, Exports, Rewritten, rewrite};

@@ -10,8 +10,8 @@
 
 use super::allocators::{AllocatorFunction, Call, NotRewritten};
 use super::instructions::{Added, FILTER_BYTES, Instructions};
-use super::offset_map::{OffsetMap, Stretch};
 use super::parsed::{Parsed, SectionId};
+use crate::module::{OffsetMap, Stretch};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use wasm_encoder::{ConstExpr, Encode, ExportKind, GlobalType, MemoryType, RefType, TableType, ValType};
 use wasmtime_environ::wasmparser;
@@ -134,6 +134,8 @@ struct Code {
     stretches: Vec<Stretch>,
     /// Types of the functions that were added.
     added: Vec<u32>,
+    /// Functions in which nothing is as it was.
+    new_functions: BTreeSet<u32>,
 }
 
 /// A function that is added: one that is made, or a body of the module's own that was moved.
@@ -169,7 +171,8 @@ impl Code {
             }
         }
         let code_start = code_section(parsed).map_or(0, |range| range.start);
-        let mut code = Self { contents: Vec::new(), stretches: Vec::new(), added: Vec::new() };
+        let mut code =
+            Self { new_functions: BTreeSet::new(), contents: Vec::new(), stretches: Vec::new(), added: Vec::new() };
         (parsed.bodies.len() as u32 + added.len() as u32).encode(&mut code.contents);
         for (defined, (body, first)) in parsed.bodies.iter().enumerate() {
             let own = |range: std::ops::Range<usize>| (range.start - code_start, &bytes[range]);
@@ -185,9 +188,13 @@ impl Code {
                 }
             }
         }
-        for (of_type, function) in added {
+        code.new_functions.extend(wrappers.keys().map(|defined| parsed.imported_functions + *defined as u32));
+        for (index, (of_type, function)) in (parsed.function_count()..).zip(added) {
             match function {
-                AddedFunction::Made(body) => code.body([(None, &body[..])]),
+                AddedFunction::Made(body) => {
+                    code.new_functions.insert(index);
+                    code.body([(None, &body[..])]);
+                }
                 AddedFunction::Moved(defined) => {
                     let (body, _) = &parsed.bodies[defined];
                     code.body([(Some(body.start - code_start), &bytes[body.clone()])]);
@@ -213,6 +220,7 @@ impl Code {
     fn into_module(self, parsed: &Parsed, bytes: &[u8], added: &Added) -> Rewritten {
         let mut additions = additions(&self.added, added).into_iter().peekable();
         let mut module = bytes[..8].to_vec();
+        let mut code_start = 0;
         for (id, range) in &parsed.sections {
             while let Some((new, count, entries)) =
                 additions.next_if(|(new, ..)| id.place().is_some_and(|place| new.place() < Some(place)))
@@ -223,6 +231,7 @@ impl Code {
             let contents = &bytes[range.clone()];
             if *id == SectionId::CODE {
                 section(&mut module, *id, &self.contents);
+                code_start = module.len() - self.contents.len();
             } else if let Some((_, more, entries)) = additions.next_if(|(new, ..)| new == id) {
                 let (count, rest) = count_of(contents);
                 let rest = [rest, &entries].concat();
@@ -231,7 +240,7 @@ impl Code {
                 section(&mut module, *id, contents);
             }
         }
-        Rewritten { bytes: module, offsets: OffsetMap::new(self.stretches) }
+        Rewritten { bytes: module, offsets: OffsetMap::new(code_start as u32, self.stretches, self.new_functions) }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::guest::{EngineOptions, engine};
-use crate::module::ModuleImage;
+use crate::module::{CodeOffsets, ModuleImage, was_compiled_from};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wasmtime::{Caller, Func, Instance, Module, Ref, Store, Val};
@@ -96,6 +97,53 @@ fn fixtures_are_what_they_were_but_for_their_allocators() {
         rewritten += usize::from(added > 0);
     }
     assert!(rewritten > 20, "{rewritten}");
+}
+
+/// For each function the code offsets that stretches of compiled code are for, in its order.
+fn places(module: &Module, image: &ModuleImage) -> BTreeMap<u32, Vec<u32>> {
+    let offsets = CodeOffsets::of(module, image);
+    let mut places: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for function in module.functions() {
+        let range = function.offset..function.offset + function.len;
+        for (_, code_offset) in offsets.within(&range) {
+            let (of, code_offset) = image.compiled_from(function.index.as_u32(), Some(*code_offset)).unwrap();
+            places.entry(of).or_default().push(code_offset);
+        }
+    }
+    places
+}
+
+#[test]
+fn compiled_code_is_of_the_same_functions_and_instructions() {
+    let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+    let mut moved_count = 0;
+    for name in ["c-heap.wasm", "cpp-shapes.wasm", "rust-mix.wasm", "rust-inlined.wasm"] {
+        let path = fixtures().into_iter().find(|path| path.ends_with(name)).unwrap();
+        let bytes = std::fs::read(path).unwrap();
+        let plain = ModuleImage::parse(bytes.clone(), name).unwrap();
+        let allocators = c_library(&plain);
+        let changed = rewrite(&bytes, &allocators).unwrap();
+        let mut image = ModuleImage::parse(bytes.clone(), name).unwrap();
+        image.set_rewritten(changed.offsets);
+        let [of_plain, of_changed] = [&bytes, &changed.bytes].map(|bytes| Module::new(&engine, bytes).unwrap());
+        assert!(was_compiled_from(&of_plain, &plain) && was_compiled_from(&of_changed, &image), "{name}");
+        assert!(!was_compiled_from(&of_plain, &image) && !was_compiled_from(&of_changed, &plain), "{name}");
+        let (was, is) = (places(&of_plain, &plain), places(&of_changed, &image));
+        assert!(!allocators.is_empty() && was.len() > 20, "{name}");
+        assert_eq!(was.keys().collect::<Vec<_>>(), is.keys().collect::<Vec<_>>(), "{name}");
+        for (function, offsets) in &was {
+            let is_allocator = allocators.iter().any(|allocator| allocator.function == *function);
+            // What is behind a check is compiled together with it.
+            assert!(is_allocator || *offsets == is[function], "{name}: {:?}", plain.function_name(*function));
+        }
+        // What stands in the place of a function that was moved is nobody's, and the body was moved as it was.
+        for moved in allocators.iter().map(|allocator| allocator.function) {
+            let is_moved = image.compiled_from(moved, None).is_none();
+            assert!(!is_moved || was[&moved] == is[&moved], "{name}: {:?}", plain.function_name(moved));
+            moved_count += usize::from(is_moved);
+        }
+    }
+    assert!(moved_count >= 4, "{moved_count}");
 }
 
 /// A bump allocator, called by table and by other names, too; `calloc` calls `malloc`, through another function.

@@ -21,19 +21,21 @@ pub(crate) struct CodeOffsets {
 impl CodeOffsets {
     /// Reads the module's address map.
     pub(crate) fn of(module: &Module, image: &ModuleImage) -> Self {
-        let code_offset = |file_offset: u32| file_offset.checked_sub(image.code_start());
         let map: Vec<(u32, Option<u32>)> = module
             .address_map()
             .into_iter()
             .flatten()
-            .map(|(at, file_offset)| (at as u32, file_offset.and_then(code_offset)))
+            .map(|(at, file_offset)| (at as u32, file_offset.and_then(|offset| image.compiled_code_offset(offset))))
             .collect();
         let mut functions: Vec<_> = module.functions().collect();
         functions.sort_by_key(|function| function.offset);
         let mut stretches = Vec::with_capacity(map.len() / 2);
         for function in functions {
             let range = function.offset..function.offset + function.len;
-            let never_goes_on = |code_offset| image.code_at(function.index.as_u32(), code_offset).is_some_and(is_jump);
+            let never_goes_on = |code_offset| {
+                let place = image.compiled_from(function.index.as_u32(), Some(code_offset));
+                place.and_then(|(function, code_offset)| image.code_at(function, code_offset)).is_some_and(is_jump)
+            };
             join(range.start as u32, within(&map, &range), never_goes_on, &mut stretches);
         }
         let index = PositionIndex::new(stretches.iter().map(|stretch: &(u32, u32)| stretch.0 as usize));

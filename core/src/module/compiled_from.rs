@@ -23,15 +23,22 @@ pub(crate) fn was_compiled_from(module: &Module, image: &ModuleImage) -> bool {
     }
     let mut rows = module.address_map().into_iter().flatten().peekable();
     functions.iter().all(|function| {
-        let Some(body) = image.function_body(function.index.as_u32()) else { return false };
+        let index = function.index.as_u32();
+        let body = image.function_body(index);
         let end = function.offset + function.len;
         while let Some((_, file_offset)) = rows.next_if(|(at, _)| *at < end) {
-            let code_offset = file_offset.map(|offset| offset.wrapping_sub(image.code_start()));
-            if code_offset.is_some_and(|offset| !body.contains(&offset)) {
+            let Some(file_offset) = file_offset else { continue };
+            let is_of_image = match image.compiled_code_offset(file_offset) {
+                // What was moved is in a function that was added.
+                Some(offset) if body.is_none() => image.is_rewritten() && image.function_at(offset).is_some(),
+                Some(offset) => body.as_ref().is_some_and(|body| body.contains(&offset)),
+                None => image.is_rewritten(),
+            };
+            if !is_of_image {
                 return false;
             }
         }
-        true
+        body.is_some() || image.is_rewritten()
     })
 }
 

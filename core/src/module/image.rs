@@ -1,6 +1,7 @@
 //! A module's bytes and where its parts lie in them: what plugins see as a [`ModuleView`].
 
 use super::initial::Initial;
+use super::offset_map::OffsetMap;
 use super::sections::{ImageError, IndexSpaces, Sections};
 use sha2::{Digest, Sha256};
 use std::ops::Range;
@@ -16,6 +17,8 @@ pub struct ModuleImage {
     bytes: Vec<u8>,
     sections: Sections,
     debug: Option<Box<ModuleImage>>,
+    /// Where code was before, if the module was rewritten before it was compiled.
+    rewritten: Option<OffsetMap>,
     /// The DWARF's data, read when a plugin first asks for it.
     layout: OnceLock<Option<Layout>>,
     /// What its segments hold and the hash of its code, likewise.
@@ -36,6 +39,7 @@ impl ModuleImage {
             bytes,
             sections,
             debug: None,
+            rewritten: None,
             layout: OnceLock::new(),
             initial: OnceLock::new(),
             code_hash: OnceLock::new(),
@@ -50,6 +54,39 @@ impl ModuleImage {
     /// The file that holds its debug sections, if it was given one.
     pub fn debug_file(&self) -> Option<&ModuleImage> {
         self.debug.as_deref()
+    }
+
+    /// What is compiled is another module, which this one was rewritten to: `offsets` lead back from its code to this one's.
+    pub fn set_rewritten(&mut self, offsets: OffsetMap) {
+        self.rewritten = Some(offsets);
+    }
+
+    /// Code offset of the instruction that was compiled to what Wasmtime says is of `file_offset`; `None` of code that is not the
+    /// module's own.
+    pub(crate) fn compiled_code_offset(&self, file_offset: u32) -> Option<u32> {
+        match &self.rewritten {
+            Some(offsets) => offsets.old_of_file_offset(file_offset),
+            None => file_offset.checked_sub(self.code_start()),
+        }
+    }
+
+    /// The function and code offset of code that was compiled as `function`, and is that of `code_offset` if that is known: the function's
+    /// start if not. `None` of code that is not the module's own.
+    pub(crate) fn compiled_from(&self, function: u32, code_offset: Option<u32>) -> Option<(u32, u32)> {
+        match (&self.rewritten, code_offset) {
+            // It may have been moved to another function.
+            (Some(_), Some(code_offset)) => Some((self.function_at(code_offset)?, code_offset)),
+            (Some(offsets), None) if offsets.is_new(function) => None,
+            (_, code_offset) => {
+                let start = || self.function_body(function).map_or(0, |body| body.start);
+                Some((function, code_offset.unwrap_or_else(start)))
+            }
+        }
+    }
+
+    /// Whether the module was rewritten before it was compiled.
+    pub(super) fn is_rewritten(&self) -> bool {
+        self.rewritten.is_some()
     }
 
     /// Whether the module has DWARF of its own or from its debug file.

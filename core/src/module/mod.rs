@@ -6,6 +6,7 @@ mod compiled_from;
 mod debug_file;
 mod image;
 mod initial;
+mod offset_map;
 mod position_index;
 mod read;
 mod sections;
@@ -14,6 +15,8 @@ pub use binary::{ModuleError, read_module};
 pub(crate) use code_offsets::CodeOffsets;
 pub(crate) use compiled_from::was_compiled_from;
 pub use image::ModuleImage;
+pub use offset_map::OffsetMap;
+pub(crate) use offset_map::Stretch;
 pub(crate) use position_index::PositionIndex;
 #[cfg(feature = "wasi")]
 pub(crate) use read::file_name;

@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::{Module, ModuleFunction};
-use wlprof_plugin::ModuleView;
 
 /// An address of machine code in this process, and which instruction it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -224,7 +223,8 @@ impl CodeReader<'_> {
         let module = self.module(address)?;
         let code = module.code(address)?;
         let CodeKind::Function(function) = code.kind else { return None };
-        Some(Origin::Wasm { module: module.id, function, code_offset: module.code_offset(address, &code, function) })
+        let (function, code_offset) = module.place(address, &code, function)?;
+        Some(Origin::Wasm { module: module.id, function, code_offset })
     }
 }
 
@@ -253,11 +253,11 @@ impl ModuleCode {
         self.offsets.get_or_init(|| CodeOffsets::of(&self.module, &self.image))
     }
 
-    /// Code offset of the wasm instruction at `address`; the function's start where nothing is known.
-    fn code_offset(&self, address: usize, code: &Code, function: u32) -> u32 {
+    /// The function and code offset of the wasm instruction at `address`, in what was compiled as `function`; `None` of code that is
+    /// not the module's own.
+    fn place(&self, address: usize, code: &Code, function: u32) -> Option<(u32, u32)> {
         let range = code.start - self.text.start..code.end - self.text.start;
-        let code_offset = self.offsets().at(address - self.text.start, &range);
-        code_offset.unwrap_or_else(|| self.image.function_body(function).map_or(0, |body| body.start))
+        self.image.compiled_from(function, self.offsets().at(address - self.text.start, &range))
     }
 }
 
