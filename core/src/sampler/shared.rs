@@ -119,11 +119,11 @@ impl Shared {
         // Walkers are given wasm frames while the guest stands still: the maps must be there then, of all modules.
         let had_language = self.has_language.fetch_or(loaded.has_language, Ordering::Relaxed);
         let code = ModuleCode::new(module, image, had_language || loaded.has_language);
-        if self.unloading.is_over() {
-            return Arc::new(loaded);
-        }
         // Locked in this order, as by whoever forgets modules.
         let mut recorder = self.recorder();
+        if self.unloading.is_over() {
+            return Arc::new(LoadedModule { id: ModuleId::MAX, ..loaded });
+        }
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
         loaded.id = recorder.module(Self::description(image));
         let loaded = Arc::new(loaded);
@@ -139,21 +139,28 @@ impl Shared {
         loaded
     }
 
-    /// Takes modules, whose code is not found any more, out of `ids` if nothing in the recorder is of them and nothing walks them, and
-    /// gives them to the caller. Others may have their ids from here on.
+    /// Takes modules, whose code is not found any more and which nobody has, out of `ids` if nothing in the recorder is of them, and gives
+    /// them to the caller. Others may have their ids from here on.
     pub(super) fn forget(&self, ids: &mut BTreeSet<ModuleId>, recorder: &mut Recorder) -> Vec<Arc<LoadedModule>> {
         // Locked meanwhile: whoever loads a module puts it where one of these was, and whoever holds ids comes before or after.
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
-        if self.ids_held.load(Ordering::Relaxed) > 0 {
+        if self.are_ids_held() {
             return Vec::new();
         }
-        // One that a store is still walked with has others that know it.
-        let is_in_use = |id: &ModuleId| Arc::strong_count(&modules[*id as usize]) > 1;
-        let (in_use, mut free): (BTreeSet<_>, BTreeSet<_>) = std::mem::take(ids).into_iter().partition(is_in_use);
-        let forgotten = recorder.forget_modules(&mut free).into_iter();
-        *ids = &in_use | &free;
+        let forgotten = recorder.forget_modules(ids).into_iter();
         let vacant = |id: ModuleId| Arc::new(LoadedModule::vacant(id));
         forgotten.map(|id| std::mem::replace(&mut modules[id as usize], vacant(id))).collect()
+    }
+
+    /// Whether nothing can be forgotten now.
+    pub(super) fn are_ids_held(&self) -> bool {
+        self.ids_held.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether nobody has the module any more: no store is walked with it.
+    pub(super) fn is_free(&self, id: ModuleId) -> bool {
+        let modules = self.modules.read().unwrap_or_else(PoisonError::into_inner);
+        modules.get(id as usize).is_none_or(|module| Arc::strong_count(module) == 1)
     }
 
     /// Has all modules keep their ids until what this gives is dropped, which must be soon: modules that are gone stay until then.
@@ -172,7 +179,11 @@ impl Shared {
         // If somebody is reading still, the next one's removal lets go of it.
         self.code.free_removed();
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
-        ids.iter().for_each(|id| modules[*id as usize] = Arc::new(LoadedModule::vacant(*id)));
+        for id in ids {
+            if let Some(module) = modules.get_mut(*id as usize) {
+                *module = Arc::new(LoadedModule::vacant(*id));
+            }
+        }
     }
 
     /// All modules, by their ids.

@@ -248,9 +248,9 @@ impl Recorder {
         self.journal.recent().into_iter().for_each(|recent| recent.keep_from(from_ns));
     }
 
-    /// From when on samples are kept for windows; `None` if none are.
-    pub(crate) fn kept_from_ns(&mut self) -> Option<u64> {
-        self.journal.recent()?.first_ns()
+    /// What is of before is let go of, and is in no table any more once they are compacted; `None` if all of the run is kept.
+    pub(crate) fn forgets_before_ns(&mut self) -> Option<u64> {
+        Some(self.journal.only_recent()?.first_ns().unwrap_or(u64::MAX))
     }
 
     /// Whether samples are kept for windows, and sampling is not over.

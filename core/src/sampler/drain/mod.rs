@@ -98,6 +98,7 @@ impl Drain {
             drain.threads.fail_drain(WHY);
             drain.drop_until(stop);
         }
+        drain.threads.shared.unloading.give_back(std::mem::take(&mut drain.leaving).into_left());
         for drawn in &drain.drawn {
             drain.drained.waits.add(drawn.waits.as_ref().map(|waits| waits.counts).unwrap_or_default());
         }
@@ -113,7 +114,8 @@ impl Drain {
             let last = stop.load(Ordering::Acquire);
             // Before the threads that ran them are met: their samples come before it is told that they have gone.
             let gone = self.threads.take_gone();
-            let unloaded = self.threads.shared.unloading.take_asked();
+            let unloaded = if last { Vec::new() } else { self.threads.shared.unloading.take_asked() };
+            self.leaving.look_who_has_them(&unloaded, &self.threads.shared);
             self.meet_threads();
             let flush = self.threads.flush.asked();
             // A host call may return on another thread than it was sampled on. What is pushed there comes after what was
@@ -192,9 +194,10 @@ impl Drain {
 
     /// Lets go of the names of modules that went before all samples that are kept.
     fn let_go_of_modules(&mut self, shared: &Shared, now_ns: u64, recorder: &mut Recorder) {
-        if self.leaving.is_due(recorder.kept_from_ns().unwrap_or(u64::MAX), now_ns) {
+        let Some(first_ns) = recorder.forgets_before_ns() else { return };
+        if !shared.are_ids_held() && self.leaving.is_due(first_ns, now_ns) {
             self.compact(recorder);
-            self.leaving.names_go(shared, recorder);
+            self.leaving.names_go(now_ns, shared, recorder);
         }
     }
 

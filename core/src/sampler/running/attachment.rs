@@ -1,6 +1,7 @@
 //! A store that is sampled: how it says what it does, and which thread runs it.
 
 use super::super::os::clock::own_cpu_ns;
+use super::super::os::own_thread::SignalBlocked;
 use super::super::reading::{InstanceContext, LanguageWalk};
 use super::super::shared::LoadedModule;
 use super::slot::{Running, ThreadSlot};
@@ -99,7 +100,8 @@ impl Attachment {
             wasmtime::format_err!("this thread cannot be sampled: {why}")
         })?;
         let hold = Hold::new(self.clone(), slot);
-        hold.slot.count_time(own_cpu_ns());
+        let _no_signal = SignalBlocked::new();
+        hold.slot.count_time_always(own_cpu_ns());
         Ok(hold)
     }
 

@@ -11,7 +11,7 @@ use super::store_time::StoreTime;
 use crate::recording::Clock;
 use std::cell::Cell;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, compiler_fence};
 
 /// A thread that runs guests of a session.
 pub(in crate::sampler) struct ThreadSlot {
@@ -26,6 +26,8 @@ pub(in crate::sampler) struct ThreadSlot {
     pub(in crate::sampler) timers: Option<Timers>,
     /// The store that the thread runs; null if it runs none.
     current: AtomicPtr<StoreState>,
+    /// Its number, for the thread itself: the store may be about to go.
+    current_number: AtomicU64,
     /// Somebody who knows all of the time says which store that is: host code that is interrupted is this store's, too. Else it
     /// is the call hook, which does not see when a store is suspended.
     is_told: AtomicBool,
@@ -82,6 +84,7 @@ impl ThreadSlot {
             ring_full: AtomicU64::new(0),
             timers,
             current: AtomicPtr::default(),
+            current_number: AtomicU64::new(0),
             is_told: AtomicBool::new(false),
             in_handler: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -132,40 +135,72 @@ impl ThreadSlot {
     /// Says which store the thread runs from here on, and whether whoever says so knows all of the time. To be called on the
     /// slot's thread; a store that is not null must be detached before it goes.
     pub(in crate::sampler) fn enter(&self, store: *const StoreState, is_told: bool) -> Running {
-        let current = self.current();
-        // SAFETY: the store that the thread runs is there: whoever lets it go has this forget it before.
-        let number = unsafe { current.as_ref() }.map(|store| store.number);
+        let was_none = self.current().is_null();
+        let number = (!was_none).then(|| self.current_number.load(Ordering::Relaxed));
         let before = Running { store: number, is_told: self.is_told.load(Ordering::Relaxed) };
-        if current.is_null() && !store.is_null() {
-            self.time.give_up();
-            if self.is_wanted.load(Ordering::Relaxed) {
-                let now_ns = monotonic_ns();
-                self.settle_if_due(now_ns);
-                self.time.begin(now_ns);
-                self.account();
-            }
-        } else if !current.is_null() && store.is_null() {
-            let now_ns = monotonic_ns();
-            if self.time.counts() {
-                self.time.end(now_ns);
-                self.settle_if_due(now_ns);
-            }
-            self.left_ns.store(now_ns, Ordering::Relaxed);
-        }
         self.is_told.store(is_told, Ordering::Relaxed);
-        self.current.store(store.cast_mut(), Ordering::Release);
-        if !store.is_null() {
-            self.goes_on();
+        // SAFETY: it is there: whoever says that this thread runs it sees to that.
+        match unsafe { store.as_ref() } {
+            Some(StoreState { number, .. }) => {
+                if was_none {
+                    self.comes_in();
+                }
+                self.current_number.store(*number, Ordering::Relaxed);
+                self.current.store(store.cast_mut(), Ordering::Release);
+                self.goes_on();
+            }
+            None => {
+                self.current.store(std::ptr::null_mut(), Ordering::Release);
+                // From here on the handler leaves the time alone.
+                compiler_fence(Ordering::SeqCst);
+                match was_none {
+                    // It may have been forgotten.
+                    true => self.time.give_up(),
+                    false => self.has_left(),
+                }
+            }
         }
         before
     }
 
-    /// Counts the CPU time of the store that the thread runs from here on, if it was not counted yet, and leaves out what went by outside
-    /// of stores: the thread has used `cpu_ns`. To be called on the slot's thread, or in its handler. Gives whether it was counted.
+    /// The thread comes to a store from none.
+    fn comes_in(&self) {
+        self.time.give_up();
+        if self.is_wanted.load(Ordering::Relaxed) {
+            let now_ns = monotonic_ns();
+            self.settle_if_due(now_ns);
+            self.time.begin(now_ns);
+            self.account();
+        }
+    }
+
+    /// The thread has left a store for none.
+    fn has_left(&self) {
+        let now_ns = monotonic_ns();
+        if self.time.counts() {
+            self.time.end(now_ns);
+            self.settle_if_due(now_ns);
+        }
+        self.left_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// Leaves out what went by outside of stores until the thread has used `cpu_ns`, and counts the time of the store that it runs from
+    /// here on, if samples are wanted. To be called in the handler, or where that cannot run. Gives whether it was counted before.
     pub(in crate::sampler) fn count_time(&self, cpu_ns: u64) -> bool {
+        self.count_time_if(cpu_ns, self.is_wanted.load(Ordering::Relaxed))
+    }
+
+    /// As [`ThreadSlot::count_time`], whether anybody wants samples or not.
+    pub(in crate::sampler) fn count_time_always(&self, cpu_ns: u64) {
+        if !self.current().is_null() {
+            self.count_time_if(cpu_ns, true);
+        }
+    }
+
+    fn count_time_if(&self, cpu_ns: u64, begins: bool) -> bool {
         let (now_ns, did_count) = (monotonic_ns(), self.time.counts());
         self.leave_out_ns(self.time.settle(now_ns, cpu_ns));
-        if !did_count {
+        if !did_count && begins {
             self.time.begin(now_ns);
         }
         did_count
@@ -189,7 +224,6 @@ impl ThreadSlot {
         let its =
             self.current.compare_exchange(store.cast_mut(), std::ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst);
         if its.is_ok() {
-            self.time.give_up();
             while self.is_in_handler() {
                 std::thread::yield_now();
             }
@@ -198,7 +232,7 @@ impl ThreadSlot {
 
     /// CPU time that the thread has spent in stores, as far as it was counted, if it has used `cpu_ns` by now.
     pub(in crate::sampler) fn in_stores_ns(&self, cpu_ns: u64) -> u64 {
-        self.time.in_stores_ns(monotonic_ns(), cpu_ns)
+        self.time.in_stores_ns(monotonic_ns(), cpu_ns, !self.current().is_null())
     }
 
     /// CPU time in stores since this was last asked, if the thread has used `cpu_ns` by now.
@@ -240,6 +274,8 @@ impl ThreadSlot {
     pub(in crate::sampler) fn end(&self) {
         self.stop();
         self.enter(std::ptr::null(), true);
+        // Nobody can ask the system for it when it has gone.
+        self.leave_out_ns(self.time.settle(monotonic_ns(), own_cpu_ns()));
         self.is_gone.store(true, Ordering::Release);
     }
 

@@ -298,25 +298,28 @@ impl Threads {
 
     /// How often wasm has called the host, by what was called. What could not be told apart has no name.
     pub(in crate::sampler) fn host_calls(&self) -> BTreeMap<Option<String>, u64> {
-        let (mut sums, mut named) = {
-            let stores = locked(&self.stores);
-            let mut sums = locked(&self.host_calls).clone();
+        let (sums, mut named) = {
+            // Held together, so that no call is in both or in neither.
+            let (stores, gone) = (locked(&self.stores), locked(&self.host_calls));
+            let mut sums = gone.clone();
             stores.values().for_each(|store| store.add_host_calls(&mut sums));
             (sums, locked(&self.named_host_calls).clone())
         };
-        self.add_by_name(&mut sums, &mut named);
+        for (pc, count) in sums {
+            *named.entry(self.shared.import_called_from(pc)).or_default() += count;
+        }
         named
     }
 
     /// Finds the names of what stores that have gone have called: code is about to go.
     pub(in crate::sampler) fn name_host_calls(&self) {
+        // Not with the lock held: stores that go wait for it.
+        let called: Vec<usize> = locked(&self.host_calls).keys().copied().collect();
+        let names: Vec<_> = called.into_iter().map(|pc| (pc, self.shared.import_called_from(pc))).collect();
         let mut sums = locked(&self.host_calls);
-        self.add_by_name(&mut sums, &mut locked(&self.named_host_calls));
-    }
-
-    fn add_by_name(&self, sums: &mut HashMap<usize, u64>, named: &mut BTreeMap<Option<String>, u64>) {
-        for (pc, count) in sums.drain() {
-            *named.entry(self.shared.import_called_from(pc)).or_default() += count;
+        let mut named = locked(&self.named_host_calls);
+        for (pc, name) in names {
+            *named.entry(name).or_default() += sums.remove(&pc).unwrap_or_default();
         }
     }
 
