@@ -22,6 +22,12 @@ fn guest(number: u32) -> String {
     )
 }
 
+fn engine() -> Engine {
+    let mut config = wasmtime::Config::new();
+    configure(&mut config);
+    Engine::new(&config).unwrap()
+}
+
 /// A store of guest `which`, and what runs it.
 fn store(profiler: &Profiler, guest: &Module, which: usize, number: usize) -> (Store<()>, TypedFunc<(i32, i32), ()>) {
     let mut store = Store::new(guest.engine(), ());
@@ -54,9 +60,7 @@ fn check(recording: &Recording) -> usize {
 
 #[test]
 fn modules_are_let_go_of_when_nothing_that_is_kept_is_of_them() {
-    let mut config = wasmtime::Config::new();
-    configure(&mut config);
-    let engine = Engine::new(&config).unwrap();
+    let engine = engine();
     let builder = Profiler::builder().rate_hz(1000.0).max_overhead(1.0).keep(Duration::from_millis(250));
     let profiler = builder.start(&engine).unwrap();
     let images = || profiler.0.session.take_images_and_namers().0.into_iter();
@@ -95,9 +99,7 @@ fn modules_are_let_go_of_when_nothing_that_is_kept_is_of_them() {
 
 #[test]
 fn stores_stay_apart_while_tables_are_compacted() {
-    let mut config = wasmtime::Config::new();
-    configure(&mut config);
-    let engine = Engine::new(&config).unwrap();
+    let engine = engine();
     let builder = Profiler::builder().rate_hz(1000.0).max_overhead(1.0).keep(Duration::from_millis(250));
     let profiler = builder.start(&engine).unwrap();
     let guests: Vec<Module> =
@@ -127,9 +129,7 @@ fn stores_stay_apart_while_tables_are_compacted() {
 
 #[test]
 fn a_module_stays_for_a_store_that_has_it_and_for_whoever_holds_ids() {
-    let mut config = wasmtime::Config::new();
-    configure(&mut config);
-    let engine = Engine::new(&config).unwrap();
+    let engine = engine();
     let profiler = Profiler::builder().keep(Duration::ZERO).start(&engine).unwrap();
     let session = &profiler.0.session;
     let load = |number: u32| {
@@ -167,9 +167,7 @@ fn a_module_stays_for_a_store_that_has_it_and_for_whoever_holds_ids() {
 
 #[test]
 fn time_is_counted_while_somebody_wants_samples_and_of_stores_that_are_held() {
-    let mut config = wasmtime::Config::new();
-    configure(&mut config);
-    let engine = Engine::new(&config).unwrap();
+    let engine = engine();
     let profiler = Profiler::builder().rate_hz(1000.0).max_overhead(1.0).paused().start(&engine).unwrap();
     let module = profiler.load("guest", guest(0).as_bytes()).unwrap();
     let mut store = Store::new(&engine, ());
@@ -220,9 +218,7 @@ fn time_is_counted_while_somebody_wants_samples_and_of_stores_that_are_held() {
 
 #[test]
 fn the_time_of_short_threads_is_counted() {
-    let mut config = wasmtime::Config::new();
-    configure(&mut config);
-    let engine = Engine::new(&config).unwrap();
+    let engine = engine();
     let profiler = Profiler::builder().start(&engine).unwrap();
     let module = profiler.load("guest", guest(0).as_bytes()).unwrap();
     for number in 0..5 {
