@@ -3,7 +3,7 @@
 //! says, and nothing is left over.
 //!
 //! `WLPROF_STRESS_SECONDS` has it go on for so long, if it is the only test that runs, and `WLPROF_STRESS_SEED` begins as another run
-//! did.
+//! did. With `WLPROF_STRESS_LANGUAGES` every request runs Go or Python; otherwise one in 25 does.
 
 mod looks;
 mod requests;
@@ -31,6 +31,9 @@ const MAX_ROUNDS: u64 = 60;
 const VARIANTS: u64 = 4;
 /// What the names of functions in wasm alone end with, before the number of their module.
 const WASM_ENDING: &str = "_of_";
+/// Which of each 50 requests run a language.
+const OF_GO: u64 = 7;
+const OF_PYTHON: u64 = 27;
 /// Of the guests' recursion.
 const MAX_DEPTH: u64 = 30;
 /// What a host function panics with.
@@ -111,6 +114,7 @@ fn round(mut random: Random) -> Seen {
             Err(failed) => assert!(is_planned(JoinError::into_panic(failed)), "a host function panicked otherwise"),
         }
     };
+    let only_languages = std::env::var_os("WLPROF_STRESS_LANGUAGES").is_some();
     let mut profiler = Some(profiler);
     let mut tasks = Vec::new();
     for number in 0..REQUESTS {
@@ -127,9 +131,10 @@ fn round(mut random: Random) -> Seen {
             _ => Unloading::Never,
         };
         let number_of_own = VARIANTS + number;
-        let guest = match (number % 50, unloading) {
-            (7, unloading) => Guest::Go(unloading),
-            (27, unloading) => Guest::Python(unloading),
+        let kind = if only_languages { [OF_GO, OF_PYTHON][number as usize % 2] } else { number % 50 };
+        let guest = match (kind, unloading) {
+            (OF_GO, unloading) => Guest::Go(unloading),
+            (OF_PYTHON, unloading) => Guest::Python(unloading),
             (rest, Unloading::Early | Unloading::AtEnd) if rest % 4 == 0 => {
                 Guest::Wasm { number: number_of_own, unloading }
             }
