@@ -142,7 +142,7 @@ pub fn profiler(
     let builder = Profiler::builder().name(&guest.name).arguments(wasi.arguments.get(1..).unwrap_or_default());
     let profiler = builder.journal(journal).sampler_options(sampler).paused().start(&guest.engine)?;
     for ((module, image), walker) in guest.modules.iter().zip(walkers.into_iter().chain(repeat_with(|| None))) {
-        profiler.add_read(module, image, walker)?;
+        profiler.add_compiled(module, image, walker);
     }
     guest.notes.iter().for_each(|note| profiler.note(note));
     Ok(profiler)
