@@ -1,7 +1,8 @@
 //! The three levels of a language plugin: detect, attach, walk.
 
 use crate::{
-    Category, FrameKey, FrameSink, GuestMemory, Label, ModuleView, SourceFrame, ThreadStack, Truncation, WasmFrame,
+    Category, FrameKey, FrameSink, GuestMemory, HeapBucket, Label, MemoryPatch, ModuleView, SourceFrame, ThreadStack,
+    Truncation, WasmFrame,
 };
 use std::fmt;
 
@@ -154,6 +155,26 @@ pub trait Walker: Send {
     /// [threads](Walker::threads), in the circumstances of these: so it reads no files and takes no locks.
     fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
         let _ = (key, out);
+    }
+
+    /// What to write into the guest's memory before it runs for its runtime's own heap profiler to sample an allocation each `rate` bytes, 1 for
+    /// every one. Nothing if it has none that can be switched on, or the guest does so itself.
+    ///
+    /// # Security
+    /// wlprof writes it where it finds what the plugin expects there, once, before the guest's first instruction.
+    fn switch_heap_profiler_on(&self, rate: u64) -> Vec<MemoryPatch> {
+        let _ = rate;
+        Vec::new()
+    }
+
+    /// Appends what the runtime's own heap profiler has counted so far. Called on the guest's thread in a host call, or after its last
+    /// instruction. It may take milliseconds and allocate; all else is as for [`Walker::walk`].
+    ///
+    /// # Errors
+    /// Why it could not be read. What was appended is dropped then.
+    fn heap_profile(&mut self, guest: &dyn GuestMemory, out: &mut Vec<HeapBucket>) -> Result<(), Truncation> {
+        let _ = (guest, out);
+        Ok(())
     }
 
     /// What could not be read so far, in sentences for the user. Asked last.

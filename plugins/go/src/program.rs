@@ -3,6 +3,7 @@
 use crate::{
     body::{Body, Call, Convention, Place},
     call_sites::{CallSite, CallSites},
+    heap_profiler::HeapProfiler,
     layout::Layout,
     module::Module,
     moduledata::Moduledata,
@@ -35,6 +36,9 @@ pub(crate) struct Special {
     pub(crate) write_barrier: Option<u32>,
     /// The call of the host that waits.
     pub(crate) poll: Option<u32>,
+    /// The two functions that say where the heap profiler's variables are.
+    pub(crate) schedinit: Option<u32>,
+    pub(crate) flush_heap_profile: Option<u32>,
     deferreturn: Option<u32>,
     loops: [Option<u32>; 2],
 }
@@ -55,6 +59,8 @@ impl Special {
                 "runtime.deferreturn" => &mut special.deferreturn,
                 "gcWriteBarrier" => &mut special.write_barrier,
                 "runtime.poll_oneoff" => &mut special.poll,
+                "runtime.schedinit" => &mut special.schedinit,
+                "runtime.mProf_FlushLocked" => &mut special.flush_heap_profile,
                 "wasm_pc_f_loop" => &mut special.loops[0],
                 "wasm_pc_f_loop_export" => &mut special.loops[1],
                 _ => continue,
@@ -103,6 +109,8 @@ pub(crate) struct Tables {
     pub(crate) table: Pclntab,
     pub(crate) moduledata: Moduledata,
     pub(crate) special: Special,
+    /// The runtime's own heap profiler, or why it cannot be used.
+    pub(crate) heap_profiler: Result<HeapProfiler, String>,
     /// Number of imported functions, which come first in wasm's function indices.
     imports: u32,
     code: Vec<u8>,
@@ -148,6 +156,7 @@ impl Program {
         }
         let mut tables = Tables {
             special: Special::find(&table),
+            heap_profiler: Err(String::new()),
             table,
             moduledata,
             imports,
@@ -156,6 +165,7 @@ impl Program {
             go_signature: module.go_signature,
             read_ahead: Vec::new(),
         };
+        tables.heap_profiler = HeapProfiler::find(&tables);
         tables.read_ahead();
         Ok(Self::with(Arc::new(tables), CallSites::default()))
     }
@@ -195,9 +205,15 @@ impl Tables {
         self.read_ahead = bodies;
     }
 
+    /// The body of one of the module's own functions, in binary form.
+    pub(crate) fn own_body(&self, index: u32) -> Option<&[u8]> {
+        let range = self.bodies.get(index as usize)?;
+        self.code.get(range.start as usize..range.end as usize)
+    }
+
     fn read(&self, index: u32) -> Option<Arc<Body>> {
         let range = self.bodies.get(index as usize).filter(|range| range.len() <= READ_IN_A_WALK)?;
-        let bytes = self.code.get(range.start as usize..range.end as usize)?;
+        let bytes = self.own_body(index)?;
         let function = self.table.function(index)?;
         Some(Arc::new(Body::read(bytes, range.start, &self.table, &function, &self.go_signature)))
     }

@@ -9,7 +9,7 @@ use crate::{
 use wlprof_plugin::{Category, SourceFrame};
 
 /// Go's inliner has a budget that ends long before this.
-const MOST_INLINED: usize = 64;
+pub(crate) const MOST_INLINED: usize = 64;
 
 /// Appends the frames at `pc`, innermost inlined call first. Nothing if there is no such pc. Between two blocks that is the
 /// function alone, without a line.

@@ -2,7 +2,8 @@
 
 use crate::{
     decoded::DecodedTables,
-    goroutines,
+    goroutines, heap_buckets,
+    heap_stacks::Stacks,
     idle::Idle,
     labels::LabelSets,
     layout::{self, G, LAYOUTS, Layout},
@@ -10,7 +11,11 @@ use crate::{
     symbols,
     walk::{Statistics, Walk},
 };
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Label, SourceFrame, ThreadStack, Truncation, Walker, WasmFrame};
+use std::cell::Cell;
+use wlprof_plugin::{
+    FrameKey, FrameSink, GuestMemory, HeapBucket, Label, MemoryPatch, SourceFrame, ThreadStack, Truncation, Walker,
+    WasmFrame,
+};
 
 /// `SP`, an i32, and `g`, an i64; the compiler gives them these numbers and no name.
 const GLOBALS: [u32; 2] = [0, 2];
@@ -40,13 +45,25 @@ pub struct GoWalker {
     idle: Idle,
     statistics: Statistics,
     tables: DecodedTables,
+    /// Whether the runtime's own heap profile was asked for.
+    wants_heap_profile: Cell<bool>,
 }
 
 impl GoWalker {
     pub(crate) fn new(program: Program, layout: Layout) -> Self {
         let tables = DecodedTables::new(program.table.image.size());
         let (labels, statistics) = (LabelSets::default(), Statistics::default());
-        Self { program, layout, layout_fits: false, misfits: 0, labels, idle: Idle::default(), statistics, tables }
+        Self {
+            program,
+            layout,
+            layout_fits: false,
+            misfits: 0,
+            labels,
+            idle: Idle::default(),
+            statistics,
+            tables,
+            wants_heap_profile: Cell::new(false),
+        }
     }
 
     /// For another instance of the module.
@@ -63,6 +80,7 @@ impl GoWalker {
             idle: idle.fresh(),
             statistics: Statistics::default(),
             tables,
+            wants_heap_profile: Cell::new(false),
         }
     }
 
@@ -181,6 +199,28 @@ impl Walker for GoWalker {
         self.labels.spell(key, out);
     }
 
+    fn switch_heap_profiler_on(&self, rate: u64) -> Vec<MemoryPatch> {
+        self.wants_heap_profile.set(true);
+        self.program.heap_profiler.as_ref().map_or_else(|_| Vec::new(), |profiler| profiler.patches(rate))
+    }
+
+    fn heap_profile(&mut self, guest: &dyn GuestMemory, out: &mut Vec<HeapBucket>) -> Result<(), Truncation> {
+        self.wants_heap_profile.set(true);
+        let Ok(profiler) = self.program.heap_profiler else { return Ok(()) };
+        if guest.read_u64(profiler.rate)?.cast_signed() <= 0 {
+            // It is off, so there are no buckets, or those of a program that turned it off on purpose.
+            return Ok(());
+        }
+        self.program.begin_walk(true);
+        let mut stacks = Stacks::new(&mut self.program, &mut self.tables);
+        heap_buckets::for_each(&profiler, guest, |pcs, counts| {
+            let heap_buckets::Counts { allocated_blocks, freed_blocks, allocated_bytes, freed_bytes } = counts;
+            let frames = stacks.frames(pcs)?;
+            out.push(HeapBucket { frames, allocated_blocks, allocated_bytes, freed_blocks, freed_bytes });
+            Ok(())
+        })
+    }
+
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let Statistics { walks, unplaced, .. } = self.statistics;
@@ -196,6 +236,9 @@ impl Walker for GoWalker {
                  goroutine"
                     .to_owned(),
             );
+        }
+        if let (true, Err(why)) = (self.wants_heap_profile.get(), &self.program.heap_profiler) {
+            warnings.push(format!("there is no heap profile of Go's own runtime: {why}"));
         }
         if self.program.moduledata.gofunc.is_none() {
             warnings

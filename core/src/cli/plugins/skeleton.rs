@@ -14,6 +14,7 @@ const CRATE: &[(&str, &str)] = &[
     ("src/lib.rs", include_str!("../../../../plugins/api/src/lib.rs")),
     ("src/budget.rs", include_str!("../../../../plugins/api/src/budget.rs")),
     ("src/frame.rs", include_str!("../../../../plugins/api/src/frame.rs")),
+    ("src/heap.rs", include_str!("../../../../plugins/api/src/heap.rs")),
     ("src/key_table.rs", include_str!("../../../../plugins/api/src/key_table.rs")),
     ("src/language.rs", include_str!("../../../../plugins/api/src/language.rs")),
     ("src/memory.rs", include_str!("../../../../plugins/api/src/memory.rs")),
