@@ -7,7 +7,7 @@ use crate::recording::file::ReadError;
 use crate::recording::{Journal, RawRecording, Recording};
 use crate::sampler::{Finished, SamplerOptions};
 use crate::symbols::{LanguageWalkers, name};
-use crate::wasi::{Exit, WasiOptions, call, linker};
+use crate::wasi::{Exit, WasiOptions, call, linker, watch_memory};
 use std::iter::repeat_with;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -186,12 +186,19 @@ fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit
     let (module, _) = &guest.modules[0];
     match linker.instantiate(&mut store, module) {
         Ok(instance) => {
-            let told = attached.map(|attached| attached.instantiated_alone(&mut store, &instance)).transpose();
+            if let Some(attached) =
+                attached.clone().filter(|_| options.sampler.as_ref().is_some_and(|sampler| sampler.heap.is_some()))
+            {
+                watch_memory(&mut store, move |bytes| attached.memory_grows(bytes));
+            }
+            let told = attached.as_ref().map(|attached| attached.instantiated_alone(&mut store, &instance)).transpose();
             if let Err(error) = told {
                 return Exit::NotCallable(error);
             }
             let parameters = options.wasi.arguments.get(1..).unwrap_or_default();
-            call(&mut store, &instance, options.invoke.as_deref(), parameters)
+            let exit = call(&mut store, &instance, options.invoke.as_deref(), parameters);
+            attached.iter().for_each(|attached| attached.read_heap(&mut store));
+            exit
         }
         // A start function runs while the module is instantiated. Errors that come out of wasm bring its backtrace.
         Err(error) if ran(&error) => Exit::from_error(error),

@@ -3,13 +3,14 @@
 use super::diff::Diff;
 use super::formats::{CodeFormat, Format, files_help, rendered_files_help};
 use super::http::ListenAddress;
+use super::memory::MemoryOptions;
 use super::merge::Merge;
 use super::sampling::{ClockChoice, SamplerChoice, Sampling};
-use super::showing::Showing;
+use super::showing::{ShowChoice, Showing};
 use super::table::TableOptions;
 use super::top::Top;
 use crate::export::Exporter;
-use crate::recording::{self, Clock};
+use crate::recording::{self, Clock, Selection};
 use crate::sampler::SamplerOptions;
 use crate::wasi::Directory;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -76,6 +77,8 @@ pub(super) struct Record {
     pub(super) output: Output,
     #[command(flatten)]
     pub(super) sampling: Sampling,
+    #[command(flatten)]
+    pub(super) memory: MemoryOptions,
     /// Which functions --format=jitdump writes. perf makes a file of each
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = DumpedFunctions::All)]
     pub(super) jitdump_functions: DumpedFunctions,
@@ -394,6 +397,11 @@ impl Record {
         !only_code || self.output.names_files()
     }
 
+    /// Whether wlprof takes samples.
+    fn takes_samples(&self) -> bool {
+        self.samples() && self.sampling.sampler != SamplerChoice::Off
+    }
+
     /// Refuses options that say nothing together.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         self.sampling.check()?;
@@ -407,6 +415,15 @@ impl Record {
         }
         if self.listen.is_some() && self.output.code_format().is_some() && !self.output.names_files() {
             return Err("--listen takes samples of its own, and this format is for perf's; give --format a profile's");
+        }
+        if self.memory.memory && !self.takes_samples() {
+            return Err("--memory is for profiles of wlprof's own: name one with -o, and leave out --sampler=off");
+        }
+        if self.output.showing.names_memory() && !self.memory.memory {
+            return Err("--show is for what was profiled: add --memory");
+        }
+        if self.memory.memory && self.output.showing.off_cpu && self.selection().part.is_some() {
+            return Err("memory does not wait: leave out --off-cpu, or add --show=time");
         }
         if self.output.showing.off_cpu && self.sampling.clock == Some(ClockChoice::Cpu) {
             return Err("--off-cpu shows waiting, which is no CPU time; leave out --clock=cpu");
@@ -426,6 +443,11 @@ impl Record {
         }
     }
 
+    /// Which samples are shown.
+    pub(super) fn selection(&self) -> Selection {
+        self.output.showing.selection(if self.memory.memory { ShowChoice::Peak } else { ShowChoice::Time })
+    }
+
     /// How to sample; `None` for not at all.
     pub(super) fn sampler_options(&self) -> Option<SamplerOptions> {
         if !self.samples() {
@@ -435,6 +457,7 @@ impl Record {
         Some(SamplerOptions {
             on_demand: self.samples_on_demand(),
             counts_host_calls: self.listen.is_some(),
+            heap: self.memory.rate(),
             keep_functions: self.jitdump_functions == DumpedFunctions::Sampled,
             ..self.sampling.options(clock)?
         })

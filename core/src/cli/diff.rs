@@ -4,6 +4,7 @@ use super::arguments::FramesChoice;
 use super::escape::single_line;
 use super::output;
 use super::output_file::OutputFile;
+use super::showing::ShowChoice;
 use super::table::{TableOptions, shorten, shown};
 use super::{FAILED, Failure, limits, render, say};
 use crate::export::{self, Exporter, short_path};
@@ -29,6 +30,9 @@ pub(super) struct Diff {
     /// Leave out samples through a function whose name or file has PATTERN in it; may repeat
     #[arg(long, value_name = "PATTERN")]
     ignore: Vec<String>,
+    /// What to compare
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = ShowChoice::Time)]
+    show: ShowChoice,
     /// Rows of the table
     #[arg(long, value_name = "ROWS", default_value_t = 20)]
     top: usize,
@@ -74,7 +78,8 @@ fn exporter(path: &Path) -> Result<&'static dyn Exporter, Failure> {
 }
 
 fn read(diff: &Diff, path: &Path) -> Result<Recording, Failure> {
-    let selection = Selection { focus: diff.focus.clone(), ignore: diff.ignore.clone(), off_cpu: false };
+    let selection =
+        Selection { focus: diff.focus.clone(), ignore: diff.ignore.clone(), off_cpu: false, part: diff.show.part() };
     let recording = render::read(path)?;
     render::check_frames(&recording, diff.frames, path)?;
     let recording = recording.bounded().view(diff.frames.view());

@@ -31,6 +31,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     let choice = dump.guest.language.as_str().into();
     let plugins = Plugins::for_run(&dump.guest.plugins, &choice)?;
     let loading = guest::Loading {
+        heap: None,
         arguments: &arguments,
         choice: &choice,
         native: false,

@@ -5,6 +5,7 @@ use super::available_plugins::Plugins;
 use super::progress::Spinner;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say};
 use crate::guest::{Guest, LoadError, LoadOptions, Program};
+use crate::heap::{NamedAllocator, Rate};
 use crate::languages::{self, Choice, Library};
 use crate::module::ModuleError;
 use crate::profile::{Run, RunOptions};
@@ -38,6 +39,8 @@ pub(super) struct Loading<'a> {
     pub(super) native: bool,
     /// It is for the epoch sampler.
     pub(super) epoch_interruption: bool,
+    /// How what it allocates is to be profiled, if it is.
+    pub(super) heap: Option<(Rate, Vec<NamedAllocator>)>,
     /// As little as possible is to be said.
     pub(super) quiet: bool,
 }
@@ -70,9 +73,15 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     if *loading.choice == Choice::Auto {
         notes.extend(plugins.strangers(program.image()));
     }
+    // What the language's runtime counts itself is read, and its functions are left as they are.
+    let counts_itself = |rate: Rate| {
+        chosen.walker.as_ref().is_some_and(|walker| !walker.switch_heap_profiler_on(rate.get()).is_empty())
+    };
+    let heap = loading.heap.clone().filter(|(rate, _)| loading.native || !counts_itself(*rate));
+    let heap = heap.map(|(_, functions)| functions);
     let message = format!("compiling {}", escape::single_line(&path.to_string_lossy()));
     let spinner = if loading.quiet { Spinner::new(message) } else { Spinner::with_line(message) };
-    let mut guest = program.compile().map_err(|error| cannot_load(path, &error))?;
+    let mut guest = program.compile(heap.as_deref()).map_err(|error| cannot_load(path, &error))?;
     drop(spinner);
     guest.notes.extend(notes);
     let failures = plugins.failures(&guest.notes);

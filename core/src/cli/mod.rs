@@ -19,6 +19,7 @@ mod library;
 mod limits;
 mod live;
 mod machine_code;
+mod memory;
 mod merge;
 mod output;
 mod output_file;

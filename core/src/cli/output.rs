@@ -195,10 +195,10 @@ pub(super) fn write(
     destinations: &[Result<Destination<'_>, &io::Error>],
 ) -> Result<Shown, &'static str> {
     let mut written = vec![Ok(()); destinations.len()];
-    let mut write_those = |recording: &Recording, are_recordings: bool| {
+    let mut write_those = |recording: &Recording, are_meant: &dyn Fn(&dyn Exporter) -> bool| {
         for (destination, written) in destinations.iter().zip(&mut written) {
             match destination {
-                Ok(to) if to.exporter.is_recording() == are_recordings => {
+                Ok(to) if are_meant(to.exporter) => {
                     *written = to.write(recording).map_err(|error| error.to_string());
                 }
                 Ok(_) => {}
@@ -208,9 +208,20 @@ pub(super) fn write(
     };
     // Before frames are left out, so that there is one recording in memory and not two.
     let recording = recording.bounded();
-    write_those(&recording, true);
-    let (recording, selected) = recording.view(view).select(selection)?;
-    write_those(&recording, false);
+    write_those(&recording, &|exporter| exporter.is_recording());
+    let mut recording = recording.view(view);
+    // Of memory there is another one; it is made only where somebody wants it.
+    let is_of_time = |exporter: &dyn Exporter| !exporter.is_recording() && exporter.is_of_time();
+    let is_apart = |to: &Destination<'_>| selection.part.is_some() && is_of_time(to.exporter);
+    if destinations.iter().flatten().any(is_apart) {
+        let (of_time, _) = recording.clone().select(&selection.of_time())?;
+        write_those(&of_time, &is_of_time);
+    }
+    let selected;
+    (recording, selected) = recording.select(selection)?;
+    let is_left =
+        |exporter: &dyn Exporter| !exporter.is_recording() && (selection.part.is_none() || !exporter.is_of_time());
+    write_those(&recording, &is_left);
     Ok(Shown { recording, selected, written })
 }
 

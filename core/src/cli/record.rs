@@ -30,7 +30,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     }
     let listener = record.listen.map(live::listen).transpose()?;
     let mut outputs = match &sampler {
-        Some(sampler) if !sampler.on_demand => Some(RunOutputs::open(&record.output)?),
+        Some(sampler) if !sampler.on_demand => Some(RunOutputs::open(&record.output, record.selection())?),
         _ => None,
     };
     let sources = source_folders::named(&record.output, &record.guest.directories)?;
@@ -50,6 +50,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         choice: &choice,
         native,
         epoch_interruption: epoch,
+        heap: record.memory.heap(),
         quiet: record.output.quiet,
     };
     let Loaded { mut guest, mut walkers, language, library } = guest::load(&record.guest, &plugins, &loading)?;
@@ -77,7 +78,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
                 sources: named_sources,
                 view: record.output.frames.view(),
                 // Who asks for a window says which clock it goes by.
-                selection: Selection { off_cpu: false, ..record.output.showing.selection() },
+                profiles_memory: record.memory.memory,
+                selection: Selection { off_cpu: false, part: None, ..record.selection() },
                 table: TableOptions {
                     width: None,
                     ..record.output.showing.table(record.output.frames != FramesChoice::Guest)

@@ -2,6 +2,7 @@
 
 use super::arguments::{FramesChoice, Names, Output, Render};
 use super::output::{self, Shown, Target};
+use super::showing::ShowChoice;
 use super::table::table;
 use super::{FAILED, Failure, guest, limits, say, source_folders};
 use crate::languages::{self, Choice};
@@ -77,7 +78,8 @@ fn write_to(targets: Vec<Target>, mut recording: Recording, output: &Output, pat
         recording.sources = source_folders::named(output, &[])?.texts(&recording);
     }
     let destinations: Vec<_> = targets.iter().map(Target::destination).map(Ok).collect();
-    let shown = output::write(recording, output.frames.view(), &output.showing.selection(), &destinations);
+    let shown =
+        output::write(recording, output.frames.view(), &output.showing.selection(ShowChoice::Time), &destinations);
     let Shown { recording, selected, written } = shown.map_err(|reason| cannot_read(path, &reason))?;
     drop(destinations);
     let (lines, placed) = output::put_in_place(targets, written);

@@ -41,8 +41,8 @@ pub(super) struct ProfileOf<'a> {
 }
 
 impl RunOutputs {
-    /// Opens all that the user wants.
-    pub(super) fn open(output: &Output) -> Result<Self, Failure> {
+    /// Opens all that the user wants, to show that of it.
+    pub(super) fn open(output: &Output, selection: Selection) -> Result<Self, Failure> {
         let targets = output::open(output)?;
         let recording =
             targets.iter().position(|target| target.exporter.is_recording() && !target.is_written_as_it_is());
@@ -58,7 +58,7 @@ impl RunOutputs {
             forerunner: None,
             targets,
             view: output.frames.view(),
-            selection: output.showing.selection(),
+            selection,
             table: output.table(),
         })
     }

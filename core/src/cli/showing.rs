@@ -1,8 +1,8 @@
 //! Options of what is shown of a recording: which samples, and how the table is.
 
 use super::table::TableOptions;
-use crate::recording::Selection;
-use clap::Args;
+use crate::recording::{HeapPart, Selection};
+use clap::{Args, ValueEnum};
 
 /// What is shown.
 #[derive(Debug, Default, Args)]
@@ -16,6 +16,9 @@ pub(super) struct Showing {
     /// Show waiting alone, by the line that waits and the host's function it waits in; samples are of wall time then
     #[arg(long)]
     pub(super) off_cpu: bool,
+    /// What to show, in the table and in formats that have room for one thing [default: peak of a run with --memory, time else]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    show: Option<ShowChoice>,
     /// Print who calls FUNCTION and whom it calls; part of a name will do where none is just that
     #[arg(long, value_name = "FUNCTION")]
     callers_of: Option<String>,
@@ -27,10 +30,44 @@ pub(super) struct Showing {
     verbose: bool,
 }
 
+/// What of a recording is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ShowChoice {
+    /// Where the time went
+    Time,
+    /// Who held memory when most of it was held
+    Peak,
+    /// Who still held memory at the end
+    Held,
+    /// Who allocated memory, whether it was freed or not
+    Allocated,
+    /// Who made linear memory grow
+    Grown,
+}
+
+impl ShowChoice {
+    /// The part of what was allocated that it is, if it is one.
+    pub(super) fn part(self) -> Option<HeapPart> {
+        match self {
+            Self::Time => None,
+            Self::Peak => Some(HeapPart::Peak),
+            Self::Held => Some(HeapPart::Held),
+            Self::Allocated => Some(HeapPart::Allocated),
+            Self::Grown => Some(HeapPart::Grown),
+        }
+    }
+}
+
 impl Showing {
-    /// Which samples are shown.
-    pub(super) fn selection(&self) -> Selection {
-        Selection { focus: self.focus.clone(), ignore: self.ignore.clone(), off_cpu: self.off_cpu }
+    /// Which samples are shown: unless the user says so those of `unless_told`.
+    pub(super) fn selection(&self, unless_told: ShowChoice) -> Selection {
+        let part = self.show.unwrap_or(unless_told).part();
+        Selection { focus: self.focus.clone(), ignore: self.ignore.clone(), off_cpu: self.off_cpu, part }
+    }
+
+    /// Whether memory is asked for.
+    pub(super) fn names_memory(&self) -> bool {
+        self.show.is_some_and(|show| show.part().is_some())
     }
 
     /// How the table is to be.

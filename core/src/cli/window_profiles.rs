@@ -6,7 +6,7 @@ use super::output::Destination;
 use super::table::TableOptions;
 use crate::export::Exporter;
 use crate::module::ModuleImage;
-use crate::recording::{Selection, View};
+use crate::recording::{HeapPart, Selection, View};
 use crate::sources::SourceFolders;
 use rustix::fs::MemfdFlags;
 use std::fs::File;
@@ -25,6 +25,8 @@ pub(super) struct Shown {
     pub(super) view: View,
     /// Which samples are shown.
     pub(super) selection: Selection,
+    /// Whether heaps are profiled.
+    pub(super) profiles_memory: bool,
     /// How tables are.
     pub(super) table: TableOptions,
 }
@@ -45,8 +47,8 @@ impl WindowProfiles {
         Self(shown)
     }
 
-    /// Has the process that makes profiles make this of such a recording.
-    pub(super) fn make(&self, recording: &[u8], made: &Made) -> io::Result<Vec<u8>> {
+    /// Has the process that makes profiles make this of such a recording: of the time, or of a part of what was allocated.
+    pub(super) fn make(&self, recording: &[u8], made: &Made, part: Option<HeapPart>) -> io::Result<Vec<u8>> {
         let Self(shown) = self;
         let mut journal = in_memory("wlprof-window")?;
         journal.write_all(recording)?;
@@ -62,7 +64,7 @@ impl WindowProfiles {
             images: &shown.images,
             destinations: destination.into_iter().collect(),
             view: shown.view,
-            selection: &shown.selection,
+            selection: &Selection { part, ..shown.selection.clone() },
             table: exporter.is_none().then(|| shown.table.clone()),
             language: shown.language.clone(),
             plugins: shown.plugins.clone(),

@@ -58,9 +58,9 @@ impl Exporter for FlameGraph {
         let times = times.into_iter().filter(|(_, time_ns)| *time_ns > 0);
         let lines = times.map(|(frames, time_ns)| format!("{} {}", frames.join(";"), time_ns.min(most))).collect();
         let mut palette = palette(recording, &labels);
-        let mut options = options(title(recording), subtitle(recording));
+        let mut options = options(title(recording), subtitle(recording), recording);
         options.palette_map = Some(&mut palette);
-        options.factor = 1e-3;
+        options.factor = 1.0 / per_count(recording) as f64;
         draw(lines, options, out)?;
         Ok(None)
     }
@@ -76,19 +76,19 @@ impl Exporter for FlameGraph {
             recording.functions.iter().map(|function| label(recording, function)).collect::<Vec<String>>()
         });
         let [before, after] = [0, 1].map(|side| times(recordings[side], &labels[side]));
-        let lines = compared(&before, &after);
+        let lines = compared(&before, &after, per_count(recordings[1]));
         let [title, before_title] = [recordings[1], recordings[0]].map(title);
         let subtitle = format!(
             "{} · own time: red more, blue less than in {before_title} ({})",
             measured(recordings[1]),
             measured(recordings[0])
         );
-        draw(lines, options(title, subtitle), out)
+        draw(lines, options(title, subtitle, recordings[1]), out)
     }
 }
 
 /// How all of them look.
-fn options<'a>(title: String, subtitle: String) -> Options<'a> {
+fn options<'a>(title: String, subtitle: String, recording: &Recording) -> Options<'a> {
     let mut options = Options::default();
     options.title = title;
     options.subtitle = Some(subtitle);
@@ -96,7 +96,7 @@ fn options<'a>(title: String, subtitle: String) -> Options<'a> {
     // Neighbours of one kind have one colour.
     options.stroke_color = StrokeColor::Color(WHITE);
     options.text_truncate_direction = TextTruncateDirection::Right;
-    options.count_name = "µs".to_owned();
+    options.count_name = if recording.part.is_some() { "bytes" } else { "µs" }.to_owned();
     options.direction = Direction::Inverted;
     options.flame_chart = true;
     options
@@ -147,12 +147,13 @@ fn times<'a>(recording: &Recording, labels: &'a [String]) -> BTreeMap<Vec<&'a st
     of_frames
 }
 
-/// Lines with two numbers, as inferno reads them for differences: microseconds before, as many in all as after, and after.
-/// Microseconds, because it multiplies the widths with a factor and not the differences.
-fn compared(before: &BTreeMap<Vec<&str>, u64>, after: &BTreeMap<Vec<&str>, u64>) -> Vec<String> {
+/// Lines with two numbers, as inferno reads them for differences: what is counted before, as much in all as after, and after.
+/// What is counted, because it multiplies the widths with a factor and not the differences.
+fn compared(before: &BTreeMap<Vec<&str>, u64>, after: &BTreeMap<Vec<&str>, u64>, per_count: u64) -> Vec<String> {
     let [all_before, all_after] =
         [before, after].map(|times| times.values().map(|time_ns| u128::from(*time_ns)).sum::<u128>());
-    let micros = |time_ns: u128| (time_ns + NS_PER_MICRO / 2) / NS_PER_MICRO;
+    let per_count = u128::from(per_count);
+    let counted = |time_ns: u128| (time_ns + per_count / 2) / per_count;
     // What inferno adds up has to be a number.
     let most = i64::MAX as u128 / (before.len() + after.len()).max(1) as u128;
     let stacks: BTreeSet<&Vec<&str>> = before.keys().chain(after.keys()).collect();
@@ -160,14 +161,17 @@ fn compared(before: &BTreeMap<Vec<&str>, u64>, after: &BTreeMap<Vec<&str>, u64>)
         let [before_ns, after_ns] =
             [before, after].map(|times| times.get(stack).map_or(0, |time_ns| u128::from(*time_ns)));
         let scaled_ns = before_ns.saturating_mul(all_after) / all_before.max(1);
-        let [before, after] = [scaled_ns, after_ns].map(|time_ns| micros(time_ns).min(most));
+        let [before, after] = [scaled_ns, after_ns].map(|time_ns| counted(time_ns).min(most));
         (before + after > 0).then(|| format!("{} {before} {after}", stack.join(";")))
     };
     // Without any time after there is nothing to draw.
-    if micros(all_after) == 0 { Vec::new() } else { stacks.into_iter().filter_map(line).collect() }
+    if counted(all_after) == 0 { Vec::new() } else { stacks.into_iter().filter_map(line).collect() }
 }
 
-const NS_PER_MICRO: u128 = 1000;
+/// How much of what samples stand for is counted as one: nanoseconds as microseconds, bytes as they are.
+fn per_count(recording: &Recording) -> u64 {
+    if recording.part.is_some() { 1 } else { 1000 }
+}
 
 /// The colour of every text that is drawn.
 fn palette(recording: &Recording, labels: &[String]) -> PaletteMap {
@@ -197,9 +201,8 @@ fn subtitle(recording: &Recording) -> String {
 
 /// How much there is of what.
 fn measured(recording: &Recording) -> String {
-    let clock = recording.meta.clock;
-    let time_ns = recording.samples().fold(0_u64, |sum, sample| sum.saturating_add(sample.period_ns));
-    format!("{} samples, {:.2} s of {clock}", recording.samples().count(), time_ns as f64 / 1e9)
+    let sum = recording.samples().fold(0_u64, |sum, sample| sum.saturating_add(sample.period_ns));
+    format!("{} samples, {}", recording.samples().count(), recording.unit().amount(sum))
 }
 
 #[cfg(test)]

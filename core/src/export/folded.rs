@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// `folded`: one line per distinct stack with the number of its samples, sorted.
+/// `folded`: one line per distinct stack with the number of its samples, or of its bytes, sorted.
 pub(super) struct Folded;
 
 impl Exporter for Folded {
@@ -28,7 +28,8 @@ impl Exporter for Folded {
     }
 
     fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
-        let counts = sums(recording, |_| 1);
+        let is_memory = recording.part.is_some();
+        let counts = sums(recording, |sample| if is_memory { sample.period_ns } else { 1 });
         counts.iter().try_for_each(|(stack, count)| writeln!(out, "{stack} {count}"))?;
         Ok(None)
     }
@@ -38,12 +39,13 @@ impl Exporter for Folded {
     }
 
     /// Writes lines as `difffolded.pl` does: `stack before after`, sorted. The numbers are microseconds: samples stand for
-    /// different times.
+    /// different times. Of memory they are bytes.
     fn export_difference(&self, recordings: [&Recording; 2], out: &mut dyn Write) -> io::Result<()> {
         let [before, after] = recordings.map(|recording| sums(recording, |sample| sample.period_ns));
         let stacks: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let unit = if recordings[0].part.is_some() { 1 } else { 1000 };
         let micros =
-            |sums: &BTreeMap<String, u64>, stack: &String| sums.get(stack).copied().unwrap_or(0).div_ceil(1000);
+            |sums: &BTreeMap<String, u64>, stack: &String| sums.get(stack).copied().unwrap_or(0).div_ceil(unit);
         stacks
             .into_iter()
             .try_for_each(|stack| writeln!(out, "{stack} {} {}", micros(&before, stack), micros(&after, stack)))

@@ -56,6 +56,11 @@ pub trait Exporter: Sync {
         false
     }
 
+    /// Whether it shows the time, and what was allocated beside it if it can, whatever samples are asked for.
+    fn is_of_time(&self) -> bool {
+        false
+    }
+
     /// Whether files in this format have the texts of source files in them ([`Recording::sources`]).
     fn shows_sources(&self) -> bool {
         false

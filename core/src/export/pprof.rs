@@ -13,7 +13,7 @@
 
 use super::Exporter;
 use super::plain_text::printable_name;
-use crate::recording::{Clock, Frame, LabelSetId, Origin, Recording, StackId, State};
+use crate::recording::{Clock, Frame, Heap, HeapPart, HeapSite, LabelSetId, Origin, Recording, StackId, State};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
@@ -208,6 +208,21 @@ type Row = (StackId, usize, &'static str, Option<LabelSetId>);
 
 fn profile(recording: &Recording) -> proto::Profile {
     let mut texts = Texts::new();
+    if let Some(part) = recording.part {
+        let (types, shown) = heap_types(part, &mut texts);
+        let of_rates = recording.stores.iter().filter_map(|store| Some(store.heap.as_ref()?.rate));
+        let period = signed(of_rates.max().unwrap_or_default());
+        let space = proto::ValueType { r#type: texts.place("space"), unit: texts.place("bytes") };
+        let sample = sites(recording, &mut texts);
+        return proto::Profile {
+            sample_type: types,
+            sample,
+            period_type: Some(space),
+            period,
+            default_sample_type: shown,
+            ..with_tables(recording, texts)
+        };
+    }
     let clock = match recording.meta.clock {
         Clock::Cpu => "cpu",
         Clock::Wall => "wall",
@@ -215,24 +230,74 @@ fn profile(recording: &Recording) -> proto::Profile {
     let time = proto::ValueType { r#type: texts.place(clock), unit: texts.place("nanoseconds") };
     let count = proto::ValueType { r#type: texts.place("samples"), unit: texts.place("count") };
     let meta = &recording.meta;
+    let sample = samples(recording, &mut texts);
+    proto::Profile {
+        sample_type: vec![count, time],
+        sample,
+        period_type: Some(time),
+        period: if meta.allowed_hz > 0.0 { (1e9 / meta.allowed_hz) as i64 } else { 0 },
+        default_sample_type: time.r#type,
+        ..with_tables(recording, texts)
+    }
+}
+
+/// What a profile has whatever its samples are of.
+fn with_tables(recording: &Recording, mut texts: Texts) -> proto::Profile {
+    let meta = &recording.meta;
     let comments: Vec<String> =
         std::iter::once(format!("wlprof {} ran {}", meta.wlprof_version, printable_name(&meta.guest)))
             .chain(meta.notes.iter().map(|note| printable_name(note).into_owned()))
             .collect();
     proto::Profile {
-        sample_type: vec![count, time],
-        sample: samples(recording, &mut texts),
         mapping: mappings(recording, &mut texts),
         location: (1..).zip(&recording.frames).map(|(id, frame)| location(recording, id, frame)).collect(),
         function: functions(recording, &mut texts),
         time_nanos: signed(meta.start_unix_ms.saturating_mul(1_000_000)),
         duration_nanos: signed(meta.duration_ns),
-        period_type: Some(time),
-        period: if meta.allowed_hz > 0.0 { (1e9 / meta.allowed_hz) as i64 } else { 0 },
         comment: comments.iter().map(|comment| texts.place(comment)).collect(),
-        default_sample_type: time.r#type,
         string_table: texts.all,
+        ..proto::Profile::default()
     }
+}
+
+/// The four values of Go's heap profiles, by their own names, and those of the peak and of linear memory; and which of them is `shown` first.
+fn heap_types(part: HeapPart, texts: &mut Texts) -> (Vec<proto::ValueType>, i64) {
+    let mut types = Vec::new();
+    for prefix in ["alloc", "inuse", "peak", "grown"] {
+        for (what, unit) in [("objects", "count"), ("space", "bytes")] {
+            let name = texts.place(&format!("{prefix}_{what}"));
+            types.push(proto::ValueType { r#type: name, unit: texts.place(unit) });
+        }
+    }
+    let shown = match part {
+        HeapPart::Allocated => "alloc_space",
+        HeapPart::Held => "inuse_space",
+        HeapPart::Peak => "peak_space",
+        HeapPart::Grown => "grown_space",
+    };
+    (types, texts.place(shown))
+}
+
+/// A sample a stack that allocates.
+fn sites(recording: &Recording, texts: &mut Texts) -> Vec<proto::Sample> {
+    let heaps: Vec<_> = recording.stores.iter().filter_map(|store| Some((&store.name, store.heap.as_ref()?))).collect();
+    let tells_store = heaps.len() > 1;
+    let of_heap = |(name, heap): (&String, &Heap)| {
+        let label: Vec<proto::Label> = match tells_store {
+            true => vec![proto::Label { key: texts.place("store"), str: texts.of_label(name) }],
+            false => Vec::new(),
+        };
+        let sample = |HeapSite { stack, totals }: &HeapSite| proto::Sample {
+            location_id: recording.frame_ids(*stack).map(|frame| u64::from(frame) + 1).collect(),
+            value: [totals.allocated, totals.held, totals.at_peak, totals.grown]
+                .iter()
+                .flat_map(|amount| [amount.blocks, amount.bytes].map(|number| number.round() as i64))
+                .collect(),
+            label: label.clone(),
+        };
+        heap.sites.iter().map(sample).collect::<Vec<_>>()
+    };
+    heaps.into_iter().flat_map(of_heap).collect()
 }
 
 fn signed(number: u64) -> i64 {

@@ -146,7 +146,7 @@ impl Frames {
         Profile {
             r#type: "sampled",
             name: printable_name(&recording.thread_name(thread)).into_owned(),
-            unit: "nanoseconds",
+            unit: if recording.part.is_some() { "bytes" } else { "nanoseconds" },
             start_value: 0,
             end_value: samples.clone().fold(0_u64, |sum, sample| sum.saturating_add(sample.period_ns)),
             samples: Column(samples.clone().map(|sample| self.stack(recording, sample.stack))),

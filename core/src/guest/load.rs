@@ -3,6 +3,7 @@
 use super::engine::{EngineOptions, engine};
 use super::interface::Interface;
 use super::obstacle::Obstacle;
+use crate::heap::{self, NamedAllocator};
 use crate::module::{ImageError, ModuleError, ModuleImage, file_name, read_image};
 use crate::wasi::{Stdio, WasiOptions, linker};
 use std::fmt;
@@ -82,7 +83,7 @@ impl Guest {
     /// # Errors
     /// [`LoadError`] says what the file is and what would do.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
-        Program::read(path, options)?.compile()
+        Program::read(path, options)?.compile(None)
     }
 }
 
@@ -140,13 +141,28 @@ impl Program {
         self.interface.note_without_main(&self.name)
     }
 
-    /// Compiles it.
+    /// Compiles it; so that its allocator tells of what it allocates, if the functions of that are given: those of C's library if there are
+    /// none.
     ///
     /// # Errors
     /// [`LoadError::Compile`] says what the engine refuses.
-    pub fn compile(self) -> Result<Guest, LoadError> {
-        let Self { path, name, image, engine, epoch_interruption, notes, .. } = self;
-        let module = Module::from_binary(&engine, image.bytes()).map_err(|error| LoadError::Compile(path, error))?;
+    pub fn compile(self, heap: Option<&[NamedAllocator]>) -> Result<Guest, LoadError> {
+        let Self { path, name, mut image, engine, epoch_interruption, mut notes, .. } = self;
+        let telling = heap.map(|functions| heap::compile(&engine, &mut image, functions));
+        let telling = telling.and_then(|compiled| match compiled {
+            Ok((module, missed)) => {
+                notes.extend(missed);
+                Some(module)
+            }
+            Err(reason) => {
+                notes.push(format!("what the guest allocates is not profiled: {reason}"));
+                None
+            }
+        });
+        let module = match telling {
+            Some(module) => module,
+            None => Module::from_binary(&engine, image.bytes()).map_err(|error| LoadError::Compile(path, error))?,
+        };
         Ok(Guest { engine, modules: vec![(module, Arc::new(image))], name, notes, epoch_interruption })
     }
 }

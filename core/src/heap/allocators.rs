@@ -20,6 +20,41 @@ pub enum Call {
 }
 
 impl Call {
+    const ALL: [Self; 6] =
+        [Self::Malloc, Self::Calloc, Self::Realloc, Self::AlignedAlloc, Self::PosixMemalign, Self::Free];
+
+    /// What C's library calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malloc => "malloc",
+            Self::Calloc => "calloc",
+            Self::Realloc => "realloc",
+            Self::AlignedAlloc => "aligned_alloc",
+            Self::PosixMemalign => "posix_memalign",
+            Self::Free => "free",
+        }
+    }
+
+    /// The call of that name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|call| call.name() == name)
+    }
+
+    /// All names, for the user.
+    pub(super) fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// By what number whoever is told of a call knows it.
+    pub(super) fn number(self) -> i32 {
+        self as i32
+    }
+
+    /// The call of that number.
+    pub fn of_number(number: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|call| call.number() == number)
+    }
+
     /// Number of parameters; all are addresses or sizes, and so is what is returned, if anything is.
     pub(super) fn parameters(self) -> u32 {
         match self {
@@ -52,6 +87,12 @@ pub enum NotRewritten {
     Signature(u32, Call),
     /// There is no such function.
     NoFunction(u32),
+    /// One of the functions is said to be called in two ways.
+    Twice(u32),
+    /// No function is called so.
+    NotNamed(String),
+    /// Nothing that allocates is known.
+    NoAllocator,
     /// The module's memory has 64-bit addresses, or it has none of its own that all of it is in.
     Memory(&'static str),
     /// It exports something by a name that is wlprof's.
@@ -67,9 +108,14 @@ impl fmt::Display for NotRewritten {
                 write!(f, "function {function} is imported: its memory is given out by whoever provides it")
             }
             Self::Signature(function, call) => {
-                write!(f, "function {function} is not called as {call:?} is: it has another signature")
+                write!(f, "function {function} is not called as {} is: it has another signature", call.name())
             }
             Self::NoFunction(function) => write!(f, "there is no function {function}"),
+            Self::Twice(function) => write!(f, "function {function} cannot be called in two ways"),
+            Self::NotNamed(name) => write!(f, "there is no function {name}, nor is that an index"),
+            Self::NoAllocator => {
+                f.write_str("it has no functions by the names of C's allocator (supported: guests that are linked with C's library and have function names; others by --alloc-functions)")
+            }
             Self::Memory(what) => write!(f, "{what} (supported: one memory with 32-bit addresses)"),
             Self::Name(name) => write!(f, "it exports {name:?}, which is a name of wlprof's own"),
             Self::Malformed(error) => write!(f, "it cannot be read: {error}"),

@@ -2,6 +2,7 @@
 //! much was when the guest held most.
 
 use super::allocators::Call;
+use crate::recording::{Amount, SiteTotals};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 
@@ -10,9 +11,17 @@ use std::hash::{BuildHasher, Hash, RandomState};
 pub struct Rate(u64);
 
 impl Rate {
+    /// A sample each 512 KiB, as Go has it.
+    pub const DEFAULT: Self = Self(512 << 10);
+
     /// A sample each so many bytes; 1 and less for every allocation.
     pub const fn bytes(bytes: u64) -> Self {
         Self(bytes)
+    }
+
+    /// How many that is.
+    pub fn get(self) -> u64 {
+        self.0.max(1)
     }
 
     fn is_every(self) -> bool {
@@ -43,44 +52,18 @@ pub struct Told {
     pub before: u32,
     /// The countdown has been used up. Else it is told of for the sake of the block before.
     pub is_sample: bool,
-}
-
-/// An estimate of how many blocks there are, and how many bytes are in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Amount {
-    /// Number of blocks.
-    pub blocks: f64,
-    /// What was asked for, in bytes.
-    pub bytes: f64,
-}
-
-impl Amount {
-    fn add(&mut self, size: u64, weight: f64) {
-        self.blocks += weight;
-        self.bytes += weight * size as f64;
-    }
-
-    fn is_less_than(self, other: Self) -> bool {
-        self.bytes < other.bytes
-    }
-}
-
-/// What a site has allocated.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SiteTotals {
-    /// Allocations that were sampled.
-    pub samples: u64,
-    /// All that was allocated.
-    pub allocated: Amount,
-    /// What of it is held.
-    pub held: Amount,
-    /// What was held when the guest held most.
-    pub at_peak: Amount,
+    /// When that was, in nanoseconds since any fixed moment.
+    pub time_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Site {
-    totals: SiteTotals,
+    samples: u64,
+    allocated: Amount,
+    held: Amount,
+    /// Sampled blocks in what is held.
+    held_samples: u64,
+    at_peak: Amount,
     /// Number of the peak that `at_peak` is of.
     peak: u64,
 }
@@ -89,8 +72,8 @@ struct Site {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     site: usize,
-    size: u64,
-    weight: f64,
+    amount: Amount,
+    since_ns: u64,
 }
 
 /// The sampled blocks of a memory, by sites that are told apart by `S`.
@@ -106,6 +89,8 @@ pub struct Blocks<S> {
     peak: Amount,
     /// How often there was a new peak.
     peaks: u64,
+    /// When the last one was.
+    peak_ns: u64,
 }
 
 impl<S: Eq + Hash> Blocks<S> {
@@ -121,6 +106,7 @@ impl<S: Eq + Hash> Blocks<S> {
             all_held: Amount::default(),
             peak: Amount::default(),
             peaks: 0,
+            peak_ns: 0,
         }
     }
 
@@ -150,49 +136,68 @@ impl<S: Eq + Hash> Blocks<S> {
         if site == next {
             self.totals.push(Site::default());
         }
-        let (size, weight) = (told.size, self.rate.weight(told.size));
-        self.totals[site].totals.samples += 1;
-        self.totals[site].totals.allocated.add(size, weight);
+        let amount = Amount::of_block(told.size, self.rate.weight(told.size));
+        self.totals[site].samples += 1;
+        self.totals[site].allocated.add(amount);
         // If its last end was missed it ends now.
         self.freed(told.block, filter);
-        self.held.insert(told.block, Held { site, size, weight });
+        self.held.insert(told.block, Held { site, amount, since_ns: told.time_ns });
         let counter = &mut filter[hash(told.block)];
         *counter = counter.saturating_add(1);
-        self.change(site, size, weight);
-        if self.peak.is_less_than(self.all_held) {
+        let site = self.changing(site);
+        site.held.add(amount);
+        site.held_samples += 1;
+        self.all_held.add(amount);
+        if self.peak.bytes < self.all_held.bytes {
             self.peak = self.all_held;
+            self.peak_ns = told.time_ns;
             self.peaks += 1;
         }
     }
 
     /// Takes note of a block that was freed; it may not be one that was sampled.
     pub fn freed(&mut self, block: u32, filter: &mut [u8]) {
-        let Some(Held { site, size, weight }) = self.held.remove(&block) else { return };
+        let Some(Held { site, amount, .. }) = self.held.remove(&block) else { return };
         let counter = &mut filter[hash(block)];
         // One that is full is not known any more.
         if *counter < u8::MAX {
-            *counter -= 1;
+            *counter = counter.saturating_sub(1);
         }
-        self.change(site, size, -weight);
+        let site = self.changing(site);
+        site.held.take(amount);
+        site.held_samples -= 1;
+        // Sums of fractions do not come back to nothing by themselves.
+        if site.held_samples == 0 {
+            site.held = Amount::default();
+        }
+        self.all_held.take(amount);
+        if self.held.is_empty() {
+            self.all_held = Amount::default();
+        }
     }
 
-    /// So many more are held of a site.
-    fn change(&mut self, site: usize, size: u64, weight: f64) {
-        let Site { totals, peak } = &mut self.totals[site];
-        if *peak < self.peaks {
-            (totals.at_peak, *peak) = (totals.held, self.peaks);
+    /// A site whose blocks change: what it held at the last peak is kept.
+    fn changing(&mut self, site: usize) -> &mut Site {
+        let site = &mut self.totals[site];
+        if site.peak < self.peaks {
+            (site.at_peak, site.peak) = (site.held, self.peaks);
         }
-        totals.held.add(size, weight);
-        self.all_held.add(size, weight);
+        site
     }
 
-    /// What each site has allocated.
+    /// What each site has allocated. Looks at all blocks that are held.
     pub fn sites(&self) -> impl Iterator<Item = (&S, SiteTotals)> {
-        self.sites.iter().map(|(site, index)| {
-            let Site { totals, peak } = self.totals[*index];
+        let mut since_ns: Vec<Option<(u64, u64)>> = vec![None; self.totals.len()];
+        for Held { site, since_ns: at_ns, .. } in self.held.values() {
+            let (oldest, newest) = since_ns[*site].get_or_insert((*at_ns, *at_ns));
+            (*oldest, *newest) = ((*oldest).min(*at_ns), (*newest).max(*at_ns));
+        }
+        self.sites.iter().map(move |(site, index)| {
+            let Site { samples, allocated, held, at_peak, peak, .. } = self.totals[*index];
             // Nothing has changed since.
-            let at_peak = if peak < self.peaks { totals.held } else { totals.at_peak };
-            (site, SiteTotals { at_peak, ..totals })
+            let at_peak = if peak < self.peaks { held } else { at_peak };
+            let held_since_ns = since_ns[*index].unwrap_or_default();
+            (site, SiteTotals { samples, allocated, held, at_peak, held_since_ns, ..SiteTotals::default() })
         })
     }
 
@@ -204,6 +209,11 @@ impl<S: Eq + Hash> Blocks<S> {
     /// The most that they have held.
     pub fn peak(&self) -> Amount {
         self.peak
+    }
+
+    /// When that was: the time of the allocation that it came with.
+    pub fn peak_ns(&self) -> u64 {
+        self.peak_ns
     }
 }
 
@@ -218,7 +228,7 @@ mod tests {
     use super::*;
 
     fn told(call: Call, size: u64, block: u32, before: u32) -> Told {
-        Told { call, size, block, before, is_sample: true }
+        Told { call, size, block, before, is_sample: true, time_ns: 7 }
     }
 
     fn of(blocks: &Blocks<&'static str>, site: &str) -> SiteTotals {
@@ -226,7 +236,7 @@ mod tests {
     }
 
     fn amount(blocks: f64, bytes: f64) -> Amount {
-        Amount { blocks, bytes }
+        Amount { blocks, bytes, variance: 0.0 }
     }
 
     #[test]
@@ -247,7 +257,13 @@ mod tests {
         blocks.allocated(&told(Call::Realloc, 0, 0, 0x300), &mut filter, || unreachable!());
         assert_eq!(
             of(&blocks, "a"),
-            SiteTotals { samples: 2, allocated: amount(2.0, 15.0), held: amount(0.0, 0.0), at_peak: amount(1.0, 5.0) }
+            SiteTotals {
+                samples: 2,
+                allocated: amount(2.0, 15.0),
+                held: amount(0.0, 0.0),
+                at_peak: amount(1.0, 5.0),
+                ..SiteTotals::default()
+            }
         );
         assert_eq!(of(&blocks, "b").held, amount(0.0, 0.0));
         assert_eq!(of(&blocks, "c").held, amount(1.0, 100.0));
@@ -285,12 +301,12 @@ mod tests {
             }
         }
         let found = of(&blocks, "a");
-        // Of so many samples the estimate is within five times its standard deviation but once in two million runs.
-        let within = |estimate: f64, truth: u64, relative: f64| (estimate / truth as f64 - 1.0).abs() < 5.0 * relative;
+        // The estimate is within five times its standard deviation but once in two million runs.
         assert!(
-            within(found.allocated.bytes, allocated, 1.0 / (found.samples as f64).sqrt()),
+            (found.allocated.bytes - allocated as f64).abs() < 5.0 / 1.96 * found.allocated.bound(),
             "{found:?} of {allocated}"
         );
+        let within = |estimate: f64, truth: u64, relative: f64| (estimate / truth as f64 - 1.0).abs() < 5.0 * relative;
         // The small ones are few among the samples.
         let of_smallest = count as f64 / 10.0 * 8.0 / EVERY as f64;
         assert!(within(found.allocated.blocks, count, 1.0 / of_smallest.sqrt()), "{found:?} of {count}");

@@ -1,4 +1,4 @@
-//! The allocator of C's library, as modules that are linked with it have it.
+//! The allocator of C's library, as modules that are linked with it have it, and what stands between it and the code that allocates.
 
 use super::allocators::{AllocatorFunction, Call};
 use std::collections::BTreeSet;
@@ -27,4 +27,50 @@ pub fn c_library(module: &dyn ModuleView) -> Vec<AllocatorFunction> {
     let named = NAMES.iter().filter_map(|(name, call)| Some((module.function_named(name)?, *call)));
     let own = named.filter(|(function, _)| *function >= imported && seen.insert(*function));
     own.map(|(function, call)| AllocatorFunction { function, call }).collect()
+}
+
+/// Functions by which C's library, C++ and Rust pass on what their users ask for, by the beginnings of their names, demangled or not.
+const PASSING_ON: [&str; 16] = [
+    "sbrk",
+    "dlmalloc",
+    "emmalloc_",
+    "internal_memalign",
+    "claim_more_memory",
+    "attempt_allocate",
+    "allocate_memory",
+    "operator new",
+    "_Znw",
+    "_Zna",
+    "__rust_alloc",
+    "__rust_realloc",
+    "__rdl_alloc",
+    "__rdl_realloc",
+    "__rg_alloc",
+    "__rg_realloc",
+];
+
+/// Whether a function of that name passes on what others ask for: who allocates is who calls it.
+pub(super) fn passes_on(name: &str) -> bool {
+    // As rustc calls what is its own, and as linkers call what is one of several.
+    let name = name.strip_prefix("__rustc::").unwrap_or(name);
+    let is_mangled_by_rustc = name.starts_with("_R") && name.contains("7___rustc");
+    PASSING_ON.iter().any(|beginning| name.starts_with(beginning))
+        || is_mangled_by_rustc && ["alloc", "realloc", "alloc_zeroed"].iter().any(|end| name.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_passes_on_is_told_from_who_allocates() {
+        for name in
+            ["operator new(unsigned long)", "_Znwm", "__rustc::__rust_alloc", "_RNvCs1_7___rustc12___rust_alloc"]
+        {
+            assert!(passes_on(name), "{name}");
+        }
+        for name in ["main", "new_thing", "alloc::vec::Vec<T>::push", "operator delete(void*)", "my__rust_alloc"] {
+            assert!(!passes_on(name), "{name}");
+        }
+    }
 }

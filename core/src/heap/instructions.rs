@@ -23,10 +23,10 @@ pub(super) struct Added {
     pub(super) freed: u32,
 }
 
-/// Place in the table of who is told of allocations: `(size: i64, block: i32, before: i32, function: i32)`. `before` is the block that
-/// `realloc` was given, or where `posix_memalign` has put the block.
+/// Place in the table of who is told of allocations: `(size: i64, block: i32, before: i32, call: i32)`. `before` is the block that
+/// `realloc` was given, or where `posix_memalign` has put the block; `call` is its [`Call::number`].
 pub(super) const ALLOCATED: i32 = 0;
-/// Place in the table of who is told of what is freed: `(block: i32, function: i32)`.
+/// Place in the table of who is told of what is freed: `(block: i32)`.
 pub(super) const FREED: i32 = 1;
 
 /// Size of the filter: one counter a hash of 16 bits.
@@ -53,7 +53,7 @@ impl Instructions {
         if allocator.call == Call::Free {
             self.filtered(&mut code, 0);
             code.if_(BlockType::Empty);
-            self.tell_freed(&mut code, allocator);
+            self.tell_freed(&mut code);
             code.end();
         } else {
             if self.has_nested {
@@ -138,13 +138,13 @@ impl Instructions {
             Call::Realloc | Call::PosixMemalign => code.local_get(0),
             _ => code.i32_const(0),
         };
-        code.i32_const(allocator.function as i32).i32_const(ALLOCATED);
+        code.i32_const(allocator.call.number()).i32_const(ALLOCATED);
         code.call_indirect(self.added.table, self.added.allocated).end();
     }
 
     /// The filter is empty until there is somebody to be told.
-    fn tell_freed(&self, code: &mut InstructionSink<'_>, allocator: AllocatorFunction) {
-        code.local_get(0).i32_const(allocator.function as i32).i32_const(FREED);
+    fn tell_freed(&self, code: &mut InstructionSink<'_>) {
+        code.local_get(0).i32_const(FREED);
         code.call_indirect(self.added.table, self.added.freed);
     }
 }

@@ -13,11 +13,13 @@ mod blocks;
 mod c_library;
 mod instructions;
 mod parsed;
+mod prepare;
 mod rewrite;
 #[cfg(test)]
 mod rewrite_tests;
 
 pub use allocators::{AllocatorFunction, Call, NotRewritten};
-pub use blocks::{Amount, Blocks, Rate, SiteTotals, Told};
+pub use blocks::{Blocks, Rate, Told};
 pub use c_library::c_library;
+pub use prepare::{NamedAllocator, compile};
 pub use rewrite::{EXPORTS, Exports, Rewritten, rewrite};

@@ -11,7 +11,7 @@
 use super::allocators::{AllocatorFunction, Call, NotRewritten};
 use super::instructions::{Added, FILTER_BYTES, Instructions};
 use super::parsed::{Parsed, SectionId};
-use crate::module::{OffsetMap, Stretch};
+use crate::module::{IndexSpaces, OffsetMap, Stretch};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use wasm_encoder::{ConstExpr, Encode, ExportKind, GlobalType, MemoryType, RefType, TableType, ValType};
 use wasmtime_environ::wasmparser;
@@ -19,7 +19,9 @@ use wasmtime_environ::wasmparser;
 /// By what names a rewritten module exports what was added to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Exports {
-    /// A table of two functions: who is told of allocations, and of what is freed.
+    /// A table of two functions: who is told of allocations, `(size: i64, block: i32, before: i32, call: i32)`, and of what is freed,
+    /// `(block: i32)`. `before` is the block that `realloc` was given, or where `posix_memalign` has put the block, and `call` is
+    /// known to [`Call::of_number`].
     pub table: &'static str,
     /// A global, an `i64`: bytes that may be allocated before somebody is told.
     pub countdown: &'static str,
@@ -44,6 +46,8 @@ pub struct Rewritten {
     pub bytes: Vec<u8>,
     /// Where its code was before.
     pub offsets: OffsetMap,
+    /// How many entities of each kind it has that the module had not.
+    pub added: IndexSpaces,
 }
 
 /// Rewrites the module `bytes`, whose allocator these functions are.
@@ -79,7 +83,11 @@ fn check(parsed: &Parsed, allocators: &[AllocatorFunction]) -> Result<(), NotRew
         };
         return Err(NotRewritten::Memory(what));
     }
+    let mut seen = HashSet::new();
     for AllocatorFunction { function, call } in allocators {
+        if !seen.insert(function) {
+            return Err(NotRewritten::Twice(*function));
+        }
         let signature = parsed.signature(parsed.defined(*function)?);
         let is_called_so = signature.is_some_and(|(parameters, results)| {
             parameters.len() == call.parameters() as usize
@@ -240,7 +248,9 @@ impl Code {
                 section(&mut module, *id, contents);
             }
         }
-        Rewritten { bytes: module, offsets: OffsetMap::new(code_start as u32, self.stretches, self.new_functions) }
+        let offsets = OffsetMap::new(code_start as u32, self.stretches, self.new_functions);
+        let added = IndexSpaces { tables: 1, memories: 1, globals: 3, ..IndexSpaces::default() };
+        Rewritten { bytes: module, offsets, added }
     }
 }
 
@@ -251,7 +261,7 @@ fn code_section(parsed: &Parsed) -> Option<&std::ops::Range<usize>> {
 /// What is added to each section but that of code: how many entries, and what they are.
 fn additions(functions: &[u32], added: &Added) -> Vec<(SectionId, u32, Vec<u8>)> {
     let mut types = Vec::new();
-    for parameters in [&[ValType::I64, ValType::I32, ValType::I32, ValType::I32][..], &[ValType::I32, ValType::I32]] {
+    for parameters in [&[ValType::I64, ValType::I32, ValType::I32, ValType::I32][..], &[ValType::I32]] {
         types.push(0x60);
         parameters.encode(&mut types);
         types.push(0);

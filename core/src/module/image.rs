@@ -4,11 +4,21 @@ use super::initial::Initial;
 use super::offset_map::OffsetMap;
 use super::sections::{ImageError, IndexSpaces, Sections};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::OnceLock;
 use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
 use wlprof_dwarf::Layout;
 use wlprof_plugin::{FunctionImport, Member, ModuleView, OutOfBounds};
+
+/// What was compiled in a module's place.
+#[derive(Debug)]
+struct Rewriting {
+    /// Where its code was before.
+    offsets: OffsetMap,
+    index_spaces: IndexSpaces,
+    allocating: BTreeSet<u32>,
+}
 
 /// A core module in binary form and what its sections say.
 #[derive(Debug)]
@@ -17,8 +27,8 @@ pub struct ModuleImage {
     bytes: Vec<u8>,
     sections: Sections,
     debug: Option<Box<ModuleImage>>,
-    /// Where code was before, if the module was rewritten before it was compiled.
-    rewritten: Option<OffsetMap>,
+    /// What was compiled, if the module was rewritten before.
+    rewritten: Option<Rewriting>,
     /// The DWARF's data, read when a plugin first asks for it.
     layout: OnceLock<Option<Layout>>,
     /// What its segments hold and the hash of its code, likewise.
@@ -56,16 +66,23 @@ impl ModuleImage {
         self.debug.as_deref()
     }
 
-    /// What is compiled is another module, which this one was rewritten to: `offsets` lead back from its code to this one's.
-    pub fn set_rewritten(&mut self, offsets: OffsetMap) {
-        self.rewritten = Some(offsets);
+    /// What is compiled is another module, which this one was rewritten to: `offsets` lead back from its code to this one's, and it has
+    /// so many entities more of each kind. `allocating` are the functions that only pass on what others ask for.
+    pub fn set_rewritten(&mut self, offsets: OffsetMap, added: &IndexSpaces, allocating: BTreeSet<u32>) {
+        let index_spaces = self.sections.index_spaces.with(added);
+        self.rewritten = Some(Rewriting { offsets, index_spaces, allocating });
+    }
+
+    /// Whether this function only passes on memory that others ask for, as far as the module was rewritten to tell of these.
+    pub(crate) fn allocates(&self, function: u32) -> bool {
+        self.rewritten.as_ref().is_some_and(|rewritten| rewritten.allocating.contains(&function))
     }
 
     /// Code offset of the instruction that was compiled to what Wasmtime says is of `file_offset`; `None` of code that is not the
     /// module's own.
     pub(crate) fn compiled_code_offset(&self, file_offset: u32) -> Option<u32> {
         match &self.rewritten {
-            Some(offsets) => offsets.old_of_file_offset(file_offset),
+            Some(rewritten) => rewritten.offsets.old_of_file_offset(file_offset),
             None => file_offset.checked_sub(self.code_start()),
         }
     }
@@ -76,7 +93,7 @@ impl ModuleImage {
         match (&self.rewritten, code_offset) {
             // It may have been moved to another function.
             (Some(_), Some(code_offset)) => Some((self.function_at(code_offset)?, code_offset)),
-            (Some(offsets), None) if offsets.is_new(function) => None,
+            (Some(rewritten), None) if rewritten.offsets.is_new(function) => None,
             (_, code_offset) => {
                 let start = || self.function_body(function).map_or(0, |body| body.start);
                 Some((function, code_offset.unwrap_or_else(start)))
@@ -85,7 +102,7 @@ impl ModuleImage {
     }
 
     /// Whether the module was rewritten before it was compiled.
-    pub(super) fn is_rewritten(&self) -> bool {
+    pub(crate) fn is_rewritten(&self) -> bool {
         self.rewritten.is_some()
     }
 
@@ -101,9 +118,9 @@ impl ModuleImage {
         reader.read_string().ok()
     }
 
-    /// How many entities of each kind it has.
-    pub fn index_spaces(&self) -> &IndexSpaces {
-        &self.sections.index_spaces
+    /// How many entities of each kind what was compiled of it has. Its own have the first indices of each.
+    pub fn compiled_index_spaces(&self) -> &IndexSpaces {
+        self.rewritten.as_ref().map_or(&self.sections.index_spaces, |rewritten| &rewritten.index_spaces)
     }
 
     /// Width in bytes of the value of global `index`; `None` past the end.

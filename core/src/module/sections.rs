@@ -58,6 +58,19 @@ pub struct IndexSpaces {
     pub tags: u32,
 }
 
+impl IndexSpaces {
+    /// With so many more of what a module defines.
+    pub(super) fn with(&self, added: &Self) -> Self {
+        Self {
+            tables: self.tables + added.tables,
+            memories: self.memories + added.memories,
+            globals: self.globals + added.globals,
+            tags: self.tags + added.tags,
+            ..*self
+        }
+    }
+}
+
 /// What a module's sections say.
 #[derive(Debug, Default)]
 pub(super) struct Sections {

@@ -88,6 +88,21 @@ impl Attached {
         Ok(())
     }
 
+    /// Counts linear memory as growing by so many bytes at the stack of the instruction that runs: to be called by the embedder's own
+    /// [`ResourceLimiter::memory_growing`](wasmtime::ResourceLimiter::memory_growing), which Wasmtime asks first. Where heaps are not profiled
+    /// it does nothing.
+    pub fn memory_grows(&self, bytes: u64) {
+        self.store.iter().for_each(|store| store.memory_grows(bytes));
+    }
+
+    /// Reads what the guest has allocated so far where its language's runtime counts that itself (Go's), and is read now and then
+    /// otherwise. To be called when none of the store's wasm runs, on the thread that ran it: before a store goes, say.
+    pub fn read_heap<T: 'static>(&self, store: &mut Store<T>) {
+        if data_address(store) == self.data {
+            self.store.iter().for_each(AttachedStore::read_heap);
+        }
+    }
+
     /// Wraps `future`, which runs guests of this store and no other: each poll says which thread runs it. Host code of the store is
     /// then told from its executor's; what another store's host code does in it counts as this one's. Without it wasm is sampled just as well.
     pub fn run<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {

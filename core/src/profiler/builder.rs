@@ -2,6 +2,7 @@
 
 use super::Profiler;
 use super::share::Share;
+use crate::heap::Rate;
 use crate::languages::BUILT_IN;
 use crate::recording::{Clock, Journal};
 use crate::sampler::{RunName, SamplerKind, SamplerOptions, Session};
@@ -97,6 +98,25 @@ impl Builder {
     #[must_use]
     pub fn fraction(mut self, fraction: f64) -> Self {
         self.fraction = fraction;
+        self
+    }
+
+    /// Profiles what guests allocate as well: a sample each so many bytes on average ([`Rate::DEFAULT`] is 512 KiB). Of modules that
+    /// [`Profiler::load`] compiles; each has one memory, one table and three globals more then, which are exported by names that begin with
+    /// `wlprof:`, and the engine must allow several memories.
+    ///
+    /// # Accuracy
+    /// Estimates are right on average, and say how far off they may be ([`Amount`](crate::recording::Amount)). Of several instances in one
+    /// store the first is profiled.
+    ///
+    /// # Overhead
+    /// A nanosecond a call of the allocator, and some microseconds a sample.
+    ///
+    /// # Security
+    /// The added memory and table count where the embedder limits these. What is told of is the guest's to say.
+    #[must_use]
+    pub fn heap(mut self, rate: Rate) -> Self {
+        self.options.heap = Some(rate);
         self
     }
 

@@ -32,7 +32,8 @@ pub use attach::{Attach, Attached, Held};
 pub use builder::Builder;
 pub use snapshot::{OpenWindow, Snapshot};
 
-use crate::languages::{Choice, choose};
+use crate::heap;
+use crate::languages::{Choice, Chosen, choose};
 use crate::module::{ModuleImage, was_compiled_from};
 use crate::recording::{Clock, ModuleId};
 pub use crate::sampler::configure;
@@ -90,15 +91,42 @@ impl Profiler {
         Self(Arc::new(Inner { session, engine, languages, share, modules, adding, naming, sampling }))
     }
 
-    /// Compiles a module, called `name` in profiles, and adds it. `bytes` are the binary or the text format.
+    /// Compiles a module, called `name` in profiles, and adds it. `bytes` are the binary or the text format. Where heaps are profiled
+    /// ([`Builder::heap`]) what is compiled is another module, which does the same and tells of what it allocates.
     ///
     /// # Errors
     /// If it is no module that the engine takes, or as for [`Profiler::add`].
     pub fn load(&self, name: &str, bytes: &[u8]) -> wasmtime::Result<Module> {
         let binary = wat::parse_bytes(bytes)?;
-        let module = Module::from_binary(&self.0.engine, &binary)?;
-        self.add_image(&module, &Arc::new(read(name, &binary)?))?;
+        let mut image = read(name, &binary)?;
+        let chosen = choose(&Choice::Auto, &self.0.languages, &image)?;
+        let rewritten = self.0.session.heap_rate().and_then(|rate| {
+            // What the language's runtime counts itself is read, and its functions are left as they are.
+            let walker = chosen.walker.as_ref();
+            let counts_itself = walker.is_some_and(|walker| !walker.switch_heap_profiler_on(rate.get()).is_empty());
+            if counts_itself { None } else { self.rewritten(&mut image) }
+        });
+        let module = match rewritten {
+            Some(module) => module,
+            None => Module::from_binary(&self.0.engine, &binary)?,
+        };
+        self.add_chosen(&module, &Arc::new(image), chosen);
         Ok(module)
+    }
+
+    /// What is to run in the place of `image`, compiled, for its heap to be profiled. `None`, and a note, if that cannot be.
+    fn rewritten(&self, image: &mut ModuleImage) -> Option<Module> {
+        let name = image.name().to_owned();
+        match heap::compile(&self.0.engine, image, &[]) {
+            Ok((module, missed)) => {
+                missed.into_iter().for_each(|note| self.0.session.note(format!("{name}: {note}")));
+                Some(module)
+            }
+            Err(reason) => {
+                self.0.session.note(format!("what {name} allocates is not profiled: {reason}"));
+                None
+            }
+        }
     }
 
     /// Adds a module that was compiled, or deserialized, elsewhere: `binary` is what it was compiled from. To be called before its
@@ -114,13 +142,17 @@ impl Profiler {
 
     fn add_image(&self, module: &Module, image: &Arc<ModuleImage>) -> wasmtime::Result<()> {
         let chosen = choose(&Choice::Auto, &self.0.languages, &**image)?;
+        self.add_chosen(module, image, chosen);
+        Ok(())
+    }
+
+    fn add_chosen(&self, module: &Module, image: &Arc<ModuleImage>, chosen: Chosen) {
         let is_known = self.loaded(module).is_some();
         self.add_compiled(module, image, chosen.walker);
         if !is_known {
             chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
         }
         self.let_go_of_names();
-        Ok(())
     }
 
     /// As [`Profiler::add`], of a module whose bytes have been read already, and whose language `walker` knows. Gives its id in

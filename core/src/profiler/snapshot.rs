@@ -2,7 +2,7 @@
 
 use super::{Inner, Profiler};
 use crate::export::{self, Exporter};
-use crate::recording::{Recording, View};
+use crate::recording::{HeapPart, Recording, View};
 use crate::sampler::Window;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -60,6 +60,19 @@ impl Snapshot {
     #[must_use]
     pub fn view(self, view: View) -> Self {
         Self(self.0.view(view))
+    }
+
+    /// That part of what guests have allocated since their stores were attached ([`Builder::heap`](super::Builder::heap)), in place of their
+    /// time. Formats that show one thing show it; pprof's has all parts.
+    ///
+    /// # Errors
+    /// If no heap was profiled.
+    pub fn of_memory(self, part: HeapPart) -> wasmtime::Result<Self> {
+        wasmtime::ensure!(
+            self.0.has_heaps(),
+            "no heap was profiled: `Builder::heap` asks for it, of modules that `Profiler::load` compiles"
+        );
+        Ok(Self(self.0.of_memory(part)))
     }
 
     /// What the owner of the stores with this label ([`Attach::label`](super::Attach::label)) may see: their samples, and nothing of the

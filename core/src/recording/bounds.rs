@@ -61,6 +61,7 @@ impl Recording {
             stacks.insert(sample.stack);
             samples += 1;
         }
+        stacks.extend(self.heap_stacks());
         let most = MOST_BYTES + BYTES_OF_EACH * (self.stacks.len() as u64 + samples);
         // Some formats spell out where a function is beside its name.
         let place = |function: &Function| {

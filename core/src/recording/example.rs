@@ -2,9 +2,9 @@
 //! tested without a guest.
 
 use super::{
-    Category, Clock, Frame, FrameId, Function, FunctionId, HostCallSpan, LabelSetId, LanguageTruncation, Line,
-    MemorySize, Meta, Module, ModuleId, Origin, PauseStats, Recording, Sample, Stack, StackId, State, Store, Thread,
-    TickCounts, Truncation,
+    Amount, Category, Clock, Frame, FrameId, Function, FunctionId, Heap, HeapSite, HostCallSpan, LabelSetId,
+    LanguageTruncation, Line, MemorySize, Meta, Module, ModuleId, Origin, PauseStats, Recording, Sample, SiteTotals,
+    Stack, StackId, State, Store, Thread, TickCounts, Truncation,
 };
 use std::collections::BTreeMap;
 
@@ -49,6 +49,7 @@ pub(crate) fn example() -> Recording {
         ticks,
         truncated: vec![(Truncation::TooDeep, 1), (Truncation::Language(LanguageTruncation::InHostCode), 2)],
         sources: BTreeMap::new(),
+        part: None,
     }
 }
 
@@ -77,9 +78,38 @@ fn stores() -> Vec<Store> {
         sizes.iter().map(|&(tick, pages)| MemorySize { time_ns: tick * PERIOD_NS, bytes: pages << 16 }).collect()
     };
     vec![
-        Store { name: "app.wasm".into(), memory: sizes(&[(1, 17), (5, 32), (9, 4096)]), labels: Vec::new() },
-        Store { name: HOSTILE.into(), memory: sizes(&[(2, 1), (8, 65_536), (10, 0)]), labels: Vec::new() },
+        Store {
+            name: "app.wasm".into(),
+            memory: sizes(&[(1, 17), (5, 32), (9, 4096)]),
+            labels: Vec::new(),
+            heap: Some(heap()),
+        },
+        Store { name: HOSTILE.into(), memory: sizes(&[(2, 1), (8, 65_536), (10, 0)]), labels: Vec::new(), heap: None },
     ]
+}
+
+/// Of a loop that leaks, one that frees what it takes, and a cache that was emptied, at the default rate.
+fn heap() -> Heap {
+    const RATE: u64 = 512 << 10;
+    let amount = |samples: u64, size: u64| {
+        let weight = 1.0 / (1.0 - (-(size as f64) / RATE as f64).exp());
+        let mut amount = Amount::default();
+        (0..samples).for_each(|_| amount.add(Amount::of_block(size, weight)));
+        amount
+    };
+    let site = |stack, size, [samples, held, at_peak]: [u64; 3], held_since_ns| {
+        let [allocated, held, at_peak] = [samples, held, at_peak].map(|samples| amount(samples, size));
+        let mut grown = Amount::default();
+        (0..samples / 20).for_each(|_| grown.add(Amount::of_block(1 << 16, 1.0)));
+        HeapSite { stack, totals: SiteTotals { samples, allocated, held, at_peak, grown, held_since_ns } }
+    };
+    let sites = vec![
+        site(3, 4096, [30, 20, 12], (2 * PERIOD_NS, 11 * PERIOD_NS)),
+        site(5, 64, [16, 0, 1], (0, 0)),
+        site(7, 1 << 20, [40, 1, 40], (8 * PERIOD_NS, 8 * PERIOD_NS)),
+        site(9, 1 << 16, [3, 2, 0], (9 * PERIOD_NS, 10 * PERIOD_NS)),
+    ];
+    Heap { rate: RATE, peak_ns: 9 * PERIOD_NS, sites }
 }
 
 fn module(name: &str, build_id: &str) -> Module {

@@ -9,8 +9,8 @@
 
 use super::recent::Recent;
 use super::{
-    Function, HostCallSpan, Line, MemorySize, Meta, Module, ModuleId, NamedFrame, Origin, Stack, StoreId, TickCounts,
-    Truncation,
+    Function, Heap, HostCallSpan, Line, MemorySize, Meta, Module, ModuleId, NamedFrame, Origin, Stack, StoreId,
+    TickCounts, Truncation,
 };
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -20,7 +20,7 @@ use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 pub const MAGIC: [u8; 8] = *b"wlprof\r\n";
 
 /// Version that this build writes.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Oldest version that this build reads. The blocks of all since are blocks of [`VERSION`], too.
 pub(super) const OLDEST_VERSION: u32 = 4;
@@ -65,6 +65,8 @@ pub(super) enum Block {
     StoreLabels(StoreId, Vec<(String, String)>),
     /// A module that was loaded later, with the number of one that nothing refers to.
     ModuleInPlaceOf(ModuleId, Module),
+    /// What the guest of a store has allocated so far; a later one takes the place of an earlier.
+    Heap(StoreId, Heap),
 }
 
 /// How a run came out.

@@ -53,6 +53,7 @@ impl Recording {
             truncated: truncated.into_iter().collect(),
             // Recordings have none: they are looked for where profiles are written.
             sources: BTreeMap::new(),
+            part: None,
         })
     }
 }
@@ -123,7 +124,10 @@ impl Merge {
         let label_sets: Vec<u32> = recording.label_sets.into_iter().map(|set| self.label_sets.id(set)).collect();
         let first_store = self.stores.len() as u32;
         let stores = recording.stores.into_iter();
-        self.stores.extend(stores.map(|store| Store { name: format!("{name}: {}", store.name), ..store }));
+        self.stores.extend(stores.map(|mut store| {
+            store.restack(|stack| Some(stacks[stack as usize]));
+            Store { name: format!("{name}: {}", store.name), ..store }
+        }));
         for thread in recording.threads {
             let sample = |sample: Sample| Sample {
                 stack: stacks[sample.stack as usize],

@@ -11,6 +11,7 @@ mod draws;
 #[cfg(test)]
 mod example;
 pub mod file;
+mod heap;
 mod instruction_totals;
 mod journal;
 mod keyed;
@@ -31,6 +32,7 @@ mod selection;
 mod share;
 mod totals;
 mod track;
+mod unit;
 mod unused;
 mod user_lines;
 mod view;
@@ -43,6 +45,7 @@ pub use difference::Difference;
 #[cfg(test)]
 pub(crate) use example::example;
 pub use file::RawRecording;
+pub use heap::{Amount, Heap, HeapPart, HeapSite, SiteTotals};
 pub use instruction_totals::{InstructionTotal, InstructionTotals};
 pub use journal::{Journal, MAGIC, VERSION};
 pub(crate) use keyed::{Keyed, keyed};
@@ -60,6 +63,7 @@ pub use selection::{Selected, Selection};
 pub use share::{Share, Weight};
 pub use totals::{FunctionTotal, Totals};
 pub use track::TrackId;
+pub use unit::{Unit, bytes, scaled};
 pub(crate) use unused::{Held, Renumbered};
 pub use user_lines::{Native, NativeTotal, UserFunction, UserLines};
 pub use view::View;
@@ -108,6 +112,9 @@ pub struct Recording {
     /// Texts of files that functions are in, by the names that [`Function::file`] has: for formats that show them, which are
     /// given those that could be had. A recording's file has none.
     pub sources: BTreeMap<String, String>,
+    /// What samples stand for, if not for time: bytes of that part of what was allocated, and [`Recording::of_memory`] has made it. A
+    /// recording's file has time.
+    pub part: Option<HeapPart>,
 }
 
 /// How and when a recording was made.
@@ -317,7 +324,7 @@ pub struct Stack {
 }
 
 /// A store that a guest ran in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Store {
     /// What the embedder calls it.
     pub name: String,
@@ -326,6 +333,8 @@ pub struct Store {
     /// Sizes of its linear memory, the first that it has, from each time on at which it was seen to have changed; in order of time.
     /// Empty if it has none, or the sampler was not told of it.
     pub memory: Vec<MemorySize>,
+    /// What its guest has allocated, if that was asked for.
+    pub heap: Option<Heap>,
 }
 
 /// A thread of a guest.

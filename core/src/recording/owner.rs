@@ -50,8 +50,8 @@ impl Recording {
             frames: vec![false; self.frames.len()],
             labels: vec![false; self.label_sets.len()],
         };
-        used.mark(&self.threads, &self.stacks);
-        let [_, frames, _] = used.keep(&mut self.stacks, &mut self.label_sets, &mut self.threads);
+        used.mark(&self.threads, &self.stores, &self.stacks);
+        let [_, frames, _] = used.keep(&mut self.stacks, &mut self.label_sets, &mut self.threads, &mut self.stores);
         frames.retain(&mut self.frames);
         let mut functions = vec![false; self.functions.len()];
         let mut modules = vec![false; self.modules.len()];

@@ -1,7 +1,7 @@
 //! The last part of a recording that goes on: all of its tables, and those of its samples that somebody may still want.
 
 use super::journal::{Block, End, Journal, append_all, block_bytes};
-use super::{Clock, HostCallSpan, MemorySize, Sample, Samples, StoreId};
+use super::{Clock, Heap, HostCallSpan, MemorySize, Sample, Samples, StoreId};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
@@ -35,6 +35,8 @@ pub(super) struct Recent {
     host_calls: VecDeque<(u32, HostCallSpan)>,
     /// Sizes of the stores' memories, each with the last one before what is kept.
     memories: BTreeMap<StoreId, Vec<MemorySize>>,
+    /// What the stores' guests have allocated, as long as their memories are known.
+    heaps: BTreeMap<StoreId, Heap>,
 }
 
 impl Recent {
@@ -77,6 +79,7 @@ impl Recent {
                 self.memories.entry(*store).or_default().extend(sizes);
                 self.keep_sizes(*store);
             }
+            Block::Heap(store, heap) => _ = self.heaps.insert(*store, heap.clone()),
             Block::HostCalls(..) | Block::Progress(_) | Block::End(_) | Block::Symbols { .. } => {}
             _ => self.tables.extend_from_slice(bytes),
         }
@@ -106,6 +109,7 @@ impl Recent {
         // It has gone.
         if matches!(sizes[..], [MemorySize { bytes: 0, time_ns }] if time_ns <= from_ns) {
             self.memories.remove(&store);
+            self.heaps.remove(&store);
         }
     }
 
@@ -151,7 +155,11 @@ impl Recent {
             packed.into_iter().chain([Block::HostCalls(thread, calls)])
         });
         let mut bytes = self.tables.clone();
-        append_all(self.memories_in(window).chain(blocks).chain([Block::End(end(count, weight_ns))]), &mut bytes)?;
+        let heaps = self.heaps.iter().map(|(store, heap)| Block::Heap(*store, heap.clone().since(from_ns)));
+        append_all(
+            self.memories_in(window).chain(heaps).chain(blocks).chain([Block::End(end(count, weight_ns))]),
+            &mut bytes,
+        )?;
         Ok(bytes)
     }
 }

@@ -12,16 +12,19 @@ impl Recording {
         .map(|stack| stack.frame)
     }
 
-    /// Gives each sample the stack of those frames, root first, that `frames_of` says of its own.
+    /// Gives each sample, and each site of a heap, the stack of those frames, root first, that `frames_of` says of its own.
     pub(super) fn replace_stacks(&mut self, frames_of: impl Fn(&Self, StackId) -> Vec<FrameId>) {
         let mut stacks = Stacks::default();
         let mut replaced: HashMap<StackId, StackId> = HashMap::new();
-        let mut replace = |sample: Sample| {
-            let stack = *replaced.entry(sample.stack).or_insert_with(|| stacks.add(frames_of(self, sample.stack)));
-            Sample { stack, ..sample }
-        };
-        let all: Vec<Samples> =
-            self.threads.iter().map(|thread| thread.samples.iter().map(&mut replace).collect()).collect();
+        let mut replace = |stack: StackId| *replaced.entry(stack).or_insert_with(|| stacks.add(frames_of(self, stack)));
+        let mut all: Vec<Samples> = Vec::with_capacity(self.threads.len());
+        for thread in &self.threads {
+            let replaced = thread.samples.iter().map(|sample| Sample { stack: replace(sample.stack), ..sample });
+            all.push(replaced.collect());
+        }
+        let of_heaps: Vec<StackId> = self.heap_stacks().collect();
+        let of_heaps: HashMap<StackId, StackId> = of_heaps.into_iter().map(|stack| (stack, replace(stack))).collect();
+        self.stores.iter_mut().for_each(|store| store.restack(|stack| Some(of_heaps[&stack])));
         self.threads.iter_mut().zip(all).for_each(|(thread, samples)| thread.samples = samples);
         self.stacks = stacks.stacks;
     }

@@ -1,6 +1,6 @@
 //! Parts of a recording: the samples through some function, or those that waited, alone.
 
-use super::{Clock, Function, Recording, Sample, Samples, Share, StackId, State, Weight};
+use super::{Clock, Function, HeapPart, Recording, Sample, Samples, Share, StackId, State, Weight};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 
@@ -13,6 +13,8 @@ pub struct Selection {
     pub ignore: Vec<String>,
     /// Those in which the thread waited.
     pub off_cpu: bool,
+    /// In their place, those of memory: of that part of what was allocated.
+    pub part: Option<HeapPart>,
 }
 
 /// What a selection is of the whole.
@@ -29,9 +31,10 @@ pub struct Selected {
 }
 
 impl Selection {
-    /// Whether it is all.
-    pub fn is_all(&self) -> bool {
-        *self == Self::default()
+    /// The same of time.
+    #[must_use]
+    pub fn of_time(&self) -> Self {
+        Self { part: None, ..self.clone() }
     }
 
     fn words(&self) -> String {
@@ -69,9 +72,18 @@ impl Recording {
     /// Counts of ticks stay those of the run.
     ///
     /// # Errors
-    /// If waiting is asked for and was not sampled.
+    /// If waiting or memory is asked for and was not sampled.
     pub fn select(mut self, selection: &Selection) -> Result<(Self, Option<Selected>), &'static str> {
-        if selection.is_all() {
+        if let Some(part) = selection.part {
+            if !self.has_heaps() {
+                return Err("it says nothing of memory; run the guest with --memory");
+            }
+            if selection.off_cpu {
+                return Err("memory does not wait; leave out --off-cpu, or add --show=time");
+            }
+            self = self.of_memory(part);
+        }
+        if selection.of_time() == Selection::default() {
             return Ok((self, None));
         }
         if selection.off_cpu && self.meta.clock == Clock::Cpu {
@@ -80,13 +92,15 @@ impl Recording {
             );
         }
         let mut held = HashMap::<StackId, bool>::new();
-        let mut holds = |sample: &Sample| {
-            let by_stack = held.entry(sample.stack).or_insert_with(|| {
-                let functions = self.lines_of(sample.stack).map(|line| &self.functions[line.function as usize]);
+        let mut is_through = |stack: StackId| {
+            *held.entry(stack).or_insert_with(|| {
+                let functions = self.lines_of(stack).map(|line| &self.functions[line.function as usize]);
                 selection.holds(functions.collect::<Vec<_>>().into_iter())
-            });
-            *by_stack && (!selection.off_cpu || sample.state == State::Blocked)
+            })
         };
+        let allocating: HashSet<StackId> = self.heap_stacks().filter(|stack| is_through(*stack)).collect();
+        let mut holds =
+            |sample: &Sample| is_through(sample.stack) && (!selection.off_cpu || sample.state == State::Blocked);
         let [mut all, mut part] = [Weight::default(); 2];
         let mut places = [Weight::default(); 3];
         for draw in self.draws() {
@@ -109,9 +123,13 @@ impl Recording {
             thread.samples = samples;
             thread.host_calls.retain(|call| frames.contains(&call.frame) && (call.blocked || !selection.off_cpu));
         }
+        self.stores.iter_mut().for_each(|store| store.restack(|stack| allocating.contains(&stack).then_some(stack)));
         let share = part.share_of(all);
         let by = selection.words();
-        self.meta.notes.push(format!("only a part of the samples is shown ({by}): {:.1} % of the time", share.percent));
+        let whole = if selection.part.is_some() { "bytes" } else { "time" };
+        self.meta
+            .notes
+            .push(format!("only a part of the samples is shown ({by}): {:.1} % of the {whole}", share.percent));
         Ok((self, Some(Selected { share, all_ns: all.ns, by, places: places.map(|place| place.share_of(all)) })))
     }
 }
@@ -144,7 +162,7 @@ mod tests {
             (&["GENEXPR"], &[], 0),
             (&[], &["shop.py"], 6),
         ] {
-            let selection = Selection { focus: patterns(focus), ignore: patterns(ignore), off_cpu: false };
+            let selection = Selection { focus: patterns(focus), ignore: patterns(ignore), ..Selection::default() };
             let (recording, selected) = selected(&selection);
             assert_eq!(recording.samples().count(), expected, "{selection:?}");
             let time: u64 = recording.samples().map(|sample| sample.period_ns).sum();

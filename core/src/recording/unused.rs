@@ -49,14 +49,17 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// Marks what samples and host calls of `threads` refer to, and the callers of all that is marked.
-    pub(super) fn mark(&mut self, threads: &[Thread], stacks: &[Stack]) {
+    /// Marks what samples and host calls of `threads` refer to, and heaps of `stores`, and the callers of all that is marked.
+    pub(super) fn mark(&mut self, threads: &[Thread], stores: &[Store], stacks: &[Stack]) {
         for thread in threads {
             for sample in thread.samples.iter() {
                 self.stacks[sample.stack as usize] = true;
                 sample.labels.into_iter().for_each(|set| self.labels[set as usize] = true);
             }
             thread.host_calls.iter().for_each(|call| self.frames[call.frame as usize] = true);
+        }
+        for stack in stores.iter().flat_map(Store::heap_stacks) {
+            self.stacks[stack as usize] = true;
         }
         // A parent stands before its children.
         for (id, stack) in stacks.iter().enumerate().rev() {
@@ -74,6 +77,7 @@ impl Used {
         stacks: &mut Vec<Stack>,
         label_sets: &mut Vec<Vec<(String, String)>>,
         threads: &mut [Thread],
+        stores: &mut [Store],
     ) -> [Numbers; 3] {
         let [new_stacks, new_frames, new_labels] =
             [&self.stacks, &self.frames, &self.labels].map(|used| Numbers::keeping(used));
@@ -92,13 +96,14 @@ impl Used {
             thread.samples = renumbered.collect();
             thread.host_calls.iter_mut().for_each(|call| call.frame = new_frames.new_of(call.frame));
         }
+        stores.iter_mut().for_each(|store| store.restack(|stack| Some(new_stacks.new_of(stack))));
         [new_stacks, new_frames, new_labels]
     }
 }
 
 impl Tables<'_> {
-    /// Leaves out what is neither in a sample nor in a host call nor `held`, and numbers the rest anew. A store is kept for its memory,
-    /// too.
+    /// Leaves out what is neither in a sample nor in a host call nor `held`, and numbers the rest anew. A store is kept for its memory
+    /// and for its heap, too.
     pub(super) fn keep_used(self, held: &Held) -> Renumbered {
         let Self { frames, stacks, label_sets, stores, threads, language_names } = self;
         let mut used_threads = marked(threads.len(), &held.threads);
@@ -107,7 +112,10 @@ impl Tables<'_> {
             *is_used |= !thread.samples.is_empty() || !thread.host_calls.is_empty();
             used_stores[thread.store as usize] |= *is_used;
         }
-        stores.iter().zip(&mut used_stores).for_each(|(store, is_used)| *is_used |= !store.memory.is_empty());
+        stores
+            .iter()
+            .zip(&mut used_stores)
+            .for_each(|(store, is_used)| *is_used |= !store.memory.is_empty() || store.heap.is_some());
         let [new_threads, new_stores] = [used_threads, used_stores].map(|used| Numbers::keeping(&used));
         new_threads.retain(threads);
         new_stores.retain(stores);
@@ -118,8 +126,8 @@ impl Tables<'_> {
             frames: marked(frames.len(), &held.frames),
             labels: marked(label_sets.len(), &held.labels),
         };
-        used.mark(threads, stacks);
-        let [new_stacks, new_frames, new_labels] = used.keep(stacks, label_sets, threads);
+        used.mark(threads, stores, stacks);
+        let [new_stacks, new_frames, new_labels] = used.keep(stacks, label_sets, threads, stores);
         new_frames.retain(frames);
         let kept = std::mem::take(language_names).into_iter();
         *language_names = kept.filter_map(|(frame, names)| Some((new_frames.of(frame)?, names))).collect();

@@ -17,6 +17,7 @@ mod collect;
 mod configure;
 mod drain;
 mod dump;
+mod heap;
 mod import_watch;
 mod kept;
 mod naming;

@@ -1,6 +1,7 @@
 //! How to sample.
 
 use super::ImportWatch;
+use crate::heap::Rate;
 use crate::recording::Clock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +67,8 @@ pub struct SamplerOptions {
     /// Keep in mind which wasm functions were on a stack where the language shows its own frames instead:
     /// [`Recorder::functions_seen`](crate::recording::Recorder::functions_seen) knows of them then.
     pub keep_functions: bool,
+    /// Sample what guests allocate, as often as this says, where their modules were rewritten to tell of it.
+    pub heap: Option<Rate>,
     /// Calls of imports at which to read the guest's stacks.
     pub import_watch: Option<Arc<ImportWatch>>,
 }
@@ -89,6 +92,7 @@ impl Default for SamplerOptions {
             keep: None,
             counts_host_calls: false,
             keep_functions: false,
+            heap: None,
             import_watch: None,
         }
     }

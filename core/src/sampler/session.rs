@@ -7,6 +7,7 @@ use super::options::{SamplerKind, SamplerOptions};
 use super::running::{EmbeddersHook, StoreName};
 use super::shared::{HeldIds, LoadedModule, Shared};
 use super::store::AttachedStore;
+use crate::heap::Rate;
 use crate::module::ModuleImage;
 use crate::recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,6 +98,11 @@ impl Session {
         self.shared.load(module, image, walker)
     }
 
+    /// How often what guests allocate is sampled, if it is.
+    pub(crate) fn heap_rate(&self) -> Option<Rate> {
+        self.shared.options.heap
+    }
+
     /// Lets go of a module that nothing runs any more, once what was sampled of it has been recorded: of its code then, and of its
     /// names when no sample that is kept is of it. Another module may have its id then.
     pub(crate) fn unload(&self, module: ModuleId) {
@@ -165,6 +171,13 @@ impl Session {
         walker: impl FnOnce(&LoadedModule) -> Option<Box<dyn Walker>>,
     ) {
         attachment.see_memory(store, instance, &module.image);
+        self.heap_rate().into_iter().for_each(|rate| attachment.profile_heap(rate));
+        if let Some(rate) = self.heap_rate()
+            && module.image.is_rewritten()
+            && let Err(error) = attachment.listen_to_heap(store, instance, &module.image, rate)
+        {
+            self.note(format!("what {} allocates is not profiled: {error:#}", module.image.name()));
+        }
         if !module.has_language {
             return;
         }
@@ -174,9 +187,15 @@ impl Session {
                 "{name} has several instances, of which its language is read in one alone: the others are shown as wasm frames"
             ));
         };
+        let patches = self.heap_rate().map_or_else(Vec::new, |rate| walker.switch_heap_profiler_on(rate.get()));
         if let Err((walker, error)) = attachment.walk_language(store, instance, module.clone(), walker) {
             module.set_walker(walker);
-            self.note(format!("the language's own stacks cannot be read ({error:#}); frames are wasm's"));
+            return self.note(format!("the language's own stacks cannot be read ({error:#}); frames are wasm's"));
+        }
+        if let Some(rate) = self.heap_rate().filter(|_| !patches.is_empty())
+            && let Err(error) = attachment.have_runtime_count(store, instance, rate, &patches)
+        {
+            self.note(format!("what {} allocates is not profiled: {error:#}", module.image.name()));
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the samplers of a session share: the modules that are loaded, and the recorder.
 
 use super::code_map::{CodeMap, ModuleCode, NativePc};
+use super::heap::Heaps;
 use super::kept::Kept;
 use super::naming::Naming;
 use super::options::SamplerOptions;
@@ -80,6 +81,8 @@ pub(super) struct Shared {
     has_language: AtomicBool,
     /// How many want modules to keep their ids.
     ids_held: AtomicUsize,
+    /// What the guests of stores have allocated.
+    pub(super) heaps: Heaps,
     recorder: Mutex<Recorder>,
     /// Locked while the recorder is, or alone.
     kept: Mutex<Kept>,
@@ -97,6 +100,7 @@ impl Shared {
             has_language: AtomicBool::new(false),
             unloading: Unloading::default(),
             ids_held: AtomicUsize::new(0),
+            heaps: Heaps::default(),
             recorder: Mutex::new(recorder),
         }
     }

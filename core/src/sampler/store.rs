@@ -22,6 +22,16 @@ impl AttachedStore {
         Ok(HeldStore { _hold: self.0.hold()?, stays_on_its_thread: PhantomData })
     }
 
+    /// Linear memory is about to grow by so many bytes, by an instruction of the store's wasm that runs.
+    pub(crate) fn memory_grows(&self, bytes: u64) {
+        self.0.memory_grows(bytes);
+    }
+
+    /// Reads what the language's runtime has counted so far of what the guest allocates, if it counts.
+    pub(crate) fn read_heap(&self) {
+        self.0.read_heap();
+    }
+
     /// Wraps `future`: each poll says which thread runs the store. `future` must run guests of this store only.
     ///
     /// Without it wasm is still sampled, but host code only while it runs on the stack that wasm called it on.

@@ -6,4 +6,4 @@ mod world;
 
 pub use invoke::{ArgumentError, Exit, call};
 pub(crate) use invoke::{MAIN_FUNCTIONS, parse_arguments};
-pub use world::{Directory, GuestState, Stdio, WasiOptions, linker};
+pub use world::{Directory, GuestState, Stdio, WasiOptions, linker, watch_memory};

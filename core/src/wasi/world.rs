@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use wasmtime::{Engine, Linker};
+use wasmtime::{Engine, Linker, ResourceLimiter, Store};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
@@ -81,13 +81,38 @@ impl WasiOptions {
                 .preopened_dir(&directory.host, &directory.guest, permissions)
                 .map_err(|error| error.context(format!("--dir {}: cannot open it", directory.host.display())))?;
         }
-        Ok(GuestState { wasi: builder.build_p1() })
+        Ok(GuestState { wasi: builder.build_p1(), growth: None })
     }
 }
 
 /// What the store of a guest holds.
 pub struct GuestState {
     wasi: WasiP1Ctx,
+    growth: Option<Growth>,
+}
+
+/// Is told when linear memory is about to grow, and by how many bytes.
+struct Growth(Box<dyn FnMut(u64) + Send>);
+
+impl ResourceLimiter for Growth {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        // Wasmtime refuses more by itself.
+        if maximum.is_none_or(|maximum| desired <= maximum) {
+            (self.0)(desired.saturating_sub(current) as u64);
+        }
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, _: usize, _: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(true)
+    }
+}
+
+/// Has `growing` be told of each time that linear memory is about to grow, and by how many bytes.
+pub fn watch_memory(store: &mut Store<GuestState>, growing: impl FnMut(u64) + Send + 'static) {
+    store.data_mut().growth = Some(Growth(Box::new(growing)));
+    // It stays where it is: nobody else sets it.
+    store.limiter(|state| state.growth.as_mut().expect("it was set before this was asked"));
 }
 
 /// A linker with WASI preview 1, and with `wasi_unstable`, as its drafts were called: old compilers import that.

@@ -21,6 +21,7 @@ mod grants;
 mod graph;
 mod guest;
 mod heap;
+mod heap_profile;
 mod host_calls;
 mod http;
 mod interruption;

@@ -24,7 +24,12 @@ type Times = BTreeMap<String, (u64, u64)>;
 
 /// Nanoseconds of each function, itself and with all that it called, as pprof says.
 pub(crate) fn times_by_pprof(profile: &Path) -> Times {
-    let printed = pprof(&["-top"], profile);
+    sums_by_pprof(profile, &[], "ns")
+}
+
+/// What pprof says of each function, itself and with all that it called, in `unit`.
+pub(crate) fn sums_by_pprof(profile: &Path, arguments: &[&str], unit: &str) -> Times {
+    let printed = pprof(&[&["-top"], arguments].concat(), profile);
     let rows = printed.lines().skip_while(|line| !line.trim_start().starts_with("flat ")).skip(1);
     let row = |line: &str| {
         let mut rest = line.trim_start();
@@ -33,12 +38,12 @@ pub(crate) fn times_by_pprof(profile: &Path) -> Times {
             rest = after.trim_start();
             column
         });
-        let ns = |column: &str| match column {
+        let sum = |column: &str| match column {
             "0" => 0,
-            column => column.strip_suffix("ns").and_then(|ns| ns.parse().ok()).unwrap_or_else(|| panic!("{line}")),
+            column => column.strip_suffix(unit).and_then(|sum| sum.parse().ok()).unwrap_or_else(|| panic!("{line}")),
         };
         let name = ["(inline)", "(partial-inline)"].iter().find_map(|mark| rest.strip_suffix(mark)).unwrap_or(rest);
-        (name.trim_end().to_owned(), (ns(columns[0]), ns(columns[3])))
+        (name.trim_end().to_owned(), (sum(columns[0]), sum(columns[3])))
     };
     rows.map(row).collect()
 }

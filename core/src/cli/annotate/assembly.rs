@@ -48,7 +48,7 @@ pub(super) fn annotated(
     let totals = InstructionTotals::of(&recording, module.ok_or_else(|| render::other_program(path))? as ModuleId);
     let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, program.image());
     let walker = chosen.ok().and_then(|chosen| chosen.walker);
-    let guest = program.compile().map_err(|error| guest::cannot_load(path, &error))?;
+    let guest = program.compile(None).map_err(|error| guest::cannot_load(path, &error))?;
     let (compiled, image) = &guest.modules[0];
     let mut listing = Listing {
         code: native_code(compiled, image),

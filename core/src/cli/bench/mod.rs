@@ -161,7 +161,7 @@ fn compiled(program: Program, path: &Path, bench: &Bench) -> Result<Compiled, Lo
     let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, program.image());
     let library = chosen.ok().and_then(|chosen| chosen.library);
     let spinner = Spinner::new(format!("compiling {}", escape::single_line(&path.to_string_lossy())));
-    let guest = program.compile()?;
+    let guest = program.compile(None)?;
     drop(spinner);
     let beside = library.and_then(|library| library::beside(path, &library, &bench.directories));
     let directories = bench.directories.iter().cloned().chain(beside).collect();

@@ -8,6 +8,7 @@ use crate::guest::Guest;
 use crate::languages::{self, Choice};
 use crate::profile;
 use crate::profiler::Profiler;
+use crate::recording::Selection;
 use crate::sampler::SamplerOptions;
 use crate::sources::SourceFolders;
 use crate::symbols::LanguageWalkers;
@@ -41,7 +42,7 @@ pub(super) fn profile_path(out: &Path, row: usize, guest: &Path) -> PathBuf {
 impl Profile {
     pub(super) fn open(path: PathBuf, sampler: SamplerOptions) -> Result<Self, Failure> {
         let output = Output { files: vec![path.clone()], quiet: true, ..Output::default() };
-        Ok(Self { path, outputs: RunOutputs::open(&output)?, sampler })
+        Ok(Self { path, outputs: RunOutputs::open(&output, Selection::default())?, sampler })
     }
 
     /// Begins to record runs of `guest`.

@@ -52,8 +52,10 @@ fn make(request: &Request, images: &[Arc<ModuleImage>], journal: File) -> io::Re
         recording.sources = request.sources.texts(&recording);
     }
     let destinations: Vec<_> = opened.iter().map(|opened| opened.as_ref().map(Opened::destination)).collect();
+    // What was not profiled, for whatever reason that the notes tell, costs nobody the rest.
+    let selection = if recording.has_heaps() { request.selection.clone() } else { request.selection.of_time() };
     let Shown { recording: shown, selected, written } =
-        output::write(recording, request.view, &request.selection, &destinations).map_err(io::Error::other)?;
+        output::write(recording, request.view, &selection, &destinations).map_err(io::Error::other)?;
     let table = request.table.as_ref().map_or_else(String::new, |options| table(&shown, selected.as_ref(), options));
     Ok(Answer { written, table, notes })
 }

@@ -52,6 +52,8 @@ struct State {
     /// For what only counts.
     counters: Arc<Semaphore>,
     makers: Arc<Semaphore>,
+    /// What the guest allocates is profiled.
+    profiles_memory: bool,
     /// Turns true when the guest has ended.
     is_over: watch::Receiver<bool>,
 }
@@ -79,6 +81,7 @@ impl Live {
         let (over, is_over) = watch::channel(false);
         let state = State {
             images: shown.images.clone(),
+            profiles_memory: shown.profiles_memory,
             profiles: WindowProfiles::new(shown),
             profiler,
             command,

@@ -5,7 +5,7 @@ use super::{State, metrics, stacks};
 use crate::cli::http::{escaped, for_firefox_profiler};
 use crate::cli::window_profiles::Made;
 use crate::export::{self, EXPORTERS, Exporter};
-use crate::recording::Clock;
+use crate::recording::{Clock, HeapPart};
 use axum::Router;
 use axum::extract::{RawQuery, State as Given};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
@@ -16,12 +16,16 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// As pprof's own endpoint has it.
-const PPROF: Wanted = Wanted { seconds: 30.0, clock: Clock::Cpu };
+const PPROF: Wanted = Wanted { seconds: 30.0, clock: Clock::Cpu, part: None };
 const PPROF_WALL: Wanted = Wanted { clock: Clock::Wall, ..PPROF };
 /// What somebody waits for in a browser.
-const BROWSER: Wanted = Wanted { seconds: 5.0, clock: Clock::Cpu };
+const BROWSER: Wanted = Wanted { seconds: 5.0, ..PPROF };
 /// What is hot now.
-const NOW: Wanted = Wanted { seconds: 2.0, clock: Clock::Cpu };
+const NOW: Wanted = Wanted { seconds: 2.0, ..PPROF };
+/// What is held now, and all that was allocated, since the guest began: nobody has to wait for it.
+const HEAP: Wanted = Wanted { seconds: 0.0, part: Some(HeapPart::Held), ..PPROF };
+const ALLOCATIONS: Wanted = Wanted { part: Some(HeapPart::Allocated), ..HEAP };
+const PEAK: Wanted = Wanted { part: Some(HeapPart::Peak), ..HEAP };
 
 /// A flame graph is a program: it searches and zooms.
 const SVG_POLICY: &str =
@@ -41,7 +45,10 @@ pub(super) fn router(state: Arc<State>) -> Router {
         .route("/debug/pprof/", get(index))
         .route("/debug/pprof/cmdline", get(command_line))
         .route("/debug/pprof/profile", window_of("pprof", PPROF))
-        .route("/debug/pprof/wall", window_of("pprof", PPROF_WALL));
+        .route("/debug/pprof/wall", window_of("pprof", PPROF_WALL))
+        .route("/debug/pprof/heap", window_of("pprof", HEAP))
+        .route("/debug/pprof/allocs", window_of("pprof", ALLOCATIONS))
+        .route("/memory", get(memory));
     for path in stacks::PATHS {
         router = router.route(path, get(stacks::answer));
     }
@@ -59,6 +66,9 @@ pub(super) fn contents() -> String {
         "/                               what is hot now\n\
          /debug/pprof/profile?seconds=30 a profile of CPU time for go tool pprof\n\
          /debug/pprof/wall?seconds=30    the same of wall time, with waits\n\
+         /debug/pprof/heap               what the guest holds and has allocated so far, for go tool pprof (with --memory)\n\
+         /debug/pprof/allocs             the same, of which go tool pprof shows first what was allocated\n\
+         /memory                         who has allocated so far, and who holds it\n\
          /debug/pprof/goroutine?debug=2  every stack of the guest now (debug=1: equal ones together); /debug/pprof/threads is the same\n\
          /debug/pprof/cmdline            the guest and its arguments\n\
          /metrics                        counts for Prometheus and its like (OpenMetrics)\n",
@@ -114,6 +124,13 @@ async fn hot(Given(state): Given<Arc<State>>, RawQuery(query): RawQuery) -> Resu
     let title = escaped(&state.command.join(" "));
     let table = make(state, wanted, Made::Table).await?;
     Ok(Html(page(&title, "<meta http-equiv=\"refresh\" content=\"1\">", &String::from_utf8_lossy(&table))))
+}
+
+/// Who has allocated so far, and who holds it.
+async fn memory(Given(state): Given<Arc<State>>) -> Result<Html<String>, Refusal> {
+    let title = escaped(&state.command.join(" "));
+    let table = make(state, PEAK, Made::Table).await?;
+    Ok(Html(page(&title, "", &String::from_utf8_lossy(&table))))
 }
 
 async fn index(Given(state): Given<Arc<State>>) -> Html<String> {

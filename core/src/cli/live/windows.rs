@@ -3,7 +3,7 @@
 use super::State;
 use crate::cli::window_profiles::Made;
 use crate::profiler::OpenWindow;
-use crate::recording::Clock;
+use crate::recording::{Clock, HeapPart};
 use axum::http::StatusCode;
 use std::io;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub(super) type Refusal = (StatusCode, String);
 pub(super) struct Wanted {
     pub(super) seconds: f64,
     pub(super) clock: Clock,
+    /// Of memory, that part of what has been allocated since the guest began.
+    pub(super) part: Option<HeapPart>,
 }
 
 impl Wanted {
@@ -59,6 +61,9 @@ fn refuse(what: &str) -> Refusal {
 pub(super) async fn make(state: Arc<State>, wanted: Wanted, made: Made) -> Result<Vec<u8>, Refusal> {
     let full =
         |_| (StatusCode::SERVICE_UNAVAILABLE, "too many ask at once; ask again when others have gone\n".to_owned());
+    if wanted.part.is_some() && !state.profiles_memory {
+        return Err((StatusCode::NOT_FOUND, "memory is not profiled: run the guest with --memory\n".to_owned()));
+    }
     let _open = state.windows.clone().try_acquire_owned().map_err(full)?;
     let mut window = begin(&state, wanted.clock).await?;
     let mut is_over = state.is_over.clone();
@@ -70,7 +75,7 @@ pub(super) async fn make(state: Arc<State>, wanted: Wanted, made: Made) -> Resul
         blocking(&state.readers, recording).await?
     };
     let shared = state.clone();
-    blocking(&state.makers, move || shared.profiles.make(&recording, &made)).await
+    blocking(&state.makers, move || shared.profiles.make(&recording, &made, wanted.part)).await
 }
 
 /// Does `work` where it may take its time, as one of those that `places` has room for. It keeps its place even if nobody waits for it
@@ -125,11 +130,11 @@ mod tests {
 
     #[test]
     fn queries_say_how_long_and_of_what_time() {
-        let default = Wanted { seconds: 30.0, clock: Clock::Cpu };
+        let default = Wanted { seconds: 30.0, clock: Clock::Cpu, part: None };
         let read = |query: &str| Wanted::of_query(query, default).map_err(|(status, text)| (status.as_u16(), text));
         assert_eq!(read(""), Ok(default));
         assert_eq!(read("gc=1&seconds=0.5"), Ok(Wanted { seconds: 0.5, ..default }));
-        assert_eq!(read("clock=wall&seconds=2"), Ok(Wanted { seconds: 2.0, clock: Clock::Wall }));
+        assert_eq!(read("clock=wall&seconds=2"), Ok(Wanted { seconds: 2.0, clock: Clock::Wall, part: None }));
         for query in ["seconds=", "seconds=-1", "seconds=NaN", "seconds=inf", "seconds=1e9", "seconds=0", "clock=x"] {
             let (status, text) = read(query).unwrap_err();
             assert!(status == 400 && text.contains("expected"), "{query}: {text}");

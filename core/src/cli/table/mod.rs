@@ -2,6 +2,7 @@
 
 mod callers;
 mod head;
+mod heap;
 mod internals;
 mod rows;
 mod user_lines;
@@ -42,9 +43,15 @@ impl TableOptions {
 
 /// The table of `recording`, which is what was `selected`, if not all is shown.
 pub(super) fn table(recording: &Recording, selected: Option<&Selected>, options: &TableOptions) -> String {
-    let totals = Totals::of(recording);
     let mut text = String::from("\n");
-    // Writing to a string cannot fail.
+    let part = recording.part.filter(|_| options.callers_of.is_none());
+    if let Some(part) = part {
+        // Writing to a string cannot fail.
+        let _ = heap::write(recording, part, options, &mut text);
+        notes(recording, &mut text);
+        return text;
+    }
+    let totals = Totals::of(recording);
     let _ = head::write(recording, &totals, selected, &mut text);
     if options.verbose {
         let _ = internals::write(recording, &mut text);
@@ -58,10 +65,15 @@ pub(super) fn table(recording: &Recording, selected: Option<&Selected>, options:
     } else {
         let _ = tables(recording, &totals, selected, options, &mut text);
     }
+    notes(recording, &mut text);
+    text
+}
+
+fn notes(recording: &Recording, text: &mut String) {
     for note in &recording.meta.notes {
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "note: {}", single_line(note));
     }
-    text
 }
 
 fn tables(

@@ -76,6 +76,7 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
     };
     let plugins = Plugins::for_run(&top.guest.plugins, &choice)?;
     let loading = guest::Loading {
+        heap: None,
         arguments: &arguments,
         choice: &choice,
         native,
@@ -90,6 +91,7 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
     Interrupts::default().watch(run.interrupter()).map_err(|error| failed(&error))?;
     let profiler = run.profiler().ok_or_else(|| failed(&"nothing is sampled"))?;
     let shown = Shown {
+        profiles_memory: false,
         images: guest.modules.iter().map(|(_, image)| image.clone()).collect(),
         plugins: language.iter().flat_map(|language| plugins.files_of(language)).collect(),
         language,

@@ -176,14 +176,15 @@ impl Snapshots {
 
     fn picture(&self, recording: &[u8], activity: Activity, is_whole: bool) -> io::Result<Picture> {
         let exporter = EXPORTERS.iter().find(|exporter| exporter.is_recording()).ok_or(io::ErrorKind::Unsupported)?;
-        let named = self.profiles.make(recording, &Made::File(*exporter))?;
+        let named = self.profiles.make(recording, &Made::File(*exporter), None)?;
         let recording = file::read(&named).map_err(io::Error::other)?.view(self.view);
         Ok(Picture { recording, is_whole, activity })
     }
 
     /// Writes a profile, and gives a line for the user.
     fn write(&self, recording: &[u8]) -> Result<String, String> {
-        let profile = self.profiles.make(recording, &Made::File(self.exporter)).map_err(|error| error.to_string())?;
+        let profile =
+            self.profiles.make(recording, &Made::File(self.exporter), None).map_err(|error| error.to_string())?;
         let target = Target::open(&self.output, self.exporter).map_err(|failure| failure.message)?;
         let written = target.destination().file.write_all(&profile);
         written.map_err(|error| format!("cannot write {}: {error}", self.output.display()))?;

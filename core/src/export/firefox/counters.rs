@@ -124,6 +124,7 @@ mod tests {
         let store = |number: u64| Store {
             name: number.to_string(),
             labels: Vec::new(),
+            heap: None,
             memory: vec![MemorySize { time_ns: number, bytes: u64::MAX }, MemorySize { time_ns: u64::MAX, bytes: 0 }],
         };
         recording.stores = (0..300).map(store).collect();

@@ -14,6 +14,7 @@
 //! they do. Inlined frames share the address and the native symbol of the function they are inlined into, with
 //! `inlineDepth` counting from 0 at the outermost.
 
+mod allocations;
 mod counters;
 mod markers;
 
@@ -47,6 +48,10 @@ impl Exporter for Firefox {
 
     fn how_to_open(&self, path: &Path) -> String {
         format!("load {} at https://profiler.firefox.com", path.display())
+    }
+
+    fn is_of_time(&self) -> bool {
+        true
     }
 
     fn shows_sources(&self) -> bool {
@@ -93,6 +98,8 @@ struct ThreadProfile<'a, Samples> {
     paused_ranges: [u32; 0],
     samples: Samples,
     markers: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    native_allocations: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -387,6 +394,7 @@ impl Tables {
                 |text| self.string_ids.get(text).copied().unwrap_or(0),
                 |frame| self.host_call_names[frame as usize].clone(),
             ),
+            native_allocations: allocations::table(recording, index, |stack| self.stack_rows[stack as usize]),
         }
     }
 }

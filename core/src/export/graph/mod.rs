@@ -13,7 +13,7 @@ pub(super) use drawn::DrawnCallGraph;
 use super::Exporter;
 use super::categories::shown_as;
 use super::plain_text::{drawn_name, short_path};
-use crate::recording::{Category, FunctionId, ModuleId, Recording, StackId};
+use crate::recording::{Category, FunctionId, ModuleId, Recording, StackId, bytes};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -141,8 +141,8 @@ impl Graph {
     fn label(&self, recording: &Recording) -> String {
         let meta = &recording.meta;
         let words: Vec<_> = std::iter::once(&meta.guest).chain(&meta.arguments).map(|word| drawn_name(word)).collect();
-        let clock = meta.clock;
-        let mut label = format!("{}\n{}, {} of {clock}", words.join(" "), samples(self.all), ms(self.all));
+        let all = recording.unit().amount(self.all.time_ns);
+        let mut label = format!("{}\n{}, {all}", words.join(" "), samples(self.all));
         if self.nodes_left_out + self.edges_left_out > 0 {
             // Writing to a string cannot fail.
             let _ = write!(
@@ -179,9 +179,9 @@ impl Graph {
             "{}{}\nself {} ({:.1} %)\ntotal {} ({:.1} %)\n{}",
             shortened(&name),
             place(short_path),
-            ms(*own),
+            amount(recording, *own),
             self.percent(*own),
-            ms(*total),
+            amount(recording, *total),
             self.percent(*total),
             samples(*total),
         );
@@ -201,7 +201,7 @@ impl Graph {
         let crosses = module(caller).zip(module(callee)).is_some_and(|(one, other)| one != other);
         let marked = if crosses { ", color=\"#c03030\", fontcolor=\"#c03030\"" } else { "" };
         let style = if edge.is_direct { "" } else { ", style=dotted" };
-        let label = format!("{}\n{}", ms(edge.sum), samples(edge.sum));
+        let label = format!("{}\n{}", amount(recording, edge.sum), samples(edge.sum));
         let width = 1.0 + self.percent(edge.sum) / 20.0;
         format!("f{caller} -> f{callee} [label={}, penwidth={width:.1}{marked}{style}];", quoted(&label))
     }
@@ -243,8 +243,11 @@ fn edges(
     edges
 }
 
-fn ms(sum: Sum) -> String {
-    format!("{:.1} ms", sum.time_ns as f64 / 1e6)
+fn amount(recording: &Recording, sum: Sum) -> String {
+    match recording.part {
+        None => format!("{:.1} ms", sum.time_ns as f64 / 1e6),
+        Some(_) => bytes(sum.time_ns as f64),
+    }
 }
 
 fn samples(sum: Sum) -> String {

@@ -25,6 +25,10 @@ const ELF_ENDING: &str = ".elf";
 pub(super) struct PerfData;
 
 impl Exporter for PerfData {
+    fn is_of_time(&self) -> bool {
+        true
+    }
+
     fn name(&self) -> &'static str {
         "perf"
     }

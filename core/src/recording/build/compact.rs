@@ -69,6 +69,8 @@ impl Recorder {
         self.cpu_ns.retain(|tid, _| tids.contains(tid));
         let memories = std::mem::take(&mut self.memories).into_iter();
         self.memories = memories.filter_map(|(store, sizes)| Some((numbers.stores.of(store)?, sizes))).collect();
+        // Where they could be written they are in no need of new numbers.
+        self.heaps.clear();
         Some(numbers)
     }
 }

@@ -9,8 +9,8 @@ use super::own_names::{LanguageNames, OwnNames, Unnamed};
 use super::recent::WindowOf;
 use super::track::{Track, TrackId};
 use super::{
-    Category, FrameId, Function, FunctionId, LabelSetId, Line, Meta, Module, ModuleId, Origin, Sample, Stack, StackId,
-    StoreId, TickCounts, Truncation,
+    Category, FrameId, Function, FunctionId, Heap, LabelSetId, Line, Meta, Module, ModuleId, Origin, Sample, Stack,
+    StackId, StoreId, TickCounts, Truncation,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -42,6 +42,8 @@ pub struct Recorder {
     tracks: Vec<Track>,
     /// Of the stores that have memory.
     memories: BTreeMap<StoreId, MemorySizes>,
+    /// What stores' guests have allocated, where that is not written.
+    heaps: BTreeMap<StoreId, Heap>,
     /// CPU clock of each operating system's thread at its first and its last sample.
     cpu_ns: HashMap<u64, (u64, u64)>,
     last_time_ns: u64,
@@ -233,6 +235,11 @@ impl Recorder {
         self.memories.entry(store).or_default().see(time_ns, bytes);
     }
 
+    /// What the guest of a store has allocated so far: in place of what was said before, once it is written.
+    pub fn heap(&mut self, store: StoreId, heap: Heap) {
+        self.heaps.insert(store, heap);
+    }
+
     /// Counts an incomplete stack.
     pub fn truncated(&mut self, reason: Truncation) {
         *self.truncated.entry(reason).or_default() += 1;
@@ -329,6 +336,7 @@ impl Recorder {
         self.memories.iter_mut().for_each(|(store, sizes)| sizes.write(*store, journal));
         self.memories.retain(|_, sizes| !sizes.is_over());
         if tables {
+            self.heaps.retain(|store, heap| !journal.write(&Block::Heap(*store, heap.clone())));
             self.own_names.write_frames(journal);
             if self.own_names.may_spell(self.labels.len()) {
                 let labels = self.labels.in_order();

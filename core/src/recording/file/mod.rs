@@ -62,6 +62,7 @@ pub fn write(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
         ticks,
         truncated,
         sources: _,
+        part: _,
     } = recording;
     let contents = Contents {
         meta,
@@ -109,7 +110,8 @@ impl<'a> Contents<'a> {
         let stores = (0..).zip(self.stores).flat_map(|(id, store)| {
             let memory = (!store.memory.is_empty()).then(|| Block::Memory(id, store.memory.clone()));
             let labels = (!store.labels.is_empty()).then(|| Block::StoreLabels(id, store.labels.clone()));
-            [Block::Store { name: store.name.clone() }].into_iter().chain(memory).chain(labels)
+            let heap = store.heap.clone().map(|heap| Block::Heap(id, heap));
+            [Block::Store { name: store.name.clone() }].into_iter().chain(memory).chain(labels).chain(heap)
         });
         let threads = (0..).zip(self.threads).flat_map(|(number, thread)| {
             let begin = Block::Thread { name: thread.name.clone(), tid: thread.tid, store: thread.store };

@@ -83,6 +83,10 @@ impl RawRecording {
                 check((store as usize) < self.stores.len(), "stores")?;
                 self.threads.push(Thread { name, tid, store, ..Thread::default() });
             }
+            Block::Heap(store, heap) => {
+                check(heap.is_sane(self.stacks.len()), "heaps")?;
+                self.stores.get_mut(store as usize).ok_or("stores")?.heap = Some(heap);
+            }
             Block::Memory(store, sizes) => {
                 let store = self.stores.get_mut(store as usize).ok_or("stores")?;
                 // They stand beside the samples: one that is out of order is no reason to refuse these.
@@ -317,7 +321,19 @@ impl RawRecording {
         });
         meta.notes.extend(notes);
         let frames = frames.into_iter().zip(lines).map(|(origin, lines)| Frame { origin, lines }).collect();
-        let sources = BTreeMap::new();
-        Recording { meta, modules, functions, frames, stacks, label_sets, stores, threads, ticks, truncated, sources }
+        Recording {
+            meta,
+            modules,
+            functions,
+            frames,
+            stacks,
+            label_sets,
+            stores,
+            threads,
+            ticks,
+            truncated,
+            sources: BTreeMap::new(),
+            part: None,
+        }
     }
 }

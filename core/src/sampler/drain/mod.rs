@@ -1,5 +1,6 @@
 //! The thread that takes samples out of the rings and interns them, and looks where guests wait.
 
+mod heaps;
 mod lanes;
 mod paths;
 mod pauses;
@@ -18,6 +19,7 @@ use super::running::{StoreState, ThreadSlot, Threads};
 use super::shared::Shared;
 use super::unloading::Leaving;
 use crate::recording::{Clock, Held, LanguageTruncation, ModuleId, Origin, Recorder, State, Truncation};
+use heaps::HeapStacks;
 use lanes::{Found, Lanes};
 use paths::{FrameTable, Interned, Path, Step};
 use std::collections::HashSet;
@@ -71,6 +73,7 @@ pub(super) struct Drain {
     under_language: HashSet<FrameWord>,
     lanes: Lanes,
     stores: Stores,
+    heaps: HeapStacks,
     leaving: Leaving,
     /// What time samples stood for when the threads were last looked at; `None` if nobody wanted any.
     clock: Option<Clock>,
@@ -87,6 +90,7 @@ impl Drain {
             under_language: HashSet::default(),
             lanes: Lanes::default(),
             stores: Stores::default(),
+            heaps: HeapStacks::default(),
             leaving: Leaving::default(),
             clock: None,
             drained: Drained::default(),
@@ -138,6 +142,10 @@ impl Drain {
             if flush.is_some() {
                 self.read_awaited(shared, &mut recorder);
             }
+            let before_heaps_ns = own_cpu_ns();
+            self.record_heaps(last || flush.is_some(), &gone, shared, &mut recorder);
+            // No sample of time has cost that.
+            charged_ns += own_cpu_ns() - before_heaps_ns;
             for (store, gone_ns) in gone {
                 self.lanes.store_has_gone(store, &mut recorder);
                 if let Some(id) = self.stores.gone(store) {
@@ -220,10 +228,12 @@ impl Drain {
 
     /// Lets go of what of the recorder's tables is seen no more.
     fn compact(&mut self, recorder: &mut Recorder) {
-        let held = Held { stores: self.stores.held(), ..self.lanes.held() };
+        let mut held = Held { stores: self.stores.held(), ..self.lanes.held() };
+        held.stacks.extend(self.heaps.stacks());
         let Some(numbers) = recorder.compact(held) else { return };
         self.lanes.renumber(&numbers);
         self.stores.renumber(&numbers.stores);
+        self.heaps.renumber(&numbers.stacks);
         self.forget_addresses();
     }
 
@@ -378,7 +388,7 @@ impl Drain {
         let header = record.header;
         if header.kind == Kind::Language {
             if self.lanes.awaits(&header) {
-                let found = self.stack(drawn, &record, shared, recorder);
+                let found = self.stack_on(drawn, &record, shared, recorder);
                 self.lanes.complete(&header, found, recorder);
             }
             return;
@@ -390,7 +400,7 @@ impl Drain {
         let track = self.lanes.track((header.store, store), slot.tid, &slot.name, recorder);
         self.lanes.host_call_is(&header, recorder);
         recorder.memory(store, header.time_ns.saturating_sub(self.threads.started_ns()), header.memory_bytes);
-        let found = self.stack(drawn, &record, shared, recorder);
+        let found = self.stack_on(drawn, &record, shared, recorder);
         if header.state == State::Guest || header.host_call == 0 {
             recorder.no_host_call(track);
         } else {
@@ -413,8 +423,24 @@ impl Drain {
         }
     }
 
-    /// Interns the stack of a record: the language's where it has one, with the wasm frames that it refers to.
-    fn stack(&mut self, drawn: usize, record: &Record<'_>, shared: &Shared, recorder: &mut Recorder) -> Found {
+    /// Interns the stack of a record of a thread.
+    fn stack_on(&mut self, drawn: usize, record: &Record<'_>, shared: &Shared, recorder: &mut Recorder) -> Found {
+        let mut path = std::mem::take(&mut self.drawn[drawn].path);
+        let found = self.stack(&mut path, record, |_| false, shared, recorder);
+        self.drawn[drawn].path = path;
+        found
+    }
+
+    /// Interns the stack of a record: the language's where it has one, with the wasm frames that it refers to. Wasm frames that `is_left_out` says
+    /// so of are left out at the leaf end.
+    fn stack(
+        &mut self,
+        path: &mut Path,
+        record: &Record<'_>,
+        is_left_out: impl Fn(FrameWord) -> bool,
+        shared: &Shared,
+        recorder: &mut Recorder,
+    ) -> Found {
         let mut truncation = record.walked.err().map(|reason| match reason {
             Truncated::TooDeep => Truncation::TooDeep,
             Truncated::BrokenChain => Truncation::BrokenChain,
@@ -423,7 +449,6 @@ impl Drain {
         if shared.options.keep_functions && shows_language {
             self.note_functions(record, shared, recorder);
         }
-        let path = &mut self.drawn[drawn].path;
         path.begin();
         let mut labels = None;
         match &record.language {
@@ -441,6 +466,7 @@ impl Drain {
                 truncation = truncation.or(reason.map(Truncation::Language));
             }
         }
+        path.leave_out_leaves(is_left_out);
         if truncation.is_some_and(loses_root) {
             path.push(Step::Truncated);
         }

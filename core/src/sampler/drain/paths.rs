@@ -137,6 +137,16 @@ impl Path {
         is_consistent
     }
 
+    /// Leaves out the wasm frames at the leaf end that `is_left_out` says so of, with host code that they call.
+    pub(super) fn leave_out_leaves(&mut self, is_left_out: impl Fn(FrameWord) -> bool) {
+        let is_left_out = |step: &Step| match step {
+            Step::Native(word) | Step::Caller(word) | Step::HostCall(word) => is_left_out(*word),
+            Step::Language(..) | Step::Elided | Step::Truncated | Step::Host => false,
+        };
+        let kept = self.next.iter().position(|step| !is_left_out(step)).unwrap_or(self.next.len());
+        self.next.drain(..kept);
+    }
+
     /// Interns the stack that has been added; of host code alone, if it has no frame.
     pub(super) fn intern(&mut self, frames: &mut FrameTable, shared: &Shared, recorder: &mut Recorder) -> Interned {
         let known = self.steps.iter().zip(self.next.iter().rev()).take_while(|((before, _), now)| before == *now);

@@ -12,7 +12,9 @@ use crate::recording::{LanguageTruncation, ModuleId, Origin};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, OutOfBounds, ThreadStack, Truncation, Walker, WasmFrame};
+use wlprof_plugin::{
+    FrameKey, FrameSink, GuestMemory, HeapBucket, OutOfBounds, ThreadStack, Truncation, Walker, WasmFrame,
+};
 
 /// Panics of a walker after which it is not called any more.
 const MOST_PANICS: u32 = 3;
@@ -86,7 +88,7 @@ impl LanguageWalk {
         instance: InstanceContext,
     ) -> Self {
         let image = &module.image;
-        let spaces = image.index_spaces();
+        let spaces = image.compiled_index_spaces();
         let globals = walker
             .wanted_globals()
             .iter()
@@ -212,6 +214,45 @@ impl LanguageWalk {
             Dump { threads, ..dump }
         }))
         .unwrap_or_default()
+    }
+
+    /// What the language's runtime has counted itself of what the guest allocates. Whoever calls has the walker to himself, on the guest's thread, in a host call.
+    ///
+    /// # Errors
+    /// Why it could not be read.
+    ///
+    /// # Safety
+    /// As for [`Self::collect`].
+    pub(in crate::sampler) unsafe fn heap_profile(&mut self) -> Result<Vec<HeapBucket>, Truncation> {
+        // SAFETY: the guest stands still, so base and length belong together.
+        let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
+        let guest = StoppedGuest {
+            base: base as *const u8,
+            length,
+            globals: &self.globals,
+            is_shared: self.is_shared,
+            through_kernel: false,
+        };
+        if self.panics >= MOST_PANICS {
+            return Err(Truncation::Failed);
+        }
+        let (walker, mut buckets) = (&mut self.walker, Vec::new());
+        let read = catch_unwind(AssertUnwindSafe(|| walker.heap_profile(&guest, &mut buckets)));
+        let read = read.unwrap_or(Err(Truncation::Failed));
+        self.panics += u32::from(read == Err(Truncation::Failed));
+        read.map(|()| buckets)
+    }
+
+    /// Writes a stack of a bucket as [`Self::collect`] does, and gives the number of words.
+    pub(in crate::sampler) fn write_bucket(&mut self, bucket: &HeapBucket, words: &mut [u64]) -> usize {
+        self.sink.clear();
+        let pushed = bucket.frames.iter().try_for_each(|frame| match frame {
+            FrameKey::Own(key) => self.sink.push(*key),
+            // It is on no wasm stack that anybody has walked.
+            FrameKey::Wasm(_) | FrameKey::Elided => self.sink.push_elided(),
+        });
+        let truncation = pushed.err().map(recorded);
+        language_record::write(&self.sink, &[], self.module.id, truncation, words)
     }
 
     /// Whether the last walk ended in a panic, or was left because it did not end.

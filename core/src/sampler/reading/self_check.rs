@@ -110,7 +110,7 @@ fn compare(caller: &mut Caller<'_, ()>, code: &CodeMap, image: &ModuleImage) -> 
     let Some(context) = InstanceContext::of(&mut *caller, &run) else { bail!("the vmctx has another magic") };
 
     let Extern::Memory(memory) = export(caller, "memory")? else { bail!("`memory` is no memory") };
-    let definition = context.memory(image.index_spaces(), 0).ok_or_else(|| format_err!("no memory 0"))?;
+    let definition = context.memory(image.compiled_index_spaces(), 0).ok_or_else(|| format_err!("no memory 0"))?;
     // SAFETY: the store is alive, and this thread runs in it.
     let read = unsafe { definition.read() };
     let said = (memory.data_ptr(&*caller) as usize, memory.data_size(&*caller));
@@ -119,7 +119,7 @@ fn compare(caller: &mut Caller<'_, ()>, code: &CodeMap, image: &ModuleImage) -> 
     }
 
     let global = |index| {
-        let address = context.global(image.index_spaces(), index);
+        let address = context.global(image.compiled_index_spaces(), index);
         // SAFETY: the address is that of a global of this live instance; globals are 16 bytes.
         address.map(|address| unsafe { address.cast::<u64>().read_volatile() })
     };

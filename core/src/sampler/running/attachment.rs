@@ -1,5 +1,6 @@
 //! A store that is sampled: how it says what it does, and which thread runs it.
 
+use super::super::heap::{CountedHeap, listen, patch};
 use super::super::os::clock::own_cpu_ns;
 use super::super::os::own_thread::SignalBlocked;
 use super::super::reading::{InstanceContext, LanguageWalk};
@@ -7,13 +8,14 @@ use super::super::shared::LoadedModule;
 use super::slot::{Running, ThreadSlot};
 use super::store_state::StoreState;
 use super::threads::Threads;
+use crate::heap::{EXPORTS, Rate};
 use crate::module::ModuleImage;
 use std::borrow::Borrow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use wasmtime::{CallHook, Func, Instance, Store, StoreContextMut};
-use wlprof_plugin::Walker;
+use wlprof_plugin::{MemoryPatch, Walker};
 
 /// A call hook of the embedder's own.
 pub(crate) type EmbeddersHook<T> =
@@ -128,8 +130,59 @@ impl Attachment {
             return;
         }
         let context = find_instance(store, instance, image).ok();
-        let memory = context.and_then(|context| context.memory(image.index_spaces(), 0));
+        let memory = context.and_then(|context| context.memory(image.compiled_index_spaces(), 0));
         memory.into_iter().for_each(|memory| self.store.set_memory(memory));
+    }
+
+    /// Has `instance`, of the module of `image`, tell of a sample of what it allocates, if that was rewritten to do so.
+    ///
+    /// # Errors
+    /// If it cannot be listened to.
+    pub(in crate::sampler) fn listen_to_heap<T: 'static>(
+        &self,
+        store: &mut Store<T>,
+        instance: &Instance,
+        image: &ModuleImage,
+        rate: Rate,
+    ) -> wasmtime::Result<()> {
+        let context = find_instance(store, instance, image)?;
+        let memory = context.memory(image.compiled_index_spaces(), 0);
+        let memory = memory.ok_or_else(|| wasmtime::format_err!("it has no memory"))?;
+        listen(&self.store, store, instance, memory, self.store.heap(rate).clone())
+    }
+
+    /// Has the runtime of the guest's language count what the guest allocates, for which `patches` are to be written into the memory of
+    /// `instance`, and read that from here on.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub(in crate::sampler) fn have_runtime_count<T: 'static>(
+        &self,
+        store: &mut Store<T>,
+        instance: &Instance,
+        rate: Rate,
+        patches: &[MemoryPatch],
+    ) -> wasmtime::Result<()> {
+        patch(store, instance, patches)?;
+        let heap = self.store.heap(rate);
+        wasmtime::ensure!(heap.is_told_by_runtime(), "another instance of its store is profiled already");
+        self.store.set_counted_heap(CountedHeap::new(heap.clone()));
+        Ok(())
+    }
+
+    /// Has the growth of linear memory be profiled, and whatever else tells of the heap.
+    pub(in crate::sampler) fn profile_heap(&self, rate: Rate) {
+        self.store.heap(rate);
+    }
+
+    /// Linear memory is about to grow by so many bytes, by an instruction of the store's wasm that runs.
+    pub(in crate::sampler) fn memory_grows(&self, bytes: u64) {
+        self.store.memory_grows(bytes);
+    }
+
+    /// Reads what the language's runtime has counted so far. To be called on the store's thread while none of its wasm runs.
+    pub(in crate::sampler) fn read_heap(&self) {
+        self.store.read_counted_heap();
     }
 
     /// Lets `walker` read the language's stacks of `instance`, an instance of `module`.
@@ -208,16 +261,19 @@ pub(in crate::sampler) fn find_instance<T: 'static>(
     image: &ModuleImage,
 ) -> wasmtime::Result<InstanceContext> {
     let functions: Vec<Func> = instance.exports(&mut *store).filter_map(|export| export.into_func()).collect();
-    let memory = instance.exports(&mut *store).find_map(|export| export.into_memory());
+    let own = instance.exports(&mut *store).filter(|export| export.name() != EXPORTS.filter);
+    let memory = own.filter_map(|export| export.into_memory()).next();
     let context = functions
         .iter()
         .find_map(|function| InstanceContext::of(&mut *store, function))
         .ok_or_else(|| wasmtime::format_err!("the module exports no function of its own"))?;
-    if let (Some(memory), Some(definition)) = (memory, context.memory(image.index_spaces(), 0)) {
+    if let (Some(memory), Some(definition)) = (memory, context.memory(image.compiled_index_spaces(), 0)) {
         // SAFETY: the store is alive, and this thread runs it.
         let read = unsafe { definition.read() };
         let said = (memory.data_ptr(&*store) as usize, memory.data_size(&*store));
-        if read != said && image.index_spaces().memories + image.index_spaces().imported_memories == 1 {
+        let spaces = image.compiled_index_spaces();
+        // Of those that are rewritten the module's own is the only one as well.
+        if read != said && (image.is_rewritten() || spaces.memories + spaces.imported_memories == 1) {
             wasmtime::bail!("memory is {read:x?} by Wasmtime's internals and {said:x?} by its API");
         }
     }

@@ -356,6 +356,11 @@ impl Threads {
         std::mem::take(&mut *locked(&self.gone))
     }
 
+    /// Whether sampling is over.
+    pub(in crate::sampler) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
     /// No thread answers signals any more, and none is taken. Handlers may still be at work.
     pub(in crate::sampler) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);

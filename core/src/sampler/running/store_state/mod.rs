@@ -1,7 +1,10 @@
 //! A store whose guest is sampled, as the signal handler sees it: where wasm runs in it, what it calls, and the walker of its
 //! language.
 
+mod heap;
+
 use super::super::dump::Dump;
+use super::super::heap::{CountedHeap, StoreHeap};
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::os::own_thread::SignalBlocked;
 use super::super::reading::{
@@ -18,7 +21,7 @@ use crate::recording::State;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Which store of a session: no other has the same, gone or not.
 pub(in crate::sampler) type StoreNumber = u64;
@@ -41,6 +44,10 @@ pub(in crate::sampler) struct StoreState {
     has_language: AtomicBool,
     memory: LinearMemory,
     host_calls: Option<HostCallCounts>,
+    /// What the guest allocates, if that is profiled.
+    heap: OnceLock<Arc<StoreHeap>>,
+    /// The same, if the language's runtime counts it.
+    counted_heap: OnceLock<CountedHeap>,
     pub(in crate::sampler) dump: DumpRequest,
     /// The last walk of the language ended in a panic.
     walk_panicked: AtomicBool,
@@ -88,6 +95,8 @@ impl StoreState {
             has_language: AtomicBool::new(false),
             memory: LinearMemory::default(),
             host_calls,
+            heap: OnceLock::new(),
+            counted_heap: OnceLock::new(),
             dump: DumpRequest::default(),
             walk_panicked: AtomicBool::new(false),
             locked: AtomicBool::new(false),
@@ -134,6 +143,9 @@ impl StoreState {
             // The others are in host calls.
             return self.dump.guest_waits();
         }
+        if self.counted_heap.get().is_some_and(CountedHeap::is_due) {
+            self.read_counted_heap();
+        }
         if let (Some(slot), Some((on, before))) = (self.slot(), self.before.take()) {
             let before_here = before.store.filter(|_| std::ptr::eq(slot, on));
             match (before_here, self.threads.upgrade()) {
@@ -151,6 +163,9 @@ impl StoreState {
         self.activations.calling_host(entry_fp);
         if let Some(counts) = &self.host_calls {
             counts.count(exit_pc);
+        }
+        if self.counted_heap.get().is_some_and(CountedHeap::is_due) {
+            self.read_counted_heap();
         }
         let Some(slot) = self.slot() else { return self.dump.guest_waits() };
         if self.dump.is_requested() || self.shared.options.import_watch.is_some() {

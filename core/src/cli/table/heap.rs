@@ -1,0 +1,226 @@
+//! The tables of memory: who allocated, and what is still held.
+
+use super::TableOptions;
+use super::rows::{place_of, shorten};
+use super::user_lines::OUTSIDE_OF_THE_SCRIPT;
+use crate::cli::escape::single_line;
+use crate::recording::{
+    Amount, Category, FunctionId, Heap, HeapPart, Line, Recording, SiteTotals, StackId, bytes, scaled,
+};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+/// Cells of an amount, as in `1023.9 ±12.3 MiB`.
+const AMOUNT_WIDTH: usize = 17;
+/// Cells of a number of blocks.
+const BLOCKS_WIDTH: usize = 10;
+/// Cells that a name has at least.
+const MIN_NAME_WIDTH: usize = 24;
+
+/// Who allocated: a line of a function, or nobody of the program.
+type Place = Option<(FunctionId, Option<u32>)>;
+
+/// Writes what stands above the tables, and these.
+pub(super) fn write(recording: &Recording, part: HeapPart, options: &TableOptions, text: &mut String) -> fmt::Result {
+    head(recording, text)?;
+    let mut places: BTreeMap<Place, SiteTotals> = BTreeMap::new();
+    for site in heaps(recording).flat_map(|heap| &heap.sites) {
+        places.entry(place(recording, site.stack)).or_default().add(&site.totals);
+    }
+    let mut rows: Vec<(Place, SiteTotals)> = places.into_iter().collect();
+    if part != HeapPart::Held {
+        rows.sort_by(|(_, one), (_, other)| other.part(part).bytes.total_cmp(&one.part(part).bytes));
+        let other = if part == HeapPart::Allocated { HeapPart::Peak } else { HeapPart::Allocated };
+        let title = match part {
+            HeapPart::Peak => "who held memory when most was held",
+            HeapPart::Grown => "who made linear memory grow, and how often",
+            _ => "who allocated memory",
+        };
+        titles(&[column(part), column(other)], "blocks", title, text)?;
+        for (place, totals) in rows.iter().filter(|(_, totals)| totals.part(part).bytes > 0.0).take(options.rows) {
+            let amounts = [totals.part(part), totals.part(other)];
+            row(recording, &amounts, &count(totals.part(part)), *place, options, text)?;
+        }
+    }
+    rows.retain(|(_, totals)| totals.held.blocks > 0.0);
+    rows.sort_by(|(_, one), (_, other)| other.held.bytes.total_cmp(&one.held.bytes));
+    if !rows.is_empty() {
+        titles(&[column(HeapPart::Held)], "blocks", "who still held memory at the end, and for how long", text)?;
+        for (place, totals) in rows.iter().take(options.rows) {
+            let (oldest_ns, newest_ns) = totals.held_since_ns;
+            let age = |since_ns: u64| recording.meta.duration_ns.saturating_sub(since_ns) as f64 / 1e9;
+            let ages = format!("  ({:.2} to {:.2} s)", age(newest_ns), age(oldest_ns));
+            write_row(recording, &[totals.held], &count(totals.held), *place, &ages, options, text)?;
+        }
+    }
+    text.push('\n');
+    Ok(())
+}
+
+fn heaps(recording: &Recording) -> impl Iterator<Item = &Heap> {
+    recording.stores.iter().filter_map(|store| store.heap.as_ref())
+}
+
+fn head(recording: &Recording, text: &mut String) -> fmt::Result {
+    let total = |part: HeapPart| {
+        let mut total = Amount::default();
+        heaps(recording).for_each(|heap| total.add(heap.total(part)));
+        total
+    };
+    let [peak, held, allocated] = [HeapPart::Peak, HeapPart::Held, HeapPart::Allocated].map(total);
+    let samples: u64 = heaps(recording).flat_map(|heap| &heap.sites).map(|site| site.totals.samples).sum();
+    let rate = heaps(recording).map(|heap| heap.rate).max().unwrap_or_default();
+    let each = if rate == 1 { "every allocation".to_owned() } else { format!("one each {}", bytes(rate as f64)) };
+    let bound = if rate == 1 { "" } else { "; ± is the 95 % bound of what sampling can tell" };
+    let largest = recording.stores.iter().flat_map(|store| &store.memory).map(|size| size.bytes).max();
+    let linear = largest.map_or_else(String::new, |size| format!("; linear memory came to {}", bytes(size as f64)));
+    writeln!(
+        text,
+        "{}: {} in {} blocks allocated in {:.2} s ({samples} samples, {each}{bound})",
+        single_line(&recording.meta.guest),
+        amount(allocated),
+        count(allocated),
+        recording.meta.duration_ns as f64 / 1e9,
+    )?;
+    let when = match heaps(recording).collect::<Vec<_>>()[..] {
+        [heap] if heap.peak_ns > 0 => format!(" after {:.2} s", heap.peak_ns as f64 / 1e9),
+        _ => String::new(),
+    };
+    writeln!(text, "at most {} held{when}, {} at the end{linear}", amount(peak), amount(held))
+}
+
+/// The innermost line of the program's own: what it allocates by a library is its own doing. Of a stack that has none, the leaf, if it is not
+/// of an interpreter that runs no script.
+fn place(recording: &Recording, stack: StackId) -> Place {
+    let category = |line: &Line| recording.functions[line.function as usize].category;
+    let own = recording.lines_of(stack).find(|line| category(line) == Category::User);
+    let is_interpreters = || recording.lines_of(stack).any(|line| category(&line) == Category::Interpreter);
+    let leaf = || if is_interpreters() { None } else { recording.lines_of(stack).next() };
+    own.or_else(leaf).map(|line| (line.function, line.line))
+}
+
+fn column(part: HeapPart) -> &'static str {
+    match part {
+        HeapPart::Peak => "at the peak",
+        HeapPart::Held => "still held",
+        HeapPart::Allocated => "allocated",
+        HeapPart::Grown => "grown by",
+    }
+}
+
+fn titles(columns: &[&str], blocks: &str, title: &str, text: &mut String) -> fmt::Result {
+    text.push('\n');
+    columns.iter().try_for_each(|column| write!(text, "{column:>AMOUNT_WIDTH$} "))?;
+    writeln!(text, "{blocks:>BLOCKS_WIDTH$}  {title}")
+}
+
+fn row(
+    recording: &Recording,
+    amounts: &[Amount],
+    blocks: &str,
+    place: Place,
+    options: &TableOptions,
+    text: &mut String,
+) -> fmt::Result {
+    write_row(recording, amounts, blocks, place, "", options, text)
+}
+
+fn write_row(
+    recording: &Recording,
+    amounts: &[Amount],
+    blocks: &str,
+    place: Place,
+    after: &str,
+    options: &TableOptions,
+    text: &mut String,
+) -> fmt::Result {
+    for shown in amounts {
+        write!(text, "{:>AMOUNT_WIDTH$} ", amount(*shown))?;
+    }
+    let (name, at) = match place {
+        Some((function, line)) => {
+            let function = &recording.functions[function as usize];
+            (single_line(&function.name), place_of(function, line))
+        }
+        None => (OUTSIDE_OF_THE_SCRIPT.to_owned(), String::new()),
+    };
+    let after = format!("{at}{after}");
+    let room = options.width.map(|width| {
+        let before = amounts.len() * (AMOUNT_WIDTH + 1) + BLOCKS_WIDTH + 2;
+        width.saturating_sub(before + after.chars().count()).max(MIN_NAME_WIDTH)
+    });
+    let name = room.map_or_else(|| name.clone(), |room| shorten(&name, room));
+    writeln!(text, "{blocks:>BLOCKS_WIDTH$}  {name}{after}")
+}
+
+/// An estimate with its bound, both in one unit, as in `25.4 ±0.9 MiB`; without one where it is exact.
+fn amount(amount: Amount) -> String {
+    let bound = amount.bound();
+    // What is smaller is an error of adding up.
+    if bound < 0.5 {
+        return bytes(amount.bytes);
+    }
+    let (value, unit) = scaled(amount.bytes);
+    let (one, _) = (amount.bytes / value.max(f64::MIN_POSITIVE), ());
+    let bound = if value == 0.0 { bound } else { bound / one };
+    // With one decimal, and never less than it is.
+    format!("{value:.1} ±{:.1} {unit}", (bound * 10.0 - 1e-6).ceil() / 10.0)
+}
+
+/// A number of blocks, with its thousands apart.
+fn count(amount: Amount) -> String {
+    let digits = format!("{:.0}", amount.blocks);
+    let mut shown = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::example;
+
+    const OPTIONS: TableOptions =
+        TableOptions { rows: 10, verbose: false, callers_of: None, shows_interpreter: false, width: None };
+
+    fn table(part: HeapPart) -> String {
+        let mut text = String::new();
+        write(&example().of_memory(part), part, &OPTIONS, &mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn it_says_who_allocated_and_who_still_holds() {
+        let text = table(HeapPart::Peak);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[0].starts_with("app.wasm: ") && lines[0].contains("(89 samples, one each 512.0 KiB; ±"),
+            "{text}"
+        );
+        assert!(lines[1].starts_with("at most ") && lines[1].contains(" held after 0.01 s, "), "{text}");
+        assert!(lines[3].ends_with("blocks  who held memory when most was held"), "{text}");
+        let first = lines[4];
+        assert!(first.contains(" MiB ") && first.contains("shapes::outer  src/shapes.rs:13"), "{text}");
+        let held = text.split("who still held memory").nth(1).unwrap();
+        assert!(held.contains("  shapes::outer  src/shapes.rs:12  (0.01 to 0.02 s)"), "{text}");
+        assert!(
+            !table(HeapPart::Held).contains("when most was held")
+                && table(HeapPart::Allocated).contains("who allocated")
+        );
+    }
+
+    #[test]
+    fn amounts_have_one_unit_and_bounds_that_are_never_too_small() {
+        let shown = |bytes, variance| amount(Amount { blocks: 1.0, bytes, variance });
+        assert_eq!(shown(3.0 * 1048576.0, 0.0), "3.0 MiB");
+        let deviation = 0.51 * 1048576.0 / 1.959_964;
+        assert_eq!(shown(3.0 * 1048576.0, deviation * deviation), "3.0 ±0.6 MiB");
+        let blocks = |blocks| count(Amount { blocks, ..Amount::default() });
+        assert_eq!([blocks(0.2), blocks(999.0), blocks(1000.4), blocks(1234567.0)], ["0", "999", "1,000", "1,234,567"]);
+    }
+}

@@ -1,0 +1,137 @@
+//! From a module that is about to be compiled to one that tells of what it allocates.
+
+use super::allocators::{AllocatorFunction, Call, NotRewritten};
+use super::c_library::{c_library, passes_on};
+use super::rewrite::rewrite;
+use crate::module::ModuleImage;
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use wasmtime::{Engine, Module};
+use wlprof_plugin::ModuleView;
+
+/// An allocator function as a user names it: `malloc=NAME`, or `malloc=INDEX` of one that has no name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedAllocator {
+    /// How it is called.
+    pub call: Call,
+    /// Its name or its index.
+    pub function: String,
+}
+
+impl FromStr for NamedAllocator {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (call, function) = text.split_once('=').filter(|(_, function)| !function.is_empty()).ok_or_else(|| {
+            format!("expected CALL=FUNCTION, as in malloc=my_malloc or free=17; CALL is one of {}", Call::names())
+        })?;
+        let call = Call::named(call).ok_or_else(|| format!("{call} is none of {}", Call::names()))?;
+        Ok(Self { call, function: function.to_owned() })
+    }
+}
+
+impl NamedAllocator {
+    fn find(&self, image: &ModuleImage) -> Result<AllocatorFunction, NotRewritten> {
+        let named = image.function_named(&self.function);
+        let function = named.or_else(|| self.function.parse().ok());
+        let function = function.ok_or_else(|| NotRewritten::NotNamed(self.function.clone()))?;
+        Ok(AllocatorFunction { function, call: self.call })
+    }
+}
+
+/// Compiles the module of `image` so that it tells of what it allocates by `functions`, or, if none are given, by C's library. Gives it with
+/// what the user should know of what will be missed.
+///
+/// # Errors
+/// Why the module is better left alone, in words for the user: `image` is as it was.
+pub fn compile(
+    engine: &Engine,
+    image: &mut ModuleImage,
+    functions: &[NamedAllocator],
+) -> Result<(Module, Vec<String>), String> {
+    let allocators = find(image, functions).map_err(|reason| reason.to_string())?;
+    let rewritten = rewrite(image.bytes(), &allocators).map_err(|reason| reason.to_string())?;
+    // Engines may allow one memory, or one table, alone.
+    let module = Module::from_binary(engine, &rewritten.bytes);
+    let module = module.map_err(|error| format!("it cannot be compiled with what that takes: {error:#}"))?;
+    let own = allocators.iter().map(|allocator| allocator.function);
+    let imported = image.function_imports().len() as u32;
+    let defined = (imported..).take_while(|function| image.function_body(*function).is_some());
+    let passing = defined.filter(|function| image.function_name(*function).is_some_and(passes_on));
+    let allocating: BTreeSet<u32> = own.chain(passing).collect();
+    image.set_rewritten(rewritten.offsets, &rewritten.added, allocating);
+    Ok((module, missed(&allocators)))
+}
+
+fn find(image: &ModuleImage, functions: &[NamedAllocator]) -> Result<Vec<AllocatorFunction>, NotRewritten> {
+    let allocators = match functions {
+        [] => c_library(image),
+        named => named.iter().map(|function| function.find(image)).collect::<Result<_, _>>()?,
+    };
+    let allocates = allocators.iter().any(|allocator| allocator.call != Call::Free);
+    if allocates { Ok(allocators) } else { Err(NotRewritten::NoAllocator) }
+}
+
+/// What there is no function for, which link-time optimization may have put into its callers.
+fn missed(allocators: &[AllocatorFunction]) -> Vec<String> {
+    let has = |call: Call| allocators.iter().any(|allocator| allocator.call == call);
+    let consequences = [
+        (Call::Malloc, "what it allocates is seen as far as other functions do it"),
+        (Call::Realloc, "blocks that grow in their places are not seen to"),
+        (Call::Free, "all that is allocated counts as still held"),
+    ];
+    let missing = consequences.into_iter().filter(|(call, _)| !has(*call));
+    let note = |(call, what): (Call, &str)| format!("the guest has no function {}: {what}", call.name());
+    missing.map(note).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocators_are_named_by_what_they_are_called_like() {
+        let named = |text: &str| text.parse::<NamedAllocator>();
+        assert_eq!(named("malloc=my"), Ok(NamedAllocator { call: Call::Malloc, function: "my".to_owned() }));
+        assert_eq!(named("posix_memalign=7").unwrap().call, Call::PosixMemalign);
+        for bad in ["malloc", "malloc=", "mallok=x", ""] {
+            assert!(named(bad).unwrap_err().contains("aligned_alloc"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_module_without_an_allocator_is_left_as_it_was() {
+        let text = r#"(module (memory 1) (func $f (param i32) (result i32) (local.get 0)) (func $g (param i32)))"#;
+        let engine = Engine::default();
+        let mut image = ModuleImage::parse(wat::parse_str(text).unwrap(), "x").unwrap();
+        let by = |image: &mut ModuleImage, functions: &[&str]| {
+            let named: Vec<NamedAllocator> = functions.iter().map(|text| text.parse().unwrap()).collect();
+            compile(&engine, image, &named).map(|(_, notes)| notes)
+        };
+        for (functions, reason) in [
+            (&[][..], NotRewritten::NoAllocator),
+            (&["free=g"], NotRewritten::NoAllocator),
+            (&["malloc=h"], NotRewritten::NotNamed("h".to_owned())),
+            (&["malloc=9"], NotRewritten::NoFunction(9)),
+            (&["malloc=1"], NotRewritten::Signature(1, Call::Malloc)),
+            (&["malloc=f", "calloc=f"], NotRewritten::Twice(0)),
+        ] {
+            assert_eq!(by(&mut image, functions), Err(reason.to_string()), "{functions:?}");
+            assert!(!image.is_rewritten());
+        }
+        let notes = by(&mut image, &["malloc=0"]).unwrap();
+        assert!(image.is_rewritten() && image.allocates(0) && !image.allocates(1));
+        assert!(notes.len() == 2 && notes[1].contains("still held"), "{notes:?}");
+    }
+
+    #[test]
+    fn an_engine_that_allows_one_memory_alone_says_so() {
+        let mut config = wasmtime::Config::new();
+        config.wasm_multi_memory(false);
+        let engine = Engine::new(&config).unwrap();
+        let text = r#"(module (memory 1) (func $malloc (param i32) (result i32) (local.get 0)))"#;
+        let mut image = ModuleImage::parse(wat::parse_str(text).unwrap(), "x").unwrap();
+        let error = compile(&engine, &mut image, &[]).unwrap_err();
+        assert!(error.contains("memories") && !image.is_rewritten(), "{error}");
+    }
+}

@@ -1,0 +1,10 @@
+//! What guests allocate: their rewritten allocators tell of a sample of their calls, and the stacks of these are read where they are
+//! made. Or their runtime counts itself, and that is read now and then.
+
+mod counted;
+mod listener;
+mod store_heap;
+
+pub(super) use counted::{CountedHeap, patch};
+pub(super) use listener::listen;
+pub(super) use store_heap::{HeapTotals, Heaps, SiteNumber, StoreHeap, Taken};

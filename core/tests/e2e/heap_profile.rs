@@ -1,0 +1,421 @@
+//! What `--memory` tells is what guests themselves count, and what others read of it; and guests that it is not for run as they do without.
+
+use crate::guest::{Place, Ran, fixture};
+use crate::heap::counted;
+use crate::pprof::sums_by_pprof;
+use crate::python;
+use std::collections::BTreeMap;
+use std::path::Path;
+use wlprof::recording::{Heap, HeapPart, Recording, SiteTotals, View};
+
+/// Runs a guest with `--memory` and these options; writes `x.wlprof` and `x.pb.gz`.
+fn profile(place: &Place, options: &[&str], guest: &str, arguments: &[&str]) -> Ran {
+    let own = ["--memory", "-o", "x.wlprof", "-o", "x.pb.gz"].iter().copied();
+    let guest = fixture(guest);
+    let ran =
+        place.run(own.chain(options.iter().copied()).chain([guest.to_str().unwrap()]).chain(arguments.iter().copied()));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ran
+}
+
+fn heap(recording: &Recording) -> &Heap {
+    recording.stores[0].heap.as_ref().expect("it was profiled")
+}
+
+/// What was allocated on each line of a file.
+fn by_line(recording: &Recording, file: &str) -> BTreeMap<u32, SiteTotals> {
+    let mut lines: BTreeMap<u32, SiteTotals> = BTreeMap::new();
+    for site in &heap(recording).sites {
+        let of_file = recording.lines_of(site.stack).find(|line| {
+            recording.functions[line.function as usize].file.as_deref().is_some_and(|name| name.ends_with(file))
+        });
+        if let Some(line) = of_file.and_then(|line| line.line) {
+            lines.entry(line).or_default().add(&site.totals);
+        }
+    }
+    lines
+}
+
+#[test]
+fn every_allocation_of_a_c_guest_is_what_it_counts_itself_and_what_pprof_reads() {
+    let place = Place::new();
+    let ran = profile(&place, &["--memory-rate=1"], "c-heap.wasm", &["20000"]);
+    let expected = counted(&ran.stdout);
+    assert!(expected.len() > 4, "{expected:?}");
+    let indexes = ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"];
+    let sums = indexes.map(|index| {
+        let is_space = index.ends_with("space");
+        let unit = if is_space { "B" } else { "" };
+        let index = format!("-sample_index={index}");
+        sums_by_pprof(&place.path("x.pb.gz"), &[&index, if is_space { "-unit=B" } else { "-unit=auto" }], unit)
+    });
+    let found = |name: &String| sums.clone().map(|sums| sums.get(name).map_or(0, |(own, _)| *own));
+    for (name, amounts) in &expected {
+        assert_eq!(found(name), *amounts, "{name}");
+    }
+    // Whatever else there is is the C library's, for arguments.
+    let all = sums[1].values().map(|(own, _)| *own).sum::<u64>();
+    let own = expected.values().map(|amounts| amounts[1]).sum::<u64>();
+    assert!((own..own + 200).contains(&all), "{all} of {own}");
+    assert!(
+        ran.stderr.contains(", every allocation)") && ran.stderr.contains("who still held memory"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn estimates_are_within_their_bounds_after_ten_million_allocations() {
+    let place = Place::new();
+    let ran = profile(&place, &[], "c-heap.wasm", &["10000000"]);
+    let recording = place.recording("x.wlprof");
+    let mut of_functions: BTreeMap<&str, SiteTotals> = BTreeMap::new();
+    for site in &heap(&recording).sites {
+        let leaf = recording.lines_of(site.stack).next().unwrap();
+        let name = &*recording.functions[leaf.function as usize].name;
+        of_functions.entry(name).or_default().add(&site.totals);
+    }
+    let expected = counted(&ran.stdout);
+    assert!(expected.values().map(|[allocations, ..]| allocations).sum::<u64>() >= 10_000_000);
+    for (name, [_, bytes, ..]) in expected {
+        let SiteTotals { samples, allocated, .. } = of_functions[&*name];
+        // What is told is for 95 of 100 recordings. This is for all but one in two million.
+        let bound = allocated.bound() * 5.0 / 1.96;
+        assert!(
+            samples > 100 && (allocated.bytes - bytes as f64).abs() < bound,
+            "{name}: {allocated:?} of {bytes} bytes"
+        );
+        assert!(bound < 0.5 * bytes as f64, "{name}: ± {bound} of {bytes}");
+    }
+}
+
+/// Leaks on line 5, holds much for a moment on line 10, and frees all else.
+const LEAKING: &str = "\
+import os
+kept = []
+def leak(count):
+    for _ in range(count):
+        kept.append(bytearray(5000))
+def churn(count):
+    for _ in range(count):
+        text = 'a' * 5000
+def hold():
+    much = [bytearray(100000) for _ in range(400)]
+    return len(much)
+leak(4000)
+churn(20000)
+hold()
+leak(2000)
+os._exit(0)
+";
+
+#[test]
+fn a_leak_and_a_peak_are_on_their_lines_of_a_script() {
+    for release in ["3.11", "3.13"] {
+        let place = Place::new();
+        place.file("leaking.py", LEAKING);
+        let library = python::library(release);
+        let options = ["--dir=.", &library];
+        profile(&place, &options, &format!("python-{release}.wasm"), &["leaking.py"]);
+        let recording = place.recording("x.wlprof").view(View::Guest);
+        let lines = by_line(&recording, "leaking.py");
+        let largest = |part: HeapPart| {
+            let (line, totals) = lines
+                .iter()
+                .max_by(|(_, one), (_, other)| one.part(part).bytes.total_cmp(&other.part(part).bytes))
+                .unwrap();
+            (*line, totals.part(part))
+        };
+        let (line, held) = largest(HeapPart::Held);
+        let is_near = |found: f64, bound: f64, truth: f64| (found - truth).abs() < 2.5 * bound;
+        assert!(line == 5 && is_near(held.bytes, held.bound(), 6000.0 * 5001.0), "{release}: {lines:#?}");
+        let (line, peak) = largest(HeapPart::Peak);
+        assert!(line == 10 && is_near(peak.bytes, peak.bound(), 400.0 * 100_001.0), "{release}: {lines:#?}");
+        let (line, allocated) = largest(HeapPart::Allocated);
+        assert!(line == 8 && is_near(allocated.bytes, allocated.bound(), 20_000.0 * 5041.0), "{release}: {lines:#?}");
+        let (oldest_ns, newest_ns) = lines[&5].held_since_ns;
+        assert!(oldest_ns < newest_ns && newest_ns < recording.meta.duration_ns, "{:?}", lines[&5]);
+    }
+}
+
+#[test]
+fn every_object_of_a_script_is_counted() {
+    // Without the interpreter's free lists: objects of this size are the allocator's.
+    let script = |count: u32| format!("import os\nkept = [bytearray(1000) for _ in range({count})]\nos._exit(0)\n");
+    let library = python::library("3.13");
+    let held = |count: u32| {
+        let place = Place::new();
+        place.file("script.py", script(count));
+        let options = ["--memory-rate=1", "--dir=.", &library];
+        profile(&place, &options, "python-3.13.wasm", &["script.py"]);
+        let recording = place.recording("x.wlprof").view(View::Guest);
+        by_line(&recording, "script.py")[&2].held
+    };
+    let (few, many) = (held(1000), held(3000));
+    // An object and its buffer each; the list grows by itself.
+    assert_eq!(many.blocks - few.blocks, 4000.0);
+    let each = (many.bytes - few.bytes) / 2000.0;
+    assert!((1001.0 + 28.0..1001.0 + 60.0).contains(&each), "{each} bytes an object");
+}
+
+#[test]
+fn guests_print_and_end_as_they_do_without() {
+    for (guest, arguments) in [
+        ("c-shares.wasm", &["1"][..]),
+        ("c-traps.wasm", &["deep"]),
+        ("c-traps.wasm", &["exit"]),
+        ("cpp-shapes.wasm", &[]),
+        ("rust-mix.wasm", &[]),
+        ("rust-inlined.wasm", &[]),
+        ("quickjs-0.16.wasm", &["-e", "let a = []; for (let i = 0; i < 1e5; i++) a.push({i}); print(a.length)"]),
+        ("go-work-1.27.wasm", &["garbage", "1"]),
+        ("tiny.wasm", &[]),
+    ] {
+        let place = Place::new();
+        let run = |options: &[&str]| {
+            let guest = fixture(guest);
+            let words = options.iter().copied().chain(["-q", guest.to_str().unwrap()]).chain(arguments.iter().copied());
+            let Ran { code, signal, stdout, .. } = place.run(words);
+            (code, signal, stdout)
+        };
+        let alone = run(&[]);
+        for rate in ["--memory-rate=16KiB", "--memory-rate=512KiB"] {
+            assert_eq!(run(&["--memory", rate]), alone, "{guest} {arguments:?} {rate}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_profiled_runs_and_is_told_why() {
+    let page = "(memory (export \"memory\") 1)";
+    let start = "(func (export \"_start\"))";
+    for (text, why) in [
+        (format!("(module {page} {start})"), "no functions by the names of C's allocator"),
+        (format!("(module {page} {start} (func $malloc (param i64) (result i32) (i32.const 0)))"), "another signature"),
+        (
+            format!("(module {page} (memory 1) {start} (func $malloc (param i32) (result i32) (i32.const 0)))"),
+            "several memories",
+        ),
+        (format!("(module (memory i64 1) {start} (func $malloc (param i32) (result i32) (i32.const 0)))"), "64-bit"),
+        (format!("(module {start} (func $malloc (param i32) (result i32) (i32.const 0)))"), "no memory"),
+        (
+            format!(
+                "(module {page} {start} (func $malloc (export \"wlprof:heap/table\") (param i32) (result i32) (i32.const 0)))"
+            ),
+            "a name of wlprof's own",
+        ),
+    ] {
+        let place = Place::new();
+        let guest = place.file("guest.wat", &text);
+        let ran = place.run(["--memory", guest.to_str().unwrap()]);
+        assert!(
+            ran.code == Some(0) && ran.stderr.contains("is not profiled: ") && ran.stderr.contains(why),
+            "{}",
+            ran.stderr
+        );
+    }
+    let place = Place::new();
+    let guest = fixture("c-heap.wasm");
+    let guest = guest.to_str().unwrap();
+    for (options, why) in [
+        (&["--memory", "--alloc-functions=malloc=nobody"][..], "there is no function nobody"),
+        (&["--memory", "--alloc-functions=malloc=by_malloc"], "another signature"),
+    ] {
+        let ran = place.run(options.iter().copied().chain([guest, "10"]));
+        assert!(ran.code == Some(0) && ran.stderr.contains(why), "{}", ran.stderr);
+    }
+    for (options, why) in [
+        (&["--memory", "--alloc-functions=mallok=x"][..], "mallok is none of malloc, "),
+        (&["--memory-rate=1"], "--memory"),
+        (&["--memory", "--sampler=off"], "--memory is for profiles"),
+        (&["--show=held"], "add --memory"),
+        (&["--memory", "--memory-rate=0"], "expected bytes"),
+    ] {
+        let ran = place.run(options.iter().copied().chain([guest, "10"]));
+        assert!(ran.code == Some(125) && ran.stderr.contains(why), "{}", ran.stderr);
+    }
+    place.run(["-q", "-o", "time.wlprof", guest, "10"]);
+    let ran = place.run(["render", "--show=peak", "time.wlprof"]);
+    assert!(ran.code == Some(125) && ran.stderr.contains("run the guest with --memory"), "{}", ran.stderr);
+}
+
+/// An allocator by other names: it takes from the end of a memory that it makes grow, and counts what it gives.
+const OWN_ALLOCATOR: &str = r#"(module
+    (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+    (memory (export "memory") 1)
+    (global $next (mut i32) (i32.const 65536))
+    (func $take (param $size i32) (result i32)
+        (drop (memory.grow (i32.const 1)))
+        (global.get $next)
+        (global.set $next (i32.add (global.get $next) (i32.const 65536))))
+    (func $give (param i32))
+    (func $keeper (drop (call $take (i32.const 1000))))
+    (func $passer (call $give (call $take (i32.const 3000))))
+    (func (export "_start") (local $left i32)
+        (local.set $left (i32.const 7))
+        (loop $again
+            (call $keeper) (call $passer)
+            (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"#;
+
+#[test]
+fn allocators_by_other_names_and_growing_memories_are_told_of() {
+    for functions in ["malloc=take,free=give", "malloc=1,free=2"] {
+        let place = Place::new();
+        let guest = place.file("own.wat", OWN_ALLOCATOR);
+        let options = ["--memory", "--memory-rate=1", "--alloc-functions", functions, "-o", "x.wlprof"];
+        let ran = place.run(options.iter().copied().chain([guest.to_str().unwrap()]));
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let recording = place.recording("x.wlprof");
+        let mut found: BTreeMap<&str, SiteTotals> = BTreeMap::new();
+        for site in &heap(&recording).sites {
+            let leaf = recording.lines_of(site.stack).next().unwrap();
+            found.entry(&recording.functions[leaf.function as usize].name).or_default().add(&site.totals);
+        }
+        let amounts = |name: &str, part: HeapPart| (found[name].part(part).blocks, found[name].part(part).bytes);
+        assert_eq!(amounts("keeper", HeapPart::Allocated), (7.0, 7000.0), "{found:#?}");
+        assert_eq!(amounts("keeper", HeapPart::Held), (7.0, 7000.0));
+        assert_eq!(amounts("passer", HeapPart::Allocated), (7.0, 21_000.0));
+        assert_eq!(amounts("passer", HeapPart::Held), (0.0, 0.0));
+        assert_eq!(amounts("passer", HeapPart::Grown), (7.0, 7.0 * 65_536.0));
+    }
+}
+
+#[test]
+fn time_is_on_the_same_lines_with_memory_beside_it() {
+    // By the line, which part of all samples.
+    let shares = |options: &[&str]| {
+        let place = Place::new();
+        let guest = fixture("rust-mix.wasm");
+        let own = ["--rate=10000", "--max-overhead=100", "-q", "-o", "x.wlprof"];
+        let ran = place.run(own.iter().chain(options).copied().chain([guest.to_str().unwrap()]));
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let recording = place.recording("x.wlprof");
+        let all = recording.samples().count();
+        assert!(all > 2000, "{all} samples");
+        let mut shares: BTreeMap<(String, Option<u32>), f64> = BTreeMap::new();
+        for sample in recording.samples() {
+            let leaf = recording.lines_of(sample.stack).next().unwrap();
+            let name = recording.functions[leaf.function as usize].name.clone();
+            *shares.entry((name, leaf.line)).or_default() += 1.0 / all as f64;
+        }
+        shares
+    };
+    let (alone, beside) = (shares(&[]), shares(&["--memory"]));
+    let common = |one: &BTreeMap<(String, Option<u32>), f64>, other: &BTreeMap<(String, Option<u32>), f64>| {
+        let seen: Vec<_> = one.iter().filter(|(_, share)| **share > 0.03).collect();
+        assert!(seen.len() > 2, "{one:#?}");
+        // Of so many samples one that has 3 % is not seen in fewer than 0.5 % by chance.
+        seen.into_iter().for_each(|(line, share)| {
+            let found = other.get(line).copied().unwrap_or_default();
+            assert!(found > 0.005, "{line:?}: {share} and {found}");
+        });
+    };
+    common(&alone, &beside);
+    common(&beside, &alone);
+}
+
+#[test]
+fn every_format_is_of_memory_or_of_time() {
+    let place = Place::new();
+    let files = ["x.json", "x.svg", "x.folded", "x.speedscope.json", "x.dot", "x.perf.data"];
+    let outputs = files.iter().flat_map(|file| ["-o", file]);
+    let guest = fixture("c-heap.wasm");
+    let words = ["--memory", "--memory-rate=1", "--show=allocated"].into_iter().chain(outputs);
+    let ran = place.run(words.chain([guest.to_str().unwrap(), "20000"]));
+    let expected: u64 = counted(&ran.stdout).values().map(|amounts| amounts[1]).sum();
+    let text = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
+    let is_all = |bytes: u64| (expected..expected + 200).contains(&bytes);
+    let folded: u64 =
+        text("x.folded").lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
+    assert!(is_all(folded), "{folded} of {expected}");
+    let json = |name: &str| serde_json::from_str::<serde_json::Value>(&text(name)).unwrap();
+    let speedscope = &json("x.speedscope.json")["profiles"][0];
+    assert!(speedscope["unit"] == "bytes" && is_all(speedscope["endValue"].as_u64().unwrap()), "{speedscope}");
+    assert!(text("x.svg").contains(" MiB allocated") && text("x.svg").contains(" bytes, "));
+    assert!(text("x.dot").contains("MiB"));
+    let firefox = &json("x.json")["threads"][0];
+    let weights =
+        firefox["nativeAllocations"]["weight"].as_array().unwrap().iter().map(|weight| weight.as_i64().unwrap());
+    assert!(is_all(weights.filter(|weight| *weight > 0).sum::<i64>() as u64), "{firefox}");
+    assert!(Path::new(&place.path("x.perf.data")).metadata().unwrap().len() > 100);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+#[test]
+fn two_heaps_are_compared() {
+    let place = Place::new();
+    let guest = fixture("c-heap.wasm");
+    for (file, rounds) in [("a.wlprof", "1000"), ("b.wlprof", "3000")] {
+        let ran = place.run(["--memory", "--memory-rate=1", "-q", "-o", file, guest.to_str().unwrap(), rounds]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    let ran = place.run(["diff", "--show=allocated", "-o", "d.folded", "a.wlprof", "b.wlprof"]);
+    assert!(ran.code == Some(0) && ran.stderr.contains("by_malloc"), "{}", ran.stderr);
+    let lines = std::fs::read_to_string(place.path("d.folded")).unwrap();
+    let sums = lines.lines().fold([0, 0], |sums: [u64; 2], line| {
+        let mut words = line.rsplit(' ');
+        let after: u64 = words.next().unwrap().parse().unwrap();
+        let before: u64 = words.next().unwrap().parse().unwrap();
+        [sums[0] + before, sums[1] + after]
+    });
+    assert!(sums[1] > 2 * sums[0] && sums[0] > 0, "{sums:?}");
+}
+
+#[test]
+fn an_empty_module_has_no_heap_to_tell_of() {
+    // Its allocator is never called.
+    let place = Place::new();
+    let guest = place.file("idle.wat", OWN_ALLOCATOR.replace("(call $keeper) (call $passer)", ""));
+    let ran = place.run(["--memory", "--alloc-functions=malloc=take,free=give", guest.to_str().unwrap()]);
+    assert!(ran.code == Some(0) && ran.stderr.contains("0 B in 0 blocks allocated"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_go_allocates_is_what_it_counts_itself() {
+    for release in ["1.21", "1.22", "1.23", "1.24", "1.25", "1.26", "1.27"] {
+        let place = Place::new();
+        let ran = profile(&place, &["--memory-rate=1"], &format!("go-heap-{release}.wasm"), &["2000"]);
+        let mut expected = counted(&ran.stdout);
+        let [total, ..] = expected.remove("TotalAlloc").unwrap();
+        let recording = place.recording("x.wlprof");
+        let mut found: BTreeMap<&str, SiteTotals> = BTreeMap::new();
+        for site in &heap(&recording).sites {
+            let leaf = recording.lines_of(site.stack).next().unwrap();
+            found.entry(&recording.functions[leaf.function as usize].name).or_default().add(&site.totals);
+        }
+        assert_eq!(expected.len(), 5, "{expected:?}");
+        for (name, amounts) in expected {
+            let SiteTotals { allocated, held, .. } = found[&*name];
+            let numbers = [allocated.blocks, allocated.bytes, held.blocks, held.bytes].map(|number| number as u64);
+            assert_eq!(numbers[2..], amounts[2..], "{release}: {name}");
+            // A large allocation may begin a collection, for which the runtime allocates a little itself, on that stack.
+            let more = [0, 1].map(|index| numbers[index].checked_sub(amounts[index]));
+            let is_runtimes = matches!(more, [Some(..=8), Some(..=1024)]);
+            assert!(
+                more == [Some(0); 2] || name == "main.big" && is_runtimes,
+                "{release}: {name}: {numbers:?} of {amounts:?}"
+            );
+        }
+        // What is read comes a little after what it says itself, and before its runtime began nothing was counted.
+        let all = heap(&recording).total(HeapPart::Allocated).bytes as u64;
+        assert!(all.abs_diff(total) < 16 << 10, "{release}: {all} of {total}");
+        assert!(heap(&recording).total(HeapPart::Peak).bytes >= heap(&recording).total(HeapPart::Held).bytes);
+    }
+}
+
+#[test]
+fn of_go_a_sample_says_how_much_there_is() {
+    let place = Place::new();
+    let ran = profile(&place, &[], "go-heap-1.27.wasm", &["400000"]);
+    let expected = counted(&ran.stdout);
+    let found = sums_by_pprof(&place.path("x.pb.gz"), &["-sample_index=alloc_space", "-unit=B"], "B");
+    for name in ["main.churn", "main.buffer", "main.big", "main.leak"] {
+        let (own, _) = found[name];
+        let [_, bytes, ..] = expected[name];
+        // One sample each 512 KiB: of so many it is within five standard deviations but once in two million times.
+        let samples = bytes as f64 / f64::from(512 << 10);
+        assert!((own as f64 / bytes as f64 - 1.0).abs() < 5.0 / samples.sqrt(), "{name}: {own} of {bytes}");
+    }
+    let (held, _) = sums_by_pprof(&place.path("x.pb.gz"), &["-sample_index=inuse_space", "-unit=B"], "B")["main.leak"];
+    assert!(held > 0 && ran.stderr.contains("main.leak"), "{}", ran.stderr);
+}
