@@ -5,7 +5,7 @@ use super::escape::single_line;
 use super::output;
 use super::output_file::OutputFile;
 use super::showing::ShowChoice;
-use super::table::{TableOptions, shorten, shown};
+use super::table::{TableOptions, differences, shorten, shown};
 use super::{FAILED, Failure, limits, render, say};
 use crate::export::{self, Exporter, short_path};
 use crate::recording::{Difference, Recording, Selection};
@@ -30,7 +30,7 @@ pub(super) struct Diff {
     /// Leave out samples through a function whose name or file has PATTERN in it; may repeat
     #[arg(long, value_name = "PATTERN")]
     ignore: Vec<String>,
-    /// What to compare
+    /// What to compare: the share of the time of each function, or the bytes of each
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = ShowChoice::Time)]
     show: ShowChoice,
     /// Rows of the table
@@ -51,9 +51,13 @@ pub(super) fn run(diff: &Diff) -> Result<(), Failure> {
     limits::set(sizes[0].saturating_add(sizes[1])).map_err(|error| Failure::new(FAILED, error))?;
     let [before, after] = [read(diff, &diff.before)?, read(diff, &diff.after)?];
     let names = [&diff.before, &diff.after].map(|path| path.display().to_string());
-    Recording::check_clocks([(names[0].as_str(), &before), (names[1].as_str(), &after)])
-        .map_err(|error| Failure::new(FAILED, error))?;
-    say::text(&table(&before, &after, diff.top));
+    if let Some(part) = diff.show.part() {
+        say::text(&differences([&before, &after], part, diff.top));
+    } else {
+        Recording::check_clocks([(names[0].as_str(), &before), (names[1].as_str(), &after)])
+            .map_err(|error| Failure::new(FAILED, error))?;
+        say::text(&table(&before, &after, diff.top));
+    }
     if let Some((path, exporter)) = target {
         let cannot = |error| Failure::new(FAILED, format!("cannot write {}: {error}", path.display()));
         let file = output::real_path(path).and_then(|path| OutputFile::create(&path)).map_err(cannot)?;

@@ -16,7 +16,7 @@ pub(super) struct Showing {
     /// Show waiting alone, by the line that waits and the host's function it waits in; samples are of wall time then
     #[arg(long)]
     pub(super) off_cpu: bool,
-    /// What to show, in the table and in formats that have room for one thing [default: peak of a run with --memory, time else]
+    /// What to show, in the table and in formats that have room for one thing [default: peak where memory was profiled, time else]
     #[arg(long, value_enum, value_name = "WHAT")]
     show: Option<ShowChoice>,
     /// Print who calls FUNCTION and whom it calls; part of a name will do where none is just that

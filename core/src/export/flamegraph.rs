@@ -79,8 +79,9 @@ impl Exporter for FlameGraph {
         let lines = compared(&before, &after, per_count(recordings[1]));
         let [title, before_title] = [recordings[1], recordings[0]].map(title);
         let subtitle = format!(
-            "{} · own time: red more, blue less than in {before_title} ({})",
+            "{} · {}: red more, blue less than in {before_title} ({})",
             measured(recordings[1]),
+            if recordings[1].part.is_some() { "share of the bytes" } else { "own time" },
             measured(recordings[0])
         );
         draw(lines, options(title, subtitle, recordings[1]), out)

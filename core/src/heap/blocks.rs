@@ -6,6 +6,9 @@ use crate::recording::{Amount, SiteTotals};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 
+/// Sampled blocks whose ends are waited for: some hundred megabytes. A guest says where blocks are, and need not have the memory.
+const MAX_HELD: usize = if cfg!(test) { 1 << 10 } else { 1 << 22 };
+
 /// How many bytes are allocated between two samples, on average.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(u64);
@@ -89,6 +92,8 @@ pub struct Blocks<S> {
     peak: Amount,
     /// How often there was a new peak.
     peaks: u64,
+    /// Blocks that there was no room for: whether they are held is not known.
+    unheld: u64,
     /// When the last one was.
     peak_ns: u64,
 }
@@ -106,6 +111,7 @@ impl<S: Eq + Hash> Blocks<S> {
             all_held: Amount::default(),
             peak: Amount::default(),
             peaks: 0,
+            unheld: 0,
             peak_ns: 0,
         }
     }
@@ -141,6 +147,10 @@ impl<S: Eq + Hash> Blocks<S> {
         self.totals[site].allocated.add(amount);
         // If its last end was missed it ends now.
         self.freed(told.block, filter);
+        if self.held.len() >= MAX_HELD {
+            self.unheld += 1;
+            return;
+        }
         self.held.insert(told.block, Held { site, amount, since_ns: told.time_ns });
         let counter = &mut filter[hash(told.block)];
         *counter = counter.saturating_add(1);
@@ -196,7 +206,7 @@ impl<S: Eq + Hash> Blocks<S> {
             let Site { samples, allocated, held, at_peak, peak, .. } = self.totals[*index];
             // Nothing has changed since.
             let at_peak = if peak < self.peaks { held } else { at_peak };
-            let held_since_ns = since_ns[*index].unwrap_or_default();
+            let held_since_ns = since_ns[*index];
             (site, SiteTotals { samples, allocated, held, at_peak, held_since_ns, ..SiteTotals::default() })
         })
     }
@@ -209,6 +219,11 @@ impl<S: Eq + Hash> Blocks<S> {
     /// The most that they have held.
     pub fn peak(&self) -> Amount {
         self.peak
+    }
+
+    /// How many sampled blocks count as freed at once, because too many were held.
+    pub fn unheld(&self) -> u64 {
+        self.unheld
     }
 
     /// When that was: the time of the allocation that it came with.
@@ -271,6 +286,20 @@ mod tests {
         blocks.freed(0x400, &mut filter);
         blocks.freed(0x400, &mut filter);
         assert!(filter.iter().all(|counter| *counter == 0) && blocks.held() == amount(0.0, 0.0));
+    }
+
+    #[test]
+    fn blocks_that_are_too_many_are_counted_and_not_waited_for() {
+        let mut filter = vec![0; FILTER_BYTES as usize];
+        let mut blocks = Blocks::new(Rate::bytes(1));
+        for block in 1..=MAX_HELD as u32 + 7 {
+            blocks.allocated(&told(Call::Malloc, 1, 16 * block, 0), &mut filter, || "a");
+        }
+        assert_eq!((of(&blocks, "a").allocated.blocks, blocks.held().blocks), (1031.0, 1024.0));
+        assert_eq!(blocks.unheld(), 7);
+        blocks.freed(16, &mut filter);
+        blocks.allocated(&told(Call::Malloc, 1, 16, 0), &mut filter, || "a");
+        assert_eq!((blocks.held().blocks, blocks.unheld()), (1024.0, 7));
     }
 
     #[test]

@@ -29,15 +29,20 @@ pub fn c_library(module: &dyn ModuleView) -> Vec<AllocatorFunction> {
     own.map(|(function, call)| AllocatorFunction { function, call }).collect()
 }
 
-/// Functions by which C's library, C++ and Rust pass on what their users ask for, by the beginnings of their names, demangled or not.
-const PASSING_ON: [&str; 16] = [
+/// Functions by which C's library passes on what others ask for, as wasi-libc, emmalloc and dlmalloc call them.
+const OF_C: [&str; 8] = [
     "sbrk",
     "dlmalloc",
-    "emmalloc_",
+    "dlcalloc",
+    "emmalloc_memalign",
     "internal_memalign",
     "claim_more_memory",
     "attempt_allocate",
     "allocate_memory",
+];
+
+/// Functions by which C++ and Rust do so, by the beginnings of their names, demangled or not: what follows are parameters.
+const PASSING_ON: [&str; 9] = [
     "operator new",
     "_Znw",
     "_Zna",
@@ -54,7 +59,8 @@ pub(super) fn passes_on(name: &str) -> bool {
     // As rustc calls what is its own, and as linkers call what is one of several.
     let name = name.strip_prefix("__rustc::").unwrap_or(name);
     let is_mangled_by_rustc = name.starts_with("_R") && name.contains("7___rustc");
-    PASSING_ON.iter().any(|beginning| name.starts_with(beginning))
+    OF_C.contains(&name)
+        || PASSING_ON.iter().any(|beginning| name.starts_with(beginning))
         || is_mangled_by_rustc && ["alloc", "realloc", "alloc_zeroed"].iter().any(|end| name.ends_with(end))
 }
 
@@ -64,12 +70,23 @@ mod tests {
 
     #[test]
     fn who_passes_on_is_told_from_who_allocates() {
-        for name in
-            ["operator new(unsigned long)", "_Znwm", "__rustc::__rust_alloc", "_RNvCs1_7___rustc12___rust_alloc"]
-        {
+        for name in [
+            "operator new(unsigned long)",
+            "_Znwm",
+            "__rustc::__rust_alloc",
+            "sbrk",
+            "_RNvCs1_7___rustc12___rust_alloc",
+        ] {
             assert!(passes_on(name), "{name}");
         }
-        for name in ["main", "new_thing", "alloc::vec::Vec<T>::push", "operator delete(void*)", "my__rust_alloc"] {
+        for name in [
+            "main",
+            "new_thing",
+            "alloc::vec::Vec<T>::push",
+            "operator delete(void*)",
+            "my__rust_alloc",
+            "allocate_memory_pool",
+        ] {
             assert!(!passes_on(name), "{name}");
         }
     }

@@ -89,8 +89,9 @@ impl Attached {
     }
 
     /// Counts linear memory as growing by so many bytes at the stack of the instruction that runs: to be called by the embedder's own
-    /// [`ResourceLimiter::memory_growing`](wasmtime::ResourceLimiter::memory_growing), which Wasmtime asks first. Where heaps are not profiled
-    /// it does nothing.
+    /// [`ResourceLimiter::memory_growing`](wasmtime::ResourceLimiter::memory_growing), which Wasmtime asks first, where
+    /// that allows it and `current` is not 0, for it is asked of new memories as well. Called elsewhere than on the thread that runs the store it counts bytes without
+    /// a stack; where heaps are not profiled it does nothing.
     pub fn memory_grows(&self, bytes: u64) {
         self.store.iter().for_each(|store| store.memory_grows(bytes));
     }

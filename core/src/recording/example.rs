@@ -101,6 +101,7 @@ fn heap() -> Heap {
         let [allocated, held, at_peak] = [samples, held, at_peak].map(|samples| amount(samples, size));
         let mut grown = Amount::default();
         (0..samples / 20).for_each(|_| grown.add(Amount::of_block(1 << 16, 1.0)));
+        let held_since_ns = (held.blocks > 0.0).then_some(held_since_ns);
         HeapSite { stack, totals: SiteTotals { samples, allocated, held, at_peak, grown, held_since_ns } }
     };
     let sites = vec![
@@ -109,7 +110,7 @@ fn heap() -> Heap {
         site(7, 1 << 20, [40, 1, 40], (8 * PERIOD_NS, 8 * PERIOD_NS)),
         site(9, 1 << 16, [3, 2, 0], (9 * PERIOD_NS, 10 * PERIOD_NS)),
     ];
-    Heap { rate: RATE, peak_ns: 9 * PERIOD_NS, sites }
+    Heap { rate: RATE, peak_ns: 9 * PERIOD_NS, sites, notes: vec!["the rate was lowered".into()] }
 }
 
 fn module(name: &str, build_id: &str) -> Module {

@@ -70,9 +70,9 @@ pub struct SiteTotals {
     pub at_peak: Amount,
     /// By how much it has made linear memory grow, and how often: exactly.
     pub grown: Amount,
-    /// When the oldest and the newest of the sampled blocks that are held were allocated, in nanoseconds since sampling began; both 0
-    /// if none is.
-    pub held_since_ns: (u64, u64),
+    /// When the oldest and the newest of the sampled blocks that are held were allocated, in nanoseconds since sampling began; `None`
+    /// if none is, or that is not known.
+    pub held_since_ns: Option<(u64, u64)>,
 }
 
 /// A stack that allocates.
@@ -112,13 +112,11 @@ impl HeapPart {
 impl SiteTotals {
     /// Adds those of another site.
     pub fn add(&mut self, other: &Self) {
-        self.held_since_ns = match (self.held.blocks > 0.0, other.held.blocks > 0.0) {
-            (_, false) => self.held_since_ns,
-            (false, true) => other.held_since_ns,
-            (true, true) => {
-                let ((oldest, newest), (other_oldest, other_newest)) = (self.held_since_ns, other.held_since_ns);
-                (oldest.min(other_oldest), newest.max(other_newest))
+        self.held_since_ns = match (self.held_since_ns, other.held_since_ns) {
+            (Some((oldest, newest)), Some((other_oldest, other_newest))) => {
+                Some((oldest.min(other_oldest), newest.max(other_newest)))
             }
+            (one, other) => one.or(other),
         };
         self.samples = self.samples.saturating_add(other.samples);
         self.allocated.add(other.allocated);
@@ -147,6 +145,8 @@ pub struct Heap {
     pub peak_ns: u64,
     /// No two have the same stack.
     pub sites: Vec<HeapSite>,
+    /// What the user should know of what is missing.
+    pub notes: Vec<String>,
 }
 
 impl Heap {
@@ -161,8 +161,8 @@ impl Heap {
     pub(super) fn since(mut self, from_ns: u64) -> Self {
         self.peak_ns = self.peak_ns.saturating_sub(from_ns);
         for HeapSite { totals, .. } in &mut self.sites {
-            let (oldest_ns, newest_ns) = totals.held_since_ns;
-            totals.held_since_ns = (oldest_ns.saturating_sub(from_ns), newest_ns.saturating_sub(from_ns));
+            let since = |time_ns: u64| time_ns.saturating_sub(from_ns);
+            totals.held_since_ns = totals.held_since_ns.map(|(oldest, newest)| (since(oldest), since(newest)));
         }
         self
     }
@@ -191,11 +191,15 @@ impl Heap {
 
     /// Whether it says what can be, of so many stacks.
     pub(super) fn is_sane(&self, stacks: usize) -> bool {
+        /// More than a run can take: sums of it are numbers.
+        const MOST_SAMPLES: u64 = 1 << 40;
         let is_sane = |site: &HeapSite| {
-            let SiteTotals { allocated, held, at_peak, grown, .. } = site.totals;
-            (site.stack as usize) < stacks && [allocated, held, at_peak, grown].into_iter().all(Amount::is_sane)
+            let SiteTotals { samples, allocated, held, at_peak, grown, held_since_ns } = site.totals;
+            let has_order = held_since_ns.is_none_or(|(oldest, newest)| oldest <= newest);
+            let is_in_place = (site.stack as usize) < stacks && samples <= MOST_SAMPLES && has_order;
+            is_in_place && [allocated, held, at_peak, grown].into_iter().all(Amount::is_sane)
         };
-        self.sites.iter().all(is_sane)
+        self.rate > 0 && self.sites.len() <= stacks && self.sites.iter().all(is_sane)
     }
 }
 
@@ -228,12 +232,14 @@ impl Recording {
     /// ([`Sample::period_ns`]). What the heaps themselves say stays as it is.
     #[must_use]
     pub fn of_memory(mut self, part: HeapPart) -> Self {
+        // Of more samples no bound is seen; and formats write each of them.
+        let most = (MOST_SAMPLES / self.heap_stacks().count().max(1) as u64).clamp(1, 1000);
         let heaps = (0..).zip(&self.stores).filter_map(|(id, store)| Some((id, store, store.heap.as_ref()?)));
         let threads = heaps.map(|(id, store, heap)| Thread {
             name: store.name.clone(),
             tid: 0,
             store: id,
-            samples: heap.sites.iter().flat_map(|site| samples(site, part)).collect(),
+            samples: heap.sites.iter().flat_map(|site| samples(site, part, most)).collect(),
             host_calls: Vec::new(),
         });
         self.threads = threads.collect();
@@ -242,17 +248,18 @@ impl Recording {
     }
 }
 
-/// As many samples as a site's bytes were found by, so that bounds of shares are of so many.
-fn samples(site: &HeapSite, part: HeapPart) -> impl Iterator<Item = Sample> {
-    /// Of more samples no bound is seen.
-    const MANY: u64 = 1000;
+/// Samples of memory that a recording has at most, but one a site.
+const MOST_SAMPLES: u64 = 1 << 16;
+
+/// As many samples as a site's bytes were found by, but for `most`, so that bounds of shares are of so many.
+fn samples(site: &HeapSite, part: HeapPart, most: u64) -> impl Iterator<Item = Sample> {
     let HeapSite { stack, totals } = *site;
     let bytes = totals.part(part).bytes.round() as u64;
     let found = match part {
         HeapPart::Grown => totals.grown.blocks,
         _ => totals.samples as f64 * totals.part(part).bytes / totals.allocated.bytes.max(1.0),
     };
-    let count = if bytes == 0 { 0 } else { (found.round() as u64).clamp(1, MANY) };
+    let count = if bytes == 0 { 0 } else { (found.round() as u64).clamp(1, most) };
     (0..count).map(move |index| Sample {
         // Apart from each other: samples of one moment are one draw.
         time_ns: index,
@@ -291,10 +298,13 @@ mod tests {
         let heap = |change: fn(&mut HeapSite)| {
             let mut site = HeapSite { stack: 2, totals: SiteTotals::default() };
             change(&mut site);
-            Heap { rate: 1, peak_ns: 0, sites: vec![site] }
+            Heap { rate: 1, sites: vec![site], ..Heap::default() }
         };
         assert!(heap(|_| ()).is_sane(3));
         assert!(!heap(|site| site.stack = 3).is_sane(3));
+        assert!(!heap(|site| site.totals.samples = u64::MAX).is_sane(3));
+        assert!(!heap(|site| site.totals.held_since_ns = Some((2, 1))).is_sane(3));
+        assert!(!Heap { rate: 0, ..heap(|_| ()) }.is_sane(3));
         assert!(!heap(|site| site.totals.held.bytes = f64::NAN).is_sane(3));
         assert!(!heap(|site| site.totals.at_peak.blocks = -1.0).is_sane(3));
         assert!(!heap(|site| site.totals.allocated.bytes = f64::INFINITY).is_sane(3));

@@ -126,6 +126,10 @@ impl Merge {
         let stores = recording.stores.into_iter();
         self.stores.extend(stores.map(|mut store| {
             store.restack(|stack| Some(stacks[stack as usize]));
+            for note in store.heap.iter_mut().flat_map(|heap| &mut heap.notes) {
+                // As among the notes of all.
+                *note = format!("{name}: {note}");
+            }
             Store { name: format!("{name}: {}", store.name), ..store }
         }));
         for thread in recording.threads {
@@ -195,7 +199,7 @@ fn merged_meta(recordings: &[(String, Recording)]) -> Meta {
 mod tests {
     use super::super::file::{read, write};
     use super::*;
-    use crate::recording::{Clock, Totals, example};
+    use crate::recording::{Clock, HeapPart, Totals, example};
 
     fn named(names: [&str; 2], recordings: [Recording; 2]) -> Vec<(String, Recording)> {
         names.into_iter().map(str::to_owned).zip(recordings).collect()
@@ -217,6 +221,10 @@ mod tests {
         assert!(merged.ticks.balanced() && merged.ticks.sampled == 2 * example().ticks.sampled);
         let names: Vec<String> = merged.threads.iter().map(|thread| merged.thread_name(thread)).collect();
         assert!(names[0].starts_with("a: app.wasm on ") && names[2].starts_with("b: app.wasm on "), "{names:?}");
+        let held = |recording: &Recording| -> f64 {
+            recording.stores.iter().filter_map(|store| Some(store.heap.as_ref()?.total(HeapPart::Held).bytes)).sum()
+        };
+        assert_eq!(held(&merged), 2.0 * held(&example()));
         let mut bytes = Vec::new();
         write(&merged, &mut bytes).unwrap();
         assert_eq!(read(&bytes).unwrap(), merged);

@@ -35,8 +35,8 @@ pub(super) struct Recent {
     host_calls: VecDeque<(u32, HostCallSpan)>,
     /// Sizes of the stores' memories, each with the last one before what is kept.
     memories: BTreeMap<StoreId, Vec<MemorySize>>,
-    /// What the stores' guests have allocated, as long as their memories are known.
-    heaps: BTreeMap<StoreId, Heap>,
+    /// What the stores' guests have allocated, and when these have gone, if they have.
+    heaps: BTreeMap<StoreId, (Heap, Option<u64>)>,
 }
 
 impl Recent {
@@ -79,7 +79,7 @@ impl Recent {
                 self.memories.entry(*store).or_default().extend(sizes);
                 self.keep_sizes(*store);
             }
-            Block::Heap(store, heap) => _ = self.heaps.insert(*store, heap.clone()),
+            Block::Heap(store, heap) => _ = self.heaps.insert(*store, (heap.clone(), None)),
             Block::HostCalls(..) | Block::Progress(_) | Block::End(_) | Block::Symbols { .. } => {}
             _ => self.tables.extend_from_slice(bytes),
         }
@@ -98,6 +98,23 @@ impl Recent {
         self.host_calls.retain(|(_, call)| is_kept(call.end_ns));
         let stores: Vec<StoreId> = self.memories.keys().copied().collect();
         stores.into_iter().for_each(|store| self.keep_sizes(store));
+        self.heaps.retain(|_, (_, gone_ns)| gone_ns.is_none_or(is_kept));
+    }
+
+    /// No more will come of the heaps of these stores, which have gone by then.
+    pub(super) fn heaps_have_gone(&mut self, stores: &[(StoreId, u64)]) {
+        for (store, time_ns) in stores {
+            if self.from_ns.is_none_or(|from_ns| *time_ns < from_ns) {
+                self.heaps.remove(store);
+            } else if let Some((_, gone_ns)) = self.heaps.get_mut(store) {
+                *gone_ns = Some(*time_ns);
+            }
+        }
+    }
+
+    /// The stores whose heaps will not change any more, and since when.
+    pub(super) fn gone_heaps(&self) -> impl Iterator<Item = (StoreId, u64)> {
+        self.heaps.iter().filter_map(|(store, (_, gone_ns))| Some((*store, (*gone_ns)?)))
     }
 
     /// Lets go of sizes of a store's memory that nobody wants: how large it was before that is left is what the last one says.
@@ -109,7 +126,6 @@ impl Recent {
         // It has gone.
         if matches!(sizes[..], [MemorySize { bytes: 0, time_ns }] if time_ns <= from_ns) {
             self.memories.remove(&store);
-            self.heaps.remove(&store);
         }
     }
 
@@ -155,7 +171,7 @@ impl Recent {
             packed.into_iter().chain([Block::HostCalls(thread, calls)])
         });
         let mut bytes = self.tables.clone();
-        let heaps = self.heaps.iter().map(|(store, heap)| Block::Heap(*store, heap.clone().since(from_ns)));
+        let heaps = self.heaps.iter().map(|(store, (heap, _))| Block::Heap(*store, heap.clone().since(from_ns)));
         append_all(
             self.memories_in(window).chain(heaps).chain(blocks).chain([Block::End(end(count, weight_ns))]),
             &mut bytes,

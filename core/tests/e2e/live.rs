@@ -2,7 +2,7 @@
 
 use crate::guest::{Place, Ran, fixture, send_signal};
 use crate::http::{Answer, get, request};
-use crate::pprof::times_by_pprof;
+use crate::pprof::{sums_by_pprof, times_by_pprof};
 use crate::python;
 use crate::running::{Started, start, wait_until};
 use crate::world;
@@ -416,4 +416,46 @@ fn a_run_that_is_recorded_is_shown_as_well() {
     let run = place.recording("run.wlprof");
     let count = |recording: &Recording| recording.samples().count();
     assert!(count(&window) > 0 && count(&run) > count(&window), "{} of {}", count(&window), count(&run));
+}
+
+#[test]
+fn what_a_guest_holds_is_shown_while_it_runs() {
+    /// Says "ready", and takes 1000 bytes again and again: it never gives half of them back.
+    const TAKING: &str = r#"(module
+        (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+        (memory (export "memory") 1)
+        (data (i32.const 32) "\30\00\00\00\06\00\00\00")
+        (data (i32.const 48) "ready\n")
+        (global $next (mut i32) (i32.const 65536))
+        (func $malloc (param i32) (result i32)
+            (global.set $next (i32.add (global.get $next) (i32.const 16)))
+            (global.get $next))
+        (func $free (param i32))
+        (func $keeps (drop (call $malloc (i32.const 1000))))
+        (func $gives (call $free (call $malloc (i32.const 1000))))
+        (func (export "_start") (local $rounds i32)
+            (drop (call $write (i32.const 1) (i32.const 32) (i32.const 1) (i32.const 24)))
+            (loop $again
+                (call $keeps) (call $gives)
+                (br_if $again (i32.lt_u (local.tee $rounds (i32.add (local.get $rounds) (i32.const 1))) (i32.const 5000))))
+            (loop $then (br $then))))"#;
+    let place = Place::new();
+    place.file("taking.wat", TAKING);
+    let live = Live::start(&place, &["--memory", "--memory-rate=1", "taking.wat"]);
+    let sums = |path: &str, index: &str| {
+        std::fs::write(place.path("heap.pb.gz"), live.body(path)).unwrap();
+        sums_by_pprof(&place.path("heap.pb.gz"), &[&format!("-sample_index={index}"), "-unit=B"], "B")
+    };
+    wait_until("it has taken all", || {
+        sums("/debug/pprof/heap", "alloc_space").get("gives").is_some_and(|(own, _)| *own == 5_000_000)
+    });
+    let held = sums("/debug/pprof/allocs", "inuse_space");
+    assert_eq!(held["keeps"].0, 5_000_000);
+    assert!(held.get("gives").is_none_or(|(own, _)| *own == 0), "{held:?}");
+    let page = live.text("/memory");
+    assert!(page.contains("who still held memory") && page.contains("keeps"), "{page}");
+    live.kill();
+    let live = Live::busy(&place);
+    let answer = live.get("/debug/pprof/heap");
+    assert!(answer.status == 404 && answer.text().contains("--memory"), "{}", answer.text());
 }

@@ -13,6 +13,7 @@ mod clock;
 mod compared;
 mod contained;
 mod dynamic;
+mod embedded_heaps;
 mod embedding;
 mod escape;
 mod go;

@@ -167,14 +167,15 @@ pub trait Walker: Send {
         Vec::new()
     }
 
-    /// Appends what the runtime's own heap profiler has counted so far. Called on the guest's thread in a host call, or after its last
+    /// Appends what the runtime's own heap profiler has counted so far, and gives how many bytes are allocated between two of its samples, on
+    /// average: what the program has set, if it has; 0 if it takes none. Called on the guest's thread in a host call, or after its last
     /// instruction. It may take milliseconds and allocate; all else is as for [`Walker::walk`].
     ///
     /// # Errors
     /// Why it could not be read. What was appended is dropped then.
-    fn heap_profile(&mut self, guest: &dyn GuestMemory, out: &mut Vec<HeapBucket>) -> Result<(), Truncation> {
+    fn heap_profile(&mut self, guest: &dyn GuestMemory, out: &mut Vec<HeapBucket>) -> Result<u64, Truncation> {
         let _ = (guest, out);
-        Ok(())
+        Ok(0)
     }
 
     /// What could not be read so far, in sentences for the user. Asked last.

@@ -204,12 +204,13 @@ impl Walker for GoWalker {
         self.program.heap_profiler.as_ref().map_or_else(|_| Vec::new(), |profiler| profiler.patches(rate))
     }
 
-    fn heap_profile(&mut self, guest: &dyn GuestMemory, out: &mut Vec<HeapBucket>) -> Result<(), Truncation> {
+    fn heap_profile(&mut self, guest: &dyn GuestMemory, out: &mut Vec<HeapBucket>) -> Result<u64, Truncation> {
         self.wants_heap_profile.set(true);
-        let Ok(profiler) = self.program.heap_profiler else { return Ok(()) };
-        if guest.read_u64(profiler.rate)?.cast_signed() <= 0 {
+        let Ok(profiler) = self.program.heap_profiler else { return Ok(0) };
+        let rate = guest.read_u64(profiler.rate)?;
+        if rate.cast_signed() <= 0 {
             // It is off, so there are no buckets, or those of a program that turned it off on purpose.
-            return Ok(());
+            return Ok(0);
         }
         self.program.begin_walk(true);
         let mut stacks = Stacks::new(&mut self.program, &mut self.tables);
@@ -218,7 +219,8 @@ impl Walker for GoWalker {
             let frames = stacks.frames(pcs)?;
             out.push(HeapBucket { frames, allocated_blocks, allocated_bytes, freed_blocks, freed_bytes });
             Ok(())
-        })
+        })?;
+        Ok(rate)
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -1,5 +1,6 @@
 // Counts what it allocates, by function: blocks and bytes, and what it holds at the end of both. Sizes are size classes of Go's own,
-// so that its runtime counts the same. The last line is what the runtime says it has allocated in all.
+// so that its runtime counts the same. The last line is what the runtime says it has allocated in all. A second argument is the rate that it has
+// its runtime sample at.
 package main
 
 import (
@@ -54,6 +55,10 @@ func tell(name string, numbers ...uint64) {
 
 func main() {
 	times, _ := strconv.Atoi(os.Args[1])
+	if len(os.Args) > 2 {
+		// As a program may that profiles itself.
+		runtime.MemProfileRate, _ = strconv.Atoi(os.Args[2])
+	}
 	// What it grows by would be of the function that appends.
 	kept = make([][]byte, 0, times)
 	for i := 0; i < times; i++ {

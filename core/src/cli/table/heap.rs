@@ -4,8 +4,9 @@ use super::TableOptions;
 use super::rows::{place_of, shorten};
 use super::user_lines::OUTSIDE_OF_THE_SCRIPT;
 use crate::cli::escape::single_line;
+use crate::export::short_path;
 use crate::recording::{
-    Amount, Category, FunctionId, Heap, HeapPart, Line, Recording, SiteTotals, StackId, bytes, scaled,
+    Amount, Category, Frame, FunctionId, Heap, HeapPart, Line, Origin, Recording, SiteTotals, StackId, bytes, scaled,
 };
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -23,9 +24,11 @@ type Place = Option<(FunctionId, Option<u32>)>;
 /// Writes what stands above the tables, and these.
 pub(super) fn write(recording: &Recording, part: HeapPart, options: &TableOptions, text: &mut String) -> fmt::Result {
     head(recording, text)?;
+    // Of an interpreter: Go's stacks all have frames of it.
+    let has_language = recording.frames.iter().any(is_of_language);
     let mut places: BTreeMap<Place, SiteTotals> = BTreeMap::new();
     for site in heaps(recording).flat_map(|heap| &heap.sites) {
-        places.entry(place(recording, site.stack)).or_default().add(&site.totals);
+        places.entry(place(recording, has_language, site.stack)).or_default().add(&site.totals);
     }
     let mut rows: Vec<(Place, SiteTotals)> = places.into_iter().collect();
     if part != HeapPart::Held {
@@ -45,11 +48,15 @@ pub(super) fn write(recording: &Recording, part: HeapPart, options: &TableOption
     rows.retain(|(_, totals)| totals.held.blocks > 0.0);
     rows.sort_by(|(_, one), (_, other)| other.held.bytes.total_cmp(&one.held.bytes));
     if !rows.is_empty() {
-        titles(&[column(HeapPart::Held)], "blocks", "who still held memory at the end, and for how long", text)?;
+        let has_ages = rows.iter().any(|(_, totals)| totals.held_since_ns.is_some());
+        let title = "who still held memory at the end";
+        let title = if has_ages { format!("{title}, and for how long") } else { title.to_owned() };
+        titles(&[column(HeapPart::Held)], "blocks", &title, text)?;
         for (place, totals) in rows.iter().take(options.rows) {
-            let (oldest_ns, newest_ns) = totals.held_since_ns;
             let age = |since_ns: u64| recording.meta.duration_ns.saturating_sub(since_ns) as f64 / 1e9;
-            let ages = format!("  ({:.2} to {:.2} s)", age(newest_ns), age(oldest_ns));
+            let ages = totals.held_since_ns.map_or_else(String::new, |(oldest_ns, newest_ns)| {
+                format!("  ({:.2} to {:.2} s)", age(newest_ns), age(oldest_ns))
+            });
             write_row(recording, &[totals.held], &count(totals.held), *place, &ages, options, text)?;
         }
     }
@@ -61,14 +68,16 @@ fn heaps(recording: &Recording) -> impl Iterator<Item = &Heap> {
     recording.stores.iter().filter_map(|store| store.heap.as_ref())
 }
 
-fn head(recording: &Recording, text: &mut String) -> fmt::Result {
+/// What stands above the tables: how much there is.
+pub(super) fn head(recording: &Recording, text: &mut String) -> fmt::Result {
     let total = |part: HeapPart| {
         let mut total = Amount::default();
         heaps(recording).for_each(|heap| total.add(heap.total(part)));
         total
     };
     let [peak, held, allocated] = [HeapPart::Peak, HeapPart::Held, HeapPart::Allocated].map(total);
-    let samples: u64 = heaps(recording).flat_map(|heap| &heap.sites).map(|site| site.totals.samples).sum();
+    let samples = heaps(recording).flat_map(|heap| &heap.sites).map(|site| site.totals.samples);
+    let samples = samples.fold(0, u64::saturating_add);
     let rate = heaps(recording).map(|heap| heap.rate).max().unwrap_or_default();
     let each = if rate == 1 { "every allocation".to_owned() } else { format!("one each {}", bytes(rate as f64)) };
     let bound = if rate == 1 { "" } else { "; ± is the 95 % bound of what sampling can tell" };
@@ -82,21 +91,83 @@ fn head(recording: &Recording, text: &mut String) -> fmt::Result {
         count(allocated),
         recording.meta.duration_ns as f64 / 1e9,
     )?;
-    let when = match heaps(recording).collect::<Vec<_>>()[..] {
-        [heap] if heap.peak_ns > 0 => format!(" after {:.2} s", heap.peak_ns as f64 / 1e9),
-        _ => String::new(),
+    let most = match heaps(recording).collect::<Vec<_>>()[..] {
+        [heap] if heap.peak_ns > 0 => {
+            format!("at most {} held after {:.2} s", amount(peak), heap.peak_ns as f64 / 1e9)
+        }
+        [_] => format!("at most {} held", amount(peak)),
+        // Each at its own time.
+        _ => format!("at most {} held by the stores, added up", amount(peak)),
     };
-    writeln!(text, "at most {} held{when}, {} at the end{linear}", amount(peak), amount(held))
+    writeln!(text, "{most}, {} at the end{linear}", amount(held))
 }
 
-/// The innermost line of the program's own: what it allocates by a library is its own doing. Of a stack that has none, the leaf, if it is not
-/// of an interpreter that runs no script.
-fn place(recording: &Recording, stack: StackId) -> Place {
-    let category = |line: &Line| recording.functions[line.function as usize].category;
-    let own = recording.lines_of(stack).find(|line| category(line) == Category::User);
-    let is_interpreters = || recording.lines_of(stack).any(|line| category(&line) == Category::Interpreter);
-    let leaf = || if is_interpreters() { None } else { recording.lines_of(stack).next() };
-    own.or_else(leaf).map(|line| (line.function, line.line))
+/// What two recordings differ in, by function: bytes of `part` before and after, and how many more.
+pub(in crate::cli) fn differences(recordings: [&Recording; 2], part: HeapPart, rows: usize) -> String {
+    let mut functions: BTreeMap<(String, Option<String>), [Amount; 2]> = BTreeMap::new();
+    for (side, recording) in recordings.into_iter().enumerate() {
+        let has_language = recording.frames.iter().any(is_of_language);
+        for site in heaps(recording).flat_map(|heap| &heap.sites) {
+            let key = match place(recording, has_language, site.stack) {
+                Some((function, _)) => {
+                    let function = &recording.functions[function as usize];
+                    (function.name.clone(), function.file.clone())
+                }
+                None => (OUTSIDE_OF_THE_SCRIPT.to_owned(), None),
+            };
+            functions.entry(key).or_default()[side].add(site.totals.part(part));
+        }
+    }
+    let more = |[before, after]: [Amount; 2]| after.bytes - before.bytes;
+    let bound = |[before, after]: [Amount; 2]| before.bound().hypot(after.bound());
+    let mut all = [Amount::default(); 2];
+    functions.values().for_each(|amounts| (0..2).for_each(|side| all[side].add(amounts[side])));
+    let mut functions: Vec<_> =
+        functions.into_iter().filter(|(_, amounts)| amounts.iter().any(|one| one.bytes > 0.0)).collect();
+    functions.sort_by(|(_, one), (_, other)| more(*other).abs().total_cmp(&more(*one).abs()));
+    let mut text = String::new();
+    let shown = |amounts: [Amount; 2]| {
+        let [before, after] = amounts.map(amount);
+        let sign = if more(amounts) < 0.0 { "-" } else { "+" };
+        let difference =
+            Amount { blocks: 0.0, bytes: more(amounts).abs(), variance: amounts[0].variance + amounts[1].variance };
+        format!(
+            "{before:>AMOUNT_WIDTH$} {after:>AMOUNT_WIDTH$} {:>AMOUNT_WIDTH$}",
+            format!("{sign}{}", amount(difference))
+        )
+    };
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "\n{:>AMOUNT_WIDTH$} {:>AMOUNT_WIDTH$} {:>AMOUNT_WIDTH$}  bytes {} (± is the 95 % bound of what sampling can tell)",
+        "before",
+        "after",
+        "more",
+        part.participle(),
+    );
+    let _ = writeln!(text, "{}  all together", shown(all));
+    for ((name, file), amounts) in functions.into_iter().take(rows) {
+        let file = file.as_deref().map_or_else(String::new, |file| format!("  {}", single_line(short_path(file))));
+        let noise = if more(amounts).abs() > bound(amounts) { "" } else { "  (noise)" };
+        let _ = writeln!(text, "{}  {}{file}{noise}", shown(amounts), single_line(&name));
+    }
+    text
+}
+
+/// The innermost line of the program's own: what it allocates by a library is its own doing. Of a stack that has none, the leaf; nobody, if
+/// the program's language has stacks of its own and this one has nothing of it.
+fn place(recording: &Recording, has_language: bool, stack: StackId) -> Place {
+    let is_own = |line: &Line| recording.functions[line.function as usize].category == Category::User;
+    if has_language && !recording.frames_of(stack).any(is_of_language) {
+        return None;
+    }
+    let mut lines = recording.lines_of(stack);
+    let leaf = lines.next();
+    leaf.into_iter().chain(lines).find(is_own).or(leaf).map(|line| (line.function, line.line))
+}
+
+fn is_of_language(frame: &Frame) -> bool {
+    matches!(frame.origin, Origin::Language { .. })
 }
 
 fn column(part: HeapPart) -> &'static str {

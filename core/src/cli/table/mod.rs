@@ -10,6 +10,7 @@ mod waits;
 
 use super::escape::single_line;
 use crate::recording::{FunctionTotal, Recording, Selected, Totals, UserLines};
+pub(super) use heap::differences;
 use rows::Layout;
 pub(super) use rows::{place_of, shorten, shown};
 use serde::{Deserialize, Serialize};
@@ -44,14 +45,17 @@ impl TableOptions {
 /// The table of `recording`, which is what was `selected`, if not all is shown.
 pub(super) fn table(recording: &Recording, selected: Option<&Selected>, options: &TableOptions) -> String {
     let mut text = String::from("\n");
-    let part = recording.part.filter(|_| options.callers_of.is_none());
-    if let Some(part) = part {
+    let totals = Totals::of(recording);
+    if let Some(part) = recording.part {
         // Writing to a string cannot fail.
-        let _ = heap::write(recording, part, options, &mut text);
+        let _ = match &options.callers_of {
+            Some(name) => heap::head(recording, &mut text)
+                .and_then(|()| callers::write(recording, &totals, name, options, &mut text)),
+            None => heap::write(recording, part, options, &mut text),
+        };
         notes(recording, &mut text);
         return text;
     }
-    let totals = Totals::of(recording);
     let _ = head::write(recording, &totals, selected, &mut text);
     if options.verbose {
         let _ = internals::write(recording, &mut text);

@@ -28,7 +28,8 @@ pub(super) fn table(recording: &Recording, index: usize, row_of: impl Fn(StackId
         let stack = row_of(*stack);
         let held = totals.held.bytes.round() as i64;
         let freed = (totals.allocated.bytes - totals.held.bytes).round().max(0.0) as i64;
-        let (oldest_ns, _) = totals.held_since_ns;
+        // Where it is not known since when, it is there from the beginning.
+        let oldest_ns = totals.held_since_ns.map_or(0, |(oldest_ns, _)| oldest_ns);
         let row = |time_ns, bytes, address| Row { time_ns, bytes, stack, address };
         let all = [
             row(oldest_ns.min(end_ns), held, 2 * number),

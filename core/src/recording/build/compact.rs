@@ -54,7 +54,10 @@ impl Recorder {
         numbers.labels.retain(&mut labels);
         let spelled = numbers.labels.kept_of_first(self.own_names.spelled());
         let kept = labels.iter().map(LabelKeys::in_block).collect();
-        let compacted = recent.with_the_same_time(raw.blocks(kept, spelled)).ok()?;
+        let mut compacted = recent.with_the_same_time(raw.blocks(kept, spelled)).ok()?;
+        let gone: Vec<_> =
+            recent.gone_heaps().filter_map(|(store, ns)| Some((numbers.stores.of(store)?, ns))).collect();
+        compacted.heaps_have_gone(&gone);
         (self.compacted_bytes, self.compacted_at_ns) = (compacted.table_bytes(), self.last_time_ns);
         *recent = compacted;
 

@@ -44,6 +44,8 @@ pub struct Recorder {
     memories: BTreeMap<StoreId, MemorySizes>,
     /// What stores' guests have allocated, where that is not written.
     heaps: BTreeMap<StoreId, Heap>,
+    /// Stores of which no more heap will come, and since when.
+    heaps_gone: Vec<(StoreId, u64)>,
     /// CPU clock of each operating system's thread at its first and its last sample.
     cpu_ns: HashMap<u64, (u64, u64)>,
     last_time_ns: u64,
@@ -240,6 +242,11 @@ impl Recorder {
         self.heaps.insert(store, heap);
     }
 
+    /// The guest of a store that has a heap has gone at `time_ns`: it is kept for windows as long as samples of then are.
+    pub fn heap_has_gone(&mut self, store: StoreId, time_ns: u64) {
+        self.heaps_gone.push((store, time_ns));
+    }
+
     /// Counts an incomplete stack.
     pub fn truncated(&mut self, reason: Truncation) {
         *self.truncated.entry(reason).or_default() += 1;
@@ -337,6 +344,8 @@ impl Recorder {
         self.memories.retain(|_, sizes| !sizes.is_over());
         if tables {
             self.heaps.retain(|store, heap| !journal.write(&Block::Heap(*store, heap.clone())));
+            let gone = std::mem::take(&mut self.heaps_gone);
+            journal.recent().into_iter().for_each(|recent| recent.heaps_have_gone(&gone));
             self.own_names.write_frames(journal);
             if self.own_names.may_spell(self.labels.len()) {
                 let labels = self.labels.in_order();

@@ -320,6 +320,11 @@ impl RawRecording {
             truncated: progress.truncated,
         });
         meta.notes.extend(notes);
+        for note in stores.iter().filter_map(|store| store.heap.as_ref()).flat_map(|heap| &heap.notes) {
+            if !meta.notes.contains(note) {
+                meta.notes.push(note.clone());
+            }
+        }
         let frames = frames.into_iter().zip(lines).map(|(origin, lines)| Frame { origin, lines }).collect();
         Recording {
             meta,

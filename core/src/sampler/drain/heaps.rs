@@ -50,11 +50,17 @@ impl Drain {
         shared: &Shared,
         recorder: &mut Recorder,
     ) {
-        let started_ns = self.threads.started_ns();
+        // Before the first thread has begun there is no time to count by.
+        let started_ns @ 1.. = self.threads.started_ns() else {
+            return gone.iter().for_each(|(store, _)| shared.heaps.forget(*store));
+        };
         let now_ns = monotonic_ns().saturating_sub(started_ns);
         let is_due = is_asked || self.heaps.is_due(now_ns);
         if is_due {
             self.heaps.written_ns = now_ns;
+        }
+        if !is_due && gone.is_empty() && !shared.heaps.take_has_new() {
+            return;
         }
         for heap in shared.heaps.all() {
             let has_gone = gone.iter().any(|(store, _)| *store == heap.store);
@@ -63,7 +69,9 @@ impl Drain {
             if let Some(totals) = totals {
                 self.record_totals(&heap, totals, started_ns, recorder);
             }
-            if has_gone {
+            if let Some((store, gone_ns)) = gone.iter().find(|(store, _)| *store == heap.store) {
+                let id = self.stores.id(*store, &self.threads, recorder);
+                recorder.heap_has_gone(id, gone_ns.saturating_sub(started_ns));
                 shared.heaps.forget(heap.store);
                 self.heaps.stacks.remove(&heap.store);
             }
@@ -88,12 +96,13 @@ impl Drain {
         let stacks = self.heaps.stacks.entry(heap.store).or_default();
         let since_start = |time_ns: u64| time_ns.saturating_sub(started_ns);
         let site = |(number, totals): (SiteNumber, SiteTotals)| {
-            let (oldest_ns, newest_ns) = totals.held_since_ns;
-            let held_since_ns = (since_start(oldest_ns), since_start(newest_ns));
+            let since_start = |(oldest, newest): (u64, u64)| (since_start(oldest), since_start(newest));
+            let held_since_ns = totals.held_since_ns.map(since_start);
             HeapSite { stack: stacks[number as usize], totals: SiteTotals { held_since_ns, ..totals } }
         };
         let sites = told.sites.into_iter().map(site).collect();
-        let heap_told = Heap { rate: heap.rate.get(), peak_ns: since_start(told.peak_ns), sites };
+        let HeapTotals { peak_ns, rate, notes, .. } = told;
+        let heap_told = Heap { rate, peak_ns: since_start(peak_ns), sites, notes };
         let store = self.stores.id(heap.store, &self.threads, recorder);
         recorder.heap(store, heap_told.joined());
     }

@@ -7,4 +7,4 @@ mod store_heap;
 
 pub(super) use counted::{CountedHeap, patch};
 pub(super) use listener::listen;
-pub(super) use store_heap::{HeapTotals, Heaps, SiteNumber, StoreHeap, Taken};
+pub(super) use store_heap::{HeapTotals, Heaps, SiteNumber, StoreHeap, Taken, stack_header};

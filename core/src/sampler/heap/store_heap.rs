@@ -1,20 +1,23 @@
 //! The heap of a store: what is told of it on the guest's thread, until the drain takes it.
 
 use super::super::os::clock::monotonic_ns;
-use super::super::reading::MAX_WORDS;
+use super::super::reading::{Header, Kind, MAX_WORDS, Truncated};
 use super::super::running::StoreNumber;
 use super::counted::totals;
 use crate::heap::{Blocks, Rate, Told};
 use crate::recording::{Amount, SiteTotals};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use wlprof_plugin::HeapBucket;
+use wlprof_plugin::{HeapBucket, Truncation};
 
 /// A stack that allocates: the number of those of its heap that came before.
 pub(in crate::sampler) type SiteNumber = u32;
 
 /// Distinct stacks of a heap that are told apart. A guest may make stacks without end.
 const MAX_SITES: usize = 1 << 17;
+/// Words that their records have together: 64 MiB.
+const MAX_SITE_WORDS: usize = 1 << 23;
 
 /// The heap of a store.
 pub(in crate::sampler) struct StoreHeap {
@@ -22,6 +25,8 @@ pub(in crate::sampler) struct StoreHeap {
     pub(in crate::sampler) rate: Rate,
     /// Locked by the guest's thread in its host calls and by the drain, never by a handler.
     state: Mutex<State>,
+    /// Some heap of the session has new sites.
+    has_new: Arc<AtomicBool>,
 }
 
 struct State {
@@ -29,21 +34,52 @@ struct State {
     /// How often a site has made linear memory grow, and by how many bytes.
     grown: BTreeMap<SiteNumber, Amount>,
     sites: Sites,
-    /// Room for a record.
+    /// Room for a record, once there is one.
     words: Vec<u64>,
     /// Something has been told since the drain has last looked.
     has_changed: bool,
 }
 
 impl State {
-    fn totals(&self) -> HeapTotals {
-        let (mut sites, peak_ns): (BTreeMap<SiteNumber, SiteTotals>, u64) = match &self.told {
-            By::Nobody => (BTreeMap::new(), 0),
-            By::Calls(blocks) => (blocks.sites().map(|(site, totals)| (*site, totals)).collect(), blocks.peak_ns()),
-            By::Runtime(counted) => (counted.sites.clone(), counted.peak_ns),
-        };
-        self.grown.iter().for_each(|(site, grown)| sites.entry(*site).or_default().grown = *grown);
-        HeapTotals { sites, peak_ns }
+    fn totals(&self, rate: Rate) -> HeapTotals {
+        let asked = rate.get();
+        let mut told = HeapTotals { sites: BTreeMap::new(), rate: asked, peak_ns: 0, notes: Vec::new() };
+        match &self.told {
+            By::Nobody => {}
+            By::Calls(blocks) => {
+                told.sites = blocks.sites().map(|(site, totals)| (*site, totals)).collect();
+                told.peak_ns = blocks.peak_ns();
+                if blocks.unheld() > 0 {
+                    told.notes.push(format!(
+                        "so many blocks are held that {} more count as freed at once: less frequent samples (--memory-rate) tell of all",
+                        blocks.unheld()
+                    ));
+                }
+            }
+            By::Runtime(counted) => {
+                (told.sites, told.peak_ns) = (counted.sites.clone(), counted.peak_ns);
+                if ![0, asked].contains(&counted.rate) {
+                    told.rate = counted.rate;
+                    told.notes.push(format!(
+                        "the guest has its runtime sample an allocation each {} bytes, and not each {asked}",
+                        counted.rate
+                    ));
+                }
+                if let Some(reason) = counted.failure {
+                    told.notes.push(format!(
+                        "what the guest's runtime has counted of its allocations could not be read when it was last tried ({reason:?})"
+                    ));
+                }
+            }
+        }
+        if self.sites.overflow.is_some() {
+            told.notes.push(
+                "there are more stacks that allocate than are told apart: the others are shown as [truncated]"
+                    .to_owned(),
+            );
+        }
+        self.grown.iter().for_each(|(site, grown)| told.sites.entry(*site).or_default().grown = *grown);
+        told
     }
 }
 
@@ -63,6 +99,10 @@ struct Counted {
     sites: BTreeMap<SiteNumber, SiteTotals>,
     peak_bytes: f64,
     peak_ns: u64,
+    /// The rate that the runtime samples at.
+    rate: u64,
+    /// Why it could not be read when that was last tried.
+    failure: Option<Truncation>,
 }
 
 /// The stacks that allocate.
@@ -72,6 +112,10 @@ struct Sites {
     known: HashMap<Arc<[u64]>, SiteNumber>,
     /// Those that the drain has not taken, in order of their numbers.
     new: Vec<Arc<[u64]>>,
+    /// Words of all of them.
+    words: usize,
+    /// The site of those that there is no room for.
+    overflow: Option<SiteNumber>,
 }
 
 impl Sites {
@@ -79,11 +123,25 @@ impl Sites {
         if let Some(known) = self.known.get(record) {
             return *known;
         }
-        // What there is no room for goes to the first one.
-        if self.known.len() >= MAX_SITES {
-            return 0;
+        if self.known.len() < MAX_SITES && self.words + record.len() <= MAX_SITE_WORDS {
+            return self.add(record);
         }
+        // What there is no room for is told of together, without its frames.
+        match self.overflow {
+            Some(site) => site,
+            None => {
+                let mut words = vec![0; MIN_WORDS];
+                let length = stack_header().write(&mut words, |_| Err(Truncated::TooDeep), |_, _| 0, |_| ());
+                let site = self.add(&words[..length]);
+                self.overflow = Some(site);
+                site
+            }
+        }
+    }
+
+    fn add(&mut self, record: &[u64]) -> SiteNumber {
         let (number, record) = (self.known.len() as SiteNumber, Arc::<[u64]>::from(record));
+        self.words += record.len();
         self.known.insert(record.clone(), number);
         self.new.push(record);
         number
@@ -101,20 +159,24 @@ pub(in crate::sampler) struct Taken {
 /// What a heap has come to.
 pub(in crate::sampler) struct HeapTotals {
     pub(in crate::sampler) sites: BTreeMap<SiteNumber, SiteTotals>,
+    /// Bytes between two samples.
+    pub(in crate::sampler) rate: u64,
+    /// What the user should know.
+    pub(in crate::sampler) notes: Vec<String>,
     /// When the guest held most, on the monotonic clock.
     pub(in crate::sampler) peak_ns: u64,
 }
 
 impl StoreHeap {
-    fn new(store: StoreNumber, rate: Rate) -> Self {
+    fn new(store: StoreNumber, rate: Rate, has_new: Arc<AtomicBool>) -> Self {
         let state = State {
             told: By::Nobody,
             grown: BTreeMap::new(),
             sites: Sites::default(),
-            words: vec![0; MAX_WORDS],
+            words: Vec::new(),
             has_changed: true,
         };
-        Self { store, rate, state: Mutex::new(state) }
+        Self { store, rate, state: Mutex::new(state), has_new }
     }
 
     /// An allocator tells of it, call by call. `false` if another one does already.
@@ -140,8 +202,8 @@ impl StoreHeap {
     pub(in crate::sampler) fn grew(&self, bytes: u64, read: impl FnOnce(&mut [u64]) -> usize) {
         let mut state = self.state();
         let State { grown, sites, words, has_changed, .. } = &mut *state;
-        let length = read(words);
-        grown.entry(sites.number(&words[..length])).or_default().add(Amount::of_block(bytes, 1.0));
+        let site = self.site(sites, words, read);
+        grown.entry(site).or_default().add(Amount::of_block(bytes, 1.0));
         *has_changed = true;
     }
 
@@ -160,10 +222,7 @@ impl StoreHeap {
         let State { told: by, sites, words, has_changed, .. } = &mut *state;
         let By::Calls(blocks) = by else { return };
         *has_changed = true;
-        blocks.allocated(told, filter, || {
-            let length = read(words);
-            sites.number(&words[..length])
-        });
+        blocks.allocated(told, filter, || self.site(sites, words, read));
     }
 
     /// Takes note of a block that was freed.
@@ -175,9 +234,30 @@ impl StoreHeap {
         state.has_changed = true;
     }
 
-    /// Takes all that the runtime has counted so far. `record` writes the record of a bucket's stack and gives its length.
+    /// The site of the record that `read` writes.
+    fn site(&self, sites: &mut Sites, words: &mut Vec<u64>, read: impl FnOnce(&mut [u64]) -> usize) -> SiteNumber {
+        words.resize(MAX_WORDS, 0);
+        let length = read(words);
+        let site = sites.number(&words[..length]);
+        if !sites.new.is_empty() {
+            self.has_new.store(true, Ordering::Relaxed);
+        }
+        site
+    }
+
+    /// What the runtime has counted could not be read.
+    pub(in crate::sampler) fn was_not_counted(&self, reason: Truncation) {
+        let mut state = self.state();
+        if let By::Runtime(counted) = &mut state.told {
+            counted.failure = Some(reason);
+        }
+        state.has_changed = true;
+    }
+
+    /// Takes all that the runtime has counted so far, sampling at that rate. `record` writes the record of a bucket's stack and gives its length.
     pub(in crate::sampler) fn counted(
         &self,
+        rate: u64,
         buckets: &[HeapBucket],
         mut record: impl FnMut(&HeapBucket, &mut [u64]) -> usize,
     ) {
@@ -187,9 +267,9 @@ impl StoreHeap {
         *has_changed = true;
         let mut now: BTreeMap<SiteNumber, SiteTotals> = BTreeMap::new();
         for bucket in buckets {
-            let length = record(bucket, words);
+            let site = self.site(sites, words, |words| record(bucket, words));
             // The runtime tells stacks apart by what they allocate as well.
-            now.entry(sites.number(&words[..length])).or_default().add(&totals(bucket, self.rate.get()));
+            now.entry(site).or_default().add(&totals(bucket, rate));
         }
         let held = now.values().map(|totals| totals.held.bytes).sum::<f64>();
         let is_peak = held > counted.peak_bytes;
@@ -203,13 +283,13 @@ impl StoreHeap {
                 None => Amount::default(),
             };
         }
-        counted.sites = now;
+        (counted.sites, counted.rate, counted.failure) = (now, rate, None);
     }
 
     /// What has been told since this was last asked. Totals look at all blocks that are held.
     pub(in crate::sampler) fn take(&self, with_totals: bool) -> Taken {
         let mut state = self.state();
-        let totals = (with_totals && std::mem::take(&mut state.has_changed)).then(|| state.totals());
+        let totals = (with_totals && std::mem::take(&mut state.has_changed)).then(|| state.totals(self.rate));
         Taken { new: std::mem::take(&mut state.sites.new), totals }
     }
 
@@ -220,30 +300,55 @@ impl StoreHeap {
 
 /// The heaps of a session's stores, until the drain has recorded the last of them.
 #[derive(Default)]
-pub(in crate::sampler) struct Heaps(Mutex<Vec<Arc<StoreHeap>>>);
+pub(in crate::sampler) struct Heaps {
+    all: Mutex<BTreeMap<StoreNumber, Arc<StoreHeap>>>,
+    /// Some have new sites.
+    has_new: Arc<AtomicBool>,
+}
 
 impl Heaps {
     /// The heap of a store.
     pub(in crate::sampler) fn of(&self, store: StoreNumber, rate: Rate) -> Arc<StoreHeap> {
-        let mut heaps = self.heaps();
-        if let Some(heap) = heaps.iter().find(|heap| heap.store == store) {
-            return heap.clone();
-        }
-        let heap = Arc::new(StoreHeap::new(store, rate));
-        heaps.push(heap.clone());
-        heap
+        let new = || Arc::new(StoreHeap::new(store, rate, self.has_new.clone()));
+        self.heaps().entry(store).or_insert_with(new).clone()
+    }
+
+    /// Whether there are new sites in some since this was last asked.
+    pub(in crate::sampler) fn take_has_new(&self) -> bool {
+        self.has_new.swap(false, Ordering::Relaxed)
     }
 
     pub(in crate::sampler) fn all(&self) -> Vec<Arc<StoreHeap>> {
-        self.heaps().clone()
+        self.heaps().values().cloned().collect()
     }
 
     /// Lets go of the heap of a store that has gone.
     pub(in crate::sampler) fn forget(&self, store: StoreNumber) {
-        self.heaps().retain(|heap| heap.store != store);
+        self.heaps().remove(&store);
     }
 
-    fn heaps(&self) -> MutexGuard<'_, Vec<Arc<StoreHeap>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn heaps(&self) -> MutexGuard<'_, BTreeMap<StoreNumber, Arc<StoreHeap>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Room for the record of a stack that has no frame.
+const MIN_WORDS: usize = 64;
+
+/// What a record of a stack says beside the stack: nothing, so that equal stacks have equal records.
+pub(in crate::sampler) fn stack_header() -> Header {
+    Header {
+        time_ns: 0,
+        cpu_ns: 0,
+        weight_ns: 0,
+        used_ns: 0,
+        period_ns: 0,
+        store: 0,
+        entry: 0,
+        host_call: 0,
+        pause_ns: 0,
+        memory_bytes: 0,
+        state: crate::recording::State::Host,
+        kind: Kind::Language,
     }
 }

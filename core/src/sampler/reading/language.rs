@@ -19,6 +19,9 @@ use wlprof_plugin::{
 /// Panics of a walker after which it is not called any more.
 const MOST_PANICS: u32 = 3;
 
+/// Buckets of a runtime's own heap profile that are believed.
+const MAX_BUCKETS: usize = 1 << 20;
+
 /// Places of the cache of native pcs, which recur: a power of two.
 const CACHED_PCS: usize = 1024;
 
@@ -216,14 +219,15 @@ impl LanguageWalk {
         .unwrap_or_default()
     }
 
-    /// What the language's runtime has counted itself of what the guest allocates. Whoever calls has the walker to himself, on the guest's thread, in a host call.
+    /// What the language's runtime has counted itself of what the guest allocates, and how many bytes are between two of its samples. Whoever
+    /// calls has the walker to himself, on the guest's thread, in a host call.
     ///
     /// # Errors
     /// Why it could not be read.
     ///
     /// # Safety
     /// As for [`Self::collect`].
-    pub(in crate::sampler) unsafe fn heap_profile(&mut self) -> Result<Vec<HeapBucket>, Truncation> {
+    pub(in crate::sampler) unsafe fn heap_profile(&mut self) -> Result<(u64, Vec<HeapBucket>), Truncation> {
         // SAFETY: the guest stands still, so base and length belong together.
         let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
         let guest = StoppedGuest {
@@ -240,7 +244,10 @@ impl LanguageWalk {
         let read = catch_unwind(AssertUnwindSafe(|| walker.heap_profile(&guest, &mut buckets)));
         let read = read.unwrap_or(Err(Truncation::Failed));
         self.panics += u32::from(read == Err(Truncation::Failed));
-        read.map(|()| buckets)
+        if buckets.len() > MAX_BUCKETS {
+            return Err(Truncation::TooDeep);
+        }
+        read.map(|rate| (rate, buckets))
     }
 
     /// Writes a stack of a bucket as [`Self::collect`] does, and gives the number of words.

@@ -163,9 +163,9 @@ impl Attachment {
         rate: Rate,
         patches: &[MemoryPatch],
     ) -> wasmtime::Result<()> {
-        patch(store, instance, patches)?;
         let heap = self.store.heap(rate);
         wasmtime::ensure!(heap.is_told_by_runtime(), "another instance of its store is profiled already");
+        patch(store, instance, patches)?;
         self.store.set_counted_heap(CountedHeap::new(heap.clone()));
         Ok(())
     }

@@ -199,7 +199,7 @@ impl StoreState {
             let _locked = self.lock();
             let stack = self.stack(Reads::ThroughKernel);
             // SAFETY: the guest was in a host call after this was taken, and does not go on in wasm before it is done:
-            // its store lives, and no walk of the language is made in a host call. What host code may do to its memory
+            // its store lives, and whoever walks the language in that host call waits for the lock. What host code may do to its memory
             // meanwhile, the kernel's reads survive.
             let dump = unsafe { self.read_stacks("in a host call", true, |frames| stack.walk_blocked(frames)) };
             taken.done(dump);

@@ -1,9 +1,9 @@
 //! What the guest of a store allocates: where the stacks of that are read, and what its language's runtime has counted.
 
-use super::super::super::heap::{CountedHeap, StoreHeap};
-use super::super::super::os::clock::monotonic_ns;
+use super::super::super::heap::{CountedHeap, StoreHeap, stack_header};
+use super::super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::super::os::own_thread::SignalBlocked;
-use super::super::super::reading::{Header, Kind, Reading, Reads};
+use super::super::super::reading::{Reading, Reads};
 use super::StoreState;
 use crate::heap::Rate;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ impl StoreState {
         self.heap.get_or_init(|| self.shared.heaps.of(self.number, rate))
     }
 
-    /// Its wasm is having linear memory grow by so many bytes: to be called before that is done, within the instruction.
+    /// Its wasm is having linear memory grow by so many bytes: to be called before that is done, within the instruction. Called
+    /// elsewhere it counts bytes without a stack.
     pub(in crate::sampler) fn memory_grows(&self, bytes: u64) {
         if let Some(heap) = self.heap.get() {
             heap.grew(bytes, |words| self.write_stack(words));
@@ -34,49 +35,63 @@ impl StoreState {
     #[inline(never)]
     pub(in crate::sampler) fn read_counted_heap(&self) {
         let Some(counted) = self.counted_heap.get() else { return };
-        let began_ns = monotonic_ns();
+        let (began_ns, began_cpu_ns) = (monotonic_ns(), own_cpu_ns());
         let _no_signal = SignalBlocked::new();
-        let _locked = self.lock();
-        // Whoever ends sampling waits for the lock, and then takes the walker.
-        if self.threads.upgrade().is_none_or(|threads| threads.is_stopped()) || !self.is_alive() {
-            return;
-        }
-        // SAFETY: the signal is blocked on this thread, the store's, and the store is locked.
-        let Some(language) = (unsafe { &mut *self.language.get() }) else { return };
-        // SAFETY: none of the guest's wasm runs meanwhile.
-        if let Ok(buckets) = unsafe { language.heap_profile() } {
-            let header = Header { time_ns: 0, memory_bytes: 0, ..self.header(Kind::Language, 0, 0) };
-            counted.heap.counted(&buckets, |bucket, words| {
-                header.write(words, |_| Ok(()), |_, words| language.write_bucket(bucket, words), |_| ())
-            });
+        {
+            let _locked = self.lock();
+            // Whoever ends sampling waits for the lock, and then takes the walker.
+            let is_stopped = self.threads.upgrade().is_none_or(|threads| threads.is_stopped());
+            // SAFETY: the signal is blocked on this thread, the store's, and the store is locked.
+            let language = unsafe { &mut *self.language.get() }.as_mut();
+            if let Some(language) = language.filter(|_| !is_stopped && self.is_alive()) {
+                // SAFETY: none of the guest's wasm runs meanwhile.
+                match unsafe { language.heap_profile() } {
+                    Ok((rate, buckets)) => counted.heap.counted(rate, &buckets, |bucket, words| {
+                        let write = |_: &[u64], words: &mut [u64]| language.write_bucket(bucket, words);
+                        stack_header().write(words, |_| Ok(()), write, |_| ())
+                    }),
+                    Err(reason) => counted.heap.was_not_counted(reason),
+                }
+            }
         }
         counted.was_read(began_ns);
+        if let Some(slot) = self.slot() {
+            slot.leave_out(began_cpu_ns);
+        }
     }
 
     /// Writes the stack of the host call, or of the builtin of Wasmtime's, that its wasm is in, with the language's, as a record that is equal
-    /// for equal stacks. Gives the number of words. To be called in that call, on its thread.
+    /// for equal stacks. Gives the number of words. To be called in that call; where this thread runs another store, or none, the
+    /// record has no frames.
     pub(in crate::sampler) fn write_stack(&self, words: &mut [u64]) -> usize {
-        let header = Header { time_ns: 0, memory_bytes: 0, ..self.header(Kind::Language, 0, 0) };
+        let slot = self.slot();
         let stack = self.stack(Reads::InPlace);
         let walks_language = self.has_language.load(Ordering::Relaxed);
-        header.write(
+        stack_header().write(
             words,
-            // SAFETY: the thread is in the host call whose stack is walked; the store is alive while its host calls run.
-            |frames| if self.is_alive() { unsafe { stack.walk_blocked(frames) } } else { Ok(()) },
-            |frames, words| {
-                if !walks_language {
-                    return 0;
+            |frames| match slot {
+                // SAFETY: this thread runs the store, so that its wasm stands still while this runs, and it is alive: the thread
+                // would have left it otherwise.
+                Some(_) => unsafe { stack.walk_blocked(frames) },
+                None => Ok(()),
+            },
+            |frames, words| match slot.filter(|_| walks_language) {
+                Some(slot) => {
+                    let began_ns = own_cpu_ns();
+                    let _no_signal = SignalBlocked::new();
+                    let written = {
+                        let _locked = self.lock();
+                        // Whoever ends sampling waits for the lock, and then takes the walker.
+                        if slot.is_stopped() {
+                            return 0;
+                        }
+                        // SAFETY: the signal is blocked on this thread, the store's, whose wasm stands still, and the store is locked.
+                        unsafe { self.collect_language(frames, Reading::Standing, words) }
+                    };
+                    slot.leave_out(began_ns);
+                    written
                 }
-                let _no_signal = SignalBlocked::new();
-                let _locked = self.lock();
-                // Whoever ends sampling waits for the lock, and then takes the walker.
-                match self.slot() {
-                    // SAFETY: the signal is blocked on this thread, which is in a host call, and the store is locked.
-                    Some(slot) if !slot.is_stopped() => unsafe {
-                        self.collect_language(frames, Reading::Standing, words)
-                    },
-                    _ => 0,
-                }
+                None => 0,
             },
             |_| (),
         )

@@ -59,7 +59,7 @@ pub(in crate::sampler) struct StoreState {
 
 // SAFETY: beside `language` and `before` everything is atomic or synchronized by itself. `language` is touched on the thread that
 // runs the store (handler and hook exclude each other by blocking the signal), by a dump from another one while that is in a
-// host call (where neither touches it), and, when sampling has ended and no dump is being made, by whoever takes it. `before`
+// host call (both with the store locked), and, when sampling has ended and no dump is being made, by whoever takes it. `before`
 // is the call hook's: one thread at a time runs a store, and one happens before the next.
 unsafe impl Sync for StoreState {}
 // SAFETY: nothing in it belongs to a thread: what the pointers lead to outlives it or is compared only.
