@@ -3,7 +3,7 @@
 use super::engine::{EngineOptions, engine};
 use super::interface::Interface;
 use super::obstacle::Obstacle;
-use crate::heap::{self, NamedAllocator};
+use crate::heap::{self, Allocator, NamedAllocator};
 use crate::module::{ImageError, ModuleError, ModuleImage, file_name, read_image};
 use crate::wasi::{Stdio, WasiOptions, linker};
 use std::fmt;
@@ -87,6 +87,15 @@ impl Guest {
     }
 }
 
+/// By which functions a guest allocates, if not by C's library.
+#[derive(Clone, Debug, Default)]
+pub struct Allocators {
+    /// Those that the user names.
+    pub named: Vec<NamedAllocator>,
+    /// Those that the guest's language knows ([`Walker::allocators`](wlprof_plugin::Walker::allocators)).
+    pub of_language: Vec<Allocator>,
+}
+
 /// A module that has been read and not yet compiled.
 pub struct Program {
     path: PathBuf,
@@ -141,14 +150,14 @@ impl Program {
         self.interface.note_without_main(&self.name)
     }
 
-    /// Compiles it; so that its allocator tells of what it allocates, if the functions of that are given: those of C's library if there are
-    /// none.
+    /// Compiles it; so that its allocator tells of what it allocates, if that is asked for.
     ///
     /// # Errors
     /// [`LoadError::Compile`] says what the engine refuses.
-    pub fn compile(self, heap: Option<&[NamedAllocator]>) -> Result<Guest, LoadError> {
+    pub fn compile(self, heap: Option<&Allocators>) -> Result<Guest, LoadError> {
         let Self { path, name, mut image, engine, epoch_interruption, mut notes, .. } = self;
-        let telling = heap.map(|functions| heap::compile(&engine, &mut image, functions));
+        let telling =
+            heap.map(|Allocators { named, of_language }| heap::compile(&engine, &mut image, named, of_language));
         let telling = telling.and_then(|compiled| match compiled {
             Ok((module, missed)) => {
                 notes.extend(missed);

@@ -1,81 +1,26 @@
 //! The functions by which a guest's allocator is called.
 
 use std::fmt;
+pub use wlprof_plugin::{Allocator, AllocatorCall as Call};
 
-/// How a function of the C library takes and gives memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Call {
-    /// `malloc(size)`
-    Malloc,
-    /// `calloc(count, size)`
-    Calloc,
-    /// `realloc(block, size)`
-    Realloc,
-    /// `aligned_alloc(alignment, size)` and `memalign`, which is called alike
-    AlignedAlloc,
-    /// `posix_memalign(result, alignment, size)`
-    PosixMemalign,
-    /// `free(block)`
-    Free,
+/// The call of that name.
+pub(super) fn call_named(name: &str) -> Option<Call> {
+    Call::ALL.into_iter().find(|call| call.name() == name)
 }
 
-impl Call {
-    const ALL: [Self; 6] =
-        [Self::Malloc, Self::Calloc, Self::Realloc, Self::AlignedAlloc, Self::PosixMemalign, Self::Free];
-
-    /// What C's library calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Malloc => "malloc",
-            Self::Calloc => "calloc",
-            Self::Realloc => "realloc",
-            Self::AlignedAlloc => "aligned_alloc",
-            Self::PosixMemalign => "posix_memalign",
-            Self::Free => "free",
-        }
-    }
-
-    /// The call of that name.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|call| call.name() == name)
-    }
-
-    /// All names, for the user.
-    pub(super) fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
-    }
-
-    /// By what number whoever is told of a call knows it.
-    pub(super) fn number(self) -> i32 {
-        self as i32
-    }
-
-    /// The call of that number.
-    pub fn of_number(number: i32) -> Option<Self> {
-        Self::ALL.into_iter().find(|call| call.number() == number)
-    }
-
-    /// Number of parameters; all are addresses or sizes, and so is what is returned, if anything is.
-    pub(super) fn parameters(self) -> u32 {
-        match self {
-            Self::Malloc | Self::Free => 1,
-            Self::Calloc | Self::Realloc | Self::AlignedAlloc => 2,
-            Self::PosixMemalign => 3,
-        }
-    }
-
-    pub(super) fn returns(self) -> bool {
-        self != Self::Free
-    }
+/// The names of all calls, for the user.
+pub(super) fn names_of_calls() -> String {
+    Call::ALL.map(Call::name).join(", ")
 }
 
-/// A function of a module that is called for memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllocatorFunction {
-    /// Its index in the module.
-    pub function: u32,
-    /// How it is called.
-    pub call: Call,
+/// By what number whoever is told of a call knows it.
+pub(super) fn number_of(call: Call) -> i32 {
+    call as i32
+}
+
+/// The call of that number.
+pub fn call_of_number(number: i32) -> Option<Call> {
+    Call::ALL.into_iter().find(|call| number_of(*call) == number)
 }
 
 /// Why a module is left as it is.

@@ -1,6 +1,6 @@
 //! The allocator of C's library, as modules that are linked with it have it, and what stands between it and the code that allocates.
 
-use super::allocators::{AllocatorFunction, Call};
+use super::allocators::{Allocator, Call};
 use std::collections::BTreeSet;
 use wlprof_plugin::ModuleView;
 
@@ -21,12 +21,12 @@ const NAMES: [(&str, Call); 12] = [
 ];
 
 /// The functions of C's library by which `module` allocates: those that it defines, as far as they have names.
-pub fn c_library(module: &dyn ModuleView) -> Vec<AllocatorFunction> {
+pub fn c_library(module: &dyn ModuleView) -> Vec<Allocator> {
     let mut seen = BTreeSet::new();
     let imported = module.function_imports().len() as u32;
     let named = NAMES.iter().filter_map(|(name, call)| Some((module.function_named(name)?, *call)));
     let own = named.filter(|(function, _)| *function >= imported && seen.insert(*function));
-    own.map(|(function, call)| AllocatorFunction { function, call }).collect()
+    own.map(|(function, call)| Allocator { function, call, leading_parameters: 0 }).collect()
 }
 
 /// Functions by which C's library passes on what others ask for, as wasi-libc, emmalloc and dlmalloc call them.

@@ -2,7 +2,7 @@
 //!
 //! A call is told of when the countdown of bytes has been used up. Whoever is told sets it anew.
 
-use super::allocators::{AllocatorFunction, Call};
+use super::allocators::{Allocator, Call, number_of};
 use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
 
 /// Where what was added to a module is, by its indices.
@@ -24,7 +24,7 @@ pub(super) struct Added {
 }
 
 /// Place in the table of who is told of allocations: `(size: i64, block: i32, before: i32, call: i32)`. `before` is the block that
-/// `realloc` was given, or where `posix_memalign` has put the block; `call` is its [`Call::number`].
+/// `realloc` was given, or where `posix_memalign` has put the block; `call` is its [`number_of`].
 pub(super) const ALLOCATED: i32 = 0;
 /// Place in the table of who is told of what is freed: `(block: i32)`.
 pub(super) const FREED: i32 = 1;
@@ -47,21 +47,21 @@ pub(super) type Body = Vec<u8>;
 impl Instructions {
     /// What stands at the beginning of the body of an allocator function that is not `realloc`: no locals. `slow` is the function
     /// that [`Instructions::slow`] makes.
-    pub(super) fn prologue(&self, allocator: AllocatorFunction, slow: u32) -> Vec<u8> {
+    pub(super) fn prologue(&self, allocator: Allocator, slow: u32) -> Vec<u8> {
         let mut function = Function::new([]);
         let mut code = function.instructions();
         if allocator.call == Call::Free {
-            self.filtered(&mut code, 0);
+            self.filtered(&mut code, allocator);
             code.if_(BlockType::Empty);
-            self.tell_freed(&mut code);
+            self.tell_freed(&mut code, allocator);
             code.end();
         } else {
             if self.has_nested {
                 code.global_get(self.added.is_inside).i32_eqz().if_(BlockType::Empty);
             }
-            self.count_down(&mut code, allocator.call);
+            self.count_down(&mut code, allocator);
             code.global_get(self.added.countdown).i64_const(0).i64_lt_s().if_(BlockType::Empty);
-            parameters(&mut code, allocator.call);
+            parameters(&mut code, allocator);
             code.call(slow).return_().end();
             if self.has_nested {
                 code.end();
@@ -73,12 +73,12 @@ impl Instructions {
 
     /// The function that a prologue calls when the countdown has been used up: calls the allocator function once more, now that
     /// there is room, and tells of it.
-    pub(super) fn slow(&self, allocator: AllocatorFunction) -> Body {
-        let result = allocator.call.parameters();
+    pub(super) fn slow(&self, allocator: Allocator) -> Body {
+        let result = parameter_count(allocator);
         let mut function = Function::new([(1, ValType::I32)]);
         let mut code = function.instructions();
         code.i64_const(i64::MAX).global_set(self.added.countdown);
-        parameters(&mut code, allocator.call);
+        parameters(&mut code, allocator);
         code.call(allocator.function).local_set(result);
         // Whoever is told finds it as he would in a wrapper.
         code.i64_const(-1).global_set(self.added.countdown);
@@ -88,28 +88,28 @@ impl Instructions {
     }
 
     /// What takes the place of an outer function: `realloc`, and whatever calls other allocator functions. `moved` is where its body is now.
-    pub(super) fn wrapper(&self, allocator: AllocatorFunction, moved: u32) -> Body {
-        let call = allocator.call;
-        let (result, was_told) = (call.parameters(), call.parameters() + 1);
+    pub(super) fn wrapper(&self, allocator: Allocator, moved: u32) -> Body {
+        let result = parameter_count(allocator);
+        let was_told = result + 1;
         let mut function = Function::new([(2, ValType::I32)]);
         let mut code = function.instructions();
         if self.has_nested {
             code.global_get(self.added.is_inside).if_(BlockType::Empty);
-            parameters(&mut code, call);
+            parameters(&mut code, allocator);
             code.call(moved).return_().end();
             code.i32_const(1).global_set(self.added.is_inside);
         }
-        if call == Call::Realloc {
+        if allocator.call == Call::Realloc {
             // Before the block may be given to somebody else.
-            self.filtered(&mut code, 0);
+            self.filtered(&mut code, allocator);
             code.local_set(was_told);
         }
-        parameters(&mut code, call);
+        parameters(&mut code, allocator);
         code.call(moved).local_set(result);
         if self.has_nested {
             code.i32_const(0).global_set(self.added.is_inside);
         }
-        self.count_down(&mut code, call);
+        self.count_down(&mut code, allocator);
         code.global_get(self.added.countdown).i64_const(0).i64_lt_s().local_get(was_told).i32_or();
         code.if_(BlockType::Empty);
         self.tell_allocated(&mut code, allocator, result);
@@ -118,50 +118,56 @@ impl Instructions {
     }
 
     /// Takes what a call asks for from the countdown.
-    fn count_down(&self, code: &mut InstructionSink<'_>, call: Call) {
+    fn count_down(&self, code: &mut InstructionSink<'_>, allocator: Allocator) {
         code.global_get(self.added.countdown);
-        size(code, call);
+        size(code, allocator);
         code.i64_sub().global_set(self.added.countdown);
     }
 
-    /// Leaves whether the block whose address is the parameter `block` may have been told of.
-    fn filtered(&self, code: &mut InstructionSink<'_>, block: u32) {
-        code.local_get(block).i32_const(HASH_FACTOR as i32).i32_mul().i32_const(16).i32_shr_u();
+    /// Leaves whether the block that a call is given may have been told of.
+    fn filtered(&self, code: &mut InstructionSink<'_>, allocator: Allocator) {
+        code.local_get(allocator.leading_parameters).i32_const(HASH_FACTOR as i32).i32_mul().i32_const(16).i32_shr_u();
         code.i32_load8_u(MemArg { offset: 0, align: 0, memory_index: self.added.filter });
     }
 
-    fn tell_allocated(&self, code: &mut InstructionSink<'_>, allocator: AllocatorFunction, result: u32) {
+    fn tell_allocated(&self, code: &mut InstructionSink<'_>, allocator: Allocator, result: u32) {
         code.global_get(self.added.is_heard).if_(BlockType::Empty);
-        size(code, allocator.call);
+        size(code, allocator);
         code.local_get(result);
         match allocator.call {
-            Call::Realloc | Call::PosixMemalign => code.local_get(0),
+            Call::Realloc | Call::PosixMemalign => code.local_get(allocator.leading_parameters),
             _ => code.i32_const(0),
         };
-        code.i32_const(allocator.call.number()).i32_const(ALLOCATED);
+        code.i32_const(number_of(allocator.call)).i32_const(ALLOCATED);
         code.call_indirect(self.added.table, self.added.allocated).end();
     }
 
     /// The filter is empty until there is somebody to be told.
-    fn tell_freed(&self, code: &mut InstructionSink<'_>) {
-        code.local_get(0).i32_const(FREED);
+    fn tell_freed(&self, code: &mut InstructionSink<'_>, allocator: Allocator) {
+        code.local_get(allocator.leading_parameters).i32_const(FREED);
         code.call_indirect(self.added.table, self.added.freed);
     }
 }
 
-fn parameters(code: &mut InstructionSink<'_>, call: Call) {
-    (0..call.parameters()).for_each(|parameter| _ = code.local_get(parameter));
+/// Number of all parameters, those before the call's own among them.
+pub(super) fn parameter_count(allocator: Allocator) -> u32 {
+    allocator.leading_parameters + allocator.call.parameters()
+}
+
+fn parameters(code: &mut InstructionSink<'_>, allocator: Allocator) {
+    (0..parameter_count(allocator)).for_each(|parameter| _ = code.local_get(parameter));
 }
 
 /// Leaves what a call asks for, in bytes.
-fn size(code: &mut InstructionSink<'_>, call: Call) {
-    match call {
-        Call::Malloc => _ = code.local_get(0).i64_extend_i32_u(),
-        Call::Realloc | Call::AlignedAlloc => _ = code.local_get(1).i64_extend_i32_u(),
-        Call::PosixMemalign => _ = code.local_get(2).i64_extend_i32_u(),
+fn size(code: &mut InstructionSink<'_>, allocator: Allocator) {
+    let parameter = |index: u32| allocator.leading_parameters + index;
+    match allocator.call {
+        Call::Malloc => _ = code.local_get(parameter(0)).i64_extend_i32_u(),
+        Call::Realloc | Call::AlignedAlloc => _ = code.local_get(parameter(1)).i64_extend_i32_u(),
+        Call::PosixMemalign => _ = code.local_get(parameter(2)).i64_extend_i32_u(),
         // More than there can be is not given, but must not count as less than nothing.
         Call::Calloc => {
-            code.local_get(0).i64_extend_i32_u().local_get(1).i64_extend_i32_u().i64_mul();
+            code.local_get(parameter(0)).i64_extend_i32_u().local_get(parameter(1)).i64_extend_i32_u().i64_mul();
             code.i64_const(i64::MAX).i64_and();
         }
         Call::Free => _ = code.i64_const(0),

@@ -18,7 +18,7 @@ mod rewrite;
 #[cfg(test)]
 mod rewrite_tests;
 
-pub use allocators::{AllocatorFunction, Call, NotRewritten};
+pub use allocators::{Allocator, Call, NotRewritten, call_of_number};
 pub use blocks::{Blocks, Rate, Told};
 pub use c_library::c_library;
 pub use prepare::{NamedAllocator, compile};

@@ -1,6 +1,6 @@
 //! From a module that is about to be compiled to one that tells of what it allocates.
 
-use super::allocators::{AllocatorFunction, Call, NotRewritten};
+use super::allocators::{Allocator, Call, NotRewritten, call_named, names_of_calls};
 use super::c_library::{c_library, passes_on};
 use super::rewrite::rewrite;
 use crate::module::ModuleImage;
@@ -23,24 +23,24 @@ impl FromStr for NamedAllocator {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (call, function) = text.split_once('=').filter(|(_, function)| !function.is_empty()).ok_or_else(|| {
-            format!("expected CALL=FUNCTION, as in malloc=my_malloc or free=17; CALL is one of {}", Call::names())
+            format!("expected CALL=FUNCTION, as in malloc=my_malloc or free=17; CALL is one of {}", names_of_calls())
         })?;
-        let call = Call::named(call).ok_or_else(|| format!("{call} is none of {}", Call::names()))?;
+        let call = call_named(call).ok_or_else(|| format!("{call} is none of {}", names_of_calls()))?;
         Ok(Self { call, function: function.to_owned() })
     }
 }
 
 impl NamedAllocator {
-    fn find(&self, image: &ModuleImage) -> Result<AllocatorFunction, NotRewritten> {
+    fn find(&self, image: &ModuleImage) -> Result<Allocator, NotRewritten> {
         let named = image.function_named(&self.function);
         let function = named.or_else(|| self.function.parse().ok());
         let function = function.ok_or_else(|| NotRewritten::NotNamed(self.function.clone()))?;
-        Ok(AllocatorFunction { function, call: self.call })
+        Ok(Allocator { function, call: self.call, leading_parameters: 0 })
     }
 }
 
-/// Compiles the module of `image` so that it tells of what it allocates by `functions`, or, if none are given, by C's library. Gives it with
-/// what the user should know of what will be missed.
+/// Compiles the module of `image` so that it tells of what it allocates: by the functions that a user names, or else by C's library, or, if that
+/// has no names, by those that its language knows. Gives it with what the user should know of what will be missed.
 ///
 /// # Errors
 /// Why the module is better left alone, in words for the user: `image` is as it was.
@@ -48,8 +48,9 @@ pub fn compile(
     engine: &Engine,
     image: &mut ModuleImage,
     functions: &[NamedAllocator],
+    of_language: &[Allocator],
 ) -> Result<(Module, Vec<String>), String> {
-    let allocators = find(image, functions).map_err(|reason| reason.to_string())?;
+    let allocators = find(image, functions, of_language).map_err(|reason| reason.to_string())?;
     let rewritten = rewrite(image.bytes(), &allocators).map_err(|reason| reason.to_string())?;
     // Engines may allow one memory, or one table, alone.
     let module = Module::from_binary(engine, &rewritten.bytes);
@@ -63,17 +64,19 @@ pub fn compile(
     Ok((module, missed(&allocators)))
 }
 
-fn find(image: &ModuleImage, functions: &[NamedAllocator]) -> Result<Vec<AllocatorFunction>, NotRewritten> {
-    let allocators = match functions {
-        [] => c_library(image),
-        named => named.iter().map(|function| function.find(image)).collect::<Result<_, _>>()?,
-    };
-    let allocates = allocators.iter().any(|allocator| allocator.call != Call::Free);
-    if allocates { Ok(allocators) } else { Err(NotRewritten::NoAllocator) }
+fn find(
+    image: &ModuleImage,
+    functions: &[NamedAllocator],
+    of_language: &[Allocator],
+) -> Result<Vec<Allocator>, NotRewritten> {
+    let allocates = |allocators: &[Allocator]| allocators.iter().any(|allocator| allocator.call != Call::Free);
+    let named: Vec<Allocator> = functions.iter().map(|function| function.find(image)).collect::<Result<_, _>>()?;
+    let candidates = if named.is_empty() { vec![c_library(image), of_language.to_vec()] } else { vec![named] };
+    candidates.into_iter().find(|allocators| allocates(allocators)).ok_or(NotRewritten::NoAllocator)
 }
 
 /// What there is no function for, which link-time optimization may have put into its callers.
-fn missed(allocators: &[AllocatorFunction]) -> Vec<String> {
+fn missed(allocators: &[Allocator]) -> Vec<String> {
     let has = |call: Call| allocators.iter().any(|allocator| allocator.call == call);
     let consequences = [
         (Call::Malloc, "what it allocates is seen as far as other functions do it"),
@@ -106,7 +109,7 @@ mod tests {
         let mut image = ModuleImage::parse(wat::parse_str(text).unwrap(), "x").unwrap();
         let by = |image: &mut ModuleImage, functions: &[&str]| {
             let named: Vec<NamedAllocator> = functions.iter().map(|text| text.parse().unwrap()).collect();
-            compile(&engine, image, &named).map(|(_, notes)| notes)
+            compile(&engine, image, &named, &[]).map(|(_, notes)| notes)
         };
         for (functions, reason) in [
             (&[][..], NotRewritten::NoAllocator),
@@ -131,7 +134,7 @@ mod tests {
         let engine = Engine::new(&config).unwrap();
         let text = r#"(module (memory 1) (func $malloc (param i32) (result i32) (local.get 0)))"#;
         let mut image = ModuleImage::parse(wat::parse_str(text).unwrap(), "x").unwrap();
-        let error = compile(&engine, &mut image, &[]).unwrap_err();
+        let error = compile(&engine, &mut image, &[], &[]).unwrap_err();
         assert!(error.contains("memories") && !image.is_rewritten(), "{error}");
     }
 }

@@ -8,8 +8,8 @@
 //! come first: it is put into a table that is added, once the module is instantiated. Until then nothing is told, and nothing is missed
 //! that would have to be known later.
 
-use super::allocators::{AllocatorFunction, Call, NotRewritten};
-use super::instructions::{Added, FILTER_BYTES, Instructions};
+use super::allocators::{Allocator, Call, NotRewritten};
+use super::instructions::{Added, FILTER_BYTES, Instructions, parameter_count};
 use super::parsed::{Parsed, SectionId};
 use crate::module::{IndexSpaces, OffsetMap, Stretch};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -21,7 +21,7 @@ use wasmtime_environ::wasmparser;
 pub struct Exports {
     /// A table of two functions: who is told of allocations, `(size: i64, block: i32, before: i32, call: i32)`, and of what is freed,
     /// `(block: i32)`. `before` is the block that `realloc` was given, or where `posix_memalign` has put the block, and `call` is
-    /// known to [`Call::of_number`].
+    /// known to [`call_of_number`](super::call_of_number).
     pub table: &'static str,
     /// A global, an `i64`: bytes that may be allocated before somebody is told.
     pub countdown: &'static str,
@@ -54,7 +54,7 @@ pub struct Rewritten {
 ///
 /// # Errors
 /// Why the module is better left alone.
-pub fn rewrite(bytes: &[u8], allocators: &[AllocatorFunction]) -> Result<Rewritten, NotRewritten> {
+pub fn rewrite(bytes: &[u8], allocators: &[Allocator]) -> Result<Rewritten, NotRewritten> {
     let parsed = Parsed::read(bytes)?;
     check(&parsed, allocators)?;
     let outer = outer_functions(&parsed, bytes, allocators)?;
@@ -74,7 +74,7 @@ pub fn rewrite(bytes: &[u8], allocators: &[AllocatorFunction]) -> Result<Rewritt
     Ok(code.into_module(&parsed, bytes, &instructions.added))
 }
 
-fn check(parsed: &Parsed, allocators: &[AllocatorFunction]) -> Result<(), NotRewritten> {
+fn check(parsed: &Parsed, allocators: &[Allocator]) -> Result<(), NotRewritten> {
     if parsed.memories != 1 || parsed.has_other_memory {
         let what = match parsed.memories {
             0 => "it has no memory",
@@ -84,13 +84,14 @@ fn check(parsed: &Parsed, allocators: &[AllocatorFunction]) -> Result<(), NotRew
         return Err(NotRewritten::Memory(what));
     }
     let mut seen = HashSet::new();
-    for AllocatorFunction { function, call } in allocators {
+    for allocator in allocators {
+        let Allocator { function, call, .. } = allocator;
         if !seen.insert(function) {
             return Err(NotRewritten::Twice(*function));
         }
         let signature = parsed.signature(parsed.defined(*function)?);
         let is_called_so = signature.is_some_and(|(parameters, results)| {
-            parameters.len() == call.parameters() as usize
+            parameters.len() == parameter_count(*allocator) as usize
                 && results.len() == usize::from(call.returns())
                 && parameters.iter().chain(results).all(|value| *value == wasmparser::ValType::I32)
         });
@@ -106,11 +107,7 @@ fn check(parsed: &Parsed, allocators: &[AllocatorFunction]) -> Result<(), NotRew
 }
 
 /// The allocator functions that call other ones, by whatever way: what these allocate then is the outer one's.
-fn outer_functions(
-    parsed: &Parsed,
-    bytes: &[u8],
-    allocators: &[AllocatorFunction],
-) -> Result<BTreeSet<u32>, NotRewritten> {
+fn outer_functions(parsed: &Parsed, bytes: &[u8], allocators: &[Allocator]) -> Result<BTreeSet<u32>, NotRewritten> {
     let allocating: HashSet<u32> =
         allocators.iter().filter(|other| other.call != Call::Free).map(|other| other.function).collect();
     let mut calls: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -156,7 +153,7 @@ impl Code {
     fn new(
         parsed: &Parsed,
         bytes: &[u8],
-        allocators: &[AllocatorFunction],
+        allocators: &[Allocator],
         outer: &BTreeSet<u32>,
         instructions: &Instructions,
     ) -> Self {

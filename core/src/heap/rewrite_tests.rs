@@ -51,7 +51,7 @@ fn code(bytes: &[u8]) -> (&[u8], Vec<std::ops::Range<usize>>) {
 }
 
 /// Checks that what was there is there, each instruction where the map says, and gives how much was added.
-fn compare(old: &[u8], rewritten: &Rewritten, allocators: &[AllocatorFunction], name: &str) -> usize {
+fn compare(old: &[u8], rewritten: &Rewritten, allocators: &[Allocator], name: &str) -> usize {
     assert_eq!(untouched(old), untouched(&rewritten.bytes), "{name}");
     let ((was, bodies), (is, new_bodies)) = (code(old), code(&rewritten.bytes));
     let mut found = vec![false; was.len()];
@@ -185,7 +185,7 @@ fn calls_are_told_of_once_however_they_are_made() {
     let instance = Instance::new(&mut store, &module, &[]).unwrap();
     let table = instance.get_table(&mut store, EXPORTS.table).unwrap();
     let allocated = move |mut caller: Caller<'_, Vec<Heard>>, size: i64, block: i32, before: i32, call: i32| {
-        let call = Call::of_number(call).unwrap();
+        let call = call_of_number(call).unwrap();
         caller.data_mut().push((call.name(), vec![size, block.into(), before.into()]));
     };
     let freed = move |mut caller: Caller<'_, Vec<Heard>>, block: i32| {
@@ -237,7 +237,7 @@ fn calls_are_told_of_once_however_they_are_made() {
 fn what_is_better_left_alone_is_left_alone() {
     let refused = |text: &str, call| {
         let bytes = wat::parse_str(text).unwrap();
-        rewrite(&bytes, &[AllocatorFunction { function: 0, call }]).unwrap_err().to_string()
+        rewrite(&bytes, &[Allocator { function: 0, call, leading_parameters: 0 }]).unwrap_err().to_string()
     };
     for (text, call, expected) in [
         (r#"(module (import "env" "malloc" (func (param i32) (result i32))) (memory 1))"#, Call::Malloc, "is imported"),
@@ -261,6 +261,6 @@ fn what_is_better_left_alone_is_left_alone() {
     let bytes = wat::parse_str(GUEST).unwrap();
     for end in 0..bytes.len() {
         // A cut between two sections leaves a smaller module.
-        let _ = rewrite(&bytes[..end], &[AllocatorFunction { function: 0, call: Call::Malloc }]);
+        let _ = rewrite(&bytes[..end], &[Allocator { function: 0, call: Call::Malloc, leading_parameters: 0 }]);
     }
 }

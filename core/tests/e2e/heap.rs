@@ -9,13 +9,13 @@ use wasmtime::{
 use wasmtime_wasi::p1::{WasiP1Ctx, add_to_linker_sync};
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
 use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
-use wlprof::heap::{AllocatorFunction, Blocks, Call, EXPORTS, Rate, Told, c_library, rewrite};
+use wlprof::heap::{Allocator, Blocks, Call, EXPORTS, Rate, Told, c_library, call_of_number, rewrite};
 use wlprof::module::ModuleImage;
 
 struct Host {
     wasi: WasiP1Ctx,
     blocks: Blocks<String>,
-    allocators: Vec<AllocatorFunction>,
+    allocators: Vec<Allocator>,
     heard: Option<(Global, Memory)>,
     limits: StoreLimits,
 }
@@ -24,14 +24,14 @@ struct Host {
 fn site(caller: &Caller<'_, Host>) -> String {
     let backtrace = WasmBacktrace::force_capture(caller);
     let mut frames = backtrace.frames().iter().skip_while(|frame| {
-        let is_allocator = |function: &AllocatorFunction| function.function == frame.func_index();
+        let is_allocator = |function: &Allocator| function.function == frame.func_index();
         frame.func_name().is_none() || caller.data().allocators.iter().any(is_allocator)
     });
     frames.next().and_then(|frame| frame.func_name()).unwrap_or_default().to_owned()
 }
 
 fn allocated(mut caller: Caller<'_, Host>, size: i64, block: i32, before: i32, call: i32) {
-    let call = Call::of_number(call).unwrap();
+    let call = call_of_number(call).unwrap();
     let (countdown, filter) = caller.data().heard.unwrap();
     let is_sample = countdown.get(&mut caller).unwrap_i64() < 0;
     let (mut block, mut before) = (block as u32, before as u32);

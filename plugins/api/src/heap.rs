@@ -1,6 +1,66 @@
-//! Heap profiles that a language's runtime keeps itself.
+//! What a language says of its heap: which functions allocate, or what its runtime has counted itself.
 
 use crate::FrameKey;
+
+/// How a function of an allocator is called: as that of C's library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AllocatorCall {
+    /// `malloc(size)`
+    Malloc,
+    /// `calloc(count, size)`
+    Calloc,
+    /// `realloc(block, size)`
+    Realloc,
+    /// `aligned_alloc(alignment, size)` and `memalign`, which is called alike
+    AlignedAlloc,
+    /// `posix_memalign(result, alignment, size)`
+    PosixMemalign,
+    /// `free(block)`
+    Free,
+}
+
+impl AllocatorCall {
+    /// All there are.
+    pub const ALL: [Self; 6] =
+        [Self::Malloc, Self::Calloc, Self::Realloc, Self::AlignedAlloc, Self::PosixMemalign, Self::Free];
+
+    /// What C's library calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malloc => "malloc",
+            Self::Calloc => "calloc",
+            Self::Realloc => "realloc",
+            Self::AlignedAlloc => "aligned_alloc",
+            Self::PosixMemalign => "posix_memalign",
+            Self::Free => "free",
+        }
+    }
+
+    /// Number of parameters; all are addresses or sizes, and so is what is returned, if anything is.
+    pub fn parameters(self) -> u32 {
+        match self {
+            Self::Malloc | Self::Free => 1,
+            Self::Calloc | Self::Realloc | Self::AlignedAlloc => 2,
+            Self::PosixMemalign => 3,
+        }
+    }
+
+    /// Whether anything is returned.
+    pub fn returns(self) -> bool {
+        self != Self::Free
+    }
+}
+
+/// A function of a module that is called for memory. All its parameters, and its result if it has one, are 32 bits wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocator {
+    /// Its index in the module.
+    pub function: u32,
+    /// How it is called.
+    pub call: AllocatorCall,
+    /// Parameters that come before those of the call, and mean nothing to anybody else: an arena, say.
+    pub leading_parameters: u32,
+}
 
 /// Bytes to be written into a guest's memory before it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The three levels of a language plugin: detect, attach, walk.
 
 use crate::{
-    Category, FrameKey, FrameSink, GuestMemory, HeapBucket, Label, MemoryPatch, ModuleView, SourceFrame, ThreadStack,
-    Truncation, WasmFrame,
+    Allocator, Category, FrameKey, FrameSink, GuestMemory, HeapBucket, Label, MemoryPatch, ModuleView, SourceFrame,
+    ThreadStack, Truncation, WasmFrame,
 };
 use std::fmt;
 
@@ -155,6 +155,12 @@ pub trait Walker: Send {
     /// [threads](Walker::threads), in the circumstances of these: so it reads no files and takes no locks.
     fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
         let _ = (key, out);
+    }
+
+    /// The functions by which the program allocates, where those of C's library have other names, or none: of an interpreter without names, say.
+    /// Where C's are there by name they are taken. Functions that call each other through tables are not to be among them together.
+    fn allocators(&self) -> Vec<Allocator> {
+        Vec::new()
     }
 
     /// What to write into the guest's memory before it runs for its runtime's own heap profiler to sample an allocation each `rate` bytes, 1 for

@@ -36,7 +36,7 @@ mod thread;
 
 pub use budget::{Budget, BudgetSpent};
 pub use frame::{FrameKey, FrameSink, SinkEntry, Truncation, WasmFrame};
-pub use heap::{HeapBucket, MemoryPatch};
+pub use heap::{Allocator, AllocatorCall, HeapBucket, MemoryPatch};
 pub use key_table::{KeyTable, NotKept};
 pub use language::{AttachError, Detection, Language, Walker};
 pub use memory::{GuestMemory, OutOfBounds};

@@ -1,7 +1,7 @@
 //! Detection and attachment.
 
 use crate::{
-    debug_info, debug_offsets,
+    allocators, debug_info, debug_offsets,
     functions::Functions,
     layout::SUPPORTED,
     module::Module,
@@ -44,7 +44,8 @@ impl Python {
         let body = functions.eval().and_then(|eval| view.function_body(eval)).unwrap_or_default();
         let prologue = Prologue::new(module.code, body);
         let calls = HostCalls::new(module.code, module.function_imports);
-        Ok(PythonWalker::new(runtime, functions, calls, prologue))
+        let allocators = allocators::find(view, &module);
+        Ok(PythonWalker::new(runtime, functions, calls, prologue, allocators))
     }
 }
 

@@ -7,6 +7,7 @@
 //! frames stay: [`categorize`] tells those that are the interpreter's own from the C code that Python called.
 #![forbid(unsafe_code)]
 
+mod allocators;
 mod category;
 mod chain;
 mod code;

@@ -12,7 +12,9 @@ use crate::{
     symbols, threads,
 };
 use std::{ops::Range, sync::Arc};
-use wlprof_plugin::{Category, FrameKey, FrameSink, GuestMemory, Label, SourceFrame, Truncation, Walker, WasmFrame};
+use wlprof_plugin::{
+    Allocator, Category, FrameKey, FrameSink, GuestMemory, Label, SourceFrame, Truncation, Walker, WasmFrame,
+};
 
 /// Reads the stacks of a Python program.
 ///
@@ -37,11 +39,18 @@ struct Tables {
     functions: Functions,
     calls: HostCalls,
     prologue: Prologue,
+    allocators: Vec<Allocator>,
 }
 
 impl PythonWalker {
-    pub(crate) fn new(runtime: Runtime, functions: Functions, calls: HostCalls, prologue: Prologue) -> Self {
-        Self::with(runtime, Arc::new(Tables { functions, calls, prologue }), Codes::default())
+    pub(crate) fn new(
+        runtime: Runtime,
+        functions: Functions,
+        calls: HostCalls,
+        prologue: Prologue,
+        allocators: Vec<Allocator>,
+    ) -> Self {
+        Self::with(runtime, Arc::new(Tables { functions, calls, prologue, allocators }), Codes::default())
     }
 
     /// For another instance of the module.
@@ -79,6 +88,10 @@ impl Walker for PythonWalker {
 
     fn walks_without_allocating(&self) -> bool {
         true
+    }
+
+    fn allocators(&self) -> Vec<Allocator> {
+        self.tables.allocators.clone()
     }
 
     fn names_while_running(&self) -> bool {

@@ -17,7 +17,7 @@ use super::super::os::clock::monotonic_ns;
 use super::super::reading::MemoryDefinition;
 use super::super::running::StoreState;
 use super::StoreHeap;
-use crate::heap::{Call, EXPORTS, Told};
+use crate::heap::{Call, EXPORTS, Told, call_of_number};
 use std::sync::Arc;
 use wasmtime::{Caller, Func, Global, Instance, Memory, Ref, Store, Val};
 
@@ -67,7 +67,7 @@ pub(in crate::sampler) fn listen<T: 'static>(
 impl Listener {
     fn allocated<T>(&self, caller: &mut Caller<'_, T>, size: u64, block: u32, before: u32, call: i32) {
         // Another number is no call of the allocator's.
-        let Some(call) = Call::of_number(call) else { return };
+        let Some(call) = call_of_number(call) else { return };
         let is_sample = self.countdown.get(&mut *caller).i64().is_some_and(|countdown| countdown < 0);
         let (block, before) = match call {
             // What it returned says whether there is one, and what it was given says where.
