@@ -171,7 +171,9 @@ impl Recent {
             packed.into_iter().chain([Block::HostCalls(thread, calls)])
         });
         let mut bytes = self.tables.clone();
-        let heaps = self.heaps.iter().map(|(store, (heap, _))| Block::Heap(*store, heap.clone().since(from_ns)));
+        let is_of_window = |gone_ns: &Option<u64>| gone_ns.is_none_or(|gone_ns| gone_ns >= from_ns);
+        let heaps = self.heaps.iter().filter(|(_, (_, gone_ns))| is_of_window(gone_ns));
+        let heaps = heaps.map(|(store, (heap, _))| Block::Heap(*store, heap.clone().since(from_ns)));
         append_all(
             self.memories_in(window).chain(heaps).chain(blocks).chain([Block::End(end(count, weight_ns))]),
             &mut bytes,
@@ -183,7 +185,9 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::super::testing::finish;
-    use super::super::{Meta, Module, Origin, Recorder, Recording, State, TickCounts, file};
+    use super::super::{
+        HeapSite, Held, Meta, Module, Origin, Recorder, Recording, SiteTotals, State, TickCounts, file,
+    };
     use super::*;
     use wlprof_plugin::SourceFrame;
 
@@ -268,6 +272,37 @@ mod tests {
         recorder.memory(0, 60, 0);
         recorder.flush(60);
         assert_eq!(sizes(&mut recorder, 70, 80), [], "it has gone");
+    }
+
+    #[test]
+    fn heaps_are_kept_with_the_samples_of_their_time() {
+        let mut recorder = recorder(Some(0));
+        let site = HeapSite { stack: 0, totals: SiteTotals::default() };
+        let heap = |rate| Heap { rate, sites: vec![site], ..Heap::default() };
+        let gone = recorder.store("gone");
+        recorder.heap(0, heap(1));
+        recorder.heap(gone, heap(2));
+        recorder.heap_has_gone(gone, 25);
+        recorder.flush(30);
+        let rates = |recorder: &mut Recorder, from_ns| -> Vec<u64> {
+            let recording = window(recorder, from_ns, 100, Clock::Wall);
+            recording.stores.iter().filter_map(|store| Some(store.heap.as_ref()?.rate)).collect()
+        };
+        assert_eq!(rates(&mut recorder, 0), [1, 2]);
+        assert_eq!(rates(&mut recorder, 26), [1], "it had gone when the window began");
+        // The numbers of stores and stacks change.
+        recorder.keep_from(Some(20));
+        assert!(recorder.compact(Held { stores: vec![0], ..Held::default() }).is_some());
+        assert_eq!(rates(&mut recorder, 20), [1, 2]);
+        recorder.keep_from(Some(26));
+        assert_eq!(rates(&mut recorder, 26), [1]);
+        assert_eq!(rates(&mut recorder, 0), [1], "it is let go of");
+        // Of one that has gone before anybody wants anything nothing is kept.
+        let late = recorder.store("late");
+        recorder.heap(late, heap(3));
+        recorder.heap_has_gone(late, 10);
+        recorder.flush(40);
+        assert_eq!(rates(&mut recorder, 0), [1]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::running::wait_until;
 use std::time::Duration;
-use wasmtime::{Engine, Instance, ResourceLimiter, Store};
+use wasmtime::{Caller, Engine, Func, Instance, ResourceLimiter, Store};
 use wlprof::heap::Rate;
 use wlprof::recording::{HeapPart, Recording};
 use wlprof::{Attach, Attached, Profiler};
@@ -128,11 +128,34 @@ fn an_engine_without_room_for_what_is_added_runs_modules_as_they_are() {
 fn growth_that_is_told_of_from_elsewhere_has_no_stack() {
     let engine = engine();
     let profiler = Profiler::builder().heap(Rate::bytes(1)).start(&engine).unwrap();
-    let module = profiler.load("guest.wasm", GUEST.as_bytes()).unwrap();
-    let store = store(&profiler, &engine, &module, "ada");
-    let attached = store.data().0.clone().unwrap();
-    std::thread::spawn(move || attached.memory_grows(7)).join().unwrap();
+    let text = r#"(module
+        (import "host" "elsewhere" (func $elsewhere (param i32)))
+        (memory (export "memory") 1)
+        (func $waits (param i32) (call $elsewhere (local.get 0)))
+        (func (export "run") (call $waits (i32.const 0)) (call $waits (i32.const 1))))"#;
+    let module = profiler.load("guest.wasm", text.as_bytes()).unwrap();
+    let mut store = Store::new(&engine, Host::default());
+    let attached = profiler.attach(&mut store, Attach::named("guest")).unwrap();
+    store.data_mut().0 = Some(attached.clone());
+    // On the store's own thread its stack can be read, on another one it may be running.
+    let elsewhere = Func::wrap(&mut store, |caller: Caller<'_, Host>, is_here: i32| {
+        let attached = caller.data().0.clone().unwrap();
+        match is_here {
+            0 => std::thread::spawn(move || attached.memory_grows(7)).join().unwrap(),
+            _ => attached.memory_grows(11),
+        }
+    });
+    let instance = Instance::new(&mut store, &module, &[elsewhere.into()]).unwrap();
+    attached.instantiated(&mut store, &instance).unwrap();
+    instance.get_typed_func::<(), ()>(&mut store, "run").unwrap().call(&mut store, ()).unwrap();
     let snapshot = profiler.snapshot().unwrap();
-    let grown = bytes(snapshot.recording(), HeapPart::Grown);
-    assert!(grown[0].contains(&("[host]".to_owned(), 7.0)), "{grown:?}");
+    let recording = snapshot.recording();
+    let heap = recording.stores[0].heap.as_ref().unwrap();
+    let mut found: Vec<(f64, bool)> = Vec::new();
+    for site in &heap.sites {
+        let mut names = recording.lines_of(site.stack).map(|line| &*recording.functions[line.function as usize].name);
+        found.push((site.totals.grown.bytes, names.any(|name| name == "waits")));
+    }
+    found.sort_by(|one, other| one.0.total_cmp(&other.0));
+    assert_eq!(found, [(7.0, false), (11.0, true)]);
 }

@@ -113,7 +113,7 @@ os._exit(0)
 
 #[test]
 fn a_leak_and_a_peak_are_on_their_lines_of_a_script() {
-    for release in ["3.11", "3.13"] {
+    for release in ["3.11", "3.13", "3.11-stripped", "3.13-stripped"] {
         let place = Place::new();
         place.file("leaking.py", LEAKING);
         let library = python::library(release);
@@ -144,20 +144,22 @@ fn a_leak_and_a_peak_are_on_their_lines_of_a_script() {
 fn every_object_of_a_script_is_counted() {
     // Without the interpreter's free lists: objects of this size are the allocator's.
     let script = |count: u32| format!("import os\nkept = [bytearray(1000) for _ in range({count})]\nos._exit(0)\n");
-    let library = python::library("3.13");
-    let held = |count: u32| {
-        let place = Place::new();
-        place.file("script.py", script(count));
-        let options = ["--memory-rate=1", "--dir=.", &library];
-        profile(&place, &options, "python-3.13.wasm", &["script.py"]);
-        let recording = place.recording("x.wlprof").view(View::Guest);
-        by_line(&recording, "script.py")[&2].held
-    };
-    let (few, many) = (held(1000), held(3000));
-    // An object and its buffer each; the list grows by itself.
-    assert_eq!(many.blocks - few.blocks, 4000.0);
-    let each = (many.bytes - few.bytes) / 2000.0;
-    assert!((1001.0 + 28.0..1001.0 + 60.0).contains(&each), "{each} bytes an object");
+    for release in ["3.11", "3.13", "3.13-stripped"] {
+        let library = python::library(release);
+        let held = |count: u32| {
+            let place = Place::new();
+            place.file("script.py", script(count));
+            let options = ["--memory-rate=1", "--dir=.", &library];
+            profile(&place, &options, &format!("python-{release}.wasm"), &["script.py"]);
+            let recording = place.recording("x.wlprof").view(View::Guest);
+            by_line(&recording, "script.py")[&2].held
+        };
+        let (few, many) = (held(1000), held(3000));
+        // An object and its buffer each; the list grows by itself.
+        assert_eq!(many.blocks - few.blocks, 4000.0, "{release}");
+        let each = (many.bytes - few.bytes) / 2000.0;
+        assert!((1001.0 + 28.0..1001.0 + 60.0).contains(&each), "{release}: {each} bytes an object");
+    }
 }
 
 #[test]

@@ -356,7 +356,7 @@ fn go_guests_show_goroutines_and_their_own_functions() {
 fn the_pages_say_what_there_is_and_what_is_wrong() {
     let place = Place::new();
     let live = Live::busy(&place);
-    let unknown = live.get("/debug/pprof/heap");
+    let unknown = live.get("/debug/pprof/block");
     assert_eq!(unknown.status, 404);
     for page in ["/debug/pprof/profile", "/metrics", "/flamegraph", "/firefox", "/speedscope"] {
         assert!(unknown.text().contains(page), "{}", unknown.text());

@@ -24,11 +24,9 @@ type Place = Option<(FunctionId, Option<u32>)>;
 /// Writes what stands above the tables, and these.
 pub(super) fn write(recording: &Recording, part: HeapPart, options: &TableOptions, text: &mut String) -> fmt::Result {
     head(recording, text)?;
-    // Of an interpreter: Go's stacks all have frames of it.
-    let has_language = recording.frames.iter().any(is_of_language);
     let mut places: BTreeMap<Place, SiteTotals> = BTreeMap::new();
-    for site in heaps(recording).flat_map(|heap| &heap.sites) {
-        places.entry(place(recording, has_language, site.stack)).or_default().add(&site.totals);
+    for (place, totals) in heaps(recording).flat_map(|heap| placed(recording, heap)) {
+        places.entry(place).or_default().add(totals);
     }
     let mut rows: Vec<(Place, SiteTotals)> = places.into_iter().collect();
     if part != HeapPart::Held {
@@ -106,16 +104,15 @@ pub(super) fn head(recording: &Recording, text: &mut String) -> fmt::Result {
 pub(in crate::cli) fn differences(recordings: [&Recording; 2], part: HeapPart, rows: usize) -> String {
     let mut functions: BTreeMap<(String, Option<String>), [Amount; 2]> = BTreeMap::new();
     for (side, recording) in recordings.into_iter().enumerate() {
-        let has_language = recording.frames.iter().any(is_of_language);
-        for site in heaps(recording).flat_map(|heap| &heap.sites) {
-            let key = match place(recording, has_language, site.stack) {
+        for (place, totals) in heaps(recording).flat_map(|heap| placed(recording, heap)) {
+            let key = match place {
                 Some((function, _)) => {
                     let function = &recording.functions[function as usize];
                     (function.name.clone(), function.file.clone())
                 }
                 None => (OUTSIDE_OF_THE_SCRIPT.to_owned(), None),
             };
-            functions.entry(key).or_default()[side].add(site.totals.part(part));
+            functions.entry(key).or_default()[side].add(totals.part(part));
         }
     }
     let more = |[before, after]: [Amount; 2]| after.bytes - before.bytes;
@@ -154,11 +151,19 @@ pub(in crate::cli) fn differences(recordings: [&Recording; 2], part: HeapPart, r
     text
 }
 
+/// What each site of a heap has allocated, and whose that is.
+fn placed<'a>(recording: &'a Recording, heap: &'a Heap) -> impl Iterator<Item = (Place, &'a SiteTotals)> {
+    // An interpreter's: of Go all stacks have frames of it.
+    let has_language = heap.sites.iter().any(|site| recording.frames_of(site.stack).any(is_of_language));
+    heap.sites.iter().map(move |site| (place(recording, has_language, site.stack), &site.totals))
+}
+
 /// The innermost line of the program's own: what it allocates by a library is its own doing. Of a stack that has none, the leaf; nobody, if
 /// the program's language has stacks of its own and this one has nothing of it.
 fn place(recording: &Recording, has_language: bool, stack: StackId) -> Place {
     let is_own = |line: &Line| recording.functions[line.function as usize].category == Category::User;
-    if has_language && !recording.frames_of(stack).any(is_of_language) {
+    let is_known = |frame: &Frame| is_of_language(frame) || frame.origin == Origin::Truncated;
+    if has_language && !recording.frames_of(stack).any(is_known) {
         return None;
     }
     let mut lines = recording.lines_of(stack);

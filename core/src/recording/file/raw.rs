@@ -4,8 +4,8 @@ use super::super::build::{FunctionTable, Names};
 use super::super::journal::{Block, End, MAGIC, NoBlock, OLDEST_VERSION, Progress, VERSION, read_block};
 use super::super::unused::{Held, Renumbered, Tables};
 use super::super::{
-    Frame, FrameId, Function, LabelSetId, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording, Sample, Stack,
-    Store, Thread, TickCounts,
+    Frame, FrameId, Function, Heap, LabelSetId, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording, Sample,
+    Stack, Store, Thread, TickCounts,
 };
 use super::{Contents, ReadError, corrupt};
 use std::collections::{BTreeMap, HashMap};
@@ -84,8 +84,14 @@ impl RawRecording {
                 self.threads.push(Thread { name, tid, store, ..Thread::default() });
             }
             Block::Heap(store, heap) => {
-                check(heap.is_sane(self.stacks.len()), "heaps")?;
-                self.stores.get_mut(store as usize).ok_or("stores")?.heap = Some(heap);
+                let store = self.stores.get_mut(store as usize).ok_or("stores")?;
+                // It stands beside the samples: one that cannot be is no reason to refuse these.
+                if heap.is_sane(self.stacks.len()) {
+                    store.heap = Some(heap);
+                } else {
+                    let note = "what a guest has allocated is left out: the recording says what cannot be".to_owned();
+                    store.heap = Some(Heap { rate: 1, notes: vec![note], ..Heap::default() });
+                }
             }
             Block::Memory(store, sizes) => {
                 let store = self.stores.get_mut(store as usize).ok_or("stores")?;

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How long after sampling began heaps are written for the first time, in nanoseconds. From then on whenever as much has gone by as a tenth of
-/// the run: that is what is lost if wlprof is killed, and a journal does not grow by much.
+/// the run: that is what is lost if wlprof is killed, and a journal does not grow by much. Whoever asks for a window has them written, too.
 const FIRST_NS: u64 = 500_000_000;
 
 /// The stacks of heaps, by their sites' numbers.

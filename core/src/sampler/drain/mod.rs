@@ -363,8 +363,11 @@ impl Drain {
         loop {
             let last = stop.load(Ordering::Acquire);
             self.meet_threads();
-            self.threads.take_gone().into_iter().for_each(|(store, _)| self.threads.forget_name(store));
             let shared = &self.threads.shared;
+            for (store, _) in self.threads.take_gone() {
+                self.threads.forget_name(store);
+                shared.heaps.forget(store);
+            }
             shared.remove_unnamed(&shared.unloading.take_asked());
             let mut count = |words: &[u64]| {
                 let is_sample = matches!(Header::read(words).header.kind, Kind::Sample | Kind::AwaitsLanguage);

@@ -65,6 +65,9 @@ impl State {
                         counted.rate
                     ));
                 }
+                if counted.is_off {
+                    told.notes.push("the guest has switched its runtime's heap profiler off".to_owned());
+                }
                 if let Some(reason) = counted.failure {
                     told.notes.push(format!(
                         "what the guest's runtime has counted of its allocations could not be read when it was last tried ({reason:?})"
@@ -103,6 +106,8 @@ struct Counted {
     rate: u64,
     /// Why it could not be read when that was last tried.
     failure: Option<Truncation>,
+    /// The guest has switched it off.
+    is_off: bool,
 }
 
 /// The stacks that allocate.
@@ -265,6 +270,19 @@ impl StoreHeap {
         let State { told: by, sites, words, has_changed, .. } = &mut *state;
         let By::Runtime(counted) = by else { return };
         *has_changed = true;
+        if rate == 0 {
+            // What was counted before stays.
+            counted.is_off = true;
+            return;
+        }
+        if !buckets.iter().all(is_credible) {
+            counted.failure = Some(Truncation::Inconsistent);
+            return;
+        }
+        if rate != counted.rate {
+            // What was held before was estimated otherwise.
+            counted.peak_bytes = 0.0;
+        }
         let mut now: BTreeMap<SiteNumber, SiteTotals> = BTreeMap::new();
         for bucket in buckets {
             let site = self.site(sites, words, |words| record(bucket, words));
@@ -283,7 +301,8 @@ impl StoreHeap {
                 None => Amount::default(),
             };
         }
-        (counted.sites, counted.rate, counted.failure) = (now, rate, None);
+        (counted.sites, counted.rate) = (now, rate);
+        (counted.failure, counted.is_off) = (None, false);
     }
 
     /// What has been told since this was last asked. Totals look at all blocks that are held.
@@ -330,6 +349,11 @@ impl Heaps {
     fn heaps(&self) -> MutexGuard<'_, BTreeMap<StoreNumber, Arc<StoreHeap>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a bucket says what can be: no more than a guest can have allocated in years.
+fn is_credible(bucket: &HeapBucket) -> bool {
+    bucket.allocated_blocks < 1 << 40 && bucket.allocated_bytes < 1 << 60
 }
 
 /// Room for the record of a stack that has no frame.

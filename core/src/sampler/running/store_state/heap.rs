@@ -64,32 +64,28 @@ impl StoreState {
     /// for equal stacks. Gives the number of words. To be called in that call; where this thread runs another store, or none, the
     /// record has no frames.
     pub(in crate::sampler) fn write_stack(&self, words: &mut [u64]) -> usize {
-        let slot = self.slot();
+        // A store that was suspended here may run elsewhere by now.
+        let slot = self.slot().filter(|slot| std::ptr::eq(self.ran_on.load(Ordering::Acquire), *slot));
         let stack = self.stack(Reads::InPlace);
         let walks_language = self.has_language.load(Ordering::Relaxed);
         stack_header().write(
             words,
             |frames| match slot {
-                // SAFETY: this thread runs the store, so that its wasm stands still while this runs, and it is alive: the thread
-                // would have left it otherwise.
+                // SAFETY: this thread ran the store's wasm last and has not left it, so that it is alive and its wasm stands still
+                // while this runs.
                 Some(_) => unsafe { stack.walk_blocked(frames) },
                 None => Ok(()),
             },
             |frames, words| match slot.filter(|_| walks_language) {
                 Some(slot) => {
-                    let began_ns = own_cpu_ns();
                     let _no_signal = SignalBlocked::new();
-                    let written = {
-                        let _locked = self.lock();
-                        // Whoever ends sampling waits for the lock, and then takes the walker.
-                        if slot.is_stopped() {
-                            return 0;
-                        }
-                        // SAFETY: the signal is blocked on this thread, the store's, whose wasm stands still, and the store is locked.
-                        unsafe { self.collect_language(frames, Reading::Standing, words) }
-                    };
-                    slot.leave_out(began_ns);
-                    written
+                    let _locked = self.lock();
+                    // Whoever ends sampling waits for the lock, and then takes the walker.
+                    if slot.is_stopped() {
+                        return 0;
+                    }
+                    // SAFETY: the signal is blocked on this thread, the store's, whose wasm stands still, and the store is locked.
+                    unsafe { self.collect_language(frames, Reading::Standing, words) }
                 }
                 None => 0,
             },
