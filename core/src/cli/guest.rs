@@ -78,11 +78,10 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
         chosen.walker.as_ref().is_some_and(|walker| !walker.switch_heap_profiler_on(rate.get()).is_empty())
     };
     let heap = loading.heap.clone().filter(|(rate, _)| loading.native || !counts_itself(*rate));
-    let of_language = chosen.walker.as_ref().map_or_else(Vec::new, |walker| walker.allocators());
-    let heap = heap.map(|(_, named)| Allocators { named, of_language });
+    let heap = heap.as_ref().map(|(_, named)| Allocators { named, walker: chosen.walker.as_deref() });
     let message = format!("compiling {}", escape::single_line(&path.to_string_lossy()));
     let spinner = if loading.quiet { Spinner::new(message) } else { Spinner::with_line(message) };
-    let mut guest = program.compile(heap.as_ref()).map_err(|error| cannot_load(path, &error))?;
+    let mut guest = program.compile(heap).map_err(|error| cannot_load(path, &error))?;
     drop(spinner);
     guest.notes.extend(notes);
     let failures = plugins.failures(&guest.notes);

@@ -3,14 +3,14 @@
 use super::engine::{EngineOptions, engine};
 use super::interface::Interface;
 use super::obstacle::Obstacle;
-use crate::heap::{self, Allocator, NamedAllocator};
+use crate::heap::{self, NamedAllocator};
 use crate::module::{ImageError, ModuleError, ModuleImage, file_name, read_image};
 use crate::wasi::{Stdio, WasiOptions, linker};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wasmtime::{Engine, Module, Store};
-use wlprof_plugin::ModuleView;
+use wlprof_plugin::{ModuleView, Walker};
 
 /// Why a guest could not be loaded.
 #[derive(Debug)]
@@ -87,13 +87,13 @@ impl Guest {
     }
 }
 
-/// By which functions a guest allocates, if not by C's library.
-#[derive(Clone, Debug, Default)]
-pub struct Allocators {
-    /// Those that the user names.
-    pub named: Vec<NamedAllocator>,
-    /// Those that the guest's language knows ([`Walker::allocators`](wlprof_plugin::Walker::allocators)).
-    pub of_language: Vec<Allocator>,
+/// Who says by which functions a guest allocates, if C's library does not.
+#[derive(Clone, Copy)]
+pub struct Allocators<'a> {
+    /// The user.
+    pub named: &'a [NamedAllocator],
+    /// The walker of the guest's language.
+    pub walker: Option<&'a dyn Walker>,
 }
 
 /// A module that has been read and not yet compiled.
@@ -154,10 +154,9 @@ impl Program {
     ///
     /// # Errors
     /// [`LoadError::Compile`] says what the engine refuses.
-    pub fn compile(self, heap: Option<&Allocators>) -> Result<Guest, LoadError> {
+    pub fn compile(self, heap: Option<Allocators<'_>>) -> Result<Guest, LoadError> {
         let Self { path, name, mut image, engine, epoch_interruption, mut notes, .. } = self;
-        let telling =
-            heap.map(|Allocators { named, of_language }| heap::compile(&engine, &mut image, named, of_language));
+        let telling = heap.map(|Allocators { named, walker }| heap::compile(&engine, &mut image, named, walker));
         let telling = telling.and_then(|compiled| match compiled {
             Ok((module, missed)) => {
                 notes.extend(missed);

@@ -7,7 +7,7 @@ use crate::module::ModuleImage;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 use wasmtime::{Engine, Module};
-use wlprof_plugin::ModuleView;
+use wlprof_plugin::{ModuleView, Walker};
 
 /// An allocator function as a user names it: `malloc=NAME`, or `malloc=INDEX` of one that has no name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl NamedAllocator {
 }
 
 /// Compiles the module of `image` so that it tells of what it allocates: by the functions that a user names, or else by C's library, or, if that
-/// has no names, by those that its language knows. Gives it with what the user should know of what will be missed.
+/// has no names, by those that its language's walker knows. Gives it with what the user should know of what will be missed.
 ///
 /// # Errors
 /// Why the module is better left alone, in words for the user: `image` is as it was.
@@ -48,9 +48,9 @@ pub fn compile(
     engine: &Engine,
     image: &mut ModuleImage,
     functions: &[NamedAllocator],
-    of_language: &[Allocator],
+    walker: Option<&dyn Walker>,
 ) -> Result<(Module, Vec<String>), String> {
-    let allocators = find(image, functions, of_language).map_err(|reason| reason.to_string())?;
+    let allocators = find(image, functions, walker).map_err(|reason| reason.to_string())?;
     let rewritten = rewrite(image.bytes(), &allocators).map_err(|reason| reason.to_string())?;
     // Engines may allow one memory, or one table, alone.
     let module = Module::from_binary(engine, &rewritten.bytes);
@@ -67,12 +67,16 @@ pub fn compile(
 fn find(
     image: &ModuleImage,
     functions: &[NamedAllocator],
-    of_language: &[Allocator],
+    walker: Option<&dyn Walker>,
 ) -> Result<Vec<Allocator>, NotRewritten> {
     let allocates = |allocators: &[Allocator]| allocators.iter().any(|allocator| allocator.call != Call::Free);
     let named: Vec<Allocator> = functions.iter().map(|function| function.find(image)).collect::<Result<_, _>>()?;
-    let candidates = if named.is_empty() { vec![c_library(image), of_language.to_vec()] } else { vec![named] };
-    candidates.into_iter().find(|allocators| allocates(allocators)).ok_or(NotRewritten::NoAllocator)
+    let own = if named.is_empty() { c_library(image) } else { named };
+    if allocates(&own) {
+        return Ok(own);
+    }
+    let of_language = walker.filter(|_| functions.is_empty()).map(|walker| walker.allocators(image));
+    of_language.filter(|allocators| allocates(allocators)).ok_or(NotRewritten::NoAllocator)
 }
 
 /// What there is no function for, which link-time optimization may have put into its callers.
@@ -109,7 +113,7 @@ mod tests {
         let mut image = ModuleImage::parse(wat::parse_str(text).unwrap(), "x").unwrap();
         let by = |image: &mut ModuleImage, functions: &[&str]| {
             let named: Vec<NamedAllocator> = functions.iter().map(|text| text.parse().unwrap()).collect();
-            compile(&engine, image, &named, &[]).map(|(_, notes)| notes)
+            compile(&engine, image, &named, None).map(|(_, notes)| notes)
         };
         for (functions, reason) in [
             (&[][..], NotRewritten::NoAllocator),
@@ -134,7 +138,7 @@ mod tests {
         let engine = Engine::new(&config).unwrap();
         let text = r#"(module (memory 1) (func $malloc (param i32) (result i32) (local.get 0)))"#;
         let mut image = ModuleImage::parse(wat::parse_str(text).unwrap(), "x").unwrap();
-        let error = compile(&engine, &mut image, &[], &[]).unwrap_err();
+        let error = compile(&engine, &mut image, &[], None).unwrap_err();
         assert!(error.contains("memories") && !image.is_rewritten(), "{error}");
     }
 }

@@ -32,7 +32,7 @@ pub use attach::{Attach, Attached, Held};
 pub use builder::Builder;
 pub use snapshot::{OpenWindow, Snapshot};
 
-use crate::heap::{self, Allocator};
+use crate::heap;
 use crate::languages::{Choice, Chosen, choose};
 use crate::module::{ModuleImage, was_compiled_from};
 use crate::recording::{Clock, ModuleId};
@@ -104,8 +104,7 @@ impl Profiler {
             // What the language's runtime counts itself is read, and its functions are left as they are.
             let walker = chosen.walker.as_ref();
             let counts_itself = walker.is_some_and(|walker| !walker.switch_heap_profiler_on(rate.get()).is_empty());
-            let of_language = walker.map_or_else(Vec::new, |walker| walker.allocators());
-            if counts_itself { None } else { self.rewritten(&mut image, &of_language) }
+            if counts_itself { None } else { self.rewritten(&mut image, chosen.walker.as_deref()) }
         });
         let module = match rewritten {
             Some(module) => module,
@@ -116,9 +115,9 @@ impl Profiler {
     }
 
     /// What is to run in the place of `image`, compiled, for its heap to be profiled. `None`, and a note, if that cannot be.
-    fn rewritten(&self, image: &mut ModuleImage, of_language: &[Allocator]) -> Option<Module> {
+    fn rewritten(&self, image: &mut ModuleImage, walker: Option<&dyn Walker>) -> Option<Module> {
         let name = image.name().to_owned();
-        match heap::compile(&self.0.engine, image, &[], of_language) {
+        match heap::compile(&self.0.engine, image, &[], walker) {
             Ok((module, missed)) => {
                 missed.into_iter().for_each(|note| self.0.session.note(format!("{name}: {note}")));
                 Some(module)

@@ -1,11 +1,9 @@
 //! What a guest has allocated, and by which stacks: estimates, from a sample of its allocations.
 
+use super::share::Z_95;
 use super::{Recording, Sample, StackId, State, Store, Thread};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-
-/// Standard deviations that 95 % of a normal distribution lie within.
-const Z_95: f64 = 1.959_964;
 
 /// An estimate of how many blocks there are, and how many bytes are in them.
 ///

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Standard deviations that 95 % of a normal distribution lie within.
-const Z_95: f64 = 1.959_964;
+pub(super) const Z_95: f64 = 1.959_964;
 
 /// What draws stand for: the time, and what its share's error follows from.
 ///

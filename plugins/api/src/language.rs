@@ -158,8 +158,10 @@ pub trait Walker: Send {
     }
 
     /// The functions by which the program allocates, where those of C's library have other names, or none: of an interpreter without names, say.
-    /// Where C's are there by name they are taken. Functions that call each other through tables are not to be among them together.
-    fn allocators(&self) -> Vec<Allocator> {
+    /// Asked where they are wanted and C's are not there by name, of the module that the walker was attached with. Functions that call each other
+    /// through tables are not to be among them together.
+    fn allocators(&self, module: &dyn ModuleView) -> Vec<Allocator> {
+        let _ = module;
         Vec::new()
     }
 

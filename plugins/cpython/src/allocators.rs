@@ -15,11 +15,12 @@ const DOMAINS: usize = 3;
 const CALLS: [AllocatorCall; 4] =
     [AllocatorCall::Malloc, AllocatorCall::Calloc, AllocatorCall::Realloc, AllocatorCall::Free];
 
-/// The functions of the domain of objects, if `module` shows where that is.
+/// The functions of the domain of objects, if the module shows where that is.
 ///
 /// Where CPython is built with pymalloc, those of raw memory are others, which pymalloc calls through its table: then they are not among
 /// these, since each of its blocks would be two.
-pub(crate) fn find(view: &dyn ModuleView, module: &Module<'_>) -> Vec<Allocator> {
+pub(crate) fn find(view: &dyn ModuleView) -> Vec<Allocator> {
+    let module = Module::read(view.bytes());
     let domains = module.segments.iter().flat_map(|&(start, data)| domains_in(start, data));
     domains.filter_map(|functions| allocators(view, functions)).next().unwrap_or_default()
 }

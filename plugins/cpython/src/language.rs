@@ -1,7 +1,7 @@
 //! Detection and attachment.
 
 use crate::{
-    allocators, debug_info, debug_offsets,
+    debug_info, debug_offsets,
     functions::Functions,
     layout::SUPPORTED,
     module::Module,
@@ -44,8 +44,7 @@ impl Python {
         let body = functions.eval().and_then(|eval| view.function_body(eval)).unwrap_or_default();
         let prologue = Prologue::new(module.code, body);
         let calls = HostCalls::new(module.code, module.function_imports);
-        let allocators = allocators::find(view, &module);
-        Ok(PythonWalker::new(runtime, functions, calls, prologue, allocators))
+        Ok(PythonWalker::new(runtime, functions, calls, prologue))
     }
 }
 

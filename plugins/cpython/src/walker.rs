@@ -1,7 +1,7 @@
 //! The walker of one module: keeps what walks have in common.
 
 use crate::{
-    category,
+    allocators, category,
     chain::{Chain, Reader},
     code::Codes,
     functions::{Functions, Role},
@@ -13,7 +13,8 @@ use crate::{
 };
 use std::{ops::Range, sync::Arc};
 use wlprof_plugin::{
-    Allocator, Category, FrameKey, FrameSink, GuestMemory, Label, SourceFrame, Truncation, Walker, WasmFrame,
+    Allocator, Category, FrameKey, FrameSink, GuestMemory, Label, ModuleView, SourceFrame, Truncation, Walker,
+    WasmFrame,
 };
 
 /// Reads the stacks of a Python program.
@@ -39,18 +40,11 @@ struct Tables {
     functions: Functions,
     calls: HostCalls,
     prologue: Prologue,
-    allocators: Vec<Allocator>,
 }
 
 impl PythonWalker {
-    pub(crate) fn new(
-        runtime: Runtime,
-        functions: Functions,
-        calls: HostCalls,
-        prologue: Prologue,
-        allocators: Vec<Allocator>,
-    ) -> Self {
-        Self::with(runtime, Arc::new(Tables { functions, calls, prologue, allocators }), Codes::default())
+    pub(crate) fn new(runtime: Runtime, functions: Functions, calls: HostCalls, prologue: Prologue) -> Self {
+        Self::with(runtime, Arc::new(Tables { functions, calls, prologue }), Codes::default())
     }
 
     /// For another instance of the module.
@@ -90,8 +84,8 @@ impl Walker for PythonWalker {
         true
     }
 
-    fn allocators(&self) -> Vec<Allocator> {
-        self.tables.allocators.clone()
+    fn allocators(&self, module: &dyn ModuleView) -> Vec<Allocator> {
+        allocators::find(module)
     }
 
     fn names_while_running(&self) -> bool {

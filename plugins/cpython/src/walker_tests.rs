@@ -24,7 +24,7 @@ fn functions() -> Functions {
 
 pub(crate) fn walker(layout: &Layout, candidates: &[u32]) -> PythonWalker {
     let runtime = Runtime::new(layout.minor, candidates.to_vec(), None);
-    PythonWalker::new(runtime, functions(), HostCalls::default(), Prologue::default(), Vec::new())
+    PythonWalker::new(runtime, functions(), HostCalls::default(), Prologue::default())
 }
 
 /// A stack in words, leaf first: Python frames as `name:line`, wasm frames as `#index`.
@@ -122,7 +122,7 @@ fn a_frame_that_is_being_linked_stands_alone() {
         let runtime = Runtime::new(layout.minor, vec![RUNTIME], None);
         let prologue = Prologue::new(&code, 100..code.len() as u32);
         let functions = functions();
-        let mut walker = PythonWalker::new(runtime, functions, HostCalls::default(), prologue, Vec::new());
+        let mut walker = PythonWalker::new(runtime, functions, HostCalls::default(), prologue);
         for (code_offset, is_linking) in [(105, false), (108, true), (112, true), (113, false)] {
             let wasm = [&[WasmFrame { code_offset, ..EVAL }], &WASM[..]].concat();
             let (frames, end) = stack(&mut walker, &guest.frozen, &wasm);

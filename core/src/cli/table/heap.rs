@@ -37,10 +37,10 @@ pub(super) fn write(recording: &Recording, part: HeapPart, options: &TableOption
             HeapPart::Grown => "who made linear memory grow, and how often",
             _ => "who allocated memory",
         };
-        titles(&[column(part), column(other)], "blocks", title, text)?;
+        titles(&[column(part), column(other)], title, text)?;
         for (place, totals) in rows.iter().filter(|(_, totals)| totals.part(part).bytes > 0.0).take(options.rows) {
             let amounts = [totals.part(part), totals.part(other)];
-            row(recording, &amounts, &count(totals.part(part)), *place, options, text)?;
+            row(recording, &amounts, *place, "", options, text)?;
         }
     }
     rows.retain(|(_, totals)| totals.held.blocks > 0.0);
@@ -49,13 +49,13 @@ pub(super) fn write(recording: &Recording, part: HeapPart, options: &TableOption
         let has_ages = rows.iter().any(|(_, totals)| totals.held_since_ns.is_some());
         let title = "who still held memory at the end";
         let title = if has_ages { format!("{title}, and for how long") } else { title.to_owned() };
-        titles(&[column(HeapPart::Held)], "blocks", &title, text)?;
+        titles(&[column(HeapPart::Held)], &title, text)?;
         for (place, totals) in rows.iter().take(options.rows) {
             let age = |since_ns: u64| recording.meta.duration_ns.saturating_sub(since_ns) as f64 / 1e9;
             let ages = totals.held_since_ns.map_or_else(String::new, |(oldest_ns, newest_ns)| {
                 format!("  ({:.2} to {:.2} s)", age(newest_ns), age(oldest_ns))
             });
-            write_row(recording, &[totals.held], &count(totals.held), *place, &ages, options, text)?;
+            row(recording, &[totals.held], *place, &ages, options, text)?;
         }
     }
     text.push('\n');
@@ -116,7 +116,10 @@ pub(in crate::cli) fn differences(recordings: [&Recording; 2], part: HeapPart, r
         }
     }
     let more = |[before, after]: [Amount; 2]| after.bytes - before.bytes;
-    let bound = |[before, after]: [Amount; 2]| before.bound().hypot(after.bound());
+    let difference = |amounts: [Amount; 2]| {
+        let variance = amounts[0].variance + amounts[1].variance;
+        Amount { blocks: 0.0, bytes: more(amounts).abs(), variance }
+    };
     let mut all = [Amount::default(); 2];
     functions.values().for_each(|amounts| (0..2).for_each(|side| all[side].add(amounts[side])));
     let mut functions: Vec<_> =
@@ -126,11 +129,9 @@ pub(in crate::cli) fn differences(recordings: [&Recording; 2], part: HeapPart, r
     let shown = |amounts: [Amount; 2]| {
         let [before, after] = amounts.map(amount);
         let sign = if more(amounts) < 0.0 { "-" } else { "+" };
-        let difference =
-            Amount { blocks: 0.0, bytes: more(amounts).abs(), variance: amounts[0].variance + amounts[1].variance };
         format!(
             "{before:>AMOUNT_WIDTH$} {after:>AMOUNT_WIDTH$} {:>AMOUNT_WIDTH$}",
-            format!("{sign}{}", amount(difference))
+            format!("{sign}{}", amount(difference(amounts)))
         )
     };
     // Writing to a string cannot fail.
@@ -145,7 +146,7 @@ pub(in crate::cli) fn differences(recordings: [&Recording; 2], part: HeapPart, r
     let _ = writeln!(text, "{}  all together", shown(all));
     for ((name, file), amounts) in functions.into_iter().take(rows) {
         let file = file.as_deref().map_or_else(String::new, |file| format!("  {}", single_line(short_path(file))));
-        let noise = if more(amounts).abs() > bound(amounts) { "" } else { "  (noise)" };
+        let noise = if more(amounts).abs() > difference(amounts).bound() { "" } else { "  (noise)" };
         let _ = writeln!(text, "{}  {}{file}{noise}", shown(amounts), single_line(&name));
     }
     text
@@ -184,27 +185,16 @@ fn column(part: HeapPart) -> &'static str {
     }
 }
 
-fn titles(columns: &[&str], blocks: &str, title: &str, text: &mut String) -> fmt::Result {
+fn titles(columns: &[&str], title: &str, text: &mut String) -> fmt::Result {
     text.push('\n');
     columns.iter().try_for_each(|column| write!(text, "{column:>AMOUNT_WIDTH$} "))?;
-    writeln!(text, "{blocks:>BLOCKS_WIDTH$}  {title}")
+    writeln!(text, "{:>BLOCKS_WIDTH$}  {title}", "blocks")
 }
 
+/// A row: amounts, of which the first is what blocks are counted of, and whose they are.
 fn row(
     recording: &Recording,
     amounts: &[Amount],
-    blocks: &str,
-    place: Place,
-    options: &TableOptions,
-    text: &mut String,
-) -> fmt::Result {
-    write_row(recording, amounts, blocks, place, "", options, text)
-}
-
-fn write_row(
-    recording: &Recording,
-    amounts: &[Amount],
-    blocks: &str,
     place: Place,
     after: &str,
     options: &TableOptions,
@@ -226,7 +216,7 @@ fn write_row(
         width.saturating_sub(before + after.chars().count()).max(MIN_NAME_WIDTH)
     });
     let name = room.map_or_else(|| name.clone(), |room| shorten(&name, room));
-    writeln!(text, "{blocks:>BLOCKS_WIDTH$}  {name}{after}")
+    writeln!(text, "{:>BLOCKS_WIDTH$}  {name}{after}", count(amounts[0]))
 }
 
 /// An estimate with its bound, both in one unit, as in `25.4 ±0.9 MiB`; without one where it is exact.
@@ -237,8 +227,7 @@ fn amount(amount: Amount) -> String {
         return bytes(amount.bytes);
     }
     let (value, unit) = scaled(amount.bytes);
-    let (one, _) = (amount.bytes / value.max(f64::MIN_POSITIVE), ());
-    let bound = if value == 0.0 { bound } else { bound / one };
+    let bound = if value == 0.0 { bound } else { bound * value / amount.bytes };
     // With one decimal, and never less than it is.
     format!("{value:.1} ±{:.1} {unit}", (bound * 10.0 - 1e-6).ceil() / 10.0)
 }

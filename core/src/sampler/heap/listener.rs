@@ -47,7 +47,7 @@ pub(in crate::sampler) fn listen<T: 'static>(
     let countdown = instance.get_global(&mut *store, EXPORTS.countdown).ok_or_else(missing)?;
     let is_heard = instance.get_global(&mut *store, EXPORTS.is_heard).ok_or_else(missing)?;
     let filter = instance.get_memory(&mut *store, EXPORTS.filter).ok_or_else(missing)?;
-    wasmtime::ensure!(heap.is_told_by_calls(), "another instance of its store is profiled already");
+    wasmtime::ensure!(heap.claim_for_calls(), "another instance of its store is profiled already");
     let listener = Arc::new(Listener { store: state.clone(), heap, countdown, filter, memory });
     let (of_allocations, of_frees) = (listener.clone(), listener.clone());
     let allocated =

@@ -184,17 +184,17 @@ impl StoreHeap {
         Self { store, rate, state: Mutex::new(state), has_new }
     }
 
-    /// An allocator tells of it, call by call. `false` if another one does already.
-    pub(super) fn is_told_by_calls(&self) -> bool {
-        self.is_told(By::Calls(Blocks::new(self.rate)))
+    /// Has it be told of by an allocator, call by call. `false` if somebody tells of it already.
+    pub(super) fn claim_for_calls(&self) -> bool {
+        self.claim(By::Calls(Blocks::new(self.rate)))
     }
 
-    /// The language's runtime tells of it. `false` if somebody else does already.
-    pub(in crate::sampler) fn is_told_by_runtime(&self) -> bool {
-        self.is_told(By::Runtime(Counted::default()))
+    /// Has it be told of by the language's runtime. `false` if somebody tells of it already.
+    pub(in crate::sampler) fn claim_for_runtime(&self) -> bool {
+        self.claim(By::Runtime(Counted::default()))
     }
 
-    fn is_told(&self, by: By) -> bool {
+    fn claim(&self, by: By) -> bool {
         let mut state = self.state();
         let is_first = matches!(state.told, By::Nobody);
         if is_first {

@@ -164,7 +164,7 @@ impl Attachment {
         patches: &[MemoryPatch],
     ) -> wasmtime::Result<()> {
         let heap = self.store.heap(rate);
-        wasmtime::ensure!(heap.is_told_by_runtime(), "another instance of its store is profiled already");
+        wasmtime::ensure!(heap.claim_for_runtime(), "another instance of its store is profiled already");
         patch(store, instance, patches)?;
         self.store.set_counted_heap(CountedHeap::new(heap.clone()));
         Ok(())
