@@ -12,17 +12,24 @@ use crate::progress::Step;
 use crate::wheels::{Pins, Wheels};
 
 const SOURCE: &str = "plugins/api/src/abi/mod.rs";
+const HEAP_SOURCE: &str = "plugins/api/src/abi/heap.rs";
 const HEADER: &str = "plugins/api/include/wlprof_plugin.h";
 
 /// The structures, in Rust and in C.
-const TYPES: [(&str, &str); 18] = [
+const TYPES: [(&str, &str); 24] = [
+    ("Allocator", "wlprof_allocator_t"),
+    ("Allocators", "wlprof_allocators_t"),
     ("Bytes", "wlprof_bytes_t"),
     ("FrameKey", "wlprof_frame_key_t"),
     ("Guest", "wlprof_guest_t"),
+    ("HeapBucket", "wlprof_heap_bucket_t"),
+    ("HeapBuckets", "wlprof_heap_buckets_t"),
     ("Label", "wlprof_label_t"),
     ("Labels", "wlprof_labels_t"),
     ("Language", "wlprof_language_t"),
     ("Member", "wlprof_member_t"),
+    ("MemoryPatch", "wlprof_memory_patch_t"),
+    ("MemoryPatches", "wlprof_memory_patches_t"),
     ("Module", "wlprof_module_t"),
     ("Plugin", "wlprof_plugin_t"),
     ("SourceFrame", "wlprof_source_frame_t"),
@@ -40,7 +47,7 @@ const TYPES: [(&str, &str); 18] = [
 const PREFIX: &str = "WLPROF_";
 
 /// What constants that belong together begin with.
-const FAMILIES: [&str; 5] = ["CATEGORY", "DETECTION", "FRAME_KIND", "WALKER", "WALK_END"];
+const FAMILIES: [&str; 6] = ["ALLOCATOR_CALL", "CATEGORY", "DETECTION", "FRAME_KIND", "WALKER", "WALK_END"];
 
 /// Compares the committed header with one generated now, or replaces it if told `--bless`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -79,7 +86,7 @@ fn is_taken_by_cpp() -> Result<()> {
 }
 
 fn generate() -> Result<String> {
-    let source = checkout::root().join(SOURCE);
+    let [source, heap] = [SOURCE, HEAP_SOURCE].map(|path| checkout::root().join(path));
     let rust = fs::read_to_string(&source)?;
     let config = Config {
         language: Language::C,
@@ -102,7 +109,7 @@ fn generate() -> Result<String> {
         },
         ..Config::default()
     };
-    let bindings = Builder::new().with_config(config).with_src(source).generate()?;
+    let bindings = Builder::new().with_config(config).with_src(source).with_src(heap).generate()?;
     let mut header = Vec::new();
     bindings.write(&mut header);
     let header = in_terms_of_c(&String::from_utf8(header)?);

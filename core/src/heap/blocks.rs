@@ -2,6 +2,7 @@
 //! much was when the guest held most.
 
 use super::allocators::Call;
+use super::instructions::INSIDE;
 use crate::recording::{Amount, SiteTotals};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -124,7 +125,7 @@ impl<S: Eq + Hash> Blocks<S> {
         self.draws += 1;
         // In the middle of 2^53 steps between 0 and 1, of which it is neither.
         let uniform = ((self.chance.hash_one(self.draws) >> 11) as f64 + 0.5) / 2_f64.powi(53);
-        (-uniform.ln() * self.rate.0 as f64) as i64
+        ((-uniform.ln() * self.rate.0 as f64) as i64).min(INSIDE)
     }
 
     /// Takes a call that was told of. `site` says where it was made, and is asked of samples alone. `filter` is the guest's: see

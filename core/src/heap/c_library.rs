@@ -26,7 +26,7 @@ pub fn c_library(module: &dyn ModuleView) -> Vec<Allocator> {
     let imported = module.function_imports().len() as u32;
     let named = NAMES.iter().filter_map(|(name, call)| Some((module.function_named(name)?, *call)));
     let own = named.filter(|(function, _)| *function >= imported && seen.insert(*function));
-    own.map(|(function, call)| Allocator { function, call, leading_parameters: 0 }).collect()
+    own.map(|(function, call)| Allocator { function, call, leading_parameters: 0, trailing_parameters: 0 }).collect()
 }
 
 /// Functions by which C's library passes on what others ask for, as wasi-libc, emmalloc and dlmalloc call them.

@@ -8,12 +8,11 @@ use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
 /// Where what was added to a module is, by its indices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Added {
-    /// Bytes that may still be allocated before a call is told of: a global.
+    /// Bytes that may still be allocated before a call is told of: a global. More than [`INSIDE`] while a call of the allocator is
+    /// going on, whose own calls of it are not told of.
     pub(super) countdown: u32,
     /// Whether there is somebody to be told: a global.
     pub(super) is_heard: u32,
-    /// A call of the allocator is going on, whose own calls of it are not told of: a global.
-    pub(super) is_inside: u32,
     /// Of each address's hash how many blocks are there that were told of: a memory of [`FILTER_BYTES`].
     pub(super) filter: u32,
     /// Who is told: [`ALLOCATED`] and [`FREED`].
@@ -29,6 +28,9 @@ pub(super) const ALLOCATED: i32 = 0;
 /// Place in the table of who is told of what is freed: `(block: i32)`.
 pub(super) const FREED: i32 = 1;
 
+/// No countdown that is drawn is as much.
+pub(super) const INSIDE: i64 = i64::MAX / 2;
+
 /// Size of the filter: one counter a hash of 16 bits.
 pub(super) const FILTER_BYTES: u32 = 1 << 16;
 /// Addresses are multiplied by it; the upper half of the product is the hash.
@@ -37,8 +39,6 @@ pub(super) const HASH_FACTOR: u32 = 0x9E37_79B1;
 /// What is built into a module.
 pub(super) struct Instructions {
     pub(super) added: Added,
-    /// Some allocator function calls another one: the inner call is the outer's.
-    pub(super) has_nested: bool,
 }
 
 /// A body without its end, and without its size: locals and instructions.
@@ -56,16 +56,12 @@ impl Instructions {
             self.tell_freed(&mut code, allocator);
             code.end();
         } else {
-            if self.has_nested {
-                code.global_get(self.added.is_inside).i32_eqz().if_(BlockType::Empty);
-            }
-            self.count_down(&mut code, allocator);
+            code.global_get(self.added.countdown);
+            size(&mut code, allocator);
+            code.i64_sub().global_set(self.added.countdown);
             code.global_get(self.added.countdown).i64_const(0).i64_lt_s().if_(BlockType::Empty);
             parameters(&mut code, allocator);
             code.call(slow).return_().end();
-            if self.has_nested {
-                code.end();
-            }
         }
         // Without the empty declaration of locals.
         function.into_raw_body().split_off(1)
@@ -90,15 +86,13 @@ impl Instructions {
     /// What takes the place of an outer function: `realloc`, and whatever calls other allocator functions. `moved` is where its body is now.
     pub(super) fn wrapper(&self, allocator: Allocator, moved: u32) -> Body {
         let result = parameter_count(allocator);
-        let was_told = result + 1;
-        let mut function = Function::new([(2, ValType::I32)]);
+        let (was_told, left) = (result + 1, result + 2);
+        let mut function = Function::new([(2, ValType::I32), (1, ValType::I64)]);
         let mut code = function.instructions();
-        if self.has_nested {
-            code.global_get(self.added.is_inside).if_(BlockType::Empty);
-            parameters(&mut code, allocator);
-            code.call(moved).return_().end();
-            code.i32_const(1).global_set(self.added.is_inside);
-        }
+        code.global_get(self.added.countdown).local_tee(left).i64_const(INSIDE).i64_gt_s().if_(BlockType::Empty);
+        parameters(&mut code, allocator);
+        code.call(moved).return_().end();
+        code.i64_const(i64::MAX).global_set(self.added.countdown);
         if allocator.call == Call::Realloc {
             // Before the block may be given to somebody else.
             self.filtered(&mut code, allocator);
@@ -106,22 +100,14 @@ impl Instructions {
         }
         parameters(&mut code, allocator);
         code.call(moved).local_set(result);
-        if self.has_nested {
-            code.i32_const(0).global_set(self.added.is_inside);
-        }
-        self.count_down(&mut code, allocator);
-        code.global_get(self.added.countdown).i64_const(0).i64_lt_s().local_get(was_told).i32_or();
+        code.local_get(left);
+        size(&mut code, allocator);
+        code.i64_sub().local_tee(left).global_set(self.added.countdown);
+        code.local_get(left).i64_const(0).i64_lt_s().local_get(was_told).i32_or();
         code.if_(BlockType::Empty);
         self.tell_allocated(&mut code, allocator, result);
         code.end().local_get(result).end();
         function.into_raw_body()
-    }
-
-    /// Takes what a call asks for from the countdown.
-    fn count_down(&self, code: &mut InstructionSink<'_>, allocator: Allocator) {
-        code.global_get(self.added.countdown);
-        size(code, allocator);
-        code.i64_sub().global_set(self.added.countdown);
     }
 
     /// Leaves whether the block that a call is given may have been told of.
@@ -149,9 +135,10 @@ impl Instructions {
     }
 }
 
-/// Number of all parameters, those before the call's own among them.
+/// Number of all parameters, those before and after the call's own among them.
 pub(super) fn parameter_count(allocator: Allocator) -> u32 {
-    allocator.leading_parameters + allocator.call.parameters()
+    let own = allocator.call.parameters();
+    allocator.leading_parameters.saturating_add(own).saturating_add(allocator.trailing_parameters)
 }
 
 fn parameters(code: &mut InstructionSink<'_>, allocator: Allocator) {

@@ -17,6 +17,7 @@ mod prepare;
 mod rewrite;
 #[cfg(test)]
 mod rewrite_tests;
+mod tinygo;
 
 pub use allocators::{Allocator, Call, NotRewritten, call_of_number};
 pub use blocks::{Blocks, Rate, Told};

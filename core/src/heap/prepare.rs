@@ -3,6 +3,7 @@
 use super::allocators::{Allocator, Call, NotRewritten, call_named, names_of_calls};
 use super::c_library::{c_library, passes_on};
 use super::rewrite::rewrite;
+use super::tinygo::tinygo;
 use crate::module::ModuleImage;
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -35,12 +36,12 @@ impl NamedAllocator {
         let named = image.function_named(&self.function);
         let function = named.or_else(|| self.function.parse().ok());
         let function = function.ok_or_else(|| NotRewritten::NotNamed(self.function.clone()))?;
-        Ok(Allocator { function, call: self.call, leading_parameters: 0 })
+        Ok(Allocator { function, call: self.call, leading_parameters: 0, trailing_parameters: 0 })
     }
 }
 
-/// Compiles the module of `image` so that it tells of what it allocates: by the functions that a user names, or else by C's library, or, if that
-/// has no names, by those that its language's walker knows. Gives it with what the user should know of what will be missed.
+/// Compiles the module of `image` so that it tells of what it allocates: by the functions that a user names, or else by those that its language's
+/// walker knows, or that its compiler brings, or C's library. Gives it with what the user should know of what will be missed.
 ///
 /// # Errors
 /// Why the module is better left alone, in words for the user: `image` is as it was.
@@ -50,7 +51,8 @@ pub fn compile(
     functions: &[NamedAllocator],
     walker: Option<&dyn Walker>,
 ) -> Result<(Module, Vec<String>), String> {
-    let allocators = find(image, functions, walker).map_err(|reason| reason.to_string())?;
+    let mut missed = Vec::new();
+    let allocators = find(image, functions, walker, &mut missed).map_err(|reason| reason.to_string())?;
     let rewritten = rewrite(image.bytes(), &allocators).map_err(|reason| reason.to_string())?;
     // Engines may allow one memory, or one table, alone.
     let module = Module::from_binary(engine, &rewritten.bytes);
@@ -61,35 +63,40 @@ pub fn compile(
     let passing = defined.filter(|function| image.function_name(*function).is_some_and(passes_on));
     let allocating: BTreeSet<u32> = own.chain(passing).collect();
     image.set_rewritten(rewritten.offsets, &rewritten.added, allocating);
-    Ok((module, missed(&allocators)))
+    missed.extend(without_function(&allocators));
+    Ok((module, missed))
 }
 
 fn find(
     image: &ModuleImage,
     functions: &[NamedAllocator],
     walker: Option<&dyn Walker>,
+    missed: &mut Vec<String>,
 ) -> Result<Vec<Allocator>, NotRewritten> {
     let allocates = |allocators: &[Allocator]| allocators.iter().any(|allocator| allocator.call != Call::Free);
     let named: Vec<Allocator> = functions.iter().map(|function| function.find(image)).collect::<Result<_, _>>()?;
-    let own = if named.is_empty() { c_library(image) } else { named };
-    if allocates(&own) {
-        return Ok(own);
+    if !named.is_empty() {
+        return Some(named).filter(|named| allocates(named)).ok_or(NotRewritten::NoAllocator);
     }
-    let of_language = walker.filter(|_| functions.is_empty()).map(|walker| walker.allocators(image));
-    of_language.filter(|allocators| allocates(allocators)).ok_or(NotRewritten::NoAllocator)
+    let of_language = walker.map_or_else(Vec::new, |walker| walker.allocators(image, missed));
+    if allocates(&of_language) {
+        return Ok(of_language);
+    }
+    missed.clear();
+    [tinygo(image), c_library(image)].into_iter().find(|found| allocates(found)).ok_or(NotRewritten::NoAllocator)
 }
 
 /// What there is no function for, which link-time optimization may have put into its callers.
-fn missed(allocators: &[Allocator]) -> Vec<String> {
-    let has = |call: Call| allocators.iter().any(|allocator| allocator.call == call);
+fn without_function(allocators: &[Allocator]) -> impl Iterator<Item = String> + '_ {
+    let has = move |call: Call| allocators.iter().any(|allocator| allocator.call == call);
     let consequences = [
         (Call::Malloc, "what it allocates is seen as far as other functions do it"),
         (Call::Realloc, "blocks that grow in their places are not seen to"),
         (Call::Free, "all that is allocated counts as still held"),
     ];
-    let missing = consequences.into_iter().filter(|(call, _)| !has(*call));
+    let missing = consequences.into_iter().filter(move |(call, _)| !has(*call));
     let note = |(call, what): (Call, &str)| format!("the guest has no function {}: {what}", call.name());
-    missing.map(note).collect()
+    missing.map(note)
 }
 
 #[cfg(test)]

@@ -62,13 +62,11 @@ pub fn rewrite(bytes: &[u8], allocators: &[Allocator]) -> Result<Rewritten, NotR
         added: Added {
             countdown: parsed.globals,
             is_heard: parsed.globals + 1,
-            is_inside: parsed.globals + 2,
             filter: parsed.memories,
             table: parsed.tables,
             allocated: parsed.signatures.len() as u32,
             freed: parsed.signatures.len() as u32 + 1,
         },
-        has_nested: !outer.is_empty(),
     };
     let code = Code::new(&parsed, bytes, allocators, &outer, &instructions);
     Ok(code.into_module(&parsed, bytes, &instructions.added))
@@ -246,7 +244,7 @@ impl Code {
             }
         }
         let offsets = OffsetMap::new(code_start as u32, self.stretches, self.new_functions);
-        let added = IndexSpaces { tables: 1, memories: 1, globals: 3, ..IndexSpaces::default() };
+        let added = IndexSpaces { tables: 1, memories: 1, globals: 2, ..IndexSpaces::default() };
         Rewritten { bytes: module, offsets, added }
     }
 }
@@ -275,11 +273,7 @@ fn additions(functions: &[u32], added: &Added) -> Vec<(SectionId, u32, Vec<u8>)>
         MemoryType { minimum: pages, maximum: Some(pages), memory64: false, shared: false, page_size_log2: None };
     memory.encode(&mut memories);
     let mut globals = Vec::new();
-    for (val_type, value) in [
-        (ValType::I64, ConstExpr::i64_const(i64::MAX)),
-        (ValType::I32, ConstExpr::i32_const(0)),
-        (ValType::I32, ConstExpr::i32_const(0)),
-    ] {
+    for (val_type, value) in [(ValType::I64, ConstExpr::i64_const(i64::MAX)), (ValType::I32, ConstExpr::i32_const(0))] {
         GlobalType { val_type, mutable: true, shared: false }.encode(&mut globals);
         value.encode(&mut globals);
     }
@@ -299,7 +293,7 @@ fn additions(functions: &[u32], added: &Added) -> Vec<(SectionId, u32, Vec<u8>)>
         (SectionId::FUNCTION, functions.len() as u32, function_types),
         (SectionId::TABLE, 1, tables),
         (SectionId::MEMORY, 1, memories),
-        (SectionId::GLOBAL, 3, globals),
+        (SectionId::GLOBAL, 2, globals),
         (SectionId::EXPORT, 4, exports),
     ]
 }

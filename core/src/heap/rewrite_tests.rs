@@ -237,7 +237,9 @@ fn calls_are_told_of_once_however_they_are_made() {
 fn what_is_better_left_alone_is_left_alone() {
     let refused = |text: &str, call| {
         let bytes = wat::parse_str(text).unwrap();
-        rewrite(&bytes, &[Allocator { function: 0, call, leading_parameters: 0 }]).unwrap_err().to_string()
+        rewrite(&bytes, &[Allocator { function: 0, call, leading_parameters: 0, trailing_parameters: 0 }])
+            .unwrap_err()
+            .to_string()
     };
     for (text, call, expected) in [
         (r#"(module (import "env" "malloc" (func (param i32) (result i32))) (memory 1))"#, Call::Malloc, "is imported"),
@@ -261,6 +263,9 @@ fn what_is_better_left_alone_is_left_alone() {
     let bytes = wat::parse_str(GUEST).unwrap();
     for end in 0..bytes.len() {
         // A cut between two sections leaves a smaller module.
-        let _ = rewrite(&bytes[..end], &[Allocator { function: 0, call: Call::Malloc, leading_parameters: 0 }]);
+        let _ = rewrite(
+            &bytes[..end],
+            &[Allocator { function: 0, call: Call::Malloc, leading_parameters: 0, trailing_parameters: 0 }],
+        );
     }
 }

@@ -105,13 +105,13 @@ fn one_that_panics_is_told_of() {
             "symbolize",
             0,
             3,
-            "labels, threads or warnings (3 times); what it did not say is missing",
+            "labels, threads, heaps or warnings (3 times); what it did not say is missing",
             "[unknown frame 0x",
         ),
-        ("categorize", 0, 3, "labels, threads or warnings (3 times); what it did not say is missing", "one"),
-        ("labels", 0, 1, "labels, threads or warnings (1 times); what it did not say is missing", "one"),
+        ("categorize", 0, 3, "labels, threads, heaps or warnings (3 times); what it did not say is missing", "one"),
+        ("labels", 0, 1, "labels, threads, heaps or warnings (1 times); what it did not say is missing", "one"),
         // Asked in the run and where the profile is made.
-        ("warnings", 0, 2, "labels, threads or warnings (1 times); what it did not say is missing", "one"),
+        ("warnings", 0, 2, "labels, threads, heaps or warnings (1 times); what it did not say is missing", "one"),
     ] {
         let (found, errors, place) = profile(activity);
         assert!(found == Some(code) && errors.contains(message), "{activity}: {found:?} {errors}");

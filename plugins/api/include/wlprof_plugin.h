@@ -37,7 +37,7 @@
 #define WLPROF_ABI_MAJOR 2
 
 // Raised when something is added.
-#define WLPROF_ABI_MINOR 0
+#define WLPROF_ABI_MINOR 1
 
 // Another language.
 #define WLPROF_DETECTION_NO 0
@@ -111,6 +111,46 @@
 // Not known by this plugin.
 #define WLPROF_CATEGORY_UNKNOWN 4294967295
 
+// As malloc(size).
+#define WLPROF_ALLOCATOR_CALL_MALLOC 0
+
+// As calloc(count, size).
+#define WLPROF_ALLOCATOR_CALL_CALLOC 1
+
+// As realloc(block, size).
+#define WLPROF_ALLOCATOR_CALL_REALLOC 2
+
+// As aligned_alloc(alignment, size).
+#define WLPROF_ALLOCATOR_CALL_ALIGNED_ALLOC 3
+
+// As posix_memalign(result, alignment, size).
+#define WLPROF_ALLOCATOR_CALL_POSIX_MEMALIGN 4
+
+// As free(block).
+#define WLPROF_ALLOCATOR_CALL_FREE 5
+
+// A function of a module that is called for memory. All its parameters, and its result if it has one, are 32 bits wide.
+typedef struct wlprof_allocator_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Its index in the module.
+  uint32_t function;
+  // How it is called: one of WLPROF_ALLOCATOR_CALL_*. One of a kind that is not among them is left out.
+  uint32_t call;
+  // Parameters that come before those of the call, and mean nothing to anybody else: an arena, say.
+  uint32_t leading_parameters;
+  // Parameters that come after them: what a garbage collector should know of the block, say.
+  uint32_t trailing_parameters;
+} wlprof_allocator_t;
+
+// Receives allocators. It is wlprof's.
+typedef struct wlprof_allocators_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Takes one more allocator.
+  void (*add)(const struct wlprof_allocators_t *allocators, const struct wlprof_allocator_t *allocator);
+} wlprof_allocators_t;
+
 // Bytes, UTF-8 where they are text. Not terminated by anything.
 typedef struct wlprof_bytes_t {
   // The first one; may be null if there are none.
@@ -155,6 +195,33 @@ typedef struct wlprof_guest_t {
   // only read can. Never to be written.
   const uint8_t *memory;
 } wlprof_guest_t;
+
+// What a stack has allocated by the account of the language's runtime, as far as its allocations were sampled: nothing is
+// scaled.
+typedef struct wlprof_heap_bucket_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // The stack, leaf first: the code that allocated, without the runtime's allocator.
+  const struct wlprof_frame_key_t *frames;
+  // How many frames there are.
+  size_t frame_count;
+  // Blocks that were allocated and sampled.
+  uint64_t allocated_blocks;
+  // Their bytes.
+  uint64_t allocated_bytes;
+  // Of the blocks, how many have been freed.
+  uint64_t freed_blocks;
+  // Their bytes.
+  uint64_t freed_bytes;
+} wlprof_heap_bucket_t;
+
+// Receives buckets. It is wlprof's.
+typedef struct wlprof_heap_buckets_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Takes one more bucket.
+  void (*add)(const struct wlprof_heap_buckets_t *buckets, const struct wlprof_heap_bucket_t *bucket);
+} wlprof_heap_buckets_t;
 
 // Something that a thread belongs to.
 typedef struct wlprof_label_t {
@@ -351,6 +418,28 @@ typedef struct wlprof_threads_t {
   void (*add)(const struct wlprof_threads_t *threads, const struct wlprof_thread_t *thread);
 } wlprof_threads_t;
 
+// Bytes to be written into a guest's memory before it runs.
+typedef struct wlprof_memory_patch_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Where, in the first memory.
+  uint64_t address;
+  // What has to be there, one of these, each as long as bytes: else nothing of all patches is written.
+  const struct wlprof_bytes_t *expected;
+  // How many there are.
+  size_t expected_count;
+  // What is to be there.
+  struct wlprof_bytes_t bytes;
+} wlprof_memory_patch_t;
+
+// Receives patches. It is wlprof's.
+typedef struct wlprof_memory_patches_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Takes one more patch.
+  void (*add)(const struct wlprof_memory_patches_t *patches, const struct wlprof_memory_patch_t *patch);
+} wlprof_memory_patches_t;
+
 // Reads the stacks of the instances that work on one memory. Made by wlprof_language_t.attach or wlprof_walker_t.fresh; a plugin puts
 // what it needs behind it.
 typedef struct wlprof_walker_t {
@@ -399,6 +488,29 @@ typedef struct wlprof_walker_t {
   // any of them names what another has pushed. They are called at the same time on several threads, in signal handlers,
   // too: walk waits for no lock, but ends with WLPROF_WALK_END_BUSY. May be missing: the language is attached anew then.
   struct wlprof_walker_t *(*fresh)(const struct wlprof_walker_t *walker);
+  // Tells allocators by which functions the program allocates, if those that C's library has by their usual names are not
+  // there, or are not all: of an interpreter without names, or with an allocator of its own above C's. They take the place of
+  // C's. Tells missed what of the program's allocations will not be seen even so, in sentences for the user. Asked where they
+  // are wanted, with the module that the walker was attached with. Of functions that call each other through tables, only those
+  // called as realloc may be among them together with what they call. May be missing; since 2.1, as are the next two.
+  void (*allocators)(const struct wlprof_walker_t *walker,
+                     const struct wlprof_module_t *module,
+                     const struct wlprof_allocators_t *allocators,
+                     const struct wlprof_texts_t *missed);
+  // Tells patches what to write into the guest's memory before it runs for its runtime's own heap profiler to sample an
+  // allocation each rate bytes, 1 for every one. Nothing if it has none that can be switched on, or the guest does so
+  // itself. May be missing.
+  void (*switch_heap_profiler_on)(const struct wlprof_walker_t *walker,
+                                  uint64_t rate,
+                                  const struct wlprof_memory_patches_t *patches);
+  // Tells buckets what the runtime's own heap profiler has counted so far, and writes how many bytes are allocated between
+  // two of its samples, on average: what the program has set, if it has; 0 if it takes none. Gives one of WLPROF_WALK_END_*: what
+  // buckets was told is dropped if that is not WLPROF_WALK_END_COMPLETE. Called in a host call of the guest's or after its
+  // last instruction: it may take milliseconds and allocate. May be missing.
+  uint32_t (*heap_profile)(struct wlprof_walker_t *walker,
+                           const struct wlprof_guest_t *guest,
+                           const struct wlprof_heap_buckets_t *buckets,
+                           uint64_t *rate);
 } wlprof_walker_t;
 
 // A language that a plugin knows.

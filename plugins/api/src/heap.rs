@@ -60,6 +60,8 @@ pub struct Allocator {
     pub call: AllocatorCall,
     /// Parameters that come before those of the call, and mean nothing to anybody else: an arena, say.
     pub leading_parameters: u32,
+    /// Parameters that come after them: what a garbage collector should know of the block, say.
+    pub trailing_parameters: u32,
 }
 
 /// Bytes to be written into a guest's memory before it runs.

@@ -157,11 +157,12 @@ pub trait Walker: Send {
         let _ = (key, out);
     }
 
-    /// The functions by which the program allocates, where those of C's library have other names, or none: of an interpreter without names, say.
-    /// Asked where they are wanted and C's are not there by name, of the module that the walker was attached with. Functions that call each other
-    /// through tables are not to be among them together.
-    fn allocators(&self, module: &dyn ModuleView) -> Vec<Allocator> {
-        let _ = module;
+    /// The functions by which the program allocates, if those that C's library has by their usual names are not there, or are not all: of an
+    /// interpreter without names, or with an allocator of its own above C's. They take the place of C's. To `missed` goes what of the program's
+    /// allocations will not be seen even so, in sentences for the user. Asked where they are wanted, of the module that the walker was attached
+    /// with. Of functions that call each other through tables, only those called as `realloc` may be among them together with what they call.
+    fn allocators(&self, module: &dyn ModuleView, missed: &mut Vec<String>) -> Vec<Allocator> {
+        let _ = (module, missed);
         Vec::new()
     }
 

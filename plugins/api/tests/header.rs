@@ -29,13 +29,21 @@ macro_rules! layouts {
 
 fn layouts() -> BTreeMap<String, usize> {
     layouts! {
+        Allocator as wlprof_allocator_t { size, function, call, leading_parameters, trailing_parameters }
+        Allocators as wlprof_allocators_t { size, add }
         Bytes as wlprof_bytes_t { data, length }
         FrameKey as wlprof_frame_key_t { kind, wasm, value }
         Guest as wlprof_guest_t { size, memory_size, read, global, memory }
+        HeapBucket as wlprof_heap_bucket_t {
+            size, frames, frame_count, allocated_blocks, allocated_bytes, freed_blocks, freed_bytes,
+        }
+        HeapBuckets as wlprof_heap_buckets_t { size, add }
         Label as wlprof_label_t { name, value }
         Labels as wlprof_labels_t { size, add }
         Language as wlprof_language_t { size, name, detect, attach, library_folder }
         Member as wlprof_member_t { offset, size, first_bit, bit_count }
+        MemoryPatch as wlprof_memory_patch_t { size, address, expected, expected_count, bytes }
+        MemoryPatches as wlprof_memory_patches_t { size, add }
         Module as wlprof_module_t {
             size, name, bytes, custom_section, function_import_count, function_import, function_body, function_name,
             global_named, variable_address, member, type_size, enumerator, function_named, table_function,
@@ -60,7 +68,7 @@ fn layouts() -> BTreeMap<String, usize> {
         Threads as wlprof_threads_t { size, add }
         Walker as wlprof_walker_t {
             size, flags, wanted_globals, wanted_global_count, destroy, walk, symbolize, categorize, labels, threads,
-            warnings, fresh,
+            warnings, fresh, allocators, switch_heap_profiler_on, heap_profile,
         }
         WasmFrame as wlprof_wasm_frame_t { module, function, code_offset }
     }

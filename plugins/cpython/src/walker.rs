@@ -84,7 +84,7 @@ impl Walker for PythonWalker {
         true
     }
 
-    fn allocators(&self, module: &dyn ModuleView) -> Vec<Allocator> {
+    fn allocators(&self, module: &dyn ModuleView, _missed: &mut Vec<String>) -> Vec<Allocator> {
         allocators::find(module)
     }
 

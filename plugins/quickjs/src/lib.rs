@@ -8,6 +8,7 @@
 //! It is a dynamic library for `wlprof --plugin` and knows of wlprof the crate `wlprof-plugin` alone.
 #![deny(unsafe_code)]
 
+mod allocators;
 mod builtin_names;
 mod category;
 mod chain;

@@ -1,7 +1,7 @@
 //! The walker of one module: keeps what walks have in common.
 
 use crate::{
-    category,
+    allocators, category,
     chain::Chain,
     find::{Running, Runtimes},
     functions::{Functions, Reading},
@@ -12,7 +12,9 @@ use crate::{
     symbols,
 };
 use std::sync::Arc;
-use wlprof_plugin::{Category, FrameKey, FrameSink, GuestMemory, SourceFrame, Truncation, Walker, WasmFrame};
+use wlprof_plugin::{
+    Allocator, Category, FrameKey, FrameSink, GuestMemory, ModuleView, SourceFrame, Truncation, Walker, WasmFrame,
+};
 
 /// Reads the stacks of a JavaScript program.
 ///
@@ -73,6 +75,10 @@ impl Walker for JavaScriptWalker {
 
     fn wanted_globals(&self) -> &[u32] {
         &self.globals
+    }
+
+    fn allocators(&self, module: &dyn ModuleView, missed: &mut Vec<String>) -> Vec<Allocator> {
+        allocators::find(module, missed)
     }
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {

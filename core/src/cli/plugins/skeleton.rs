@@ -30,7 +30,9 @@ const CRATE: &[(&str, &str)] = &[
     ("src/abi/mod.rs", include_str!("../../../../plugins/api/src/abi/mod.rs")),
     ("src/abi/convert.rs", include_str!("../../../../plugins/api/src/abi/convert.rs")),
     ("src/abi/export.rs", include_str!("../../../../plugins/api/src/abi/export.rs")),
+    ("src/abi/export_heap.rs", include_str!("../../../../plugins/api/src/abi/export_heap.rs")),
     ("src/abi/guest.rs", include_str!("../../../../plugins/api/src/abi/guest.rs")),
+    ("src/abi/heap.rs", include_str!("../../../../plugins/api/src/abi/heap.rs")),
 ];
 
 /// Its manifest, without what the workspace gives.

@@ -1,15 +1,17 @@
 //! Languages and walkers behind the C ABI, as the rest of wlprof sees them.
 
 use super::containment::{Activity, Calls, EndedWalker, OwnStack, PluginLibrary, fetch};
+use super::heap::{HostAllocators, HostBuckets, HostPatches};
 use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts, MOST_FRAMES};
 use super::size_fits;
 use super::stack_room::StackRoom;
 use super::threads::HostThreads;
+use std::mem::{MaybeUninit, offset_of};
 use std::sync::Arc;
 use wlprof_plugin::abi;
 use wlprof_plugin::{
-    AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, SourceFrame,
-    ThreadStack, Truncation, Walker, WasmFrame,
+    Allocator, AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, HeapBucket, Label, Language,
+    MemoryPatch, ModuleView, SourceFrame, ThreadStack, Truncation, Walker, WasmFrame,
 };
 
 /// A language of a loaded plugin.
@@ -115,6 +117,9 @@ impl Language for ForeignLanguage {
     }
 }
 
+/// Size of a walker in version 2.0, which knew nothing of heaps.
+const FIRST_WALKER: usize = offset_of!(abi::Walker, allocators);
+
 /// The most globals that a walker may ask for.
 const MOST_GLOBALS: usize = 1 << 12;
 
@@ -131,9 +136,13 @@ impl ReadWalker {
     unsafe fn read(walker: *mut abi::Walker, abi_minor: u32) -> Result<Self, AttachError> {
         // SAFETY: the caller's promise. Before the rest is believed to be there.
         let size = unsafe { (*walker).size };
-        size_fits::<abi::Walker>(size, abi_minor, "wlprof_walker_t").map_err(AttachError)?;
-        // SAFETY: the caller's promise.
-        let abi = unsafe { walker.read() };
+        size_fits::<abi::Walker>(size, FIRST_WALKER, abi_minor, "wlprof_walker_t").map_err(AttachError)?;
+        let mut abi = MaybeUninit::<abi::Walker>::zeroed();
+        let known = size.min(size_of::<abi::Walker>());
+        // SAFETY: the caller's promise: as many bytes are there, and there is room for as many.
+        unsafe { walker.cast::<u8>().copy_to_nonoverlapping(abi.as_mut_ptr().cast(), known) };
+        // SAFETY: what was not copied is zero, as are functions that are missing.
+        let abi = unsafe { abi.assume_init() };
         if abi.flags & abi::WALKER_READS_GUEST != 0 && abi.walk.is_none() {
             return Err(AttachError("the plugin's walker says that it reads the guest and has no `walk`".to_owned()));
         }
@@ -309,6 +318,40 @@ impl Walker for ForeignWalker {
         let receiver = HostLabels::new(out);
         // SAFETY: the walker is not destroyed, and the receiver is there for the call.
         self.calls.call(Activity::Labels, || unsafe { labels(self.walker, key, &receiver.abi) });
+    }
+
+    fn allocators(&self, module: &dyn ModuleView, missed: &mut Vec<String>) -> Vec<Allocator> {
+        let mut found = Vec::new();
+        if let Some(allocators) = self.abi.allocators {
+            let (module, receiver) = (HostModule::new(module), HostAllocators::new(&mut found));
+            let missed = HostTexts::new(missed);
+            // SAFETY: the walker is not destroyed, and what it is given is there for the call.
+            let ask = || unsafe { allocators(self.walker, &module.abi, &receiver.abi, &missed.abi) };
+            self.calls.call(Activity::Allocators, ask);
+        }
+        found
+    }
+
+    fn switch_heap_profiler_on(&self, rate: u64) -> Vec<MemoryPatch> {
+        let Some(switch_on) = self.abi.switch_heap_profiler_on else { return Vec::new() };
+        let mut patches = Vec::new();
+        let receiver = HostPatches::new(&mut patches);
+        // SAFETY: the walker is not destroyed, and the receiver is there for the call.
+        let ask = || unsafe { switch_on(self.walker, rate, &receiver.abi) };
+        // Some of what belongs together is worse than nothing.
+        if self.calls.call(Activity::SwitchHeapProfilerOn, ask).is_none() {
+            patches.clear();
+        }
+        patches
+    }
+
+    fn heap_profile(&mut self, guest: &dyn GuestMemory, out: &mut Vec<HeapBucket>) -> Result<u64, Truncation> {
+        let Some(heap_profile) = self.abi.heap_profile else { return Ok(0) };
+        let (guest, receiver, mut rate) = (HostGuest::new(guest), HostBuckets::new(out), 0);
+        // SAFETY: the walker is not destroyed, and what it is given is there for the call.
+        let ask = || unsafe { heap_profile(self.walker, &guest.abi, &receiver.abi, &mut rate) };
+        let end = self.calls.call(Activity::HeapProfile, ask).ok_or(Truncation::Failed)?;
+        abi::walk_end_of(end).unwrap_or(Err(Truncation::Inconsistent)).map(|()| rate)
     }
 
     fn warnings(&self) -> Vec<String> {

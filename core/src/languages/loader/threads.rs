@@ -5,7 +5,7 @@ use super::host::{Received, text};
 use wlprof_plugin::abi;
 use wlprof_plugin::{Creator, Label, ThreadStack, Truncation};
 
-/// The most frames and labels of one that are taken.
+/// The most frames and labels of one that are taken, and the most of anything else that is given at once.
 const MOST: usize = 1 << 20;
 /// What all of them may take, in bytes of memory: there are programs with a hundred thousand goroutines.
 const ROOM: usize = 512 << 20;
@@ -50,9 +50,11 @@ unsafe extern "C" fn add(threads: *const abi::Threads, thread: *const abi::Threa
     })
 }
 
+/// As many of `count` as are taken.
+///
 /// # Safety
 /// There are as many.
-unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
+pub(super) unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
     if count == 0 || first.is_null() {
         return &[];
     }

@@ -170,15 +170,8 @@ impl LanguageWalk {
         through_kernel: bool,
     ) -> Dump {
         self.find_wasm_frames(code, frames);
-        // SAFETY: the store is alive.
-        let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
-        let guest = StoppedGuest {
-            base: base as *const u8,
-            length,
-            globals: &self.globals,
-            is_shared: self.is_shared,
-            through_kernel,
-        };
+        // SAFETY: the guest stands still, so base and length belong together and stay what they are.
+        let guest = unsafe { StoppedGuest::new(self.memory, &self.globals, self.is_shared, through_kernel) };
         let (walker, wasm, module, sink) = (&mut self.walker, &self.wasm, self.module.id, &mut self.sink);
         catch_unwind(AssertUnwindSafe(|| {
             let mut threads = Vec::new();
@@ -228,15 +221,8 @@ impl LanguageWalk {
     /// # Safety
     /// As for [`Self::collect`].
     pub(in crate::sampler) unsafe fn heap_profile(&mut self) -> Result<(u64, Vec<HeapBucket>), Truncation> {
-        // SAFETY: the guest stands still, so base and length belong together.
-        let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
-        let guest = StoppedGuest {
-            base: base as *const u8,
-            length,
-            globals: &self.globals,
-            is_shared: self.is_shared,
-            through_kernel: false,
-        };
+        // SAFETY: the guest stands still, so base and length belong together and stay what they are.
+        let guest = unsafe { StoppedGuest::new(self.memory, &self.globals, self.is_shared, false) };
         if self.panics >= MOST_PANICS {
             return Err(Truncation::Failed);
         }
@@ -352,6 +338,21 @@ struct StoppedGuest<'a> {
     /// Memory is read by a system call that fails where memory is not there any more: host code that runs meanwhile may
     /// grow it, and so move it.
     through_kernel: bool,
+}
+
+impl<'a> StoppedGuest<'a> {
+    /// # Safety
+    /// The store of the memory is alive, and what the definition says of it stays so.
+    unsafe fn new(
+        memory: Option<MemoryDefinition>,
+        globals: &'a [Global],
+        is_shared: bool,
+        through_kernel: bool,
+    ) -> Self {
+        // SAFETY: the caller's promise.
+        let (base, length) = memory.map_or((0, 0), |memory| unsafe { memory.read() });
+        Self { base: base as *const u8, length, globals, is_shared, through_kernel }
+    }
 }
 
 impl GuestMemory for StoppedGuest<'_> {

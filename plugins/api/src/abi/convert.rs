@@ -1,7 +1,7 @@
 //! Between what the ABI says and what the crate's own types do: the same for both sides.
 
 use super::*;
-use crate::{Category, Truncation};
+use crate::{AllocatorCall, Category, Truncation};
 
 /// In place of a wasm frame where there is none.
 const NO_FRAME: WasmFrame = WasmFrame { module: 0, function: 0, code_offset: 0 };
@@ -132,6 +132,23 @@ pub fn walk_end_of(number: u32) -> Option<Result<(), Truncation>> {
     }))
 }
 
+/// The number of a way to allocate.
+pub fn allocator_call_number(call: AllocatorCall) -> u32 {
+    match call {
+        AllocatorCall::Malloc => ALLOCATOR_CALL_MALLOC,
+        AllocatorCall::Calloc => ALLOCATOR_CALL_CALLOC,
+        AllocatorCall::Realloc => ALLOCATOR_CALL_REALLOC,
+        AllocatorCall::AlignedAlloc => ALLOCATOR_CALL_ALIGNED_ALLOC,
+        AllocatorCall::PosixMemalign => ALLOCATOR_CALL_POSIX_MEMALIGN,
+        AllocatorCall::Free => ALLOCATOR_CALL_FREE,
+    }
+}
+
+/// The way to allocate that has this number; `None` for what this version does not know.
+pub fn allocator_call_of(number: u32) -> Option<AllocatorCall> {
+    AllocatorCall::ALL.into_iter().find(|call| allocator_call_number(*call) == number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,5 +183,9 @@ mod tests {
             assert_eq!(walk_end_of(number).map(walk_end_number), Some(number));
         }
         assert_eq!((walk_end_of(WALK_END_BUSY + 1), category_of(CATEGORY_UNKNOWN)), (None, None));
+        for number in 0..=ALLOCATOR_CALL_FREE {
+            assert_eq!(allocator_call_of(number).map(allocator_call_number), Some(number));
+        }
+        assert_eq!(allocator_call_of(ALLOCATOR_CALL_FREE + 1), None);
     }
 }

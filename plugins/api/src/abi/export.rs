@@ -1,6 +1,7 @@
 //! Languages written in Rust, as the C ABI has them: what [`export_plugin!`](crate::export_plugin) puts together.
 
 use super::convert::{category_number, walk_end_number};
+use super::export_heap::{allocators, heap_profile, switch_heap_profiler_on};
 use super::guest::{ForeignGuest, ForeignModule};
 use super::*;
 use crate::{Detection, FrameSink, SinkEntry};
@@ -90,9 +91,9 @@ macro_rules! export_plugin {
 
 /// A walker with what the ABI says of it in front.
 #[repr(C)]
-struct ExportedWalker {
+pub(super) struct ExportedWalker {
     abi: Walker,
-    walker: Box<dyn crate::Walker>,
+    pub(super) walker: Box<dyn crate::Walker>,
     sink: FrameSink,
     wanted_globals: Vec<u32>,
     /// Kept, so that symbolizing many frames does not allocate for each.
@@ -111,7 +112,7 @@ fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
 
 /// # Safety
 /// `texts` is as the ABI says.
-unsafe fn say(texts: *const Texts, text: &str) {
+pub(super) unsafe fn say(texts: *const Texts, text: &str) {
     // SAFETY: the caller's promise.
     unsafe { ((*texts).add)(texts, Bytes::of(text.as_bytes())) }
 }
@@ -191,6 +192,9 @@ impl ExportedWalker {
             threads: Some(threads),
             warnings: Some(warnings),
             fresh: Some(fresh),
+            allocators: Some(allocators),
+            switch_heap_profiler_on: Some(switch_heap_profiler_on),
+            heap_profile: Some(heap_profile),
         };
         let exported =
             Self { abi, walker, sink: FrameSink::new(), wanted_globals, frames: Vec::new(), panics: Cell::new(0) };
@@ -200,7 +204,7 @@ impl ExportedWalker {
 
     /// # Safety
     /// `walker` must have come from [`ExportedWalker::leak`] and not be destroyed, and no other call use it.
-    unsafe fn from_abi<'a>(walker: *mut Walker) -> &'a mut Self {
+    pub(super) unsafe fn from_abi<'a>(walker: *mut Walker) -> &'a mut Self {
         // SAFETY: it is the first field of one.
         unsafe { &mut *walker.cast::<Self>() }
     }
@@ -211,7 +215,7 @@ impl ExportedWalker {
 ///
 /// # Safety
 /// `walker` must have come from [`ExportedWalker::leak`] and not be destroyed.
-unsafe fn asked<T>(walker: *const Walker, otherwise: T, call: impl FnOnce() -> T) -> T {
+pub(super) unsafe fn asked<T>(walker: *const Walker, otherwise: T, call: impl FnOnce() -> T) -> T {
     // SAFETY: the caller's promise. Not while `call` uses it.
     let panics = || unsafe { &(*walker.cast::<ExportedWalker>()).panics };
     if panics().get() == MOST_PANICS {
@@ -403,8 +407,8 @@ unsafe extern "C" fn warnings(walker: *const Walker, warnings: *const Texts) {
     let panics = exported.panics.get();
     if panics > 0 {
         let warning = format!(
-            "the plugin panicked when it was asked for names, categories, labels, threads or warnings ({panics} times); what \
-             it did not say is missing, and after {MOST_PANICS} it is only asked to walk"
+            "the plugin panicked when it was asked for names, categories, labels, threads, heaps or warnings ({panics} \
+             times); what it did not say is missing, and after {MOST_PANICS} it is only asked to walk"
         );
         // SAFETY: `warnings` is as the ABI says.
         unsafe { say(warnings, &warning) };

@@ -22,10 +22,15 @@
 
 mod convert;
 mod export;
+mod export_heap;
 mod guest;
+mod heap;
 
-pub use convert::{category_number, category_of, walk_end_number, walk_end_of};
+pub use convert::{
+    allocator_call_number, allocator_call_of, category_number, category_of, walk_end_number, walk_end_of,
+};
 pub use export::{ExportedLanguage, LanguagePointer, plugin, pointers};
+pub use heap::*;
 
 use std::ffi::c_void;
 
@@ -37,7 +42,7 @@ const _: () = assert!(u64::from_le_bytes(*b"wlprofpl") == PLUGIN_MAGIC);
 /// Raised when something changes that an older side would misread.
 pub const ABI_MAJOR: u32 = 2;
 /// Raised when something is added.
-pub const ABI_MINOR: u32 = 0;
+pub const ABI_MINOR: u32 = 1;
 
 /// Bytes, UTF-8 where they are text. Not terminated by anything.
 #[repr(C)]
@@ -286,6 +291,36 @@ pub struct Walker {
     /// any of them names what another has pushed. They are called at the same time on several threads, in signal handlers,
     /// too: `walk` waits for no lock, but ends with [`WALK_END_BUSY`]. May be missing: the language is attached anew then.
     pub fresh: Option<unsafe extern "C" fn(walker: *const Walker) -> *mut Walker>,
+    /// Tells `allocators` by which functions the program allocates, if those that C's library has by their usual names are not
+    /// there, or are not all: of an interpreter without names, or with an allocator of its own above C's. They take the place of
+    /// C's. Tells `missed` what of the program's allocations will not be seen even so, in sentences for the user. Asked where they
+    /// are wanted, with the module that the walker was attached with. Of functions that call each other through tables, only those
+    /// called as `realloc` may be among them together with what they call. May be missing; since 2.1, as are the next two.
+    pub allocators: Option<
+        unsafe extern "C" fn(
+            walker: *const Walker,
+            module: *const Module,
+            allocators: *const Allocators,
+            missed: *const Texts,
+        ),
+    >,
+    /// Tells `patches` what to write into the guest's memory before it runs for its runtime's own heap profiler to sample an
+    /// allocation each `rate` bytes, 1 for every one. Nothing if it has none that can be switched on, or the guest does so
+    /// itself. May be missing.
+    pub switch_heap_profiler_on:
+        Option<unsafe extern "C" fn(walker: *const Walker, rate: u64, patches: *const MemoryPatches)>,
+    /// Tells `buckets` what the runtime's own heap profiler has counted so far, and writes how many bytes are allocated between
+    /// two of its samples, on average: what the program has set, if it has; 0 if it takes none. Gives one of `WALK_END_…`: what
+    /// `buckets` was told is dropped if that is not [`WALK_END_COMPLETE`]. Called in a host call of the guest's or after its
+    /// last instruction: it may take milliseconds and allocate. May be missing.
+    pub heap_profile: Option<
+        unsafe extern "C" fn(
+            walker: *mut Walker,
+            guest: *const Guest,
+            buckets: *const HeapBuckets,
+            rate: *mut u64,
+        ) -> u32,
+    >,
 }
 
 /// Stacks are read from the stopped guest; without it they are the wasm stack, and only named by the plugin.

@@ -44,11 +44,14 @@ pub(super) enum Activity {
     Warnings,
     LibraryFolder,
     Fresh,
+    Allocators,
+    SwitchHeapProfilerOn,
+    HeapProfile,
     Destroy,
 }
 
 impl Activity {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 16] = [
         Self::Open,
         Self::Load,
         Self::Detect,
@@ -61,6 +64,9 @@ impl Activity {
         Self::Warnings,
         Self::LibraryFolder,
         Self::Fresh,
+        Self::Allocators,
+        Self::SwitchHeapProfilerOn,
+        Self::HeapProfile,
         Self::Destroy,
     ];
 
@@ -87,6 +93,9 @@ impl Activity {
             Self::Warnings => "warnings",
             Self::LibraryFolder => "library_folder",
             Self::Fresh => "fresh",
+            Self::Allocators => "allocators",
+            Self::SwitchHeapProfilerOn => "switch_heap_profiler_on",
+            Self::HeapProfile => "heap_profile",
             Self::Destroy => "destroy",
         }
     }
@@ -96,7 +105,9 @@ impl Activity {
     fn kept(self) -> Kept {
         match self {
             Self::Walk => Kept::FloatingPoint,
-            Self::Symbolize | Self::Categorize | Self::Labels | Self::Threads | Self::Fresh => Kept::Mask,
+            Self::Symbolize | Self::Categorize | Self::Labels | Self::Threads | Self::Fresh | Self::HeapProfile => {
+                Kept::Mask
+            }
             _ => Kept::Handlers,
         }
     }

@@ -1,0 +1,108 @@
+//! Takes what a plugin says of its guests' heaps.
+
+use super::containment::in_host;
+use super::host::Received;
+use super::threads::slice;
+use wlprof_plugin::abi::{self, Bytes};
+use wlprof_plugin::{Allocator, HeapBucket, MemoryPatch};
+
+/// What one call may give, in bytes of memory: a Go program may have a hundred thousand stacks that allocate.
+const ROOM: usize = 256 << 20;
+/// The most bytes of one patch that are taken, and the most forms of what it is written over.
+const MOST_PATCHED: usize = 1 << 16;
+const MOST_EXPECTED: usize = 64;
+
+/// Receives allocators.
+#[repr(C)]
+pub(super) struct HostAllocators<'a> {
+    pub(super) abi: abi::Allocators,
+    allocators: Received<'a, Allocator>,
+}
+
+impl<'a> HostAllocators<'a> {
+    pub(super) fn new(allocators: &'a mut Vec<Allocator>) -> Self {
+        let abi = abi::Allocators { size: size_of::<abi::Allocators>(), add: add_allocator };
+        Self { abi, allocators: Received::new(allocators, ROOM) }
+    }
+}
+
+unsafe extern "C" fn add_allocator(allocators: *const abi::Allocators, allocator: *const abi::Allocator) {
+    in_host(|| {
+        // SAFETY: the plugin gives back what it was given, and an allocator that is there for this call.
+        let (allocators, allocator) = unsafe { (&*allocators.cast::<HostAllocators<'_>>(), &*allocator) };
+        let abi::Allocator { size, function, call, leading_parameters, trailing_parameters } = *allocator;
+        let call = abi::allocator_call_of(call).filter(|_| size >= size_of::<abi::Allocator>());
+        if let Some(call) = call {
+            let allocator = Allocator { function, call, leading_parameters, trailing_parameters };
+            allocators.allocators.take(&[], 0, || allocator);
+        }
+    })
+}
+
+/// Receives patches.
+#[repr(C)]
+pub(super) struct HostPatches<'a> {
+    pub(super) abi: abi::MemoryPatches,
+    patches: Received<'a, MemoryPatch>,
+}
+
+impl<'a> HostPatches<'a> {
+    pub(super) fn new(patches: &'a mut Vec<MemoryPatch>) -> Self {
+        let abi = abi::MemoryPatches { size: size_of::<abi::MemoryPatches>(), add: add_patch };
+        Self { abi, patches: Received::new(patches, ROOM) }
+    }
+}
+
+/// A patch of which not all can be taken has nothing that is expected: then none is written.
+unsafe extern "C" fn add_patch(patches: *const abi::MemoryPatches, patch: *const abi::MemoryPatch) {
+    in_host(|| {
+        // SAFETY: the plugin gives back what it was given, and a patch that is there for this call with all that it has.
+        let (patches, patch) = unsafe { (&*patches.cast::<HostPatches<'_>>(), &*patch) };
+        let is_whole = patch.size >= size_of::<abi::MemoryPatch>()
+            && patch.expected_count <= MOST_EXPECTED
+            && patch.bytes.length <= MOST_PATCHED;
+        // SAFETY: the plugin's promise: there are so many.
+        let expected = if is_whole { unsafe { slice(patch.expected, patch.expected_count) } } else { &[] };
+        let of_that_length = |bytes: &&Bytes| bytes.length == patch.bytes.length;
+        // SAFETY: the plugin's promise: they are there for this call.
+        let copy = |bytes: &Bytes| unsafe { bytes.get() }.to_vec();
+        patches.patches.take(expected, patch.bytes.length.min(MOST_PATCHED), || MemoryPatch {
+            address: patch.address,
+            expected: expected.iter().filter(of_that_length).map(copy).collect(),
+            bytes: if is_whole { copy(&patch.bytes) } else { Vec::new() },
+        });
+    })
+}
+
+/// Receives buckets.
+#[repr(C)]
+pub(super) struct HostBuckets<'a> {
+    pub(super) abi: abi::HeapBuckets,
+    buckets: Received<'a, HeapBucket>,
+}
+
+impl<'a> HostBuckets<'a> {
+    pub(super) fn new(buckets: &'a mut Vec<HeapBucket>) -> Self {
+        let abi = abi::HeapBuckets { size: size_of::<abi::HeapBuckets>(), add: add_bucket };
+        Self { abi, buckets: Received::new(buckets, ROOM) }
+    }
+}
+
+unsafe extern "C" fn add_bucket(buckets: *const abi::HeapBuckets, bucket: *const abi::HeapBucket) {
+    in_host(|| {
+        // SAFETY: the plugin gives back what it was given, and a bucket that is there for this call with its frames.
+        let (buckets, bucket) = unsafe { (&*buckets.cast::<HostBuckets<'_>>(), &*bucket) };
+        if bucket.size < size_of::<abi::HeapBucket>() {
+            return;
+        }
+        // SAFETY: the plugin's promise: there are so many.
+        let frames = unsafe { slice(bucket.frames, bucket.frame_count) };
+        buckets.buckets.take(&[], size_of_val(frames), || HeapBucket {
+            frames: frames.iter().map(|&key| key.into()).collect(),
+            allocated_blocks: bucket.allocated_blocks,
+            allocated_bytes: bucket.allocated_bytes,
+            freed_blocks: bucket.freed_blocks,
+            freed_bytes: bucket.freed_bytes,
+        });
+    })
+}

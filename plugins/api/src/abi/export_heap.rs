@@ -1,0 +1,99 @@
+//! What walkers written in Rust say of their guests' heaps, as the C ABI has it.
+
+use super::convert::{allocator_call_number, walk_end_number};
+use super::export::{ExportedWalker, asked, say};
+use super::guest::{ForeignGuest, ForeignModule};
+use super::{
+    Allocator, Allocators, Bytes, FrameKey, Guest, HeapBucket, HeapBuckets, MemoryPatch, MemoryPatches, Module, Texts,
+    WALK_END_FAILED, Walker,
+};
+
+pub(super) unsafe extern "C" fn allocators(
+    walker: *const Walker,
+    module: *const Module,
+    found: *const Allocators,
+    missed: *const Texts,
+) {
+    let say_all = || {
+        // SAFETY: both are as the ABI says, and nothing is changed.
+        let (exported, module) = unsafe { (&*walker.cast::<ExportedWalker>(), ForeignModule::new(module)) };
+        let mut notes = Vec::new();
+        for allocator in exported.walker.allocators(&module, &mut notes) {
+            let allocator = Allocator {
+                size: size_of::<Allocator>(),
+                function: allocator.function,
+                call: allocator_call_number(allocator.call),
+                leading_parameters: allocator.leading_parameters,
+                trailing_parameters: allocator.trailing_parameters,
+            };
+            // SAFETY: `found` is as the ABI says, and the allocator is there for the call.
+            unsafe { ((*found).add)(found, &allocator) };
+        }
+        for note in notes {
+            // SAFETY: `missed` is as the ABI says.
+            unsafe { say(missed, &note) };
+        }
+    };
+    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    unsafe { asked(walker, (), say_all) }
+}
+
+pub(super) unsafe extern "C" fn switch_heap_profiler_on(
+    walker: *const Walker,
+    rate: u64,
+    patches: *const MemoryPatches,
+) {
+    let say_all = || {
+        // SAFETY: it is one of `leak`'s, and nothing is changed.
+        let exported = unsafe { &*walker.cast::<ExportedWalker>() };
+        for patch in exported.walker.switch_heap_profiler_on(rate) {
+            let expected: Vec<Bytes> = patch.expected.iter().map(|bytes| Bytes::of(bytes)).collect();
+            let patch = MemoryPatch {
+                size: size_of::<MemoryPatch>(),
+                address: patch.address,
+                expected: expected.as_ptr(),
+                expected_count: expected.len(),
+                bytes: Bytes::of(&patch.bytes),
+            };
+            // SAFETY: `patches` is as the ABI says, and the patch is there for the call with all that it has.
+            unsafe { ((*patches).add)(patches, &patch) };
+        }
+    };
+    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    unsafe { asked(walker, (), say_all) }
+}
+
+pub(super) unsafe extern "C" fn heap_profile(
+    walker: *mut Walker,
+    guest: *const Guest,
+    buckets: *const HeapBuckets,
+    rate: *mut u64,
+) -> u32 {
+    let read = || {
+        // SAFETY: both are as the ABI says, and no other call uses the walker.
+        let (exported, guest) = unsafe { (ExportedWalker::from_abi(walker), &*guest) };
+        let mut found = Vec::new();
+        let read = exported.walker.heap_profile(&ForeignGuest(guest), &mut found);
+        if let Ok(sampled) = read {
+            // SAFETY: a place of wlprof's.
+            unsafe { rate.write(sampled) };
+        }
+        for bucket in found {
+            let frames: Vec<FrameKey> = bucket.frames.iter().map(|&key| key.into()).collect();
+            let bucket = HeapBucket {
+                size: size_of::<HeapBucket>(),
+                frames: frames.as_ptr(),
+                frame_count: frames.len(),
+                allocated_blocks: bucket.allocated_blocks,
+                allocated_bytes: bucket.allocated_bytes,
+                freed_blocks: bucket.freed_blocks,
+                freed_bytes: bucket.freed_bytes,
+            };
+            // SAFETY: `buckets` is as the ABI says, and the bucket is there for the call with its frames.
+            unsafe { ((*buckets).add)(buckets, &bucket) };
+        }
+        walk_end_number(read.map(drop))
+    };
+    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    unsafe { asked(walker, WALK_END_FAILED, read) }
+}
