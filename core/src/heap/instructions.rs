@@ -3,6 +3,7 @@
 //! A call is told of when the countdown of bytes has been used up. Whoever is told sets it anew.
 
 use super::allocators::{Allocator, Call, number_of};
+use super::bodies::Around;
 use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
 
 /// Where what was added to a module is, by its indices.
@@ -41,9 +42,6 @@ pub(super) struct Instructions {
     pub(super) added: Added,
 }
 
-/// A body without its end, and without its size: locals and instructions.
-pub(super) type Body = Vec<u8>;
-
 impl Instructions {
     /// What stands at the beginning of the body of an allocator function that is not `realloc`: no locals. `slow` is the function
     /// that [`Instructions::slow`] makes.
@@ -69,45 +67,48 @@ impl Instructions {
 
     /// The function that a prologue calls when the countdown has been used up: calls the allocator function once more, now that
     /// there is room, and tells of it.
-    pub(super) fn slow(&self, allocator: Allocator) -> Body {
+    pub(super) fn slow(&self, allocator: Allocator) -> Vec<u8> {
         let result = parameter_count(allocator);
         let mut function = Function::new([(1, ValType::I32)]);
         let mut code = function.instructions();
         code.i64_const(i64::MAX).global_set(self.added.countdown);
         parameters(&mut code, allocator);
         code.call(allocator.function).local_set(result);
-        // Whoever is told finds it as he would in a wrapper.
+        // Whoever is told finds it as he would behind a body with something around it.
         code.i64_const(-1).global_set(self.added.countdown);
-        self.tell_allocated(&mut code, allocator, result);
+        let asked_for = |code: &mut InstructionSink<'_>| size(code, allocator);
+        self.tell_allocated(&mut code, allocator.call, asked_for, allocator.leading_parameters, result);
         code.local_get(result).end();
         function.into_raw_body()
     }
 
-    /// What takes the place of an outer function: `realloc`, and whatever calls other allocator functions. `moved` is where its body is now.
-    pub(super) fn wrapper(&self, allocator: Allocator, moved: u32) -> Body {
-        let result = parameter_count(allocator);
-        let (was_told, left) = (result + 1, result + 2);
-        let mut function = Function::new([(2, ValType::I32), (1, ValType::I64)]);
-        let mut code = function.instructions();
-        code.global_get(self.added.countdown).local_tee(left).i64_const(INSIDE).i64_gt_s().if_(BlockType::Empty);
-        parameters(&mut code, allocator);
-        code.call(moved).return_().end();
-        code.i64_const(i64::MAX).global_set(self.added.countdown);
+    /// What is put around the body of an outer function: `realloc`, and whatever calls other allocator functions. Its locals begin at
+    /// `first_local`. What is asked for is kept from before, since a body may write its parameters.
+    pub(super) fn around(&self, allocator: Allocator, first_local: u32) -> Around {
+        let [left, asked_for, result, before, was_told] = std::array::from_fn(|local| first_local + local as u32);
+        let [mut entry, mut exit] = [Function::new([]), Function::new([])];
+        let mut code = entry.instructions();
+        code.global_get(self.added.countdown).local_set(left);
+        size(&mut code, allocator);
+        code.local_set(asked_for);
+        code.local_get(allocator.leading_parameters).local_set(before);
         if allocator.call == Call::Realloc {
             // Before the block may be given to somebody else.
             self.filtered(&mut code, allocator);
-            code.local_set(was_told);
+            code.i32_const(0).local_get(left).i64_const(INSIDE).i64_le_s().select().local_set(was_told);
         }
-        parameters(&mut code, allocator);
-        code.call(moved).local_set(result);
-        code.local_get(left);
-        size(&mut code, allocator);
-        code.i64_sub().local_tee(left).global_set(self.added.countdown);
+        code.i64_const(i64::MAX).global_set(self.added.countdown);
+        code.block(BlockType::Result(ValType::I32));
+        let mut code = exit.instructions();
+        code.local_set(result);
+        code.local_get(left).local_get(asked_for).i64_sub().local_tee(left).global_set(self.added.countdown);
         code.local_get(left).i64_const(0).i64_lt_s().local_get(was_told).i32_or();
         code.if_(BlockType::Empty);
-        self.tell_allocated(&mut code, allocator, result);
+        self.tell_allocated(&mut code, allocator.call, |code| _ = code.local_get(asked_for), before, result);
         code.end().local_get(result).end();
-        function.into_raw_body()
+        // Without the empty declarations of locals.
+        let [entry, exit] = [entry, exit].map(|function| function.into_raw_body().split_off(1));
+        Around { locals: vec![(2, ValType::I64), (3, ValType::I32)], before: entry, after: exit }
     }
 
     /// Leaves whether the block that a call is given may have been told of.
@@ -116,15 +117,23 @@ impl Instructions {
         code.i32_load8_u(MemArg { offset: 0, align: 0, memory_index: self.added.filter });
     }
 
-    fn tell_allocated(&self, code: &mut InstructionSink<'_>, allocator: Allocator, result: u32) {
+    /// Tells of a call that was asked for so much, and has given `result`; both are locals, as `before` is.
+    fn tell_allocated(
+        &self,
+        code: &mut InstructionSink<'_>,
+        call: Call,
+        asked_for: impl FnOnce(&mut InstructionSink<'_>),
+        before: u32,
+        result: u32,
+    ) {
         code.global_get(self.added.is_heard).if_(BlockType::Empty);
-        size(code, allocator);
+        asked_for(code);
         code.local_get(result);
-        match allocator.call {
-            Call::Realloc | Call::PosixMemalign => code.local_get(allocator.leading_parameters),
+        match call {
+            Call::Realloc | Call::PosixMemalign => code.local_get(before),
             _ => code.i32_const(0),
         };
-        code.i32_const(number_of(allocator.call)).i32_const(ALLOCATED);
+        code.i32_const(number_of(call)).i32_const(ALLOCATED);
         code.call_indirect(self.added.table, self.added.allocated).end();
     }
 

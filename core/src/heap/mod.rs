@@ -10,6 +10,7 @@
 
 mod allocators;
 mod blocks;
+mod bodies;
 mod c_library;
 mod instructions;
 mod parsed;

@@ -49,7 +49,7 @@ pub(super) struct Parsed {
     pub(super) has_other_memory: bool,
 }
 
-fn malformed(error: BinaryReaderError) -> NotRewritten {
+pub(super) fn malformed(error: BinaryReaderError) -> NotRewritten {
     NotRewritten::Malformed(error.to_string())
 }
 

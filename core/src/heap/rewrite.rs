@@ -1,14 +1,15 @@
 //! Rewrites a module so that its allocator tells of a sample of its calls.
 //!
-//! Functions that call no other allocator function get a check at the beginning of their own body: where nothing is told of, that
-//! costs no call. The others, and `realloc`, which has to look at a block before it is given away, are moved to the end of the module, and
-//! what tells of them takes their place, so that exports, tables and calls lead there without a change of theirs.
+//! Functions that call no other allocator function get a check at the beginning of their body. The others, and `realloc`, which has to look at a
+//! block before it is given away, get something around theirs. Either costs no call where nothing is told of, and exports, tables and calls lead
+//! there without a change of theirs.
 //!
 //! What is added comes after everything of its kind, so that no index changes. Whoever is told cannot be imported, since imports
 //! come first: it is put into a table that is added, once the module is instantiated. Until then nothing is told, and nothing is missed
 //! that would have to be known later.
 
 use super::allocators::{Allocator, Call, NotRewritten};
+use super::bodies::{Body, Part};
 use super::instructions::{Added, FILTER_BYTES, Instructions, parameter_count};
 use super::parsed::{Parsed, SectionId};
 use crate::module::{IndexSpaces, OffsetMap, Stretch};
@@ -68,7 +69,7 @@ pub fn rewrite(bytes: &[u8], allocators: &[Allocator]) -> Result<Rewritten, NotR
             freed: parsed.signatures.len() as u32 + 1,
         },
     };
-    let code = Code::new(&parsed, bytes, allocators, &outer, &instructions);
+    let code = Code::new(&parsed, bytes, allocators, &outer, &instructions)?;
     Ok(code.into_module(&parsed, bytes, &instructions.added))
 }
 
@@ -131,20 +132,13 @@ fn outer_functions(parsed: &Parsed, bytes: &[u8], allocators: &[Allocator]) -> R
 }
 
 /// The code section of a rewritten module, and the functions that were added.
+#[derive(Default)]
 struct Code {
     /// Contents of the section.
     contents: Vec<u8>,
     stretches: Vec<Stretch>,
     /// Types of the functions that were added.
     added: Vec<u32>,
-    /// Functions in which nothing is as it was.
-    new_functions: BTreeSet<u32>,
-}
-
-/// A function that is added: one that is made, or a body of the module's own that was moved.
-enum AddedFunction {
-    Made(Vec<u8>),
-    Moved(usize),
 }
 
 impl Code {
@@ -154,69 +148,50 @@ impl Code {
         allocators: &[Allocator],
         outer: &BTreeSet<u32>,
         instructions: &Instructions,
-    ) -> Self {
-        // What stands in the place of a body, and what is put into it.
-        let mut wrappers: HashMap<usize, Vec<u8>> = HashMap::new();
-        let mut prologues: HashMap<usize, Vec<u8>> = HashMap::new();
-        let mut added: Vec<(u32, AddedFunction)> = Vec::new();
-        for allocator in allocators {
-            let defined = (allocator.function - parsed.imported_functions) as usize;
-            let next = parsed.function_count() + added.len() as u32;
-            let of_type = parsed.functions[defined];
-            if allocator.call == Call::Realloc || outer.contains(&allocator.function) {
-                wrappers.insert(defined, instructions.wrapper(*allocator, next));
-                added.push((of_type, AddedFunction::Moved(defined)));
-            } else {
-                prologues.insert(defined, instructions.prologue(*allocator, next));
-                if allocator.call != Call::Free {
-                    added.push((of_type, AddedFunction::Made(instructions.slow(*allocator))));
+    ) -> Result<Self, NotRewritten> {
+        let section = code_section(parsed).cloned().unwrap_or_default();
+        let of_function: HashMap<u32, &Allocator> =
+            allocators.iter().map(|allocator| (allocator.function, allocator)).collect();
+        let mut code = Self::default();
+        let (mut added, mut bodies) = (Vec::new(), Vec::new());
+        for (function, (range, first)) in (parsed.imported_functions..).zip(&parsed.bodies) {
+            let in_section = |at: usize| at - section.start;
+            let body = Body {
+                code: &bytes[section.clone()],
+                range: in_section(range.start)..in_section(range.end),
+                first: in_section(*first),
+            };
+            bodies.push(match of_function.get(&function) {
+                None => body.whole(),
+                Some(&&allocator) if allocator.call == Call::Realloc || outer.contains(&function) => {
+                    let first_local = parameter_count(allocator).saturating_add(body.local_count()?);
+                    body.enclosed(instructions.around(allocator, first_local))?
                 }
-            }
+                Some(&&allocator) => {
+                    let slow = parsed.function_count() + added.len() as u32;
+                    if allocator.call != Call::Free {
+                        code.added.push(parsed.functions[(function - parsed.imported_functions) as usize]);
+                        added.push(instructions.slow(allocator));
+                    }
+                    body.beginning_with(instructions.prologue(allocator, slow))
+                }
+            });
         }
-        let code_start = code_section(parsed).map_or(0, |range| range.start);
-        let mut code =
-            Self { new_functions: BTreeSet::new(), contents: Vec::new(), stretches: Vec::new(), added: Vec::new() };
-        (parsed.bodies.len() as u32 + added.len() as u32).encode(&mut code.contents);
-        for (defined, (body, first)) in parsed.bodies.iter().enumerate() {
-            let own = |range: std::ops::Range<usize>| (range.start - code_start, &bytes[range]);
-            match (wrappers.get(&defined), prologues.get(&defined)) {
-                (Some(wrapper), _) => code.body([(None, &wrapper[..])]),
-                (_, Some(prologue)) => {
-                    let ((locals_at, locals), (at, rest)) = (own(body.start..*first), own(*first..body.end));
-                    code.body([(Some(locals_at), locals), (None, prologue), (Some(at), rest)]);
-                }
-                _ => {
-                    let (at, whole) = own(body.clone());
-                    code.body([(Some(at), whole)]);
-                }
-            }
-        }
-        code.new_functions.extend(wrappers.keys().map(|defined| parsed.imported_functions + *defined as u32));
-        for (index, (of_type, function)) in (parsed.function_count()..).zip(added) {
-            match function {
-                AddedFunction::Made(body) => {
-                    code.new_functions.insert(index);
-                    code.body([(None, &body[..])]);
-                }
-                AddedFunction::Moved(defined) => {
-                    let (body, _) = &parsed.bodies[defined];
-                    code.body([(Some(body.start - code_start), &bytes[body.clone()])]);
-                }
-            }
-            code.added.push(of_type);
-        }
-        code
+        bodies.extend(added.into_iter().map(|body| vec![(None, body.into())]));
+        bodies.len().encode(&mut code.contents);
+        bodies.into_iter().for_each(|parts| code.body(parts));
+        Ok(code)
     }
 
-    /// Adds a body: of each part of it where it was before, if it was there.
-    fn body<const PARTS: usize>(&mut self, parts: [(Option<usize>, &[u8]); PARTS]) {
+    /// Adds a body.
+    fn body(&mut self, parts: Vec<Part<'_>>) {
         parts.iter().map(|(_, part)| part.len()).sum::<usize>().encode(&mut self.contents);
         for (old, part) in parts {
             if let Some(old) = old {
                 let new = self.contents.len() as u32;
-                self.stretches.push(Stretch { new, old: old as u32, length: part.len() as u32 });
+                self.stretches.push(Stretch { new, old, length: part.len() as u32 });
             }
-            self.contents.extend_from_slice(part);
+            self.contents.extend_from_slice(&part);
         }
     }
 
@@ -243,7 +218,7 @@ impl Code {
                 section(&mut module, *id, contents);
             }
         }
-        let offsets = OffsetMap::new(code_start as u32, self.stretches, self.new_functions);
+        let offsets = OffsetMap::new(code_start as u32, self.stretches);
         let added = IndexSpaces { tables: 1, memories: 1, globals: 2, ..IndexSpaces::default() };
         Rewritten { bytes: module, offsets, added }
     }

@@ -50,6 +50,10 @@ fn code(bytes: &[u8]) -> (&[u8], Vec<std::ops::Range<usize>>) {
     (contents, bodies)
 }
 
+/// What leaves a function, and what stands in its place where something comes behind it: `return`, `return_call`, `return_call_indirect` and
+/// `return_call_ref`.
+const LEAVES: [(u8, u8); 4] = [(0x0f, 0x0c), (0x12, 0x10), (0x13, 0x11), (0x15, 0x14)];
+
 /// Checks that what was there is there, each instruction where the map says, and gives how much was added.
 fn compare(old: &[u8], rewritten: &Rewritten, allocators: &[Allocator], name: &str) -> usize {
     assert_eq!(untouched(old), untouched(&rewritten.bytes), "{name}");
@@ -59,13 +63,16 @@ fn compare(old: &[u8], rewritten: &Rewritten, allocators: &[Allocator], name: &s
     for new in new_bodies.iter().cloned().flatten() {
         match rewritten.offsets.old(new as u32) {
             Some(old) => {
-                assert!(is[new] == was[old as usize] && !found[old as usize], "{name}: {new:#x} was {old:#x}");
+                let is_as_it_was = is[new] == was[old as usize] || LEAVES.contains(&(was[old as usize], is[new]));
+                assert!(is_as_it_was && !found[old as usize], "{name}: {new:#x} was {old:#x}");
                 found[old as usize] = true;
             }
             None => added += 1,
         }
     }
-    assert!(bodies.iter().cloned().flatten().all(|at| found[at]), "{name}: code is missing");
+    // Where something is put around a body it has more locals, and how many groups of them there are is another number.
+    let is_missing = |body: &std::ops::Range<usize>| body.clone().skip(1).any(|at| !found[at]);
+    assert!(!bodies.iter().any(is_missing), "{name}: code is missing");
     // Functions that were not touched have their indices.
     let image = ModuleImage::parse(old.to_vec(), name).unwrap();
     let touched = |defined: usize| {
@@ -115,7 +122,6 @@ fn places(module: &Module, image: &ModuleImage) -> BTreeMap<u32, Vec<u32>> {
 #[test]
 fn compiled_code_is_of_the_same_functions_and_instructions() {
     let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
-    let mut moved_count = 0;
     for name in ["c-heap.wasm", "cpp-shapes.wasm", "rust-mix.wasm", "rust-inlined.wasm"] {
         let path = fixtures().into_iter().find(|path| path.ends_with(name)).unwrap();
         let bytes = std::fs::read(path).unwrap();
@@ -135,17 +141,11 @@ fn compiled_code_is_of_the_same_functions_and_instructions() {
             // What is behind a check is compiled together with it.
             assert!(is_allocator || *offsets == is[function], "{name}: {:?}", plain.function_name(*function));
         }
-        // What stands in the place of a function that was moved is nobody's, and the body was moved as it was.
-        for moved in allocators.iter().map(|allocator| allocator.function) {
-            let is_moved = image.compiled_from(moved, None).is_none();
-            assert!(!is_moved || was[&moved] == is[&moved], "{name}: {:?}", plain.function_name(moved));
-            moved_count += usize::from(is_moved);
-        }
     }
-    assert!(moved_count >= 4, "{moved_count}");
 }
 
-/// A bump allocator, called by table and by other names, too; `calloc` calls `malloc`, through another function.
+/// A bump allocator, called by table and by other names, too; `calloc` calls `malloc`, through another function. Bodies are left in all ways that
+/// there are, and write their parameters.
 const GUEST: &str = r#"(module
     (memory (export "memory") 1)
     (global $next (mut i32) (i32.const 16))
@@ -157,11 +157,16 @@ const GUEST: &str = r#"(module
         (global.get $next)
         (global.set $next (i32.add (global.get $next) (i32.and (i32.add (local.get 0) (i32.const 15)) (i32.const -16)))))
     (func $zeroed (param i32) (result i32) (call $malloc (local.get 0)))
-    (func $calloc (export "calloc") (param i32 i32) (result i32) (call $zeroed (i32.mul (local.get 0) (local.get 1))))
-    (func $realloc (export "realloc") (param i32 i32) (result i32) (local $new i32)
+    (func $calloc (export "calloc") (param i32 i32) (result i32)
+        (loop (if (i32.eqz (local.get 0)) (then (block (br_if 3 (i32.const 0) (local.get 1)) (drop) (return (i32.const 0))))))
+        (local.set 0 (i32.mul (local.get 0) (local.get 1)))
+        (return_call $zeroed (local.get 0)))
+    (func $realloc (export "realloc") (param i32 i32) (result i32) (local $new i32) (local $none i64)
         (local.set $new (call $malloc (local.get 1)))
         (call $free (local.get 0))
-        (local.get $new))
+        (local.set 0 (i32.const 1))
+        (local.set 1 (i32.const 2))
+        (br 0 (local.get $new)))
     (func $free (export "free") (param i32))
     (func $start (global.set $early (call $malloc (i32.const 1000))) (drop (call $calloc (i32.const -1) (i32.const -1))))
     (start $start)
@@ -213,6 +218,8 @@ fn calls_are_told_of_once_however_they_are_made() {
         ("other_name", &[5][..], "malloc", 5, 0),
         ("by_table", &[0], "malloc", 0, 0),
         ("calloc", &[3, 4], "calloc", 12, 0),
+        ("calloc", &[0, 4], "calloc", 0, 0),
+        ("calloc", &[0, 0], "calloc", 0, 0),
         ("realloc", &[first, 7], "realloc", 7, first),
     ] {
         let (block, heard) = call(&mut store, name, parameters);

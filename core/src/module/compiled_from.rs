@@ -29,8 +29,6 @@ pub(crate) fn was_compiled_from(module: &Module, image: &ModuleImage) -> bool {
         while let Some((_, file_offset)) = rows.next_if(|(at, _)| *at < end) {
             let Some(file_offset) = file_offset else { continue };
             let is_of_image = match image.compiled_code_offset(file_offset) {
-                // What was moved is in a function that was added.
-                Some(offset) if body.is_none() => image.is_rewritten() && image.function_at(offset).is_some(),
                 Some(offset) => body.as_ref().is_some_and(|body| body.contains(&offset)),
                 None => image.is_rewritten(),
             };

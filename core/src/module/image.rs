@@ -88,17 +88,12 @@ impl ModuleImage {
     }
 
     /// The function and code offset of code that was compiled as `function`, and is that of `code_offset` if that is known: the function's
-    /// start if not. `None` of code that is not the module's own.
+    /// start if not. `None` of functions that are not the module's own.
     pub(crate) fn compiled_from(&self, function: u32, code_offset: Option<u32>) -> Option<(u32, u32)> {
-        match (&self.rewritten, code_offset) {
-            // It may have been moved to another function.
-            (Some(_), Some(code_offset)) => Some((self.function_at(code_offset)?, code_offset)),
-            (Some(rewritten), None) if rewritten.offsets.is_new(function) => None,
-            (_, code_offset) => {
-                let start = || self.function_body(function).map_or(0, |body| body.start);
-                Some((function, code_offset.unwrap_or_else(start)))
-            }
-        }
+        let body = self.function_body(function);
+        // Those that were added are behind all that it has.
+        (body.is_some() || !self.is_rewritten())
+            .then(|| (function, code_offset.unwrap_or_else(|| body.map_or(0, |body| body.start))))
     }
 
     /// Whether the module was rewritten before it was compiled.

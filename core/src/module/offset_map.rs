@@ -1,7 +1,5 @@
 //! From the code of a rewritten module back to that of the module that it was.
 
-use std::collections::BTreeSet;
-
 /// A stretch of code that was taken over as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
@@ -19,16 +17,14 @@ pub struct OffsetMap {
     code_start: u32,
     /// By their new offsets.
     stretches: Vec<Stretch>,
-    /// Functions of the rewritten module in which nothing is as it was.
-    new_functions: BTreeSet<u32>,
 }
 
 impl OffsetMap {
     /// Takes stretches in any order.
-    pub(crate) fn new(code_start: u32, mut stretches: Vec<Stretch>, new_functions: BTreeSet<u32>) -> Self {
+    pub(crate) fn new(code_start: u32, mut stretches: Vec<Stretch>) -> Self {
         stretches.retain(|stretch| stretch.length > 0);
         stretches.sort_unstable_by_key(|stretch| stretch.new);
-        Self { code_start, stretches, new_functions }
+        Self { code_start, stretches }
     }
 
     /// The code offset, in the module as it was, of what is at `new` in the rewritten one; `None` of code that was added.
@@ -43,11 +39,6 @@ impl OffsetMap {
     pub(super) fn old_of_file_offset(&self, file_offset: u32) -> Option<u32> {
         self.old(file_offset.checked_sub(self.code_start)?)
     }
-
-    /// Whether nothing in this function is as it was.
-    pub(super) fn is_new(&self, function: u32) -> bool {
-        self.new_functions.contains(&function)
-    }
 }
 
 #[cfg(test)]
@@ -57,7 +48,7 @@ mod tests {
     #[test]
     fn what_was_added_was_nowhere() {
         let stretch = |new, old, length| Stretch { new, old, length };
-        let map = OffsetMap::new(0, vec![stretch(20, 5, 10), stretch(40, 0, 0), stretch(3, 2, 3)], BTreeSet::new());
+        let map = OffsetMap::new(0, vec![stretch(20, 5, 10), stretch(40, 0, 0), stretch(3, 2, 3)]);
         let old = [2, 3, 5, 6, 19, 20, 29, 30, 40].map(|new| map.old(new));
         assert_eq!(old, [None, Some(2), Some(4), None, None, Some(5), Some(14), None, None]);
         assert_eq!(OffsetMap::default().old(0), None);
