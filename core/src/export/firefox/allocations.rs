@@ -22,7 +22,8 @@ pub(super) fn table(recording: &Recording, index: usize, row_of: impl Fn(StackId
     let store = recording.threads[index].store;
     let is_first = !recording.threads[..index].iter().any(|thread| thread.store == store);
     let heap = recording.stores[store as usize].heap.as_ref().filter(|_| is_first)?;
-    let end_ns = recording.meta.duration_ns;
+    // What is at the profile's end is not in it: with that, whatever was freed then would be retained.
+    let last_ns = recording.meta.duration_ns.saturating_sub(1);
     let mut rows = Vec::new();
     for (number, HeapSite { stack, totals }) in (0..).zip(&heap.sites) {
         let stack = row_of(*stack);
@@ -32,9 +33,9 @@ pub(super) fn table(recording: &Recording, index: usize, row_of: impl Fn(StackId
         let oldest_ns = totals.held_since_ns.map_or(0, |(oldest_ns, _)| oldest_ns);
         let row = |time_ns, bytes, address| Row { time_ns, bytes, stack, address };
         let all = [
-            row(oldest_ns.min(end_ns), held, 2 * number),
+            row(oldest_ns.min(last_ns), held, 2 * number),
             row(0, freed, 2 * number + 1),
-            row(end_ns, -freed, 2 * number + 1),
+            row(last_ns, -freed, 2 * number + 1),
         ];
         rows.extend(all.into_iter().filter(|row| row.bytes != 0));
     }
@@ -76,7 +77,9 @@ mod tests {
         let allocated: i64 = weights.iter().flatten().filter(|weight| **weight > 0).sum();
         assert!((allocated - sum(HeapPart::Allocated)).abs() <= 8, "{allocated}");
         let times: Vec<f64> = serde_json::from_value(table["time"].clone()).unwrap();
-        assert!(times.is_sorted() && times.len() as u64 == table["length"].as_u64().unwrap());
+        let end = ms(recording.meta.duration_ns);
+        assert!(times.is_sorted() && times.iter().all(|time| *time < end), "{times:?} in {end}");
+        assert!(times.len() as u64 == table["length"].as_u64().unwrap());
         assert!(super::table(&recording, 1, |stack| stack as usize).is_none(), "its store has no heap");
     }
 }
