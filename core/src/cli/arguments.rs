@@ -397,9 +397,9 @@ impl Record {
         !only_code || self.output.names_files()
     }
 
-    /// Whether wlprof takes samples.
-    fn takes_samples(&self) -> bool {
-        self.samples() && self.sampling.sampler != SamplerChoice::Off
+    /// Whether memory is profiled, and time is not.
+    pub(super) fn profiles_memory_alone(&self) -> bool {
+        self.memory.memory && self.sampling.sampler == SamplerChoice::Off
     }
 
     /// Refuses options that say nothing together.
@@ -416,8 +416,11 @@ impl Record {
         if self.listen.is_some() && self.output.code_format().is_some() && !self.output.names_files() {
             return Err("--listen takes samples of its own, and this format is for perf's; give --format a profile's");
         }
-        if self.memory.memory && !self.takes_samples() {
-            return Err("--memory is for profiles of wlprof's own: name one with -o, and leave out --sampler=off");
+        if self.memory.memory && !self.samples() {
+            return Err("--memory is for profiles of wlprof's own: name one with -o");
+        }
+        if self.profiles_memory_alone() && self.selection().part.is_none() {
+            return Err("there is no time to show; leave out --show=time or --sampler=off");
         }
         if self.output.showing.names_memory() && !self.memory.memory {
             return Err("--show is for what was profiled: add --memory");
@@ -454,12 +457,16 @@ impl Record {
             return None;
         }
         let clock = if self.output.showing.off_cpu { Clock::Wall } else { Clock::Cpu };
+        let sampling = match self.profiles_memory_alone() {
+            true => SamplerOptions::default(),
+            false => self.sampling.options(clock)?,
+        };
         Some(SamplerOptions {
-            on_demand: self.samples_on_demand(),
+            on_demand: self.samples_on_demand() || self.profiles_memory_alone(),
             counts_host_calls: self.listen.is_some(),
             heap: self.memory.rate(),
             keep_functions: self.jitdump_functions == DumpedFunctions::Sampled,
-            ..self.sampling.options(clock)?
+            ..sampling
         })
     }
 }

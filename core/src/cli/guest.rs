@@ -3,6 +3,7 @@
 use super::arguments::GuestOptions;
 use super::available_plugins::Plugins;
 use super::progress::Spinner;
+use super::trap::how_it_failed;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say};
 use crate::guest::{Allocators, Guest, LoadError, LoadOptions, Program};
 use crate::heap::{NamedAllocator, Rate};
@@ -185,7 +186,7 @@ pub(super) fn report_exit(exit: &Exit, guest: &Guest, options: &GuestOptions) ->
         }
         Exit::Code(_) => Ok(()),
         Exit::Trapped(error) => {
-            let text = format!("wlprof: {} {}", guest.name, how_it_failed(error));
+            let text = format!("wlprof: {} {}", guest.name, how_it_failed(error, guest));
             say::line(format_args!("{}", escape::multi_line(&text)));
             Ok(())
         }
@@ -194,14 +195,4 @@ pub(super) fn report_exit(exit: &Exit, guest: &Guest, options: &GuestOptions) ->
             format!("{}: {error:#}", Path::new(&options.guest_and_arguments[0]).display()),
         )),
     }
-}
-
-/// The reason first, then where. Not the error's own rendering: with `RUST_BACKTRACE` that shows Wasmtime's stack.
-fn how_it_failed(error: &wasmtime::Error) -> String {
-    let what = if error.is::<wasmtime::Trap>() { "trapped" } else { "failed" };
-    let mut reasons: Vec<String> = error.chain().map(ToString::to_string).collect();
-    // The outermost context of a trap is the wasm backtrace, of several lines.
-    let place = if reasons.len() > 1 && reasons[0].contains('\n') { reasons.remove(0) } else { String::new() };
-    let text = format!("{what}: {}\n{place}", reasons.join(": "));
-    text.trim_end().to_owned()
 }

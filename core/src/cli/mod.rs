@@ -35,6 +35,7 @@ mod source_folders;
 mod table;
 mod thread_stacks;
 mod top;
+mod trap;
 mod view;
 mod window_profiles;
 

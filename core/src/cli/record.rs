@@ -30,7 +30,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     }
     let listener = record.listen.map(live::listen).transpose()?;
     let mut outputs = match &sampler {
-        Some(sampler) if !sampler.on_demand => Some(RunOutputs::open(&record.output, record.selection())?),
+        Some(_) if !record.samples_on_demand() => Some(RunOutputs::open(&record.output, record.selection())?),
         _ => None,
     };
     let sources = source_folders::named(&record.output, &record.guest.directories)?;

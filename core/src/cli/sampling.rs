@@ -37,7 +37,7 @@ pub(super) enum SamplerChoice {
     Signal,
     /// Checks compiled into the guest: works everywhere, slower, blind to straight-line code and host calls
     Epoch,
-    /// Do not sample: run the guest as `wasmtime run` does
+    /// Do not sample: run the guest as `wasmtime run` does, or, with --memory, profile that alone
     Off,
 }
 

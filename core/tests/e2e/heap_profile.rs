@@ -189,6 +189,50 @@ fn guests_print_and_end_as_they_do_without() {
     }
 }
 
+/// Its allocator traps: in its own body, in one that something is put around, and in one that is called once more when a sample is due.
+const TRAPS: &str = r#"(module (memory (export "memory") 1)
+    (func $malloc (param i32) (result i32) (if (i32.eq (local.get 0) (i32.const 7)) (then unreachable)) (i32.const 8))
+    (func $realloc (param i32 i32) (result i32) (call $malloc (local.get 1)))
+    (func $free (param i32) (if (i32.eqz (local.get 0)) (then unreachable)))
+    (func (export "malloc_traps") (drop (call $malloc (i32.const 1))) (drop (call $malloc (i32.const 7))))
+    (func (export "realloc_traps") (drop (call $realloc (i32.const 8) (i32.const 7))))
+    (func (export "free_traps") (call $free (i32.const 0))))"#;
+
+#[test]
+fn a_trap_is_where_it_is_without() {
+    let place = Place::new();
+    let guest = place.file("guest.wat", TRAPS);
+    let guest = guest.to_str().unwrap();
+    let traps = fixture("c-traps.wasm");
+    let traps = traps.to_str().unwrap();
+    let mut runs: Vec<Vec<&str>> =
+        ["malloc_traps", "realloc_traps", "free_traps"].map(|function| vec!["--invoke", function, guest]).into();
+    runs.extend(["oob", "unreachable", "abort"].map(|how| vec![traps, how]));
+    for words in runs {
+        let run = |options: &[&str]| place.run(options.iter().chain(&words).copied());
+        let alone = run(&["-q", "--sampler=off"]);
+        assert!(alone.stderr.contains("wasm backtrace"), "{words:?}: {}", alone.stderr);
+        for rate in ["--memory-rate=1", "--memory-rate=512KiB"] {
+            let ran = run(&["-q", "--sampler=off", "--memory", rate]);
+            assert_eq!((ran.code, &ran.stderr), (alone.code, &alone.stderr), "{words:?} {rate}");
+        }
+    }
+}
+
+#[test]
+fn memory_is_profiled_without_time() {
+    let place = Place::new();
+    let ran = profile(&place, &["--sampler=off", "--memory-rate=1"], "c-heap.wasm", &["20000"]);
+    let recording = place.recording("x.wlprof");
+    assert_eq!((recording.ticks.sampled, recording.samples().count()), (0, 0));
+    let all: u64 = counted(&ran.stdout).values().map(|amounts| amounts[1]).sum();
+    let found: f64 = heap(&recording).sites.iter().map(|site| site.totals.allocated.bytes).sum();
+    assert!((all as f64..all as f64 + 200.0).contains(&found), "{found} of {all}");
+    assert!(ran.stderr.contains("who still held memory"), "{}", ran.stderr);
+    let refused = place.run(["--sampler=off", "--memory", "--show=time", "x.wasm"]);
+    assert!(refused.code == Some(125) && refused.stderr.contains("there is no time to show"), "{refused:?}");
+}
+
 #[test]
 fn what_cannot_be_profiled_runs_and_is_told_why() {
     let page = "(memory (export \"memory\") 1)";
