@@ -13,6 +13,7 @@ cargo xtask bench [OPTIONS]
   --times N       multiply the guests' work by this
   --way TEXT      only ways of running guests whose names contain this; may be given several times
   --plugin-abi    only what a walk costs through the plugins' ABI
+  --memory        only what profiles of memory cost, in whole processes
   --startup PATH  module whose start-up to measure (default: the largest of target/fixtures)
 
 Every run stands between two plain ones, without any profiler, and is compared with their mean.
@@ -54,6 +55,8 @@ pub(crate) struct Arguments {
     pub(crate) times: Option<u64>,
     /// Leave out all that runs guests with and without sampling.
     pub(crate) plugin_abi_only: bool,
+    /// Leave out all but profiles of memory.
+    pub(crate) memory_only: bool,
     startup: Option<PathBuf>,
     given: Vec<String>,
 }
@@ -69,6 +72,7 @@ impl Arguments {
             ways: Vec::new(),
             times: None,
             plugin_abi_only: false,
+            memory_only: false,
             startup: None,
             given: given.clone(),
         };
@@ -82,6 +86,7 @@ impl Arguments {
                 "--way" => arguments.ways.push(value()?.clone()),
                 "--times" => arguments.times = Some(value()?.parse().context("--times needs a number")?),
                 "--plugin-abi" => arguments.plugin_abi_only = true,
+                "--memory" => arguments.memory_only = true,
                 "--startup" => arguments.startup = Some(value()?.into()),
                 "--help" | "-h" => return Ok(None),
                 other => bail!("there is no option `{other}`\n\n{USAGE}"),
@@ -143,7 +148,7 @@ fn guest(name: &str) -> Result<PathBuf> {
 }
 
 /// Where xtask puts the test guests.
-fn fixtures() -> PathBuf {
+pub(crate) fn fixtures() -> PathBuf {
     // Cargo sets this when it runs the bench; the path of the build is for direct runs.
     let package =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

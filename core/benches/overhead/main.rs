@@ -13,6 +13,7 @@
 mod arguments;
 mod clocks;
 mod floor;
+mod heap;
 mod mode;
 mod overhead;
 mod perf_record;
@@ -24,7 +25,7 @@ mod statistics;
 mod table;
 
 use anyhow::Result;
-use arguments::{Arguments, USAGE};
+use arguments::{Arguments, USAGE, fixtures};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -49,6 +50,9 @@ fn main() -> ExitCode {
 fn bench(arguments: &Arguments) -> Result<()> {
     println!("{}", machine());
     println!("{}", arguments.command());
+    if arguments.memory_only {
+        return heap::bench(&fixtures(), arguments.rounds);
+    }
     if !arguments.plugin_abi_only {
         for guest in arguments.guests()? {
             overhead::bench(&guest, arguments)?;
@@ -57,6 +61,9 @@ fn bench(arguments: &Arguments) -> Result<()> {
         startup::bench(&large, arguments.startup_rounds())?;
     }
     plugin_abi::bench(&arguments.go_guest()?, arguments.rounds)?;
+    if !arguments.plugin_abi_only {
+        heap::bench(&fixtures(), arguments.rounds)?;
+    }
     println!("\n{}", load());
     Ok(())
 }
