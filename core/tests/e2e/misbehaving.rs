@@ -305,7 +305,7 @@ fn one_that_is_not_whole_is_refused() {
         ("NULL_GLOBALS", 0, "the plugin's walker wants 1 globals at 0x0 (supported: up to 4096, not at null); frames"),
         ("MANY_GLOBALS", 0, "the plugin's walker wants 1152921504606846976 globals at 0x0 (supported: up to 4096"),
         ("WILD_WALKER", 0, "plugin misbehaving crashed in attach: it used an address that is not its own"),
-        ("SHORT_WALKER", 0, "misbehaving 1 in c-frames.wasm: a wlprof_walker_t with a size of 16 instead of 96 (set"),
+        ("SHORT_WALKER", 0, "misbehaving 1 in c-frames.wasm: a wlprof_walker_t with a size of 16 instead of 120 (set"),
         (
             "NO_WALK",
             0,
