@@ -100,6 +100,15 @@ enum {
     EXITS_AT_ONCE,
     CRASHES_IN_A_THREAD,
     OVERWRITES_WLPROF,
+    CRASHES_IN_ALLOCATORS,
+    WILD_ALLOCATORS,
+    ENDLESS_ALLOCATORS,
+    CRASHES_IN_SWITCH_ON,
+    WILD_PATCHES,
+    CRASHES_IN_HEAP_PROFILE,
+    WILD_BUCKETS,
+    WILD_RATE,
+    ENDLESS_BUCKETS,
     CRASHES_IN_FRESH,
     SHORT_FRESH_WALKER,
     OTHER_NAMES_OF_FRESH,
@@ -355,6 +364,48 @@ static void threads(wlprof_walker_t *walker, const wlprof_guest_t *guest, const 
     while (WRONG == LOOPS_IN_THREADS && forever);
 }
 
+static void allocators(const wlprof_walker_t *walker, const wlprof_module_t *module, const wlprof_allocators_t *allocators,
+                       const wlprof_texts_t *missed) {
+    (void)walker, (void)module, (void)missed;
+    wlprof_allocator_t wild = {.size = sizeof wild, .function = UINT32_MAX, .call = 77, .leading_parameters = UINT32_MAX};
+    allocators->add(allocators, &wild);
+    wild.call = WLPROF_ALLOCATOR_CALL_REALLOC;
+    wild.trailing_parameters = UINT32_MAX;
+    allocators->add(allocators, &wild);
+    wild.function = 0;
+    for (int i = 0; WRONG == ENDLESS_ALLOCATORS && i < 50000000; i++) allocators->add(allocators, &wild);
+    if (WRONG == CRASHES_IN_ALLOCATORS) crash();
+}
+
+static void switch_heap_profiler_on(const wlprof_walker_t *walker, uint64_t rate, const wlprof_memory_patches_t *patches) {
+    (void)walker, (void)rate;
+    // Where C has nothing: there are zeroes.
+    static const uint8_t zeroes[8];
+    wlprof_bytes_t same = {zeroes, sizeof zeroes};
+    wlprof_memory_patch_t patch = {.size = sizeof patch, .expected = &same, .expected_count = 1, .bytes = same};
+    patches->add(patches, &patch);
+    if (WRONG == WILD_PATCHES) {
+        patch = (wlprof_memory_patch_t){.size = sizeof patch, .address = UINT64_MAX, .expected_count = (size_t)1 << 60,
+                                        .bytes = {zeroes, (size_t)1 << 60}};
+        patches->add(patches, &patch);
+    }
+    if (WRONG == CRASHES_IN_SWITCH_ON) crash();
+}
+
+static uint32_t heap_profile(wlprof_walker_t *walker, const wlprof_guest_t *guest, const wlprof_heap_buckets_t *buckets,
+                             uint64_t *rate) {
+    (void)walker, (void)guest;
+    if (WRONG == CRASHES_IN_HEAP_PROFILE) crash();
+    wlprof_heap_bucket_t bucket = {.size = sizeof bucket, .frame_count = (size_t)1 << 60, .allocated_blocks = 1,
+                                   .allocated_bytes = 10, .freed_blocks = 2, .freed_bytes = UINT64_MAX};
+    buckets->add(buckets, &bucket);
+    bucket.allocated_bytes = UINT64_MAX;
+    if (WRONG == WILD_BUCKETS) buckets->add(buckets, &bucket);
+    for (int i = 0; WRONG == ENDLESS_BUCKETS && i < 50000000; i++) buckets->add(buckets, &bucket);
+    *rate = UINT64_MAX;
+    return WLPROF_WALK_END_COMPLETE;
+}
+
 __attribute__((constructor)) static void when_loaded(void) {
     if (WRONG == CRASHES_WHEN_LOADED) crash();
     if (WRONG == ROUNDS_OTHERWISE_WHEN_LOADED) round_otherwise();
@@ -412,6 +463,7 @@ static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_m
     if (WRONG == BLOCKS_SIGNALS_IN_ATTACH) block_signals();
     if (WRONG == WILD_WALKER) return (wlprof_walker_t *)64;
     struct later_walker *later = calloc(1, sizeof *later);
+    bool counts_itself = WRONG >= CRASHES_IN_SWITCH_ON && WRONG <= ENDLESS_BUCKETS;
     later->walker = (wlprof_walker_t){
         .size = WRONG == SHORT_WALKER ? 16 : WRONG == FROM_THE_FUTURE ? sizeof *later : sizeof later->walker,
         .flags = WRONG == ONLY_NAMES ? 0 : WLPROF_WALKER_READS_GUEST | WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
@@ -421,6 +473,9 @@ static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_m
         .symbolize = symbolize,
         .threads = threads,
         .fresh = WRONG >= CRASHES_IN_FRESH ? fresh : NULL,
+        .allocators = WRONG >= CRASHES_IN_ALLOCATORS && WRONG <= ENDLESS_ALLOCATORS ? allocators : NULL,
+        .switch_heap_profiler_on = counts_itself ? switch_heap_profiler_on : NULL,
+        .heap_profile = counts_itself ? heap_profile : NULL,
     };
     return &later->walker;
 }

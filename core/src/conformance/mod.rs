@@ -5,6 +5,7 @@
 
 mod damage;
 mod fresh;
+mod heap;
 mod moment;
 mod subject;
 mod trial;
@@ -14,6 +15,7 @@ use crate::languages::BUILT_IN;
 use crate::languages::loader::{ForeignLanguage, LoadedPlugin};
 use crate::module::ModuleImage;
 use crate::recording::Clock;
+use moment::Moment;
 use std::collections::BTreeSet;
 use std::path::Path;
 use subject::{Ran, Subject};
@@ -82,6 +84,7 @@ pub fn check(path: &Path, trial: Option<&Trial>, observer: &mut dyn Observer) {
         Ok(Ran::OnlyNames) => {
             let reason = "its walker names wasm frames and does not say that it reads the guest";
             observer.ended(Outcome::Skipped(reason.to_owned()));
+            tells_of_its_heap(observer, &subject, &[]);
             return ask(observer, "survives damaged modules", || subject.survives_damaged_modules(&[]));
         }
         Err(reason) => return observer.ended(Outcome::Failed(reason)),
@@ -91,10 +94,16 @@ pub fn check(path: &Path, trial: Option<&Trial>, observer: &mut dyn Observer) {
     observer.begins("has walkers for other instances");
     observer.ended(fresh::check(&subject, &moments));
     ask(observer, "names its frames", || subject.names_its_frames(&moments));
+    tells_of_its_heap(observer, &subject, &moments);
     ask(observer, "needs little stack", || subject.needs_little_stack(&moments));
     ask(observer, "survives damaged memory", || subject.survives_damaged_memory(&moments));
     ask(observer, "survives damaged modules", || subject.survives_damaged_modules(&moments));
     ask(observer, "takes little time", || subject.takes_little_time(&moments));
+}
+
+fn tells_of_its_heap(observer: &mut dyn Observer, subject: &Subject<'_>, moments: &[Moment]) {
+    observer.begins("tells of its heap");
+    observer.ended(heap::check(subject, moments));
 }
 
 fn ask(observer: &mut dyn Observer, what: &'static str, check: impl FnOnce() -> Result<String, String>) {

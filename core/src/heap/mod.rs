@@ -14,6 +14,7 @@ mod bodies;
 mod c_library;
 mod instructions;
 mod parsed;
+mod patches;
 mod prepare;
 mod rewrite;
 #[cfg(test)]
@@ -23,5 +24,6 @@ mod tinygo;
 pub use allocators::{Allocator, Call, NotRewritten, call_of_number};
 pub use blocks::{Blocks, Rate, Told};
 pub use c_library::c_library;
+pub(crate) use patches::not_expected;
 pub use prepare::{NamedAllocator, compile};
 pub use rewrite::{EXPORTS, Exports, Rewritten, rewrite};

@@ -18,7 +18,7 @@ use wlprof_plugin::{
 };
 
 /// The Go plugin's library, built on first use.
-fn go_library() -> &'static Path {
+pub(crate) fn go_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| library::with_cargo(&["wlprof-go", "--example", "go_plugin"], "examples/libgo_plugin.so"))
 }

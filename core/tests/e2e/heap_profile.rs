@@ -20,7 +20,7 @@ fn profile(place: &Place, options: &[&str], guest: &str, arguments: &[&str]) -> 
     ran
 }
 
-fn heap(recording: &Recording) -> &Heap {
+pub(crate) fn heap(recording: &Recording) -> &Heap {
     recording.stores[0].heap.as_ref().expect("it was profiled")
 }
 

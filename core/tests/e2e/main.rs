@@ -38,6 +38,7 @@ mod output;
 mod page;
 mod perf;
 mod plugin_abi;
+mod plugin_heaps;
 mod plugin_kit;
 mod pprof;
 mod python;

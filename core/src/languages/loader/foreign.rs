@@ -327,7 +327,10 @@ impl Walker for ForeignWalker {
             let missed = HostTexts::new(missed);
             // SAFETY: the walker is not destroyed, and what it is given is there for the call.
             let ask = || unsafe { allocators(self.walker, &module.abi, &receiver.abi, &missed.abi) };
-            self.calls.call(Activity::Allocators, ask);
+            // Some of what belongs together is worse than nothing.
+            if self.calls.call(Activity::Allocators, ask).is_none() {
+                found.clear();
+            }
         }
         found
     }
@@ -338,8 +341,8 @@ impl Walker for ForeignWalker {
         let receiver = HostPatches::new(&mut patches);
         // SAFETY: the walker is not destroyed, and the receiver is there for the call.
         let ask = || unsafe { switch_on(self.walker, rate, &receiver.abi) };
-        // Some of what belongs together is worse than nothing.
-        if self.calls.call(Activity::SwitchHeapProfilerOn, ask).is_none() {
+        // As for allocators.
+        if self.calls.call(Activity::SwitchHeapProfilerOn, ask).is_none() || receiver.is_short() {
             patches.clear();
         }
         patches
@@ -351,6 +354,9 @@ impl Walker for ForeignWalker {
         // SAFETY: the walker is not destroyed, and what it is given is there for the call.
         let ask = || unsafe { heap_profile(self.walker, &guest.abi, &receiver.abi, &mut rate) };
         let end = self.calls.call(Activity::HeapProfile, ask).ok_or(Truncation::Failed)?;
+        if receiver.is_short() {
+            return Err(Truncation::TooDeep);
+        }
         abi::walk_end_of(end).unwrap_or(Err(Truncation::Inconsistent)).map(|()| rate)
     }
 

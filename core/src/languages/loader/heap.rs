@@ -8,6 +8,8 @@ use wlprof_plugin::{Allocator, HeapBucket, MemoryPatch};
 
 /// What one call may give, in bytes of memory: a Go program may have a hundred thousand stacks that allocate.
 const ROOM: usize = 256 << 20;
+/// What it may give of allocators and of patches: there are a few.
+const LITTLE_ROOM: usize = 4 << 20;
 /// The most bytes of one patch that are taken, and the most forms of what it is written over.
 const MOST_PATCHED: usize = 1 << 16;
 const MOST_EXPECTED: usize = 64;
@@ -22,7 +24,7 @@ pub(super) struct HostAllocators<'a> {
 impl<'a> HostAllocators<'a> {
     pub(super) fn new(allocators: &'a mut Vec<Allocator>) -> Self {
         let abi = abi::Allocators { size: size_of::<abi::Allocators>(), add: add_allocator };
-        Self { abi, allocators: Received::new(allocators, ROOM) }
+        Self { abi, allocators: Received::new(allocators, LITTLE_ROOM) }
     }
 }
 
@@ -49,7 +51,12 @@ pub(super) struct HostPatches<'a> {
 impl<'a> HostPatches<'a> {
     pub(super) fn new(patches: &'a mut Vec<MemoryPatch>) -> Self {
         let abi = abi::MemoryPatches { size: size_of::<abi::MemoryPatches>(), add: add_patch };
-        Self { abi, patches: Received::new(patches, ROOM) }
+        Self { abi, patches: Received::new(patches, LITTLE_ROOM) }
+    }
+
+    /// Whether there were more than are taken.
+    pub(super) fn is_short(&self) -> bool {
+        self.patches.is_short()
     }
 }
 
@@ -86,13 +93,18 @@ impl<'a> HostBuckets<'a> {
         let abi = abi::HeapBuckets { size: size_of::<abi::HeapBuckets>(), add: add_bucket };
         Self { abi, buckets: Received::new(buckets, ROOM) }
     }
+
+    /// Whether there were more than are taken.
+    pub(super) fn is_short(&self) -> bool {
+        self.buckets.is_short()
+    }
 }
 
 unsafe extern "C" fn add_bucket(buckets: *const abi::HeapBuckets, bucket: *const abi::HeapBucket) {
     in_host(|| {
         // SAFETY: the plugin gives back what it was given, and a bucket that is there for this call with its frames.
         let (buckets, bucket) = unsafe { (&*buckets.cast::<HostBuckets<'_>>(), &*bucket) };
-        if bucket.size < size_of::<abi::HeapBucket>() {
+        if bucket.size < size_of::<abi::HeapBucket>() || buckets.is_short() {
             return;
         }
         // SAFETY: the plugin's promise: there are so many.

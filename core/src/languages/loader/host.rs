@@ -28,16 +28,23 @@ pub(super) unsafe fn text(bytes: Bytes) -> String {
 pub(super) struct Received<'a, T> {
     items: RefCell<&'a mut Vec<T>>,
     room: Cell<usize>,
+    /// Something was left out.
+    is_short: Cell<bool>,
 }
 
 impl<'a, T> Received<'a, T> {
     pub(super) fn new(items: &'a mut Vec<T>, room: usize) -> Self {
-        Self { items: items.into(), room: room.into() }
+        Self { items: items.into(), room: room.into(), is_short: false.into() }
     }
 
     /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.items.borrow().len()
+    }
+
+    /// Whether there was no room for something.
+    pub(super) fn is_short(&self) -> bool {
+        self.is_short.get()
     }
 
     /// Takes one more, with these texts and as many other bytes in it.
@@ -46,6 +53,8 @@ impl<'a, T> Received<'a, T> {
         if let Some(rest) = self.room.get().checked_sub(size_of::<T>() + texts + others) {
             self.room.set(rest);
             self.items.borrow_mut().push(item());
+        } else {
+            self.is_short.set(true);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::super::os::clock::monotonic_ns;
 use super::StoreHeap;
+use crate::heap::not_expected;
 use crate::recording::{Amount, SiteTotals};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,12 +57,7 @@ pub(in crate::sampler) fn patch<T: 'static>(
     for patch in patches {
         let found = range(patch).and_then(|range| data.get(range));
         let is_expected = found.is_some_and(|found| patch.expected.iter().any(|expected| expected == found));
-        wasmtime::ensure!(
-            is_expected,
-            "at {:#x} of its memory is {found:x?}, and expected was one of {:x?}",
-            patch.address,
-            patch.expected
-        );
+        wasmtime::ensure!(is_expected, "{}", not_expected(patch, found));
     }
     for patch in patches {
         if let Some(place) = range(patch).and_then(|range| data.get_mut(range)) {

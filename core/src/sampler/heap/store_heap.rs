@@ -69,8 +69,12 @@ impl State {
                     told.notes.push("the guest has switched its runtime's heap profiler off".to_owned());
                 }
                 if let Some(reason) = counted.failure {
+                    let reason = match reason {
+                        Truncation::TooDeep => "there is more than is taken at once".to_owned(),
+                        _ => reason.to_string(),
+                    };
                     told.notes.push(format!(
-                        "what the guest's runtime has counted of its allocations could not be read when it was last tried ({reason:?})"
+                        "what the guest's runtime has counted of its allocations could not be read when it was last tried ({reason})"
                     ));
                 }
             }
