@@ -275,7 +275,7 @@ fn what_cannot_be_profiled_runs_and_is_told_why() {
     for (options, why) in [
         (&["--memory", "--alloc-functions=mallok=x"][..], "mallok is none of malloc, "),
         (&["--memory-rate=1"], "--memory"),
-        (&["--memory", "--sampler=off"], "--memory is for profiles"),
+        (&["--memory", "--format=perfmap"], "--memory is for profiles"),
         (&["--show=held"], "add --memory"),
         (&["--memory", "--memory-rate=0"], "expected bytes"),
     ] {
