@@ -10,7 +10,7 @@ use crate::heap::{Allocator, Call, NotRewritten, not_expected, rewrite};
 use crate::module::ModuleImage;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use wlprof_plugin::{FrameKey, GuestMemory, HeapBucket, MemoryPatch, ModuleView, Truncation};
+use wlprof_plugin::{FrameKey, GuestMemory, HeapBucket, MemoryPatch, ModuleView, Truncation, Walker};
 
 /// Bytes between two samples that the runtime is asked for.
 const RATE: u64 = 512 << 10;
@@ -29,6 +29,12 @@ pub(super) fn check(subject: &Subject<'_>, moments: &[Moment]) -> Outcome {
         }
         Err(error) => Outcome::Failed(error),
     }
+}
+
+/// Asks a walker what it says of the heap of a module, whatever comes of it.
+pub(super) fn ask(walker: &dyn Walker, image: &ModuleImage) {
+    walker.allocators(image, &mut Vec::new());
+    walker.switch_heap_profiler_on(RATE);
 }
 
 fn try_heap(subject: &Subject<'_>, moments: &[Moment]) -> Result<Option<String>, String> {

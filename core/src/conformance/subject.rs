@@ -3,7 +3,7 @@
 use super::moment::{MOST_MOMENTS, Moment};
 use super::trial::Observed;
 use super::walking::{Walking, difference};
-use super::{Trial, damage, not_failed};
+use super::{Trial, damage, heap, not_failed};
 use crate::languages::loader::{LoadError, LoadedPlugin};
 use crate::module::ModuleImage;
 use crate::recording::Clock;
@@ -189,6 +189,7 @@ impl Subject<'_> {
             let _ = language.detect(&image);
             not_failed(language).map_err(failed)?;
             let walker = language.attach(&image);
+            walker.iter().for_each(|walker| heap::ask(&**walker, &image));
             not_failed(language).map_err(failed)?;
             modules += 1;
             if let (Ok(walker), Some(moment)) = (walker, moments.first()) {

@@ -86,7 +86,7 @@ fn find(
     [tinygo(image), c_library(image)].into_iter().find(|found| allocates(found)).ok_or(NotRewritten::NoAllocator)
 }
 
-/// What there is no function for, which link-time optimization may have put into its callers.
+/// What no function is known for: link-time optimization may have put it into its callers, and who tells of others may leave it out.
 fn without_function(allocators: &[Allocator]) -> impl Iterator<Item = String> + '_ {
     let has = move |call: Call| allocators.iter().any(|allocator| allocator.call == call);
     let consequences = [
@@ -95,7 +95,7 @@ fn without_function(allocators: &[Allocator]) -> impl Iterator<Item = String> + 
         (Call::Free, "all that is allocated counts as still held"),
     ];
     let missing = consequences.into_iter().filter(move |(call, _)| !has(*call));
-    let note = |(call, what): (Call, &str)| format!("the guest has no function {}: {what}", call.name());
+    let note = |(call, what): (Call, &str)| format!("no function is known that is called as {}: {what}", call.name());
     missing.map(note)
 }
 
