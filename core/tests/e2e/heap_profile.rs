@@ -25,7 +25,7 @@ pub(crate) fn heap(recording: &Recording) -> &Heap {
 }
 
 /// What was allocated on each line of a file.
-fn by_line(recording: &Recording, file: &str) -> BTreeMap<u32, SiteTotals> {
+pub(crate) fn by_line(recording: &Recording, file: &str) -> BTreeMap<u32, SiteTotals> {
     let mut lines: BTreeMap<u32, SiteTotals> = BTreeMap::new();
     for site in &heap(recording).sites {
         let of_file = recording.lines_of(site.stack).find(|line| {
@@ -216,6 +216,39 @@ fn a_trap_is_where_it_is_without() {
             let ran = run(&["-q", "--sampler=off", "--memory", rate]);
             assert_eq!((ran.code, &ran.stderr), (alone.code, &alone.stderr), "{words:?} {rate}");
         }
+    }
+}
+
+/// Reaches what is added to it, by the indices that only that has: tells of calls that there never were, has each of its own told of, and marks
+/// all addresses in the filter.
+const LIAR: &str = r#"(module
+    (memory (export "memory") 1)
+    (func $malloc (export "malloc") (param i32) (result i32) (i32.const 64))
+    (func $free (export "free") (param i32))
+    (func (export "_start") (local $n i32)
+        (drop (call $malloc (i32.const 5)))
+        (loop $again
+            (call_indirect 0 (type 3) (i64.const -1) (local.get $n) (i32.const 7) (i32.const 99) (i32.const 0))
+            (call_indirect 0 (type 3) (i64.const 0x7fffffffffffffff) (i32.const -1) (local.get $n) (i32.const 2) (i32.const 0))
+            (call_indirect 0 (type 3) (i64.const 0) (i32.const 0) (i32.const -1) (i32.const 4) (i32.const 0))
+            (call_indirect 0 (type 4) (local.get $n) (i32.const 1))
+            (global.set 0 (i64.const -9223372036854775808))
+            (i32.store8 1 (local.get $n) (i32.const 255))
+            (call $free (local.get $n))
+            (br_if $again (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 20000))))))"#;
+
+#[test]
+fn a_guest_that_reaches_what_is_added_lies_about_itself_alone() {
+    let place = Place::new();
+    let guest = place.file("guest.wat", LIAR);
+    let guest = guest.to_str().unwrap();
+    assert_ne!(place.run(["--sampler=off", guest]).code, Some(0), "without it, it is no module");
+    for rate in ["--memory-rate=1", "--memory-rate=512KiB"] {
+        let ran = place.run(["--memory", rate, "-o", "x.wlprof", "-o", "x.pb.gz", "-o", "x.json", guest]);
+        assert!(ran.code == Some(0) && ran.stderr.contains("wrote x.pb.gz"), "{ran:?}");
+        let recording = place.recording("x.wlprof");
+        let sums = heap(&recording).total(HeapPart::Allocated);
+        assert!(sums.bytes.is_finite() && sums.blocks >= 19_000.0, "{sums:?}");
     }
 }
 

@@ -2,13 +2,14 @@
 //! against what JavaScript says of them, known shares, and native code under the lines that called it.
 
 use crate::guest::{Place, fixture, fixture_bytes, run};
+use crate::heap_profile::by_line;
 use crate::library;
 use crate::sampled::{Shares, are_few, measure_again_if_off, profile_until, with_ever_more_work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use wlprof::recording::{Category, Frame, LanguageTruncation, Origin, Recording, Truncation};
+use wlprof::recording::{Category, Frame, HeapPart, LanguageTruncation, Origin, Recording, Truncation, View};
 
 const GUESTS: [&str; 2] = ["quickjs-0.16.wasm", "quickjs-0.16-stripped.wasm"];
 
@@ -330,4 +331,39 @@ fn the_plugin_passes_what_plugins_are_checked_for() {
         assert_eq!(ran.code, Some(0), "{guest}: {}{}", ran.stdout, ran.stderr);
         assert!(ran.stdout.contains("check has walkers for other instances ... ok ("), "{guest}: {}", ran.stdout);
     }
+}
+
+/// How many blocks an object takes is as QuickJS was compiled: what is inlined is not seen.
+#[test]
+fn what_a_script_allocates_is_on_its_line() {
+    let allocated = |count: u32| {
+        let place = Place::new();
+        let script = format!(
+            "let kept = [];\nfunction fill() {{\n  for (let i = 0; i < {count}; i++)\n    kept.push({{ name: 'number ' + i }});\n}}\nfill();"
+        );
+        place.file("script.js", script);
+        let guest = fixture(GUESTS[0]);
+        let ran = place.run([
+            "--memory",
+            "--memory-rate=1",
+            "--sampler=off",
+            "--lang=javascript",
+            "--plugin",
+            plugin(),
+            "--dir=.",
+            "-o",
+            "x.wlprof",
+            guest.to_str().unwrap(),
+            "script.js",
+        ]);
+        assert!(ran.code == Some(0) && ran.stderr.contains("compilers inline that in places"), "{}", ran.stderr);
+        let recording = place.recording("x.wlprof").view(View::Guest);
+        let heap = recording.stores[0].heap.as_ref().unwrap();
+        assert_eq!(heap.total(HeapPart::Held).blocks, 0.0, "QuickJS frees all that it has");
+        by_line(&recording, "script.js")[&4].allocated.blocks
+    };
+    let (few, many) = (allocated(1000), allocated(3000));
+    let each = (many - few) / 2000.0;
+    // The array itself grows a few times.
+    assert!((3.99..4.01).contains(&each), "{few} blocks of 1000 objects, {many} of 3000");
 }

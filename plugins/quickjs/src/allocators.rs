@@ -12,7 +12,7 @@ const NAMES: [(&str, AllocatorCall); 5] = [
 ];
 
 /// Those that `module` has, if they are enough to see more than C's library: one that allocates and one that frees. To `missed` goes what a compiler
-/// has inlined.
+/// may have inlined.
 pub(crate) fn find(module: &dyn ModuleView, missed: &mut Vec<String>) -> Vec<Allocator> {
     let found = NAMES.into_iter().filter_map(|(name, call)| {
         let function = module.function_named(name).filter(|function| module.function_body(*function).is_some())?;
@@ -23,13 +23,9 @@ pub(crate) fn find(module: &dyn ModuleView, missed: &mut Vec<String>) -> Vec<All
     if !has(AllocatorCall::Malloc) || !has(AllocatorCall::Free) {
         return Vec::new();
     }
-    if module.function_named("js_malloc_rt").is_none() {
-        missed.push(
-            "QuickJS's js_malloc_rt was inlined where this guest was compiled: blocks that its callers take from an arena themselves are not seen, and \
-             such as grow later count from then on"
-                .to_owned(),
-        );
-    }
+    missed.push(
+        "QuickJS takes small blocks from arenas, and compilers inline that in places: what is allocated there is not seen".to_owned(),
+    );
     found
 }
 
@@ -48,11 +44,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inlined_is_told_of() {
+    fn what_may_be_inlined_is_told_of() {
         let expected = vec![(1, AllocatorCall::Malloc), (0, AllocatorCall::Free)];
         assert_eq!(found(&["js_free_rt", "js_arena_malloc", "malloc"]), (expected, 1));
         let (all, missed) = found(&["js_free_rt", "js_malloc_rt", "js_arena_malloc", "js_realloc_rt", "js_calloc_rt"]);
-        assert_eq!((all.len(), missed), (5, 0));
+        assert_eq!((all.len(), missed), (5, 1));
     }
 
     #[test]
@@ -65,7 +61,7 @@ mod tests {
     fn the_fixture_has_them() {
         let mut missed = Vec::new();
         let found = find(&TestModule::fixture("quickjs-0.16"), &mut missed);
-        assert_eq!((found.len(), missed.len()), (4 + usize::from(missed.is_empty()), missed.len()));
+        assert_eq!((found.len(), missed.len()), (5, 1));
         assert!(find(&TestModule::fixture("quickjs-0.16-stripped"), &mut missed).is_empty());
     }
 }
