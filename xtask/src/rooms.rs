@@ -50,7 +50,7 @@ const ROOMS: &[Room] = &[
     room(
         "conformance",
         "core/src/conformance",
-        &["wlprof_plugin", "recording", "module", "languages", "wasi", "guest", "sampler", "profile"],
+        &["wlprof_plugin", "recording", "module", "heap", "languages", "wasi", "guest", "sampler", "profile"],
     ),
     room(
         "cli",
