@@ -255,13 +255,18 @@ fn a_guest_that_reaches_what_is_added_lies_about_itself_alone() {
 #[test]
 fn memory_is_profiled_without_time() {
     let place = Place::new();
-    let ran = profile(&place, &["--sampler=off", "--memory-rate=1"], "c-heap.wasm", &["20000"]);
+    let options = ["--sampler=off", "--memory-rate=1", "-o", "x.json"];
+    let ran = profile(&place, &options, "c-heap.wasm", &["20000"]);
     let recording = place.recording("x.wlprof");
     assert_eq!((recording.ticks.sampled, recording.samples().count()), (0, 0));
     let all: u64 = counted(&ran.stdout).values().map(|amounts| amounts[1]).sum();
     let found: f64 = heap(&recording).sites.iter().map(|site| site.totals.allocated.bytes).sum();
     assert!((all as f64..all as f64 + 200.0).contains(&found), "{found} of {all}");
     assert!(ran.stderr.contains("who still held memory"), "{}", ran.stderr);
+    let firefox: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("x.json")).unwrap()).unwrap();
+    let weights = firefox["threads"][0]["nativeAllocations"]["weight"].as_array().unwrap();
+    let positive = weights.iter().filter_map(serde_json::Value::as_i64).filter(|weight| *weight > 0);
+    assert_eq!(positive.sum::<i64>() as f64, found);
     let refused = place.run(["--sampler=off", "--memory", "--show=time", "x.wasm"]);
     assert!(refused.code == Some(125) && refused.stderr.contains("there is no time to show"), "{refused:?}");
 }

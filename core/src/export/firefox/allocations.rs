@@ -5,8 +5,9 @@
 //! freed again, and one that frees that. All rows have addresses of their own, since the front end shows what is retained only of those that have.
 
 use super::ms;
-use crate::recording::{HeapSite, Recording, StackId};
+use crate::recording::{HeapSite, Recording, StackId, Thread};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 
 /// A row of the table.
 struct Row {
@@ -14,6 +15,21 @@ struct Row {
     bytes: i64,
     stack: usize,
     address: u64,
+}
+
+/// The recording with a thread for each store that has allocated: what allocates before it is sampled, or where time is not, has none.
+pub(super) fn with_threads(recording: &Recording) -> Cow<'_, Recording> {
+    let has_thread = |store: usize| recording.threads.iter().any(|thread| thread.store as usize == store);
+    let allocates = |store: &usize| recording.stores[*store].heap.is_some();
+    let without: Vec<usize> =
+        (0..recording.stores.len()).filter(allocates).filter(|store| !has_thread(*store)).collect();
+    if without.is_empty() {
+        return Cow::Borrowed(recording);
+    }
+    let mut whole = recording.clone();
+    let thread = |store| Thread { name: "guest".to_owned(), store: store as u32, ..Thread::default() };
+    whole.threads.extend(without.into_iter().map(thread));
+    Cow::Owned(whole)
 }
 
 /// The native allocations of thread `index`: those of its store, if it is the first of the store's. `row_of` is where a stack is in the
@@ -55,6 +71,17 @@ pub(super) fn table(recording: &Recording, index: usize, row_of: impl Fn(StackId
 mod tests {
     use super::*;
     use crate::recording::{HeapPart, example};
+
+    #[test]
+    fn what_allocates_has_a_thread() {
+        let mut recording = example();
+        assert!(matches!(with_threads(&recording), Cow::Borrowed(_)));
+        recording.threads.clear();
+        let whole = with_threads(&recording);
+        let stores: Vec<u32> = whole.threads.iter().map(|thread| thread.store).collect();
+        assert_eq!(stores, [0], "one has a heap");
+        assert!(table(&whole, 0, |stack| stack as usize).is_some());
+    }
 
     #[test]
     fn what_is_retained_is_what_is_held() {

@@ -59,6 +59,7 @@ impl Exporter for Firefox {
     }
 
     fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
+        let recording = &*allocations::with_threads(recording);
         let tables = Tables::new(recording);
         let profile = Profile {
             meta: meta(recording),
