@@ -31,7 +31,6 @@ pub(super) struct Around {
 
 const CALL: u8 = 0x10;
 const RETURN_CALL: u8 = 0x12;
-const RETURN: u8 = 0x0f;
 const BRANCH: u8 = 0x0c;
 
 impl<'a> Body<'a> {
@@ -103,7 +102,6 @@ impl<'a> Body<'a> {
         }
         parts.push(self.part(done..self.range.end));
         parts.push((None, around.after.into()));
-        debug_assert!(parts.iter().all(|(old, bytes)| old.is_none() || bytes[..] != [RETURN]));
         Ok(parts)
     }
 
