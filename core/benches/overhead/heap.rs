@@ -28,8 +28,8 @@ fn guests(fixtures: &Path) -> [(&'static str, Vec<PathBuf>); 3] {
     let python = vec![library, folder(&testdata, "/work"), fixture("python-3.13.wasm")];
     [
         ("c-heap", [vec![fixture("c-heap.wasm")], words(&["60000000"])].concat()),
-        ("python-3.13", [python, words(&["/work/allocates.py", "250"])].concat()),
-        ("go-heap-1.24", [vec![fixture("go-heap-1.24.wasm")], words(&["1000000"])].concat()),
+        ("python-3.13", [python, words(&["/work/allocates.py", "700"])].concat()),
+        ("go-heap-1.24", [vec![fixture("go-heap-1.24.wasm")], words(&["500000"])].concat()),
     ]
 }
 

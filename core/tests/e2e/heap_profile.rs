@@ -2,7 +2,7 @@
 
 use crate::guest::{Place, Ran, fixture};
 use crate::heap::counted;
-use crate::pprof::sums_by_pprof;
+use crate::pprof::{Times, sums_by_pprof};
 use crate::python;
 use crate::running::wait_until;
 use std::collections::BTreeMap;
@@ -38,32 +38,48 @@ pub(crate) fn by_line(recording: &Recording, file: &str) -> BTreeMap<u32, SiteTo
     lines
 }
 
-#[test]
-fn every_allocation_of_a_c_guest_is_what_it_counts_itself_and_what_pprof_reads() {
-    let place = Place::new();
-    let ran = profile(&place, &["--memory-rate=1"], "c-heap.wasm", &["20000"]);
-    let expected = counted(&ran.stdout);
-    assert!(expected.len() > 4, "{expected:?}");
-    let indexes = ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"];
-    let sums = indexes.map(|index| {
+/// What `pprof` reads of every function and all it calls: blocks and bytes allocated, and held.
+fn amounts_by_pprof(profile: &Path) -> [Times; 4] {
+    ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"].map(|index| {
         let is_space = index.ends_with("space");
         let unit = if is_space { "B" } else { "" };
         let index = format!("-sample_index={index}");
-        sums_by_pprof(&place.path("x.pb.gz"), &[&index, if is_space { "-unit=B" } else { "-unit=auto" }], unit)
-    });
-    let found = |name: &String| sums.clone().map(|sums| sums.get(name).map_or(0, |(own, _)| *own));
-    for (name, amounts) in &expected {
-        assert_eq!(found(name), *amounts, "{name}");
+        sums_by_pprof(profile, &[&index, if is_space { "-unit=B" } else { "-unit=auto" }], unit)
+    })
+}
+
+#[test]
+fn every_allocation_is_what_c_cpp_and_rust_guests_count_themselves_and_what_pprof_reads() {
+    // What the library has for itself beside it, at most: arguments, the output's buffer, what the sites are kept in.
+    for (guest, besides) in [("c-heap", 200), ("cpp-heap", 200), ("rust-heap", 30_000)] {
+        let place = Place::new();
+        let ran = profile(&place, &["--memory-rate=1"], &format!("{guest}.wasm"), &["20000"]);
+        let expected = counted(&ran.stdout);
+        assert!(expected.len() > 4, "{expected:?}");
+        let sums = amounts_by_pprof(&place.path("x.pb.gz"));
+        // C++ has parameters, and both it and Rust have paths.
+        let of = |function: &str, name: &str| {
+            let path = function.strip_suffix("(unsigned long)").unwrap_or(function);
+            path.rsplit("::").next() == Some(name)
+        };
+        let found = |name: &str| {
+            sums.each_ref().map(|sums| {
+                let of_name = sums.iter().filter(|(function, _)| of(function, name));
+                of_name.map(|(_, (_, total))| *total).sum::<u64>()
+            })
+        };
+        for (name, amounts) in &expected {
+            assert_eq!(found(name), *amounts, "{guest}: {name}");
+        }
+        let all = sums[1].values().map(|(own, _)| *own).sum::<u64>();
+        let own = expected.values().map(|amounts| amounts[1]).sum::<u64>();
+        assert!((own..own + besides).contains(&all), "{guest}: {all} of {own}");
+        assert!(
+            ran.stderr.contains(", every allocation)") && ran.stderr.contains("who still held memory"),
+            "{}",
+            ran.stderr
+        );
     }
-    // Whatever else there is is the C library's, for arguments.
-    let all = sums[1].values().map(|(own, _)| *own).sum::<u64>();
-    let own = expected.values().map(|amounts| amounts[1]).sum::<u64>();
-    assert!((own..own + 200).contains(&all), "{all} of {own}");
-    assert!(
-        ran.stderr.contains(", every allocation)") && ran.stderr.contains("who still held memory"),
-        "{}",
-        ran.stderr
-    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn pprof(arguments: &[&str], profile: &Path) -> String {
 }
 
 /// Nanoseconds of each function, itself and with all that it called, by name, which is all that pprof goes by.
-type Times = BTreeMap<String, (u64, u64)>;
+pub(crate) type Times = BTreeMap<String, (u64, u64)>;
 
 /// Nanoseconds of each function, itself and with all that it called, as pprof says.
 pub(crate) fn times_by_pprof(profile: &Path) -> Times {
