@@ -1,14 +1,13 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
 use crate::guest::Guest;
-use crate::module::ModuleImage;
+use crate::module::{Compiled, ModuleImage};
 use crate::profiler::{Attach, Attached, Profiler};
 use crate::recording::file::ReadError;
 use crate::recording::{Journal, RawRecording, Recording};
 use crate::sampler::{Finished, SamplerOptions};
 use crate::symbols::{LanguageWalkers, name};
 use crate::wasi::{Exit, WasiOptions, call, linker, watch_memory};
-use std::iter::repeat_with;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use wasmtime::Store;
@@ -141,9 +140,7 @@ pub fn profiler(
 ) -> wasmtime::Result<Profiler> {
     let builder = Profiler::builder().name(&guest.name).arguments(wasi.arguments.get(1..).unwrap_or_default());
     let profiler = builder.journal(journal).sampler_options(sampler).paused().start(&guest.engine)?;
-    for ((module, image), walker) in guest.modules.iter().zip(walkers.into_iter().chain(repeat_with(|| None))) {
-        profiler.add_compiled(module, image, walker);
-    }
+    profiler.add_compiled(&guest.code, walkers);
     guest.notes.iter().for_each(|note| profiler.note(note));
     Ok(profiler)
 }
@@ -183,7 +180,9 @@ fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit
         Ok(held) => held,
         Err(error) => return Exit::NotCallable(error),
     };
-    let (module, _) = &guest.modules[0];
+    let Compiled::Module(module) = &guest.code.compiled else {
+        return Exit::NotCallable(wasmtime::format_err!("components cannot be run yet"));
+    };
     match linker.instantiate(&mut store, module) {
         Ok(instance) => {
             if let Some(attached) =

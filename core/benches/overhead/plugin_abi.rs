@@ -118,7 +118,7 @@ pub(crate) fn bench(path: &Path, rounds: usize) -> Result<()> {
 
 fn run(path: &Path, name: &str) -> Result<Times> {
     let guest = Guest::load(path, &LoadOptions::default())?;
-    let image = guest.modules[0].1.clone();
+    let image = guest.code.images[0].clone();
     let plugin = LoadedPlugin::load(&library()?)?;
     let language = plugin.languages.first().context("the library has no language")?;
     let times = Arc::new(Mutex::new(Times::default()));

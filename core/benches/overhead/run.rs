@@ -96,7 +96,7 @@ fn run_here(guest: &Guest, world: World, mode: Mode) -> Result<Measured> {
         store.set_epoch_deadline(u64::MAX / 2);
     }
     let mut profiler = Profiler::attach(guest, mode, &mut store)?;
-    let (module, _) = &guest.modules[0];
+    let module = guest.code.compiled.module().context("it is a component")?;
 
     let watch = Stopwatch::start();
     let exit = match linker.instantiate(&mut store, module) {
@@ -151,9 +151,8 @@ impl Profiler {
             let walker = |image: &Arc<ModuleImage>| languages::choose(&Choice::Auto, languages::BUILT_IN, &**image);
             let builder = wlprof::Profiler::builder().journal(Journal::default()).sampler_options(options);
             let profiler = builder.start(&guest.engine)?;
-            for (module, image) in &guest.modules {
-                profiler.add_read(module, image, walker(image)?.walker)?;
-            }
+            let (module, image) = (guest.code.compiled.module().context("it is a component")?, &guest.code.images[0]);
+            profiler.add_read(module, image, walker(image)?.walker)?;
             let attached = profiler.attach(store, Attach::named(&guest.name))?;
             let held = attached.hold()?;
             return Ok(Self::Wlprof(profiler, attached, Some(held)));
@@ -165,7 +164,7 @@ impl Profiler {
             _ => return Ok(Self::None),
         };
         let interval = Duration::from_secs_f64(1.0 / hz);
-        let modules = guest.modules.iter().map(|(module, _)| (guest.name.clone(), module.clone()));
+        let modules = guest.code.compiled.module().map(|module| (guest.name.clone(), module.clone()));
         let mut profiler = GuestProfiler::new(&guest.engine, &guest.name, interval, modules)?;
         let samples = Arc::new(AtomicU64::new(0));
         let count = samples.clone();

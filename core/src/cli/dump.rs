@@ -95,7 +95,7 @@ fn watch(dump: &Dump, guest: &Guest, printer: &Arc<Printer>) -> Result<Option<Ar
     let mut names = Vec::new();
     for wanted in &dump.at_imports {
         let before = functions.len();
-        for (module, (_, image)) in (0..).zip(&guest.modules) {
+        for (module, image) in (0..).zip(&guest.code.images) {
             for (index, import) in (0..).zip(image.function_imports()) {
                 let name = format!("{}.{}", import.module, import.name);
                 if [&import.name, &name].contains(&wanted) {
@@ -105,7 +105,7 @@ fn watch(dump: &Dump, guest: &Guest, printer: &Arc<Printer>) -> Result<Option<Ar
             }
         }
         if functions.len() == before {
-            let imports = guest.modules.iter().flat_map(|(_, image)| image.function_imports());
+            let imports = guest.code.images.iter().flat_map(|image| image.function_imports());
             let imports: Vec<&str> = imports.map(|import| import.name.as_str()).collect();
             let message = format!("--at-import {wanted}: {} imports {}", guest.name, imports.join(", "));
             return Err(Failure::new(FAILED, message));
@@ -132,8 +132,7 @@ struct Printer {
 
 impl Printer {
     fn new(all: bool, guest: &Guest) -> Self {
-        let images = guest.modules.iter().map(|(_, image)| image.clone()).collect();
-        Self { all, images, symbols: Mutex::new(None), asked: AtomicU64::new(0) }
+        Self { all, images: guest.code.images.clone(), symbols: Mutex::new(None), asked: AtomicU64::new(0) }
     }
 
     /// Asks for a dump and prints it.

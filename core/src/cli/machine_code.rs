@@ -21,7 +21,6 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Functions from which on `perf inject` takes some seconds to make a file of each.
 const MANY: usize = 50_000;
@@ -70,7 +69,7 @@ impl CodeFile {
             CodeFormat::PerfMap => {
                 let mut out = BufWriter::new(file);
                 let write = |function: &NativeFunction<'_>| perf_map::write_function(function, &mut out);
-                self.functions = name_functions(guest, walkers, Lines::Omit, |_, _| true, write)?;
+                self.functions = name_functions(guest, walkers, Lines::Omit, |_| true, write)?;
                 out.flush()
             }
             CodeFormat::JitDump => {
@@ -80,7 +79,7 @@ impl CodeFile {
                 })?;
                 let dump = JitDump::new(BufWriter::new(file), std::process::id(), shown_ns)?;
                 match functions {
-                    DumpedFunctions::All => self.dump(dump, guest, walkers, |_, _| true),
+                    DumpedFunctions::All => self.dump(dump, guest, walkers, |_| true),
                     DumpedFunctions::Sampled => {
                         self.unfinished = Some(dump);
                         Ok(())
@@ -95,7 +94,7 @@ impl CodeFile {
         mut dump: JitDump<BufWriter<File>>,
         guest: &Guest,
         walkers: &mut Walkers,
-        wanted: impl Fn(ModuleId, &CodeName<'_>) -> bool,
+        wanted: impl Fn(&CodeName<'_>) -> bool,
     ) -> io::Result<()> {
         let write = |function: &NativeFunction<'_>| dump.function(function);
         self.functions = name_functions(guest, walkers, Lines::Find, wanted, write)?;
@@ -110,8 +109,10 @@ impl CodeFile {
         guest: &Guest,
     ) -> Result<(), Failure> {
         let Some(dump) = self.unfinished.take() else { return Ok(()) };
-        let wanted = |module, name: &CodeName<'_>| match *name {
-            CodeName::Function(function) | CodeName::Entry { function, .. } => seen.contains(&(module, function)),
+        let wanted = |name: &CodeName<'_>| match *name {
+            CodeName::Function { module, function } | CodeName::Entry { module, function, .. } => {
+                seen.contains(&(module, function))
+            }
             // Samples say nothing of those.
             CodeName::Stub(_) => true,
         };
@@ -158,13 +159,12 @@ fn name_functions(
     guest: &Guest,
     walkers: &mut Walkers,
     lines: Lines,
-    wanted: impl Fn(ModuleId, &CodeName<'_>) -> bool,
+    wanted: impl Fn(&CodeName<'_>) -> bool,
     write: impl FnMut(&NativeFunction<'_>) -> io::Result<()>,
 ) -> io::Result<usize> {
     let _spinner = Spinner::new("naming functions".to_owned());
-    let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
-    let mut symbols = Symbols::new(&images, std::mem::take(walkers));
-    let written = for_each_function(&guest.modules, &mut symbols, lines, wanted, write);
+    let mut symbols = Symbols::new(&guest.code.images, std::mem::take(walkers));
+    let written = for_each_function(&guest.code, &mut symbols, lines, wanted, write);
     *walkers = symbols.into_languages();
     written
 }

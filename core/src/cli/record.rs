@@ -15,7 +15,6 @@ use crate::profile::Ended;
 use crate::recording::{Journal, Selection};
 use crate::sampler::SamplerKind;
 use crate::symbols::LanguageWalkers;
-use std::sync::Arc;
 
 /// Runs the guest and gives its exit code.
 pub(super) fn run(record: &Record) -> Result<u8, Failure> {
@@ -66,7 +65,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         (None, None) => Ok(Journal::default()),
     };
     let run = guest::start(&record.guest, &guest, library, &arguments, walkers, sampler, journal)?;
-    let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
+    let images = guest.code.images.clone();
     let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
     let live = match (listener, run.profiler()) {
         (Some(listener), Some(profiler)) => {

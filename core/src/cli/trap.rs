@@ -1,7 +1,7 @@
 //! Says how and where a guest failed, as Wasmtime does.
 
 use crate::guest::Guest;
-use crate::module::ModuleImage;
+use crate::module::{Compiled, ModuleImage};
 use std::fmt::Write;
 use wasmtime::{FrameInfo, WasmBacktrace};
 
@@ -12,7 +12,7 @@ pub(super) fn how_it_failed(error: &wasmtime::Error, guest: &Guest) -> String {
     // The outermost context of a trap is the wasm backtrace, of several lines.
     let place = if reasons.len() > 1 && reasons[0].contains('\n') { reasons.remove(0) } else { String::new() };
     let place = match error.downcast_ref::<WasmBacktrace>() {
-        Some(backtrace) if guest.modules.iter().any(|(_, image)| image.is_rewritten()) => {
+        Some(backtrace) if guest.code.images.iter().any(|image| image.is_rewritten()) => {
             as_it_was(&place, backtrace, guest)
         }
         _ => place,
@@ -44,9 +44,12 @@ fn as_it_was(place: &str, backtrace: &WasmBacktrace, guest: &Guest) -> String {
 /// Where a frame is in the file of its module. `None` of functions that are not in that.
 fn offset(frame: &FrameInfo, guest: &Guest) -> Option<usize> {
     let offset = frame.module_offset().unwrap_or_default();
-    let is_its_own = |module: &wasmtime::Module| module.image_range() == frame.module().image_range();
-    match guest.modules.iter().find(|(module, _)| is_its_own(module)) {
-        Some((_, image)) if image.is_rewritten() => offset_before(image, frame.func_index(), offset as u32),
+    let image = match &guest.code.compiled {
+        Compiled::Module(module) if module.image_range() == frame.module().image_range() => guest.code.images.first(),
+        _ => None,
+    };
+    match image {
+        Some(image) if image.is_rewritten() => offset_before(image, frame.func_index(), offset as u32),
         _ => Some(offset),
     }
 }

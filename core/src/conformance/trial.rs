@@ -64,7 +64,7 @@ impl Trial {
         let program = Program::read(path, options)?;
         program.check(invoke.as_deref(), wasi.arguments.get(1..).unwrap_or_default())?;
         let guest = program.compile(None)?;
-        let image = guest.modules[0].1.clone();
+        let image = guest.code.images[0].clone();
         Ok(Self { guest, wasi: WasiOptions { stdio: Stdio::Null, ..wasi }, invoke, image })
     }
 

@@ -333,7 +333,7 @@ fn location(recording: &Recording, id: u64, frame: &Frame) -> proto::Location {
     let (mapping_id, offset) = match frame.origin {
         Origin::Wasm { module, code_offset, .. } => (u64::from(module) + 1, Some(code_offset)),
         Origin::Language { module, .. } => (u64::from(module) + 1, None),
-        Origin::HostCall { .. } | Origin::Host | Origin::Truncated | Origin::Elided => (host, None),
+        Origin::HostCall { .. } | Origin::Host | Origin::Truncated | Origin::Elided | Origin::Adapter => (host, None),
     };
     let line = |line: &crate::recording::Line| proto::Line {
         function_id: u64::from(line.function) + 1,

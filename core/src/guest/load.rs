@@ -4,7 +4,7 @@ use super::engine::{EngineOptions, engine};
 use super::interface::Interface;
 use super::obstacle::Obstacle;
 use crate::heap::{self, NamedAllocator};
-use crate::module::{ImageError, ModuleError, ModuleImage, file_name, read_image};
+use crate::module::{GuestCode, ImageError, ModuleError, ModuleImage, file_name, read_image};
 use crate::wasi::{Stdio, WasiOptions, linker};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -67,8 +67,8 @@ pub struct LoadOptions {
 pub struct Guest {
     /// The engine that compiled it.
     pub engine: Engine,
-    /// Its modules, compiled, each with its image.
-    pub modules: Vec<(Module, Arc<ModuleImage>)>,
+    /// What it was compiled to.
+    pub code: GuestCode,
     /// The guest's own name for itself: argument 0.
     pub name: String,
     /// What the user should know, such as missing debug information.
@@ -171,6 +171,7 @@ impl Program {
             Some(module) => module,
             None => Module::from_binary(&engine, image.bytes()).map_err(|error| LoadError::Compile(path, error))?,
         };
-        Ok(Guest { engine, modules: vec![(module, Arc::new(image))], name, notes, epoch_interruption })
+        let code = GuestCode::of_module(module, Arc::new(image));
+        Ok(Guest { engine, code, name, notes, epoch_interruption })
     }
 }

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::guest::{EngineOptions, engine};
-use crate::module::{CodeOffsets, ModuleImage, was_compiled_from};
+use crate::module::{CodeOffsets, GuestCode, ModuleImage, was_compiled_from};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use wasmtime::{Caller, Func, Instance, Module, Ref, Store, Val};
 use wasmtime_environ::wasmparser::{Parser, Payload};
 use wlprof_plugin::ModuleView;
@@ -106,10 +107,11 @@ fn fixtures_are_what_they_were_but_for_their_allocators() {
 }
 
 /// For each function the code offsets that stretches of compiled code are for, in its order.
-fn places(module: &Module, image: &ModuleImage) -> BTreeMap<u32, Vec<u32>> {
-    let offsets = CodeOffsets::of(module, image);
+fn places(code: &GuestCode) -> BTreeMap<u32, Vec<u32>> {
+    let offsets = CodeOffsets::of(code);
+    let image = &code.images[0];
     let mut places: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for function in module.functions() {
+    for function in code.compiled.functions() {
         let range = function.offset..function.offset + function.len;
         for (_, code_offset) in offsets.within(&range) {
             let (of, code_offset) = image.compiled_from(function.index.as_u32(), Some(*code_offset)).unwrap();
@@ -131,9 +133,12 @@ fn compiled_code_is_of_the_same_functions_and_instructions() {
         let mut image = ModuleImage::parse(bytes.clone(), name).unwrap();
         image.set_rewritten(changed.offsets, &changed.added, BTreeSet::new());
         let [of_plain, of_changed] = [&bytes, &changed.bytes].map(|bytes| Module::new(&engine, bytes).unwrap());
-        assert!(was_compiled_from(&of_plain, &plain) && was_compiled_from(&of_changed, &image), "{name}");
-        assert!(!was_compiled_from(&of_plain, &image) && !was_compiled_from(&of_changed, &plain), "{name}");
-        let (was, is) = (places(&of_plain, &plain), places(&of_changed, &image));
+        let (plain, image) = (Arc::new(plain), Arc::new(image));
+        let code = |module: &Module, image: &Arc<ModuleImage>| GuestCode::of_module(module.clone(), image.clone());
+        let (was, is) = (code(&of_plain, &plain), code(&of_changed, &image));
+        assert!(was_compiled_from(&was) && was_compiled_from(&is), "{name}");
+        assert!(![code(&of_plain, &image), code(&of_changed, &plain)].iter().any(was_compiled_from), "{name}");
+        let (was, is) = (places(&was), places(&is));
         assert!(!allocators.is_empty() && was.len() > 20, "{name}");
         assert_eq!(was.keys().collect::<Vec<_>>(), is.keys().collect::<Vec<_>>(), "{name}");
         for (function, offsets) in &was {

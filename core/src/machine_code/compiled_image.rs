@@ -1,22 +1,29 @@
-//! The ELF image that Wasmtime compiles a module to: what its pieces of code are called and how they are unwound.
+//! The ELF image that Wasmtime compiles a module or a component to: what its pieces of code are called and how they are unwound.
 
 use super::image_bytes::image_bytes;
+use crate::module::Compiled;
 use gimli::{BaseAddresses, CieOrFde, DwEhPe, EhFrame, LittleEndian, UnwindSection};
 use goblin::elf::Elf;
 use goblin::elf::sym::{STT_FUNC, st_type};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
-use wasmtime::Module;
 
 /// What a piece of machine code is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeName<'m> {
-    /// A wasm function, by its index in the module, imports first.
-    Function(u32),
+    /// A wasm function.
+    Function {
+        /// The number of its module in the component; 0 of a module alone.
+        module: u32,
+        /// Its index in the module, imports first.
+        function: u32,
+    },
     /// Where the host enters a wasm function.
     Entry {
         /// Wasmtime's name for it.
         name: &'m str,
+        /// The number of its module in the component; 0 of a module alone.
+        module: u32,
         /// The function.
         function: u32,
     },
@@ -34,7 +41,7 @@ pub struct UnwindInfo<'m> {
     pub fde: &'m [u8],
 }
 
-/// A module's image, read with goblin.
+/// The image of a module or a component, read with goblin.
 pub(crate) struct CompiledImage<'m> {
     bytes: &'m [u8],
     elf: Elf<'m>,
@@ -42,13 +49,9 @@ pub(crate) struct CompiledImage<'m> {
 }
 
 impl<'m> CompiledImage<'m> {
-    /// The image of `module`; `None` if it is not the ELF file that it is in Wasmtime 48.
-    pub(crate) fn of(module: &'m Module) -> Option<Self> {
-        Self::parse(image_bytes(module))
-    }
-
-    /// The image that these bytes are; `None` if they are not the ELF file that it is in Wasmtime 48.
-    pub(crate) fn parse(bytes: &'m [u8]) -> Option<Self> {
+    /// The image of `compiled`; `None` if it is not the ELF file that it is in Wasmtime 48.
+    pub(crate) fn of(compiled: &'m Compiled) -> Option<Self> {
+        let bytes = image_bytes(compiled);
         let elf = Elf::parse(bytes).ok()?;
         let text = section(&elf, ".text")?;
         Some(Self { bytes, elf, text })
@@ -109,13 +112,16 @@ fn section(elf: &Elf<'_>, name: &str) -> Option<usize> {
 /// What a piece is by Wasmtime's name for it: `wasm[0]::array_to_wasm_trampoline[7]`, `signatures[0]::…`, `wasmtime_builtin_…`.
 /// `None` for functions: `wasm[0]::function[7]::NAME`, where NAME is the guest's and may be any of the others.
 fn stub_name(name: &str) -> Option<CodeName<'_>> {
-    let kind = name.strip_prefix("wasm[").and_then(|rest| rest.split_once("]::")).map(|(_, kind)| kind);
-    if kind.is_some_and(|kind| kind.starts_with("function[")) {
+    let of_module = name.strip_prefix("wasm[").and_then(|rest| rest.split_once("]::"));
+    if of_module.is_some_and(|(_, kind)| kind.starts_with("function[")) {
         return None;
     }
-    let index = kind.and_then(|kind| kind.strip_prefix("array_to_wasm_trampoline[")?.strip_suffix(']')?.parse().ok());
-    Some(match index {
-        Some(function) => CodeName::Entry { name, function },
+    let entry = of_module.and_then(|(module, kind)| {
+        let function = kind.strip_prefix("array_to_wasm_trampoline[")?.strip_suffix(']')?;
+        Some((module.parse().ok()?, function.parse().ok()?))
+    });
+    Some(match entry {
+        Some((module, function)) => CodeName::Entry { name, module, function },
         None => CodeName::Stub(name),
     })
 }
@@ -132,8 +138,8 @@ mod tests {
             assert_eq!(stub_name(&format!("wasm[0]::function[3]::{name}")), None);
         }
         assert_eq!(stub_name("wasm[0]::function[3]"), None);
-        let entry = "wasm[0]::array_to_wasm_trampoline[12]";
-        assert_eq!(stub_name(entry), Some(CodeName::Entry { name: entry, function: 12 }));
+        let entry = "wasm[3]::array_to_wasm_trampoline[12]";
+        assert_eq!(stub_name(entry), Some(CodeName::Entry { name: entry, module: 3, function: 12 }));
         for stub in
             ["signatures[3]::wasm_to_array_trampoline", "wasmtime_builtin_memory_grow", "module_start[0]::Array"]
         {

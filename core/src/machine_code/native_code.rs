@@ -1,9 +1,9 @@
 //! The machine code that a guest was compiled to, piece by piece, for tools that sample this process themselves.
 
 use super::compiled_image::{CodeName, CompiledImage, UnwindInfo};
-use crate::module::{CodeOffsets, ModuleImage};
+use crate::module::{CodeOffsets, GuestCode};
+use crate::recording::ADAPTER;
 use std::ops::Range;
-use wasmtime::Module;
 
 /// A piece of machine code in this process.
 #[derive(Clone, Debug)]
@@ -21,17 +21,17 @@ pub struct NativeCode<'m> {
     pub unwind: Option<UnwindInfo<'m>>,
 }
 
-/// A module's machine code in order of addresses.
-pub fn native_code<'m>(module: &'m Module, image: &ModuleImage) -> Vec<NativeCode<'m>> {
-    let text = module.text();
-    let offsets = CodeOffsets::of(module, image);
+/// The machine code of a guest in order of addresses.
+pub fn native_code(code: &GuestCode) -> Vec<NativeCode<'_>> {
+    let text = code.compiled.text();
+    let offsets = CodeOffsets::of(code);
     let code_offsets = |range: &Range<usize>| {
         let stretches = offsets.within(range).iter();
         stretches.map(|&(offset, code_offset)| (offset - range.start as u32, code_offset)).collect()
     };
-    let compiled = CompiledImage::of(module);
-    let mut unwind = compiled.as_ref().map(CompiledImage::unwind_infos).unwrap_or_default();
-    let mut code = |name, range: Range<usize>| {
+    let image = CompiledImage::of(&code.compiled);
+    let mut unwind = image.as_ref().map(CompiledImage::unwind_infos).unwrap_or_default();
+    let mut native = |name, range: Range<usize>| {
         Some(NativeCode {
             address: text.as_ptr() as u64 + range.start as u64,
             bytes: text.get(range.clone())?,
@@ -40,13 +40,17 @@ pub fn native_code<'m>(module: &'m Module, image: &ModuleImage) -> Vec<NativeCod
             unwind: unwind.remove(&range.start),
         })
     };
-    let functions = module.functions().filter_map(|function| {
-        let name = CodeName::Function(function.index.as_u32());
-        code(name, function.offset..function.offset + function.len)
+    let functions = code.compiled.functions();
+    let functions = functions.iter().filter_map(|function| {
+        let name = match code.module_of(function) {
+            Some(module) => CodeName::Function { module, function: function.index.as_u32() },
+            None => CodeName::Stub(ADAPTER),
+        };
+        native(name, function.offset..function.offset + function.len)
     });
-    let mut all: Vec<NativeCode<'m>> = functions.collect();
-    let stubs = compiled.iter().flat_map(CompiledImage::stubs);
-    all.extend(stubs.filter_map(|(name, range)| code(name, range)));
+    let mut all: Vec<NativeCode<'_>> = functions.collect();
+    let stubs = image.iter().flat_map(CompiledImage::stubs);
+    all.extend(stubs.filter_map(|(name, range)| native(name, range)));
     all.sort_by_key(|code| code.address);
     all
 }
@@ -55,6 +59,9 @@ pub fn native_code<'m>(module: &'m Module, image: &ModuleImage) -> Vec<NativeCod
 mod tests {
     use super::*;
     use crate::guest::{EngineOptions, engine};
+    use crate::module::ModuleImage;
+    use std::sync::Arc;
+    use wasmtime::Module;
 
     const TEXT: &str = r#"(module (memory 1)
         (func (export "grow") (result i32) (memory.grow (i32.const 1)))
@@ -65,19 +72,20 @@ mod tests {
         let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
         let bytes = wat::parse_str(TEXT).unwrap();
         let module = Module::new(&engine, &bytes).unwrap();
-        let image = ModuleImage::parse(bytes, "test").unwrap();
-        let code = native_code(&module, &image);
+        let image = Arc::new(ModuleImage::parse(bytes, "test").unwrap());
+        let guest = GuestCode::of_module(module, image.clone());
+        let code = native_code(&guest);
         let gaps =
             code.windows(2).map(|pair| pair[1].address.checked_sub(pair[0].address + pair[0].bytes.len() as u64));
         // Pieces are aligned, to 32 bytes at most.
         gaps.for_each(|gap| assert!(gap.is_some_and(|gap| gap < 32), "{gap:?}"));
-        assert_eq!(code[0].address, module.text().as_ptr() as u64);
+        assert_eq!(code[0].address, guest.compiled.text().as_ptr() as u64);
         let count = |wanted: fn(&CodeName<'_>) -> bool| code.iter().filter(|code| wanted(&code.name)).count();
-        assert_eq!(count(|name| matches!(name, CodeName::Function(0 | 1))), 2);
-        assert_eq!(count(|name| matches!(name, CodeName::Entry { function: 0 | 1, .. })), 2);
+        assert_eq!(count(|name| matches!(name, CodeName::Function { module: 0, function: 0 | 1 })), 2);
+        assert_eq!(count(|name| matches!(name, CodeName::Entry { module: 0, function: 0 | 1, .. })), 2);
         assert!(count(|name| matches!(name, CodeName::Stub(stub) if stub.contains("memory_grow"))) == 1);
-        let store = code.iter().find(|code| code.name == CodeName::Function(1)).unwrap();
-        let body = wlprof_plugin::ModuleView::function_body(&image, 1).unwrap();
+        let store = code.iter().find(|code| code.name == CodeName::Function { module: 0, function: 1 }).unwrap();
+        let body = wlprof_plugin::ModuleView::function_body(&*image, 1).unwrap();
         assert_eq!(store.code_offsets[0].0, 0);
         assert!(
             store.code_offsets.iter().all(|(at, offset)| (*at as usize) < store.bytes.len() && body.contains(offset))

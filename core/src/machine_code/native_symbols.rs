@@ -2,12 +2,11 @@
 
 use super::compiled_image::{CodeName, UnwindInfo};
 use super::native_code::{NativeCode, native_code};
-use crate::module::ModuleImage;
-use crate::recording::{ModuleId, Origin};
+use crate::module::{GuestCode, ModuleImage};
+use crate::recording::Origin;
 use crate::symbols::Symbols;
 use std::io;
 use std::sync::Arc;
-use wasmtime::Module;
 use wlprof_plugin::{ModuleView, SourceFrame};
 
 /// A function in machine code.
@@ -45,34 +44,29 @@ pub enum Lines {
     Find,
 }
 
-/// Calls `write` with each piece of a guest's machine code that is `wanted`, in order of addresses within a module, and
-/// gives their number. `modules` are the guest's, and
-/// `symbols` are theirs.
+/// Calls `write` with each piece of a guest's machine code that is `wanted`, in order of addresses, and gives their number. `symbols` are those
+/// of its modules, whose places among these are their ids.
 ///
 /// # Errors
 /// The first one of `write`.
 pub fn for_each_function(
-    modules: &[(Module, Arc<ModuleImage>)],
+    code: &GuestCode,
     symbols: &mut Symbols,
     lines: Lines,
-    wanted: impl Fn(ModuleId, &CodeName<'_>) -> bool,
+    wanted: impl Fn(&CodeName<'_>) -> bool,
     mut write: impl FnMut(&NativeFunction<'_>) -> io::Result<()>,
 ) -> io::Result<usize> {
     let mut written = 0;
-    for (id, (module, image)) in modules.iter().enumerate() {
-        let id = id as ModuleId;
-        for code in native_code(module, image).into_iter().filter(|code| wanted(id, &code.name)) {
-            write(&named(code, id, &**image, symbols, lines))?;
-            written += 1;
-        }
+    for native in native_code(code).into_iter().filter(|native| wanted(&native.name)) {
+        write(&named(native, &code.images, symbols, lines))?;
+        written += 1;
     }
     Ok(written)
 }
 
 fn named<'m>(
     code: NativeCode<'m>,
-    module: ModuleId,
-    image: &dyn ModuleView,
+    images: &[Arc<ModuleImage>],
     symbols: &mut Symbols,
     lines: Lines,
 ) -> NativeFunction<'m> {
@@ -81,7 +75,7 @@ fn named<'m>(
     let mut found = Vec::new();
     let name = match name {
         CodeName::Entry { name, .. } | CodeName::Stub(name) => name.to_owned(),
-        CodeName::Function(function) => {
+        CodeName::Function { module, function } => {
             let mut at = |code_offset, frames: &mut Vec<SourceFrame>| {
                 frames.clear();
                 symbols.frames(&Origin::Wasm { module, function, code_offset }, frames);
@@ -93,7 +87,7 @@ fn named<'m>(
                 });
                 found = line_table(places.collect());
             }
-            let body = image.function_body(function).unwrap_or_default();
+            let body = images[module as usize].function_body(function).unwrap_or_default();
             at(body.start, &mut frames);
             // The last is the function itself, those before it are inlined at its first instruction.
             frames.pop().map_or_else(|| format!("wasm-function[{function}]"), |frame| frame.function)

@@ -1,12 +1,11 @@
 //! Which wasm instruction each stretch of compiled code is for.
 
-use super::image::ModuleImage;
+use super::compiled::GuestCode;
 use super::position_index::PositionIndex;
 use std::ops::Range;
-use wasmtime::Module;
 use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
 
-/// A module's compiled code from the start of one stretch to that of the next: where it begins in the text, and the code
+/// Compiled code from the start of one stretch to that of the next: where it begins in the text, and the code
 /// offset of its instruction, in order of the former.
 ///
 /// Cranelift keeps no source location for pure operations once it has optimized them (half of the code's bytes). Such code
@@ -19,24 +18,21 @@ pub(crate) struct CodeOffsets {
 }
 
 impl CodeOffsets {
-    /// Reads the module's address map.
-    pub(crate) fn of(module: &Module, image: &ModuleImage) -> Self {
-        let map: Vec<(u32, Option<u32>)> = module
-            .address_map()
-            .into_iter()
-            .flatten()
-            .map(|(at, file_offset)| (at as u32, file_offset.and_then(|offset| image.compiled_code_offset(offset))))
-            .collect();
-        let mut functions: Vec<_> = module.functions().collect();
-        functions.sort_by_key(|function| function.offset);
+    /// Reads the code's address map.
+    pub(crate) fn of(code: &GuestCode) -> Self {
+        let map = code.compiled.address_map().unwrap_or_default();
         let mut stretches = Vec::with_capacity(map.len() / 2);
-        for function in functions {
+        for function in code.compiled.functions() {
+            let Some(module) = code.module_of(&function) else { continue };
+            let image = &code.images[module as usize];
             let range = function.offset..function.offset + function.len;
+            let rows = within(&map, &range).iter();
+            let rows = rows.map(|&(at, offset)| (at, offset.and_then(|offset| image.compiled_code_offset(offset))));
             let never_goes_on = |code_offset| {
                 let place = image.compiled_from(function.index.as_u32(), Some(code_offset));
                 place.and_then(|(function, code_offset)| image.code_at(function, code_offset)).is_some_and(is_jump)
             };
-            join(range.start as u32, within(&map, &range), never_goes_on, &mut stretches);
+            join(range.start as u32, rows, never_goes_on, &mut stretches);
         }
         let index = PositionIndex::new(stretches.iter().map(|stretch: &(u32, u32)| stretch.0 as usize));
         Self { stretches, index }
@@ -63,11 +59,16 @@ fn within<'a, T>(rows: &'a [(u32, T)], range: &Range<usize>) -> &'a [(u32, T)] {
 }
 
 /// Adds the stretches of the function that begins at `start`, of which the address map says `map`.
-fn join(start: u32, map: &[(u32, Option<u32>)], never_goes_on: impl Fn(u32) -> bool, stretches: &mut Vec<(u32, u32)>) {
+fn join(
+    start: u32,
+    map: impl Iterator<Item = (u32, Option<u32>)>,
+    never_goes_on: impl Fn(u32) -> bool,
+    stretches: &mut Vec<(u32, u32)>,
+) {
     let mut last = None;
     // Where the code begins that is for the next instruction with a location.
     let mut waiting = Some(start);
-    for &(at, code_offset) in map {
+    for (at, code_offset) in map {
         match code_offset {
             Some(code_offset) => {
                 stretches.push((waiting.take().unwrap_or(at), code_offset));
@@ -101,7 +102,7 @@ mod tests {
 
     fn joined(map: &[(u32, Option<u32>)], jumps: &[u32]) -> Vec<(u32, u32)> {
         let mut stretches = Vec::new();
-        join(100, map, |code_offset| jumps.contains(&code_offset), &mut stretches);
+        join(100, map.iter().copied(), |code_offset| jumps.contains(&code_offset), &mut stretches);
         stretches
     }
 

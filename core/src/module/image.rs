@@ -25,6 +25,8 @@ struct Rewriting {
 pub struct ModuleImage {
     name: String,
     bytes: Vec<u8>,
+    /// Where they begin in the file that was compiled: somewhere in that of a component.
+    file_start: u32,
     sections: Sections,
     debug: Option<Box<ModuleImage>>,
     /// What was compiled, if the module was rewritten before.
@@ -42,11 +44,17 @@ impl ModuleImage {
     /// # Errors
     /// [`ImageError`] if the bytes are no core module. The module is not validated: that is the engine's part.
     pub fn parse(bytes: Vec<u8>, file_name: &str) -> Result<Self, ImageError> {
+        Self::parse_at(bytes, 0, file_name)
+    }
+
+    /// As [`ModuleImage::parse`], of a module whose bytes begin at `file_start` in a component.
+    pub(super) fn parse_at(bytes: Vec<u8>, file_start: u32, file_name: &str) -> Result<Self, ImageError> {
         let mut sections = Sections::read(&bytes)?;
         let name = sections.module_name.take().unwrap_or_else(|| file_name.to_owned());
         Ok(Self {
             name,
             bytes,
+            file_start,
             sections,
             debug: None,
             rewritten: None,
@@ -83,7 +91,7 @@ impl ModuleImage {
     pub(crate) fn compiled_code_offset(&self, file_offset: u32) -> Option<u32> {
         match &self.rewritten {
             Some(rewritten) => rewritten.offsets.old_of_file_offset(file_offset),
-            None => file_offset.checked_sub(self.code_start()),
+            None => file_offset.checked_sub(self.file_start)?.checked_sub(self.code_start()),
         }
     }
 

@@ -2,7 +2,9 @@
 
 mod binary;
 mod code_offsets;
+mod compiled;
 mod compiled_from;
+mod component;
 mod debug_file;
 mod image;
 mod initial;
@@ -13,7 +15,9 @@ mod sections;
 
 pub use binary::{ModuleError, read_module};
 pub(crate) use code_offsets::CodeOffsets;
+pub use compiled::{Compiled, GuestCode};
 pub(crate) use compiled_from::was_compiled_from;
+pub use component::core_modules;
 pub use image::ModuleImage;
 pub use offset_map::OffsetMap;
 pub(crate) use offset_map::Stretch;

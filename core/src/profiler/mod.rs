@@ -34,12 +34,13 @@ pub use snapshot::{OpenWindow, Snapshot};
 
 use crate::heap;
 use crate::languages::{Choice, Chosen, choose};
-use crate::module::{ModuleImage, was_compiled_from};
+use crate::module::{Compiled, GuestCode, ModuleImage, was_compiled_from};
 use crate::recording::{Clock, ModuleId};
 pub use crate::sampler::configure;
 use crate::sampler::{Activity, Dump, Finished, LoadedModule, Sampling, Session};
 use naming::Naming;
 use share::Share;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wasmtime::{Engine, Module, Store, error::Context as _};
@@ -69,13 +70,26 @@ struct Inner {
     languages: Vec<&'static dyn Language>,
     /// Which stores are sampled.
     share: Share,
-    modules: Mutex<Vec<(Module, Arc<LoadedModule>)>>,
+    added: Mutex<Vec<Added>>,
     /// Held while one is added.
     adding: Mutex<()>,
     /// Apart from the modules: naming takes its time, and stores come meanwhile.
     naming: Mutex<Naming>,
     /// Somebody wants samples: this profiler's owner.
     sampling: Mutex<Option<Sampling>>,
+}
+
+/// Code that was added.
+struct Added {
+    code: Compiled,
+    modules: Vec<Arc<LoadedModule>>,
+}
+
+impl Added {
+    /// Whether it is what is mapped there. That of a component's module is its component's.
+    fn is_of(&self, image: &Range<*const u8>) -> bool {
+        self.code.image_range() == *image
+    }
 }
 
 impl Profiler {
@@ -86,9 +100,9 @@ impl Profiler {
 
     fn new(session: Session, engine: &Engine, languages: Vec<&'static dyn Language>, share: Share) -> Self {
         let (session, engine) = (Arc::new(session), engine.clone());
-        let (modules, adding) = (Mutex::default(), Mutex::default());
+        let (added, adding) = (Mutex::default(), Mutex::default());
         let (naming, sampling) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { session, engine, languages, share, modules, adding, naming, sampling }))
+        Self(Arc::new(Inner { session, engine, languages, share, added, adding, naming, sampling }))
     }
 
     /// Compiles a module, called `name` in profiles, and adds it. `bytes` are the binary or the text format. Where heaps are profiled
@@ -110,7 +124,7 @@ impl Profiler {
             Some(module) => module,
             None => Module::from_binary(&self.0.engine, &binary)?,
         };
-        self.add_chosen(&module, &Arc::new(image), chosen);
+        self.add_chosen(&module, &GuestCode::of_module(module.clone(), Arc::new(image)), chosen);
         Ok(module)
     }
 
@@ -135,20 +149,16 @@ impl Profiler {
     /// # Errors
     /// If `binary` cannot be read, or the module was not compiled from it, or is of another engine.
     pub fn add(&self, module: &Module, name: &str, binary: &[u8]) -> wasmtime::Result<()> {
-        let image = Arc::new(read(name, binary)?);
-        self.check(module, &image)?;
-        self.add_image(module, &image)
-    }
-
-    fn add_image(&self, module: &Module, image: &Arc<ModuleImage>) -> wasmtime::Result<()> {
-        let chosen = choose(&Choice::Auto, &self.0.languages, &**image)?;
-        self.add_chosen(module, image, chosen);
+        let code = GuestCode::of_module(module.clone(), Arc::new(read(name, binary)?));
+        self.check(&code)?;
+        let chosen = choose(&Choice::Auto, &self.0.languages, &*code.images[0])?;
+        self.add_chosen(module, &code, chosen);
         Ok(())
     }
 
-    fn add_chosen(&self, module: &Module, image: &Arc<ModuleImage>, chosen: Chosen) {
+    fn add_chosen(&self, module: &Module, code: &GuestCode, chosen: Chosen) {
         let is_known = self.loaded(module).is_some();
-        self.add_compiled(module, image, chosen.walker);
+        self.add_compiled(code, vec![chosen.walker]);
         if !is_known {
             chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
         }
@@ -166,40 +176,39 @@ impl Profiler {
         image: &Arc<ModuleImage>,
         walker: Option<Box<dyn Walker>>,
     ) -> wasmtime::Result<ModuleId> {
-        self.check(module, image)?;
-        Ok(self.add_compiled(module, image, walker))
+        let code = GuestCode::of_module(module.clone(), image.clone());
+        self.check(&code)?;
+        Ok(self.add_compiled(&code, vec![walker])[0].id)
     }
 
     /// # Errors
-    /// If the module was not compiled from `image`, or is of another engine.
-    fn check(&self, module: &Module, image: &ModuleImage) -> wasmtime::Result<()> {
-        let name = image.name();
+    /// If the code was not compiled from its images, or is of another engine.
+    fn check(&self, code: &GuestCode) -> wasmtime::Result<()> {
+        let name = code.images.first().map_or("the component", |image| image.name());
         wasmtime::ensure!(
-            Engine::same(module.engine(), &self.0.engine),
+            Engine::same(code.compiled.engine(), &self.0.engine),
             "{name} is of another engine than the one that the profiler was started for"
         );
-        wasmtime::ensure!(
-            was_compiled_from(module, image),
-            "{name}: the module was compiled from other bytes than these"
-        );
+        wasmtime::ensure!(was_compiled_from(code), "{name}: the module was compiled from other bytes than these");
         Ok(())
     }
 
-    /// As [`Profiler::add_read`], of a module that whoever calls has compiled from `image` himself: to check that takes 17 ms of a CPython.
+    /// Adds code that whoever calls has compiled from its images himself: to check that takes 17 ms of a CPython. `walkers` are those of its
+    /// modules' languages, in their order.
     pub(crate) fn add_compiled(
         &self,
-        module: &Module,
-        image: &Arc<ModuleImage>,
-        walker: Option<Box<dyn Walker>>,
-    ) -> ModuleId {
+        code: &GuestCode,
+        walkers: Vec<Option<Box<dyn Walker>>>,
+    ) -> Vec<Arc<LoadedModule>> {
         // One at a time, so that none is added twice. Whoever looks for another one meanwhile does not wait.
         let _adding = self.0.adding.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = self.loaded(module).unwrap_or_else(|| {
-            let loaded = self.0.session.load(module, image, walker);
-            self.modules().push((module.clone(), loaded.clone()));
-            loaded
-        });
-        loaded.id
+        let image = code.compiled.image_range();
+        let known = self.added().iter().find(|added| added.is_of(&image)).map(|added| added.modules.clone());
+        known.unwrap_or_else(|| {
+            let modules = self.0.session.load(code, walkers);
+            self.added().push(Added { code: code.compiled.clone(), modules: modules.clone() });
+            modules
+        })
     }
 
     /// Lets go of a module that was added, however often: of its code soon, and of its name and debug information once no sample that
@@ -207,11 +216,13 @@ impl Profiler {
     /// called when no store has an instance of it any more: what runs of it all the same has no frames. One that was not added is left
     /// alone.
     pub fn remove(&self, module: &Module) {
-        let mut modules = self.modules();
-        let found = modules.iter().position(|(other, _)| Module::same(other, module));
-        let removed = found.map(|index| modules.swap_remove(index).1.id);
-        drop(modules);
-        removed.into_iter().for_each(|id| self.0.session.unload(id));
+        let image = module.image_range();
+        let mut added = self.added();
+        let found = added.iter().position(|added| added.is_of(&image));
+        let removed = found.map(|index| added.swap_remove(index));
+        drop(added);
+        let removed = removed.iter().flat_map(|removed| &removed.modules);
+        removed.for_each(|module| self.0.session.unload(module.id));
         self.let_go_of_names();
     }
 
@@ -223,10 +234,17 @@ impl Profiler {
         }
     }
 
-    /// A module that was added. Itself and not its id, which may be another's by the time that it is used.
+    /// A module that was added, alone or in a component. Itself and not its id, which may be another's by the time that it is used.
     fn loaded(&self, module: &Module) -> Option<Arc<LoadedModule>> {
-        let modules = self.modules();
-        modules.iter().find_map(|(other, loaded)| Module::same(other, module).then(|| loaded.clone()))
+        let image = module.image_range();
+        let added = self.added();
+        let added = added.iter().find(|added| added.is_of(&image))?;
+        let number = match &added.code {
+            Compiled::Module(_) => 0,
+            // One without functions has nothing by which to know its number, and nothing to sample.
+            Compiled::Component(_) => module.functions().next()?.module.as_u32(),
+        };
+        added.modules.get(number as usize).cloned()
     }
 
     /// Samples `store` from here on, on whatever threads it runs, until it is dropped or is given another call hook. To be called
@@ -342,8 +360,8 @@ impl Profiler {
         self.0.session.finish()
     }
 
-    fn modules(&self) -> MutexGuard<'_, Vec<(Module, Arc<LoadedModule>)>> {
-        self.0.modules.lock().unwrap_or_else(PoisonError::into_inner)
+    fn added(&self) -> MutexGuard<'_, Vec<Added>> {
+        self.0.added.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sampling(&self) -> MutexGuard<'_, Option<Sampling>> {

@@ -270,14 +270,19 @@ pub enum Origin {
     Truncated,
     /// Stands where a language's plugin left frames out.
     Elided,
+    /// Code that Wasmtime makes between two components, which takes arguments and results from one's memory to the other's.
+    Adapter,
 }
+
+/// What such code is called.
+pub(crate) const ADAPTER: &str = "[component adapter]";
 
 impl Origin {
     /// The module that it is of.
     pub(crate) fn module(self) -> Option<ModuleId> {
         match self {
             Self::Wasm { module, .. } | Self::Language { module, .. } | Self::HostCall { module, .. } => Some(module),
-            Self::Host | Self::Truncated | Self::Elided => None,
+            Self::Host | Self::Truncated | Self::Elided | Self::Adapter => None,
         }
     }
 
@@ -289,7 +294,7 @@ impl Origin {
             Self::HostCall { module, function, code_offset } => {
                 Self::HostCall { module: to(module), function, code_offset }
             }
-            Self::Host | Self::Truncated | Self::Elided => self,
+            Self::Host | Self::Truncated | Self::Elided | Self::Adapter => self,
         }
     }
 }

@@ -1,12 +1,11 @@
 //! From a native pc to the wasm function and instruction that it stands for.
 
 use crate::machine_code::{CodeName, CompiledImage};
-use crate::module::{CodeOffsets, ModuleImage, PositionIndex};
+use crate::module::{CodeOffsets, GuestCode, ModuleImage, PositionIndex};
 use crate::recording::{ModuleId, Origin};
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use wasmtime::{Module, ModuleFunction};
 
 /// An address of machine code in this process, and which instruction it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,8 +29,15 @@ impl NativePc {
 /// What a piece of compiled code is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CodeKind {
-    /// A wasm function, by its index in the module.
-    Function(u32),
+    /// A wasm function.
+    Function {
+        /// The number of its module in the component; 0 of a module alone.
+        module: u32,
+        /// Its index in the module.
+        function: u32,
+    },
+    /// What takes a call from one component to another.
+    Adapter,
     /// Where the host enters wasm: no wasm frame of this activation is below it.
     Entry,
     /// Where wasm leaves for an operation that Wasmtime carries out in host code: `memory.grow` and its kin.
@@ -48,8 +54,8 @@ pub(super) struct Code {
     pub(super) kind: CodeKind,
 }
 
-/// All compiled code that may be sampled. Modules are added and taken away while it is read, by signal handlers among others. A module
-/// that is taken away stays mapped until nobody can have found it, so that no address means two things to a reader.
+/// All compiled code that may be sampled. Code is added and taken away while it is read, by signal handlers among others. What
+/// is taken away stays mapped until nobody can have found it, so that no address means two things to a reader.
 pub(super) struct CodeMap {
     list: AtomicPtr<List>,
     /// All lists that `list` has been and a reader may still have. The last one is the one that it is.
@@ -59,42 +65,42 @@ pub(super) struct CodeMap {
     readers: AtomicUsize,
 }
 
-/// Modules that are added in place before a new list is made.
+/// Code that is added in place before a new list is made.
 const RECENT: usize = 32;
 
 struct List {
     /// By their addresses.
-    sorted: Vec<Arc<ModuleCode>>,
-    recent: [OnceLock<Arc<ModuleCode>>; RECENT],
+    sorted: Vec<Arc<MappedCode>>,
+    recent: [OnceLock<Arc<MappedCode>>; RECENT],
 }
 
 impl List {
-    fn of(mut modules: Vec<Arc<ModuleCode>>) -> Box<Self> {
-        modules.sort_by_key(|module| module.text.start);
-        Box::new(Self { sorted: modules, recent: [const { OnceLock::new() }; RECENT] })
+    fn of(mut all: Vec<Arc<MappedCode>>) -> Box<Self> {
+        all.sort_by_key(|code| code.text.start);
+        Box::new(Self { sorted: all, recent: [const { OnceLock::new() }; RECENT] })
     }
 
-    fn all(&self) -> impl Iterator<Item = &Arc<ModuleCode>> {
+    fn all(&self) -> impl Iterator<Item = &Arc<MappedCode>> {
         self.sorted.iter().chain(self.recent.iter().map_while(OnceLock::get))
     }
 
-    fn module(&self, address: usize) -> Option<&ModuleCode> {
-        let before = self.sorted.partition_point(|module| module.text.start <= address);
+    fn at(&self, address: usize) -> Option<&MappedCode> {
+        let before = self.sorted.partition_point(|code| code.text.start <= address);
         let nearest = before.checked_sub(1).map(|index| &self.sorted[index]);
         let recent = self.recent.iter().map_while(OnceLock::get);
-        nearest.into_iter().chain(recent).map(|module| &**module).find(|module| module.text.contains(&address))
+        nearest.into_iter().chain(recent).map(|code| &**code).find(|code| code.text.contains(&address))
     }
 }
 
-/// The code of a module, not in a map yet or in one.
-pub(super) struct ModuleCode {
-    id: ModuleId,
+/// The code of a module or a component, not in a map yet or in one.
+pub(super) struct MappedCode {
+    /// Of its modules, by their numbers in it.
+    ids: Vec<ModuleId>,
     text: Range<usize>,
-    code: Vec<Code>,
-    /// Of `code`, from the start of the text.
+    pieces: Vec<Code>,
+    /// Of `pieces`, from the start of the text.
     index: PositionIndex,
-    module: Module,
-    image: Arc<ModuleImage>,
+    guest: GuestCode,
     /// Made on first use by the drain, or at loading where a language's walker needs it in the handler.
     offsets: OnceLock<CodeOffsets>,
 }
@@ -108,40 +114,39 @@ impl Default for CodeMap {
 }
 
 impl CodeMap {
-    /// Maps the code of `modules`; their places in the slice are their ids.
-    pub(super) fn new(modules: &[(Module, Arc<ModuleImage>)]) -> Self {
+    /// Maps this code; its modules have the first ids.
+    pub(super) fn of(guest: &GuestCode) -> Self {
         let map = Self::default();
-        for (id, (module, image)) in (0..).zip(modules) {
-            map.add(id, ModuleCode::new(module, image, false));
-        }
+        map.add((0..guest.images.len() as ModuleId).collect(), MappedCode::new(guest, false));
         map
     }
 
-    /// Adds the code of a module.
-    pub(super) fn add(&self, id: ModuleId, code: ModuleCode) {
-        let code = Arc::new(ModuleCode { id, ..code });
+    /// Adds code. `ids` are those of its modules.
+    pub(super) fn add(&self, ids: Vec<ModuleId>, code: MappedCode) {
+        let code = Arc::new(MappedCode { ids, ..code });
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let list = lists.last().expect("there is always one");
         match list.recent.iter().find(|place| place.get().is_none()) {
             Some(place) => place.set(code).unwrap_or_else(|_| unreachable!("places are filled with the lock held")),
             None => {
-                let modules = list.all().cloned().chain([code]).collect();
-                self.replace(&mut lists, modules);
+                let all = list.all().cloned().chain([code]).collect();
+                self.replace(&mut lists, all);
             }
         }
     }
 
-    /// Has nobody find these modules any more. They are there until [`CodeMap::free_removed`].
+    /// Has nobody find the code of these modules any more; those of a component go together. It is there until [`CodeMap::free_removed`].
     pub(super) fn remove(&self, ids: &[ModuleId]) {
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let list = lists.last().expect("there is always one");
-        let modules = list.all().filter(|module| !ids.contains(&module.id)).cloned().collect();
-        self.replace(&mut lists, modules);
+        let stays = |code: &&Arc<MappedCode>| !code.ids.iter().any(|id| ids.contains(id));
+        let all = list.all().filter(stays).cloned().collect();
+        self.replace(&mut lists, all);
     }
 
     #[expect(clippy::vec_box, reason = "readers lead to them")]
-    fn replace(&self, lists: &mut Vec<Box<List>>, modules: Vec<Arc<ModuleCode>>) {
-        let new = List::of(modules);
+    fn replace(&self, lists: &mut Vec<Box<List>>, all: Vec<Arc<MappedCode>>) {
+        let new = List::of(all);
         self.list.store((&raw const *new).cast_mut(), Ordering::SeqCst);
         lists.push(new);
     }
@@ -176,11 +181,11 @@ impl CodeMap {
         self.read().origin(pc)
     }
 
-    /// Builds what [`CodeReader::origin`] needs of the modules and would else build on its first call: some ten milliseconds for a
+    /// Builds what [`CodeReader::origin`] needs of the code and would else build on its first call: some ten milliseconds for a
     /// large one, and no work for a signal handler.
     pub(super) fn prepare_origins(&self) {
-        for module in self.read().list.all() {
-            module.offsets();
+        for code in self.read().list.all() {
+            code.offsets();
         }
     }
 }
@@ -198,123 +203,115 @@ impl Drop for CodeReader<'_> {
 }
 
 impl CodeReader<'_> {
-    fn module(&self, address: usize) -> Option<&ModuleCode> {
-        self.list.module(address)
-    }
-
     /// Whether `address` lies in compiled code of the guest.
     pub(super) fn contains(&self, address: usize) -> bool {
-        self.module(address).is_some()
+        self.list.at(address).is_some()
+    }
+
+    /// Whether the instruction that is meant lies in compiled code of the guest.
+    pub(super) fn knows(&self, pc: NativePc) -> bool {
+        self.contains(pc.lookup_address())
     }
 
     /// The piece of code around `address`.
     pub(super) fn code(&self, address: usize) -> Option<Code> {
-        self.module(address)?.code(address)
+        self.list.at(address)?.piece(address)
     }
 
-    /// The module that `pc` lies in.
+    /// The module that the function at `pc` is of.
     pub(super) fn image(&self, pc: NativePc) -> Option<&ModuleImage> {
-        Some(&self.module(pc.lookup_address())?.image)
+        let address = pc.lookup_address();
+        let code = self.list.at(address)?;
+        match code.piece(address)?.kind {
+            CodeKind::Function { module, .. } => Some(&code.guest.images[module as usize]),
+            _ => None,
+        }
     }
 
     /// What frame a native pc is; `None` for stubs and outside the guest.
     pub(super) fn origin(&self, pc: NativePc) -> Option<Origin> {
         let address = pc.lookup_address();
-        let module = self.module(address)?;
-        let code = module.code(address)?;
-        let CodeKind::Function(function) = code.kind else { return None };
-        let (function, code_offset) = module.place(address, &code, function)?;
-        Some(Origin::Wasm { module: module.id, function, code_offset })
+        let code = self.list.at(address)?;
+        let piece = code.piece(address)?;
+        match piece.kind {
+            CodeKind::Function { module, function } => {
+                let (function, code_offset) = code.place(address, &piece, module, function)?;
+                Some(Origin::Wasm { module: code.ids[module as usize], function, code_offset })
+            }
+            CodeKind::Adapter => Some(Origin::Adapter),
+            CodeKind::Entry | CodeKind::Builtin | CodeKind::Stub => None,
+        }
     }
 }
 
-impl ModuleCode {
+impl MappedCode {
     /// `with_origins`: see [`CodeMap::prepare_origins`].
-    pub(super) fn new(module: &Module, image: &Arc<ModuleImage>, with_origins: bool) -> Self {
-        let code = Self::of(pieces(module.text(), module.functions(), CompiledImage::of(module)), module, image);
+    pub(super) fn new(guest: &GuestCode, with_origins: bool) -> Self {
+        let text = guest.compiled.text();
+        let text = text.as_ptr() as usize..text.as_ptr() as usize + text.len();
+        let pieces = pieces(guest, text.start);
+        let index = PositionIndex::new(pieces.iter().map(|piece| piece.start - text.start));
+        let code = Self { ids: Vec::new(), text, pieces, index, guest: guest.clone(), offsets: OnceLock::new() };
         if with_origins {
             code.offsets();
         }
         code
     }
 
-    fn of((text, code): (Range<usize>, Vec<Code>), module: &Module, image: &Arc<ModuleImage>) -> Self {
-        let index = PositionIndex::new(code.iter().map(|code| code.start - text.start));
-        Self { id: 0, text, code, index, module: module.clone(), image: image.clone(), offsets: OnceLock::new() }
-    }
-
-    fn code(&self, address: usize) -> Option<Code> {
+    fn piece(&self, address: usize) -> Option<Code> {
         let at = address.checked_sub(self.text.start)?;
-        let code = self.code[self.index.last_up_to(at, |piece| self.code[piece].start - self.text.start)?];
-        (address < code.end).then_some(code)
+        let piece = self.pieces[self.index.last_up_to(at, |piece| self.pieces[piece].start - self.text.start)?];
+        (address < piece.end).then_some(piece)
     }
 
     fn offsets(&self) -> &CodeOffsets {
-        self.offsets.get_or_init(|| CodeOffsets::of(&self.module, &self.image))
+        self.offsets.get_or_init(|| CodeOffsets::of(&self.guest))
     }
 
-    /// The function and code offset of the wasm instruction at `address`, in what was compiled as `function`; `None` of code that is
-    /// not the module's own.
-    fn place(&self, address: usize, code: &Code, function: u32) -> Option<(u32, u32)> {
-        let range = code.start - self.text.start..code.end - self.text.start;
-        self.image.compiled_from(function, self.offsets().at(address - self.text.start, &range))
+    /// The function and code offset of the wasm instruction at `address`, in what was compiled as `function` of `module`; `None` of code
+    /// that is not the module's own.
+    fn place(&self, address: usize, piece: &Code, module: u32, function: u32) -> Option<(u32, u32)> {
+        let range = piece.start - self.text.start..piece.end - self.text.start;
+        let code_offset = self.offsets().at(address - self.text.start, &range);
+        self.guest.images[module as usize].compiled_from(function, code_offset)
     }
 }
 
-/// Where a text lies, and its pieces in order of address.
-fn pieces(
-    text: &[u8],
-    functions: impl Iterator<Item = ModuleFunction>,
-    image: Option<CompiledImage<'_>>,
-) -> (Range<usize>, Vec<Code>) {
-    let text = text.as_ptr() as usize..text.as_ptr() as usize + text.len();
-    let function = |function: ModuleFunction| {
-        let start = text.start + function.offset;
-        Code { start, end: start + function.len, kind: CodeKind::Function(function.index.as_u32()) }
-    };
-    let mut code: Vec<Code> = functions.map(function).collect();
-    code.extend(image.map(|image| stubs(&image, text.start)).unwrap_or_default());
-    code.sort_by_key(|code| code.start);
-    (text, code)
+/// The pieces of compiled code that begins at `text_start`, in order of address.
+fn pieces(guest: &GuestCode, text_start: usize) -> Vec<Code> {
+    let functions = guest.compiled.functions();
+    let functions = functions.iter().map(|function| {
+        let start = text_start + function.offset;
+        let kind = match guest.module_of(function) {
+            Some(module) => CodeKind::Function { module, function: function.index.as_u32() },
+            None => CodeKind::Adapter,
+        };
+        Code { start, end: start + function.len, kind }
+    });
+    let mut pieces: Vec<Code> = functions.collect();
+    let image = CompiledImage::of(&guest.compiled);
+    pieces.extend(image.map(|image| stubs(&image, text_start)).unwrap_or_default());
+    pieces.sort_by_key(|code| code.start);
+    pieces
 }
 
-/// The trampolines of a module and Wasmtime's stubs, from the symbols of the compiled image.
+/// The trampolines and Wasmtime's stubs, from the symbols of the compiled image.
 fn stubs(image: &CompiledImage<'_>, text_start: usize) -> Vec<Code> {
     let stubs = image.stubs().map(|(name, range)| {
         let kind = match name {
             CodeName::Entry { .. } => CodeKind::Entry,
-            CodeName::Stub(name) if name.starts_with("module_start[") => CodeKind::Entry,
+            CodeName::Stub(name) if is_entry(name) => CodeKind::Entry,
             CodeName::Stub(name) if name.starts_with("wasmtime_builtin") => CodeKind::Builtin,
-            CodeName::Stub(_) | CodeName::Function(_) => CodeKind::Stub,
+            CodeName::Stub(_) | CodeName::Function { .. } => CodeKind::Stub,
         };
         Code { start: text_start + range.start, end: text_start + range.end, kind }
     });
     stubs.collect()
 }
 
-/// Code of components, for tests of the stores that run them.
-#[cfg(test)]
-pub(super) mod testing {
-    use super::*;
-    use wasmtime::component::Component;
-
-    impl CodeMap {
-        /// Adds the code of a component as if it were that of `module`, whose instructions nobody is to ask for.
-        pub(in crate::sampler) fn add_component(
-            &self,
-            id: ModuleId,
-            component: &Component,
-            module: &Module,
-            image: &Arc<ModuleImage>,
-        ) {
-            let range = component.image_range();
-            let length = range.end as usize - range.start as usize;
-            // SAFETY: the range is the component's mapped image, which lives as long as `component` and is never written.
-            let bytes = unsafe { std::slice::from_raw_parts(range.start, length) };
-            let pieces = pieces(component.text(), component.functions(), CompiledImage::parse(bytes));
-            self.add(id, ModuleCode::of(pieces, module, image));
-        }
-    }
+/// Whether the host enters wasm there: a module's start function, or a function of the host's that a component gives the host back.
+fn is_entry(name: &str) -> bool {
+    name.starts_with("module_start[") || name.starts_with("component-trampolines[") && name.contains("]-array-call-")
 }
 
 #[cfg(test)]
@@ -322,22 +319,27 @@ mod tests {
     use super::*;
     use crate::guest::{EngineOptions, engine};
 
-    /// A module of its own, by its id.
-    fn module(engine: &wasmtime::Engine, id: ModuleId) -> (Module, Arc<ModuleImage>) {
+    /// Code of its own, by the id of its module.
+    fn code(engine: &wasmtime::Engine, id: ModuleId) -> GuestCode {
         let bytes = wat::parse_str(format!("(module (func (drop (i32.const {id}))))")).unwrap();
-        (Module::new(engine, &bytes).unwrap(), Arc::new(ModuleImage::parse(bytes, "test").unwrap()))
+        let module = wasmtime::Module::new(engine, &bytes).unwrap();
+        GuestCode::of_module(module, Arc::new(ModuleImage::parse(bytes, "test").unwrap()))
+    }
+
+    fn start(guest: &GuestCode) -> usize {
+        guest.compiled.text().as_ptr() as usize
     }
 
     #[test]
     fn modules_are_found_while_others_come_and_go() {
         let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
         let map = CodeMap::default();
-        let id_at = |start: usize| map.read().module(start).map(|module| module.id);
+        let id_at = |start: usize| map.read().list.at(start).map(|code| code.ids[0]);
         let mut added = Vec::new();
         for id in 0..3 * RECENT as ModuleId {
-            let (module, image) = module(&engine, id);
-            map.add(id, ModuleCode::new(&module, &image, false));
-            added.push(module.text().as_ptr() as usize);
+            let guest = code(&engine, id);
+            map.add(vec![id], MappedCode::new(&guest, false));
+            added.push(start(&guest));
             for (id, &start) in (0..).zip(&added) {
                 assert_eq!(id_at(start), Some(id));
             }
@@ -348,19 +350,19 @@ mod tests {
         for (id, &start) in (0..).zip(&added) {
             assert_eq!(id_at(start), Some(id).filter(|id| ![1, 60, 95].contains(id)));
         }
-        let (module, image) = module(&engine, 1);
-        map.add(1, ModuleCode::new(&module, &image, false));
-        assert_eq!(id_at(module.text().as_ptr() as usize), Some(1), "an id is free again");
+        let guest = code(&engine, 1);
+        map.add(vec![1], MappedCode::new(&guest, false));
+        assert_eq!(id_at(start(&guest)), Some(1), "an id is free again");
     }
 
     #[test]
     fn what_somebody_reads_stays_until_he_is_done() {
         let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
         let map = CodeMap::default();
-        let (module, image) = module(&engine, 7);
-        map.add(7, ModuleCode::new(&module, &image, false));
-        let start = module.text().as_ptr() as usize;
-        drop(module);
+        let guest = code(&engine, 7);
+        map.add(vec![7], MappedCode::new(&guest, false));
+        let (start, image) = (start(&guest), guest.images[0].clone());
+        drop(guest);
         let before = map.read();
         map.remove(&[7]);
         assert!(!map.free_removed() && !map.contains(start));

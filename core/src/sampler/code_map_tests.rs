@@ -3,7 +3,7 @@
 use super::code_map::{CodeMap, NativePc};
 use crate::guest::{EngineOptions, engine};
 use crate::machine_code::{CodeName, native_code};
-use crate::module::ModuleImage;
+use crate::module::{GuestCode, ModuleImage};
 use crate::recording::Origin;
 use wasmtime::Module;
 
@@ -17,10 +17,11 @@ fn samples_of_each_address_are_of_the_instruction_that_it_is_listed_for() {
     let bytes = wat::parse_str(TEXT).unwrap();
     let module = Module::new(&engine, &bytes).unwrap();
     let image = std::sync::Arc::new(ModuleImage::parse(bytes, "test").unwrap());
-    let map = CodeMap::new(&[(module.clone(), image.clone())]);
+    let guest = GuestCode::of_module(module, image);
+    let map = CodeMap::of(&guest);
     let mut looked_at = 0;
-    for code in native_code(&module, &image) {
-        let CodeName::Function(function) = code.name else { continue };
+    for code in native_code(&guest) {
+        let CodeName::Function { function, .. } = code.name else { continue };
         for at in 0..code.bytes.len() as u32 {
             let next = code.code_offsets.partition_point(|(start, _)| *start <= at);
             let code_offset = code.code_offsets[next - 1].1;

@@ -8,7 +8,7 @@ use super::running::{EmbeddersHook, StoreName};
 use super::shared::{HeldIds, LoadedModule, Shared};
 use super::store::AttachedStore;
 use crate::heap::Rate;
-use crate::module::ModuleImage;
+use crate::module::{GuestCode, ModuleImage};
 use crate::recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -88,14 +88,9 @@ impl Session {
         Self { shared: Arc::new(shared), sampler: Mutex::default(), notes: Mutex::default(), meta }
     }
 
-    /// Adds a module, to be called before its code runs. `walker` is its language's.
-    pub(crate) fn load(
-        &self,
-        module: &wasmtime::Module,
-        image: &Arc<ModuleImage>,
-        walker: Option<Box<dyn Walker>>,
-    ) -> Arc<LoadedModule> {
-        self.shared.load(module, image, walker)
+    /// Adds code, to be called before it runs, and gives its modules. `walkers` are those of their languages, in their order.
+    pub(crate) fn load(&self, guest: &GuestCode, walkers: Vec<Option<Box<dyn Walker>>>) -> Vec<Arc<LoadedModule>> {
+        self.shared.load(guest, walkers)
     }
 
     /// How often what guests allocate is sampled, if it is.

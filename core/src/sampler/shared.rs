@@ -1,15 +1,16 @@
 //! What the samplers of a session share: the modules that are loaded, and the recorder.
 
-use super::code_map::{CodeMap, ModuleCode, NativePc};
+use super::code_map::{CodeMap, MappedCode, NativePc};
 use super::heap::Heaps;
 use super::kept::Kept;
 use super::naming::Naming;
 use super::options::SamplerOptions;
 use super::reading::FrameWord;
 use super::unloading::Unloading;
-use crate::module::ModuleImage;
+use crate::module::{GuestCode, ModuleImage};
 use crate::recording::{Module, ModuleId, Origin, Recorder};
 use std::collections::BTreeSet;
+use std::iter::repeat_with;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use wasmtime_environ::wasmparser::Operator;
@@ -110,34 +111,37 @@ impl Shared {
         Module { name: image.name().to_owned(), build_id: image.build_id() }
     }
 
-    /// Has the code of a module be sampled from here on.
-    pub(super) fn load(
-        &self,
-        module: &wasmtime::Module,
-        image: &Arc<ModuleImage>,
-        walker: Option<Box<dyn Walker>>,
-    ) -> Arc<LoadedModule> {
+    /// Has code be sampled from here on, and gives its modules. `walkers` are those of their languages, in their order.
+    pub(super) fn load(&self, guest: &GuestCode, walkers: Vec<Option<Box<dyn Walker>>>) -> Vec<Arc<LoadedModule>> {
         let is_shown = self.recorder().keeps_windows();
         // What takes time, or may panic, comes before anybody has to wait, and before there is an id.
-        let mut loaded = LoadedModule::new(image.clone(), walker, is_shown);
+        let walkers = walkers.into_iter().chain(repeat_with(|| None));
+        let new = guest.images.iter().zip(walkers);
+        let mut new: Vec<_> = new.map(|(image, walker)| LoadedModule::new(image.clone(), walker, is_shown)).collect();
+        let has_language = new.iter().any(|module| module.has_language);
         // Walkers are given wasm frames while the guest stands still: the maps must be there then, of all modules.
-        let had_language = self.has_language.fetch_or(loaded.has_language, Ordering::Relaxed);
-        let code = ModuleCode::new(module, image, had_language || loaded.has_language);
+        let had_language = self.has_language.fetch_or(has_language, Ordering::Relaxed);
+        let code = MappedCode::new(guest, had_language || has_language);
         // Locked in this order, as by whoever forgets modules.
         let mut recorder = self.recorder();
         if self.unloading.is_over() {
-            return Arc::new(LoadedModule { id: ModuleId::MAX, ..loaded });
+            new.iter_mut().for_each(|module| module.id = ModuleId::MAX);
+            return new.into_iter().map(Arc::new).collect();
         }
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
-        loaded.id = recorder.module(Self::description(image));
-        let loaded = Arc::new(loaded);
-        match modules.get_mut(loaded.id as usize) {
-            Some(vacant) => *vacant = loaded.clone(),
-            None => modules.push(loaded.clone()),
-        }
+        let mut add = |mut module: LoadedModule| {
+            module.id = recorder.module(Self::description(&module.image));
+            let module = Arc::new(module);
+            match modules.get_mut(module.id as usize) {
+                Some(vacant) => *vacant = module.clone(),
+                None => modules.push(module.clone()),
+            }
+            module
+        };
+        let loaded: Vec<_> = new.into_iter().map(&mut add).collect();
         drop((recorder, modules));
-        self.code.add(loaded.id, code);
-        if loaded.has_language && !had_language {
+        self.code.add(loaded.iter().map(|module| module.id).collect(), code);
+        if has_language && !had_language {
             self.code.prepare_origins();
         }
         loaded

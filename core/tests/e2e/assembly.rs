@@ -122,7 +122,7 @@ impl Subject {
 
     /// What objdump says of the code that `rows` are of. It takes data for instructions, so behind data it begins anew.
     fn objdump(&self, rows: &[Row]) -> BTreeMap<u64, String> {
-        let file = self.place.file("guest.cwasm", self.compiled.modules[0].0.serialize().unwrap());
+        let file = self.place.file("guest.cwasm", self.compiled.code.compiled.module().unwrap().serialize().unwrap());
         let mut all = objdump(&file, &[]);
         for (before, row) in rows.iter().zip(&rows[1..]) {
             if is_data(before) && !is_data(row) && before.function == row.function {
@@ -157,7 +157,8 @@ fn the_instructions_are_those_of_the_run_as_objdump_reads_them() {
     // Both have jump tables and constants.
     for (guest, arguments) in [("c-shares.wasm", &["1"][..]), ("rust-mix.wasm", &["1"])] {
         let subject = Subject::new(guest, &[], arguments);
-        let (module, image) = &subject.compiled.modules[0];
+        let code = &subject.compiled.code;
+        let (module, image) = (code.compiled.module().unwrap(), &code.images[0]);
         let code = subject.code_of_run();
         for function in module.functions() {
             let own = &module.text()[function.offset..function.offset + function.len];

@@ -122,7 +122,7 @@ fn detection_is_the_same() {
 /// Runs a guest with both plugins at 5 kHz, with dumps of all goroutines meanwhile.
 fn profile(name: &str, arguments: &[&str]) -> Recording {
     let guest = Guest::load(&fixture(name), &LoadOptions::default()).unwrap();
-    let image = guest.modules[0].1.clone();
+    let image = guest.code.images[0].clone();
     let built_in = wlprof_go::Go.attach(&*image).unwrap();
     let loaded = go_plugin().languages[0].attach(&*image).unwrap();
     let options = RunOptions {

@@ -137,7 +137,7 @@ fn profile(guest: &str, behaviour: Behaviour) -> Recording {
 
 fn profile_once(guest: &str, behaviour: Behaviour, times: u64) -> Recording {
     let guest = Guest::load(&fixture(guest), &LoadOptions::default()).unwrap();
-    let image = guest.modules[0].1.clone();
+    let image = guest.code.images[0].clone();
     let toy = Toy(behaviour);
     let chosen = languages::choose(&Choice::Auto, &[&toy], &*image).unwrap();
     let options = RunOptions {
@@ -224,7 +224,7 @@ fn an_endless_stack_ends_and_is_labelled() {
 #[test]
 fn a_language_that_does_not_fit_is_refused_and_the_known_ones_are_named() {
     let guest = Guest::load(&fixture("c-calls.wasm"), &LoadOptions::default()).unwrap();
-    let image = &*guest.modules[0].1;
+    let image = &*guest.code.images[0];
     let toy = Toy(Behaviour::Good);
     let named = |name: &str| languages::choose(&name.into(), &[&toy], image).err().map(|error| error.to_string());
     assert!(named("toy").unwrap().contains("does not look like a toy program"));

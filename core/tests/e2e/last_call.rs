@@ -45,7 +45,7 @@ fn a_host_call_without_a_caller_is_recorded() {
     let options = RunOptions { wasi, invoke: Some("sleep".into()), sampler: Some(sampler) };
     let run = Run::start(&guest, vec![Some(Box::new(OneFrame))], options).unwrap();
     assert!(matches!(run.wait(), Ended::Exit(exit) if exit.code() == Some(0)));
-    let images = [guest.modules[0].1.clone()];
+    let images = [guest.code.images[0].clone()];
     let recording = symbolize(run.finish().unwrap(), &images, |_| ()).unwrap();
     assert!(recording.ticks.balanced(), "{:?}", recording.ticks);
     assert_eq!((recording.ticks.unrecorded, &recording.meta.notes), (0, &Vec::new()));

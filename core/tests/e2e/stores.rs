@@ -441,12 +441,12 @@ fn profilers_that_take_turns_on_a_thread_are_sampled_both() {
 #[test]
 fn go_guests_in_several_stores_have_goroutines_of_their_own() {
     let guest = Guest::load(&fixture("go-work-1.27.wasm"), &LoadOptions::default()).unwrap();
-    let image = &guest.modules[0].1;
+    let (module, image) = (guest.code.compiled.module().unwrap(), &guest.code.images[0]);
     with_ever_more_work("both Go guests", |times| {
         let walker = languages::choose(&Choice::Auto, languages::BUILT_IN, &**image).unwrap().walker;
         let options = SamplerOptions { max_overhead: 1.0, ..SamplerOptions::at_rate(2000.0) };
         let profiler = profiler(&guest.engine, options);
-        profiler.add_read(&guest.modules[0].0, image, walker).unwrap();
+        profiler.add_read(module, image, walker).unwrap();
         let started = Barrier::new(2);
         std::thread::scope(|scope| {
             for kind in ["split", "recursion"] {
@@ -456,14 +456,14 @@ fn go_guests_in_several_stores_have_goroutines_of_their_own() {
                     let world = WasiOptions { arguments, stdio: Stdio::Null, ..WasiOptions::default() };
                     let mut store = Store::new(&guest.engine, world.build().unwrap());
                     let attached = profiler.attach(&mut store, Attach::named(kind)).unwrap();
-                    let instance = linker(&guest.engine).unwrap().instantiate(&mut store, &guest.modules[0].0).unwrap();
+                    let instance = linker(&guest.engine).unwrap().instantiate(&mut store, module).unwrap();
                     attached.instantiated(&mut store, &instance).unwrap();
                     started.wait();
                     assert!(matches!(call(&mut store, &instance, None, &[]), Exit::Returned(_) | Exit::Code(0)));
                 });
             }
         });
-        let recording = finish(&profiler, &guest.modules);
+        let recording = finish(&profiler, &[(module.clone(), image.clone())]);
         assert_eq!(recording.meta.notes, [] as [String; 0]);
         let mut functions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for thread in &recording.threads {

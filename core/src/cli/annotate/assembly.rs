@@ -49,10 +49,10 @@ pub(super) fn annotated(
     let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, program.image());
     let walker = chosen.ok().and_then(|chosen| chosen.walker);
     let guest = program.compile(None).map_err(|error| guest::cannot_load(path, &error))?;
-    let (compiled, image) = &guest.modules[0];
+    let image = &guest.code.images[0];
     let mut listing = Listing {
-        code: native_code(compiled, image),
-        text: compiled.text().as_ptr() as u64,
+        code: native_code(&guest.code),
+        text: guest.code.compiled.text().as_ptr() as u64,
         symbols: Symbols::new(std::slice::from_ref(image), vec![walker]),
         image: Arc::clone(image),
         totals,
@@ -116,7 +116,8 @@ impl Listing<'_> {
     }
 
     fn function(&mut self, function: u32) -> String {
-        let Some(index) = self.code.iter().position(|code| code.name == CodeName::Function(function)) else {
+        let Some(index) = self.code.iter().position(|code| code.name == CodeName::Function { module: 0, function })
+        else {
             return String::new();
         };
         let NativeCode { address, bytes, .. } = self.code[index];
@@ -181,7 +182,7 @@ impl Listing<'_> {
             return None;
         }
         match self.code[found].name {
-            CodeName::Function(function) => Some(self.declared(function).function),
+            CodeName::Function { function, .. } => Some(self.declared(function).function),
             CodeName::Entry { name, .. } | CodeName::Stub(name) => Some(name.to_owned()),
         }
     }
@@ -189,7 +190,7 @@ impl Listing<'_> {
 
 fn function(name: &CodeName<'_>) -> Option<u32> {
     match name {
-        CodeName::Function(function) => Some(*function),
+        CodeName::Function { function, .. } => Some(*function),
         CodeName::Entry { .. } | CodeName::Stub(_) => None,
     }
 }

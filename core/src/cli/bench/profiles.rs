@@ -14,7 +14,6 @@ use crate::sources::SourceFolders;
 use crate::symbols::LanguageWalkers;
 use crate::wasi::WasiOptions;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Where the profile of a row is to be, opened before any guest runs.
 pub(super) struct Profile {
@@ -49,7 +48,7 @@ impl Profile {
     pub(super) fn begin(self, guest: &Guest, wasi: &WasiOptions) -> Result<Begun, Failure> {
         let Self { path, mut outputs, sampler } = self;
         let journal = outputs.begin_journal()?;
-        let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, &*guest.modules[0].1);
+        let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, &*guest.code.images[0]);
         let chosen = chosen.unwrap_or_default();
         let profiler = profile::profiler(guest, journal, vec![chosen.walker], wasi, sampler);
         let profiler = profiler.map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
@@ -68,14 +67,14 @@ impl Begun {
     pub(super) fn finish(self, guest: &Guest) -> Result<(), Failure> {
         let Self { path, outputs, profiler, language } = self;
         let mut finished = profiler.finish();
-        let images: Vec<_> = guest.modules.iter().map(|(_, image)| Arc::clone(image)).collect();
-        let mut walkers = LanguageWalkers::new(std::mem::take(&mut finished.walkers), &images);
+        let mut walkers = LanguageWalkers::new(std::mem::take(&mut finished.walkers), &guest.code.images);
         let journal = finished.recorder.close(finished.meta, finished.ticks, &mut walkers);
         if let Some(error) = journal.failure() {
             say::line(format_args!("wlprof: not all of what was sampled could be written: {error}"));
         }
         drop(journal);
-        let of = ProfileOf { images: &images, language, plugins: Vec::new(), sources: SourceFolders::default() };
+        let of =
+            ProfileOf { images: &guest.code.images, language, plugins: Vec::new(), sources: SourceFolders::default() };
         let (_, written) = outputs.make(of, &Interrupts::default());
         written?;
         say::line(format_args!("wrote {}", escape::single_line(&path.to_string_lossy())));

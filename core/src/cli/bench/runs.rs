@@ -26,7 +26,8 @@ impl Runs<'_> {
     /// # Errors
     /// If it cannot be run, or what `each` fails with.
     pub(super) fn run(&self, runs: u32, mut each: impl FnMut(Times) -> wasmtime::Result<()>) -> wasmtime::Result<()> {
-        let (module, _) = &self.guest.modules[0];
+        let module = self.guest.code.compiled.module();
+        let module = module.ok_or_else(|| wasmtime::format_err!("components are not run here"))?;
         let pre = linker(&self.guest.engine)?.instantiate_pre(module)?;
         // As Faasm's runner does: what a first run has to fetch and to map is in no time.
         let preflight = self.fresh(&pre, None)?;

@@ -92,7 +92,7 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
     let profiler = run.profiler().ok_or_else(|| failed(&"nothing is sampled"))?;
     let shown = Shown {
         profiles_memory: false,
-        images: guest.modules.iter().map(|(_, image)| image.clone()).collect(),
+        images: guest.code.images.clone(),
         plugins: language.iter().flat_map(|language| plugins.files_of(language)).collect(),
         language,
         sources,

@@ -414,7 +414,7 @@ impl FunctionTable {
         let (module, category) = match *origin {
             Origin::Wasm { module, .. } | Origin::Language { module, .. } => (Some(module), source.category.into()),
             Origin::HostCall { .. } | Origin::Host => (None, Category::Host),
-            Origin::Truncated | Origin::Elided => (None, Category::Runtime),
+            Origin::Truncated | Origin::Elided | Origin::Adapter => (None, Category::Runtime),
         };
         let function = Function {
             name: source.function,

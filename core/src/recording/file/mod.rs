@@ -6,7 +6,7 @@ mod raw;
 pub use raw::RawRecording;
 
 use super::journal::{Block, End, OLDEST_VERSION, VERSION, write_all};
-use super::{Meta, Module, ModuleId, Origin, Recording, Stack, Store, Thread};
+use super::{ADAPTER, Meta, Module, ModuleId, Origin, Recording, Stack, Store, Thread};
 use std::fmt;
 use std::io::{self, Write};
 use wlprof_plugin::SourceFrame;
@@ -142,6 +142,7 @@ pub fn unnamed(origin: &Origin) -> String {
         Origin::HostCall { .. } | Origin::Host => "[host]".to_owned(),
         Origin::Truncated => "[truncated]".to_owned(),
         Origin::Elided => "[elided]".to_owned(),
+        Origin::Adapter => ADAPTER.to_owned(),
     }
 }
 

@@ -51,12 +51,14 @@ impl FrameTable {
                     Origin::Wasm { module, function, code_offset } if word.is_host_call() => {
                         Some(recorder.frame(Origin::HostCall { module, function, code_offset }))
                     }
+                    // Of what its adapters call it for, a component does not say.
+                    Origin::Adapter if word.is_host_call() => Some(recorder.frame(Origin::Host)),
                     _ => None,
                 };
                 [host_call, Some(recorder.frame(origin))]
             }
             // A stub.
-            None if code.image(word.native_pc()).is_some() => [None; 2],
+            None if code.knows(word.native_pc()) => [None; 2],
             None => {
                 self.has_missed = true;
                 return [None; 2];

@@ -6,7 +6,7 @@ use super::self_check;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack, Truncated};
 use crate::guest::{EngineOptions, config};
-use crate::module::{ModuleImage, read_module};
+use crate::module::{GuestCode, ModuleImage, read_module};
 use crate::recording::Origin;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ fn compare_in(path: &Path) -> Compared {
     let mut store: Store<WasiP1Ctx> = Store::new(&engine, wasi);
     let context = self_check::run(&mut store).unwrap();
     let comparison = Arc::new(Mutex::new(Comparison {
-        code: CodeMap::new(&[(module.clone(), image.clone())]),
+        code: CodeMap::of(&GuestCode::of_module(module.clone(), image.clone())),
         image,
         store: context,
         activations: Activations::new(),
@@ -167,7 +167,7 @@ fn nested_entries_into_wasm_are_walked_through() {
     let mut store = Store::new(&engine, ());
     let context = self_check::run(&mut store).unwrap();
     let comparison = Arc::new(Mutex::new(Comparison {
-        code: CodeMap::new(&[(module.clone(), image.clone())]),
+        code: CodeMap::of(&GuestCode::of_module(module.clone(), image.clone())),
         image,
         store: context,
         activations: Activations::new(),

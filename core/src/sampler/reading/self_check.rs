@@ -9,7 +9,7 @@ use super::activations::Activations;
 use super::vm_context::{Activation, InstanceContext, StoreContext};
 use super::walk::{FrameWord, Frames, Reads, Stack};
 use crate::machine_code::CompiledImage;
-use crate::module::ModuleImage;
+use crate::module::{GuestCode, ModuleImage};
 use crate::recording::Origin;
 use std::sync::Arc;
 use wasmtime::{Caller, Engine, Extern, Func, Instance, Module, Store, WasmBacktrace, bail, format_err};
@@ -59,7 +59,8 @@ impl Probe {
 
 fn check(engine: &Engine) -> wasmtime::Result<()> {
     let (module, image) = probe(engine)?;
-    let knows_entries = CompiledImage::of(&module).is_some_and(|image| image.stubs().next().is_some());
+    let guest = GuestCode::of_module(module.clone(), image.clone());
+    let knows_entries = CompiledImage::of(&guest.compiled).is_some_and(|image| image.stubs().next().is_some());
     if !knows_entries || module.address_map().is_none() {
         bail!("the engine keeps too little of its machine code: give its Config to `wlprof::configure` first");
     }
@@ -67,7 +68,7 @@ fn check(engine: &Engine) -> wasmtime::Result<()> {
     store.set_epoch_deadline(u64::MAX / 2);
     // Engines whose guests use none refuse it.
     let _ = store.set_fuel(u64::MAX);
-    let code = CodeMap::new(&[(module.clone(), image.clone())]);
+    let code = CodeMap::of(&guest);
     let check = Func::wrap(&mut store, move |mut caller: Caller<'_, ()>, value: i32| -> wasmtime::Result<i32> {
         compare(&mut caller, &code, &image)?;
         Ok(value)

@@ -12,7 +12,7 @@ use super::self_check;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
 use crate::guest::{EngineOptions, engine};
-use crate::module::{ModuleImage, read_module};
+use crate::module::{GuestCode, ModuleImage, read_module};
 use crate::recording::{LanguageTruncation, Origin};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -110,7 +110,7 @@ pub(in crate::sampler) fn run(
     let mut store: Store<WasiP1Ctx> = Store::new(&engine, wasi.stdout(output.clone()).build_p1());
     let context = self_check::run(&mut store).unwrap();
     let reader = Arc::new(Mutex::new(Reader {
-        code: CodeMap::new(&[(module.clone(), image.clone())]),
+        code: CodeMap::of(&GuestCode::of_module(module.clone(), image.clone())),
         store: context,
         activations: Activations::new(),
         language: None,

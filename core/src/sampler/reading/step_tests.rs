@@ -7,7 +7,7 @@ use super::activations::Activations;
 use super::vm_context::{InstanceContext, StoreContext};
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
 use crate::guest::{EngineOptions, engine};
-use crate::module::ModuleImage;
+use crate::module::{GuestCode, ModuleImage};
 use std::cell::RefCell;
 use std::sync::Arc;
 use wasmtime::{Func, Instance, Module, Store};
@@ -37,7 +37,7 @@ impl Stepper {
         self.follow(registers);
         self.last = self.code.contains(registers.pc).then_some(registers);
         let Some(code) = self.code.read().code(registers.pc) else { return };
-        let CodeKind::Function(_) = code.kind else { return };
+        let CodeKind::Function { .. } = code.kind else { return };
         self.stepped += 1;
         let mut frames = Frames::new(&mut self.words);
         let activations = Activations::new();
@@ -68,7 +68,7 @@ impl Stepper {
             _ => false,
         };
         let is_return = matches!(instruction, [0xc3 | 0xc2, ..]);
-        let is_wasm = |address: usize| matches!(self.code.read().code(address), Some(code) if matches!(code.kind, CodeKind::Function(_)));
+        let is_wasm = |address: usize| matches!(self.code.read().code(address), Some(code) if matches!(code.kind, CodeKind::Function { .. }));
         // Trampolines and the host are not in the walk, so calls by them are not in the shadow.
         if is_call && now.sp == before.sp - 8 && is_wasm(before.pc) && self.code.contains(now.pc) {
             // SAFETY: the call has just pushed the return address.
@@ -123,7 +123,7 @@ fn step_through(text: &str, host: impl Fn(i32) -> i32 + Send + Sync + 'static) -
     // SAFETY: the action is complete. Nothing else in the test process uses SIGTRAP.
     assert_eq!(unsafe { libc::sigaction(libc::SIGTRAP, &action, std::ptr::null_mut()) }, 0);
     STEPPER.set(Some(Stepper {
-        code: CodeMap::new(&[(module, image)]),
+        code: CodeMap::of(&GuestCode::of_module(module, image)),
         store: store_context,
         shadow: Vec::with_capacity(1024),
         last: None,

@@ -9,7 +9,7 @@ use super::activations::Activations;
 use super::self_check;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
-use crate::module::ModuleImage;
+use crate::module::{Compiled, GuestCode, core_modules};
 use crate::recording::{Journal, Meta, Recorder, State};
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 use wasmtime::component::{Component, Linker};
-use wasmtime::{AsContext, CallHook, Config, Engine, Module, Store, WasmBacktrace};
+use wasmtime::{AsContext, CallHook, Config, Engine, Store, WasmBacktrace};
 
 /// A guest whose `run` works at several depths and waits at the innermost. `ROUNDS` times.
 const COMPONENT: &str = r#"(component
@@ -50,11 +50,12 @@ fn engine() -> Engine {
     Engine::new(&config).unwrap()
 }
 
-/// A code map with the code of `component` alone.
-fn code_of(component: &Component, code: &CodeMap) {
-    let empty = wat::parse_str("(module)").unwrap();
-    let module = Module::from_binary(component.engine(), &empty).unwrap();
-    code.add_component(0, component, &module, &Arc::new(ModuleImage::parse(empty, "component").unwrap()));
+/// The component, compiled.
+fn guest(engine: &Engine) -> (Component, GuestCode) {
+    let bytes = wat::parse_str(COMPONENT).unwrap();
+    let component = Component::new(engine, &bytes).unwrap();
+    let images = core_modules(&bytes, "tasks").unwrap().into_iter().map(Arc::new).collect();
+    (component.clone(), GuestCode { compiled: Compiled::Component(component), images })
 }
 
 /// Runs the tasks of `store`, all at once, by turns on two threads.
@@ -166,13 +167,11 @@ impl Comparison {
 #[test]
 fn tasks_that_take_turns_have_the_stacks_that_wasmtime_says() {
     let engine = engine();
-    let component = Component::new(&engine, COMPONENT).unwrap();
+    let (component, guest) = guest(&engine);
     let mut store = Store::new(&engine, ());
     let context = self_check::run(&mut store).unwrap();
-    let code = CodeMap::default();
-    code_of(&component, &code);
     let comparison = Arc::new(Mutex::new(Comparison {
-        code,
+        code: CodeMap::of(&guest),
         offsets: component.address_map().unwrap().collect(),
         text: component.text().as_ptr() as usize,
         store: context,
@@ -197,13 +196,13 @@ fn tasks_that_take_turns_have_the_stacks_that_wasmtime_says() {
 #[test]
 fn samples_of_tasks_that_take_turns_are_whole() {
     let engine = engine();
-    let component = Component::new(&engine, COMPONENT).unwrap();
+    let (component, guest) = guest(&engine);
     let mut in_wasm = 0;
     // How many samples some work leaves depends on the machine and on who else uses it.
     for _ in 0..100 {
         let options = SamplerOptions { max_overhead: 1.0, ..SamplerOptions::at_rate(5000.0) };
         let shared = Shared::new(options, Recorder::new(Vec::new(), Meta::default(), Journal::default()));
-        code_of(&component, &shared.code);
+        shared.load(&guest, Vec::new());
         let session = Session::of(shared);
         let mut store = Store::new(&engine, ());
         let attached = session.attach(&mut store, "tasks".into(), None).unwrap();

@@ -192,7 +192,7 @@ impl Stack<'_> {
         match code.kind {
             // The host has just entered wasm or is about to leave it: this activation has no frames.
             CodeKind::Entry => return Ok(()),
-            CodeKind::Function(_) => frames.push(FrameWord::exact(registers.pc))?,
+            CodeKind::Function { .. } | CodeKind::Adapter => frames.push(FrameWord::exact(registers.pc))?,
             CodeKind::Builtin | CodeKind::Stub => {}
         }
         // SAFETY: compiled code stays mapped and unchanged while the code map holds its module.

@@ -153,7 +153,7 @@ struct Own<'g> {
 
 impl<'g> Own<'g> {
     fn of(guest: &'g Guest, language: &str) -> Self {
-        let (module, image) = &guest.modules[0];
+        let image = &guest.code.images[0];
         let walker = languages::choose(&Choice::from(language), BUILT_IN, &**image).unwrap().walker;
         let mut symbols = Symbols::new(std::slice::from_ref(image), vec![walker]);
         let mut names = Vec::new();
@@ -161,13 +161,13 @@ impl<'g> Own<'g> {
             names.push(function.name.clone());
             Ok(())
         };
-        for_each_function(&guest.modules, &mut symbols, Lines::Omit, |_, _| true, add).unwrap();
-        Self { code: native_code(module, image), names, symbols }
+        for_each_function(&guest.code, &mut symbols, Lines::Omit, |_| true, add).unwrap();
+        Self { code: native_code(&guest.code), names, symbols }
     }
 
     /// File and line of the instruction at an offset into a piece, as wlprof's samples of it have them.
     fn line(&mut self, piece: usize, offset: u32) -> Option<String> {
-        let NativeCode { name: CodeName::Function(function), code_offsets, .. } = &self.code[piece] else {
+        let NativeCode { name: CodeName::Function { function, .. }, code_offsets, .. } = &self.code[piece] else {
             return None;
         };
         let next = code_offsets.partition_point(|(start, _)| *start <= offset);
