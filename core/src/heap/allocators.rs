@@ -23,6 +23,9 @@ pub fn call_of_number(number: i32) -> Option<Call> {
     Call::ALL.into_iter().find(|call| number_of(*call) == number)
 }
 
+/// Functions that an allocator has at most. Those of C++'s libraries have some thirty.
+pub(super) const MAX_ALLOCATORS: usize = 1000;
+
 /// Why a module is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotRewritten {
@@ -40,6 +43,10 @@ pub enum NotRewritten {
     NoAllocator,
     /// The module's memory has 64-bit addresses, or it has none of its own that all of it is in.
     Memory(&'static str),
+    /// The function leaves by a tail call that cannot be a call: it would catch what it does not catch, or come to itself without end.
+    TailCall(u32),
+    /// So many functions are said to allocate.
+    TooMany(usize),
     /// It exports something by a name that is wlprof's.
     Name(String),
     /// It cannot be read.
@@ -62,6 +69,11 @@ impl fmt::Display for NotRewritten {
                 f.write_str("it has no functions by the names of C's allocator (supported: guests that are linked with C's library and have function names; others by --alloc-functions)")
             }
             Self::Memory(what) => write!(f, "{what} (supported: one memory with 32-bit addresses)"),
+            Self::TailCall(function) => write!(
+                f,
+                "function {function} allocates by others, and leaves by a tail call where nothing can be done behind it"
+            ),
+            Self::TooMany(count) => write!(f, "{count} functions are said to be its allocator (supported: {MAX_ALLOCATORS})"),
             Self::Name(name) => write!(f, "it exports {name:?}, which is a name of wlprof's own"),
             Self::Malformed(error) => write!(f, "it cannot be read: {error}"),
         }

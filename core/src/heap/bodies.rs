@@ -29,6 +29,9 @@ pub(super) struct Around {
     pub(super) after: Vec<u8>,
 }
 
+/// Locals of a function at most; Wasmtime takes 50,000.
+const MAX_LOCALS: u32 = 1 << 24;
+
 const CALL: u8 = 0x10;
 const RETURN_CALL: u8 = 0x12;
 const BRANCH: u8 = 0x0c;
@@ -51,11 +54,14 @@ impl<'a> Body<'a> {
         for group in self.reader().get_locals_reader().map_err(malformed)? {
             count = count.saturating_add(group.map_err(malformed)?.0);
         }
+        if count > MAX_LOCALS {
+            return Err(NotRewritten::Malformed(format!("a function has {count} locals")));
+        }
         Ok(count)
     }
 
     /// With `around` around it: it becomes a block, and what returned from the function leaves that. A tail call is a call then, since
-    /// something is done behind it.
+    /// something is done behind it: see [`tail_calls`](super::tail_calls).
     pub(super) fn enclosed(&self, around: Around) -> Result<Vec<Part<'a>>, NotRewritten> {
         let mut groups = BinaryReader::new(&self.code[self.range.start..self.first], self.range.start);
         let count = groups.read_var_u32().map_err(malformed)?;

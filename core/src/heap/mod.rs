@@ -19,6 +19,7 @@ mod prepare;
 mod rewrite;
 #[cfg(test)]
 mod rewrite_tests;
+mod tail_calls;
 mod tinygo;
 
 pub use allocators::{Allocator, Call, NotRewritten, call_of_number};

@@ -11,6 +11,7 @@ use wasmtime_environ::wasmparser::{
 pub(super) struct SectionId(pub(super) u8);
 
 impl SectionId {
+    pub(super) const CUSTOM: Self = Self(0);
     pub(super) const TYPE: Self = Self(1);
     pub(super) const FUNCTION: Self = Self(3);
     pub(super) const TABLE: Self = Self(4);
@@ -25,6 +26,9 @@ impl SectionId {
         ORDER.iter().position(|id| *id == self.0)
     }
 }
+
+/// Of each kind there are fewer: Wasmtime takes a million.
+const MAX_ENTITIES: u32 = 1 << 24;
 
 /// Parameters and results.
 type Signature = (Vec<ValType>, Vec<ValType>);
@@ -58,6 +62,12 @@ impl Parsed {
         let mut parsed = Self::default();
         for payload in Parser::new(0).parse_all(bytes) {
             parsed.take(payload.map_err(malformed)?).map_err(malformed)?;
+        }
+        // What the engine takes is far less.
+        if parsed.tables.max(parsed.globals) > MAX_ENTITIES {
+            return Err(NotRewritten::Malformed(
+                "it says that it has more tables or globals than there can be".to_owned(),
+            ));
         }
         if parsed.functions.len() != parsed.bodies.len() {
             return Err(NotRewritten::Malformed("it has not as many bodies as functions".to_owned()));
@@ -101,7 +111,7 @@ impl Parsed {
                     self.functions.push(index?);
                 }
             }
-            Payload::TableSection(tables) => self.tables += tables.count(),
+            Payload::TableSection(tables) => self.tables = self.tables.saturating_add(tables.count()),
             Payload::MemorySection(memories) => {
                 for memory in memories {
                     let memory = memory?;
@@ -109,7 +119,7 @@ impl Parsed {
                     self.has_other_memory |= memory.memory64 || memory.shared;
                 }
             }
-            Payload::GlobalSection(globals) => self.globals += globals.count(),
+            Payload::GlobalSection(globals) => self.globals = self.globals.saturating_add(globals.count()),
             Payload::ExportSection(exports) => {
                 for export in exports {
                     self.exports.push(export?.name.to_owned());

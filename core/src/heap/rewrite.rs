@@ -8,10 +8,11 @@
 //! come first: it is put into a table that is added, once the module is instantiated. Until then nothing is told, and nothing is missed
 //! that would have to be known later.
 
-use super::allocators::{Allocator, Call, NotRewritten};
+use super::allocators::{Allocator, Call, MAX_ALLOCATORS, NotRewritten};
 use super::bodies::{Body, Part};
 use super::instructions::{Added, FILTER_BYTES, Instructions, parameter_count};
 use super::parsed::{Parsed, SectionId};
+use super::tail_calls;
 use crate::module::{IndexSpaces, OffsetMap, Stretch};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use wasm_encoder::{ConstExpr, Encode, ExportKind, GlobalType, MemoryType, RefType, TableType, ValType};
@@ -74,6 +75,9 @@ pub fn rewrite(bytes: &[u8], allocators: &[Allocator]) -> Result<Rewritten, NotR
 }
 
 fn check(parsed: &Parsed, allocators: &[Allocator]) -> Result<(), NotRewritten> {
+    if allocators.len() > MAX_ALLOCATORS {
+        return Err(NotRewritten::TooMany(allocators.len()));
+    }
     if parsed.memories != 1 || parsed.has_other_memory {
         let what = match parsed.memories {
             0 => "it has no memory",
@@ -120,7 +124,8 @@ fn outer_functions(parsed: &Parsed, bytes: &[u8], allocators: &[Allocator]) -> R
                 None => calls.entry(caller).or_insert(parsed.calls(bytes, defined)?).clone(),
             };
             for callee in called {
-                if callee != function && allocating.contains(&callee) {
+                // Itself among them.
+                if allocating.contains(&callee) {
                     outer.insert(function);
                 } else if seen.insert(callee) {
                     open.push(callee);
@@ -164,7 +169,8 @@ impl Code {
             bodies.push(match of_function.get(&function) {
                 None => body.whole(),
                 Some(&&allocator) if allocator.call == Call::Realloc || outer.contains(&function) => {
-                    let first_local = parameter_count(allocator).saturating_add(body.local_count()?);
+                    tail_calls::check(parsed, bytes, function)?;
+                    let first_local = parameter_count(allocator) + body.local_count()?;
                     body.enclosed(instructions.around(allocator, first_local))?
                 }
                 Some(&&allocator) => {
@@ -214,7 +220,7 @@ impl Code {
                 let (count, rest) = count_of(contents);
                 let rest = [rest, &entries].concat();
                 section(&mut module, *id, &with_count(count + more, &rest));
-            } else {
+            } else if !is_of_old_code(*id, contents) {
                 section(&mut module, *id, contents);
             }
         }
@@ -222,6 +228,14 @@ impl Code {
         let added = IndexSpaces { tables: 1, memories: 1, globals: 2, ..IndexSpaces::default() };
         Rewritten { bytes: module, offsets, added }
     }
+}
+
+/// Whether it is a custom section that says something of code by where that was before: better nothing is said of it.
+fn is_of_old_code(id: SectionId, contents: &[u8]) -> bool {
+    let name = || wasmparser::BinaryReader::new(contents, 0).read_string();
+    let is_of_code =
+        |name: &str| name.starts_with(".debug_") || ["external_debug_info", "sourceMappingURL"].contains(&name);
+    id == SectionId::CUSTOM && name().is_ok_and(is_of_code)
 }
 
 fn code_section(parsed: &Parsed) -> Option<&std::ops::Range<usize>> {

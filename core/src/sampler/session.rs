@@ -188,7 +188,7 @@ impl Session {
             return self.note(format!("the language's own stacks cannot be read ({error:#}); frames are wasm's"));
         }
         if let Some(rate) = self.heap_rate().filter(|_| !patches.is_empty())
-            && let Err(error) = attachment.have_runtime_count(store, instance, rate, &patches)
+            && let Err(error) = attachment.have_runtime_count(store, instance, &module.image, rate, &patches)
         {
             self.note(format!("what {} allocates is not profiled: {error:#}", module.image.name()));
         }

@@ -328,6 +328,7 @@ impl Walker for ForeignWalker {
             // SAFETY: the walker is not destroyed, and what it is given is there for the call.
             let ask = || unsafe { allocators(self.walker, &module.abi, &receiver.abi, &missed.abi) };
             // Some of what belongs together is worse than nothing.
+            // Of more than are taken none is used: they are far more than an allocator has.
             if self.calls.call(Activity::Allocators, ask).is_none() {
                 found.clear();
             }

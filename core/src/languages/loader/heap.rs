@@ -28,13 +28,28 @@ impl<'a> HostAllocators<'a> {
     }
 }
 
+/// What a plugin gives, if it is there and as large as this side knows it. A structure of an older plugin may be shorter.
+///
+/// # Safety
+/// `T` begins with its size, a `usize`, and what the pointer leads to is there for as long as the caller has it, with as much as that says.
+unsafe fn given<'a, T>(pointer: *const T) -> Option<&'a T> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise: the size is there in any case.
+    let size = unsafe { pointer.cast::<usize>().read() };
+    // SAFETY: as much is there as the size says, which is no less than a whole `T`.
+    (size >= size_of::<T>()).then(|| unsafe { &*pointer })
+}
+
 unsafe extern "C" fn add_allocator(allocators: *const abi::Allocators, allocator: *const abi::Allocator) {
     in_host(|| {
         // SAFETY: the plugin gives back what it was given, and an allocator that is there for this call.
-        let (allocators, allocator) = unsafe { (&*allocators.cast::<HostAllocators<'_>>(), &*allocator) };
-        let abi::Allocator { size, function, call, leading_parameters, trailing_parameters } = *allocator;
-        let call = abi::allocator_call_of(call).filter(|_| size >= size_of::<abi::Allocator>());
-        if let Some(call) = call {
+        let (allocators, allocator) = unsafe { (&*allocators.cast::<HostAllocators<'_>>(), given(allocator)) };
+        let Some(&abi::Allocator { function, call, leading_parameters, trailing_parameters, .. }) = allocator else {
+            return;
+        };
+        if let Some(call) = abi::allocator_call_of(call) {
             let allocator = Allocator { function, call, leading_parameters, trailing_parameters };
             allocators.allocators.take(&[], 0, || allocator);
         }
@@ -64,10 +79,15 @@ impl<'a> HostPatches<'a> {
 unsafe extern "C" fn add_patch(patches: *const abi::MemoryPatches, patch: *const abi::MemoryPatch) {
     in_host(|| {
         // SAFETY: the plugin gives back what it was given, and a patch that is there for this call with all that it has.
-        let (patches, patch) = unsafe { (&*patches.cast::<HostPatches<'_>>(), &*patch) };
-        let is_whole = patch.size >= size_of::<abi::MemoryPatch>()
-            && patch.expected_count <= MOST_EXPECTED
-            && patch.bytes.length <= MOST_PATCHED;
+        let (patches, patch) = unsafe { (&*patches.cast::<HostPatches<'_>>(), given(patch)) };
+        let Some(patch) = patch else {
+            return patches.patches.take(&[], 0, || MemoryPatch {
+                address: 0,
+                expected: Vec::new(),
+                bytes: Vec::new(),
+            });
+        };
+        let is_whole = patch.expected_count <= MOST_EXPECTED && patch.bytes.length <= MOST_PATCHED;
         // SAFETY: the plugin's promise: there are so many.
         let expected = if is_whole { unsafe { slice(patch.expected, patch.expected_count) } } else { &[] };
         let of_that_length = |bytes: &&Bytes| bytes.length == patch.bytes.length;
@@ -103,10 +123,8 @@ impl<'a> HostBuckets<'a> {
 unsafe extern "C" fn add_bucket(buckets: *const abi::HeapBuckets, bucket: *const abi::HeapBucket) {
     in_host(|| {
         // SAFETY: the plugin gives back what it was given, and a bucket that is there for this call with its frames.
-        let (buckets, bucket) = unsafe { (&*buckets.cast::<HostBuckets<'_>>(), &*bucket) };
-        if bucket.size < size_of::<abi::HeapBucket>() || buckets.is_short() {
-            return;
-        }
+        let (buckets, bucket) = unsafe { (&*buckets.cast::<HostBuckets<'_>>(), given(bucket)) };
+        let Some(bucket) = bucket.filter(|_| !buckets.is_short()) else { return };
         // SAFETY: the plugin's promise: there are so many.
         let frames = unsafe { slice(bucket.frames, bucket.frame_count) };
         buckets.buckets.take(&[], size_of_val(frames), || HeapBucket {

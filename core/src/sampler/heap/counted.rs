@@ -38,17 +38,19 @@ impl CountedHeap {
     }
 }
 
-/// Writes `patches` into the memory of `instance`, all of them or none.
+/// Writes `patches` into the memory that begins at `base`, which `instance` exports, all of them or none.
 ///
 /// # Errors
-/// If not what is expected is there.
+/// If it does not export it, or not what is expected is there.
 pub(in crate::sampler) fn patch<T: 'static>(
     store: &mut Store<T>,
     instance: &Instance,
+    base: usize,
     patches: &[MemoryPatch],
 ) -> wasmtime::Result<()> {
-    let memory = instance.exports(&mut *store).find_map(|export| export.into_memory());
-    let memory = memory.ok_or_else(|| wasmtime::format_err!("it exports no memory"))?;
+    let exported: Vec<_> = instance.exports(&mut *store).filter_map(|export| export.into_memory()).collect();
+    let memory = exported.into_iter().find(|memory| memory.data_ptr(&*store) as usize == base);
+    let memory = memory.ok_or_else(|| wasmtime::format_err!("it does not export its memory"))?;
     let data = memory.data_mut(store);
     let range = |patch: &MemoryPatch| {
         let start = usize::try_from(patch.address).ok()?;

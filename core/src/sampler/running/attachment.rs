@@ -160,12 +160,18 @@ impl Attachment {
         &self,
         store: &mut Store<T>,
         instance: &Instance,
+        image: &ModuleImage,
         rate: Rate,
         patches: &[MemoryPatch],
     ) -> wasmtime::Result<()> {
+        let context = find_instance(store, instance, image)?;
+        let memory = context.memory(image.compiled_index_spaces(), 0);
+        let memory = memory.ok_or_else(|| wasmtime::format_err!("it has no memory"))?;
+        // SAFETY: the store is alive, and this thread runs it.
+        let (base, _) = unsafe { memory.read() };
         let heap = self.store.heap(rate);
         wasmtime::ensure!(heap.claim_for_runtime(), "another instance of its store is profiled already");
-        patch(store, instance, patches)?;
+        patch(store, instance, base, patches)?;
         self.store.set_counted_heap(CountedHeap::new(heap.clone()));
         Ok(())
     }
