@@ -7,10 +7,10 @@ use crate::recording::file::ReadError;
 use crate::recording::{Journal, RawRecording, Recording};
 use crate::sampler::{Finished, SamplerOptions};
 use crate::symbols::{LanguageWalkers, name};
-use crate::wasi::{Exit, WasiOptions, call, linker, watch_memory};
+use crate::wasi::{Exit, GuestState, WasiOptions, call, component_linker, linker, run_command, watch_memory};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use wasmtime::Store;
+use wasmtime::{Instance, Store, component};
 use wlprof_plugin::Walker;
 
 /// Stack of the guest's thread, as large as a main thread's usually is. Wasmtime limits wasm to 512 KiB of it, so a
@@ -169,9 +169,9 @@ fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit
             store.set_epoch_deadline(u64::MAX / 2);
         }
         let attached = profiler.map(|profiler| profiler.attach(&mut store, Attach::named(&guest.name))).transpose()?;
-        Ok((store, linker(&guest.engine)?, attached))
+        Ok((store, attached))
     });
-    let (mut store, linker, attached) = match started {
+    let (mut store, attached) = match started {
         Ok(started) => started,
         Err(error) => return Exit::NotCallable(error),
     };
@@ -180,29 +180,43 @@ fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit
         Ok(held) => held,
         Err(error) => return Exit::NotCallable(error),
     };
-    let Compiled::Module(module) = &guest.code.compiled else {
-        return Exit::NotCallable(wasmtime::format_err!("components cannot be run yet"));
+    let instance = match instantiate(guest, &mut store) {
+        Ok(instance) => instance,
+        // A start function runs while the module is instantiated. Errors that come out of wasm bring its backtrace.
+        Err(error) if ran(&error) => return Exit::from_error(error),
+        Err(error) => return Exit::NotCallable(error),
     };
-    match linker.instantiate(&mut store, module) {
-        Ok(instance) => {
-            if let Some(attached) =
-                attached.clone().filter(|_| options.sampler.as_ref().is_some_and(|sampler| sampler.heap.is_some()))
-            {
-                watch_memory(&mut store, move |bytes| attached.memory_grows(bytes));
-            }
+    let profiles_heap = options.sampler.as_ref().is_some_and(|sampler| sampler.heap.is_some());
+    if let Some(attached) = attached.clone().filter(|_| profiles_heap) {
+        watch_memory(&mut store, move |bytes| attached.memory_grows(bytes));
+    }
+    let exit = match instance {
+        Instantiated::Module(instance) => {
             let told = attached.as_ref().map(|attached| attached.instantiated_alone(&mut store, &instance)).transpose();
             if let Err(error) = told {
                 return Exit::NotCallable(error);
             }
             let parameters = options.wasi.arguments.get(1..).unwrap_or_default();
-            let exit = call(&mut store, &instance, options.invoke.as_deref(), parameters);
-            attached.iter().for_each(|attached| attached.read_heap(&mut store));
-            exit
+            call(&mut store, &instance, options.invoke.as_deref(), parameters)
         }
-        // A start function runs while the module is instantiated. Errors that come out of wasm bring its backtrace.
-        Err(error) if ran(&error) => Exit::from_error(error),
-        Err(error) => Exit::NotCallable(error),
-    }
+        Instantiated::Component(instance) => run_command(&mut store, &instance),
+    };
+    attached.iter().for_each(|attached| attached.read_heap(&mut store));
+    exit
+}
+
+enum Instantiated {
+    Module(Instance),
+    Component(component::Instance),
+}
+
+fn instantiate(guest: &Guest, store: &mut Store<GuestState>) -> wasmtime::Result<Instantiated> {
+    Ok(match &guest.code.compiled {
+        Compiled::Module(module) => Instantiated::Module(linker(&guest.engine)?.instantiate(store, module)?),
+        Compiled::Component(component) => {
+            Instantiated::Component(component_linker(&guest.engine)?.instantiate(store, component)?)
+        }
+    })
 }
 
 /// Whether an error of instantiation comes from the guest's own doing: a trap, an exit, a failed host call.

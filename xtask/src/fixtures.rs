@@ -8,6 +8,7 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::cache::{self, Cache, Key};
+use crate::component;
 use crate::cpython::{self, Release};
 use crate::progress::{self, Step};
 use crate::recipes::{Language, RECIPE_VERSION, RECIPES, Recipe};
@@ -145,6 +146,9 @@ fn build_one(recipe: &Recipe, toolchains: &Toolchains<'_>) -> Result<()> {
         Language::QuickJs => quickjs::build(recipe.flags, cache, wheels, &output)?,
         Language::Wat => fs::copy(&source, &output).map(drop)?,
     }
+    if recipe.is_component {
+        component::make(&output)?;
+    }
     let path = place(recipe, cache, pins, rust)?;
     cache::publish(&output, &path)?;
     show(recipe, &path)?;
@@ -190,6 +194,7 @@ fn place(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarget>)
 fn key(recipe: &Recipe, toolchain: &str, sources: &[Vec<u8>]) -> Key {
     let language = format!("{:?}", recipe.language);
     let fixed = [RECIPE_VERSION, &language, toolchain, recipe.source];
+    let encoder = recipe.is_component.then_some(component::ENCODER);
     // The count keeps a flag from passing for a source.
     let flag_count = recipe.flags.len().to_string();
     Key::of(
@@ -197,6 +202,7 @@ fn key(recipe: &Recipe, toolchain: &str, sources: &[Vec<u8>]) -> Key {
             .into_iter()
             .chain([flag_count.as_str()])
             .chain(recipe.flags.iter().copied())
+            .chain(encoder)
             .map(str::as_bytes)
             .chain(sources.iter().map(Vec::as_slice)),
     )
@@ -248,7 +254,8 @@ fn show(recipe: &Recipe, built: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    const RECIPE: Recipe = Recipe { name: "x", language: Language::C, source: "c/x.c", flags: &["-g", "-O2"] };
+    const RECIPE: Recipe =
+        Recipe { name: "x", language: Language::C, source: "c/x.c", flags: &["-g", "-O2"], is_component: false };
 
     #[test]
     fn key_covers_toolchain_sources_and_flags() {

@@ -5,6 +5,7 @@ mod bench;
 mod bounds;
 mod cache;
 mod checkout;
+mod component;
 mod cpython;
 mod debian;
 mod debian_tools;

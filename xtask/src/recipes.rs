@@ -40,6 +40,8 @@ pub(crate) struct Recipe {
     pub(crate) source: &'static str,
     /// All that goes on the compiler's command line besides paths.
     pub(crate) flags: &'static [&'static str],
+    /// What is built is a component of the compiler's module and of an adapter from WASI preview 1.
+    pub(crate) is_component: bool,
 }
 
 impl Language {
@@ -107,7 +109,16 @@ const fn recipe(
     source: &'static str,
     flags: &'static [&'static str],
 ) -> Recipe {
-    Recipe { name, language, source, flags }
+    Recipe { name, language, source, flags, is_component: false }
+}
+
+const fn component(
+    name: &'static str,
+    language: Language,
+    source: &'static str,
+    flags: &'static [&'static str],
+) -> Recipe {
+    Recipe { is_component: true, ..recipe(name, language, source, flags) }
 }
 
 // Every release that the Go plugin knows; each lays out its runtime in its own way.
@@ -140,6 +151,13 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("c-straight", Language::C, "c/straight.c", C),
     recipe("c-traps", Language::C, "c/traps.c", C),
     recipe("c-waits", Language::C, "c/waits.c", C),
+    component("component-c-calls", Language::C, "c/calls.c", C),
+    component("component-c-hosty", Language::C, "c/hosty.c", C),
+    component("component-c-shares", Language::C, "c/shares.c", C),
+    component("component-c-traps", Language::C, "c/traps.c", C),
+    component("component-cpp-shapes", Language::Cpp, "cpp/shapes.cpp", CPP),
+    recipe("component-fused", Language::Wat, "wat/fused.wat", &[]),
+    component("component-rust-mix", Language::Rust, "rust/mix.rs", RUST_V0),
     recipe("cpp-heap", Language::Cpp, "cpp/heap.cpp", CPP),
     recipe("cpp-inlined", Language::Cpp, "cpp/inlined.cpp", CPP),
     recipe("cpp-layout", Language::Cpp, "cpp/layout.cpp", CPP),

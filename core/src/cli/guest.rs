@@ -7,7 +7,7 @@ use super::trap::how_it_failed;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say};
 use crate::guest::{Allocators, Guest, LoadError, LoadOptions, Program};
 use crate::heap::{NamedAllocator, Rate};
-use crate::languages::{self, Choice, Library};
+use crate::languages::{self, Choice, Chosen, Library};
 use crate::module::ModuleError;
 use crate::profile::{Run, RunOptions};
 use crate::recording::Journal;
@@ -56,7 +56,10 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     };
     let program = Program::read(path, &how).map_err(|error| cannot_load(path, &error))?;
     let checked = program.check(options.invoke.as_deref(), loading.arguments);
-    let chosen = languages::choose(loading.choice, &plugins.languages(), program.image());
+    let chosen = match program.image() {
+        Some(image) => languages::choose(loading.choice, &plugins.languages(), image),
+        None => Ok(Chosen::default()),
+    };
     if let Err(error) = checked {
         // What is known of its language may say why it does not run.
         chosen.iter().flat_map(|chosen| &chosen.notes).for_each(|note| print_note(note));
@@ -72,7 +75,7 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
         notes.extend(program.note_without_main());
     }
     if *loading.choice == Choice::Auto {
-        notes.extend(plugins.strangers(program.image()));
+        notes.extend(program.image().into_iter().flat_map(|image| plugins.strangers(image)));
     }
     // What the language's runtime counts itself is read, and its functions are left as they are.
     let counts_itself = |rate: Rate| {

@@ -6,7 +6,7 @@ use super::showing::ShowChoice;
 use super::table::table;
 use super::{FAILED, Failure, guest, limits, say, source_folders};
 use crate::languages::{self, Choice};
-use crate::module::read_image;
+use crate::module::{ModuleImage, read_binary};
 use crate::recording::{RawRecording, Recording};
 use crate::symbols::name;
 use std::fs::File;
@@ -103,13 +103,20 @@ pub(super) fn named(raw: RawRecording, names: &Names) -> Result<Recording, Failu
         recording.meta.notes.push(note.to_owned());
         return Ok(recording);
     };
-    let (image, notes) =
-        read_image(path, names.debug_file.as_deref()).map_err(|error| guest::cannot_load(path, &error.into()))?;
-    if raw.modules().first().is_none_or(|module| module.build_id != image.build_id()) {
+    let (binary, notes) =
+        read_binary(path, names.debug_file.as_deref()).map_err(|error| guest::cannot_load(path, &error.into()))?;
+    let images: Vec<_> = binary.into_images().into_iter().map(Arc::new).collect();
+    let ids = images.iter().map(|image| image.build_id());
+    if raw.modules().is_empty()
+        || !raw.modules().iter().map(|module| &module.build_id).eq(ids.collect::<Vec<_>>().iter())
+    {
         return Err(other_program(path));
     }
-    let walker = languages::choose(&Choice::Auto, languages::BUILT_IN, &image).ok().and_then(|chosen| chosen.walker);
-    let mut recording = name(raw, &[Arc::new(image)], vec![walker], |_| ());
+    let walker = |image: &Arc<ModuleImage>| {
+        languages::choose(&Choice::Auto, languages::BUILT_IN, &**image).ok().and_then(|chosen| chosen.walker)
+    };
+    let walkers = images.iter().map(walker).collect();
+    let mut recording = name(raw, &images, walkers, |_| ());
     recording.meta.notes.extend(notes);
     Ok(recording)
 }

@@ -57,5 +57,5 @@ fn offset(frame: &FrameInfo, guest: &Guest) -> Option<usize> {
 /// The file offset of what `function` has at this one in the rewritten module: its start, of what was added to it.
 fn offset_before(image: &ModuleImage, function: u32, offset: u32) -> Option<usize> {
     let (_, code_offset) = image.compiled_from(function, image.compiled_code_offset(offset))?;
-    Some((image.code_start() + code_offset) as usize)
+    Some(image.file_offset(code_offset) as usize)
 }

@@ -4,12 +4,14 @@ use super::engine::{EngineOptions, engine};
 use super::interface::Interface;
 use super::obstacle::Obstacle;
 use crate::heap::{self, NamedAllocator};
-use crate::module::{GuestCode, ImageError, ModuleError, ModuleImage, file_name, read_image};
-use crate::wasi::{Stdio, WasiOptions, linker};
+use crate::module::{Binary, Compiled, GuestCode, ImageError, ModuleError, ModuleImage, file_name, read_binary};
+use crate::wasi::{Stdio, WasiOptions, component_linker, linker};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wasmtime::component::Component;
 use wasmtime::{Engine, Module, Store};
+use wasmtime_wasi::p2::bindings::sync::CommandPre;
 use wlprof_plugin::{ModuleView, Walker};
 
 /// Why a guest could not be loaded.
@@ -78,7 +80,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Reads and compiles the module at `path`. [`Program`] does it in steps, with a look at what the module needs.
+    /// Reads and compiles the module or component at `path`. [`Program`] does it in steps, with a look at what the module needs.
     ///
     /// # Errors
     /// [`LoadError`] says what the file is and what would do.
@@ -96,82 +98,147 @@ pub struct Allocators<'a> {
     pub walker: Option<&'a dyn Walker>,
 }
 
-/// A module that has been read and not yet compiled.
+/// A module or a component that has been read and not yet compiled.
 pub struct Program {
     path: PathBuf,
     name: String,
-    image: ModuleImage,
-    interface: Interface,
+    contents: Contents,
     engine: Engine,
     epoch_interruption: bool,
     notes: Vec<String>,
 }
 
+enum Contents {
+    Module { image: Box<ModuleImage>, interface: Interface },
+    Component { bytes: Vec<u8>, modules: Vec<ModuleImage> },
+}
+
 impl Program {
-    /// Reads the module at `path`.
+    /// Reads the module or component at `path`.
     ///
     /// # Errors
     /// [`LoadError`] says what the file is and what would do.
     pub fn read(path: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
-        let (image, notes) = read_image(path, options.debug_file.as_deref())?;
-        let name = file_name(path);
-        let interface = Interface::read(image.bytes())
-            .map_err(|error| ModuleError::Image(path.to_owned(), ImageError::Malformed(error)))?;
+        let (binary, notes) = read_binary(path, options.debug_file.as_deref())?;
+        let contents = match binary {
+            Binary::Module(image) => {
+                let interface = Interface::read(image.bytes())
+                    .map_err(|error| ModuleError::Image(path.to_owned(), ImageError::Malformed(error)))?;
+                Contents::Module { image, interface }
+            }
+            Binary::Component { bytes, modules } => Contents::Component { bytes, modules },
+        };
         let epoch_interruption = options.epoch_interruption;
         let engine =
             engine(EngineOptions { epoch_interruption, cache: !options.no_cache }).map_err(LoadError::Engine)?;
-        Ok(Self { path: path.to_owned(), name, image, interface, engine, epoch_interruption, notes })
+        Ok(Self { path: path.to_owned(), name: file_name(path), contents, engine, epoch_interruption, notes })
     }
 
-    /// What the module's sections say.
-    pub fn image(&self) -> &ModuleImage {
-        &self.image
+    /// What the module's sections say; `None` of a component.
+    pub fn image(&self) -> Option<&ModuleImage> {
+        match &self.contents {
+            Contents::Module { image, .. } => Some(image),
+            Contents::Component { .. } => None,
+        }
     }
 
-    /// Finds what keeps `function`, or the main function if none is named, from being called with `arguments`.
+    fn interface(&self) -> Option<&Interface> {
+        match &self.contents {
+            Contents::Module { interface, .. } => Some(interface),
+            Contents::Component { .. } => None,
+        }
+    }
+
+    /// Finds what keeps `function`, or the main function if none is named, from being called with `arguments`. What a component imports and
+    /// exports is looked at when it is compiled.
     ///
     /// # Errors
     /// [`LoadError::Obstacle`] says what is in the way and what to do about it.
     pub fn check(&self, function: Option<&str>, arguments: &[String]) -> Result<(), LoadError> {
-        let world = WasiOptions { stdio: Stdio::Null, ..WasiOptions::default() };
-        let mut store = Store::new(&self.engine, world.build().map_err(LoadError::Engine)?);
-        let linker = linker(&self.engine).map_err(LoadError::Engine)?;
-        let obstacle = self.interface.check(&mut store, &linker, function, arguments);
+        let obstacle = match self.interface() {
+            Some(interface) => {
+                let world = WasiOptions { stdio: Stdio::Null, ..WasiOptions::default() };
+                let mut store = Store::new(&self.engine, world.build().map_err(LoadError::Engine)?);
+                let linker = linker(&self.engine).map_err(LoadError::Engine)?;
+                interface.check(&mut store, &linker, function, arguments)
+            }
+            None if function.is_some() => Err(Obstacle::ComponentFunction),
+            None => Ok(()),
+        };
         obstacle.map_err(|obstacle| LoadError::Obstacle(self.path.clone(), obstacle))
     }
 
     /// Whether it exports a function of that name.
     pub fn exports_function(&self, name: &str) -> bool {
-        self.interface.functions.iter().any(|(exported, _)| exported == name)
+        let exports = |interface: &Interface| interface.functions.iter().any(|(exported, _)| exported == name);
+        self.interface().is_some_and(exports)
     }
 
     /// What the user should know of a run of the main function: that there is none.
     pub fn note_without_main(&self) -> Option<String> {
-        self.interface.note_without_main(&self.name)
+        self.interface()?.note_without_main(&self.name)
     }
 
     /// Compiles it; so that its allocator tells of what it allocates, if that is asked for.
     ///
     /// # Errors
-    /// [`LoadError::Compile`] says what the engine refuses.
+    /// [`LoadError::Compile`] says what the engine refuses, and [`LoadError::Obstacle`] what a component lacks.
     pub fn compile(self, heap: Option<Allocators<'_>>) -> Result<Guest, LoadError> {
-        let Self { path, name, mut image, engine, epoch_interruption, mut notes, .. } = self;
-        let telling = heap.map(|Allocators { named, walker }| heap::compile(&engine, &mut image, named, walker));
-        let telling = telling.and_then(|compiled| match compiled {
-            Ok((module, missed)) => {
-                notes.extend(missed);
-                Some(module)
+        let Self { path, name, contents, engine, epoch_interruption, mut notes } = self;
+        let code = match contents {
+            Contents::Module { image, .. } => compile_module(&engine, *image, heap, &mut notes),
+            Contents::Component { bytes, modules } => {
+                if heap.is_some() {
+                    notes.push(HEAPS_OF_COMPONENTS.to_owned());
+                }
+                Component::from_binary(&engine, &bytes).map(|component| GuestCode {
+                    compiled: Compiled::Component(component),
+                    images: modules.into_iter().map(Arc::new).collect(),
+                })
             }
-            Err(reason) => {
-                notes.push(format!("what the guest allocates is not profiled: {reason}"));
-                None
-            }
-        });
-        let module = match telling {
-            Some(module) => module,
-            None => Module::from_binary(&engine, image.bytes()).map_err(|error| LoadError::Compile(path, error))?,
         };
-        let code = GuestCode::of_module(module, Arc::new(image));
+        let code = code.map_err(|error| LoadError::Compile(path.clone(), error))?;
+        if let Compiled::Component(component) = &code.compiled {
+            check_component(&engine, component).map_err(|obstacle| LoadError::Obstacle(path, obstacle))?;
+        }
         Ok(Guest { engine, code, name, notes, epoch_interruption })
     }
+}
+
+const HEAPS_OF_COMPONENTS: &str =
+    "of a component, what makes its memories grow is profiled alone: allocators are looked for in core modules only";
+
+fn compile_module(
+    engine: &Engine,
+    mut image: ModuleImage,
+    heap: Option<Allocators<'_>>,
+    notes: &mut Vec<String>,
+) -> wasmtime::Result<GuestCode> {
+    let telling = heap.map(|Allocators { named, walker }| heap::compile(engine, &mut image, named, walker));
+    let telling = telling.and_then(|compiled| match compiled {
+        Ok((module, missed)) => {
+            notes.extend(missed);
+            Some(module)
+        }
+        Err(reason) => {
+            notes.push(format!("what the guest allocates is not profiled: {reason}"));
+            None
+        }
+    });
+    let module = match telling {
+        Some(module) => module,
+        None => Module::from_binary(engine, image.bytes())?,
+    };
+    Ok(GuestCode::of_module(module, Arc::new(image)))
+}
+
+/// Finds what keeps a component from being run as a command.
+fn check_component(engine: &Engine, component: &Component) -> Result<(), Obstacle> {
+    let unprovided = |error: wasmtime::Error| Obstacle::ComponentImport(format!("{error:#}"));
+    let pre = component_linker(engine).and_then(|linker| linker.instantiate_pre(component)).map_err(unprovided)?;
+    CommandPre::new(pre).map(|_| ()).map_err(|_| {
+        let exported = component.component_type();
+        let exported = exported.exports(engine).map(|(name, _)| name.to_owned());
+        Obstacle::NoCommand { exported: exported.collect() }
+    })
 }

@@ -43,6 +43,15 @@ pub enum Obstacle {
     },
     /// The function to be called does not take the arguments.
     Arguments(ArgumentError),
+    /// A function of a component was named to be called.
+    ComponentFunction,
+    /// A component imports what there is not, or otherwise than it is: in Wasmtime's words.
+    ComponentImport(String),
+    /// A component is no command.
+    NoCommand {
+        /// What it exports.
+        exported: Vec<String>,
+    },
 }
 
 /// As many names are shown: a module for another host misses hundreds.
@@ -104,6 +113,15 @@ impl fmt::Display for Obstacle {
                  parameters and no results"
             ),
             Self::Arguments(error) => error.fmt(f),
+            Self::ComponentFunction => f.write_str(
+                "it is a component, of which `wasi:cli/run` alone is called; --invoke is for functions of core modules",
+            ),
+            Self::ComponentImport(error) => write!(f, "{error} (provided: WASI 0.2, as for commands)"),
+            Self::NoCommand { exported } => write!(
+                f,
+                "the component exports no `wasi:cli/run@0.2` and is no command (it exports: {})",
+                shown(exported)
+            ),
         }
     }
 }

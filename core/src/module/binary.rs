@@ -26,7 +26,7 @@ impl fmt::Display for ModuleError {
             Self::Read(path, error) => write!(f, "{}: {error}", path.display()),
             Self::NotWasm(path, found) => write!(
                 f,
-                "{}: not WebAssembly but {found} (supported: core modules in binary or text form)",
+                "{}: not WebAssembly but {found} (supported: modules and components in binary or text form)",
                 path.display()
             ),
             Self::Text(message) | Self::DebugFile(message) => f.write_str(message),

@@ -2,23 +2,94 @@
 
 use super::image::ModuleImage;
 use super::sections::ImageError;
-use wasmtime_environ::wasmparser::{Parser, Payload};
+use std::ops::Range;
+use wasmtime_environ::wasmparser::{
+    BinaryReaderError, ComponentAlias, ComponentExternalKind, ComponentName, ComponentOuterAliasKind, ComponentTypeRef,
+    KnownCustom, Parser, Payload,
+};
 
 /// The modules that lie in a component, in the order in which Wasmtime numbers them: that of the file, with those of components in it
-/// where these lie. `file_name` is what those are called by that carry no name of their own.
+/// where these lie. They are called as they call themselves, or else as their component calls them, or else by `file_name` and number.
 ///
 /// # Errors
 /// [`ImageError`] if the bytes are malformed. The component is not validated: that is the engine's part.
 pub fn core_modules(component: &[u8], file_name: &str) -> Result<Vec<ModuleImage>, ImageError> {
-    let mut modules = Vec::new();
-    for payload in Parser::new(0).parse_all(component) {
-        let Payload::ModuleSection { unchecked_range, .. } = payload.map_err(ImageError::Malformed)? else { continue };
+    let mut found = Found::default();
+    let mut parser = Parser::new(0).parse_all(component);
+    parser.try_for_each(|payload| found.take(payload?)).map_err(ImageError::Malformed)?;
+    let image = |(number, Module { range, name }): (usize, Module)| {
+        let name = name.unwrap_or_else(|| format!("{file_name}#{number}"));
         // Of what is cut short the next payload is an error.
-        let Some(bytes) = component.get(unchecked_range.clone()) else { continue };
-        let name = format!("{file_name}#{}", modules.len());
-        modules.push(ModuleImage::parse_at(bytes.to_vec(), unchecked_range.start as u32, &name)?);
+        let bytes = component.get(range.clone()).unwrap_or_default();
+        ModuleImage::parse_at(bytes.to_vec(), range.start as u32, &name)
+    };
+    found.modules.into_iter().enumerate().map(image).collect()
+}
+
+struct Module {
+    range: Range<usize>,
+    name: Option<String>,
+}
+
+#[derive(Default)]
+struct Found {
+    modules: Vec<Module>,
+    /// Of each component that is open, its core modules by its own numbers; `None` for those that it has from others.
+    open: Vec<Vec<Option<usize>>>,
+}
+
+impl Found {
+    fn take(&mut self, payload: Payload<'_>) -> Result<(), BinaryReaderError> {
+        match payload {
+            Payload::Version { .. } => self.open.push(Vec::new()),
+            Payload::End(_) => drop(self.open.pop()),
+            Payload::ModuleSection { unchecked_range, .. } => {
+                self.number(Some(self.modules.len()));
+                self.modules.push(Module { range: unchecked_range, name: None });
+            }
+            Payload::ComponentImportSection(section) => {
+                for import in section {
+                    if let ComponentTypeRef::Module(_) = import?.ty {
+                        self.number(None);
+                    }
+                }
+            }
+            Payload::ComponentAliasSection(section) => {
+                for alias in section {
+                    let is_module = match alias? {
+                        ComponentAlias::InstanceExport { kind, .. } => kind == ComponentExternalKind::Module,
+                        ComponentAlias::Outer { kind, .. } => kind == ComponentOuterAliasKind::CoreModule,
+                        ComponentAlias::CoreInstanceExport { .. } => false,
+                    };
+                    if is_module {
+                        self.number(None);
+                    }
+                }
+            }
+            Payload::CustomSection(section) => {
+                if let KnownCustom::ComponentName(names) = section.as_known() {
+                    // Whatever is wrong with names costs names alone.
+                    names.into_iter().map_while(Result::ok).for_each(|names| self.name(names));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
     }
-    Ok(modules)
+
+    /// The innermost component has another core module.
+    fn number(&mut self, module: Option<usize>) {
+        self.open.last_mut().into_iter().for_each(|component| component.push(module));
+    }
+
+    fn name(&mut self, names: ComponentName<'_>) {
+        let (ComponentName::CoreModules(names), Some(component)) = (names, self.open.last()) else { return };
+        for naming in names.into_iter().map_while(Result::ok) {
+            if let Some(Some(module)) = component.get(naming.index as usize) {
+                self.modules[*module].name = Some(naming.name.to_owned());
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -28,7 +99,7 @@ mod tests {
 
     #[test]
     fn modules_are_in_the_order_of_the_file_through_all_components() {
-        let text = r#"(component (core module $first (func nop))
+        let text = r#"(component (import "a" (core module $imported)) (core module $first (func nop))
             (component (core module (func)) (component (core module $deep)) (core module $after (func nop nop)))
             (core module $last))"#;
         let bytes = wat::parse_str(text).unwrap();

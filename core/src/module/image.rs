@@ -104,6 +104,17 @@ impl ModuleImage {
             .then(|| (function, code_offset.unwrap_or_else(|| body.map_or(0, |body| body.start))))
     }
 
+    /// Whether the module is none of the program's, but one that wit-component has made its component with: by its name.
+    pub(crate) fn is_glue(&self) -> bool {
+        self.name.starts_with("wit-component")
+    }
+
+    /// Whether its functions stand in for others, most of them the host's, which they call through a table: what needs a memory cannot be
+    /// imported before that is there.
+    pub(crate) fn stands_in(&self) -> bool {
+        ["wit-component-shim-module", "wit-component:shim"].contains(&&*self.name)
+    }
+
     /// Whether the module was rewritten before it was compiled.
     pub(crate) fn is_rewritten(&self) -> bool {
         self.rewritten.is_some()
@@ -134,6 +145,12 @@ impl ModuleImage {
     /// File offset of the code section's payload.
     pub fn code_start(&self) -> u32 {
         self.sections.code_start
+    }
+
+    /// Where a code offset is in the file that was compiled, as Wasmtime tells of it.
+    #[cfg(any(test, feature = "cli"))]
+    pub(crate) fn file_offset(&self, code_offset: u32) -> u32 {
+        self.file_start + self.code_start() + code_offset
     }
 
     /// Index of the first function that has a body.

@@ -1,4 +1,4 @@
-//! A WebAssembly module: what its bytes say, and which of its instructions compiled code is for.
+//! A WebAssembly module, or a component with several: what their bytes say, and which of their instructions compiled code is for.
 
 mod binary;
 mod code_offsets;
@@ -24,5 +24,5 @@ pub(crate) use offset_map::Stretch;
 pub(crate) use position_index::PositionIndex;
 #[cfg(feature = "wasi")]
 pub(crate) use read::file_name;
-pub use read::read_image;
+pub use read::{Binary, read_binary};
 pub use sections::{ImageError, IndexSpaces};

@@ -11,7 +11,7 @@ use wlprof_plugin::FunctionImport;
 /// Why bytes are not a module that can be profiled.
 #[derive(Debug)]
 pub enum ImageError {
-    /// A component, not a core module.
+    /// A component, where a core module is needed.
     Component,
     /// Cut short or malformed.
     Malformed(BinaryReaderError),
@@ -20,10 +20,7 @@ pub enum ImageError {
 impl fmt::Display for ImageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Component => f.write_str(
-                "this is a WebAssembly component (supported: core modules, WASI preview 1); \
-                 build it for wasm32-wasip1 to profile it",
-            ),
+            Self::Component => f.write_str("this is a WebAssembly component, where a core module is needed"),
             Self::Malformed(error) => write!(f, "malformed or truncated WebAssembly: {error}"),
         }
     }

@@ -9,7 +9,7 @@ use crate::recording::file::unnamed;
 use crate::recording::{Frame, ModuleId, Names, Origin, RawRecording, Recording, shorten_names};
 use std::sync::Arc;
 use wasmtime_environ::wasmparser::Operator;
-use wlprof_plugin::{FrameKey, ModuleView, SourceFrame, Walker, WasmFrame};
+use wlprof_plugin::{Category, FrameKey, ModuleView, SourceFrame, Walker, WasmFrame};
 
 /// Names the frames of a recording that has no names yet. `modules` are those that it was made of, and `languages` those of
 /// them that have one: not necessarily the walkers that walked the stacks. `progress` is called with the number of frames
@@ -135,9 +135,11 @@ impl Symbolizer {
         }
         if out.is_empty() {
             self.dwarf.symbolize(key, out);
-            if let Some(language) = &self.language {
-                for frame in out {
+            for frame in out {
+                if let Some(language) = &self.language {
                     frame.category = language.categorize(frame).unwrap_or(frame.category);
+                } else if self.image.is_glue() {
+                    frame.category = Category::Runtime;
                 }
             }
         }
@@ -173,7 +175,7 @@ impl Symbolizer {
             Some(_) => "functions have names but no lines",
             None => "functions have no lines, and names only where they are exported",
         };
-        let without_lines = match (any_wasm && !any_line, self.image.has_dwarf()) {
+        let without_lines = match (any_wasm && !any_line && !self.image.is_glue(), self.image.has_dwarf()) {
             (false, _) => None,
             (true, true) => Some(format!(
                 "the debug information of {name} does not fit its code (stale or corrupt DWARF); {functions}"

@@ -1,11 +1,12 @@
-//! The guest's world: WASI preview 1 with the arguments, environment and folders that the user gives it.
+//! The guest's world: WASI, preview 1 for modules and 0.2 for components, with the arguments, environment and folders that the user gives it.
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use wasmtime::component::Linker as ComponentLinker;
 use wasmtime::{Engine, Linker, ResourceLimiter, Store};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
-use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
+use wasmtime_wasi::{FsPerms, WasiCtxBuilder, WasiCtxView, WasiView};
 
 /// A folder of the host that the guest may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +92,12 @@ pub struct GuestState {
     growth: Option<Growth>,
 }
 
+impl WasiView for GuestState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        self.wasi.ctx()
+    }
+}
+
 /// Is told when linear memory is about to grow, and by how many bytes.
 struct Growth(Box<dyn FnMut(u64) + Send>);
 
@@ -123,6 +130,16 @@ pub fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p0::add_to_linker_sync(&mut linker, |state: &mut GuestState| &mut state.wasi)?;
     wasmtime_wasi::p1::add_to_linker_sync(&mut linker, |state: &mut GuestState| &mut state.wasi)?;
+    Ok(linker)
+}
+
+/// A linker of components with WASI 0.2. What blocks blocks the calling thread.
+///
+/// # Errors
+/// Never in practice: the names are added once.
+pub fn component_linker(engine: &Engine) -> wasmtime::Result<ComponentLinker<GuestState>> {
+    let mut linker = ComponentLinker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_sync(&mut linker)?;
     Ok(linker)
 }
 

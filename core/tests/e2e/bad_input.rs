@@ -35,7 +35,7 @@ fn files_of_other_kinds_are_told_apart() {
         let place = Place::new();
         place.file("guest.wasm", bytes);
         let ran = place.run(["guest.wasm"]);
-        assert_refused(&ran, 126, &["guest.wasm: not WebAssembly but ", found, "(supported: core modules"]);
+        assert_refused(&ran, 126, &["guest.wasm: not WebAssembly but ", found, "(supported: modules and components"]);
         assert_eq!(place.files(), ["guest.wasm"], "a profile of nothing");
     }
 }
@@ -50,12 +50,12 @@ fn paths_that_cannot_be_read() {
 }
 
 #[test]
-fn components_are_recognized() {
+fn components_without_a_main_function_are_recognized() {
     let place = Place::new();
     place.file("component.wasm", b"\0asm\x0d\0\x01\0");
     place.file("component.wat", "(component)");
     for name in ["component.wasm", "component.wat"] {
-        assert_refused(&place.run([name]), 126, &[name, "component", "supported: core modules", "wasm32-wasip1"]);
+        assert_refused(&place.run([name]), 126, &[name, "the component exports no `wasi:cli/run@0.2`"]);
     }
 }
 

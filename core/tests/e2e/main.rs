@@ -11,6 +11,7 @@ mod bench;
 mod cli;
 mod clock;
 mod compared;
+mod components;
 mod contained;
 mod dynamic;
 mod embedded_heaps;

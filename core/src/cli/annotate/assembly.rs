@@ -43,10 +43,16 @@ pub(super) fn annotated(
         no_cache: false,
     };
     let program = Program::read(path, &options).map_err(|error| guest::cannot_load(path, &error))?;
-    let build_id = program.image().build_id();
+    let Some(image) = program.image() else {
+        return Err(Failure::new(
+            FAILED,
+            "--asm reads the instructions of core modules; annotate without it shows lines",
+        ));
+    };
+    let build_id = image.build_id();
     let module = recording.modules.iter().position(|module| module.build_id == build_id);
     let totals = InstructionTotals::of(&recording, module.ok_or_else(|| render::other_program(path))? as ModuleId);
-    let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, program.image());
+    let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, image);
     let walker = chosen.ok().and_then(|chosen| chosen.walker);
     let guest = program.compile(None).map_err(|error| guest::cannot_load(path, &error))?;
     let image = &guest.code.images[0];

@@ -158,8 +158,8 @@ fn prepare(
 }
 
 fn compiled(program: Program, path: &Path, bench: &Bench) -> Result<Compiled, LoadError> {
-    let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, program.image());
-    let library = chosen.ok().and_then(|chosen| chosen.library);
+    let chosen = program.image().map(|image| languages::choose(&Choice::Auto, languages::BUILT_IN, image));
+    let library = chosen.and_then(|chosen| chosen.ok()?.library);
     let spinner = Spinner::new(format!("compiling {}", escape::single_line(&path.to_string_lossy())));
     let guest = program.compile(None)?;
     drop(spinner);

@@ -459,12 +459,12 @@ impl Drain {
                 let module = language.module;
                 truncation = language.truncation.map(Truncation::Language);
                 labels = (!language.labels.is_empty()).then(|| recorder.labels(module, language.labels));
-                if !path.push_language(record, module, language.entries()) {
+                if !path.push_language(record, module, language.entries(), shared) {
                     truncation = Some(Truncation::Language(LanguageTruncation::Inconsistent));
                 }
             }
             language => {
-                record.frames.iter().for_each(|&word| path.push(Step::Native(FrameWord(word))));
+                path.push_native(record, shared);
                 let reason = language.as_ref().and_then(|language| language.truncation);
                 truncation = truncation.or(reason.map(Truncation::Language));
             }

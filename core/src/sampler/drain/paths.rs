@@ -3,6 +3,7 @@
 
 use super::super::reading::{FrameWord, LanguageEntry, Record};
 use super::super::shared::Shared;
+use crate::module::ModuleImage;
 use crate::recording::{FrameId, Keyed, ModuleId, Origin, Recorder, StackId, keyed};
 use std::collections::HashMap;
 
@@ -86,6 +87,14 @@ impl FrameTable {
     }
 }
 
+/// The frame whose instruction says what the host was called for, if it was: the leaf, or its caller where the leaf but stands in for the host.
+fn host_call(record: &Record<'_>, shared: &Shared) -> Option<FrameWord> {
+    let leaf = record.frame(0).filter(|leaf| leaf.is_host_call())?;
+    let stands_in = shared.code.read().image(leaf.native_pc()).is_some_and(ModuleImage::stands_in);
+    let caller = record.frame(1).filter(|_| stands_in).map(|caller| FrameWord::calls_host(caller.pc()));
+    Some(caller.unwrap_or(leaf))
+}
+
 /// An interned stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interned {
@@ -113,15 +122,27 @@ impl Path {
         self.next.push(step);
     }
 
+    /// Adds a wasm stack.
+    pub(super) fn push_native(&mut self, record: &Record<'_>, shared: &Shared) {
+        let words = || record.frames.iter().map(|&word| FrameWord(word));
+        match (words().next(), host_call(record, shared)) {
+            (Some(leaf), Some(call)) if call != leaf => {
+                self.next.extend([Step::HostCall(call), Step::Caller(leaf)]);
+                self.next.extend(words().skip(1).map(Step::Native));
+            }
+            _ => self.next.extend(words().map(Step::Native)),
+        }
+    }
+
     /// Adds a language's stack, and gives whether it is what a walker may say.
     pub(super) fn push_language(
         &mut self,
         record: &Record<'_>,
         module: ModuleId,
         entries: impl Iterator<Item = LanguageEntry>,
+        shared: &Shared,
     ) -> bool {
-        let host_call = record.frame(0).filter(|leaf| leaf.is_host_call());
-        self.next.extend(host_call.map(Step::HostCall));
+        self.next.extend(host_call(record, shared).map(Step::HostCall));
         let mut is_consistent = true;
         for entry in entries {
             match entry {

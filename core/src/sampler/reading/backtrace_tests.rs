@@ -6,14 +6,17 @@ use super::self_check;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack, Truncated};
 use crate::guest::{EngineOptions, config};
-use crate::module::{GuestCode, ModuleImage, read_module};
+use crate::module::{Binary, Compiled, GuestCode, ModuleImage, read_binary};
 use crate::recording::Origin;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use wasmtime::component::{self, Component};
 use wasmtime::{AsContext, CallHook, Caller, Engine, Func, Instance, Linker, Module, Store, WasmBacktrace};
 use wasmtime_wasi::WasiCtxBuilder;
 use wasmtime_wasi::p1::{WasiP1Ctx, add_to_linker_sync};
+use wasmtime_wasi::p2::{self, bindings::sync::Command};
+use wlprof_plugin::ModuleView;
 
 /// Host calls compared in one guest. Some make millions.
 const MOST_CALLS: usize = 5000;
@@ -23,12 +26,13 @@ const MOST_CALLS: usize = 5000;
 struct Compared {
     calls: usize,
     frames: usize,
+    adapters: usize,
     deepest: usize,
 }
 
 struct Comparison {
     code: CodeMap,
-    image: Arc<ModuleImage>,
+    images: Vec<Arc<ModuleImage>>,
     store: StoreContext,
     activations: Activations,
     compared: Compared,
@@ -60,18 +64,31 @@ impl Comparison {
         // SAFETY: this thread runs the store and is in a host call.
         let end = unsafe { stack.walk_blocked(&mut frames) };
         let length = frames.len();
-        let walked: Vec<(u32, u32)> = words[..length]
+        let mut adapters = 0;
+        let walked: Vec<Option<(u32, u32)>> = words[..length]
             .iter()
             .filter_map(|&word| match self.code.origin(NativePc::Return(FrameWord(word).pc()))? {
-                Origin::Wasm { function, code_offset, .. } => Some((function, code_offset)),
+                Origin::Wasm { module, function, code_offset } => {
+                    Some(Some((function, self.images[module as usize].file_offset(code_offset))))
+                }
+                Origin::Adapter => {
+                    adapters += 1;
+                    Some(None)
+                }
                 _ => None,
             })
             .collect();
-        let said: Vec<(u32, u32)> = WasmBacktrace::force_capture(context)
+        let said: Vec<Option<(u32, u32)>> = WasmBacktrace::force_capture(context)
             .frames()
             .iter()
-            .map(|frame| (frame.func_index(), frame.module_offset().unwrap() as u32 - self.image.code_start()))
+            .map(|frame| {
+                let module = frame.module().functions().next().unwrap().module.as_u32() as usize;
+                // An adapter is of no module in the file.
+                let is_known = module < self.images.len();
+                is_known.then(|| (frame.func_index(), frame.module_offset().unwrap() as u32))
+            })
             .collect();
+        self.compared.adapters += adapters;
         if said.len() >= MAX_FRAMES {
             assert_eq!(end, Err(Truncated::TooDeep));
             assert_eq!(walked, said[..MAX_FRAMES]);
@@ -104,17 +121,27 @@ fn engine() -> Engine {
     Engine::new(&config).unwrap()
 }
 
+fn compiled(engine: &Engine, path: &Path) -> GuestCode {
+    match read_binary(path, None).unwrap().0 {
+        Binary::Module(image) => {
+            GuestCode::of_module(Module::from_binary(engine, image.bytes()).unwrap(), Arc::new(*image))
+        }
+        Binary::Component { bytes, modules } => GuestCode {
+            compiled: Compiled::Component(Component::from_binary(engine, &bytes).unwrap()),
+            images: modules.into_iter().map(Arc::new).collect(),
+        },
+    }
+}
+
 fn compare_in(path: &Path) -> Compared {
     let engine = engine();
-    let bytes = read_module(path).unwrap();
-    let module = Module::from_binary(&engine, &bytes).unwrap();
-    let image = Arc::new(ModuleImage::parse(bytes, "fixture").unwrap());
-    let wasi = WasiCtxBuilder::new().args(&["guest"]).build_p1();
+    let code = compiled(&engine, path);
+    let wasi = WasiCtxBuilder::new().args(&["guest"]).allow_blocking_current_thread(true).build_p1();
     let mut store: Store<WasiP1Ctx> = Store::new(&engine, wasi);
     let context = self_check::run(&mut store).unwrap();
     let comparison = Arc::new(Mutex::new(Comparison {
-        code: CodeMap::of(&GuestCode::of_module(module.clone(), image.clone())),
-        image,
+        code: CodeMap::of(&code),
+        images: code.images.clone(),
         store: context,
         activations: Activations::new(),
         compared: Compared::default(),
@@ -130,12 +157,22 @@ fn compare_in(path: &Path) -> Compared {
         }
         Ok(())
     });
-    let mut linker = Linker::new(&engine);
-    add_to_linker_sync(&mut linker, |wasi| wasi).unwrap();
-    let instance = linker.instantiate(&mut store, &module).unwrap();
-    if let Some(start) = instance.get_func(&mut store, "_start") {
-        // Some guests end in a trap or an exit code; what counts is the calls before that.
-        let _ = start.call(&mut store, &[], &mut []);
+    // Some guests end in a trap or an exit code; what counts is the calls before that.
+    match &code.compiled {
+        Compiled::Module(module) => {
+            let mut linker = Linker::new(&engine);
+            add_to_linker_sync(&mut linker, |wasi| wasi).unwrap();
+            let instance = linker.instantiate(&mut store, module).unwrap();
+            if let Some(start) = instance.get_func(&mut store, "_start") {
+                let _ = start.call(&mut store, &[], &mut []);
+            }
+        }
+        Compiled::Component(component) => {
+            let mut linker = component::Linker::new(&engine);
+            p2::add_to_linker_sync(&mut linker).unwrap();
+            let command = Command::instantiate(&mut store, component, &linker).unwrap();
+            let _ = command.wasi_cli_run().call_run(&mut store);
+        }
     }
     drop(store);
     Arc::into_inner(comparison).unwrap().into_inner().unwrap().compared
@@ -147,8 +184,14 @@ fn at_every_host_call_of_every_fixture_the_stacks_are_equal() {
     for path in fixtures() {
         let compared = compare_in(&path);
         let name = path.file_name().unwrap().display();
-        println!("{name}: {} calls, {} frames, deepest {}", compared.calls, compared.frames, compared.deepest);
-        calls += compared.calls;
+        let Compared { calls: own, frames, adapters, deepest } = compared;
+        println!("{name}: {own} calls, {frames} frames, {adapters} of adapters, deepest {deepest}");
+        assert!(own > 0 || !name.to_string().starts_with("component-"), "{name}");
+        if path.ends_with("component-fused.wat") {
+            // Each call of the host is an adapter's, at most of the second.
+            assert!(own == MOST_CALLS && adapters >= own * 3 / 2, "{own} calls, {adapters} adapters");
+        }
+        calls += own;
     }
     assert!(calls > 1000, "the fixtures made {calls} host calls only");
 }
@@ -168,7 +211,7 @@ fn nested_entries_into_wasm_are_walked_through() {
     let context = self_check::run(&mut store).unwrap();
     let comparison = Arc::new(Mutex::new(Comparison {
         code: CodeMap::of(&GuestCode::of_module(module.clone(), image.clone())),
-        image,
+        images: vec![image],
         store: context,
         activations: Activations::new(),
         compared: Compared::default(),

@@ -37,7 +37,8 @@ impl FrameWord {
         Self(pc as u64)
     }
 
-    fn calls_host(pc: usize) -> Self {
+    /// A frame that calls the host, by its return address.
+    pub(in crate::sampler) fn calls_host(pc: usize) -> Self {
         Self(pc as u64 | Self::CALLS_HOST)
     }
 

@@ -10,7 +10,8 @@
 //! | wrong options | 1, or 2 if they do not parse | 125 |
 //! | `--invoke` with arguments or results | warns that this may change | says nothing |
 //! | its own words after a trap or a failed host call | `Error: failed to run main module`, then causes, numbered | `wlprof: NAME trapped: ` or `failed: `, the cause, the place |
-//! | components, `.cwasm` files | runs them (the latter with `--allow-precompiled`) | 126, and what to do instead |
+//! | a component that imports what there is not, or is no command | starts and fails, 1 | says why before it runs, 126 |
+//! | `.cwasm` files | runs them with `--allow-precompiled` | 126, and what to do instead |
 //! | a module without a main function | 0, nothing said | 0, and a note unless `-q` |
 
 mod functions;
@@ -154,7 +155,7 @@ fn speaking(functions: &str) -> String {
 /// Guests of real compilers, with arguments that keep the run short.
 #[test]
 fn programs_of_compilers() {
-    let cases: [(&str, &[&str], i32); 13] = [
+    let cases: [(&str, &[&str], i32); 23] = [
         ("c-calls.wasm", &[], 0),
         ("c-deep.wasm", &["5000", "300"], 0),
         ("c-hosty.wasm", &[], 0),
@@ -165,6 +166,17 @@ fn programs_of_compilers() {
         ("c-traps.wasm", &["oob"], 134),
         ("c-traps.wasm", &["overflow"], 134),
         ("c-traps.wasm", &["abort"], 134),
+        ("component-c-calls.wasm", &[], 0),
+        ("component-c-hosty.wasm", &[], 0),
+        ("component-c-traps.wasm", &[], 0),
+        // WASI 0.2 knows of no codes but success and failure.
+        ("component-c-traps.wasm", &["exit", "3"], 1),
+        ("component-c-traps.wasm", &["unreachable"], 134),
+        ("component-c-traps.wasm", &["oob"], 134),
+        ("component-c-traps.wasm", &["overflow"], 134),
+        ("component-cpp-shapes.wasm", &[], 0),
+        ("component-fused.wat", &[], 0),
+        ("component-rust-mix.wasm", &[], 0),
         ("cpp-shapes.wasm", &[], 0),
         ("go-bench.wasm", &[], 0),
         ("rust-mix.wasm", &[], 0),

@@ -1,0 +1,132 @@
+//! Components: run as `wasmtime run` does, walked across the components in them, named by each of their modules.
+
+use crate::guest::{Place, fixture};
+use std::collections::BTreeSet;
+use wlprof::recording::{Recording, State};
+
+/// Runs a component, and gives what was recorded.
+fn profile(guest: &str, options: &[&str], arguments: &[&str]) -> Recording {
+    let place = Place::new();
+    let guest = fixture(guest);
+    let own = ["-q", "-o", "x.wlprof"].iter().chain(options).copied();
+    let ran = place.run(own.chain([guest.to_str().unwrap()]).chain(arguments.iter().copied()));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    place.recording("x.wlprof")
+}
+
+/// The functions of each sample in wasm, root first.
+fn stacks(recording: &Recording) -> Vec<Vec<&str>> {
+    let in_wasm = recording.samples().filter(|sample| sample.state == State::Guest);
+    let names = |stack| {
+        let lines = recording.lines_of(stack);
+        let mut names: Vec<&str> = lines.map(|line| &*recording.functions[line.function as usize].name).collect();
+        names.reverse();
+        names
+    };
+    in_wasm.map(|sample| names(sample.stack)).collect()
+}
+
+#[test]
+fn a_stack_goes_through_all_components_and_what_joins_them() {
+    let recording = profile("component-fused.wat", &[], &[]);
+    let whole = [
+        "run",
+        "recurse",
+        "recurse",
+        "recurse",
+        "recurse",
+        "recurse",
+        "recurse",
+        "[component adapter]",
+        "forward",
+        "[component adapter]",
+        "work",
+        "hash",
+    ];
+    let stacks = stacks(&recording);
+    assert!(stacks.len() > 20, "{}", stacks.len());
+    for stack in &stacks {
+        // What an adapter calls beside: where the string goes, and what is told that it was read.
+        let called = stack.strip_suffix(&["realloc"]).or_else(|| stack.strip_suffix(&["post"]));
+        let called = called.filter(|called| called.last() == Some(&"[component adapter]"));
+        assert!(whole.starts_with(called.unwrap_or(stack)), "{stack:?}");
+    }
+    assert!(stacks.iter().any(|stack| stack.len() == whole.len()));
+    assert!(recording.truncated.is_empty(), "{:?}", recording.truncated);
+    let modules: Vec<&str> = recording.modules.iter().map(|module| &*module.name).collect();
+    assert_eq!(modules, ["inner", "libc", "middle", "libc", "main"]);
+}
+
+#[test]
+fn lines_of_a_component_are_those_of_its_module() {
+    let [module, component] = ["c-shares.wasm", "component-c-shares.wasm"].map(|guest| profile(guest, &[], &["2"]));
+    let lines = |recording: &Recording| -> BTreeSet<(String, String, Option<u32>)> {
+        let samples = recording.samples().filter(|sample| sample.state == State::Guest);
+        let leaves = samples.filter_map(|sample| recording.lines_of(sample.stack).next());
+        let told = |line: wlprof::recording::Line| {
+            let function = &recording.functions[line.function as usize];
+            (function.name.to_string(), function.file.clone().unwrap_or_default().to_string(), line.line)
+        };
+        leaves.map(told).filter(|(name, ..)| ["heavy", "light"].contains(&name.as_str())).collect()
+    };
+    let [of_module, of_component] = [&module, &component].map(lines);
+    assert!(of_module.len() >= 2, "{of_module:?}");
+    assert_eq!(of_module, of_component);
+    // Of what the component was made with nothing is to be said.
+    assert_eq!(component.meta.notes, module.meta.notes);
+}
+
+#[test]
+fn calls_of_the_host_have_the_names_of_its_interfaces() {
+    let recording = profile("component-c-hosty.wasm", &["--rate=5000", "--clock=wall"], &[]);
+    let names = calls_of_the_host(&recording);
+    assert!(names.iter().all(|name| name.starts_with("wasi:") || name.starts_with("wasm.")), "{names:?}");
+    // It sleeps for 200 ms in all. The call goes through a function that stands in for the host's.
+    assert!(names.iter().any(|name| name.ends_with("poll")), "{names:?}");
+}
+
+/// What the host did in samples that wasm called it in.
+fn calls_of_the_host(recording: &Recording) -> BTreeSet<&str> {
+    let in_host = recording.samples().filter(|sample| sample.state != State::Guest);
+    let names = in_host.filter_map(|sample| {
+        let mut lines = recording.lines_of(sample.stack);
+        let leaf = lines.next()?;
+        // Without wasm it is before or after the run.
+        lines.next().map(|_| &*recording.functions[leaf.function as usize].name)
+    });
+    names.collect()
+}
+
+#[test]
+fn what_is_no_command_is_refused_with_what_it_lacks() {
+    let place = Place::new();
+    place.file("empty.wat", "(component)");
+    place.file(
+        "named.wat",
+        r#"(component (core module $m (func (export "f"))) (core instance $i (instantiate $m))
+        (func (export "greet") (canon lift (core func $i "f"))))"#,
+    );
+    place.file("host.wat", r#"(component (import "acme:shop/log@1.0.0" (instance (export "log" (func)))))"#);
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["empty.wat"], &["empty.wat", "exports no `wasi:cli/run@0.2`", "exports: none"]),
+        (&["named.wat"], &["exports no `wasi:cli/run@0.2`", "greet"]),
+        (&["host.wat"], &["acme:shop/log@1.0.0", "provided: WASI 0.2"]),
+        (&["--invoke=greet", "named.wat"], &["--invoke", "core modules"]),
+    ];
+    for (arguments, told) in cases {
+        let ran = place.run(arguments);
+        assert_eq!(ran.code, Some(126), "{}", ran.stderr);
+        assert!(told.iter().all(|told| ran.stderr.contains(told)), "{arguments:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn every_cut_of_a_component_is_refused() {
+    let place = Place::new();
+    let whole = std::fs::read(fixture("component-c-calls.wasm")).unwrap();
+    for part in 1..20 {
+        let cut = place.file("cut.wasm", &whole[..whole.len() * part / 20]);
+        let ran = place.run(["-q", cut.to_str().unwrap()]);
+        assert_eq!(ran.code, Some(126), "{part}: {}", ran.stderr);
+    }
+}
