@@ -199,7 +199,13 @@ fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit
             let parameters = options.wasi.arguments.get(1..).unwrap_or_default();
             call(&mut store, &instance, options.invoke.as_deref(), parameters)
         }
-        Instantiated::Component(instance) => run_command(&mut store, &instance),
+        Instantiated::Component(instance) => {
+            let told = attached.as_ref().map(|attached| attached.component_instantiated(&mut store)).transpose();
+            if let Err(error) = told {
+                return Exit::NotCallable(error);
+            }
+            run_command(&mut store, &instance)
+        }
     };
     attached.iter().for_each(|attached| attached.read_heap(&mut store));
     exit

@@ -2,7 +2,7 @@
 
 use super::Profiler;
 use crate::sampler::{AttachedStore, EmbeddersHook, HeldStore, LoadedModule, StoreName};
-use wasmtime::{CallHook, Instance, Store, StoreContextMut};
+use wasmtime::{CallHook, Instance, Module, Store, StoreContextMut};
 use wlprof_plugin::Walker;
 
 /// How a store is profiled.
@@ -69,16 +69,34 @@ impl Attached {
         self.instance(store, instance, LoadedModule::take_walker)
     }
 
+    /// As [`Attached::instantiated`], of a component that has been instantiated in the store: what its memory comes to is seen. Its languages' own
+    /// stacks are not. An instance of nothing is made in the store, as when it was attached.
+    ///
+    /// # Errors
+    /// If the store is another one than was attached.
+    pub fn component_instantiated<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<()> {
+        self.check(store)?;
+        let Some(attached) = &self.store else { return Ok(()) };
+        let loaded = |module: &Module| self.profiler.loaded(module);
+        self.profiler.0.session.component_instantiated(attached, store, loaded);
+        Ok(())
+    }
+
+    /// # Errors
+    /// If the store is another one than was attached.
+    fn check<T>(&self, store: &Store<T>) -> wasmtime::Result<()> {
+        let is_same = data_address(store) == self.data;
+        wasmtime::ensure!(is_same, "the instance is in another store than the one that was attached");
+        Ok(())
+    }
+
     fn instance<T: 'static>(
         &self,
         store: &mut Store<T>,
         instance: &Instance,
         walker: impl FnOnce(&LoadedModule) -> Option<Box<dyn Walker>>,
     ) -> wasmtime::Result<()> {
-        wasmtime::ensure!(
-            data_address(store) == self.data,
-            "the instance is in another store than the one that was attached"
-        );
+        self.check(store)?;
         let module = self.profiler.loaded(instance.module(&*store));
         let module = module.ok_or_else(|| {
             wasmtime::format_err!("the profiler does not know the instance's module: give it to `Profiler::add` first")

@@ -34,7 +34,7 @@ pub use snapshot::{OpenWindow, Snapshot};
 
 use crate::heap;
 use crate::languages::{Choice, Chosen, choose};
-use crate::module::{Compiled, GuestCode, ModuleImage, was_compiled_from};
+use crate::module::{Compiled, GuestCode, ModuleImage, core_modules, was_compiled_from};
 use crate::recording::{Clock, ModuleId};
 pub use crate::sampler::configure;
 use crate::sampler::{Activity, Dump, Finished, LoadedModule, Sampling, Session};
@@ -43,6 +43,7 @@ use share::Share;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use wasmtime::component::Component;
 use wasmtime::{Engine, Module, Store, error::Context as _};
 use wlprof_plugin::{Language, ModuleView as _, Walker};
 
@@ -128,6 +129,26 @@ impl Profiler {
         Ok(module)
     }
 
+    /// Compiles a component, whose modules profiles call as they, or it, calls them, or else by `name`, and adds it. `bytes` are the binary or
+    /// the text format.
+    ///
+    /// # Errors
+    /// If it is no component that the engine takes, or is of another engine.
+    pub fn load_component(&self, name: &str, bytes: &[u8]) -> wasmtime::Result<Component> {
+        let binary = wat::parse_bytes(bytes)?;
+        let modules = core_modules(&binary, name).with_context(|| format!("{name} cannot be read"))?;
+        let component = Component::from_binary(&self.0.engine, &binary)?;
+        let images = modules.into_iter().map(Arc::new).collect();
+        self.add_compiled(&GuestCode { compiled: Compiled::Component(component.clone()), images }, Vec::new());
+        self.let_go_of_names();
+        Ok(component)
+    }
+
+    /// As [`Profiler::remove`], of a component.
+    pub fn remove_component(&self, component: &Component) {
+        self.remove_code(&component.image_range());
+    }
+
     /// What is to run in the place of `image`, compiled, for its heap to be profiled. `None`, and a note, if that cannot be.
     fn rewritten(&self, image: &mut ModuleImage, walker: Option<&dyn Walker>) -> Option<Module> {
         let name = image.name().to_owned();
@@ -144,7 +165,7 @@ impl Profiler {
     }
 
     /// Adds a module that was compiled, or deserialized, elsewhere: `binary` is what it was compiled from. To be called before its
-    /// code runs. Time in modules that are not added, and in components, counts as their store's host time, without frames.
+    /// code runs. Time in modules and components that are not added counts as their store's host time, without frames.
     ///
     /// # Errors
     /// If `binary` cannot be read, or the module was not compiled from it, or is of another engine.
@@ -216,9 +237,12 @@ impl Profiler {
     /// called when no store has an instance of it any more: what runs of it all the same has no frames. One that was not added is left
     /// alone.
     pub fn remove(&self, module: &Module) {
-        let image = module.image_range();
+        self.remove_code(&module.image_range());
+    }
+
+    fn remove_code(&self, image: &Range<*const u8>) {
         let mut added = self.added();
-        let found = added.iter().position(|added| added.is_of(&image));
+        let found = added.iter().position(|added| added.is_of(image));
         let removed = found.map(|index| added.swap_remove(index));
         drop(added);
         let removed = removed.iter().flat_map(|removed| &removed.modules);

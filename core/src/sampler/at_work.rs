@@ -76,14 +76,15 @@ impl Sampler {
     ) -> wasmtime::Result<Attachment> {
         let is_same = Engine::same(&self.engine, store.engine());
         wasmtime::ensure!(is_same, "a session samples stores of one engine: the first one's; make another session");
-        let context = self.probe.context(store).context(
+        let (context, attached) = self.probe.context(store).context(
             "the store cannot be looked into; attach it before it is configured for async, and leave room for one instance",
         )?;
         let state = self.threads.add_store(name, context);
         if self.ticker.is_some() {
             super::transport::epoch::call_back(store, state.clone());
         }
-        Ok(Attachment::new(self.threads.clone(), state, store, embedders))
+        let since = (self.probe.clone(), attached);
+        Ok(Attachment::new(self.threads.clone(), state, since, store, embedders))
     }
 
     /// Its name in profiles.

@@ -194,6 +194,27 @@ impl Session {
         }
     }
 
+    /// Has the memory of a component be seen that has been instantiated in the store: the first of its core instances' that has one. `loaded`
+    /// gives what was loaded of their modules.
+    pub(crate) fn component_instantiated<T: 'static>(
+        &self,
+        AttachedStore(attachment): &AttachedStore,
+        store: &mut Store<T>,
+        loaded: impl Fn(&wasmtime::Module) -> Option<Arc<LoadedModule>>,
+    ) {
+        self.heap_rate().into_iter().for_each(|rate| attachment.profile_heap(rate));
+        match attachment.instances(store) {
+            Ok(instances) => {
+                for instance in instances {
+                    if let Some(module) = loaded(instance.module(&*store)) {
+                        attachment.see_memory(store, &instance, &module.image);
+                    }
+                }
+            }
+            Err(error) => self.note(format!("the component's instances cannot be found ({error:#})")),
+        }
+    }
+
     /// What records.
     #[cfg(test)]
     pub(crate) fn shared_recorder(&self) -> MutexGuard<'_, Recorder> {

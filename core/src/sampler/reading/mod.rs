@@ -4,6 +4,7 @@
 mod activations;
 #[cfg(test)]
 mod backtrace_tests;
+mod core_instances;
 #[cfg(test)]
 mod go_tests;
 mod language;
@@ -27,6 +28,6 @@ pub(super) use language::{LanguageWalk, Reading};
 pub(super) use language_record::Entry as LanguageEntry;
 pub(super) use record::{Header, Kind, MAX_WORDS, Record};
 pub(super) use ring::Ring;
-pub(super) use self_check::Probe;
+pub(super) use self_check::{Moment, Probe};
 pub(super) use vm_context::{Activation, InstanceContext, MemoryDefinition, StoreContext};
 pub(super) use walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack, Truncated};

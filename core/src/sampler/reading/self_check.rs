@@ -6,12 +6,14 @@
 
 use super::super::code_map::{CodeMap, NativePc};
 use super::activations::Activations;
+use super::core_instances;
 use super::vm_context::{Activation, InstanceContext, StoreContext};
 use super::walk::{FrameWord, Frames, Reads, Stack};
 use crate::machine_code::CompiledImage;
 use crate::module::{GuestCode, ModuleImage};
 use crate::recording::Origin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use wasmtime::{Caller, Engine, Extern, Func, Instance, Module, Store, WasmBacktrace, bail, format_err};
 
 const PROBE: &str = r#"(module
@@ -35,7 +37,12 @@ const HIDDEN: (u32, u64) = (0, 0x0123_4567_89ab_cdef);
 const SHOWN: u32 = 1;
 
 /// An empty module that shows where a store has what is read of it. Compiled once.
+#[derive(Clone)]
 pub(in crate::sampler) struct Probe(Module);
+
+/// A moment in a store: what has been instantiated by then.
+#[derive(Clone, Copy)]
+pub(in crate::sampler) struct Moment(Instance);
 
 impl Probe {
     /// Makes the whole check.
@@ -44,17 +51,54 @@ impl Probe {
     /// What differs, or why it could not be compared.
     pub(in crate::sampler) fn new(engine: &Engine) -> wasmtime::Result<Self> {
         check(engine)?;
-        Ok(Self(Module::from_binary(engine, &wat::parse_str(r#"(module (func (export "run")))"#)?)?))
+        let module = Module::from_binary(engine, &wat::parse_str(r#"(module (func (export "run")))"#)?)?;
+        compare_instances(engine, &module)?;
+        Ok(Self(module))
     }
 
-    /// Gives the context of `store`, in which nothing runs yet.
+    /// Gives the context of `store`, in which nothing runs yet, and this moment in it.
     ///
     /// # Errors
     /// If the store has no room for an instance of nothing.
-    pub(in crate::sampler) fn context<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<StoreContext> {
+    pub(in crate::sampler) fn context<T: 'static>(
+        &self,
+        store: &mut Store<T>,
+    ) -> wasmtime::Result<(StoreContext, Moment)> {
         let instance = Instance::new(&mut *store, &self.0, &[])?;
-        store_context(store, &instance)
+        Ok((store_context(store, &instance)?, Moment(instance)))
     }
+
+    /// The core instances that were made in `store` since a moment in it.
+    ///
+    /// # Errors
+    /// If the store has no room for an instance of nothing, or yields before that is made.
+    pub(in crate::sampler) fn instances_since<T: 'static>(
+        &self,
+        store: &mut Store<T>,
+        Moment(first): Moment,
+    ) -> wasmtime::Result<Vec<Instance>> {
+        // A store that has called the host asynchronously takes nothing else. Nothing suspends here: one poll is enough.
+        let mut making = std::pin::pin!(Instance::new_async(&mut *store, &self.0, &[]));
+        let Poll::Ready(last) = making.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+            bail!("making an instance of nothing has to wait");
+        };
+        let last = last?;
+        Ok(core_instances::between(&first, &last))
+    }
+}
+
+/// Looks whether instances that the API does not give are found by their numbers.
+fn compare_instances(engine: &Engine, module: &Module) -> wasmtime::Result<()> {
+    let mut store = Store::new(engine, ());
+    let mut instances = Vec::new();
+    for _ in 0..4 {
+        instances.push(Instance::new(&mut store, module, &[])?);
+    }
+    let found = core_instances::between(&instances[0], &instances[3]);
+    if found != instances[1..3] {
+        bail!("the instances between two others are {found:?} by their numbers and {:?} by the API", &instances[1..3]);
+    }
+    Ok(())
 }
 
 fn check(engine: &Engine) -> wasmtime::Result<()> {
@@ -94,7 +138,7 @@ fn store_context<T: 'static>(store: &mut Store<T>, instance: &Instance) -> wasmt
 /// What differs, or why it could not be compared.
 #[cfg(test)]
 pub(in crate::sampler) fn run<T: 'static>(store: &mut Store<T>) -> wasmtime::Result<StoreContext> {
-    Probe::new(store.engine())?.context(store)
+    Ok(Probe::new(store.engine())?.context(store)?.0)
 }
 
 fn probe(engine: &Engine) -> wasmtime::Result<(Module, Arc<ModuleImage>)> {

@@ -151,7 +151,7 @@ pub(in crate::sampler) fn run(
     let mut linker = Linker::new(&engine);
     add_to_linker_sync(&mut linker, |wasi| wasi).unwrap();
     let instance = linker.instantiate(&mut store, &module).unwrap();
-    let instance_context = find_instance(&mut store, &instance, &image).unwrap();
+    let instance_context = find_instance(&mut store, &instance, &image, &reader.lock().unwrap().code).unwrap();
     let walker = language.attach(&*image).unwrap();
     reader.lock().unwrap().language =
         Some(LanguageWalk::new(Arc::new(LoadedModule::new(image, None, false)), walker, instance_context));

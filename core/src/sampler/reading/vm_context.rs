@@ -77,14 +77,21 @@ unsafe impl Send for InstanceContext {}
 unsafe impl Sync for InstanceContext {}
 
 impl InstanceContext {
-    /// The instance that defines `func`; `None` if that is no wasm function.
-    pub(in crate::sampler) fn of(store: impl AsContextMut, func: &Func) -> Option<Self> {
+    /// The instance that defines `func`, and where its code begins; `None` if that is no wasm function.
+    pub(in crate::sampler) fn and_code_of(store: impl AsContextMut, func: &Func) -> Option<(Self, usize)> {
         let func_ref = func.to_raw(store).cast::<u8>();
+        // SAFETY: `to_raw` gives a pointer to a `VMFuncRef` of the store, of which `wasm_call` is a pointer field.
+        let code = unsafe { *func_ref.add(HostPtr.vm_func_ref().wasm_call().into()).cast::<usize>() };
         // SAFETY: `to_raw` gives a pointer to a `VMFuncRef` of the store, of which `vmctx` is a pointer field.
         let vmctx = unsafe { *func_ref.add(HostPtr.vm_func_ref().vmctx().into()).cast::<*const u8>() };
         // SAFETY: every kind of vmctx begins with a magic word of four bytes.
         let magic = unsafe { *vmctx.add(HostPtr.vmctx_magic().into()).cast::<u32>() };
-        (magic == VMCONTEXT_MAGIC).then_some(Self(vmctx))
+        (magic == VMCONTEXT_MAGIC).then_some((Self(vmctx), code))
+    }
+
+    /// The instance that defines `func`; `None` if that is no wasm function.
+    pub(in crate::sampler) fn of(store: impl AsContextMut, func: &Func) -> Option<Self> {
+        Self::and_code_of(store, func).map(|(context, _)| context)
     }
 
     /// The store of the instance.

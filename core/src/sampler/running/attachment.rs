@@ -1,9 +1,10 @@
 //! A store that is sampled: how it says what it does, and which thread runs it.
 
+use super::super::code_map::{CodeMap, NativePc};
 use super::super::heap::{CountedHeap, listen, patch};
 use super::super::os::clock::own_cpu_ns;
 use super::super::os::own_thread::SignalBlocked;
-use super::super::reading::{InstanceContext, LanguageWalk};
+use super::super::reading::{InstanceContext, LanguageWalk, Moment, Probe};
 use super::super::shared::LoadedModule;
 use super::slot::{Running, ThreadSlot};
 use super::store_state::StoreState;
@@ -26,6 +27,8 @@ pub(crate) type EmbeddersHook<T> =
 pub(in crate::sampler) struct Attachment {
     threads: Arc<Threads>,
     store: Arc<StoreState>,
+    /// When the store was attached, and what says what has come since.
+    attached: (Probe, Moment),
 }
 
 /// Belongs to the call hook, and so to the store.
@@ -56,6 +59,7 @@ impl Attachment {
     pub(in crate::sampler) fn new<T: 'static>(
         threads: Arc<Threads>,
         state: Arc<StoreState>,
+        attached: (Probe, Moment),
         store: &mut Store<T>,
         embedders: Option<EmbeddersHook<T>>,
     ) -> Self {
@@ -88,7 +92,7 @@ impl Attachment {
                 }
             }),
         }
-        Self { threads, store: state }
+        Self { threads, store: state, attached }
     }
 
     /// This thread runs the store until what this gives is dropped, on the same thread: host code is the store's, too. Its CPU time is
@@ -118,6 +122,24 @@ impl Attachment {
         SampledFuture { attachment: self.clone(), future: Box::pin(future) }
     }
 
+    fn find<T: 'static>(
+        &self,
+        store: &mut Store<T>,
+        instance: &Instance,
+        image: &ModuleImage,
+    ) -> wasmtime::Result<InstanceContext> {
+        find_instance(store, instance, image, &self.threads.shared.code)
+    }
+
+    /// The core instances that were made in the store since it was attached, those of components among them.
+    ///
+    /// # Errors
+    /// If the store has no room for an instance of nothing, or yields before that is made.
+    pub(in crate::sampler) fn instances<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<Vec<Instance>> {
+        let (probe, attached) = &self.attached;
+        probe.instances_since(store, *attached)
+    }
+
     /// Has the size of the first memory of `instance`, an instance of the module of `image`, be what the store is asked for, if it has
     /// none yet. An instance that exports no function is not found.
     pub(in crate::sampler) fn see_memory<T: 'static>(
@@ -129,7 +151,7 @@ impl Attachment {
         if self.store.has_memory() {
             return;
         }
-        let context = find_instance(store, instance, image).ok();
+        let context = self.find(store, instance, image).ok();
         let memory = context.and_then(|context| context.memory(image.compiled_index_spaces(), 0));
         memory.into_iter().for_each(|memory| self.store.set_memory(memory));
     }
@@ -145,7 +167,7 @@ impl Attachment {
         image: &ModuleImage,
         rate: Rate,
     ) -> wasmtime::Result<()> {
-        let context = find_instance(store, instance, image)?;
+        let context = self.find(store, instance, image)?;
         let memory = context.memory(image.compiled_index_spaces(), 0);
         let memory = memory.ok_or_else(|| wasmtime::format_err!("it has no memory"))?;
         listen(&self.store, store, instance, memory, self.store.heap(rate).clone())
@@ -164,7 +186,7 @@ impl Attachment {
         rate: Rate,
         patches: &[MemoryPatch],
     ) -> wasmtime::Result<()> {
-        let context = find_instance(store, instance, image)?;
+        let context = self.find(store, instance, image)?;
         let memory = context.memory(image.compiled_index_spaces(), 0);
         let memory = memory.ok_or_else(|| wasmtime::format_err!("it has no memory"))?;
         // SAFETY: the store is alive, and this thread runs it.
@@ -202,7 +224,7 @@ impl Attachment {
         module: Arc<LoadedModule>,
         walker: Box<dyn Walker>,
     ) -> Result<(), (Box<dyn Walker>, wasmtime::Error)> {
-        match find_instance(store, instance, &module.image) {
+        match self.find(store, instance, &module.image) {
             Ok(context) => {
                 self.store.set_language(LanguageWalk::new(module, walker, context));
                 Ok(())
@@ -221,7 +243,7 @@ pub(in crate::sampler) struct Hold<A: Borrow<Attachment> = Attachment> {
 
 impl<A: Borrow<Attachment>> Hold<A> {
     fn new(attachment: A, slot: Arc<ThreadSlot>) -> Self {
-        let Attachment { threads, store } = attachment.borrow();
+        let Attachment { threads, store, .. } = attachment.borrow();
         let before = threads.enter(&slot, Some(store.number), true);
         Self { attachment, slot, before }
     }
@@ -230,7 +252,7 @@ impl<A: Borrow<Attachment>> Hold<A> {
 impl<A: Borrow<Attachment>> Drop for Hold<A> {
     fn drop(&mut self) {
         let Self { attachment, slot, before } = self;
-        let Attachment { threads, store } = (*attachment).borrow();
+        let Attachment { threads, store, .. } = (*attachment).borrow();
         let runs_it = std::ptr::eq(slot.current(), Arc::as_ptr(store));
         if runs_it || slot.current().is_null() {
             match before.store {
@@ -260,18 +282,23 @@ impl<F: Future> Future for SampledFuture<F> {
     }
 }
 
-/// Finds an instance through one of its functions, and checks that its memory is where Wasmtime says.
+/// Finds an instance of the module of `image`, whose code is mapped, through one of its functions, and checks that its memory is where
+/// Wasmtime says.
 pub(in crate::sampler) fn find_instance<T: 'static>(
     store: &mut Store<T>,
     instance: &Instance,
     image: &ModuleImage,
+    code: &CodeMap,
 ) -> wasmtime::Result<InstanceContext> {
     let functions: Vec<Func> = instance.exports(&mut *store).filter_map(|export| export.into_func()).collect();
     let own = instance.exports(&mut *store).filter(|export| export.name() != EXPORTS.filter);
     let memory = own.filter_map(|export| export.into_memory()).next();
+    // Of what it exports, some may be other instances'.
+    let is_own = |start: usize| code.read().image(NativePc::Exact(start)).is_some_and(|of| std::ptr::eq(of, image));
     let context = functions
         .iter()
-        .find_map(|function| InstanceContext::of(&mut *store, function))
+        .filter_map(|function| InstanceContext::and_code_of(&mut *store, function))
+        .find_map(|(context, start)| is_own(start).then_some(context))
         .ok_or_else(|| wasmtime::format_err!("the module exports no function of its own"))?;
     if let (Some(memory), Some(definition)) = (memory, context.memory(image.compiled_index_spaces(), 0)) {
         // SAFETY: the store is alive, and this thread runs it.
