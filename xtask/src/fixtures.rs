@@ -14,7 +14,7 @@ use crate::progress::{self, Step};
 use crate::recipes::{Language, RECIPE_VERSION, RECIPES, Recipe};
 use crate::rust_target::RustTarget;
 use crate::wheels::{Pins, Wheels};
-use crate::{checkout, process, quickjs};
+use crate::{checkout, process, python_component, quickjs};
 
 /// Builds the guests named, or all if none is, as far as the cache does not have them.
 pub(crate) fn build(names: &[String]) -> Result<()> {
@@ -143,6 +143,7 @@ fn build_one(recipe: &Recipe, toolchains: &Toolchains<'_>) -> Result<()> {
             run(rustc.arg("-o").arg(&output).arg(&source))?;
         }
         Language::Python(minor) => cpython::build(&Release::find(minor)?, cache, wheels, &output)?,
+        Language::PythonComponent(release) => python_component::build(release, cache, &output)?,
         Language::QuickJs => quickjs::build(recipe.flags, cache, wheels, &output)?,
         Language::Wat => fs::copy(&source, &output).map(drop)?,
     }
@@ -184,6 +185,7 @@ fn place(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarget>)
         Language::C | Language::Cpp | Language::QuickJs => pins.line("ziglang")?.to_owned(),
         Language::Go(release) | Language::GoForJs(release) => pins.go(release)?.to_owned(),
         Language::Python(minor) => format!("{} {}", Release::find(minor)?.identity(), pins.line("ziglang")?),
+        Language::PythonComponent(release) => python_component::pin(release)?,
         Language::Rust => rust.context("the Rust target was not set up")?.identity().to_owned(),
         Language::Wat => String::new(),
     };
@@ -214,6 +216,9 @@ fn read_sources(recipe: &Recipe) -> Result<Vec<Vec<u8>>> {
     let mut paths = vec![source.clone()];
     if recipe.language.go().is_some() {
         paths = go_package(source.parent().context("a Go source is in a folder of its own")?)?;
+    }
+    if let Language::PythonComponent(_) = recipe.language {
+        paths = python_component::sources();
     }
     paths.iter().map(|path| fs::read(path).with_context(|| format!("cannot read {}", path.display()))).collect()
 }

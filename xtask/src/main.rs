@@ -17,6 +17,7 @@ mod imports;
 mod pprof;
 mod process;
 mod progress;
+mod python_component;
 mod python_replays;
 mod quickjs;
 mod recipes;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{cpython, quickjs};
+use crate::{cpython, python_component, quickjs};
 
 /// Change this when the way of building changes in a manner that no flag or source shows.
 pub(crate) const RECIPE_VERSION: &str = "1";
@@ -22,6 +22,8 @@ pub(crate) enum Language {
     Rust,
     /// The interpreter itself, of this minor release; what it runs are scripts.
     Python(&'static str),
+    /// A component that runs scripts, made by this release of componentize-py.
+    PythonComponent(&'static str),
     /// The `qjs` command itself; what it runs are scripts.
     QuickJs,
     /// WebAssembly text, used as it is.
@@ -50,7 +52,13 @@ impl Language {
         match self {
             Self::Go(release) => Some((release, "wasip1")),
             Self::GoForJs(release) => Some((release, "js")),
-            Self::C | Self::Cpp | Self::Python(_) | Self::QuickJs | Self::Rust | Self::Wat => None,
+            Self::C
+            | Self::Cpp
+            | Self::Python(_)
+            | Self::PythonComponent(_)
+            | Self::QuickJs
+            | Self::Rust
+            | Self::Wat => None,
         }
     }
 }
@@ -157,6 +165,8 @@ pub(crate) const RECIPES: &[Recipe] = &[
     component("component-c-traps", Language::C, "c/traps.c", C),
     component("component-cpp-shapes", Language::Cpp, "cpp/shapes.cpp", CPP),
     recipe("component-fused", Language::Wat, "wat/fused.wat", &[]),
+    recipe("component-python-3.12", Language::PythonComponent("0.17.2"), python_component::PROGRAM, &[]),
+    recipe("component-python-3.14", Language::PythonComponent("0.21.0"), python_component::PROGRAM, &[]),
     component("component-rust-mix", Language::Rust, "rust/mix.rs", RUST_V0),
     recipe("cpp-heap", Language::Cpp, "cpp/heap.cpp", CPP),
     recipe("cpp-inlined", Language::Cpp, "cpp/inlined.cpp", CPP),

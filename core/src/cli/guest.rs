@@ -7,7 +7,7 @@ use super::trap::how_it_failed;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say};
 use crate::guest::{Allocators, Guest, LoadError, LoadOptions, Program};
 use crate::heap::{NamedAllocator, Rate};
-use crate::languages::{self, Choice, Chosen, Library};
+use crate::languages::{self, Choice, Library};
 use crate::module::ModuleError;
 use crate::profile::{Run, RunOptions};
 use crate::recording::Journal;
@@ -56,10 +56,7 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     };
     let program = Program::read(path, &how).map_err(|error| cannot_load(path, &error))?;
     let checked = program.check(options.invoke.as_deref(), loading.arguments);
-    let chosen = match program.image() {
-        Some(image) => languages::choose(loading.choice, &plugins.languages(), image),
-        None => Ok(Chosen::default()),
-    };
+    let chosen = languages::choose_each(loading.choice, &plugins.languages(), program.name(), &program.modules());
     if let Err(error) = checked {
         // What is known of its language may say why it does not run.
         chosen.iter().flat_map(|chosen| &chosen.notes).for_each(|note| print_note(note));
@@ -79,10 +76,11 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     }
     // What the language's runtime counts itself is read, and its functions are left as they are.
     let counts_itself = |rate: Rate| {
-        chosen.walker.as_ref().is_some_and(|walker| !walker.switch_heap_profiler_on(rate.get()).is_empty())
+        chosen.walkers.iter().flatten().any(|walker| !walker.switch_heap_profiler_on(rate.get()).is_empty())
     };
     let heap = loading.heap.clone().filter(|(rate, _)| loading.native || !counts_itself(*rate));
-    let heap = heap.as_ref().map(|(_, named)| Allocators { named, walker: chosen.walker.as_deref() });
+    let walker = chosen.walkers.first().and_then(Option::as_deref);
+    let heap = heap.as_ref().map(|(_, named)| Allocators { named, walker });
     let message = format!("compiling {}", escape::single_line(&path.to_string_lossy()));
     let spinner = if loading.quiet { Spinner::new(message) } else { Spinner::with_line(message) };
     let mut guest = program.compile(heap).map_err(|error| cannot_load(path, &error))?;
@@ -91,9 +89,8 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     let failures = plugins.failures(&guest.notes);
     guest.notes.extend(failures);
     // Native frames alone are wanted; the library that a named language brings is needed all the same.
-    let walked = (chosen.walker, chosen.language);
-    let (walker, language) = if loading.native { (None, None) } else { walked };
-    Ok(Loaded { guest, walkers: vec![walker], language, library: chosen.library })
+    let (walkers, language) = if loading.native { (Vec::new(), None) } else { (chosen.walkers, chosen.language) };
+    Ok(Loaded { guest, walkers, language, library: chosen.library })
 }
 
 /// Starts the guest with these arguments, its name not among them, and records what is sampled into what `journal` gives

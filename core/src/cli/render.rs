@@ -6,7 +6,7 @@ use super::showing::ShowChoice;
 use super::table::table;
 use super::{FAILED, Failure, guest, limits, say, source_folders};
 use crate::languages::{self, Choice};
-use crate::module::{ModuleImage, read_binary};
+use crate::module::{among, read_binary};
 use crate::recording::{RawRecording, Recording};
 use crate::symbols::name;
 use std::fs::File;
@@ -112,11 +112,9 @@ pub(super) fn named(raw: RawRecording, names: &Names) -> Result<Recording, Failu
     {
         return Err(other_program(path));
     }
-    let walker = |image: &Arc<ModuleImage>| {
-        languages::choose(&Choice::Auto, languages::BUILT_IN, &**image).ok().and_then(|chosen| chosen.walker)
-    };
-    let walkers = images.iter().map(walker).collect();
-    let mut recording = name(raw, &images, walkers, |_| ());
+    let modules: Vec<_> = (0..images.len()).filter_map(|number| among(&images, number)).collect();
+    let chosen = languages::choose_each(&Choice::Auto, languages::BUILT_IN, "", &modules).unwrap_or_default();
+    let mut recording = name(raw, &images, chosen.walkers, |_| ());
     recording.meta.notes.extend(notes);
     Ok(recording)
 }

@@ -4,7 +4,9 @@ use super::engine::{EngineOptions, engine};
 use super::interface::Interface;
 use super::obstacle::Obstacle;
 use crate::heap::{self, NamedAllocator};
-use crate::module::{Binary, Compiled, GuestCode, ImageError, ModuleError, ModuleImage, file_name, read_binary};
+use crate::module::{
+    Among, Binary, Compiled, GuestCode, ImageError, ModuleError, ModuleImage, among, file_name, read_binary,
+};
 use crate::wasi::{Stdio, WasiOptions, component_linker, linker};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -140,6 +142,20 @@ impl Program {
             Contents::Module { image, .. } => Some(image),
             Contents::Component { .. } => None,
         }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its modules as plugins see them, in order.
+    pub fn modules(&self) -> Vec<Among<'_>> {
+        let images = match &self.contents {
+            Contents::Module { image, .. } => std::slice::from_ref(&**image),
+            Contents::Component { modules, .. } => modules,
+        };
+        (0..images.len()).filter_map(|number| among(images, number)).collect()
     }
 
     fn interface(&self) -> Option<&Interface> {

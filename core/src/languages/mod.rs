@@ -44,6 +44,19 @@ pub struct Chosen {
     pub notes: Vec<String>,
 }
 
+/// What was chosen for the modules of a program.
+#[derive(Default)]
+pub struct ChosenEach {
+    /// For each module, what reads the stacks of those that work on its memory: one of these has it.
+    pub walkers: Vec<Option<Box<dyn Walker>>>,
+    /// The language that the first walker is of.
+    pub language: Option<String>,
+    /// The library of that language, if its programs need one.
+    pub library: Option<Library>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
 /// Where programs of a language look for their library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
@@ -154,6 +167,43 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
     }
     let (language, library) = (Some(taken.to_owned()), Library::of(language));
     Ok(Chosen { walker: Some(walker), language, library, notes })
+}
+
+/// Chooses a language for each of the modules of a program called `name`, as [`choose`] does.
+///
+/// # Errors
+/// As for [`choose`], if a named language fits none of the modules.
+pub fn choose_each(
+    choice: &Choice,
+    languages: &[&dyn Language],
+    name: &str,
+    modules: &[impl ModuleView],
+) -> Result<ChosenEach, ChooseError> {
+    let mut each = ChosenEach::default();
+    let mut refusal = None;
+    for module in modules {
+        let chosen = match choose(choice, languages, module) {
+            Ok(chosen) => chosen,
+            Err(ChooseError::NotDetected { .. }) => Chosen::default(),
+            Err(error @ ChooseError::NotWalked { .. }) => {
+                refusal.get_or_insert(error);
+                Chosen::default()
+            }
+            Err(error) => return Err(error),
+        };
+        if each.language.is_none() {
+            (each.language, each.library) = (chosen.language, chosen.library);
+        }
+        each.walkers.push(chosen.walker);
+        each.notes.extend(chosen.notes);
+    }
+    match choice {
+        Choice::Named(language) if each.language.is_none() => {
+            Err(refusal
+                .unwrap_or_else(|| ChooseError::NotDetected { language: language.clone(), module: name.to_owned() }))
+        }
+        _ => Ok(each),
+    }
 }
 
 /// What comes of asking a language to walk a module.

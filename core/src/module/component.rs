@@ -1,15 +1,17 @@
 //! The core modules of a component.
 
+use super::core_instances::CoreInstances;
 use super::image::ModuleImage;
 use super::sections::ImageError;
 use std::ops::Range;
 use wasmtime_environ::wasmparser::{
     BinaryReaderError, ComponentAlias, ComponentExternalKind, ComponentName, ComponentOuterAliasKind, ComponentTypeRef,
-    KnownCustom, Parser, Payload,
+    ExternalKind, KnownCustom, Parser, Payload,
 };
 
 /// The modules that lie in a component, in the order in which Wasmtime numbers them: that of the file, with those of components in it
-/// where these lie. They are called as they call themselves, or else as their component calls them, or else by `file_name` and number.
+/// where these lie. They are called as they call themselves, or else as their component calls them, or else by `file_name` and number, and
+/// know which of the others work on their memory.
 ///
 /// # Errors
 /// [`ImageError`] if the bytes are malformed. The component is not validated: that is the engine's part.
@@ -23,7 +25,9 @@ pub fn core_modules(component: &[u8], file_name: &str) -> Result<Vec<ModuleImage
         let bytes = component.get(range.clone()).unwrap_or_default();
         ModuleImage::parse_at(bytes.to_vec(), range.start as u32, &name)
     };
-    found.modules.into_iter().enumerate().map(image).collect()
+    let mut images: Vec<_> = found.modules.into_iter().enumerate().map(image).collect::<Result<_, _>>()?;
+    found.instances.iter().for_each(|instances| instances.tell(&mut images));
+    Ok(images)
 }
 
 struct Module {
@@ -34,15 +38,25 @@ struct Module {
 #[derive(Default)]
 struct Found {
     modules: Vec<Module>,
-    /// Of each component that is open, its core modules by its own numbers; `None` for those that it has from others.
-    open: Vec<Vec<Option<usize>>>,
+    /// Those that are open, the innermost last.
+    open: Vec<Open>,
+    /// What components that are closed make.
+    instances: Vec<CoreInstances>,
+}
+
+/// A component that is not at its end.
+#[derive(Default)]
+struct Open {
+    /// Its core modules by its own numbers; `None` for those that it has from others.
+    modules: Vec<Option<usize>>,
+    instances: CoreInstances,
 }
 
 impl Found {
     fn take(&mut self, payload: Payload<'_>) -> Result<(), BinaryReaderError> {
         match payload {
-            Payload::Version { .. } => self.open.push(Vec::new()),
-            Payload::End(_) => drop(self.open.pop()),
+            Payload::Version { .. } => self.open.push(Open::default()),
+            Payload::End(_) => self.instances.extend(self.open.pop().map(|component| component.instances)),
             Payload::ModuleSection { unchecked_range, .. } => {
                 self.number(Some(self.modules.len()));
                 self.modules.push(Module { range: unchecked_range, name: None });
@@ -56,13 +70,22 @@ impl Found {
             }
             Payload::ComponentAliasSection(section) => {
                 for alias in section {
-                    let is_module = match alias? {
-                        ComponentAlias::InstanceExport { kind, .. } => kind == ComponentExternalKind::Module,
-                        ComponentAlias::Outer { kind, .. } => kind == ComponentOuterAliasKind::CoreModule,
-                        ComponentAlias::CoreInstanceExport { .. } => false,
-                    };
-                    if is_module {
-                        self.number(None);
+                    match alias? {
+                        ComponentAlias::InstanceExport { kind: ComponentExternalKind::Module, .. }
+                        | ComponentAlias::Outer { kind: ComponentOuterAliasKind::CoreModule, .. } => self.number(None),
+                        ComponentAlias::CoreInstanceExport { kind: ExternalKind::Memory, instance_index, name } => {
+                            let component = self.open.last_mut().into_iter();
+                            component.for_each(|component| component.instances.name_memory(instance_index, name));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            Payload::InstanceSection(section) => {
+                for instance in section {
+                    let instance = instance?;
+                    if let Some(Open { modules, instances }) = self.open.last_mut() {
+                        instances.make(instance, |number| *modules.get(number as usize)?);
                     }
                 }
             }
@@ -79,13 +102,13 @@ impl Found {
 
     /// The innermost component has another core module.
     fn number(&mut self, module: Option<usize>) {
-        self.open.last_mut().into_iter().for_each(|component| component.push(module));
+        self.open.last_mut().into_iter().for_each(|component| component.modules.push(module));
     }
 
     fn name(&mut self, names: ComponentName<'_>) {
         let (ComponentName::CoreModules(names), Some(component)) = (names, self.open.last()) else { return };
         for naming in names.into_iter().map_while(Result::ok) {
-            if let Some(Some(module)) = component.get(naming.index as usize) {
+            if let Some(Some(module)) = component.modules.get(naming.index as usize) {
                 self.modules[*module].name = Some(naming.name.to_owned());
             }
         }

@@ -20,6 +20,19 @@ struct Rewriting {
     allocating: BTreeSet<u32>,
 }
 
+/// A memory that a module exports.
+pub(super) enum ExportedMemory<'a> {
+    /// That of this index, of its own.
+    Own(u32),
+    /// One that it has from elsewhere.
+    Imported {
+        /// From where.
+        module: &'a str,
+        /// By this name.
+        name: &'a str,
+    },
+}
+
 /// A core module in binary form and what its sections say.
 #[derive(Debug)]
 pub struct ModuleImage {
@@ -28,6 +41,8 @@ pub struct ModuleImage {
     /// Where they begin in the file that was compiled: somewhere in that of a component.
     file_start: u32,
     sections: Sections,
+    /// The numbers, among the modules of its component, of those that work on its memory, without its own.
+    siblings: Vec<u32>,
     debug: Option<Box<ModuleImage>>,
     /// What was compiled, if the module was rewritten before.
     rewritten: Option<Rewriting>,
@@ -56,11 +71,36 @@ impl ModuleImage {
             bytes,
             file_start,
             sections,
+            siblings: Vec::new(),
             debug: None,
             rewritten: None,
             layout: OnceLock::new(),
             initial: OnceLock::new(),
             code_hash: OnceLock::new(),
+        })
+    }
+
+    /// The numbers of the modules that work on the same memory as this one, among all modules of its component, in order.
+    pub fn siblings(&self) -> &[u32] {
+        &self.siblings
+    }
+
+    /// Says which they are.
+    pub fn set_siblings(&mut self, siblings: Vec<u32>) {
+        self.siblings = siblings;
+    }
+
+    /// By what module and name it imports its first memory, if it does.
+    pub(super) fn memory_import(&self) -> Option<&(String, String)> {
+        self.sections.memory_imports.first()
+    }
+
+    /// The memory that it exports by this name.
+    pub(super) fn exported_memory(&self, name: &str) -> Option<ExportedMemory<'_>> {
+        let (index, _) = self.sections.memory_exports.iter().find(|(_, exported)| exported == name)?;
+        Some(match self.sections.memory_imports.get(*index as usize) {
+            Some((module, name)) => ExportedMemory::Imported { module, name },
+            None => ExportedMemory::Own(*index),
         })
     }
 
@@ -197,7 +237,7 @@ impl ModuleImage {
         self.layout.get_or_init(|| Layout::new(self)).as_ref()
     }
 
-    fn initial(&self) -> &Initial {
+    pub(super) fn initial(&self) -> &Initial {
         self.initial.get_or_init(|| Initial::read(&self.bytes))
     }
 

@@ -96,8 +96,21 @@ impl Initial {
 
     /// Fills `buffer` with what the first memory of `module`, the one that was read, holds at `address`.
     pub(super) fn data(&self, module: &[u8], address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
-        let end = address.checked_add(buffer.len() as u64).filter(|end| *end <= self.memory_size).ok_or(OutOfBounds)?;
+        self.check(address, buffer)?;
         buffer.fill(0);
+        self.put_data(module, address, buffer);
+        Ok(())
+    }
+
+    /// Whether the memory has so much at `address`.
+    pub(super) fn check(&self, address: u64, buffer: &[u8]) -> Result<(), OutOfBounds> {
+        let end = address.checked_add(buffer.len() as u64).filter(|end| *end <= self.memory_size);
+        end.map(|_| ()).ok_or(OutOfBounds)
+    }
+
+    /// Puts what the segments of `module`, the one that was read, have at `address` into `buffer`.
+    pub(super) fn put_data(&self, module: &[u8], address: u64, buffer: &mut [u8]) {
+        let end = address.saturating_add(buffer.len() as u64);
         // Where segments overlap the last one stays.
         for segment in &self.data {
             let bytes = module.get(segment.bytes.clone()).unwrap_or_default();
@@ -108,7 +121,6 @@ impl Initial {
                 buffer[within(address)].copy_from_slice(&bytes[within(segment.address)]);
             }
         }
-        Ok(())
     }
 
     /// The function that is element `element` of table `table`.

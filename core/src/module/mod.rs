@@ -1,10 +1,12 @@
 //! A WebAssembly module, or a component with several: what their bytes say, and which of their instructions compiled code is for.
 
+mod among;
 mod binary;
 mod code_offsets;
 mod compiled;
 mod compiled_from;
 mod component;
+mod core_instances;
 mod debug_file;
 mod image;
 mod initial;
@@ -13,6 +15,7 @@ mod position_index;
 mod read;
 mod sections;
 
+pub use among::{Among, among};
 pub use binary::{ModuleError, read_module};
 pub(crate) use code_offsets::CodeOffsets;
 pub use compiled::{Compiled, GuestCode};

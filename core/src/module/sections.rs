@@ -84,6 +84,10 @@ pub(super) struct Sections {
     pub(super) globals: HashMap<String, u32>,
     /// By what name each imported global is imported.
     imported_globals: Vec<String>,
+    /// What each memory is imported as, by module and name.
+    pub(super) memory_imports: Vec<(String, String)>,
+    /// By what names memories are exported.
+    pub(super) memory_exports: Vec<(u32, String)>,
     pub(super) custom: Vec<(String, Range<usize>)>,
     pub(super) index_spaces: IndexSpaces,
     /// Width in bytes of each global's value, imports first.
@@ -123,6 +127,7 @@ impl Sections {
                     }
                     TypeRef::Table(_) => spaces.imported_tables += 1,
                     TypeRef::Memory(memory) => {
+                        self.memory_imports.push((import.module.to_owned(), import.name.to_owned()));
                         spaces.imported_memories += 1;
                         spaces.imported_shared_memories += u32::from(memory.shared);
                     }
@@ -160,6 +165,7 @@ impl Sections {
                     ExternalKind::Global => {
                         self.globals.insert(export.name.to_owned(), export.index);
                     }
+                    ExternalKind::Memory => self.memory_exports.push((export.index, export.name.to_owned())),
                     _ => {}
                 }
                 Ok(())

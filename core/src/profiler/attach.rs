@@ -69,8 +69,8 @@ impl Attached {
         self.instance(store, instance, LoadedModule::take_walker)
     }
 
-    /// As [`Attached::instantiated`], of a component that has been instantiated in the store: what its memory comes to is seen. Its languages' own
-    /// stacks are not. An instance of nothing is made in the store, as when it was attached.
+    /// As [`Attached::instantiated`], of a component that has been instantiated in the store. An instance of nothing is made in the store, as
+    /// when it was attached.
     ///
     /// # Errors
     /// If the store is another one than was attached.

@@ -33,8 +33,8 @@ pub use builder::Builder;
 pub use snapshot::{OpenWindow, Snapshot};
 
 use crate::heap;
-use crate::languages::{Choice, Chosen, choose};
-use crate::module::{Compiled, GuestCode, ModuleImage, core_modules, was_compiled_from};
+use crate::languages::{Choice, Chosen, choose, choose_each};
+use crate::module::{Compiled, GuestCode, ModuleImage, among, core_modules, was_compiled_from};
 use crate::recording::{Clock, ModuleId};
 pub use crate::sampler::configure;
 use crate::sampler::{Activity, Dump, Finished, LoadedModule, Sampling, Session};
@@ -137,9 +137,12 @@ impl Profiler {
     pub fn load_component(&self, name: &str, bytes: &[u8]) -> wasmtime::Result<Component> {
         let binary = wat::parse_bytes(bytes)?;
         let modules = core_modules(&binary, name).with_context(|| format!("{name} cannot be read"))?;
+        let views: Vec<_> = (0..modules.len()).filter_map(|number| among(&modules, number)).collect();
+        let chosen = choose_each(&Choice::Auto, &self.0.languages, name, &views)?;
         let component = Component::from_binary(&self.0.engine, &binary)?;
         let images = modules.into_iter().map(Arc::new).collect();
-        self.add_compiled(&GuestCode { compiled: Compiled::Component(component.clone()), images }, Vec::new());
+        self.add_compiled(&GuestCode { compiled: Compiled::Component(component.clone()), images }, chosen.walkers);
+        chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
         self.let_go_of_names();
         Ok(component)
     }

@@ -4,7 +4,7 @@ use super::Report;
 use super::at_work::Sampler;
 use super::dump::Dump;
 use super::options::{SamplerKind, SamplerOptions};
-use super::running::{EmbeddersHook, StoreName};
+use super::running::{Attachment, EmbeddersHook, StoreName};
 use super::shared::{HeldIds, LoadedModule, Shared};
 use super::store::AttachedStore;
 use crate::heap::Rate;
@@ -173,9 +173,19 @@ impl Session {
         {
             self.note(format!("what {} allocates is not profiled: {error:#}", module.image.name()));
         }
-        if !module.has_language {
-            return;
+        if module.has_language {
+            self.walk_language(attachment, store, instance, module, walker);
         }
+    }
+
+    fn walk_language<T: 'static>(
+        &self,
+        attachment: &Attachment,
+        store: &mut Store<T>,
+        instance: &Instance,
+        module: Arc<LoadedModule>,
+        walker: impl FnOnce(&LoadedModule) -> Option<Box<dyn Walker>>,
+    ) {
         let Some(walker) = walker(&module) else {
             let name = module.image.name();
             return self.note(format!(
@@ -194,8 +204,8 @@ impl Session {
         }
     }
 
-    /// Has the memory of a component be seen that has been instantiated in the store: the first of its core instances' that has one. `loaded`
-    /// gives what was loaded of their modules.
+    /// As [`Session::instantiated`], of a component that has been instantiated in the store. The memory whose size is seen is the first of its
+    /// core instances' that has one. `loaded` gives what was loaded of their modules.
     pub(crate) fn component_instantiated<T: 'static>(
         &self,
         AttachedStore(attachment): &AttachedStore,
@@ -203,15 +213,32 @@ impl Session {
         loaded: impl Fn(&wasmtime::Module) -> Option<Arc<LoadedModule>>,
     ) {
         self.heap_rate().into_iter().for_each(|rate| attachment.profile_heap(rate));
-        match attachment.instances(store) {
-            Ok(instances) => {
-                for instance in instances {
-                    if let Some(module) = loaded(instance.module(&*store)) {
-                        attachment.see_memory(store, &instance, &module.image);
-                    }
-                }
+        let instances = match attachment.instances(store) {
+            Ok(instances) => instances,
+            Err(error) => return self.note(format!("the component's instances cannot be found ({error:#})")),
+        };
+        let loaded = |instance: &Instance| loaded(instance.module(&*store));
+        let instances: Vec<_> = instances.iter().filter_map(|instance| Some((*instance, loaded(instance)?))).collect();
+        for (instance, module) in &instances {
+            attachment.see_memory(store, instance, &module.image);
+            if !module.has_language {
+                continue;
             }
-            Err(error) => self.note(format!("the component's instances cannot be found ({error:#})")),
+            let name = module.image.name();
+            let is_of = |(_, other): &&(Instance, Arc<LoadedModule>)| Arc::ptr_eq(other, module);
+            if instances.iter().filter(is_of).count() > 1 {
+                self.note(format!(
+                    "the component has several instances of {name}, whose functions do not tell which they run in: its language's \
+                     own stacks are not read"
+                ));
+            } else if attachment.has_language() {
+                self.note(format!(
+                    "a store has one language whose own stacks are read: {name} is shown as wasm frames"
+                ));
+            } else {
+                let walker = LoadedModule::walker_for_instance;
+                self.walk_language(attachment, store, instance, module.clone(), walker);
+            }
         }
     }
 

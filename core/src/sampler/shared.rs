@@ -12,7 +12,7 @@ use crate::recording::{Module, ModuleId, Origin, Recorder};
 use std::collections::BTreeSet;
 use std::iter::repeat_with;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use wasmtime_environ::wasmparser::Operator;
 use wlprof_plugin::{ModuleView, Walker};
 
@@ -20,6 +20,8 @@ use wlprof_plugin::{ModuleView, Walker};
 pub(crate) struct LoadedModule {
     pub(crate) id: ModuleId,
     pub(super) image: Arc<ModuleImage>,
+    /// The others that work on its memory.
+    siblings: OnceLock<Vec<Weak<LoadedModule>>>,
     /// A walker of its language that is with no store: it names what others have found, and is for the next store.
     walker: Mutex<Option<Box<dyn Walker>>>,
     /// One that walks nothing, for the names of what the others find while they walk.
@@ -35,7 +37,30 @@ impl LoadedModule {
     pub(super) fn new(image: Arc<ModuleImage>, walker: Option<Box<dyn Walker>>, is_shown: bool) -> Self {
         let has_language = walker.as_ref().is_some_and(|walker| walker.reads_guest());
         let namer = Mutex::new(walker.as_ref().filter(|_| has_language && is_shown).and_then(|walker| walker.fresh()));
-        Self { id: 0, image, walker: Mutex::new(walker), namer, has_language, naming: Naming::default() }
+        let (walker, siblings, naming) = (Mutex::new(walker), OnceLock::new(), Naming::default());
+        Self { id: 0, image, siblings, walker, namer, has_language, naming }
+    }
+
+    /// The other modules whose code works on the same memory, as plugins number them.
+    pub(super) fn siblings(&self) -> Vec<Arc<LoadedModule>> {
+        self.siblings.get().into_iter().flatten().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Those of code that is loaded elsewhere, by their numbers, with nobody to walk them.
+    #[cfg(test)]
+    pub(super) fn all_of(guest: &GuestCode) -> Vec<Arc<Self>> {
+        let of = |(id, image): (ModuleId, &Arc<ModuleImage>)| Self { id, ..Self::new(image.clone(), None, false) };
+        let all: Vec<_> = (0..).zip(&guest.images).map(of).map(Arc::new).collect();
+        Self::tell_siblings(&all);
+        all
+    }
+
+    /// Tells all modules of a program, by their numbers, which others work on their memories.
+    fn tell_siblings(all: &[Arc<Self>]) {
+        for module in all {
+            let siblings = module.image.siblings().iter().filter_map(|sibling| all.get(*sibling as usize));
+            let _ = module.siblings.set(siblings.map(Arc::downgrade).collect());
+        }
     }
 
     /// What stands in the place of a module that has gone, for the next one to take.
@@ -139,6 +164,7 @@ impl Shared {
             module
         };
         let loaded: Vec<_> = new.into_iter().map(&mut add).collect();
+        LoadedModule::tell_siblings(&loaded);
         drop((recorder, modules));
         self.code.add(loaded.iter().map(|module| module.id).collect(), code);
         if has_language && !had_language {

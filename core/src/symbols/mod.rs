@@ -23,6 +23,11 @@ pub fn name(
     Symbols::new(modules, languages).name(raw, progress)
 }
 
+/// Which module, of those that work on the same memory, has the walker.
+fn walked_by(image: &ModuleImage, has_walker: impl Fn(&usize) -> bool) -> Option<usize> {
+    image.siblings().iter().map(|sibling| *sibling as usize).find(has_walker)
+}
+
 struct Naming<'a, P> {
     symbolizers: &'a mut [Symbolizer],
     done: usize,
@@ -47,10 +52,16 @@ fn named(function: &str) -> SourceFrame {
 pub struct Symbols(Vec<Symbolizer>);
 
 impl Symbols {
-    /// Reads the modules' names and debug information. `languages` are those of the modules that have one.
+    /// Reads the names and debug information of the modules of a program. `languages` are those of the modules that have one.
     pub fn new(modules: &[Arc<ModuleImage>], languages: Vec<Option<Box<dyn Walker>>>) -> Self {
+        let has_language: Vec<bool> = languages.iter().map(Option::is_some).collect();
+        let has_language = |module: &usize| has_language.get(*module).is_some_and(|has| *has);
         let languages = languages.into_iter().chain(std::iter::repeat_with(|| None));
-        Self(modules.iter().zip(languages).map(|(image, walker)| Symbolizer::new(image.clone(), walker)).collect())
+        let symbolizer = |(image, walker): (&Arc<ModuleImage>, Option<Box<dyn Walker>>)| {
+            let walked_by = if walker.is_some() { None } else { walked_by(image, has_language) };
+            Symbolizer { walked_by, ..Symbolizer::new(image.clone(), walker) }
+        };
+        Self(modules.iter().zip(languages).map(symbolizer).collect())
     }
 
     /// Has the module of that id, the next one at most, be this one from here on.
@@ -102,6 +113,7 @@ fn name_origin(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<So
             if let Some(symbolizer) = symbolizers.get_mut(module as usize) {
                 symbolizer.symbolize(FrameKey::Wasm(WasmFrame::attached(function, code_offset)), out);
             }
+            categorize_as_sibling(module, symbolizers, out);
         }
         Origin::HostCall { module, function, code_offset } => {
             let symbolizer = symbolizers.get(module as usize);
@@ -114,18 +126,30 @@ fn name_origin(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<So
     }
 }
 
+/// What works on a language's memory is of its interpreter, or not, in whatever module it is.
+fn categorize_as_sibling(module: ModuleId, symbolizers: &[Symbolizer], frames: &mut [SourceFrame]) {
+    let sibling = symbolizers.get(module as usize).and_then(|symbolizer| symbolizers.get(symbolizer.walked_by?));
+    if let Some(language) = sibling.and_then(|sibling| sibling.language.as_deref()) {
+        for frame in frames {
+            frame.category = language.categorize(frame).unwrap_or(frame.category);
+        }
+    }
+}
+
 /// Names the frames of one module.
 struct Symbolizer {
     image: Arc<ModuleImage>,
     /// Who read the language's stacks.
     language: Option<Box<dyn Walker>>,
+    /// The module whose walker reads the stacks that this one's frames are on, if that is another.
+    walked_by: Option<usize>,
     dwarf: wlprof_dwarf::Symbolizer,
 }
 
 impl Symbolizer {
     fn new(image: Arc<ModuleImage>, language: Option<Box<dyn Walker>>) -> Self {
         let dwarf = wlprof_dwarf::Symbolizer::new(&*image);
-        Self { image, language, dwarf }
+        Self { image, language, walked_by: None, dwarf }
     }
 
     /// Asks the language first: it may know better names for wasm functions than DWARF or the name section does.

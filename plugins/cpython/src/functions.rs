@@ -19,19 +19,29 @@ pub(crate) enum Role {
     Other,
 }
 
-/// The roles of a module's functions, by index.
+/// The roles of the functions of the interpreter's module and of its siblings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Functions {
-    roles: Vec<Role>,
+    /// By index, those of the interpreter's module first.
+    roles: Vec<Vec<Role>>,
     has_eval: bool,
 }
 
 impl Functions {
     /// Reads the names of all functions. `eval` is where the loop's body is, should the module not name it.
     pub(crate) fn new(view: &dyn ModuleView, eval: Option<u32>) -> Self {
-        let mut functions = Self::default();
+        let mut functions = Self { roles: vec![Vec::new()], has_eval: false };
         for (index, name) in version::function_names(view) {
             functions.set(index, role(name));
+        }
+        for sibling in view.siblings() {
+            let mut roles = Vec::new();
+            for (index, name) in version::function_names(sibling) {
+                // What is called as the loop but forwards calls to it.
+                let role = if is_eval(name) { Role::Interpreter } else { role(name) };
+                put(&mut roles, index, role);
+            }
+            functions.roles.push(roles);
         }
         if !functions.has_eval
             && let Some(offset) = eval
@@ -48,17 +58,13 @@ impl Functions {
     }
 
     fn set(&mut self, index: u32, role: Role) {
-        let index = index as usize;
-        if index >= self.roles.len() {
-            self.roles.resize(index + 1, Role::Other);
-        }
-        self.roles[index] = role;
+        put(&mut self.roles[0], index, role);
         self.has_eval |= role == Role::Eval;
     }
 
     /// The index of the interpreter's loop.
     pub(crate) fn eval(&self) -> Option<u32> {
-        self.roles.iter().position(|role| *role == Role::Eval).map(|index| index as u32)
+        self.roles.first()?.iter().position(|role| *role == Role::Eval).map(|index| index as u32)
     }
 
     /// Whether the interpreter's loop is known. If not, Python frames cannot be put among wasm frames.
@@ -67,17 +73,27 @@ impl Functions {
     }
 
     pub(crate) fn role(&self, frame: WasmFrame) -> Role {
-        let known = frame.is_attached().then(|| self.roles.get(frame.function as usize)).flatten();
+        let known = self.roles.get(frame.module as usize).and_then(|roles| roles.get(frame.function as usize));
         known.copied().unwrap_or(Role::Other)
     }
 }
 
-fn role(name: &str) -> Role {
-    if name == EVAL {
-        return Role::Eval;
+fn put(roles: &mut Vec<Role>, index: u32, role: Role) {
+    let index = index as usize;
+    if index >= roles.len() {
+        roles.resize(index + 1, Role::Other);
     }
+    roles[index] = role;
+}
+
+/// Whether this is the name of the loop, or of a part of it.
+pub(crate) fn is_eval(name: &str) -> bool {
     // Linkers make names unique, compilers mark parts and clones.
-    if name.strip_prefix(EVAL).is_some_and(|rest| rest.starts_with('.')) {
+    name.strip_prefix(EVAL).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+fn role(name: &str) -> Role {
+    if is_eval(name) {
         return Role::Eval;
     }
     let frame = SourceFrame { function: name.to_owned(), ..SourceFrame::default() };

@@ -4,9 +4,8 @@ use crate::{
     debug_info, debug_offsets,
     functions::Functions,
     layout::SUPPORTED,
-    module::Module,
     prologue::Prologue,
-    runtime::{MOST_CANDIDATES, Runtime},
+    runtime::{InLibrary, MOST_CANDIDATES, Runtime},
     state::HostCalls,
     version::{self, Evidence, Version},
     walker::PythonWalker,
@@ -24,9 +23,8 @@ impl Python {
     /// # Errors
     /// As for [`Language::attach`].
     pub fn attach_walker(&self, view: &dyn ModuleView) -> Result<PythonWalker, AttachError> {
-        let module = Module::read(view.bytes());
         let not_python = || AttachError("this is not CPython".to_owned());
-        let evidence = version::detect(view, &module).ok_or_else(not_python)?;
+        let (module, evidence) = version::read_interpreter(view).ok_or_else(not_python)?;
         let variables = debug_info::variables(view);
         let version = evidence.version.or_else(|| version::from_debug_info(&module, &variables));
         let unknown = || AttachError("this CPython does not say which release it is".to_owned());
@@ -38,12 +36,17 @@ impl Python {
             let found = memmem::find_iter(data, debug_offsets::COOKIE);
             found.filter_map(move |at| start.checked_add(u32::try_from(at).ok()?))
         });
-        let candidates = variables.runtime.into_iter().chain(module.address("_PyRuntime")).chain(cookies);
-        let runtime = Runtime::new(version.minor, candidates.take(MOST_CANDIDATES / 2).collect(), module.static_data());
+        let told: Vec<u32> = variables.runtime.into_iter().chain(module.address("_PyRuntime")).collect();
+        let (told, in_library) = match module.memory_base {
+            Some(global) => (Vec::new(), Some(InLibrary { base: global, offsets: told })),
+            None => (told, None),
+        };
+        let candidates = told.into_iter().chain(cookies).take(MOST_CANDIDATES / 2).collect();
+        let runtime = Runtime::new(version.minor, candidates, in_library, module.static_data());
         let functions = Functions::new(view, variables.eval);
         let body = functions.eval().and_then(|eval| view.function_body(eval)).unwrap_or_default();
         let prologue = Prologue::new(module.code, body);
-        let calls = HostCalls::new(module.code, module.function_imports);
+        let calls = HostCalls::of_program(&module, view);
         Ok(PythonWalker::new(runtime, functions, calls, prologue))
     }
 }
@@ -81,10 +84,10 @@ impl Language for Python {
     }
 
     fn detect(&self, view: &dyn ModuleView) -> Detection {
-        match version::detect(view, &Module::read(view.bytes())) {
+        match version::read_interpreter(view) {
             None => Detection::No,
-            Some(Evidence { version: None, .. }) => Detection::Yes("CPython".to_owned()),
-            Some(Evidence { version: Some(version), free_threaded }) => {
+            Some((_, Evidence { version: None, .. })) => Detection::Yes("CPython".to_owned()),
+            Some((_, Evidence { version: Some(version), free_threaded })) => {
                 let found = if free_threaded { format!("free-threaded {version}") } else { version.to_string() };
                 if is_supported(version) && !free_threaded {
                     Detection::Yes(found)

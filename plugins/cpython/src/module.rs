@@ -2,23 +2,27 @@
 
 use std::ops::Range;
 use wasmparser::{Chunk, DataKind, ExternalKind, Operator, Parser, Payload, TypeRef};
+use wlprof_plugin::ModuleView;
 
 /// The function in which Python code runs.
 pub(crate) const EVAL: &str = "_PyEval_EvalFrameDefault";
+
+/// By what name a library imports where its data begins, if that is decided when it is instantiated.
+const MEMORY_BASE: &str = "__memory_base";
 
 /// What is kept of a module while attaching.
 #[derive(Debug, Default)]
 pub(crate) struct Module<'a> {
     /// The code section's payload.
     pub(crate) code: &'a [u8],
-    /// How many functions are imported.
-    pub(crate) function_imports: u32,
     /// Active segments of memory 0 at constant addresses.
     pub(crate) segments: Vec<(u32, &'a [u8])>,
     /// The contents of all segments.
     pub(crate) data: Vec<&'a [u8]>,
     /// Exported immutable globals with a constant value: how linkers export addresses of variables.
     pub(crate) addresses: Vec<(&'a str, u32)>,
+    /// The global that such addresses, and those of its debug information, begin at, if it is a library: what it imports as `__memory_base`.
+    pub(crate) memory_base: Option<u32>,
 }
 
 impl<'a> Module<'a> {
@@ -44,10 +48,12 @@ impl<'a> Module<'a> {
             match payload {
                 Payload::ImportSection(section) => {
                     for import in section.into_imports() {
-                        match import?.ty {
-                            TypeRef::Func(_) | TypeRef::FuncExact(_) => self.function_imports += 1,
-                            TypeRef::Global(_) => globals.push(None),
-                            _ => {}
+                        let import = import?;
+                        if let TypeRef::Global(_) = import.ty {
+                            if import.name == MEMORY_BASE {
+                                self.memory_base = Some(globals.len() as u32);
+                            }
+                            globals.push(None);
                         }
                     }
                 }
@@ -91,6 +97,17 @@ impl<'a> Module<'a> {
                 _ => {}
             }
         }
+    }
+
+    /// Reads a module of a program, with the data of all modules that work on its memory.
+    pub(crate) fn read_with_siblings(view: &'a dyn ModuleView) -> Self {
+        let mut module = Self::read(view.bytes());
+        for sibling in view.siblings() {
+            let Self { segments, data, .. } = Self::read(sibling.bytes());
+            module.segments.extend(segments);
+            module.data.extend(data);
+        }
+        module
     }
 
     /// The exported address of that name.

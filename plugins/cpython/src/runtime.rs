@@ -15,9 +15,19 @@ pub(crate) struct Runtime {
     minor: u8,
     /// Where debug information, exports or the data segments say that it is.
     candidates: Vec<u32>,
+    in_library: Option<InLibrary>,
     scan: Scan,
     found: Option<(u32, Layout)>,
     searches: u32,
+}
+
+/// Where a library says that it is, which depends on where the library's data is.
+#[derive(Clone, Debug)]
+pub(crate) struct InLibrary {
+    /// The global that says that.
+    pub(crate) base: u32,
+    /// From there.
+    pub(crate) offsets: Vec<u32>,
 }
 
 /// Places that are tried at every walk until something is found.
@@ -29,8 +39,18 @@ const PATIENCE: u32 = 8;
 
 impl Runtime {
     /// A runtime of that minor release.
-    pub(crate) fn new(minor: u8, candidates: Vec<u32>, statics: Option<Range<u64>>) -> Self {
-        Self { minor, candidates, scan: Scan::new(statics), found: None, searches: 0 }
+    pub(crate) fn new(
+        minor: u8,
+        candidates: Vec<u32>,
+        in_library: Option<InLibrary>,
+        statics: Option<Range<u64>>,
+    ) -> Self {
+        Self { minor, candidates, in_library, scan: Scan::new(statics), found: None, searches: 0 }
+    }
+
+    /// The global that [`Runtime::find`] needs, if it needs one.
+    pub(crate) fn wanted_global(&self) -> Option<&u32> {
+        self.in_library.as_ref().map(|library| &library.base)
     }
 
     /// That of another instance of the module. Where this one is, the other is likely to be, and is looked for first.
@@ -38,7 +58,8 @@ impl Runtime {
         let hint = self.found.map(|(address, _)| address);
         let others = self.candidates.iter().copied().filter(|candidate| Some(*candidate) != hint);
         let candidates = hint.into_iter().chain(others).take(MOST_CANDIDATES / 2).collect();
-        Self { minor: self.minor, candidates, scan: self.scan.fresh(), found: None, searches: 0 }
+        let (minor, in_library, scan) = (self.minor, self.in_library.clone(), self.scan.fresh());
+        Self { minor, candidates, in_library, scan, found: None, searches: 0 }
     }
 
     /// The minor release and the address, if they were found before.
@@ -57,6 +78,7 @@ impl Runtime {
     #[cold]
     fn search(&mut self, guest: &dyn GuestMemory) -> Option<(u32, Layout)> {
         let row = layout::of_release(self.minor);
+        self.see_library(guest);
         let known = self.candidates.iter().find_map(|&address| {
             let layout = row.or_else(|| debug_offsets::read(guest, address.into(), self.minor))?;
             threads::is_runtime(guest, &layout, address).then_some((address, layout))
@@ -76,6 +98,17 @@ impl Runtime {
             self.candidates.push(address);
         }
         None
+    }
+
+    /// Has places in a library be candidates.
+    fn see_library(&mut self, guest: &dyn GuestMemory) {
+        let Some(library) = &self.in_library else { return };
+        let Some(base) = guest.global(library.base).and_then(|base| u32::try_from(base).ok()) else { return };
+        for candidate in library.offsets.iter().filter_map(|offset| base.checked_add(*offset)) {
+            if self.candidates.len() < MOST_CANDIDATES && !self.candidates.contains(&candidate) {
+                self.candidates.insert(0, candidate);
+            }
+        }
     }
 
     /// Whether every candidate has what is not an interpreter where one would be: then they are of no use.

@@ -1,7 +1,8 @@
 //! What a thread was doing when a sample was taken, told by what is on its stacks.
 
 use crate::functions::{Functions, Role};
-use wlprof_plugin::{Label, WasmFrame};
+use crate::module::Module;
+use wlprof_plugin::{Label, ModuleView, WasmFrame};
 
 /// The opcode of `call` in wasm.
 const CALL: u8 = 0x10;
@@ -38,7 +39,7 @@ impl State {
         is_collecting: bool,
         is_importing: bool,
     ) -> Self {
-        if wasm.first().is_some_and(|leaf| leaf.is_attached() && calls.is_at(leaf.code_offset)) {
+        if wasm.first().is_some_and(|leaf| calls.is_at(*leaf)) {
             return Self::Host;
         }
         if is_collecting {
@@ -66,25 +67,46 @@ impl State {
 
 /// Tells calls of the host from all other instructions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HostCalls {
+pub(crate) struct HostCalls(
+    /// Of the interpreter's module and its siblings.
+    Vec<Imports>,
+);
+
+/// What tells calls of the host in one module.
+#[derive(Clone, Debug)]
+struct Imports {
+    /// The code section's payload.
     code: Vec<u8>,
-    imports: u32,
+    /// For each imported function, whether the host has it.
+    is_hosts: Vec<bool>,
+}
+
+impl Imports {
+    fn of(module: &Module<'_>, view: &dyn ModuleView) -> Self {
+        // What one library has of another it imports from here.
+        let is_siblings = |from: &str| module.memory_base.is_some() && from == "env";
+        let is_hosts = view.function_imports().iter().map(|import| !is_siblings(&import.module)).collect();
+        Self { code: module.code.to_vec(), is_hosts }
+    }
 }
 
 impl HostCalls {
-    /// Of the module with this payload of the code section and so many imported functions.
-    pub(crate) fn new(code: &[u8], imports: u32) -> Self {
-        Self { code: code.to_vec(), imports }
+    /// Of an interpreter's module, which has been read, and its siblings.
+    pub(crate) fn of_program(module: &Module<'_>, view: &dyn ModuleView) -> Self {
+        let siblings = view.siblings().into_iter();
+        let siblings = siblings.map(|sibling| Imports::of(&Module::read(sibling.bytes()), sibling));
+        Self(std::iter::once(Imports::of(module, view)).chain(siblings).collect())
     }
 
-    /// Whether the instruction there calls an imported function.
-    fn is_at(&self, code_offset: u32) -> bool {
-        let Some([CALL, rest @ ..]) = self.code.get(code_offset as usize..) else { return false };
-        let mut function = 0_u64;
+    /// Whether the instruction there calls an imported function of the host's.
+    fn is_at(&self, WasmFrame { module, code_offset, .. }: WasmFrame) -> bool {
+        let Some(Imports { code, is_hosts }) = self.0.get(module as usize) else { return false };
+        let Some([CALL, rest @ ..]) = code.get(code_offset as usize..) else { return false };
+        let mut function = 0_usize;
         for (index, byte) in rest.iter().take(5).enumerate() {
-            function |= u64::from(byte & 0x7f) << (7 * index);
+            function |= usize::from(byte & 0x7f) << (7 * index);
             if byte & 0x80 == 0 {
-                return function < u64::from(self.imports);
+                return is_hosts.get(function).is_some_and(|is_hosts| *is_hosts);
             }
         }
         false
@@ -97,10 +119,14 @@ mod tests {
 
     #[test]
     fn calls_of_imports_are_calls_of_the_host() {
-        let calls = HostCalls::new(&[0x10, 0x03, 0x10, 0x85, 0x00, 0x20, 0x03, 0x10], 5);
-        let at: Vec<u32> = (0..9).filter(|&at| calls.is_at(at)).collect();
+        let code = vec![0x10, 0x03, 0x10, 0x85, 0x00, 0x20, 0x03, 0x10, 0x02];
+        let interpreter = Imports { code, is_hosts: vec![true, true, false, true, true] };
+        let sibling = Imports { code: vec![0x10, 0x85, 0x00], is_hosts: vec![true; 6] };
+        let calls = HostCalls(vec![interpreter, sibling]);
+        let at: Vec<u32> = (0..10).filter(|&at| calls.is_at(WasmFrame::attached(0, at))).collect();
         assert_eq!(at, [0]);
-        assert!(HostCalls::new(&[0x10, 0x85, 0x00], 6).is_at(0));
+        let in_module = |module| calls.is_at(WasmFrame { module, function: 0, code_offset: 0 });
+        assert_eq!([1, 2].map(in_module), [true, false]);
     }
 
     #[test]

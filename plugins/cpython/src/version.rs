@@ -1,10 +1,6 @@
 //! Whether a module is a CPython, and which.
 
-use crate::{
-    debug_info::Variables,
-    debug_offsets,
-    module::{EVAL, Module},
-};
+use crate::{debug_info::Variables, debug_offsets, functions::is_eval, module::Module};
 use memchr::memmem;
 use std::fmt;
 use wlprof_plugin::ModuleView;
@@ -44,12 +40,35 @@ pub(crate) struct Evidence {
     pub(crate) free_threaded: bool,
 }
 
+/// The module, if the interpreter is in it, and what tells which that is.
+pub(crate) fn read_interpreter(view: &dyn ModuleView) -> Option<(Module<'_>, Evidence)> {
+    let own = eval_size(view);
+    if own.is_none() {
+        let is_elsewhere = view.siblings().into_iter().any(|sibling| eval_size(sibling).is_some());
+        let module = if is_elsewhere { return None } else { Module::read(view.bytes()) };
+        let evidence = detect(&module, false)?;
+        return Some((module, evidence));
+    }
+    // What forwards calls to libraries has functions of the names of theirs.
+    if view.siblings().into_iter().any(|sibling| eval_size(sibling) > own) {
+        return None;
+    }
+    let module = Module::read_with_siblings(view);
+    let evidence = detect(&module, true)?;
+    Some((module, evidence))
+}
+
+/// The size of the interpreter's loop, if the module has it by name.
+fn eval_size(view: &dyn ModuleView) -> Option<usize> {
+    let bodies = function_names(view).filter(|(_, name)| is_eval(name));
+    bodies.filter_map(|(index, _)| view.function_body(index)).map(|body| body.len()).max()
+}
+
 /// Looks for the interpreter in `module`.
-pub(crate) fn detect(view: &dyn ModuleView, module: &Module<'_>) -> Option<Evidence> {
-    let has_eval = || function_names(view).any(|(_, name)| name == EVAL);
+fn detect(module: &Module<'_>, has_eval: bool) -> Option<Evidence> {
     let has_text = || module.data.iter().any(|data| memmem::find(data, FATAL).is_some());
     let tag = module.data.iter().find_map(|data| tag(data));
-    if !(tag.is_some() && has_text() || has_eval()) {
+    if !(has_eval || tag.is_some() && has_text()) {
         return None;
     }
     let described = module.data.iter().find_map(|data| {
@@ -58,7 +77,10 @@ pub(crate) fn detect(view: &dyn ModuleView, module: &Module<'_>) -> Option<Evide
     });
     let version = described
         .and_then(|description| Version::from_hex(description.version))
-        .or_else(|| Version::from_hex(module.word(module.address("Py_Version")?)?))
+        .or_else(|| {
+            let is_there = module.memory_base.is_none();
+            Version::from_hex(module.word(module.address("Py_Version").filter(|_| is_there)?)?)
+        })
         .or_else(|| {
             let minor = tag?;
             let micro = module.data.iter().find_map(|data| micro(data, minor));
@@ -69,7 +91,7 @@ pub(crate) fn detect(view: &dyn ModuleView, module: &Module<'_>) -> Option<Evide
 
 /// The version, where detection could not tell it but the debug information can.
 pub(crate) fn from_debug_info(module: &Module<'_>, variables: &Variables) -> Option<Version> {
-    Version::from_hex(module.word(variables.version?)?)
+    Version::from_hex(module.word(variables.version.filter(|_| module.memory_base.is_none())?)?)
 }
 
 /// All functions that have a name, by index.

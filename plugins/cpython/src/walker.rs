@@ -96,6 +96,10 @@ impl Walker for PythonWalker {
         Some(Box::new(self.fresh_walker()))
     }
 
+    fn wanted_globals(&self) -> &[u32] {
+        self.runtime.wanted_global().map_or(&[], std::slice::from_ref)
+    }
+
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
         self.walks += 1;
         if !out.may_allocate() && (self.runtime.found().is_none() || self.half_linked.is_none()) {

@@ -23,7 +23,7 @@ fn functions() -> Functions {
 }
 
 pub(crate) fn walker(layout: &Layout, candidates: &[u32]) -> PythonWalker {
-    let runtime = Runtime::new(layout.minor, candidates.to_vec(), None);
+    let runtime = Runtime::new(layout.minor, candidates.to_vec(), None, None);
     PythonWalker::new(runtime, functions(), HostCalls::default(), Prologue::default())
 }
 
@@ -119,7 +119,7 @@ fn a_frame_that_is_being_linked_stands_alone() {
         // One that has called nothing yet.
         let last = guest.code("a.py", "last", 50);
         let top = guest.activate(&[at(last, 2)]);
-        let runtime = Runtime::new(layout.minor, vec![RUNTIME], None);
+        let runtime = Runtime::new(layout.minor, vec![RUNTIME], None, None);
         let prologue = Prologue::new(&code, 100..code.len() as u32);
         let functions = functions();
         let mut walker = PythonWalker::new(runtime, functions, HostCalls::default(), prologue);

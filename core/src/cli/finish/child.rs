@@ -11,7 +11,7 @@ use crate::cli::progress::Bar;
 use crate::cli::table::table;
 use crate::export::Exporter;
 use crate::languages::{self, Choice};
-use crate::module::ModuleImage;
+use crate::module::{ModuleImage, among};
 use crate::recording::RawRecording;
 use crate::symbols::name;
 use rustix::fs::OFlags;
@@ -64,9 +64,8 @@ fn make(request: &Request, images: &[Arc<ModuleImage>], journal: File) -> io::Re
 fn walkers(request: &Request, plugins: &Plugins, images: &[Arc<ModuleImage>]) -> Vec<Option<Box<dyn Walker>>> {
     let Some(language) = &request.language else { return Vec::new() };
     let choice = Choice::Named(language.clone());
-    let languages = plugins.languages();
-    let walker = |image: &Arc<ModuleImage>| languages::choose(&choice, &languages, &**image).ok()?.walker;
-    images.iter().map(walker).collect()
+    let modules: Vec<_> = (0..images.len()).filter_map(|number| among(images, number)).collect();
+    languages::choose_each(&choice, &plugins.languages(), "", &modules).map_or_else(|_| Vec::new(), |each| each.walkers)
 }
 
 /// A file that this process has inherited, by its descriptor.

@@ -60,6 +60,7 @@ pub(super) struct Module {
     name: String,
     size: u64,
     debug_size: Option<u64>,
+    siblings: Vec<u32>,
 }
 
 impl Module {
@@ -68,6 +69,7 @@ impl Module {
             name: image.name().to_owned(),
             size: image.bytes().len() as u64,
             debug_size: image.debug_file().map(|debug| debug.bytes().len() as u64),
+            siblings: image.siblings().to_vec(),
         }
     }
 }
@@ -108,6 +110,7 @@ impl Request {
             if let Some(size) = module.debug_size {
                 image.set_debug_file(parse(take(input, size)?)?);
             }
+            image.set_siblings(module.siblings.clone());
             images.push(Arc::new(image));
         }
         Ok((request, images))

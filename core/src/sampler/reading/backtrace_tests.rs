@@ -121,7 +121,8 @@ fn engine() -> Engine {
     Engine::new(&config).unwrap()
 }
 
-fn compiled(engine: &Engine, path: &Path) -> GuestCode {
+/// What is in a file, compiled.
+pub(super) fn compiled(engine: &Engine, path: &Path) -> GuestCode {
     match read_binary(path, None).unwrap().0 {
         Binary::Module(image) => {
             GuestCode::of_module(Module::from_binary(engine, image.bytes()).unwrap(), Arc::new(*image))

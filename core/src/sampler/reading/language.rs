@@ -5,10 +5,10 @@ use super::super::code_map::CodeReader;
 use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use super::super::os::memory;
 use super::super::shared::LoadedModule;
-use super::language_record;
+use super::language_record::{self, Natives};
 use super::vm_context::{InstanceContext, MemoryDefinition};
 use super::walk::FrameWord;
-use crate::recording::{LanguageTruncation, ModuleId, Origin};
+use crate::recording::{LanguageTruncation, Origin};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -57,6 +57,8 @@ pub(in crate::sampler) enum Reading {
 pub(in crate::sampler) struct LanguageWalk {
     pub(in crate::sampler) module: Arc<LoadedModule>,
     pub(in crate::sampler) walker: Box<dyn Walker>,
+    /// The others that work on its memory, by the numbers that frames have.
+    siblings: Vec<Arc<LoadedModule>>,
     memory: Option<MemoryDefinition>,
     /// Other threads may write the memory.
     is_shared: bool,
@@ -65,11 +67,24 @@ pub(in crate::sampler) struct LanguageWalk {
     wasm: Vec<WasmFrame>,
     /// For each frame in `wasm`, its index among the record's native frames.
     native: Vec<u16>,
-    cache: Vec<(FrameWord, Option<WasmFrame>)>,
+    /// The indices of those that the walker is not given, since they work on other memories.
+    others: Vec<u16>,
+    cache: Vec<(FrameWord, Place)>,
     names_while_running: bool,
     panics: u32,
     /// Whether the last walk ended in one.
     panicked_last: bool,
+}
+
+/// Where a native frame is, for a walker.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In a module that works on the walker's memory.
+    Given(WasmFrame),
+    /// In other wasm, or between components.
+    Other,
+    /// In no wasm: a stub.
+    Nowhere,
 }
 
 /// A global that the walker wants.
@@ -103,6 +118,7 @@ impl LanguageWalk {
         Self {
             memory: instance.memory(spaces, 0),
             is_shared: spaces.shared_memories + spaces.imported_shared_memories > 0,
+            siblings: module.siblings(),
             module,
             globals,
             names_while_running: walker.names_while_running(),
@@ -110,7 +126,8 @@ impl LanguageWalk {
             sink: FrameSink::new(),
             wasm: Vec::with_capacity(FrameSink::CAPACITY),
             native: Vec::with_capacity(FrameSink::CAPACITY),
-            cache: vec![(FrameWord(0), None); CACHED_PCS],
+            others: Vec::with_capacity(FrameSink::CAPACITY),
+            cache: vec![(FrameWord(0), Place::Nowhere); CACHED_PCS],
             panics: 0,
             panicked_last: false,
         }
@@ -153,7 +170,8 @@ impl LanguageWalk {
         if walked.is_err_and(|reason| !reason.keeps_frames()) {
             self.sink.clear();
         }
-        language_record::write(&self.sink, &self.native, self.module.id, walked.err().map(recorded), words)
+        let natives = Natives { given: &self.native, others: &self.others };
+        language_record::write(&self.sink, natives, self.module.id, walked.err().map(recorded), words)
     }
 
     /// Reads and names the stacks of all threads that the language has, or else the one that [`Walker::walk`] gives; none if
@@ -172,7 +190,12 @@ impl LanguageWalk {
         self.find_wasm_frames(code, frames);
         // SAFETY: the guest stands still, so base and length belong together and stay what they are.
         let guest = unsafe { StoppedGuest::new(self.memory, &self.globals, self.is_shared, through_kernel) };
-        let (walker, wasm, module, sink) = (&mut self.walker, &self.wasm, self.module.id, &mut self.sink);
+        let (walker, wasm, sink) = (&mut self.walker, &self.wasm, &mut self.sink);
+        let (attached, siblings) = (&self.module, &self.siblings);
+        let id = |module: u32| match module.checked_sub(1) {
+            None => Some(attached.id),
+            Some(sibling) => siblings.get(sibling as usize).map(|sibling| sibling.id),
+        };
         catch_unwind(AssertUnwindSafe(|| {
             let mut threads = Vec::new();
             walker.threads(&guest, wasm, &mut threads);
@@ -188,7 +211,9 @@ impl LanguageWalk {
                         walker.symbolize(key, &mut lines);
                     }
                     dump.frames.push(match key {
-                        FrameKey::Wasm(WasmFrame { module: 0, function, code_offset }) if lines.is_empty() => {
+                        FrameKey::Wasm(WasmFrame { module, function, code_offset })
+                            if let (Some(module), true) = (id(module), lines.is_empty()) =>
+                        {
                             DumpedFrame::Unnamed(Origin::Wasm { module, function, code_offset })
                         }
                         FrameKey::Elided => DumpedFrame::Unnamed(Origin::Elided),
@@ -245,7 +270,7 @@ impl LanguageWalk {
             FrameKey::Wasm(_) | FrameKey::Elided => self.sink.push_elided(),
         });
         let truncation = pushed.err().map(recorded);
-        language_record::write(&self.sink, &[], self.module.id, truncation, words)
+        language_record::write(&self.sink, Natives::default(), self.module.id, truncation, words)
     }
 
     /// Whether the last walk ended in a panic, or was left because it did not end.
@@ -275,15 +300,20 @@ impl LanguageWalk {
     fn find_wasm_frames(&mut self, code: &CodeReader<'_>, frames: &[u64]) {
         self.wasm.clear();
         self.native.clear();
+        self.others.clear();
         for (index, &word) in frames.iter().enumerate().take(FrameSink::CAPACITY) {
             let word = FrameWord(word);
             let cached = &mut self.cache[(word.pc() >> 2) % CACHED_PCS];
             if cached.0 != word {
-                *cached = (word, wasm_frame(code, word, self.module.id));
+                *cached = (word, place(code, word, &self.module, &self.siblings));
             }
-            if let Some(frame) = cached.1 {
-                self.wasm.push(frame);
-                self.native.push(index as u16);
+            match cached.1 {
+                Place::Given(frame) => {
+                    self.wasm.push(frame);
+                    self.native.push(index as u16);
+                }
+                Place::Other => self.others.push(index as u16),
+                Place::Nowhere => {}
             }
         }
     }
@@ -318,13 +348,18 @@ fn running_thread(
     })
 }
 
-/// The frame of `module` that a native frame is.
-fn wasm_frame(code: &CodeReader<'_>, word: FrameWord, of: ModuleId) -> Option<WasmFrame> {
-    match code.origin(word.native_pc())? {
-        Origin::Wasm { module, function, code_offset } if module == of => {
-            Some(WasmFrame::attached(function, code_offset))
+/// Where a native frame is, for a walker of `attached` and its siblings.
+fn place(code: &CodeReader<'_>, word: FrameWord, attached: &LoadedModule, siblings: &[Arc<LoadedModule>]) -> Place {
+    match code.origin(word.native_pc()) {
+        Some(Origin::Wasm { module, function, code_offset }) if module == attached.id => {
+            Place::Given(WasmFrame::attached(function, code_offset))
         }
-        _ => None,
+        Some(Origin::Wasm { module, function, code_offset }) => {
+            let sibling = (1..).zip(siblings).find(|(_, sibling)| sibling.id == module);
+            sibling.map_or(Place::Other, |(module, _)| Place::Given(WasmFrame { module, function, code_offset }))
+        }
+        Some(_) => Place::Other,
+        None => Place::Nowhere,
     }
 }
 

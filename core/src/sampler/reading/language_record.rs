@@ -48,34 +48,79 @@ pub(in crate::sampler) struct LanguageStack<'a> {
     words: &'a [u64],
 }
 
-/// Writes what a walk has pushed into `sink` into `words`, and gives how many those are. `natives` are the indices of the wasm frames
-/// that the walker was given among the record's native frames.
+/// Which of a record's native frames a walker was given, and which it was not though they are on the stack as well: those of code that
+/// works on other memories. By their indices, in order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Natives<'a> {
+    pub(super) given: &'a [u16],
+    pub(super) others: &'a [u16],
+}
+
+/// Writes what a walk has pushed into `sink` into `words`, and gives how many those are. Frames that the walker was not given come before
+/// the next one that it has passed on, those before all that it was given first, and those behind them last.
 pub(super) fn write(
     sink: &FrameSink,
-    natives: &[u16],
+    natives: Natives<'_>,
     module: ModuleId,
     truncation: Option<LanguageTruncation>,
     words: &mut [u64],
 ) -> usize {
-    let (length, labels) = (sink.len(), sink.labels());
-    words[0] = truncation.map_or(0, |reason| 1 + reason as u64) | (labels.len() as u64) << 8 | (length as u64) << 32;
-    words[1] = module.into();
-    let (flags, rest) = words[HEADER..].split_at_mut(FLAGS);
-    let (entries, rest) = rest.split_at_mut(length);
+    let (head, rest) = words.split_at_mut(HEADER);
+    let (flags, rest) = rest.split_at_mut(FLAGS);
     flags.fill(0);
-    for (index, entry) in sink.entries().enumerate() {
-        let mut native = |word| {
-            flags[index / 64] |= 1 << (index % 64);
-            word
-        };
-        entries[index] = match entry {
-            SinkEntry::Own(key) => key,
-            SinkEntry::Wasm(frame) => native(natives.get(frame).map_or(u64::MAX, |&native| native.into())),
-            SinkEntry::Elided => native(ELIDED),
-        };
+    let mut entries = Entries { words: rest, flags, length: 0, others: natives.others };
+    if !sink.is_empty() {
+        entries.push_others_before(natives.given.first().copied().unwrap_or(u16::MAX));
+        for entry in sink.entries() {
+            match entry {
+                SinkEntry::Own(key) => entries.push(key, false),
+                SinkEntry::Elided => entries.push(ELIDED, true),
+                SinkEntry::Wasm(frame) => {
+                    let native = natives.given.get(frame).copied();
+                    native.into_iter().for_each(|native| entries.push_others_before(native));
+                    entries.push(native.map_or(u64::MAX, u64::from), true);
+                }
+            }
+        }
+        entries.push_others_before(u16::MAX);
     }
-    rest[..labels.len()].copy_from_slice(labels);
+    let (length, labels) = (entries.length, sink.labels());
+    // Frames at the root may have had no room.
+    let truncation = truncation.or((length > FrameSink::CAPACITY).then_some(LanguageTruncation::TooDeep));
+    let length = length.min(FrameSink::CAPACITY);
+    rest[length..][..labels.len()].copy_from_slice(labels);
+    head[0] = truncation.map_or(0, |reason| 1 + reason as u64) | (labels.len() as u64) << 8 | (length as u64) << 32;
+    head[1] = module.into();
     HEADER + FLAGS + length + labels.len()
+}
+
+/// The entries of a record that is being written.
+struct Entries<'a> {
+    words: &'a mut [u64],
+    flags: &'a mut [u64],
+    /// With those that had no room.
+    length: usize,
+    /// What has yet to be put among them.
+    others: &'a [u16],
+}
+
+impl Entries<'_> {
+    fn push(&mut self, word: u64, is_native: bool) {
+        if self.length < FrameSink::CAPACITY {
+            self.words[self.length] = word;
+            self.flags[self.length / 64] |= u64::from(is_native) << (self.length % 64);
+        }
+        self.length += 1;
+    }
+
+    fn push_others_before(&mut self, native: u16) {
+        while let [first, rest @ ..] = self.others
+            && *first < native
+        {
+            self.others = rest;
+            self.push((*first).into(), true);
+        }
+    }
 }
 
 impl<'a> LanguageStack<'a> {

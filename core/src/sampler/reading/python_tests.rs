@@ -3,7 +3,7 @@
 //! column.
 
 use super::self_report_tests::{Pair, WithThreads, fixture, run};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 use wlprof_plugin::{FrameKey, SourceFrame, Walker};
 
@@ -40,18 +40,27 @@ fn compare(pair: &Pair, walker: &mut dyn Walker, what: &str) -> usize {
 #[test]
 fn stacks_are_what_python_says_they_are() {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python");
+    let library = |name: &str| (fixture(name), "/usr/local/lib");
     for release in ["3.11", "3.13"] {
         for stripped in ["", "-stripped"] {
             let name = format!("python-{release}{stripped}.wasm");
-            let mut wasi = WasiCtxBuilder::new();
-            wasi.args(&["python", "stacks.py"]);
-            wasi.preopened_dir(&scripts, ".", FsPerms::ReadOnly).unwrap();
-            let library = fixture(&format!("python-{release}-lib"));
-            wasi.preopened_dir(library, "/usr/local/lib", FsPerms::ReadOnly).unwrap();
-            let (pairs, mut walker) = run(&fixture(&name), &mut wasi, &wlprof_cpython::Python, WithThreads::No);
-            let frames: usize = pairs.iter().map(|pair| compare(pair, &mut *walker, &name)).sum();
-            assert!(pairs.len() > 90 && frames > 600, "{name}: {} stacks, {frames} frames", pairs.len());
-            println!("{name}: {} stacks, {frames} frames", pairs.len());
+            compare_all(&name, &[(scripts.clone(), "."), library(&format!("python-{release}-lib"))]);
         }
     }
+    for release in ["3.12", "3.14"] {
+        compare_all(&format!("component-python-{release}.wasm"), &[(scripts.clone(), ".")]);
+    }
+}
+
+/// Compares all stacks of `stacks.py` in a guest that is given these folders.
+fn compare_all(name: &str, folders: &[(PathBuf, &str)]) {
+    let mut wasi = WasiCtxBuilder::new();
+    wasi.args(&["python", "stacks.py"]);
+    for (folder, shown_as) in folders {
+        wasi.preopened_dir(folder, shown_as, FsPerms::ReadOnly).unwrap();
+    }
+    let (pairs, mut walker) = run(&fixture(name), &mut wasi, &wlprof_cpython::Python, WithThreads::No);
+    let frames: usize = pairs.iter().map(|pair| compare(pair, &mut *walker, name)).sum();
+    assert!(pairs.len() > 90 && frames > 600, "{name}: {} stacks, {frames} frames", pairs.len());
+    println!("{name}: {} stacks, {frames} frames", pairs.len());
 }

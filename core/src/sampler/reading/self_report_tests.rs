@@ -6,21 +6,23 @@ use super::super::dump::Dump;
 use super::super::running::find_instance;
 use super::super::shared::LoadedModule;
 use super::activations::Activations;
+use super::backtrace_tests::compiled;
 use super::language::{LanguageWalk, Reading};
 use super::language_record::{Entry, LanguageStack, MAX_WORDS};
 use super::self_check;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
 use crate::guest::{EngineOptions, engine};
-use crate::module::{GuestCode, ModuleImage, read_module};
+use crate::module::{Compiled, among};
 use crate::recording::{LanguageTruncation, Origin};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use wasmtime::{CallHook, Linker, Module, Store};
-use wasmtime_wasi::WasiCtxBuilder;
+use wasmtime::{CallHook, Instance, Linker, Store, component};
 use wasmtime_wasi::p1::{WasiP1Ctx, add_to_linker_sync};
+use wasmtime_wasi::p2::bindings::sync::Command;
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
-use wlprof_plugin::{FrameKey, Language, Walker, WasmFrame};
+use wasmtime_wasi::{WasiCtxBuilder, p2};
+use wlprof_plugin::{Detection, FrameKey, Language, Walker, WasmFrame};
 
 /// A fixture's path.
 pub(in crate::sampler) fn fixture(name: &str) -> PathBuf {
@@ -94,6 +96,9 @@ impl Reader {
     }
 }
 
+/// What starts a guest that has been instantiated.
+type Start = Box<dyn FnOnce(&mut Store<WasiP1Ctx>) -> wasmtime::Result<()>>;
+
 /// Runs the guest at `path` with the world that `wasi` describes, and pairs what it printed, where that begins with `@`,
 /// with what was read.
 pub(in crate::sampler) fn run(
@@ -103,14 +108,14 @@ pub(in crate::sampler) fn run(
     with_threads: WithThreads,
 ) -> (Vec<Pair>, Box<dyn Walker>) {
     let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
-    let bytes = read_module(path).unwrap();
-    let module = Module::from_binary(&engine, &bytes).unwrap();
-    let image = Arc::new(ModuleImage::parse(bytes, "guest").unwrap());
+    let code = compiled(&engine, path);
+    let is_component = code.compiled.module().is_none();
     let output = MemoryOutputPipe::new(64 << 20);
     let mut store: Store<WasiP1Ctx> = Store::new(&engine, wasi.stdout(output.clone()).build_p1());
-    let context = self_check::run(&mut store).unwrap();
+    let probe = self_check::Probe::new(&engine).unwrap();
+    let (context, begun) = probe.context(&mut store).unwrap();
     let reader = Arc::new(Mutex::new(Reader {
-        code: CodeMap::of(&GuestCode::of_module(module.clone(), image.clone())),
+        code: CodeMap::of(&code),
         store: context,
         activations: Activations::new(),
         language: None,
@@ -135,8 +140,12 @@ pub(in crate::sampler) fn run(
                 let contents = printed.contents();
                 let said = String::from_utf8(contents[pairing.2..].to_vec()).unwrap();
                 pairing.2 = contents.len();
-                if let (true, Some(seen)) = (said.starts_with('@'), pairing.1.take()) {
-                    pairing.0.push(Pair { said, seen });
+                let seen = pairing.1.take();
+                match (said.starts_with('@'), seen, pairing.0.last_mut()) {
+                    (true, Some(seen), _) => pairing.0.push(Pair { said, seen }),
+                    // What a component's libraries write goes to the host in parts of 4 KiB.
+                    (false, _, Some(last)) if is_component => last.said.push_str(&said),
+                    _ => {}
                 }
             }
             CallHook::CallingWasm => {
@@ -148,16 +157,36 @@ pub(in crate::sampler) fn run(
         }
         Ok(())
     });
-    let mut linker = Linker::new(&engine);
-    add_to_linker_sync(&mut linker, |wasi| wasi).unwrap();
-    let instance = linker.instantiate(&mut store, &module).unwrap();
-    let instance_context = find_instance(&mut store, &instance, &image, &reader.lock().unwrap().code).unwrap();
-    let walker = language.attach(&*image).unwrap();
-    reader.lock().unwrap().language =
-        Some(LanguageWalk::new(Arc::new(LoadedModule::new(image, None, false)), walker, instance_context));
-    let start = instance.get_func(&mut store, "_start").unwrap();
-    let ended = start.call(&mut store, &[], &mut []);
-    if let Err(error) = ended {
+    let start: Start = match &code.compiled {
+        Compiled::Module(module) => {
+            let mut linker = Linker::new(&engine);
+            add_to_linker_sync(&mut linker, |wasi| wasi).unwrap();
+            let instance = linker.instantiate(&mut store, module).unwrap();
+            let start = instance.get_func(&mut store, "_start").unwrap();
+            Box::new(move |store| start.call(store, &[], &mut []))
+        }
+        Compiled::Component(component) => {
+            let mut linker = component::Linker::new(&engine);
+            p2::add_to_linker_sync(&mut linker).unwrap();
+            let command = Command::instantiate(&mut store, component, &linker).unwrap();
+            Box::new(move |store| command.wasi_cli_run().call_run(store)?.map_err(|()| wasmtime::format_err!("failed")))
+        }
+    };
+    // The only one that is in the language.
+    let is_it = |number: &usize| language.detect(&among(&code.images, *number).unwrap()) != Detection::No;
+    let of_language: Vec<usize> = (0..code.images.len()).filter(is_it).collect();
+    let [number] = of_language[..] else { panic!("{of_language:?}") };
+    let (walker, image) = (language.attach(&among(&code.images, number).unwrap()).unwrap(), &code.images[number]);
+    let instances = probe.instances_since(&mut store, begun).unwrap();
+    let is_its = |instance: &&Instance| {
+        let functions = instance.module(&store).functions().next();
+        functions.and_then(|function| code.module_of(&function)) == Some(number as u32)
+    };
+    let instance = *instances.iter().find(is_its).unwrap();
+    let instance = find_instance(&mut store, &instance, image, &reader.lock().unwrap().code).unwrap();
+    let modules = LoadedModule::all_of(&code);
+    reader.lock().unwrap().language = Some(LanguageWalk::new(modules[number].clone(), walker, instance));
+    if let Err(error) = start(&mut store) {
         assert_eq!(error.downcast_ref::<wasmtime_wasi::I32Exit>().map(|exit| exit.0), Some(0), "{error:?}");
     }
     let walker = reader.lock().unwrap().language.take().unwrap().walker;

@@ -213,6 +213,11 @@ impl Attachment {
         self.store.read_counted_heap();
     }
 
+    /// Whether the stacks of a language are read.
+    pub(in crate::sampler) fn has_language(&self) -> bool {
+        self.store.has_language()
+    }
+
     /// Lets `walker` read the language's stacks of `instance`, an instance of `module`.
     ///
     /// # Errors

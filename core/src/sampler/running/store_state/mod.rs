@@ -498,6 +498,11 @@ impl StoreState {
             .map(|language| unsafe { language.threads(&self.shared.code.read(), frames, state, through_kernel) })
     }
 
+    /// Whether there is one.
+    pub(in crate::sampler) fn has_language(&self) -> bool {
+        self.has_language.load(Ordering::Relaxed)
+    }
+
     /// Sets the language's walker; one that was there before walks no more. To be called on the guest's thread, outside wasm.
     pub(in crate::sampler) fn set_language(&self, language: LanguageWalk) {
         let _no_signal = SignalBlocked::new();

@@ -1,0 +1,59 @@
+//! Makes components that run Python, with componentize-py: it links CPython's libraries with the code of a world, starts the interpreter,
+//! imports the program and keeps what memory holds then.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::cache::{Cache, Key};
+use crate::{checkout, process, wheels};
+
+/// The program, in `testdata`. The world that it is for stands beside it.
+pub(crate) const PROGRAM: &str = "python/component/app.py";
+
+const WORLD: [&str; 2] = ["python/component/wit/world.wit", "python/component/wit/deps/cli/cli.wit"];
+
+/// Where the wheel has its command's code.
+const PACKAGE: &str = "componentize_py";
+
+/// What runs that: moving an environment breaks its scripts.
+const COMMAND: &str = "import sys, componentize_py.componentize_py; sys.exit(componentize_py.componentize_py.script())";
+
+/// The line that pins this release.
+pub(crate) fn pin(release: &str) -> Result<String> {
+    let file = checkout::testdata().join("requirements-componentize.txt");
+    let pins = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let start = format!("componentize-py=={release} ");
+    let line = pins.lines().find(|line| line.starts_with(&start));
+    line.map(str::to_owned).with_context(|| format!("{} does not pin componentize-py {release}", file.display()))
+}
+
+/// All that a component is made from.
+pub(crate) fn sources() -> Vec<PathBuf> {
+    std::iter::once(PROGRAM).chain(WORLD).map(|path| checkout::testdata().join(path)).collect()
+}
+
+/// Makes the component with this release.
+pub(crate) fn build(release: &str, cache: &Cache, output: &Path) -> Result<()> {
+    let pin = pin(release)?;
+    let key = Key::of([pin.as_bytes()]);
+    let venv = cache.toolchain(&format!("componentize-py-{release}-{}", key.short()));
+    if !venv.exists() {
+        let workplace = cache.workplace("componentize-py")?;
+        let requirements = workplace.path.join("requirements.txt");
+        fs::write(&requirements, &pin)?;
+        wheels::install(cache, &format!("componentize-py {release}"), &requirements, &venv, &[PACKAGE])?;
+    }
+    let program = checkout::testdata().join(PROGRAM);
+    let folder = program.parent().context("the program is in a folder")?;
+    // It leaves what it generates where it runs.
+    let workplace = cache.workplace("component")?;
+    fs::copy(&program, workplace.path.join("app.py"))?;
+    let mut componentize = Command::new(venv.join("bin/python"));
+    componentize.current_dir(&workplace.path).args(["-c", COMMAND]);
+    // The argument that it takes for its own name.
+    componentize.arg("-d").arg(folder.join("wit")).args(["-w", "program", "componentize", "app", "-o"]).arg(output);
+    process::output(&mut componentize, "remove the toolchains folder of the cache and try again").map(drop)
+}
