@@ -45,12 +45,16 @@ fn as_it_was(place: &str, backtrace: &WasmBacktrace, guest: &Guest) -> String {
 fn offset(frame: &FrameInfo, guest: &Guest) -> Option<usize> {
     let offset = frame.module_offset().unwrap_or_default();
     let image = match &guest.code.compiled {
-        Compiled::Module(module) if module.image_range() == frame.module().image_range() => guest.code.images.first(),
-        _ => None,
+        compiled if compiled.image_range() != frame.module().image_range() => None,
+        Compiled::Module(_) => guest.code.images.first(),
+        Compiled::Component(_) => {
+            let number = frame.module().functions().next().and_then(|function| guest.code.module_of(&function));
+            number.and_then(|number| guest.code.images.get(number as usize))
+        }
     };
     match image {
-        Some(image) if image.is_rewritten() => offset_before(image, frame.func_index(), offset as u32),
-        _ => Some(offset),
+        Some(image) => offset_before(image, frame.func_index(), offset as u32),
+        None => Some(offset),
     }
 }
 

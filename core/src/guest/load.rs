@@ -203,15 +203,7 @@ impl Program {
         let Self { path, name, contents, engine, epoch_interruption, mut notes } = self;
         let code = match contents {
             Contents::Module { image, .. } => compile_module(&engine, *image, heap, &mut notes),
-            Contents::Component { bytes, modules } => {
-                if heap.is_some() {
-                    notes.push(HEAPS_OF_COMPONENTS.to_owned());
-                }
-                Component::from_binary(&engine, &bytes).map(|component| GuestCode {
-                    compiled: Compiled::Component(component),
-                    images: modules.into_iter().map(Arc::new).collect(),
-                })
-            }
+            Contents::Component { bytes, modules } => compile_component(&engine, &bytes, modules, heap, &mut notes),
         };
         let code = code.map_err(|error| LoadError::Compile(path.clone(), error))?;
         if let Compiled::Component(component) = &code.compiled {
@@ -221,9 +213,6 @@ impl Program {
     }
 }
 
-const HEAPS_OF_COMPONENTS: &str =
-    "of a component, what makes its memories grow is profiled alone: allocators are looked for in core modules only";
-
 fn compile_module(
     engine: &Engine,
     mut image: ModuleImage,
@@ -231,21 +220,41 @@ fn compile_module(
     notes: &mut Vec<String>,
 ) -> wasmtime::Result<GuestCode> {
     let telling = heap.map(|Allocators { named, walker }| heap::compile(engine, &mut image, named, walker));
-    let telling = telling.and_then(|compiled| match compiled {
-        Ok((module, missed)) => {
+    let module = match telling.and_then(|telling| or_note(telling, notes)) {
+        Some(module) => module,
+        None => Module::from_binary(engine, image.bytes())?,
+    };
+    Ok(GuestCode::of_module(module, Arc::new(image)))
+}
+
+fn compile_component(
+    engine: &Engine,
+    bytes: &[u8],
+    mut modules: Vec<ModuleImage>,
+    heap: Option<Allocators<'_>>,
+    notes: &mut Vec<String>,
+) -> wasmtime::Result<GuestCode> {
+    let telling = heap.map(|Allocators { named, .. }| heap::compile_component(engine, bytes, &mut modules, named));
+    let component = match telling.and_then(|telling| or_note(telling, notes)) {
+        Some(component) => component,
+        None => Component::from_binary(engine, bytes)?,
+    };
+    let images = modules.into_iter().map(Arc::new).collect();
+    Ok(GuestCode { compiled: Compiled::Component(component), images })
+}
+
+/// What was compiled to tell of what it allocates; `None` if that cannot be. What the user should know of either goes to `notes`.
+fn or_note<T>(telling: Result<(T, Vec<String>), String>, notes: &mut Vec<String>) -> Option<T> {
+    match telling {
+        Ok((compiled, missed)) => {
             notes.extend(missed);
-            Some(module)
+            Some(compiled)
         }
         Err(reason) => {
             notes.push(format!("what the guest allocates is not profiled: {reason}"));
             None
         }
-    });
-    let module = match telling {
-        Some(module) => module,
-        None => Module::from_binary(engine, image.bytes())?,
-    };
-    Ok(GuestCode::of_module(module, Arc::new(image)))
+    }
 }
 
 /// Finds what keeps a component from being run as a command.

@@ -2,7 +2,7 @@
 
 use super::allocators::{Allocator, Call, NotRewritten, call_named, names_of_calls};
 use super::c_library::{c_library, passes_on};
-use super::rewrite::rewrite;
+use super::rewrite::{Rewritten, rewrite};
 use super::tinygo::tinygo;
 use crate::module::ModuleImage;
 use std::collections::BTreeSet;
@@ -51,20 +51,60 @@ pub fn compile(
     functions: &[NamedAllocator],
     walker: Option<&dyn Walker>,
 ) -> Result<(Module, Vec<String>), String> {
-    let mut missed = Vec::new();
-    let allocators = find(image, functions, walker, &mut missed).map_err(|reason| reason.to_string())?;
-    let rewritten = rewrite(image.bytes(), &allocators).map_err(|reason| reason.to_string())?;
+    let prepared = Prepared::new(image, functions, walker).map_err(|reason| reason.to_string())?;
     // Engines may allow one memory, or one table, alone.
-    let module = Module::from_binary(engine, &rewritten.bytes);
-    let module = module.map_err(|error| format!("it cannot be compiled with what that takes: {error:#}"))?;
-    let own = allocators.iter().map(|allocator| allocator.function);
-    let imported = image.function_imports().len() as u32;
-    let defined = (imported..).take_while(|function| image.function_body(*function).is_some());
-    let passing = defined.filter(|function| image.function_name(*function).is_some_and(passes_on));
-    let allocating: BTreeSet<u32> = own.chain(passing).collect();
-    image.set_rewritten(rewritten.offsets, &rewritten.added, allocating);
-    missed.extend(without_function(&allocators));
-    Ok((module, missed))
+    let module = Module::from_binary(engine, prepared.bytes()).map_err(cannot_be_compiled)?;
+    Ok((module, prepared.was_compiled(image)))
+}
+
+/// What to tell the user of an engine that does not take a module that was rewritten.
+pub(super) fn cannot_be_compiled(error: wasmtime::Error) -> String {
+    format!("it cannot be compiled with what that takes: {error:#}")
+}
+
+/// A module that was rewritten, and not yet compiled.
+pub(super) struct Prepared {
+    rewritten: Rewritten,
+    allocators: Vec<Allocator>,
+    missed: Vec<String>,
+}
+
+impl Prepared {
+    /// Rewrites the module of `image`: see [`compile`].
+    pub(super) fn new(
+        image: &ModuleImage,
+        functions: &[NamedAllocator],
+        walker: Option<&dyn Walker>,
+    ) -> Result<Self, NotRewritten> {
+        let mut missed = Vec::new();
+        let allocators = find(image, functions, walker, &mut missed)?;
+        let rewritten = rewrite(image.bytes(), &allocators)?;
+        missed.extend(without_function(&allocators));
+        Ok(Self { rewritten, allocators, missed })
+    }
+
+    /// The size in bytes of its allocator's functions, as they are in `image`.
+    pub(super) fn code_size(&self, image: &ModuleImage) -> usize {
+        let bodies = self.allocators.iter().filter_map(|allocator| image.function_body(allocator.function));
+        bodies.map(|body| body.len()).sum()
+    }
+
+    /// What is to be compiled.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.rewritten.bytes
+    }
+
+    /// Tells `image` that it was, and gives what the user should know of what will be missed.
+    pub(super) fn was_compiled(self, image: &mut ModuleImage) -> Vec<String> {
+        let Self { rewritten, allocators, missed } = self;
+        let own = allocators.iter().map(|allocator| allocator.function);
+        let imported = image.function_imports().len() as u32;
+        let defined = (imported..).take_while(|function| image.function_body(*function).is_some());
+        let passing = defined.filter(|function| image.function_name(*function).is_some_and(passes_on));
+        let allocating: BTreeSet<u32> = own.chain(passing).collect();
+        image.set_rewritten(rewritten.offsets, &rewritten.added, allocating);
+        missed
+    }
 }
 
 fn find(

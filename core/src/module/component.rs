@@ -16,9 +16,7 @@ use wasmtime_environ::wasmparser::{
 /// # Errors
 /// [`ImageError`] if the bytes are malformed. The component is not validated: that is the engine's part.
 pub fn core_modules(component: &[u8], file_name: &str) -> Result<Vec<ModuleImage>, ImageError> {
-    let mut found = Found::default();
-    let mut parser = Parser::new(0).parse_all(component);
-    parser.try_for_each(|payload| found.take(payload?)).map_err(ImageError::Malformed)?;
+    let found = Found::in_component(component)?;
     let image = |(number, Module { range, name }): (usize, Module)| {
         let name = name.unwrap_or_else(|| format!("{file_name}#{number}"));
         // Of what is cut short the next payload is an error.
@@ -28,6 +26,14 @@ pub fn core_modules(component: &[u8], file_name: &str) -> Result<Vec<ModuleImage
     let mut images: Vec<_> = found.modules.into_iter().enumerate().map(image).collect::<Result<_, _>>()?;
     found.instances.iter().for_each(|instances| instances.tell(&mut images));
     Ok(images)
+}
+
+/// Where the core modules of a component are in it, in their order.
+///
+/// # Errors
+/// [`ImageError`] if the bytes are malformed.
+pub(crate) fn core_module_ranges(component: &[u8]) -> Result<Vec<Range<usize>>, ImageError> {
+    Ok(Found::in_component(component)?.modules.into_iter().map(|module| module.range).collect())
 }
 
 struct Module {
@@ -53,6 +59,13 @@ struct Open {
 }
 
 impl Found {
+    fn in_component(component: &[u8]) -> Result<Self, ImageError> {
+        let mut found = Self::default();
+        let mut parser = Parser::new(0).parse_all(component);
+        parser.try_for_each(|payload| found.take(payload?)).map_err(ImageError::Malformed)?;
+        Ok(found)
+    }
+
     fn take(&mut self, payload: Payload<'_>) -> Result<(), BinaryReaderError> {
         match payload {
             Payload::Version { .. } => self.open.push(Open::default()),

@@ -38,8 +38,10 @@ pub(super) enum ExportedMemory<'a> {
 pub struct ModuleImage {
     name: String,
     bytes: Vec<u8>,
-    /// Where they begin in the file that was compiled: somewhere in that of a component.
+    /// Where they begin in their file: somewhere in that of a component.
     file_start: u32,
+    /// Where those begin that were compiled, in what was compiled: elsewhere if a module of its component was rewritten before.
+    compiled_start: u32,
     sections: Sections,
     /// The numbers, among the modules of its component, of those that work on its memory, without its own.
     siblings: Vec<u32>,
@@ -70,6 +72,7 @@ impl ModuleImage {
             name,
             bytes,
             file_start,
+            compiled_start: file_start,
             sections,
             siblings: Vec::new(),
             debug: None,
@@ -121,6 +124,17 @@ impl ModuleImage {
         self.rewritten = Some(Rewriting { offsets, index_spaces, allocating });
     }
 
+    /// What was compiled begins there in the component that was compiled.
+    pub(crate) fn set_compiled_start(&mut self, start: u32) {
+        self.compiled_start = start;
+    }
+
+    /// Where its bytes are in its file.
+    pub(crate) fn file_range(&self) -> Range<usize> {
+        let start = self.file_start as usize;
+        start..start + self.bytes.len()
+    }
+
     /// Whether this function only passes on memory that others ask for, as far as the module was rewritten to tell of these.
     pub(crate) fn allocates(&self, function: u32) -> bool {
         self.rewritten.as_ref().is_some_and(|rewritten| rewritten.allocating.contains(&function))
@@ -129,9 +143,10 @@ impl ModuleImage {
     /// Code offset of the instruction that was compiled to what Wasmtime says is of `file_offset`; `None` of code that is not the
     /// module's own.
     pub(crate) fn compiled_code_offset(&self, file_offset: u32) -> Option<u32> {
+        let offset = file_offset.checked_sub(self.compiled_start)?;
         match &self.rewritten {
-            Some(rewritten) => rewritten.offsets.old_of_file_offset(file_offset),
-            None => file_offset.checked_sub(self.file_start)?.checked_sub(self.code_start()),
+            Some(rewritten) => rewritten.offsets.old_of_file_offset(offset),
+            None => offset.checked_sub(self.code_start()),
         }
     }
 
@@ -187,7 +202,7 @@ impl ModuleImage {
         self.sections.code_start
     }
 
-    /// Where a code offset is in the file that was compiled, as Wasmtime tells of it.
+    /// Where a code offset is in its file, as Wasmtime tells of it where that is what was compiled.
     #[cfg(any(test, feature = "cli"))]
     pub(crate) fn file_offset(&self, code_offset: u32) -> u32 {
         self.file_start + self.code_start() + code_offset

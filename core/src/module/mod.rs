@@ -20,6 +20,7 @@ pub use binary::{ModuleError, read_module};
 pub(crate) use code_offsets::CodeOffsets;
 pub use compiled::{Compiled, GuestCode};
 pub(crate) use compiled_from::was_compiled_from;
+pub(crate) use component::core_module_ranges;
 pub use component::core_modules;
 pub use image::ModuleImage;
 pub use offset_map::OffsetMap;

@@ -130,16 +130,23 @@ impl Profiler {
     }
 
     /// Compiles a component, whose modules profiles call as they, or it, calls them, or else by `name`, and adds it. `bytes` are the binary or
-    /// the text format.
+    /// the text format. Where heaps are profiled ([`Builder::heap`]) one of its modules is another, as for [`Profiler::load`].
     ///
     /// # Errors
     /// If it is no component that the engine takes, or is of another engine.
     pub fn load_component(&self, name: &str, bytes: &[u8]) -> wasmtime::Result<Component> {
         let binary = wat::parse_bytes(bytes)?;
-        let modules = core_modules(&binary, name).with_context(|| format!("{name} cannot be read"))?;
+        let mut modules = core_modules(&binary, name).with_context(|| format!("{name} cannot be read"))?;
         let views: Vec<_> = (0..modules.len()).filter_map(|number| among(&modules, number)).collect();
         let chosen = choose_each(&Choice::Auto, &self.0.languages, name, &views)?;
-        let component = Component::from_binary(&self.0.engine, &binary)?;
+        let rewritten = self.0.session.heap_rate().and_then(|_| {
+            let rewritten = heap::compile_component(&self.0.engine, &binary, &mut modules, &[]);
+            self.or_note(name, rewritten)
+        });
+        let component = match rewritten {
+            Some(component) => component,
+            None => Component::from_binary(&self.0.engine, &binary)?,
+        };
         let images = modules.into_iter().map(Arc::new).collect();
         self.add_compiled(&GuestCode { compiled: Compiled::Component(component.clone()), images }, chosen.walkers);
         chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
@@ -155,10 +162,15 @@ impl Profiler {
     /// What is to run in the place of `image`, compiled, for its heap to be profiled. `None`, and a note, if that cannot be.
     fn rewritten(&self, image: &mut ModuleImage, walker: Option<&dyn Walker>) -> Option<Module> {
         let name = image.name().to_owned();
-        match heap::compile(&self.0.engine, image, &[], walker) {
-            Ok((module, missed)) => {
+        self.or_note(&name, heap::compile(&self.0.engine, image, &[], walker))
+    }
+
+    /// What was compiled for its heap to be profiled; `None`, and a note, if that cannot be.
+    fn or_note<C>(&self, name: &str, rewritten: Result<(C, Vec<String>), String>) -> Option<C> {
+        match rewritten {
+            Ok((compiled, missed)) => {
                 missed.into_iter().for_each(|note| self.0.session.note(format!("{name}: {note}")));
-                Some(module)
+                Some(compiled)
             }
             Err(reason) => {
                 self.0.session.note(format!("what {name} allocates is not profiled: {reason}"));

@@ -167,14 +167,25 @@ impl Session {
     ) {
         attachment.see_memory(store, instance, &module.image);
         self.heap_rate().into_iter().for_each(|rate| attachment.profile_heap(rate));
+        self.listen_to_heap(attachment, store, instance, &module);
+        if module.has_language {
+            self.walk_language(attachment, store, instance, module, walker);
+        }
+    }
+
+    /// Hears what an instance allocates, if its module was rewritten to tell.
+    fn listen_to_heap<T: 'static>(
+        &self,
+        attachment: &Attachment,
+        store: &mut Store<T>,
+        instance: &Instance,
+        module: &LoadedModule,
+    ) {
         if let Some(rate) = self.heap_rate()
             && module.image.is_rewritten()
             && let Err(error) = attachment.listen_to_heap(store, instance, &module.image, rate)
         {
             self.note(format!("what {} allocates is not profiled: {error:#}", module.image.name()));
-        }
-        if module.has_language {
-            self.walk_language(attachment, store, instance, module, walker);
         }
     }
 
@@ -221,6 +232,7 @@ impl Session {
         let instances: Vec<_> = instances.iter().filter_map(|instance| Some((*instance, loaded(instance)?))).collect();
         for (instance, module) in &instances {
             attachment.see_memory(store, instance, &module.image);
+            self.listen_to_heap(attachment, store, instance, module);
             if !module.has_language {
                 continue;
             }

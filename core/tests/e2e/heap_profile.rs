@@ -51,7 +51,14 @@ fn amounts_by_pprof(profile: &Path) -> [Times; 4] {
 #[test]
 fn every_allocation_is_what_c_cpp_and_rust_guests_count_themselves_and_what_pprof_reads() {
     // What the library has for itself beside it, at most: arguments, the output's buffer, what the sites are kept in.
-    for (guest, besides) in [("c-heap", 200), ("cpp-heap", 200), ("rust-heap", 30_000)] {
+    let guests = [
+        ("c-heap", 200),
+        ("component-c-heap", 200),
+        ("cpp-heap", 200),
+        ("rust-heap", 30_000),
+        ("component-rust-heap", 30_000),
+    ];
+    for (guest, besides) in guests {
         let place = Place::new();
         let ran = profile(&place, &["--memory-rate=1"], &format!("{guest}.wasm"), &["20000"]);
         let expected = counted(&ran.stdout);
@@ -129,12 +136,12 @@ os._exit(0)
 
 #[test]
 fn a_leak_and_a_peak_are_on_their_lines_of_a_script() {
-    for release in ["3.11", "3.13", "3.11-stripped", "3.13-stripped"] {
+    for release in ["3.11", "3.12", "3.13", "3.14", "3.11-stripped", "3.13-stripped"] {
         let place = Place::new();
         place.file("leaking.py", LEAKING);
-        let library = python::library(release);
-        let options = ["--dir=.", &library];
-        profile(&place, &options, &format!("python-{release}.wasm"), &["leaking.py"]);
+        let library = (!python::COMPONENTS.contains(&release)).then(|| python::library(release));
+        let options: Vec<&str> = ["--dir=."].into_iter().chain(library.as_deref()).collect();
+        profile(&place, &options, &python::guest(release), &["leaking.py"]);
         let recording = place.recording("x.wlprof").view(View::Guest);
         let lines = by_line(&recording, "leaking.py");
         let largest = |part: HeapPart| {

@@ -13,7 +13,7 @@ use wlprof::recording::{Category, Frame, LanguageTruncation, Origin, Recording, 
 
 /// Those of [`COMPONENTS`] are components, which have their library in them.
 const RELEASES: [&str; 4] = ["3.11", "3.12", "3.13", "3.14"];
-const COMPONENTS: [&str; 2] = ["3.12", "3.14"];
+pub(crate) const COMPONENTS: [&str; 2] = ["3.12", "3.14"];
 
 fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python")
@@ -29,13 +29,17 @@ pub(crate) fn library(release: &str) -> String {
 fn command(options: &[&str], release: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
     command.current_dir(scripts()).args(options).arg("--dir=.");
-    if COMPONENTS.contains(&release) {
-        command.arg(fixture(&format!("component-python-{release}.wasm")));
-    } else {
-        command.arg(library(release)).arg(fixture(&format!("python-{release}.wasm")));
+    if !COMPONENTS.contains(&release) {
+        command.arg(library(release));
     }
-    command.args(arguments);
+    command.arg(fixture(&guest(release))).args(arguments);
     command
+}
+
+/// The fixture with that release.
+pub(crate) fn guest(release: &str) -> String {
+    let kind = if COMPONENTS.contains(&release) { "component-" } else { "" };
+    format!("{kind}python-{release}.wasm")
 }
 
 /// Profiles a script at 10 kHz.

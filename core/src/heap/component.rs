@@ -1,0 +1,136 @@
+//! From a component that is about to be compiled to one with a module in it that tells of what it allocates.
+
+use super::allocators::NotRewritten;
+use super::prepare::{NamedAllocator, Prepared, cannot_be_compiled};
+use crate::module::{ModuleImage, core_module_ranges};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use wasm_encoder::{RawSection, Section};
+use wasmtime::Engine;
+use wasmtime::component::Component;
+use wasmtime_environ::wasmparser::{BinaryReader, BinaryReaderError};
+use wlprof_plugin::ModuleView;
+
+/// The section of a component that holds a component.
+const COMPONENT: u8 = 4;
+
+/// The bytes before the first section.
+const HEADER: usize = 8;
+
+/// As [`compile`](super::compile), of a component: of its modules, the first tells of what it allocates that has an allocator, by the
+/// functions that a user names, or that its compiler brings, or C's library. `images` are those of its modules, in order. A store has one
+/// heap, so that the others' allocators, of which the user is told, do not.
+///
+/// # Errors
+/// Why the component is better left alone, in words for the user: `images` are as they were.
+pub fn compile_component(
+    engine: &Engine,
+    component: &[u8],
+    images: &mut [ModuleImage],
+    functions: &[NamedAllocator],
+) -> Result<(Component, Vec<String>), String> {
+    let mut prepared = BTreeMap::new();
+    let mut refused = None;
+    for (number, image) in images.iter().enumerate().filter(|(_, image)| !image.is_glue()) {
+        match Prepared::new(image, functions, None) {
+            Ok(module) => _ = prepared.insert(number, module),
+            // A user names functions of one of them.
+            Err(NotRewritten::NoAllocator | NotRewritten::NotNamed(_)) => {}
+            Err(reason) => _ = refused.get_or_insert_with(|| format!("{}: {reason}", image.name())),
+        }
+    }
+    // A library's functions may have others of their names before them, which pass calls on.
+    let sizes: BTreeMap<usize, usize> =
+        prepared.iter().map(|(number, module)| (*number, module.code_size(&images[*number]))).collect();
+    let passes_on = |number: &usize| {
+        let mut siblings = images[*number].siblings().iter();
+        siblings.any(|sibling| sizes.get(&(*sibling as usize)) > sizes.get(number))
+    };
+    prepared.retain(|number, _| !passes_on(number));
+    let Some((number, prepared, others)) = prepared.pop_first().map(|(number, first)| (number, first, prepared)) else {
+        return Err(refused.unwrap_or_else(|| NotRewritten::NoAllocator.to_string()));
+    };
+    let name = images[number].name();
+    let others: Vec<&str> = others.keys().map(|other| images[*other].name()).collect();
+    let apart = (!others.is_empty()).then(|| {
+        format!("of its modules, what {name} allocates is profiled; these allocate, too: {}", others.join(", "))
+    });
+    let unread = |error: &dyn std::fmt::Display| format!("it cannot be put together again: {error}");
+    let changed = with_module(component, &images[number].file_range(), prepared.bytes());
+    let changed = changed.map_err(|error| unread(&error))?;
+    let ranges = core_module_ranges(&changed).map_err(|error| unread(&error))?;
+    let component = Component::from_binary(engine, &changed).map_err(cannot_be_compiled)?;
+    for (image, range) in images.iter_mut().zip(ranges) {
+        image.set_compiled_start(range.start as u32);
+    }
+    let missed = prepared.was_compiled(&mut images[number]);
+    Ok((component, apart.into_iter().chain(missed).collect()))
+}
+
+/// The component with another module where one is now.
+fn with_module(component: &[u8], module: &Range<usize>, other: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
+    let mut changed = Vec::with_capacity(component.len() + other.len());
+    replace(component, 0, module, other, &mut changed)?;
+    Ok(changed)
+}
+
+/// Appends to `out` the component of these bytes, which begins at `start` in the whole, with what is at `module` replaced. Goes as deep
+/// as components are within each other, which engines bound.
+fn replace(
+    component: &[u8],
+    start: usize,
+    module: &Range<usize>,
+    other: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), BinaryReaderError> {
+    let mut reader = BinaryReader::new(component, start);
+    out.extend_from_slice(reader.read_bytes(HEADER)?);
+    while !reader.eof() {
+        let id = reader.read_u8()?;
+        let size = reader.read_var_u32()? as usize;
+        let range = reader.original_position()..reader.original_position() + size;
+        let data = reader.read_bytes(size)?;
+        let mut inner = Vec::new();
+        let data = if range == *module {
+            other
+        } else if id == COMPONENT && range.contains(&module.start) {
+            replace(data, range.start, module, other, &mut inner)?;
+            &inner
+        } else {
+            data
+        };
+        RawSection { id, data }.append_to(out);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module::core_modules;
+
+    const TEXT: &str = r#"(component (core module $first (func nop))
+        (component (core module $a (func)) (component (core module $deep (func nop nop))) (core module $b))
+        (core module $last (func nop nop nop)))"#;
+
+    #[test]
+    fn one_module_is_another_and_all_else_is_as_it_was() {
+        let component = wat::parse_str(TEXT).unwrap();
+        let other = wat::parse_str(format!("(module $other (data \"{}\"))", "x".repeat(300))).unwrap();
+        let ranges = core_module_ranges(&component).unwrap();
+        for (number, range) in ranges.iter().enumerate() {
+            let bytes = with_module(&component, range, &other).unwrap();
+            let changed = core_modules(&bytes, "x").unwrap();
+            for (index, (module, range)) in changed.iter().zip(&ranges).enumerate() {
+                let expected = if index == number { &other[..] } else { &component[range.clone()] };
+                assert_eq!(module.bytes(), expected, "{index} of the one with {number} replaced");
+            }
+            let back = with_module(&bytes, &changed[number].file_range(), &component[range.clone()]).unwrap();
+            assert_eq!(back, component);
+        }
+        for end in 0..component.len() {
+            // No cut is a panic.
+            let _ = with_module(&component[..end], &ranges[2], &other);
+        }
+    }
+}
