@@ -7,8 +7,14 @@ use wasmtime_environ::wasmparser::{ExternalKind, Instance};
 /// A memory: the instance that defines it, and which of its own it is.
 type Memory = (u32, u32);
 
-/// How often a memory is looked for in another instance. Instances are given none but earlier ones, so that a whole component has an end.
-const MAX_STEPS: usize = 1000;
+/// Through how many other instances a memory is looked for. It is three in what wit-component links.
+const MAX_STEPS: usize = 32;
+
+/// How many instances a component may make for its memories to be looked at: more are none that Wasmtime takes.
+const MAX_INSTANCES: usize = 1000;
+
+/// How many modules may work on one memory to be known to each other. Who looks for a language looks at each with all others.
+const MAX_SIBLINGS: usize = 255;
 
 /// The instances of core modules that one component makes, without those of components in it, which are given no memory.
 #[derive(Default)]
@@ -55,6 +61,9 @@ impl CoreInstances {
     /// Tells each of `modules` that is instantiated here which others work on its memory. One that is instantiated for several memories has
     /// none: its code is not that of one program.
     pub(super) fn tell(&self, modules: &mut [ModuleImage]) {
+        if self.instances.len() > MAX_INSTANCES {
+            return;
+        }
         let mut memories: BTreeMap<usize, Vec<Memory>> = BTreeMap::new();
         for (number, instance) in (0..).zip(&self.instances) {
             if let CoreInstance::Module { module: Some(module), .. } = instance
@@ -70,7 +79,10 @@ impl CoreInstances {
             .collect();
         for (module, memory) in &of_one {
             let others = of_one.iter().filter(|(other, of)| *other != module && *of == memory);
-            modules[*module].set_siblings(others.map(|(other, _)| *other as u32).collect());
+            let others: Vec<u32> = others.map(|(other, _)| *other as u32).collect();
+            if others.len() <= MAX_SIBLINGS {
+                modules[*module].set_siblings(others);
+            }
         }
     }
 
@@ -144,6 +156,16 @@ mod tests {
             (core instance (instantiate $last (with "from" (instance $other))))
             (core instance (instantiate $without))"#;
         assert_eq!(siblings(&format!("{OWNER} {passing}")), [vec![1, 2], vec![0, 2], vec![0, 1], vec![]]);
+    }
+
+    #[test]
+    fn too_many_on_one_memory_are_not_known_to_each_other() {
+        let users = USER.replace("$user", "").repeat(300);
+        let instances: String = (1..=300)
+            .map(|number| format!(r#"(core instance (instantiate {number} (with "env" (instance $o))))"#))
+            .collect();
+        let many = siblings(&format!("{OWNER} {users} (core instance $o (instantiate $owner)) {instances}"));
+        assert!(many.len() == 301 && many.iter().all(Vec::is_empty));
     }
 
     #[test]

@@ -199,7 +199,9 @@ impl Symbolizer {
             Some(_) => "functions have names but no lines",
             None => "functions have no lines, and names only where they are exported",
         };
-        let without_lines = match (any_wasm && !any_line && !self.image.is_glue(), self.image.has_dwarf()) {
+        // Of the libraries that an interpreter is linked with, those without lines are nobody's concern who looks at its language.
+        let is_beside = self.image.is_glue() || self.walked_by.is_some();
+        let without_lines = match (any_wasm && !any_line && !is_beside, self.image.has_dwarf()) {
             (false, _) => None,
             (true, true) => Some(format!(
                 "the debug information of {name} does not fit its code (stale or corrupt DWARF); {functions}"

@@ -1,6 +1,11 @@
 //! Whether a module is a CPython, and which.
 
-use crate::{debug_info::Variables, debug_offsets, functions::is_eval, module::Module};
+use crate::{
+    debug_info::Variables,
+    debug_offsets,
+    functions::is_eval,
+    module::{EVAL, Module},
+};
 use memchr::memmem;
 use std::fmt;
 use wlprof_plugin::ModuleView;
@@ -60,6 +65,10 @@ pub(crate) fn read_interpreter(view: &dyn ModuleView) -> Option<(Module<'_>, Evi
 
 /// The size of the interpreter's loop, if the module has it by name.
 fn eval_size(view: &dyn ModuleView) -> Option<usize> {
+    // That is found at once, and is what it mostly is called.
+    if let Some(body) = view.function_named(EVAL).and_then(|eval| view.function_body(eval)) {
+        return Some(body.len());
+    }
     let bodies = function_names(view).filter(|(_, name)| is_eval(name));
     bodies.filter_map(|(index, _)| view.function_body(index)).map(|body| body.len()).max()
 }
