@@ -25,10 +25,10 @@ fn guests(fixtures: &Path) -> [(&'static str, Vec<PathBuf>); 3] {
     let folder = |from: &Path, to: &str| PathBuf::from(format!("--dir={}::{to}", from.display()));
     let words = |words: &[&str]| words.iter().map(PathBuf::from).collect::<Vec<_>>();
     let library = folder(&fixture("python-3.13-lib"), "/usr/local/lib");
-    let python = vec![library, folder(&testdata, "/work"), fixture("python-3.13.wasm")];
+    let python = vec![library, folder(&testdata, "/scripts"), fixture("python-3.13.wasm")];
     [
         ("c-heap", [vec![fixture("c-heap.wasm")], words(&["60000000"])].concat()),
-        ("python-3.13", [python, words(&["/work/allocates.py", "700"])].concat()),
+        ("python-3.13", [python, words(&["/scripts/allocates.py", "700"])].concat()),
         ("go-heap-1.24", [vec![fixture("go-heap-1.24.wasm")], words(&["500000"])].concat()),
     ]
 }
