@@ -4,11 +4,12 @@ use super::allocators::NotRewritten;
 use super::prepare::{NamedAllocator, Prepared, cannot_be_compiled};
 use crate::module::{ModuleImage, core_module_ranges};
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::ops::Range;
 use wasm_encoder::{RawSection, Section};
 use wasmtime::Engine;
 use wasmtime::component::Component;
-use wasmtime_environ::wasmparser::{BinaryReader, BinaryReaderError};
+use wasmtime_environ::wasmparser::BinaryReader;
 use wlprof_plugin::ModuleView;
 
 /// The section of a component that holds a component.
@@ -16,6 +17,9 @@ const COMPONENT: u8 = 4;
 
 /// The bytes before the first section.
 const HEADER: usize = 8;
+
+/// How deep a module may lie in components within each other: what is around it is written again at each.
+const MAX_NESTING: usize = 100;
 
 /// As [`compile`](super::compile), of a component: of its modules, the first tells of what it allocates that has an allocator, by the
 /// functions that a user names, or that its compiler brings, or C's library. `images` are those of its modules, in order. A store has one
@@ -30,12 +34,13 @@ pub fn compile_component(
     functions: &[NamedAllocator],
 ) -> Result<(Component, Vec<String>), String> {
     let mut prepared = BTreeMap::new();
-    let mut refused = None;
+    let (mut refused, mut not_named) = (None, None);
     for (number, image) in images.iter().enumerate().filter(|(_, image)| !image.is_glue()) {
         match Prepared::new(image, functions, None) {
             Ok(module) => _ = prepared.insert(number, module),
+            Err(NotRewritten::NoAllocator) => {}
             // A user names functions of one of them.
-            Err(NotRewritten::NoAllocator | NotRewritten::NotNamed(_)) => {}
+            Err(NotRewritten::NotNamed(name)) => not_named = Some(NotRewritten::NotNamed(name)),
             Err(reason) => _ = refused.get_or_insert_with(|| format!("{}: {reason}", image.name())),
         }
     }
@@ -48,7 +53,7 @@ pub fn compile_component(
     };
     prepared.retain(|number, _| !passes_on(number));
     let Some((number, prepared, others)) = prepared.pop_first().map(|(number, first)| (number, first, prepared)) else {
-        return Err(refused.unwrap_or_else(|| NotRewritten::NoAllocator.to_string()));
+        return Err(refused.unwrap_or_else(|| not_named.unwrap_or(NotRewritten::NoAllocator).to_string()));
     };
     let name = images[number].name();
     let others: Vec<&str> = others.keys().map(|other| images[*other].name()).collect();
@@ -68,21 +73,22 @@ pub fn compile_component(
 }
 
 /// The component with another module where one is now.
-fn with_module(component: &[u8], module: &Range<usize>, other: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
+fn with_module(component: &[u8], module: &Range<usize>, other: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut changed = Vec::with_capacity(component.len() + other.len());
-    replace(component, 0, module, other, &mut changed)?;
+    replace(component, 0, MAX_NESTING, module, other, &mut changed)?;
     Ok(changed)
 }
 
-/// Appends to `out` the component of these bytes, which begins at `start` in the whole, with what is at `module` replaced. Goes as deep
-/// as components are within each other, which engines bound.
+/// Appends to `out` the component of these bytes, which begins at `start` in the whole, with what is at `module` replaced. That lies in `depth`
+/// components in this one at most.
 fn replace(
     component: &[u8],
     start: usize,
+    depth: usize,
     module: &Range<usize>,
     other: &[u8],
     out: &mut Vec<u8>,
-) -> Result<(), BinaryReaderError> {
+) -> Result<(), Box<dyn Error>> {
     let mut reader = BinaryReader::new(component, start);
     out.extend_from_slice(reader.read_bytes(HEADER)?);
     while !reader.eof() {
@@ -94,7 +100,8 @@ fn replace(
         let data = if range == *module {
             other
         } else if id == COMPONENT && range.contains(&module.start) {
-            replace(data, range.start, module, other, &mut inner)?;
+            let depth = depth.checked_sub(1).ok_or("there are too many components within each other")?;
+            replace(data, range.start, depth, module, other, &mut inner)?;
             &inner
         } else {
             data
@@ -128,6 +135,13 @@ mod tests {
             let back = with_module(&bytes, &changed[number].file_range(), &component[range.clone()]).unwrap();
             assert_eq!(back, component);
         }
+        let nested = (0..2 * MAX_NESTING).fold(wat::parse_str("(component (core module))").unwrap(), |inner, _| {
+            let mut outer = inner[..HEADER].to_vec();
+            RawSection { id: COMPONENT, data: &inner }.append_to(&mut outer);
+            outer
+        });
+        let deep = core_module_ranges(&nested).unwrap();
+        assert!(with_module(&nested, &deep[0], &other).is_err());
         for end in 0..component.len() {
             // No cut is a panic.
             let _ = with_module(&component[..end], &ranges[2], &other);

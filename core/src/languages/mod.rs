@@ -47,9 +47,9 @@ pub struct Chosen {
 /// What was chosen for the modules of a program.
 #[derive(Default)]
 pub struct ChosenEach {
-    /// For each module, what reads the stacks of those that work on its memory: one of these has it.
+    /// For each module, what reads the stacks of those that work on its memory: one of all has it.
     pub walkers: Vec<Option<Box<dyn Walker>>>,
-    /// The language that the first walker is of.
+    /// The language that the walker is of.
     pub language: Option<String>,
     /// The library of that language, if its programs need one.
     pub library: Option<Library>,
@@ -169,7 +169,8 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
     Ok(Chosen { walker: Some(walker), language, library, notes })
 }
 
-/// Chooses a language for each of the modules of a program called `name`, as [`choose`] does.
+/// Chooses a language for one of the modules of a program called `name`, the first that has one, as [`choose`] does. A store has the stacks of
+/// one language read; a note names the others.
 ///
 /// # Errors
 /// As for [`choose`], if a named language fits none of the modules.
@@ -180,8 +181,14 @@ pub fn choose_each(
     modules: &[impl ModuleView],
 ) -> Result<ChosenEach, ChooseError> {
     let mut each = ChosenEach::default();
-    let mut refusal = None;
+    let (mut refusal, mut others) = (None, Vec::new());
     for module in modules {
+        if each.language.is_some() {
+            let is_known = languages.iter().any(|language| matches!(language.detect(module), Detection::Yes(_)));
+            others.extend((is_known && *choice == Choice::Auto).then(|| module.name()));
+            each.walkers.push(None);
+            continue;
+        }
         let chosen = match choose(choice, languages, module) {
             Ok(chosen) => chosen,
             Err(ChooseError::NotDetected { .. }) => Chosen::default(),
@@ -191,11 +198,15 @@ pub fn choose_each(
             }
             Err(error) => return Err(error),
         };
-        if each.language.is_none() {
-            (each.language, each.library) = (chosen.language, chosen.library);
-        }
+        (each.language, each.library) = (chosen.language, chosen.library);
         each.walkers.push(chosen.walker);
         each.notes.extend(chosen.notes);
+    }
+    if !others.is_empty() {
+        each.notes.push(format!(
+            "a store has one language whose own stacks are read; shown as wasm frames: {}",
+            others.join(", ")
+        ));
     }
     match choice {
         Choice::Named(language) if each.language.is_none() => {

@@ -81,6 +81,16 @@ impl Found {
                     }
                 }
             }
+            Payload::ComponentExportSection(section) => {
+                // What is exported has another number from there on.
+                for export in section {
+                    let export = export?;
+                    if export.kind == ComponentExternalKind::Module {
+                        let modules = self.open.last().map(|component| &component.modules);
+                        self.number(modules.and_then(|modules| *modules.get(export.index as usize)?));
+                    }
+                }
+            }
             Payload::ComponentAliasSection(section) => {
                 for alias in section {
                     match alias? {

@@ -1,7 +1,7 @@
 //! Which modules of a component work on one memory: what its instances of core modules are given.
 
 use super::image::{ExportedMemory, ModuleImage};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use wasmtime_environ::wasmparser::{ExternalKind, Instance};
 
 /// A memory: the instance that defines it, and which of its own it is.
@@ -14,7 +14,7 @@ const MAX_STEPS: usize = 32;
 const MAX_INSTANCES: usize = 1000;
 
 /// How many modules may work on one memory to be known to each other. Who looks for a language looks at each with all others.
-const MAX_SIBLINGS: usize = 255;
+const MAX_SIBLINGS: usize = 63;
 
 /// The instances of core modules that one component makes, without those of components in it, which are given no memory.
 #[derive(Default)]
@@ -32,10 +32,10 @@ enum CoreInstance {
         /// `None` if it is from another component.
         module: Option<usize>,
         /// The instances that it is given, by the names of what it imports from.
-        given: Vec<(String, u32)>,
+        given: HashMap<String, u32>,
     },
-    /// Memories from elsewhere, by their names and numbers.
-    Bundle(Vec<(String, u32)>),
+    /// The numbers of memories from elsewhere, by their names.
+    Bundle(HashMap<String, u32>),
 }
 
 impl CoreInstances {
@@ -92,7 +92,7 @@ impl CoreInstances {
             return None;
         };
         match modules.get(*module)?.memory_import() {
-            Some((from, name)) => self.exported(given_as(given, from)?, name, modules),
+            Some((from, name)) => self.exported(*given.get(from)?, name, modules),
             None => (modules.get(*module)?.compiled_index_spaces().memories > 0).then_some((instance, 0)),
         }
     }
@@ -103,21 +103,16 @@ impl CoreInstances {
             (instance, name) = match self.instances.get(instance as usize)? {
                 CoreInstance::Module { module, given } => match modules.get((*module)?)?.exported_memory(name)? {
                     ExportedMemory::Own(memory) => return Some((instance, memory)),
-                    ExportedMemory::Imported { module, name } => (given_as(given, module)?, name),
+                    ExportedMemory::Imported { module, name } => (*given.get(module)?, name),
                 },
                 CoreInstance::Bundle(memories) => {
-                    let (_, memory) = memories.iter().find(|(known, _)| known == name)?;
-                    let (instance, name) = self.memories.get(*memory as usize)?;
+                    let (instance, name) = self.memories.get(*memories.get(name)? as usize)?;
                     (*instance, name.as_str())
                 }
             };
         }
         None
     }
-}
-
-fn given_as(given: &[(String, u32)], name: &str) -> Option<u32> {
-    given.iter().find(|(known, _)| known == name).map(|(_, instance)| *instance)
 }
 
 #[cfg(test)]
@@ -156,6 +151,31 @@ mod tests {
             (core instance (instantiate $last (with "from" (instance $other))))
             (core instance (instantiate $without))"#;
         assert_eq!(siblings(&format!("{OWNER} {passing}")), [vec![1, 2], vec![0, 2], vec![0, 1], vec![]]);
+    }
+
+    #[test]
+    fn a_module_that_is_exported_has_one_more_number() {
+        let others = r#"(core module $other (memory (export "memory") 1)) (core module $next (memory 1))"#;
+        let given = r#"(core instance $o (instantiate $owner)) (core instance (instantiate $other))
+            (core instance (instantiate $next)) (core instance (instantiate $user (with "env" (instance $o))))"#;
+        let text = format!(r#"{OWNER} (export "owner" (core module $owner)) {others} {USER} {given}"#);
+        assert_eq!(siblings(&text), [vec![3], vec![], vec![], vec![0]]);
+    }
+
+    #[test]
+    fn memories_that_lead_nowhere_are_given_up() {
+        // Each is an alias of the next one's, and the last is its own: no engine takes that.
+        let aliases: String = (0..50)
+            .map(|number| {
+                let next = if number == 49 { 49 } else { number + 1 };
+                format!(
+                    r#"(core instance (export "m" (memory {next}))) (alias core export {number} "m" (core memory))"#
+                )
+            })
+            .collect();
+        let user = r#"(core instance (instantiate 0 (with "env" (instance 0))))"#;
+        let text = format!(r#"(core module (import "env" "m" (memory 0))) {aliases} {user}"#);
+        assert_eq!(siblings(&text), [Vec::<u32>::new()]);
     }
 
     #[test]

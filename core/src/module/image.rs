@@ -100,7 +100,7 @@ impl ModuleImage {
 
     /// The memory that it exports by this name.
     pub(super) fn exported_memory(&self, name: &str) -> Option<ExportedMemory<'_>> {
-        let (index, _) = self.sections.memory_exports.iter().find(|(_, exported)| exported == name)?;
+        let index = self.sections.memory_exports.get(name)?;
         Some(match self.sections.memory_imports.get(*index as usize) {
             Some((module, name)) => ExportedMemory::Imported { module, name },
             None => ExportedMemory::Own(*index),

@@ -87,7 +87,7 @@ pub(super) struct Sections {
     /// What each memory is imported as, by module and name.
     pub(super) memory_imports: Vec<(String, String)>,
     /// By what names memories are exported.
-    pub(super) memory_exports: Vec<(u32, String)>,
+    pub(super) memory_exports: HashMap<String, u32>,
     pub(super) custom: Vec<(String, Range<usize>)>,
     pub(super) index_spaces: IndexSpaces,
     /// Width in bytes of each global's value, imports first.
@@ -165,7 +165,7 @@ impl Sections {
                     ExternalKind::Global => {
                         self.globals.insert(export.name.to_owned(), export.index);
                     }
-                    ExternalKind::Memory => self.memory_exports.push((export.index, export.name.to_owned())),
+                    ExternalKind::Memory => _ = self.memory_exports.insert(export.name.to_owned(), export.index),
                     _ => {}
                 }
                 Ok(())

@@ -46,7 +46,7 @@ impl Naming {
         let raw = RawRecording::read(&mut &recorded[..]).map_err(io::Error::other)?.with_used_frames();
         // Others may have come while it was recorded.
         self.follow(session);
-        (self.symbols.count()..self.images.len()).for_each(|id| self.set_symbols(id));
+        (self.symbols.count()..self.images.len()).for_each(|id| self.set_symbols(session, id));
         Ok(self.symbols.name(raw, |_| ()))
     }
 
@@ -62,6 +62,7 @@ impl Naming {
     pub(super) fn follow(&mut self, session: &Session) {
         // Each namer is given once.
         let (images, given) = session.take_images_and_namers();
+        let mut replaced = Vec::new();
         for (id, (image, namer)) in images.into_iter().zip(given).enumerate() {
             match self.images.get(id) {
                 Some(known) if Arc::ptr_eq(known, &image) => continue,
@@ -71,14 +72,16 @@ impl Naming {
                     self.namers.push(namer);
                 }
             }
-            if id < self.symbols.count() {
-                self.set_symbols(id);
-            }
+            replaced.push(id);
         }
+        let count = self.symbols.count();
+        replaced.into_iter().filter(|id| *id < count).for_each(|id| self.set_symbols(session, id));
     }
 
-    fn set_symbols(&mut self, id: usize) {
+    fn set_symbols(&mut self, session: &Session, id: usize) {
         let walker = self.namers[id].as_ref().and_then(|namer| namer.fresh());
-        self.symbols.set(id, self.images[id].clone(), walker);
+        let has_namer = |sibling: &usize| self.namers.get(*sibling).is_some_and(Option::is_some);
+        let siblings = if walker.is_none() { session.siblings(id) } else { Vec::new() };
+        self.symbols.set(id, self.images[id].clone(), walker, siblings.into_iter().find(has_namer));
     }
 }

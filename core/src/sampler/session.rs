@@ -121,6 +121,12 @@ impl Session {
         modules.iter().map(|module| (module.image.clone(), module.take_namer())).unzip()
     }
 
+    /// The ids of the modules that work on the memory of the one of that id.
+    pub(crate) fn siblings(&self, id: usize) -> Vec<usize> {
+        let siblings = self.shared.modules().get(id).map(|module| module.siblings()).unwrap_or_default();
+        siblings.into_iter().map(|sibling| sibling.id as usize).collect()
+    }
+
     /// Samples `store`, on whatever threads run it: an async store, or one of several that threads run. To be called before
     /// anything is instantiated in it. Replaces the store's call hook by one that calls `hook` as well, and with the epoch sampler its epoch
     /// callback. [`SamplerKind::Auto`] stands for the signal sampler here: see [`SamplerKind::resolve`].
@@ -224,7 +230,7 @@ impl Session {
         loaded: impl Fn(&wasmtime::Module) -> Option<Arc<LoadedModule>>,
     ) {
         self.heap_rate().into_iter().for_each(|rate| attachment.profile_heap(rate));
-        let instances = match attachment.instances(store) {
+        let instances = match attachment.new_instances(store) {
             Ok(instances) => instances,
             Err(error) => return self.note(format!("the component's instances cannot be found ({error:#})")),
         };
@@ -245,7 +251,8 @@ impl Session {
                 ));
             } else if attachment.has_language() {
                 self.note(format!(
-                    "a store has one language whose own stacks are read: {name} is shown as wasm frames"
+                    "a store has one language whose own stacks are read, in the first instance of its module: those of {name} are \
+                     not, or as if they were the first's"
                 ));
             } else {
                 let walker = LoadedModule::walker_for_instance;

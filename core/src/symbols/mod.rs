@@ -64,9 +64,16 @@ impl Symbols {
         Self(modules.iter().zip(languages).map(symbolizer).collect())
     }
 
-    /// Has the module of that id, the next one at most, be this one from here on.
-    pub(crate) fn set(&mut self, id: usize, image: Arc<ModuleImage>, language: Option<Box<dyn Walker>>) {
-        let symbolizer = Symbolizer::new(image, language);
+    /// Has the module of that id, the next one at most, be this one from here on. `walked_by` is the one that has the walker of those who work
+    /// on its memory, if it has none itself.
+    pub(crate) fn set(
+        &mut self,
+        id: usize,
+        image: Arc<ModuleImage>,
+        language: Option<Box<dyn Walker>>,
+        walked_by: Option<usize>,
+    ) {
+        let symbolizer = Symbolizer { walked_by, ..Symbolizer::new(image, language) };
         match self.0.get_mut(id) {
             Some(old) => *old = symbolizer,
             None => self.0.push(symbolizer),

@@ -4,7 +4,7 @@
 //! Wasmtime 48's `runtime/store/data.rs`, which its C API relies on). Numbers are given in order of creation: what is made between two
 //! instances has the numbers between theirs. [`super::self_check`] proves this before anything relies on it.
 
-use wasmtime::Instance;
+use wasmtime::{Instance, Store};
 
 /// Where in an [`Instance`] its number is.
 const NUMBER: usize = 8;
@@ -16,14 +16,21 @@ fn number(instance: &Instance) -> u32 {
     unsafe { std::ptr::from_ref(instance).byte_add(NUMBER).cast::<u32>().read() }
 }
 
-/// The core instances that were made in a store between these two of it, in order.
-pub(in crate::sampler) fn between(first: &Instance, last: &Instance) -> Vec<Instance> {
+/// The core instances that were made in a store between these two of it, in order, as far as they export functions. An embedder's own
+/// memories, tables and tags are in instances, too, which have numbers like others, no module, and no function.
+pub(in crate::sampler) fn between<T: 'static>(
+    store: &mut Store<T>,
+    first: &Instance,
+    last: &Instance,
+) -> Vec<Instance> {
     let instance = |number: u32| {
         let mut instance = *first;
-        // SAFETY: as in `number`; any number is a valid one as far as memory goes, and this one is that of an instance of the store, since
+        // SAFETY: the number lies within the instance and is aligned; any number is a valid one as far as memory goes, and this one is that of an instance of the store, since
         // later ones are there and instances go with their store alone.
         unsafe { (&raw mut instance).byte_add(NUMBER).cast::<u32>().write(number) };
         instance
     };
-    (number(first) + 1..number(last)).map(instance).collect()
+    let exports_functions =
+        |instance: &Instance| instance.exports(&mut *store).any(|export| export.into_func().is_some());
+    (number(first) + 1..number(last)).map(instance).filter(exports_functions).collect()
 }

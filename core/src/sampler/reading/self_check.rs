@@ -12,9 +12,12 @@ use super::walk::{FrameWord, Frames, Reads, Stack};
 use crate::machine_code::CompiledImage;
 use crate::module::{GuestCode, ModuleImage};
 use crate::recording::Origin;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
-use wasmtime::{Caller, Engine, Extern, Func, Instance, Module, Store, WasmBacktrace, bail, format_err};
+use wasmtime::{
+    Caller, Engine, Extern, Func, Instance, Memory, MemoryType, Module, Store, WasmBacktrace, bail, format_err,
+};
 
 const PROBE: &str = r#"(module
   (import "" "check" (func $check (param i32) (result i32)))
@@ -38,7 +41,11 @@ const SHOWN: u32 = 1;
 
 /// An empty module that shows where a store has what is read of it. Compiled once.
 #[derive(Clone)]
-pub(in crate::sampler) struct Probe(Module);
+pub(in crate::sampler) struct Probe {
+    module: Module,
+    /// Whether instances are found by their numbers, or why not; once that has been asked.
+    numbers: Arc<OnceLock<Result<(), String>>>,
+}
 
 /// A moment in a store: what has been instantiated by then.
 #[derive(Clone, Copy)]
@@ -52,8 +59,7 @@ impl Probe {
     pub(in crate::sampler) fn new(engine: &Engine) -> wasmtime::Result<Self> {
         check(engine)?;
         let module = Module::from_binary(engine, &wat::parse_str(r#"(module (func (export "run")))"#)?)?;
-        compare_instances(engine, &module)?;
-        Ok(Self(module))
+        Ok(Self { module, numbers: Arc::default() })
     }
 
     /// Gives the context of `store`, in which nothing runs yet, and this moment in it.
@@ -64,39 +70,44 @@ impl Probe {
         &self,
         store: &mut Store<T>,
     ) -> wasmtime::Result<(StoreContext, Moment)> {
-        let instance = Instance::new(&mut *store, &self.0, &[])?;
+        let instance = Instance::new(&mut *store, &self.module, &[])?;
         Ok((store_context(store, &instance)?, Moment(instance)))
     }
 
-    /// The core instances that were made in `store` since a moment in it.
+    /// The core instances that were made in `store` since a moment in it, as far as they export functions, and the moment that it is now.
     ///
     /// # Errors
-    /// If the store has no room for an instance of nothing, or yields before that is made.
+    /// If the store has no room for an instance of nothing, or yields before that is made; or if the engine numbers instances otherwise
+    /// than is known.
     pub(in crate::sampler) fn instances_since<T: 'static>(
         &self,
         store: &mut Store<T>,
         Moment(first): Moment,
-    ) -> wasmtime::Result<Vec<Instance>> {
+    ) -> wasmtime::Result<(Vec<Instance>, Moment)> {
+        let checked = || compare_instances(store.engine(), &self.module).map_err(|error| format!("{error:#}"));
+        self.numbers.get_or_init(checked).clone().map_err(wasmtime::Error::msg)?;
         // A store that has called the host asynchronously takes nothing else. Nothing suspends here: one poll is enough.
-        let mut making = std::pin::pin!(Instance::new_async(&mut *store, &self.0, &[]));
-        let Poll::Ready(last) = making.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+        let making = Instance::new_async(&mut *store, &self.module, &[]);
+        let Poll::Ready(last) = pin!(making).poll(&mut Context::from_waker(Waker::noop())) else {
             bail!("making an instance of nothing has to wait");
         };
         let last = last?;
-        Ok(core_instances::between(&first, &last))
+        Ok((core_instances::between(store, &first, &last), Moment(last)))
     }
 }
 
 /// Looks whether instances that the API does not give are found by their numbers.
 fn compare_instances(engine: &Engine, module: &Module) -> wasmtime::Result<()> {
     let mut store = Store::new(engine, ());
-    let mut instances = Vec::new();
-    for _ in 0..4 {
-        instances.push(Instance::new(&mut store, module, &[])?);
-    }
-    let found = core_instances::between(&instances[0], &instances[3]);
-    if found != instances[1..3] {
-        bail!("the instances between two others are {found:?} by their numbers and {:?} by the API", &instances[1..3]);
+    let instance = |store: &mut Store<()>| Instance::new(store, module, &[]);
+    let first = instance(&mut store)?;
+    // What the embedder makes himself has a number among those of instances.
+    Memory::new(&mut store, MemoryType::new(0, Some(0)))?;
+    let made = instance(&mut store)?;
+    let last = instance(&mut store)?;
+    let found = core_instances::between(&mut store, &first, &last);
+    if found != [made] {
+        bail!("the instances between two others are {found:?} by their numbers and {made:?} by the API");
     }
     Ok(())
 }
@@ -191,7 +202,7 @@ fn compare_stacks(
     // As the call hook would have said: wasm has been entered, and has called the host.
     activations.enter(Activation::default(), 0);
     // SAFETY: this thread runs the store.
-    activations.calling_host(unsafe { store.activation() }.entry_fp);
+    activations.calling_host(unsafe { store.activation() });
     let stack = Stack { code: code.read(), store, activations: &activations, reads: Reads::InPlace };
     // SAFETY: this thread runs the store, and is in a host call of it.
     let end = unsafe { stack.walk_blocked(&mut frames) };

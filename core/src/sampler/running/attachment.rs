@@ -13,7 +13,7 @@ use crate::heap::{EXPORTS, Rate};
 use crate::module::ModuleImage;
 use std::borrow::Borrow;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use wasmtime::{CallHook, Func, Instance, Store, StoreContextMut};
 use wlprof_plugin::{MemoryPatch, Walker};
@@ -27,8 +27,8 @@ pub(crate) type EmbeddersHook<T> =
 pub(in crate::sampler) struct Attachment {
     threads: Arc<Threads>,
     store: Arc<StoreState>,
-    /// When the store was attached, and what says what has come since.
-    attached: (Probe, Moment),
+    /// What says what has been instantiated, and until when that is known.
+    seen: Arc<(Probe, Mutex<Moment>)>,
 }
 
 /// Belongs to the call hook, and so to the store.
@@ -59,7 +59,7 @@ impl Attachment {
     pub(in crate::sampler) fn new<T: 'static>(
         threads: Arc<Threads>,
         state: Arc<StoreState>,
-        attached: (Probe, Moment),
+        (probe, attached): (Probe, Moment),
         store: &mut Store<T>,
         embedders: Option<EmbeddersHook<T>>,
     ) -> Self {
@@ -92,7 +92,7 @@ impl Attachment {
                 }
             }),
         }
-        Self { threads, store: state, attached }
+        Self { threads, store: state, seen: Arc::new((probe, Mutex::new(attached))) }
     }
 
     /// This thread runs the store until what this gives is dropped, on the same thread: host code is the store's, too. Its CPU time is
@@ -131,13 +131,20 @@ impl Attachment {
         find_instance(store, instance, image, &self.threads.shared.code)
     }
 
-    /// The core instances that were made in the store since it was attached, those of components among them.
+    /// The core instances that were made in the store since this was asked, or since it was attached: those of components among them. What
+    /// exports no function is left out.
     ///
     /// # Errors
-    /// If the store has no room for an instance of nothing, or yields before that is made.
-    pub(in crate::sampler) fn instances<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<Vec<Instance>> {
-        let (probe, attached) = &self.attached;
-        probe.instances_since(store, *attached)
+    /// As for [`Probe::instances_since`].
+    pub(in crate::sampler) fn new_instances<T: 'static>(
+        &self,
+        store: &mut Store<T>,
+    ) -> wasmtime::Result<Vec<Instance>> {
+        let (probe, until) = &*self.seen;
+        let mut until = until.lock().unwrap_or_else(PoisonError::into_inner);
+        let (instances, now) = probe.instances_since(store, *until)?;
+        *until = now;
+        Ok(instances)
     }
 
     /// Has the size of the first memory of `instance`, an instance of the module of `image`, be what the store is asked for, if it has
