@@ -7,10 +7,11 @@ use crate::recording::file::ReadError;
 use crate::recording::{Journal, RawRecording, Recording};
 use crate::sampler::{Finished, SamplerOptions};
 use crate::symbols::{LanguageWalkers, name};
-use crate::wasi::{Exit, GuestState, WasiOptions, call, component_linker, linker, run_command, watch_memory};
+use crate::wasi::{CallableComponent, Exit, GuestState, WasiOptions, call, instantiate, linker, watch_memory};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use wasmtime::{Instance, Store, component};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+use wasmtime::{Module, Store, Trap};
 use wlprof_plugin::Walker;
 
 /// Stack of the guest's thread, as large as a main thread's usually is. Wasmtime limits wasm to 512 KiB of it, so a
@@ -42,6 +43,8 @@ pub struct Run {
     profiler: Option<Profiler>,
     events: Receiver<Ended>,
     interrupter: Interrupter,
+    /// When it has run long enough, and how long that is.
+    until: Option<(Instant, Duration)>,
 }
 
 /// Ends the wait for a run from elsewhere.
@@ -81,13 +84,15 @@ impl Run {
         let profiler = profiler.transpose()?;
         let (sender, events) = channel();
         let interrupter = Interrupter(sender.clone());
+        let timeout = options.wasi.flags.wasm.timeout;
+        let until = timeout.and_then(|timeout| Some((Instant::now().checked_add(timeout)?, timeout)));
         let (guest, shared) = (guest.clone(), profiler.clone());
         std::thread::Builder::new().name("guest".into()).stack_size(STACK_SIZE).spawn(move || {
             let exit = run(&guest, &options, shared.as_ref());
             // Nobody waits any more if the run was interrupted.
             let _ = sender.send(Ended::Exit(exit));
         })?;
-        Ok(Self { profiler, events, interrupter })
+        Ok(Self { profiler, events, interrupter, until })
     }
 
     /// Something to end the wait with.
@@ -95,14 +100,28 @@ impl Run {
         self.interrupter.clone()
     }
 
-    /// Waits until the guest ends or the run is interrupted. An interrupted guest is halted where it stands: it runs
-    /// no further and writes no more, and its thread ends with the process.
+    /// Waits until the guest ends, the run is interrupted or its time is over (`-W timeout`). A guest that has not ended by itself is
+    /// halted where it stands: it runs no further and writes no more, and its thread ends with the process.
     pub fn wait(&self) -> Ended {
-        let ended = self
-            .events
-            .recv()
-            .unwrap_or(Ended::Exit(Exit::NotCallable(wasmtime::format_err!("the guest's thread panicked"))));
-        if let (Ended::Interrupted(_), Some(profiler)) = (&ended, &self.profiler) {
+        let received = match self.until {
+            Some((until, _)) => self.events.recv_timeout(until.saturating_duration_since(Instant::now())),
+            None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        let (ended, runs_on) = match (received, self.until) {
+            (Ok(ended), _) => {
+                let runs_on = matches!(ended, Ended::Interrupted(_));
+                (ended, runs_on)
+            }
+            (Err(RecvTimeoutError::Timeout), Some((_, timeout))) => {
+                let error = wasmtime::Error::from(Trap::Interrupt);
+                let error = error.context(format!("it ran for {timeout:?}, the longest that -W timeout allows"));
+                (Ended::Exit(Exit::Trapped(error)), true)
+            }
+            (Err(_), _) => {
+                (Ended::Exit(Exit::NotCallable(wasmtime::format_err!("the guest's thread panicked"))), false)
+            }
+        };
+        if let (true, Some(profiler)) = (runs_on, &self.profiler) {
             profiler.halt_guests();
         }
         ended
@@ -162,12 +181,7 @@ pub fn symbolize(
 }
 
 fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit {
-    let started = options.wasi.build().and_then(|state| {
-        let mut store = Store::new(&guest.engine, state);
-        if guest.epoch_interruption {
-            // Without a callback the first check would trap. The sampler sets a nearer one.
-            store.set_epoch_deadline(u64::MAX / 2);
-        }
+    let started = options.wasi.store(&guest.engine).and_then(|mut store| {
         let attached = profiler.map(|profiler| profiler.attach(&mut store, Attach::named(&guest.name))).transpose()?;
         Ok((store, attached))
     });
@@ -180,49 +194,66 @@ fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit
         Ok(held) => held,
         Err(error) => return Exit::NotCallable(error),
     };
-    let instance = match instantiate(guest, &mut store) {
-        Ok(instance) => instance,
-        // A start function runs while the module is instantiated. Errors that come out of wasm bring its backtrace.
-        Err(error) if ran(&error) => return Exit::from_error(error),
-        Err(error) => return Exit::NotCallable(error),
-    };
-    let profiles_heap = options.sampler.as_ref().is_some_and(|sampler| sampler.heap.is_some());
-    if let Some(attached) = attached.clone().filter(|_| profiles_heap) {
-        watch_memory(&mut store, move |bytes| attached.memory_grows(bytes));
-    }
-    let exit = match instance {
-        Instantiated::Module(instance) => {
-            let told = attached.as_ref().map(|attached| attached.instantiated_alone(&mut store, &instance)).transpose();
-            if let Err(error) = told {
-                return Exit::NotCallable(error);
-            }
-            let parameters = options.wasi.arguments.get(1..).unwrap_or_default();
-            call(&mut store, &instance, options.invoke.as_deref(), parameters)
-        }
-        Instantiated::Component(instance) => {
-            let told = attached.as_ref().map(|attached| attached.component_instantiated(&mut store)).transpose();
-            if let Err(error) = told {
-                return Exit::NotCallable(error);
-            }
-            run_command(&mut store, &instance)
+    let running = Running { options, attached: attached.as_ref(), store: &mut store };
+    let exit = match (&guest.code.compiled, &guest.component) {
+        (Compiled::Module(module), _) => running.module(module),
+        (Compiled::Component(_), Some(component)) => match runtime() {
+            Ok(runtime) => runtime.block_on(running.component(component)),
+            Err(error) => Err(Exit::NotCallable(error.into())),
+        },
+        (Compiled::Component(_), None) => {
+            Err(Exit::NotCallable(wasmtime::format_err!("nobody has said what is to be called of the component")))
         }
     };
     attached.iter().for_each(|attached| attached.read_heap(&mut store));
-    exit
+    exit.unwrap_or_else(|exit| exit)
 }
 
-enum Instantiated {
-    Module(Instance),
-    Component(component::Instance),
+/// What polls a component's tasks: this thread, and others for what the host does meanwhile, as under `wasmtime run`.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_time().enable_io().build()
 }
 
-fn instantiate(guest: &Guest, store: &mut Store<GuestState>) -> wasmtime::Result<Instantiated> {
-    Ok(match &guest.code.compiled {
-        Compiled::Module(module) => Instantiated::Module(linker(&guest.engine)?.instantiate(store, module)?),
-        Compiled::Component(component) => {
-            Instantiated::Component(component_linker(&guest.engine)?.instantiate(store, component)?)
+/// A guest that runs on this thread.
+struct Running<'a> {
+    options: &'a RunOptions,
+    attached: Option<&'a Attached>,
+    store: &'a mut Store<GuestState>,
+}
+
+impl Running<'_> {
+    /// Instantiates and calls a module. Either result is how it ended.
+    fn module(mut self, module: &Module) -> Result<Exit, Exit> {
+        let wasi = &self.options.wasi;
+        let linker = linker(module.engine(), &wasi.flags).map_err(Exit::NotCallable)?;
+        let instance = instantiate(linker, self.store, module, &wasi.flags).map_err(of_instantiation)?;
+        self.watch_memory();
+        let told = self.attached.map(|attached| attached.instantiated_alone(self.store, &instance)).transpose();
+        told.map_err(Exit::NotCallable)?;
+        let parameters = wasi.arguments.get(1..).unwrap_or_default();
+        Ok(call(self.store, &instance, self.options.invoke.as_deref(), parameters))
+    }
+
+    /// As [`Running::module`], of a component.
+    async fn component(mut self, component: &CallableComponent) -> Result<Exit, Exit> {
+        let instance = component.instantiate(self.store).await.map_err(of_instantiation)?;
+        self.watch_memory();
+        let told = self.attached.map(|attached| attached.component_instantiated(self.store)).transpose();
+        told.map_err(Exit::NotCallable)?;
+        Ok(component.call(self.store, &instance).await)
+    }
+
+    fn watch_memory(&mut self) {
+        let profiles_heap = self.options.sampler.as_ref().is_some_and(|sampler| sampler.heap.is_some());
+        if let Some(attached) = self.attached.cloned().filter(|_| profiles_heap) {
+            watch_memory(self.store, move |bytes| attached.memory_grows(bytes));
         }
-    })
+    }
+}
+
+/// How a guest ended that was not instantiated. A start function runs while that is done; errors that come out of wasm bring its backtrace.
+fn of_instantiation(error: wasmtime::Error) -> Exit {
+    if ran(&error) { Exit::from_error(error) } else { Exit::NotCallable(error) }
 }
 
 /// Whether an error of instantiation comes from the guest's own doing: a trap, an exit, a failed host call.

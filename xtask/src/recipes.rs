@@ -159,6 +159,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("c-straight", Language::C, "c/straight.c", C),
     recipe("c-traps", Language::C, "c/traps.c", C),
     recipe("c-waits", Language::C, "c/waits.c", C),
+    recipe("component-async", Language::Wat, "wat/async.wat", &[]),
     component("component-c-calls", Language::C, "c/calls.c", C),
     component("component-c-heap", Language::C, "c/heap.c", C),
     component("component-c-hosty", Language::C, "c/hosty.c", C),

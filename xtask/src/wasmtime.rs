@@ -13,10 +13,11 @@ use crate::cache::{self, Cache};
 use crate::progress::Step;
 use crate::{checkout, process};
 
-/// `run`, a compiler for it, and the proposals that wlprof's engine has.
-const FEATURES: &str = "run,cranelift,wat,threads,gc,gc-drc,gc-null,component-model,backtrace";
+/// `run` and `serve`, a compiler for them, and the proposals that wlprof's engine has.
+const FEATURES: &str = "run,serve,cranelift,wat,threads,gc,gc-drc,gc-null,component-model,component-model-async,wasi-http,\
+                        pooling-allocator,backtrace";
 /// Part of the folder's name in the cache; raised when something else than the release changes.
-const BUILD: u32 = 1;
+const BUILD: u32 = 2;
 const REMEDY: &str = "wasmtime-cli is built from crates.io; is it in reach?";
 
 /// The command. Built if the cache does not have it.

@@ -89,12 +89,8 @@ fn run_here(guest: &Guest, world: World, mode: Mode) -> Result<Measured> {
     let arguments = std::iter::once(guest.name.clone()).chain(world.arguments).collect();
     let directories = world.directories;
     let wasi = WasiOptions { arguments, directories, stdio: Stdio::Null, ..WasiOptions::default() };
-    let mut store = Store::new(&guest.engine, wasi.build()?);
-    let linker = linker(&guest.engine)?;
-    if guest.epoch_interruption {
-        // Without a callback the first check would trap. The samplers set a nearer one.
-        store.set_epoch_deadline(u64::MAX / 2);
-    }
+    let mut store = wasi.store(&guest.engine)?;
+    let linker = linker(&guest.engine, &wasi.flags)?;
     let mut profiler = Profiler::attach(guest, mode, &mut store)?;
     let module = guest.code.compiled.module().context("it is a component")?;
 

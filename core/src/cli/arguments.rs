@@ -9,6 +9,7 @@ use super::sampling::{ClockChoice, SamplerChoice, Sampling};
 use super::showing::{ShowChoice, Showing};
 use super::table::TableOptions;
 use super::top::Top;
+use super::wasmtime_options::WasmtimeOptions;
 use crate::export::Exporter;
 use crate::recording::{self, Clock, Selection};
 use crate::sampler::SamplerOptions;
@@ -24,7 +25,7 @@ pub(super) const MAKE_PROFILE: &str = "make-profile";
 pub(super) const MAKE_VIEW: &str = "make-view";
 
 /// Runs a WebAssembly program and shows which lines of its own language the time went to.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(
     name = "wlprof",
     version,
@@ -40,7 +41,7 @@ pub(super) struct Arguments {
     pub(super) record: Record,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(super) enum Command {
     /// Render a recording (x.wlprof) in other formats
     Render(Render),
@@ -71,7 +72,7 @@ pub(super) enum Command {
 }
 
 /// Options of a run.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct Record {
     #[command(flatten)]
     pub(super) output: Output,
@@ -91,7 +92,7 @@ pub(super) struct Record {
 }
 
 /// What to run and the world it runs in.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct GuestOptions {
     /// The guest's language, whose own stacks to show; auto finds out, native shows wasm frames alone
     #[arg(long = "lang", value_name = "NAME", default_value = "auto")]
@@ -111,16 +112,21 @@ pub(super) struct GuestOptions {
     /// Give the guest an environment variable, or pass on one of this process; may repeat
     #[arg(long = "env", value_name = "K[=V]")]
     pub(super) environment: Vec<String>,
-    /// Call this exported function instead of `_start`; ARGS are its parameters
+    /// Call this exported function instead of `_start`, and ARGS are its parameters; of a component, a call in WAVE, as 'add(1, 2)'
     #[arg(long, value_name = "NAME")]
     pub(super) invoke: Option<String>,
+    /// What the guest is told that it is called: its argument 0 [default: the name of its file]
+    #[arg(long, value_name = "NAME")]
+    pub(super) argv0: Option<String>,
+    #[command(flatten)]
+    pub(super) wasmtime: WasmtimeOptions,
     /// The program to run (.wasm or .wat) and its arguments
     #[arg(value_name = "GUEST [ARGS]", required = true, trailing_var_arg = true)]
     pub(super) guest_and_arguments: Vec<OsString>,
 }
 
 /// Options of `wlprof dump`.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct Dump {
     /// Show every thread of the guest's language (goroutine), with what it waits for, instead of the running stack alone
     #[arg(long, visible_alias = "goroutines")]
@@ -415,6 +421,9 @@ impl Record {
         }
         if self.listen.is_some() && self.output.code_format().is_some() && !self.output.names_files() {
             return Err("--listen takes samples of its own, and this format is for perf's; give --format a profile's");
+        }
+        if self.memory.memory && self.guest.wasmtime.limit_fuel() {
+            return Err("-W fuel counts what --memory adds to the guest as well: leave out one of them");
         }
         if self.memory.memory && !self.samples() {
             return Err("--memory is for profiles of wlprof's own: name one with -o");

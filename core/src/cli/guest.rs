@@ -12,7 +12,7 @@ use crate::module::ModuleError;
 use crate::profile::{Run, RunOptions};
 use crate::recording::Journal;
 use crate::sampler::SamplerOptions;
-use crate::wasi::{Exit, WasiOptions};
+use crate::wasi::{Exit, Stdio, WasiOptions};
 use std::io::Write;
 use std::path::Path;
 use wlprof_plugin::Walker;
@@ -49,10 +49,12 @@ pub(super) struct Loading<'a> {
 /// Reads the guest, attaches its language's walker and, if nothing is in the way of a run, compiles it.
 pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<'_>) -> Result<Loaded, Failure> {
     let path = Path::new(&options.guest_and_arguments[0]);
+    let wasmtimes = options.wasmtime.load_options()?;
     let how = LoadOptions {
         debug_file: options.debug_file.clone(),
         epoch_interruption: loading.epoch_interruption,
         no_cache: options.no_cache,
+        ..wasmtimes
     };
     let program = Program::read(path, &how).map_err(|error| cannot_load(path, &error))?;
     let checked = program.check(options.invoke.as_deref(), loading.arguments);
@@ -83,7 +85,7 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     let heap = heap.as_ref().map(|(_, named)| Allocators { named, walker });
     let message = format!("compiling {}", escape::single_line(&path.to_string_lossy()));
     let spinner = if loading.quiet { Spinner::new(message) } else { Spinner::with_line(message) };
-    let mut guest = program.compile(heap).map_err(|error| cannot_load(path, &error))?;
+    let mut guest = program.compile(options.invoke.as_deref(), heap).map_err(|error| cannot_load(path, &error))?;
     drop(spinner);
     guest.notes.extend(notes);
     let failures = plugins.failures(&guest.notes);
@@ -164,13 +166,17 @@ pub(super) fn environment(options: &[String]) -> Vec<(String, String)> {
 }
 
 fn wasi(options: &GuestOptions, guest: &Guest, arguments: &[String]) -> WasiOptions {
-    let own = std::iter::once(guest.name.clone());
+    let own = std::iter::once(options.argv0.clone().unwrap_or_else(|| guest.name.clone()));
     let rest = arguments.iter().cloned();
+    let inherits = guest.flags.wasi.inherit_env == Some(true);
+    let inherited = inherits.then(std::env::vars_os).into_iter().flatten();
+    let inherited = inherited.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     WasiOptions {
         arguments: own.chain(rest).collect(),
-        environment: environment(&options.environment),
+        environment: inherited.chain(environment(&options.environment)).collect(),
         directories: options.directories.clone(),
-        ..WasiOptions::default()
+        stdio: Stdio::Inherit,
+        flags: guest.flags.clone(),
     }
 }
 

@@ -37,6 +37,7 @@ mod thread_stacks;
 mod top;
 mod trap;
 mod view;
+mod wasmtime_options;
 mod window_profiles;
 
 use arguments::{Arguments, Command};

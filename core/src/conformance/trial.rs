@@ -63,7 +63,7 @@ impl Trial {
     ) -> Result<Self, LoadError> {
         let program = Program::read(path, options)?;
         program.check(invoke.as_deref(), wasi.arguments.get(1..).unwrap_or_default())?;
-        let guest = program.compile(None)?;
+        let guest = program.compile(invoke.as_deref(), None)?;
         let image = guest.code.images[0].clone();
         Ok(Self { guest, wasi: WasiOptions { stdio: Stdio::Null, ..wasi }, invoke, image })
     }

@@ -1,6 +1,6 @@
 //! The Wasmtime engine that guests run on.
 
-use wasmtime::{Cache, Config, Engine, OptLevel, WasmBacktraceDetails};
+use wasmtime::{Cache, Config, Engine, WasmBacktraceDetails};
 
 /// What the engine must be able to do.
 #[derive(Clone, Copy, Debug)]
@@ -22,22 +22,23 @@ pub fn engine(options: EngineOptions) -> wasmtime::Result<Engine> {
 /// The configuration of [`engine`].
 pub(crate) fn config(options: EngineOptions) -> Config {
     let mut config = Config::new();
-    config
-        .cranelift_opt_level(OptLevel::Speed)
-        .epoch_interruption(options.epoch_interruption)
-        // The sampler finds trampolines by their symbols and offsets by this map.
-        .debug_symbols(true)
-        .generate_address_map(true)
-        // Backtraces are symbolized by wlprof's plugins; Wasmtime would parse DWARF for each.
-        .wasm_backtrace_details(WasmBacktraceDetails::Disable)
-        // Core modules have no tasks.
-        .concurrency_support(false)
-        .wasm_function_references(true)
-        .wasm_gc(true)
-        .wasm_exceptions(true);
     if options.cache {
         // Without a home directory there is no place for it; that costs time, not the profile.
         config.cache(Cache::from_file(None).ok());
     }
+    complete(config, options.epoch_interruption)
+}
+
+/// Adds what sampling needs, and nothing that a guest could tell, to what the user wants.
+pub(super) fn complete(mut config: Config, epoch_interruption: bool) -> Config {
+    if epoch_interruption {
+        config.epoch_interruption(true);
+    }
+    config
+        // The sampler finds trampolines by their symbols and offsets by this map.
+        .debug_symbols(true)
+        .generate_address_map(true)
+        // Backtraces are symbolized by wlprof's plugins; Wasmtime would parse DWARF for each.
+        .wasm_backtrace_details(WasmBacktraceDetails::Disable);
     config
 }

@@ -1,19 +1,18 @@
 //! From a path to a program that is known to be one that can be run, and from that to a compiled guest.
 
-use super::engine::{EngineOptions, engine};
+use super::engine::{EngineOptions, complete, config};
 use super::interface::Interface;
 use super::obstacle::Obstacle;
 use crate::heap::{self, NamedAllocator};
 use crate::module::{
     Among, Binary, Compiled, GuestCode, ImageError, ModuleError, ModuleImage, among, file_name, read_binary,
 };
-use crate::wasi::{Stdio, WasiOptions, component_linker, linker};
+use crate::wasi::{CallableComponent, Flags, Stdio, WasiOptions, linker};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wasmtime::component::Component;
-use wasmtime::{Engine, Module, Store};
-use wasmtime_wasi::p2::bindings::sync::CommandPre;
+use wasmtime::{Config, Engine, Module};
 use wlprof_plugin::{ModuleView, Walker};
 
 /// Why a guest could not be loaded.
@@ -64,6 +63,10 @@ pub struct LoadOptions {
     pub epoch_interruption: bool,
     /// Do not use Wasmtime's cache of compiled modules.
     pub no_cache: bool,
+    /// What the engine is to be like; with Wasmtime's cache, and otherwise as it is unless told, if this is `None`.
+    pub config: Option<Config>,
+    /// What the guest may do.
+    pub flags: Flags,
 }
 
 /// A compiled guest, ready to be instantiated.
@@ -73,12 +76,14 @@ pub struct Guest {
     pub engine: Engine,
     /// What it was compiled to.
     pub code: GuestCode,
+    /// Of a component what is to be called.
+    pub component: Option<Arc<CallableComponent>>,
+    /// What it may do.
+    pub flags: Flags,
     /// The guest's own name for itself: argument 0.
     pub name: String,
     /// What the user should know, such as missing debug information.
     pub notes: Vec<String>,
-    /// Whether it was compiled for the epoch sampler.
-    pub epoch_interruption: bool,
 }
 
 impl Guest {
@@ -87,7 +92,7 @@ impl Guest {
     /// # Errors
     /// [`LoadError`] says what the file is and what would do.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
-        Program::read(path, options)?.compile(None)
+        Program::read(path, options)?.compile(None, None)
     }
 }
 
@@ -106,7 +111,7 @@ pub struct Program {
     name: String,
     contents: Contents,
     engine: Engine,
-    epoch_interruption: bool,
+    flags: Flags,
     notes: Vec<String>,
 }
 
@@ -130,10 +135,18 @@ impl Program {
             }
             Binary::Component { bytes, modules } => Contents::Component { bytes, modules },
         };
-        let epoch_interruption = options.epoch_interruption;
-        let engine =
-            engine(EngineOptions { epoch_interruption, cache: !options.no_cache }).map_err(LoadError::Engine)?;
-        Ok(Self { path: path.to_owned(), name: file_name(path), contents, engine, epoch_interruption, notes })
+        let LoadOptions { epoch_interruption, no_cache, flags, .. } = options;
+        let config = match options.config.clone() {
+            Some(mut config) => {
+                if *no_cache {
+                    config.cache(None);
+                }
+                complete(config, *epoch_interruption)
+            }
+            None => config(EngineOptions { epoch_interruption: *epoch_interruption, cache: !no_cache }),
+        };
+        let engine = Engine::new(&config).map_err(LoadError::Engine)?;
+        Ok(Self { path: path.to_owned(), name: file_name(path), contents, engine, flags: flags.clone(), notes })
     }
 
     /// What the module's sections say; `None` of a component.
@@ -171,16 +184,11 @@ impl Program {
     /// # Errors
     /// [`LoadError::Obstacle`] says what is in the way and what to do about it.
     pub fn check(&self, function: Option<&str>, arguments: &[String]) -> Result<(), LoadError> {
-        let obstacle = match self.interface() {
-            Some(interface) => {
-                let world = WasiOptions { stdio: Stdio::Null, ..WasiOptions::default() };
-                let mut store = Store::new(&self.engine, world.build().map_err(LoadError::Engine)?);
-                let linker = linker(&self.engine).map_err(LoadError::Engine)?;
-                interface.check(&mut store, &linker, function, arguments)
-            }
-            None if function.is_some() => Err(Obstacle::ComponentFunction),
-            None => Ok(()),
-        };
+        let Some(interface) = self.interface() else { return Ok(()) };
+        let world = WasiOptions { stdio: Stdio::Null, ..WasiOptions::default() };
+        let mut store = world.store(&self.engine).map_err(LoadError::Engine)?;
+        let linker = linker(&self.engine, &self.flags).map_err(LoadError::Engine)?;
+        let obstacle = interface.check(&mut store, &linker, &self.flags, function, arguments);
         obstacle.map_err(|obstacle| LoadError::Obstacle(self.path.clone(), obstacle))
     }
 
@@ -195,21 +203,27 @@ impl Program {
         self.interface()?.note_without_main(&self.name)
     }
 
-    /// Compiles it; so that its allocator tells of what it allocates, if that is asked for.
+    /// Compiles it; so that its allocator tells of what it allocates, if that is asked for. `invoke` is what is to be called of a component, in
+    /// WAVE, in place of what commands export.
     ///
     /// # Errors
     /// [`LoadError::Compile`] says what the engine refuses, and [`LoadError::Obstacle`] what a component lacks.
-    pub fn compile(self, heap: Option<Allocators<'_>>) -> Result<Guest, LoadError> {
-        let Self { path, name, contents, engine, epoch_interruption, mut notes } = self;
+    pub fn compile(self, invoke: Option<&str>, heap: Option<Allocators<'_>>) -> Result<Guest, LoadError> {
+        let Self { path, name, contents, engine, flags, mut notes } = self;
         let code = match contents {
             Contents::Module { image, .. } => compile_module(&engine, *image, heap, &mut notes),
             Contents::Component { bytes, modules } => compile_component(&engine, &bytes, modules, heap, &mut notes),
         };
         let code = code.map_err(|error| LoadError::Compile(path.clone(), error))?;
-        if let Compiled::Component(component) = &code.compiled {
-            check_component(&engine, component).map_err(|obstacle| LoadError::Obstacle(path, obstacle))?;
-        }
-        Ok(Guest { engine, code, name, notes, epoch_interruption })
+        let component = match &code.compiled {
+            Compiled::Component(component) => {
+                let callable = CallableComponent::find(&engine, component, &flags, invoke);
+                let callable = callable.map_err(|error| LoadError::Obstacle(path, Obstacle::Component(error)))?;
+                Some(Arc::new(callable))
+            }
+            Compiled::Module(_) => None,
+        };
+        Ok(Guest { engine, code, component, flags, name, notes })
     }
 }
 
@@ -255,15 +269,4 @@ fn or_note<T>(telling: Result<(T, Vec<String>), String>, notes: &mut Vec<String>
             None
         }
     }
-}
-
-/// Finds what keeps a component from being run as a command.
-fn check_component(engine: &Engine, component: &Component) -> Result<(), Obstacle> {
-    let unprovided = |error: wasmtime::Error| Obstacle::ComponentImport(format!("{error:#}"));
-    let pre = component_linker(engine).and_then(|linker| linker.instantiate_pre(component)).map_err(unprovided)?;
-    CommandPre::new(pre).map(|_| ()).map_err(|_| {
-        let exported = component.component_type();
-        let exported = exported.exports(engine).map(|(name, _)| name.to_owned());
-        Obstacle::NoCommand { exported: exported.collect() }
-    })
 }

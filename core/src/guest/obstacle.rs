@@ -2,7 +2,7 @@
 
 use super::foreign_host::ForeignHost;
 use super::interface::{Import, Interface};
-use crate::wasi::{ArgumentError, GuestState, MAIN_FUNCTIONS, parse_arguments};
+use crate::wasi::{ArgumentError, ComponentError, Flags, GuestState, MAIN_FUNCTIONS, parse_arguments, shown};
 use std::collections::HashSet;
 use std::fmt;
 use wasmtime::{AsContextMut, Extern, Linker, ValType};
@@ -43,40 +43,8 @@ pub enum Obstacle {
     },
     /// The function to be called does not take the arguments.
     Arguments(ArgumentError),
-    /// A function of a component was named to be called.
-    ComponentFunction,
-    /// A component imports what there is not, or otherwise than it is: in Wasmtime's words.
-    ComponentImport(String),
-    /// A component is no command.
-    NoCommand {
-        /// What it exports.
-        exported: Vec<String>,
-    },
-}
-
-/// As many names are shown: a module for another host misses hundreds.
-const NAMES_SHOWN: usize = 8;
-/// As much of each name, in characters.
-const LONGEST_SHOWN: usize = 120;
-
-fn shown(names: &[String]) -> String {
-    if names.is_empty() {
-        return "none".to_owned();
-    }
-    let shorten = |name: &String| {
-        let short = match name.char_indices().nth(LONGEST_SHOWN) {
-            Some((end, _)) => format!("{}…", &name[..end]),
-            None => name.clone(),
-        };
-        // A line of the guest's making must not look like one of wlprof's.
-        short.replace('\n', "\\n")
-    };
-    let first: Vec<String> = names.iter().take(NAMES_SHOWN).map(shorten).collect();
-    let first = first.join(", ");
-    match names.len().saturating_sub(NAMES_SHOWN) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
+    /// Why a component cannot be.
+    Component(ComponentError),
 }
 
 impl fmt::Display for Obstacle {
@@ -113,15 +81,7 @@ impl fmt::Display for Obstacle {
                  parameters and no results"
             ),
             Self::Arguments(error) => error.fmt(f),
-            Self::ComponentFunction => f.write_str(
-                "it is a component, of which `wasi:cli/run` alone is called; --invoke is for functions of core modules",
-            ),
-            Self::ComponentImport(error) => write!(f, "{error} (provided: WASI 0.2, as for commands)"),
-            Self::NoCommand { exported } => write!(
-                f,
-                "the component exports no `wasi:cli/run@0.2` and is no command (it exports: {})",
-                shown(exported)
-            ),
+            Self::Component(error) => error.fmt(f),
         }
     }
 }
@@ -136,15 +96,16 @@ impl From<ArgumentError> for Obstacle {
 
 impl Interface {
     /// Finds what keeps `function`, or the main function if none is named, from being called with `arguments` in a world
-    /// of what `linker` has.
+    /// of what `linker` has, and `flags` give besides.
     pub(super) fn check(
         &self,
         store: impl AsContextMut<Data = GuestState>,
         linker: &Linker<GuestState>,
+        flags: &Flags,
         function: Option<&str>,
         arguments: &[String],
     ) -> Result<(), Obstacle> {
-        self.check_imports(store, linker)?;
+        self.check_imports(store, linker, flags)?;
         if let Some(Some(ty)) = self.function("_initialize")
             && !(ty.params().is_empty() && ty.results().is_empty())
         {
@@ -181,7 +142,9 @@ impl Interface {
         &self,
         mut store: impl AsContextMut<Data = GuestState>,
         linker: &Linker<GuestState>,
+        flags: &Flags,
     ) -> Result<(), Obstacle> {
+        let is_made_up = |import: &Import| flags.makes_up(import.is_function);
         let mut missing: Vec<&Import> = Vec::new();
         for import in &self.imports {
             match (linker.get(&mut store, &import.module, &import.name), &import.function) {
@@ -194,6 +157,7 @@ impl Interface {
                     }
                 }
                 (Ok(provided), _) if matches!(provided, Extern::Func(_)) == import.is_function => {}
+                (Err(_), _) if is_made_up(import) => {}
                 _ => missing.push(import),
             }
         }

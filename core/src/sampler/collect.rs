@@ -125,7 +125,7 @@ pub(super) fn collect_blocked(
         return None;
     }
     // SAFETY: the store does not go while it is locked.
-    let entry = unsafe { store.entry() };
+    let entry = unsafe { store.waiting_entry() };
     let header = Header {
         time_ns: monotonic_ns(),
         cpu_ns: sighting.cpu_ns,

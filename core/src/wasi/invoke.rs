@@ -1,10 +1,8 @@
-//! Calls the guest and tells how it ended.
+//! Calls a module's functions, and tells how a guest ended.
 
-use super::world::GuestState;
 use std::fmt;
-use wasmtime::{AsContextMut, Instance, Store, Trap, Val, ValType, component};
+use wasmtime::{AsContextMut, Instance, Trap, Val, ValType};
 use wasmtime_wasi::I32Exit;
-use wasmtime_wasi::p2::bindings::sync::Command;
 
 /// How a guest ended.
 #[derive(Debug)]
@@ -70,19 +68,6 @@ pub fn call(mut store: impl AsContextMut, instance: &Instance, function: Option<
     let mut results = vec![Val::I32(0); ty.results().len()];
     match func.call(&mut store, &parameters, &mut results) {
         Ok(()) => Exit::Returned(results.iter().map(show).collect()),
-        Err(error) => Exit::from_error(error),
-    }
-}
-
-/// Calls a component's `wasi:cli/run`.
-pub fn run_command(store: &mut Store<GuestState>, instance: &component::Instance) -> Exit {
-    let command = match Command::new(&mut *store, instance) {
-        Ok(command) => command,
-        Err(error) => return Exit::NotCallable(error),
-    };
-    match command.wasi_cli_run().call_run(store) {
-        Ok(Ok(())) => Exit::Returned(Vec::new()),
-        Ok(Err(())) => Exit::Code(1),
         Err(error) => Exit::from_error(error),
     }
 }

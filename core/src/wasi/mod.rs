@@ -1,8 +1,18 @@
 //! Runs an instantiated program as `wasmtime run` does: the world that it is given, WASI, and the calls that start it.
 
+mod component;
+mod flags;
 mod invoke;
+mod link;
+mod names;
+mod state;
 mod world;
 
-pub use invoke::{ArgumentError, Exit, call, run_command};
+pub use component::{CallableComponent, ComponentError};
+pub use flags::Flags;
+pub use invoke::{ArgumentError, Exit, call};
 pub(crate) use invoke::{MAIN_FUNCTIONS, parse_arguments};
-pub use world::{Directory, GuestState, Stdio, WasiOptions, component_linker, linker, watch_memory};
+pub use link::{component_linker, instantiate, linker};
+pub(crate) use names::shown;
+pub use state::{GuestState, watch_memory};
+pub use world::{Directory, Stdio, WasiOptions};

@@ -1,12 +1,12 @@
-//! The guest's world: WASI, preview 1 for modules and 0.2 for components, with the arguments, environment and folders that the user gives it.
+//! The guest's world: the arguments, environment and folders that the user gives it.
 
+use super::flags::Flags;
+use super::state::GuestState;
 use std::path::PathBuf;
 use std::str::FromStr;
-use wasmtime::component::Linker as ComponentLinker;
-use wasmtime::{Engine, Linker, ResourceLimiter, Store};
-use wasmtime_wasi::p1::WasiP1Ctx;
+use wasmtime::{Engine, Store};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
-use wasmtime_wasi::{FsPerms, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
 /// A folder of the host that the guest may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub struct WasiOptions {
     pub directories: Vec<Directory>,
     /// Standard streams.
     pub stdio: Stdio,
+    /// What else it may do.
+    pub flags: Flags,
 }
 
 impl WasiOptions {
@@ -69,7 +71,7 @@ impl WasiOptions {
         let mut builder = WasiCtxBuilder::new();
         builder.args(&self.arguments).envs(&self.environment);
         match &self.stdio {
-            Stdio::Inherit => _ = builder.inherit_stdio(),
+            Stdio::Inherit => self.flags.inherit_streams(&mut builder),
             // What a new builder has.
             Stdio::Null => {}
             Stdio::Input(bytes) => _ = builder.stdin(MemoryInputPipe::new(bytes.clone())),
@@ -82,65 +84,22 @@ impl WasiOptions {
                 .preopened_dir(&directory.host, &directory.guest, permissions)
                 .map_err(|error| error.context(format!("--dir {}: cannot open it", directory.host.display())))?;
         }
-        Ok(GuestState { wasi: builder.build_p1(), growth: None })
-    }
-}
-
-/// What the store of a guest holds.
-pub struct GuestState {
-    wasi: WasiP1Ctx,
-    growth: Option<Growth>,
-}
-
-impl WasiView for GuestState {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        self.wasi.ctx()
-    }
-}
-
-/// Is told when linear memory is about to grow, and by how many bytes.
-struct Growth(Box<dyn FnMut(u64) + Send>);
-
-impl ResourceLimiter for Growth {
-    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        // Wasmtime refuses more by itself.
-        if maximum.is_none_or(|maximum| desired <= maximum) {
-            (self.0)(desired.saturating_sub(current) as u64);
-        }
-        Ok(true)
+        self.flags.configure(&mut builder);
+        Ok(GuestState::new(builder.build_p1(), &self.flags))
     }
 
-    fn table_growing(&mut self, _: usize, _: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(true)
+    /// A store of `engine` for the guest.
+    ///
+    /// # Errors
+    /// As for [`WasiOptions::build`], or if the engine does not count the fuel that is to be limited.
+    pub fn store(&self, engine: &Engine) -> wasmtime::Result<Store<GuestState>> {
+        let mut store = Store::new(engine, self.build()?);
+        // Without one the first check of code that has such checks would trap. The epoch sampler sets a nearer one.
+        store.set_epoch_deadline(u64::MAX / 2);
+        self.flags.limit_store(&mut store)?;
+        GuestState::limit(&mut store);
+        Ok(store)
     }
-}
-
-/// Has `growing` be told of each time that linear memory is about to grow, and by how many bytes.
-pub fn watch_memory(store: &mut Store<GuestState>, growing: impl FnMut(u64) + Send + 'static) {
-    store.data_mut().growth = Some(Growth(Box::new(growing)));
-    // It stays where it is: nobody else sets it.
-    store.limiter(|state| state.growth.as_mut().expect("it was set before this was asked"));
-}
-
-/// A linker with WASI preview 1, and with `wasi_unstable`, as its drafts were called: old compilers import that.
-///
-/// # Errors
-/// Never in practice: the names are added once.
-pub fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
-    let mut linker = Linker::new(engine);
-    wasmtime_wasi::p0::add_to_linker_sync(&mut linker, |state: &mut GuestState| &mut state.wasi)?;
-    wasmtime_wasi::p1::add_to_linker_sync(&mut linker, |state: &mut GuestState| &mut state.wasi)?;
-    Ok(linker)
-}
-
-/// A linker of components with WASI 0.2. What blocks blocks the calling thread.
-///
-/// # Errors
-/// Never in practice: the names are added once.
-pub fn component_linker(engine: &Engine) -> wasmtime::Result<ComponentLinker<GuestState>> {
-    let mut linker = ComponentLinker::new(engine);
-    wasmtime_wasi::p2::add_to_linker_sync(&mut linker)?;
-    Ok(linker)
 }
 
 #[cfg(test)]

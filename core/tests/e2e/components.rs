@@ -4,7 +4,7 @@ use crate::guest::{Place, fixture};
 use std::collections::BTreeSet;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Engine, Store};
-use wlprof::recording::{Recording, State};
+use wlprof::recording::{Recording, StackId, State};
 use wlprof::{Attach, Profiler};
 
 /// Runs a component, and gives what was recorded.
@@ -20,13 +20,15 @@ fn profile(guest: &str, options: &[&str], arguments: &[&str]) -> Recording {
 /// The functions of each sample in wasm, root first.
 fn stacks(recording: &Recording) -> Vec<Vec<&str>> {
     let in_wasm = recording.samples().filter(|sample| sample.state == State::Guest);
-    let names = |stack| {
-        let lines = recording.lines_of(stack);
-        let mut names: Vec<&str> = lines.map(|line| &*recording.functions[line.function as usize].name).collect();
-        names.reverse();
-        names
-    };
-    in_wasm.map(|sample| names(sample.stack)).collect()
+    in_wasm.map(|sample| names(recording, sample.stack)).collect()
+}
+
+/// The functions of a stack, root first.
+fn names(recording: &Recording, stack: StackId) -> Vec<&str> {
+    let lines = recording.lines_of(stack);
+    let mut names: Vec<&str> = lines.map(|line| &*recording.functions[line.function as usize].name).collect();
+    names.reverse();
+    names
 }
 
 #[test]
@@ -88,6 +90,22 @@ fn calls_of_the_host_have_the_names_of_its_interfaces() {
     assert!(names.iter().all(|name| name.starts_with("wasi:") || name.starts_with("wasm.")), "{names:?}");
     // It sleeps for 200 ms in all. The call goes through a function that stands in for the host's.
     assert!(names.iter().any(|name| name.ends_with("poll")), "{names:?}");
+}
+
+#[test]
+fn a_task_that_is_suspended_waits_on_its_stack() {
+    let recording = profile("component-async.wat", &["--clock=wall"], &[]);
+    let waiting = recording.samples().filter(|sample| sample.state == State::Blocked);
+    let waits: BTreeSet<Vec<&str>> = waiting.map(|sample| names(&recording, sample.stack)).collect();
+    let wait = ["run", "turn", "rest", "clock.wait-for"];
+    assert!(waits.contains(&wait[..]), "{waits:?}");
+    // A thread that had to wait for a processor did so anywhere.
+    assert!(waits.iter().all(|names| wait[..2].starts_with(names) || names.starts_with(&wait[..2])), "{waits:?}");
+    let all_ns: u64 = recording.samples().map(|sample| sample.period_ns).sum();
+    let resting = recording.samples().filter(|sample| names(&recording, sample.stack) == wait);
+    let resting_ns: u64 = resting.map(|sample| sample.period_ns).sum();
+    // 20 times 10 ms, and what a wait takes to end. The rest of the time is its own.
+    assert!((150_000_000..=all_ns).contains(&resting_ns), "{resting_ns} of {all_ns}");
 }
 
 /// What the host did in samples that wasm called it in.
@@ -168,11 +186,13 @@ fn what_is_no_command_is_refused_with_what_it_lacks() {
         (func (export "greet") (canon lift (core func $i "f"))))"#,
     );
     place.file("host.wat", r#"(component (import "acme:shop/log@1.0.0" (instance (export "log" (func)))))"#);
-    let cases: [(&[&str], &[&str]); 4] = [
-        (&["empty.wat"], &["empty.wat", "exports no `wasi:cli/run@0.2`", "exports: none"]),
-        (&["named.wat"], &["exports no `wasi:cli/run@0.2`", "greet"]),
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&["empty.wat"], &["empty.wat", "exports no `wasi:cli/run`", "exports: none"]),
+        (&["named.wat"], &["exports no `wasi:cli/run`", "greet"]),
         (&["host.wat"], &["acme:shop/log@1.0.0", "provided: WASI 0.2"]),
-        (&["--invoke=greet", "named.wat"], &["--invoke", "core modules"]),
+        (&["--invoke=greet", "named.wat"], &["--invoke", "'name("]),
+        (&["--invoke=meet()", "named.wat"], &["no function `meet`"]),
+        (&["--invoke=greet(1)", "named.wat"], &["--invoke", "'name("]),
     ];
     for (arguments, told) in cases {
         let ran = place.run(arguments);

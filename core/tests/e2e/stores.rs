@@ -454,9 +454,10 @@ fn go_guests_in_several_stores_have_goroutines_of_their_own() {
                 scope.spawn(move || {
                     let arguments = ["go-work", kind, &(2 * times).to_string()].map(str::to_owned).to_vec();
                     let world = WasiOptions { arguments, stdio: Stdio::Null, ..WasiOptions::default() };
-                    let mut store = Store::new(&guest.engine, world.build().unwrap());
+                    let mut store = world.store(&guest.engine).unwrap();
                     let attached = profiler.attach(&mut store, Attach::named(kind)).unwrap();
-                    let instance = linker(&guest.engine).unwrap().instantiate(&mut store, module).unwrap();
+                    let instance =
+                        linker(&guest.engine, &guest.flags).unwrap().instantiate(&mut store, module).unwrap();
                     attached.instantiated(&mut store, &instance).unwrap();
                     started.wait();
                     assert!(matches!(call(&mut store, &instance, None, &[]), Exit::Returned(_) | Exit::Code(0)));

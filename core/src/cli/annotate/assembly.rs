@@ -40,7 +40,7 @@ pub(super) fn annotated(
     let options = LoadOptions {
         debug_file: annotate.names.debug_file.clone(),
         epoch_interruption: recording.meta.sampler == "epoch",
-        no_cache: false,
+        ..LoadOptions::default()
     };
     let program = Program::read(path, &options).map_err(|error| guest::cannot_load(path, &error))?;
     let Some(image) = program.image() else {
@@ -54,7 +54,7 @@ pub(super) fn annotated(
     let totals = InstructionTotals::of(&recording, module.ok_or_else(|| render::other_program(path))? as ModuleId);
     let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, image);
     let walker = chosen.ok().and_then(|chosen| chosen.walker);
-    let guest = program.compile(None).map_err(|error| guest::cannot_load(path, &error))?;
+    let guest = program.compile(None, None).map_err(|error| guest::cannot_load(path, &error))?;
     let image = &guest.code.images[0];
     let mut listing = Listing {
         code: native_code(&guest.code),

@@ -13,7 +13,7 @@ use super::{CANNOT_RUN, FAILED, Failure, escape, interrupt, library, output, say
 use crate::guest::{Guest, LoadError, LoadOptions, Program};
 use crate::languages::{self, Choice};
 use crate::sampler::{SamplerKind, SamplerOptions};
-use crate::wasi::{Directory, Stdio, WasiOptions};
+use crate::wasi::{Directory, Flags, Stdio, WasiOptions};
 use profiles::{Profile, profile_path};
 use results::{Results, table};
 use runs::Runs;
@@ -76,6 +76,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
             environment: environment(&bench.environment),
             directories: directories.clone(),
             stdio: Stdio::Input(row.input.clone().into_bytes()),
+            flags: Flags::default(),
         };
         let profile = profile.map(|profile| profile.begin(guest, &wasi)).transpose()?;
         let runs = Runs { guest, wasi, invoke, profiler: profile.as_ref().map(profiles::Begun::profiler) };
@@ -161,7 +162,7 @@ fn compiled(program: Program, path: &Path, bench: &Bench) -> Result<Compiled, Lo
     let chosen = program.image().map(|image| languages::choose(&Choice::Auto, languages::BUILT_IN, image));
     let library = chosen.and_then(|chosen| chosen.ok()?.library);
     let spinner = Spinner::new(format!("compiling {}", escape::single_line(&path.to_string_lossy())));
-    let guest = program.compile(None)?;
+    let guest = program.compile(None, None)?;
     drop(spinner);
     let beside = library.and_then(|library| library::beside(path, &library, &bench.directories));
     let directories = bench.directories.iter().cloned().chain(beside).collect();

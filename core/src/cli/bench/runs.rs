@@ -28,7 +28,7 @@ impl Runs<'_> {
     pub(super) fn run(&self, runs: u32, mut each: impl FnMut(Times) -> wasmtime::Result<()>) -> wasmtime::Result<()> {
         let module = self.guest.code.compiled.module();
         let module = module.ok_or_else(|| wasmtime::format_err!("components are not run here"))?;
-        let pre = linker(&self.guest.engine)?.instantiate_pre(module)?;
+        let pre = linker(&self.guest.engine, &self.wasi.flags)?.instantiate_pre(module)?;
         // As Faasm's runner does: what a first run has to fetch and to map is in no time.
         let preflight = self.fresh(&pre, None)?;
         self.call(preflight)?;
@@ -52,11 +52,7 @@ impl Runs<'_> {
     }
 
     fn fresh(&self, pre: &InstancePre<GuestState>, profiler: Option<&Profiler>) -> wasmtime::Result<Fresh> {
-        let mut store = Store::new(&self.guest.engine, self.wasi.build()?);
-        if self.guest.epoch_interruption {
-            // Without a callback the first check would trap. The sampler sets a nearer one.
-            store.set_epoch_deadline(u64::MAX / 2);
-        }
+        let mut store = self.wasi.store(&self.guest.engine)?;
         let attach = |profiler: &Profiler| profiler.attach(&mut store, Attach::named(&self.guest.name));
         let attached = profiler.map(attach).transpose()?;
         // A start function runs now, and may end as any other.

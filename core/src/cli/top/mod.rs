@@ -45,7 +45,7 @@ const GIVEN_BACK: Duration = Duration::from_secs(2);
 const ENOUGH: i32 = 0;
 
 /// Options of `wlprof top`.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct Top {
     /// What the key w writes, of the whole run so far. The ending tells the format, as with -o of a run [default: profile.json]
     #[arg(short = 'o', long = "output", value_name = "FILE")]

@@ -52,6 +52,9 @@ struct Place {
     entry_fp: AtomicUsize,
     /// Number of the host call that is going on; 0 if none is.
     host_call: AtomicU64,
+    /// Where wasm left for it: exit pc and trampoline frame. A task that is suspended there has taken this with it, so that the store does
+    /// not say it.
+    exit: [AtomicUsize; 2],
     /// Samples of that call await the language's stack.
     awaits_language: AtomicBool,
 }
@@ -150,14 +153,17 @@ impl Activations {
         }
     }
 
-    /// Wasm calls the host. `entry_fp` is the entry frame that the store has now. `None` while an open entry has no
-    /// place.
-    pub(in crate::sampler) fn calling_host(&self, entry_fp: usize) -> Option<Entry<'_>> {
+    /// Wasm calls the host. `activation` is what the store says now. `None` while an open entry has no place.
+    pub(in crate::sampler) fn calling_host(&self, activation: Activation) -> Option<Entry<'_>> {
+        let Activation { exit_pc, exit_trampoline_fp, entry_fp } = activation;
         let entry = self.innermost().filter(|_| !self.overflow())?;
         let call = self.host_calls.load(Ordering::Relaxed) + 1;
         self.host_calls.store(call, Ordering::Relaxed);
         entry.place.entry_fp.store(entry_fp, Ordering::Relaxed);
-        entry.place.host_call.store(call, Ordering::Relaxed);
+        for (word, value) in entry.place.exit.iter().zip([exit_pc, exit_trampoline_fp]) {
+            word.store(value, Ordering::Relaxed);
+        }
+        entry.place.host_call.store(call, Ordering::Release);
         Some(entry)
     }
 
@@ -183,6 +189,11 @@ impl Activations {
         // begun.
         let is_new = |entry: &Entry<'_>| entry.entry_fp() == 0 && entry.outer().entry_fp != activation.entry_fp;
         innermost.filter(is_new).or_else(|| self.with_frame(activation.entry_fp))
+    }
+
+    /// The task that waits, where the store says that no wasm runs: of several the one that ran last.
+    pub(in crate::sampler) fn suspended(&self) -> Option<Entry<'_>> {
+        self.all().filter(|entry| entry.fiber() != 0 && entry.host_call() != 0).max_by_key(Entry::host_call)
     }
 
     fn with_frame(&self, entry_fp: usize) -> Option<Entry<'_>> {
@@ -249,6 +260,12 @@ impl<'a> Entry<'a> {
         self.place.host_call.load(Ordering::Relaxed)
     }
 
+    /// What the store said when its wasm last called the host.
+    pub(in crate::sampler) fn exit(&self) -> Activation {
+        let [exit_pc, exit_trampoline_fp] = [0, 1].map(|word: usize| self.place.exit[word].load(Ordering::Relaxed));
+        Activation { exit_pc, exit_trampoline_fp, entry_fp: self.entry_fp() }
+    }
+
     /// Its host call has returned.
     pub(in crate::sampler) fn host_call_is_over(&self) {
         self.place.host_call.store(0, Ordering::Relaxed);
@@ -279,7 +296,7 @@ mod tests {
     fn nested_entries_lead_to_the_outer_ones() {
         let all = Activations::new();
         all.enter(NO_WASM, 0);
-        let outer = all.calling_host(0x1000).unwrap().number();
+        let outer = all.calling_host(activation(0x1000)).unwrap().number();
         // On a fiber at a lower address.
         all.enter(activation(0x1000), 0x400);
         let inner = all.innermost().unwrap();
@@ -292,12 +309,32 @@ mod tests {
     }
 
     #[test]
+    fn of_tasks_that_wait_the_one_that_ran_last_is_known() {
+        let all = Activations::new();
+        assert!(all.suspended().is_none());
+        let [first, second] = [(0x1000, 0x400), (0x2000, 0x1400)].map(|(frame, fiber)| {
+            all.enter(NO_WASM, fiber);
+            all.calling_host(activation(frame)).unwrap().number()
+        });
+        let waiting = || all.suspended().map(|entry| (entry.number(), entry.exit()));
+        assert_eq!(waiting(), Some((second, activation(0x2000))));
+        // The first goes on, and waits again.
+        all.returning_from_host(0x1000).unwrap().host_call_is_over();
+        all.calling_host(activation(0x1000));
+        assert_eq!(waiting(), Some((first, activation(0x1000))));
+        all.leave(0x400);
+        assert_eq!(waiting(), Some((second, activation(0x2000))));
+        all.leave(0x1400);
+        assert_eq!(waiting(), None);
+    }
+
+    #[test]
     fn tasks_that_take_turns_are_told_apart_by_their_frames() {
         let all = Activations::new();
         let tasks = [(0x1000, 0x400), (0x2000, 0x1400), (0x3000, 0x2400)];
         let numbers = tasks.map(|(frame, fiber)| {
             all.enter(NO_WASM, fiber);
-            all.calling_host(frame).unwrap().number()
+            all.calling_host(activation(frame)).unwrap().number()
         });
         // The first goes on, and ends before the others.
         let first = all.returning_from_host(0x1000).unwrap();
@@ -318,7 +355,7 @@ mod tests {
         let all = Activations::new();
         for depth in 0..MAX_OPEN + 5 {
             all.enter(if depth == 0 { NO_WASM } else { activation(depth * 0x100) }, 0);
-            all.calling_host((depth + 1) * 0x100);
+            all.calling_host(activation((depth + 1) * 0x100));
         }
         for _ in 0..MAX_OPEN + 5 {
             assert!(all.overflow() && all.any());

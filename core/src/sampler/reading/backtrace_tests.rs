@@ -8,6 +8,7 @@ use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack, Truncated};
 use crate::guest::{EngineOptions, config};
 use crate::module::{Binary, Compiled, GuestCode, ModuleImage, read_binary};
 use crate::recording::Origin;
+use crate::wasi::{CallableComponent, Stdio, WasiOptions};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -46,7 +47,7 @@ impl Comparison {
         match hook {
             CallHook::CallingWasm => self.activations.enter(activation, fiber),
             CallHook::ReturningFromWasm => drop(self.activations.leave(fiber)),
-            CallHook::CallingHost => drop(self.activations.calling_host(activation.entry_fp)),
+            CallHook::CallingHost => drop(self.activations.calling_host(activation)),
             CallHook::ReturningFromHost => {
                 if let Some(entry) = self.activations.returning_from_host(activation.entry_fp) {
                     entry.host_call_is_over();
@@ -134,14 +135,11 @@ pub(super) fn compiled(engine: &Engine, path: &Path) -> GuestCode {
     }
 }
 
-fn compare_in(path: &Path) -> Compared {
-    let engine = engine();
-    let code = compiled(&engine, path);
-    let wasi = WasiCtxBuilder::new().args(&["guest"]).allow_blocking_current_thread(true).build_p1();
-    let mut store: Store<WasiP1Ctx> = Store::new(&engine, wasi);
-    let context = self_check::run(&mut store).unwrap();
+/// Compares at the calls of the host that are made in `store`, which `code` is about to run in.
+fn comparison<T: 'static>(store: &mut Store<T>, code: &GuestCode) -> Arc<Mutex<Comparison>> {
+    let context = self_check::run(store).unwrap();
     let comparison = Arc::new(Mutex::new(Comparison {
-        code: CodeMap::of(&code),
+        code: CodeMap::of(code),
         images: code.images.clone(),
         store: context,
         activations: Activations::new(),
@@ -158,6 +156,19 @@ fn compare_in(path: &Path) -> Compared {
         }
         Ok(())
     });
+    comparison
+}
+
+fn compared(comparison: Arc<Mutex<Comparison>>) -> Compared {
+    Arc::into_inner(comparison).unwrap().into_inner().unwrap().compared
+}
+
+fn compare_in(path: &Path) -> Compared {
+    let engine = engine();
+    let code = compiled(&engine, path);
+    let wasi = WasiCtxBuilder::new().args(&["guest"]).allow_blocking_current_thread(true).build_p1();
+    let mut store: Store<WasiP1Ctx> = Store::new(&engine, wasi);
+    let comparison = comparison(&mut store, &code);
     // Some guests end in a trap or an exit code; what counts is the calls before that.
     match &code.compiled {
         Compiled::Module(module) => {
@@ -176,23 +187,49 @@ fn compare_in(path: &Path) -> Compared {
         }
     }
     drop(store);
-    Arc::into_inner(comparison).unwrap().into_inner().unwrap().compared
+    compared(comparison)
+}
+
+/// The same of a component on fibers, as the command runs it; with WASI 0.3 as well.
+fn compare_async(path: &Path) -> Compared {
+    let engine = engine();
+    let code = compiled(&engine, path);
+    let world = WasiOptions { arguments: vec!["guest".into()], stdio: Stdio::Null, ..WasiOptions::default() };
+    let mut store = world.store(&engine).unwrap();
+    let comparison = comparison(&mut store, &code);
+    let Compiled::Component(component) = &code.compiled else { panic!("{}", path.display()) };
+    let component = CallableComponent::find(&engine, component, &world.flags, None).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let instance = component.instantiate(&mut store).await.unwrap();
+        let _ = component.call(&mut store, &instance).await;
+    });
+    drop(store);
+    compared(comparison)
 }
 
 #[test]
 fn at_every_host_call_of_every_fixture_the_stacks_are_equal() {
     let mut calls = 0;
     for path in fixtures() {
-        let compared = compare_in(&path);
-        let name = path.file_name().unwrap().display();
-        let Compared { calls: own, frames, adapters, deepest } = compared;
-        println!("{name}: {own} calls, {frames} frames, {adapters} of adapters, deepest {deepest}");
-        assert!(own > 0 || !name.to_string().starts_with("component-"), "{name}");
-        if path.ends_with("component-fused.wat") {
-            // Each call of the host is an adapter's, at most of the second.
-            assert!(own == MOST_CALLS && adapters >= own * 3 / 2, "{own} calls, {adapters} adapters");
+        let name = path.file_name().unwrap().display().to_string();
+        let mut compared = Vec::new();
+        let is_component = name.starts_with("component-");
+        if name != "component-async.wat" {
+            compared.push(compare_in(&path));
         }
-        calls += own;
+        if is_component {
+            compared.push(compare_async(&path));
+        }
+        for Compared { calls: own, frames, adapters, deepest } in compared {
+            println!("{name}: {own} calls, {frames} frames, {adapters} of adapters, deepest {deepest}");
+            assert!(own > 0 || !is_component, "{name}");
+            if name == "component-fused.wat" {
+                // Each call of the host is an adapter's, at most of the second.
+                assert!(own == MOST_CALLS && adapters >= own * 3 / 2, "{own} calls, {adapters} adapters");
+            }
+            calls += own;
+        }
     }
     assert!(calls > 1000, "the fixtures made {calls} host calls only");
 }

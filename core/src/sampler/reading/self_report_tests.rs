@@ -129,7 +129,7 @@ pub(in crate::sampler) fn run(
             CallHook::CallingHost => {
                 let mut reader = hooked.lock().unwrap();
                 // SAFETY: the hook runs within the store.
-                reader.activations.calling_host(unsafe { reader.store.activation() }.entry_fp);
+                reader.activations.calling_host(unsafe { reader.store.activation() });
                 pairing.1 = reader.read();
             }
             CallHook::ReturningFromHost => {
@@ -182,7 +182,7 @@ pub(in crate::sampler) fn run(
         let functions = instance.module(&store).functions().next();
         functions.and_then(|function| code.module_of(&function)) == Some(number as u32)
     };
-    let instance = *instances.iter().find(is_its).unwrap();
+    let instance = *instances.0.iter().find(is_its).unwrap();
     let instance = find_instance(&mut store, &instance, image, &reader.lock().unwrap().code).unwrap();
     let modules = LoadedModule::all_of(&code);
     reader.lock().unwrap().language = Some(LanguageWalk::new(modules[number].clone(), walker, instance));

@@ -128,7 +128,7 @@ impl Comparison {
             CallHook::ReturningFromWasm => drop(self.activations.leave(fiber)),
             CallHook::CallingHost => {
                 self.fibers.insert(fiber);
-                self.activations.calling_host(activation.entry_fp);
+                self.activations.calling_host(activation);
                 self.compare(context);
             }
             CallHook::ReturningFromHost => {

@@ -176,6 +176,9 @@ impl Stack<'_> {
     pub(in crate::sampler) unsafe fn walk_blocked(&self, frames: &mut Frames<'_>) -> Result<(), Truncated> {
         // SAFETY: the caller's promise.
         let activation = unsafe { self.store.activation() };
+        // The frames of a task that is suspended are where they were when it called the host.
+        let suspended = self.activations.suspended().filter(|_| activation.entry_fp == 0);
+        let activation = suspended.map_or(activation, |entry| entry.exit());
         // SAFETY: passed on to the caller.
         unsafe {
             self.walk_innermost_exit(activation, None, frames)?;

@@ -155,7 +155,7 @@ fn speaking(functions: &str) -> String {
 /// Guests of real compilers, with arguments that keep the run short.
 #[test]
 fn programs_of_compilers() {
-    let cases: [(&str, &[&str], i32); 23] = [
+    let cases: [(&str, &[&str], i32); 24] = [
         ("c-calls.wasm", &[], 0),
         ("c-deep.wasm", &["5000", "300"], 0),
         ("c-hosty.wasm", &[], 0),
@@ -166,6 +166,7 @@ fn programs_of_compilers() {
         ("c-traps.wasm", &["oob"], 134),
         ("c-traps.wasm", &["overflow"], 134),
         ("c-traps.wasm", &["abort"], 134),
+        ("component-async.wat", &[], 0),
         ("component-c-calls.wasm", &[], 0),
         ("component-c-hosty.wasm", &[], 0),
         ("component-c-traps.wasm", &[], 0),

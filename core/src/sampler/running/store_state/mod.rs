@@ -8,8 +8,7 @@ use super::super::heap::{CountedHeap, StoreHeap};
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::os::own_thread::SignalBlocked;
 use super::super::reading::{
-    Activation, Activations, Entry, FrameWord, Header, Kind, LanguageWalk, MemoryDefinition, Reading, Reads, Stack,
-    StoreContext,
+    Activations, Entry, FrameWord, Header, Kind, LanguageWalk, MemoryDefinition, Reading, Reads, Stack, StoreContext,
 };
 use super::super::shared::Shared;
 use super::dump_request::DumpRequest;
@@ -159,10 +158,10 @@ impl StoreState {
     /// To be called when wasm calls the host.
     pub(in crate::sampler) fn calling_host(&self) {
         // SAFETY: the hook runs within the store.
-        let Activation { entry_fp, exit_pc, .. } = unsafe { self.context.activation() };
-        self.activations.calling_host(entry_fp);
+        let activation = unsafe { self.context.activation() };
+        self.activations.calling_host(activation);
         if let Some(counts) = &self.host_calls {
-            counts.count(exit_pc);
+            counts.count(activation.exit_pc);
         }
         if self.counted_heap.get().is_some_and(CountedHeap::is_due) {
             self.read_counted_heap();
@@ -307,6 +306,17 @@ impl StoreState {
     pub(in crate::sampler) unsafe fn entry(&self) -> Option<Entry<'_>> {
         // SAFETY: the caller's promise.
         self.activations.current(unsafe { self.context.activation() })
+    }
+
+    /// The open entry whose wasm waits for the host: the one that runs, or a task that is suspended.
+    ///
+    /// # Safety
+    /// The store must be alive.
+    pub(in crate::sampler) unsafe fn waiting_entry(&self) -> Option<Entry<'_>> {
+        // SAFETY: the caller's promise.
+        let activation = unsafe { self.context.activation() };
+        let suspended = || self.activations.suspended().filter(|_| activation.entry_fp == 0);
+        self.activations.current(activation).or_else(suspended)
     }
 
     /// The open entries whose samples await the language's stack.

@@ -1,0 +1,111 @@
+//! What the store of a guest holds.
+
+use super::flags::Flags;
+use wasmtime::{ResourceLimiter, Store, StoreLimits};
+use wasmtime_wasi::p1::WasiP1Ctx;
+use wasmtime_wasi::{WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView, p2};
+
+/// What the store of a guest holds.
+pub struct GuestState {
+    pub(super) wasi: WasiP1Ctx,
+    http: WasiHttpCtx,
+    http_chunks: HttpChunks,
+    limits: Limits,
+}
+
+impl GuestState {
+    pub(super) fn new(mut wasi: WasiP1Ctx, flags: &Flags) -> Self {
+        flags.limit_resources(wasi.ctx().table);
+        let http_chunks = HttpChunks {
+            buffered: flags.wasi.http_outgoing_body_buffer_chunks.unwrap_or(p2::DEFAULT_OUTGOING_BODY_BUFFER_CHUNKS),
+            size: flags.wasi.http_outgoing_body_chunk_size.unwrap_or(p2::DEFAULT_OUTGOING_BODY_CHUNK_SIZE),
+        };
+        // An instance of nothing when a store is attached to a profiler, and another one when a component has been instantiated.
+        const PROFILERS: usize = 2;
+        let limits = Limits { guests: flags.limits(PROFILERS), growing: None };
+        Self { wasi, http: flags.http(), http_chunks, limits }
+    }
+
+    /// Has the guest keep to its limits.
+    pub(super) fn limit(store: &mut Store<Self>) {
+        store.limiter(|state| &mut state.limits);
+    }
+}
+
+impl WasiView for GuestState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        self.wasi.ctx()
+    }
+}
+
+impl WasiHttpView for GuestState {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { ctx: &mut self.http, table: self.wasi.ctx().table, hooks: &mut self.http_chunks }
+    }
+}
+
+/// How much of what a guest sends by HTTP is kept until it is sent.
+struct HttpChunks {
+    buffered: usize,
+    size: usize,
+}
+
+impl WasiHttpHooks for HttpChunks {
+    fn p2_outgoing_body_buffer_chunks(&mut self) -> usize {
+        self.buffered
+    }
+
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        self.size
+    }
+}
+
+struct Limits {
+    guests: StoreLimits,
+    /// Is told when linear memory is about to grow, and by how many bytes.
+    growing: Option<Box<dyn FnMut(u64) + Send>>,
+}
+
+impl ResourceLimiter for Limits {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let may_grow = self.guests.memory_growing(current, desired, maximum)?;
+        // Wasmtime refuses more by itself.
+        if may_grow
+            && maximum.is_none_or(|maximum| desired <= maximum)
+            && let Some(growing) = &mut self.growing
+        {
+            growing(desired.saturating_sub(current) as u64);
+        }
+        Ok(may_grow)
+    }
+
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.guests.memory_grow_failed(error)
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        self.guests.table_growing(current, desired, maximum)
+    }
+
+    fn table_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.guests.table_grow_failed(error)
+    }
+
+    fn instances(&self) -> usize {
+        self.guests.instances()
+    }
+
+    fn tables(&self) -> usize {
+        self.guests.tables()
+    }
+
+    fn memories(&self) -> usize {
+        self.guests.memories()
+    }
+}
+
+/// Has `growing` be told of each time that linear memory is about to grow, and by how many bytes.
+pub fn watch_memory(store: &mut Store<GuestState>, growing: impl FnMut(u64) + Send + 'static) {
+    store.data_mut().limits.growing = Some(Box::new(growing));
+}
