@@ -51,6 +51,12 @@ impl Attached {
         Self { store: attached, data: data_address(store), profiler }
     }
 
+    /// Says something else of the store, as [`Attach::label`] does, in place of what was said by that name: what a request came to when it is
+    /// answered, say. It holds for samples that have been taken, too, and may be said when the store has gone.
+    pub fn set_label(&self, name: &str, value: &str) {
+        self.store.iter().for_each(|store| store.set_label(name, value));
+    }
+
     /// Has the stacks of the instance's language be read, and the size of its memory. To be called between instantiating and calling
     /// the guest; without it samples are of wasm's functions alone.
     ///

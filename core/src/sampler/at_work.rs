@@ -7,7 +7,7 @@ use super::options::SamplerKind;
 use super::os::Activity;
 use super::os::thread_watch::ThreadWatch;
 use super::reading::Probe;
-use super::running::{Attachment, Demand, EmbeddersHook, SlotTotals, StoreName, Threads, Transport};
+use super::running::{Attachment, Demand, EmbeddersHook, NamedStore, SlotTotals, StoreName, Threads, Transport};
 use super::shared::Shared;
 use super::transport::epoch::{EpochTransport, Ticker};
 use crate::recording::{Clock, PauseStats, TickCounts};
@@ -79,12 +79,13 @@ impl Sampler {
         let (context, attached) = self.probe.context(store).context(
             "the store cannot be looked into; attach it before it is configured for async, and leave room for one instance",
         )?;
-        let state = self.threads.add_store(name, context);
+        let name = Arc::new(NamedStore::new(name));
+        let state = self.threads.add_store(name.clone(), context);
         if self.ticker.is_some() {
             super::transport::epoch::call_back(store, state.clone());
         }
         let since = (self.probe.clone(), attached);
-        Ok(Attachment::new(self.threads.clone(), state, since, store, embedders))
+        Ok(Attachment::new(self.threads.clone(), state, name, since, store, embedders))
     }
 
     /// Its name in profiles.

@@ -14,6 +14,11 @@ impl AttachedStore {
         self.0.ready_thread();
     }
 
+    /// Says something else of the store, in place of what was said by that name: of samples that have been taken, too.
+    pub(crate) fn set_label(&self, name: &str, value: &str) {
+        self.0.set_label(name, value);
+    }
+
     /// This thread runs the store until what this gives is dropped: host code is the store's, too.
     ///
     /// # Errors

@@ -153,6 +153,7 @@ impl Drain {
                 }
                 threads.forget_name(store);
             }
+            self.stores.write_labels(&mut recorder);
             if last {
                 self.lanes.give_up(&mut recorder);
                 return;

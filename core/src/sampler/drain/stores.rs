@@ -1,36 +1,75 @@
 //! Which stores the recording knows: those that something was recorded of, as long as it has that.
 
-use super::super::running::{StoreName, StoreNumber, Threads};
+use super::super::running::{NamedStore, StoreNumber, Threads};
 use crate::recording::{Numbers, Recorder, StoreId};
 use std::collections::HashMap;
+use std::sync::Arc;
 
-/// The recording's numbers of stores that have not gone.
+/// The recording's numbers of stores.
 #[derive(Default)]
-pub(super) struct Stores(HashMap<StoreNumber, StoreId>);
+pub(super) struct Stores {
+    /// Of those that have not gone.
+    there: HashMap<StoreNumber, Known>,
+    /// Of those that have gone, and of which more may be said.
+    gone: Vec<Known>,
+}
+
+/// A store that the recording knows.
+struct Known {
+    id: StoreId,
+    name: Arc<NamedStore>,
+    /// How often its labels had changed when they were written.
+    changes: u64,
+}
+
+impl Known {
+    fn write_labels(&mut self, recorder: &mut Recorder) {
+        let changes = self.name.changes();
+        if changes != self.changes {
+            self.changes = changes;
+            recorder.label_store(self.id, &self.name.labels());
+        }
+    }
+}
 
 impl Stores {
     /// The recording's number of a store, which it is given now if it has none.
     pub(super) fn id(&mut self, number: StoreNumber, threads: &Threads, recorder: &mut Recorder) -> StoreId {
-        *self.0.entry(number).or_insert_with(|| {
-            let StoreName { name, labels } = threads.store_name(number);
-            let id = recorder.store(&name);
-            recorder.label_store(id, &labels);
-            id
-        })
+        let known = self.there.entry(number).or_insert_with(|| {
+            let name = threads.store_name(number);
+            let id = recorder.store(name.name());
+            let changes = name.changes();
+            recorder.label_store(id, &name.labels());
+            Known { id, name, changes }
+        });
+        known.id
     }
 
-    /// Forgets a store that has gone, and gives its number if the recording knows it.
+    /// Writes what is said of stores now.
+    pub(super) fn write_labels(&mut self, recorder: &mut Recorder) {
+        self.there.values_mut().for_each(|store| store.write_labels(recorder));
+        // Looked at before its labels are written: who lets go of it now may have said something before.
+        let may_change: Vec<bool> = self.gone.iter().map(|store| Arc::strong_count(&store.name) > 1).collect();
+        self.gone.iter_mut().for_each(|store| store.write_labels(recorder));
+        let mut may_change = may_change.into_iter();
+        self.gone.retain(|_| may_change.next().unwrap_or_default());
+    }
+
+    /// A store has gone. Gives its number if the recording knows it.
     pub(super) fn gone(&mut self, number: StoreNumber) -> Option<StoreId> {
-        self.0.remove(&number)
+        let store = self.there.remove(&number)?;
+        let id = store.id;
+        self.gone.push(store);
+        Some(id)
     }
 
     /// The numbers that are held.
     pub(super) fn held(&self) -> Vec<StoreId> {
-        self.0.values().copied().collect()
+        self.there.values().chain(&self.gone).map(|store| store.id).collect()
     }
 
     /// Takes the recording's new numbers, in which all that are held are kept.
     pub(super) fn renumber(&mut self, stores: &Numbers) {
-        self.0.values_mut().for_each(|id| *id = stores.new_of(*id));
+        self.there.values_mut().chain(&mut self.gone).for_each(|store| store.id = stores.new_of(store.id));
     }
 }

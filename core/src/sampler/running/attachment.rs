@@ -7,6 +7,7 @@ use super::super::os::own_thread::SignalBlocked;
 use super::super::reading::{InstanceContext, LanguageWalk, Moment, Probe};
 use super::super::shared::LoadedModule;
 use super::slot::{Running, ThreadSlot};
+use super::store_name::NamedStore;
 use super::store_state::StoreState;
 use super::threads::Threads;
 use crate::heap::{EXPORTS, Rate};
@@ -27,6 +28,7 @@ pub(crate) type EmbeddersHook<T> =
 pub(in crate::sampler) struct Attachment {
     threads: Arc<Threads>,
     store: Arc<StoreState>,
+    name: Arc<NamedStore>,
     /// What says what has been instantiated, and until when that is known.
     seen: Arc<(Probe, Mutex<Moment>)>,
 }
@@ -59,6 +61,7 @@ impl Attachment {
     pub(in crate::sampler) fn new<T: 'static>(
         threads: Arc<Threads>,
         state: Arc<StoreState>,
+        name: Arc<NamedStore>,
         (probe, attached): (Probe, Moment),
         store: &mut Store<T>,
         embedders: Option<EmbeddersHook<T>>,
@@ -92,7 +95,7 @@ impl Attachment {
                 }
             }),
         }
-        Self { threads, store: state, seen: Arc::new((probe, Mutex::new(attached))) }
+        Self { threads, store: state, name, seen: Arc::new((probe, Mutex::new(attached))) }
     }
 
     /// This thread runs the store until what this gives is dropped, on the same thread: host code is the store's, too. Its CPU time is
@@ -109,6 +112,11 @@ impl Attachment {
         let _no_signal = SignalBlocked::new();
         hold.slot.count_time_always(own_cpu_ns());
         Ok(hold)
+    }
+
+    /// Says something else of the store, in place of what was said by that name.
+    pub(in crate::sampler) fn set_label(&self, name: &str, value: &str) {
+        self.name.set_label(name, value);
     }
 
     /// Makes the slot of the calling thread, if it has none.

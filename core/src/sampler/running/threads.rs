@@ -7,6 +7,7 @@ use super::super::shared::Shared;
 use super::demand::Wanted;
 use super::flush::Flush;
 use super::slot::{Running, ThreadSlot};
+use super::store_name::NamedStore;
 use super::store_state::{StoreNumber, StoreState};
 use super::totals::{Clocks, SlotTotals};
 use crate::recording::Clock;
@@ -27,20 +28,6 @@ pub(in crate::sampler) trait Transport: Send + Sync {
 
     /// What an interruption costs the thread, in nanoseconds; 0 if that is not known.
     fn interrupt_ns(&self) -> u64;
-}
-
-/// What recordings call a store.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StoreName {
-    pub(crate) name: String,
-    /// Names and values of what else is said of it.
-    pub(crate) labels: Vec<(String, String)>,
-}
-
-impl From<&str> for StoreName {
-    fn from(name: &str) -> Self {
-        Self { name: name.to_owned(), labels: Vec::new() }
-    }
 }
 
 /// The threads and stores of a session.
@@ -70,7 +57,7 @@ pub(in crate::sampler) struct Threads {
     /// Of the next store.
     next_store: AtomicU64,
     /// Of the stores that are there, and of those that have gone until the drain knows it.
-    store_names: Mutex<HashMap<StoreNumber, StoreName>>,
+    store_names: Mutex<HashMap<StoreNumber, Arc<NamedStore>>>,
     /// Stores that have gone since the drain last asked, and when.
     gone: Mutex<Vec<(StoreNumber, u64)>>,
     /// When the first thread could run a store, calibration done; 0 before.
@@ -272,8 +259,12 @@ impl Threads {
         clocks.totals(*locked(&self.ended), |slot| slots.iter().any(|other| Arc::ptr_eq(other, slot)))
     }
 
-    /// Adds a store, called `name`, whose context is `context`.
-    pub(in crate::sampler) fn add_store(self: &Arc<Self>, name: StoreName, context: StoreContext) -> Arc<StoreState> {
+    /// Adds a store of that name, whose context is `context`.
+    pub(in crate::sampler) fn add_store(
+        self: &Arc<Self>,
+        name: Arc<NamedStore>,
+        context: StoreContext,
+    ) -> Arc<StoreState> {
         let number = self.next_store.fetch_add(1, Ordering::Relaxed);
         locked(&self.store_names).insert(number, name);
         let store = Arc::new(StoreState::new(number, self.shared.clone(), Arc::downgrade(self), context));
@@ -282,7 +273,7 @@ impl Threads {
     }
 
     /// What a store is called; nothing if the drain knows already that it has gone.
-    pub(in crate::sampler) fn store_name(&self, number: StoreNumber) -> StoreName {
+    pub(in crate::sampler) fn store_name(&self, number: StoreNumber) -> Arc<NamedStore> {
         locked(&self.store_names).get(&number).cloned().unwrap_or_default()
     }
 
