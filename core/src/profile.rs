@@ -1,6 +1,6 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
-use crate::guest::Guest;
+use crate::guest::{Guest, Linked};
 use crate::module::{Compiled, ModuleImage};
 use crate::profiler::{Attach, Attached, Profiler};
 use crate::recording::file::ReadError;
@@ -52,6 +52,11 @@ pub struct Run {
 pub struct Interrupter(Sender<Ended>);
 
 impl Interrupter {
+    /// One whose interruptions go to `events`.
+    pub(crate) fn of(events: Sender<Ended>) -> Self {
+        Self(events)
+    }
+
     /// Makes [`Run::wait`] return [`Ended::Interrupted`]. Does nothing if the guest has ended.
     pub fn interrupt(&self, reason: i32) {
         // The receiver is gone when the run is: nothing is left to interrupt.
@@ -197,11 +202,11 @@ fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit
     let running = Running { options, attached: attached.as_ref(), store: &mut store };
     let exit = match (&guest.code.compiled, &guest.component) {
         (Compiled::Module(module), _) => running.module(module),
-        (Compiled::Component(_), Some(component)) => match runtime() {
+        (Compiled::Component(_), Some(Linked::Callable(component))) => match runtime() {
             Ok(runtime) => runtime.block_on(running.component(component)),
             Err(error) => Err(Exit::NotCallable(error.into())),
         },
-        (Compiled::Component(_), None) => {
+        (Compiled::Component(_), Some(Linked::Handler(_)) | None) => {
             Err(Exit::NotCallable(wasmtime::format_err!("nobody has said what is to be called of the component")))
         }
     };

@@ -11,7 +11,7 @@ use crate::cache::{self, Cache, Key};
 use crate::component;
 use crate::cpython::{self, Release};
 use crate::progress::{self, Step};
-use crate::recipes::{Language, RECIPE_VERSION, RECIPES, Recipe};
+use crate::recipes::{Language, MadeInto, RECIPE_VERSION, RECIPES, Recipe};
 use crate::rust_target::RustTarget;
 use crate::wheels::{Pins, Wheels};
 use crate::{checkout, process, python_component, quickjs};
@@ -143,12 +143,14 @@ fn build_one(recipe: &Recipe, toolchains: &Toolchains<'_>) -> Result<()> {
             run(rustc.arg("-o").arg(&output).arg(&source))?;
         }
         Language::Python(minor) => cpython::build(&Release::find(minor)?, cache, wheels, &output)?,
-        Language::PythonComponent(release) => python_component::build(release, cache, &output)?,
+        Language::PythonComponent(release) => python_component::build(release, recipe.source, cache, &output)?,
         Language::QuickJs => quickjs::build(recipe.flags, cache, wheels, &output)?,
         Language::Wat => fs::copy(&source, &output).map(drop)?,
     }
-    if recipe.is_component {
-        component::make(&output)?;
+    match recipe.made_into {
+        MadeInto::Module => {}
+        MadeInto::Command => component::make(&output)?,
+        MadeInto::Handler => component::make_handler(&output, &component::world(recipe.source))?,
     }
     let path = place(recipe, cache, pins, rust)?;
     cache::publish(&output, &path)?;
@@ -196,7 +198,7 @@ fn place(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarget>)
 fn key(recipe: &Recipe, toolchain: &str, sources: &[Vec<u8>]) -> Key {
     let language = format!("{:?}", recipe.language);
     let fixed = [RECIPE_VERSION, &language, toolchain, recipe.source];
-    let encoder = recipe.is_component.then_some(component::ENCODER);
+    let encoder = (recipe.made_into != MadeInto::Module).then_some(component::ENCODER);
     // The count keeps a flag from passing for a source.
     let flag_count = recipe.flags.len().to_string();
     Key::of(
@@ -217,8 +219,8 @@ fn read_sources(recipe: &Recipe) -> Result<Vec<Vec<u8>>> {
     if recipe.language.go().is_some() {
         paths = go_package(source.parent().context("a Go source is in a folder of its own")?)?;
     }
-    if let Language::PythonComponent(_) = recipe.language {
-        paths = python_component::sources();
+    if matches!(recipe.language, Language::PythonComponent(_)) || recipe.made_into == MadeInto::Handler {
+        paths.extend(component::world_files(recipe.source)?);
     }
     paths.iter().map(|path| fs::read(path).with_context(|| format!("cannot read {}", path.display()))).collect()
 }
@@ -260,7 +262,7 @@ mod tests {
     use super::*;
 
     const RECIPE: Recipe =
-        Recipe { name: "x", language: Language::C, source: "c/x.c", flags: &["-g", "-O2"], is_component: false };
+        Recipe { name: "x", language: Language::C, source: "c/x.c", flags: &["-g", "-O2"], made_into: MadeInto::Module };
 
     #[test]
     fn key_covers_toolchain_sources_and_flags() {

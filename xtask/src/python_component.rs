@@ -2,18 +2,16 @@
 //! imports the program and keeps what memory holds then.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use crate::cache::{Cache, Key};
-use crate::{checkout, process, wheels};
+use crate::{checkout, component, process, wheels};
 
-/// The program, in `testdata`. The world that it is for stands beside it.
+/// The program that runs scripts, in `testdata`. The world that it is for stands beside it, as that of others does.
 pub(crate) const PROGRAM: &str = "python/component/app.py";
-
-const WORLD: [&str; 2] = ["python/component/wit/world.wit", "python/component/wit/deps/cli/cli.wit"];
 
 /// Where the wheel has its command's code.
 const PACKAGE: &str = "componentize_py";
@@ -30,13 +28,8 @@ pub(crate) fn pin(release: &str) -> Result<String> {
     line.map(str::to_owned).with_context(|| format!("{} does not pin componentize-py {release}", file.display()))
 }
 
-/// All that a component is made from.
-pub(crate) fn sources() -> Vec<PathBuf> {
-    std::iter::once(PROGRAM).chain(WORLD).map(|path| checkout::testdata().join(path)).collect()
-}
-
-/// Makes the component with this release.
-pub(crate) fn build(release: &str, cache: &Cache, output: &Path) -> Result<()> {
+/// Makes the component of a program in `testdata` with this release.
+pub(crate) fn build(release: &str, program: &str, cache: &Cache, output: &Path) -> Result<()> {
     let pin = pin(release)?;
     let key = Key::of([pin.as_bytes()]);
     let venv = cache.toolchain(&format!("componentize-py-{release}-{}", key.short()));
@@ -46,14 +39,13 @@ pub(crate) fn build(release: &str, cache: &Cache, output: &Path) -> Result<()> {
         fs::write(&requirements, &pin)?;
         wheels::install(cache, &format!("componentize-py {release}"), &requirements, &venv, &[PACKAGE])?;
     }
-    let program = checkout::testdata().join(PROGRAM);
-    let folder = program.parent().context("the program is in a folder")?;
+    let world = component::world(program);
     // It leaves what it generates where it runs.
     let workplace = cache.workplace("component")?;
-    fs::copy(&program, workplace.path.join("app.py"))?;
+    fs::copy(checkout::testdata().join(program), workplace.path.join("app.py"))?;
     let mut componentize = Command::new(venv.join("bin/python"));
     componentize.current_dir(&workplace.path).args(["-c", COMMAND]);
     // The argument that it takes for its own name.
-    componentize.arg("-d").arg(folder.join("wit")).args(["-w", "program", "componentize", "app", "-o"]).arg(output);
+    componentize.arg("-d").arg(world).args(["componentize", "app", "-o"]).arg(output);
     process::output(&mut componentize, "remove the toolchains folder of the cache and try again").map(drop)
 }

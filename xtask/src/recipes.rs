@@ -42,8 +42,19 @@ pub(crate) struct Recipe {
     pub(crate) source: &'static str,
     /// All that goes on the compiler's command line besides paths.
     pub(crate) flags: &'static [&'static str],
-    /// What is built is a component of the compiler's module and of an adapter from WASI preview 1.
-    pub(crate) is_component: bool,
+    /// What the compiler's module becomes.
+    pub(crate) made_into: MadeInto,
+}
+
+/// What a module that a compiler made becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MadeInto {
+    /// It stays one.
+    Module,
+    /// A component of it and of an adapter from WASI preview 1: a command.
+    Command,
+    /// The same, which answers requests: what it imports and exports is in the folder `wit` beside its source.
+    Handler,
 }
 
 impl Language {
@@ -93,6 +104,7 @@ const C_DWARF_5: &[&str] = &["-g", "-O2", "-gdwarf-5"];
 const C_UNOPTIMISED: &[&str] = &["-g", "-O0", "-fno-sanitize=undefined"];
 // `frame_top` is what the tests' own language walker looks for.
 const C_FRAMES: &[&str] = &["-g", "-O2", "-Wall", "-Wextra", "-Werror", "-Wl,--export=frame_top"];
+const C_REACTOR: &[&str] = &["-g", "-O2", "-Wall", "-Wextra", "-Werror", "-mexec-model=reactor"];
 const CPP: &[&str] = &["-g", "-O2", "-std=c++17", "-fno-exceptions", "-Wall", "-Wextra", "-Werror"];
 const GO: &[&str] = &["-trimpath", "-buildvcs=false"];
 const GO_STRIPPED: &[&str] = &["-trimpath", "-buildvcs=false", "-ldflags=-s -w"];
@@ -117,7 +129,7 @@ const fn recipe(
     source: &'static str,
     flags: &'static [&'static str],
 ) -> Recipe {
-    Recipe { name, language, source, flags, is_component: false }
+    Recipe { name, language, source, flags, made_into: MadeInto::Module }
 }
 
 const fn component(
@@ -126,7 +138,16 @@ const fn component(
     source: &'static str,
     flags: &'static [&'static str],
 ) -> Recipe {
-    Recipe { is_component: true, ..recipe(name, language, source, flags) }
+    Recipe { made_into: MadeInto::Command, ..recipe(name, language, source, flags) }
+}
+
+const fn handler(
+    name: &'static str,
+    language: Language,
+    source: &'static str,
+    flags: &'static [&'static str],
+) -> Recipe {
+    Recipe { made_into: MadeInto::Handler, ..recipe(name, language, source, flags) }
 }
 
 // Every release that the Go plugin knows; each lays out its runtime in its own way.
@@ -167,6 +188,9 @@ pub(crate) const RECIPES: &[Recipe] = &[
     component("component-c-traps", Language::C, "c/traps.c", C),
     component("component-cpp-shapes", Language::Cpp, "cpp/shapes.cpp", CPP),
     recipe("component-fused", Language::Wat, "wat/fused.wat", &[]),
+    handler("handler-c", Language::C, "http/handler.c", C_REACTOR),
+    recipe("handler-python-3.12", Language::PythonComponent("0.17.2"), "http/app.py", &[]),
+    recipe("handler-python-3.14", Language::PythonComponent("0.21.0"), "http/app.py", &[]),
     recipe("component-python-3.12", Language::PythonComponent("0.17.2"), python_component::PROGRAM, &[]),
     recipe("component-python-3.14", Language::PythonComponent("0.21.0"), python_component::PROGRAM, &[]),
     component("component-rust-heap", Language::Rust, "rust/heap.rs", RUST_LEGACY),

@@ -6,6 +6,7 @@ use super::http::ListenAddress;
 use super::memory::MemoryOptions;
 use super::merge::Merge;
 use super::sampling::{ClockChoice, SamplerChoice, Sampling};
+use super::serve::Serve;
 use super::showing::{ShowChoice, Showing};
 use super::table::TableOptions;
 use super::top::Top;
@@ -60,6 +61,8 @@ pub(super) enum Command {
     /// Run a guest and show its stacks whenever it is interrupted with Ctrl-\ (SIGQUIT), at given times, or where it calls
     /// given imports
     Dump(Dump),
+    /// Serve a component that answers HTTP requests, as `wasmtime serve` does, and profile it by request
+    Serve(Box<Serve>),
     /// List the language plugins: the built-in ones, those in $WLPROF_PLUGIN_PATH and in
     /// ~/.local/share/wlprof/plugins ($XDG_DATA_HOME/wlprof/plugins). Or check one, or begin a new one
     Plugins(PluginsCommand),

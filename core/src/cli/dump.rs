@@ -4,7 +4,7 @@ use super::arguments::Dump;
 use super::available_plugins::Plugins;
 use super::guest::{self, Loaded};
 use super::{FAILED, Failure, escape, say, thread_stacks};
-use crate::guest::Guest;
+use crate::guest::{Entry, Guest};
 use crate::module::ModuleImage;
 use crate::profile::Ended;
 use crate::profiler::Profiler;
@@ -31,6 +31,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     let choice = dump.guest.language.as_str().into();
     let plugins = Plugins::for_run(&dump.guest.plugins, &choice)?;
     let loading = guest::Loading {
+        entry: Entry::function_or_main(dump.guest.invoke.as_deref()),
         heap: None,
         arguments: &arguments,
         choice: &choice,

@@ -5,7 +5,7 @@ use super::available_plugins::Plugins;
 use super::progress::Spinner;
 use super::trap::how_it_failed;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say};
-use crate::guest::{Allocators, Guest, LoadError, LoadOptions, Program};
+use crate::guest::{Allocators, Entry, Guest, LoadError, LoadOptions, Program};
 use crate::heap::{NamedAllocator, Rate};
 use crate::languages::{self, Choice, Library};
 use crate::module::ModuleError;
@@ -32,6 +32,8 @@ pub(super) struct Loaded {
 
 /// How a guest is to be loaded.
 pub(super) struct Loading<'a> {
+    /// What is to be called of it.
+    pub(super) entry: Entry<'a>,
     /// What it is to be called with.
     pub(super) arguments: &'a [String],
     /// Whose stacks it is to be looked for.
@@ -49,7 +51,7 @@ pub(super) struct Loading<'a> {
 /// Reads the guest, attaches its language's walker and, if nothing is in the way of a run, compiles it.
 pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<'_>) -> Result<Loaded, Failure> {
     let path = Path::new(&options.guest_and_arguments[0]);
-    let wasmtimes = options.wasmtime.load_options()?;
+    let wasmtimes = options.wasmtime.load_options(loading.entry)?;
     let how = LoadOptions {
         debug_file: options.debug_file.clone(),
         epoch_interruption: loading.epoch_interruption,
@@ -57,6 +59,10 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
         ..wasmtimes
     };
     let program = Program::read(path, &how).map_err(|error| cannot_load(path, &error))?;
+    if loading.entry == Entry::Handler && program.image().is_some() {
+        let message = "it is a core module; `wlprof serve` serves components with a `wasi:http` handler";
+        return Err(Failure::new(CANNOT_RUN, format!("{}: {message}", path.display())));
+    }
     let checked = program.check(options.invoke.as_deref(), loading.arguments);
     let chosen = languages::choose_each(loading.choice, &plugins.languages(), program.name(), &program.modules());
     if let Err(error) = checked {
@@ -85,7 +91,7 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     let heap = heap.as_ref().map(|(_, named)| Allocators { named, walker });
     let message = format!("compiling {}", escape::single_line(&path.to_string_lossy()));
     let spinner = if loading.quiet { Spinner::new(message) } else { Spinner::with_line(message) };
-    let mut guest = program.compile(options.invoke.as_deref(), heap).map_err(|error| cannot_load(path, &error))?;
+    let mut guest = program.compile(loading.entry, heap).map_err(|error| cannot_load(path, &error))?;
     drop(spinner);
     guest.notes.extend(notes);
     let failures = plugins.failures(&guest.notes);
@@ -165,7 +171,7 @@ pub(super) fn environment(options: &[String]) -> Vec<(String, String)> {
     options.iter().filter_map(variable).collect()
 }
 
-fn wasi(options: &GuestOptions, guest: &Guest, arguments: &[String]) -> WasiOptions {
+pub(super) fn wasi(options: &GuestOptions, guest: &Guest, arguments: &[String]) -> WasiOptions {
     let own = std::iter::once(options.argv0.clone().unwrap_or_else(|| guest.name.clone()));
     let rest = arguments.iter().cloned();
     let inherits = guest.flags.wasi.inherit_env == Some(true);

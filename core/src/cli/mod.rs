@@ -30,6 +30,7 @@ mod render;
 mod run_outputs;
 mod sampling;
 mod say;
+mod serve;
 mod showing;
 mod source_folders;
 mod table;
@@ -95,6 +96,7 @@ pub fn main() -> ExitCode {
         Some(Command::Bench(bench)) => bench::run(&bench).map(|()| 0),
         Some(Command::Top(top)) => top::run(&top),
         Some(Command::Dump(dump)) => dump::run(&dump),
+        Some(Command::Serve(serve)) => serve::run(&serve),
         Some(Command::Plugins(arguments)) => plugins::run(&arguments),
         Some(Command::MakeProfile) => finish::run_child().map(|()| 0).map_err(|error| Failure::new(FAILED, error)),
         Some(Command::MakeView(view)) => view::run_child(&view).map(|()| 0),

@@ -9,12 +9,12 @@ use super::machine_code;
 use super::run_outputs::{ProfileOf, RunOutputs};
 use super::table::TableOptions;
 use super::window_profiles::Shown;
-use super::{FAILED, Failure, say, source_folders};
+use super::{FAILED, Failure, source_folders};
+use crate::guest::Entry;
 use crate::languages::Choice;
 use crate::profile::Ended;
 use crate::recording::{Journal, Selection};
 use crate::sampler::SamplerKind;
-use crate::symbols::LanguageWalkers;
 
 /// Runs the guest and gives its exit code.
 pub(super) fn run(record: &Record) -> Result<u8, Failure> {
@@ -45,6 +45,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     };
     let plugins = Plugins::for_run(&record.guest.plugins, &choice)?;
     let loading = guest::Loading {
+        entry: Entry::function_or_main(record.guest.invoke.as_deref()),
         arguments: &arguments,
         choice: &choice,
         native,
@@ -104,17 +105,12 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         })?;
     }
     let (mut written, mut seen, mut languages) = (Ok(()), Vec::new(), None);
-    if let (Some(mut finished), Some(outputs)) = (run.finish(), outputs) {
+    if let (Some(finished), Some(outputs)) = (run.finish(), outputs) {
         let functions_seen = finished.recorder.functions_seen();
-        let walkers = LanguageWalkers::new(std::mem::take(&mut finished.walkers), &images).until(interrupts.hurry());
-        let walkers = languages.insert(walkers);
-        let journal = finished.recorder.close(finished.meta, finished.ticks, walkers);
-        if let Some(error) = journal.failure() {
-            say::line(format_args!("wlprof: not all of what was sampled could be written: {error}"));
-        }
-        drop(journal);
         let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
-        (seen, written) = outputs.make(profile, &interrupts);
+        let walkers;
+        (walkers, seen, written) = outputs.finish(finished, profile, &interrupts);
+        let walkers = languages.insert(walkers);
         let dumped =
             code.as_mut().map_or(Ok(()), |code| code.add_sampled(&functions_seen, walkers.walkers_mut(), &guest));
         code = code.filter(|_| dumped.is_ok());

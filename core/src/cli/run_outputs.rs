@@ -10,7 +10,9 @@ use super::{FAILED, Failure, escape, say};
 use crate::module::ModuleImage;
 use crate::recording::file::EXTENSION;
 use crate::recording::{Journal, Selection, View};
+use crate::sampler::Finished;
 use crate::sources::SourceFolders;
+use crate::symbols::LanguageWalkers;
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
@@ -78,8 +80,26 @@ impl RunOutputs {
         self.forerunner.iter().for_each(|forerunner| self.journal.remove_forerunner(forerunner));
     }
 
+    /// Closes what was recorded and makes the profiles of it. Gives the walkers that named it, and what [`RunOutputs::make`] gives.
+    pub(super) fn finish(
+        self,
+        mut finished: Finished,
+        of: ProfileOf<'_>,
+        interrupts: &Interrupts,
+    ) -> (LanguageWalkers, Vec<String>, Result<(), Failure>) {
+        let walkers = std::mem::take(&mut finished.walkers);
+        let mut walkers = LanguageWalkers::new(walkers, of.images).until(interrupts.hurry());
+        let journal = finished.recorder.close(finished.meta, finished.ticks, &mut walkers);
+        if let Some(error) = journal.failure() {
+            say::line(format_args!("wlprof: not all of what was sampled could be written: {error}"));
+        }
+        drop(journal);
+        let (seen, written) = self.make(of, interrupts);
+        (walkers, seen, written)
+    }
+
     /// Makes the profiles and puts them in their places. Gives what they say to their readers, if those have been told.
-    pub(super) fn make(self, of: ProfileOf<'_>, interrupts: &Interrupts) -> (Vec<String>, Result<(), Failure>) {
+    fn make(self, of: ProfileOf<'_>, interrupts: &Interrupts) -> (Vec<String>, Result<(), Failure>) {
         let ProfileOf { images, language, plugins, sources } = of;
         let making = Making {
             journal: self.journal.file(),

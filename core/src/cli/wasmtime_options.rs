@@ -1,10 +1,10 @@
 //! The options of `wasmtime run` that Wasmtime's own crate for them defines: `-O`, `-C`, `-D`, `-W` and `-S`.
 
 use super::{FAILED, Failure};
-use crate::guest::LoadOptions;
+use crate::guest::{Entry, LoadOptions};
 use crate::wasi::Flags;
 use clap::Args;
-use wasmtime::{Inlining, Strategy};
+use wasmtime::{Config, Engine, Inlining, Strategy};
 use wasmtime_cli_flags::CommonOptions;
 
 /// Options of Wasmtime, under the names that they have there.
@@ -21,17 +21,21 @@ pub(super) struct WasmtimeOptions {
 }
 
 impl WasmtimeOptions {
-    /// How a guest is to be loaded with them.
+    /// How a guest is to be loaded with them, whose entry is this one.
     ///
     /// # Errors
     /// If one of them makes no sense here, or is not as Wasmtime wants it.
-    pub(super) fn load_options(&self) -> Result<LoadOptions, Failure> {
+    pub(super) fn load_options(&self, entry: Entry<'_>) -> Result<LoadOptions, Failure> {
         let failure = |error: wasmtime::Error| Failure::new(FAILED, format!("{error:#}"));
         let mut common = self.read().map_err(failure)?;
         if let Some((option, reason)) = refused(&common) {
             return Err(Failure::new(FAILED, format!("{option}: {reason}")));
         }
-        let config = common.config(None).map_err(failure)?;
+        let pooled = (entry == Entry::Handler).then(|| pooled(&common)).flatten();
+        let config = match pooled {
+            Some(config) => config,
+            None => common.config(None).map_err(failure)?,
+        };
         let CommonOptions { wasi, wasm, .. } = common;
         Ok(LoadOptions { config: Some(config), flags: Flags { wasi, wasm }, ..LoadOptions::default() })
     }
@@ -41,6 +45,11 @@ impl WasmtimeOptions {
         self.read().is_ok_and(|common| common.wasm.fuel.is_some())
     }
 
+    /// Whether there is an end to how long the guest may run.
+    pub(super) fn sets_timeout(&self) -> bool {
+        self.read().is_ok_and(|common| common.wasm.timeout.is_some())
+    }
+
     /// The options in their fields, where `common` has the words of the command line.
     fn read(&self) -> wasmtime::Result<CommonOptions> {
         let mut read = self.common.clone();
@@ -48,6 +57,17 @@ impl WasmtimeOptions {
         read.init_logging()?;
         Ok(read)
     }
+}
+
+/// The configuration for many stores that come and go, as `wasmtime serve` has it: instances from a pool, where this machine has the address
+/// space for one.
+fn pooled(common: &CommonOptions) -> Option<Config> {
+    /// Twice as many as Wasmtime has unless told, and more: each store has some of the profiler's.
+    const CORE_INSTANCES: u32 = 3000;
+    let mut common = common.clone();
+    common.opts.pooling_total_core_instances.get_or_insert(CORE_INSTANCES);
+    let config = common.config(Some(true)).ok()?;
+    Engine::new(&config).is_ok().then_some(config)
 }
 
 /// The first of the options that make no sense in a profiler, and why.

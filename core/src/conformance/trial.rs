@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::moment::{Keeping, MOST_BYTES, Moment};
-use crate::guest::{Guest, LoadError, LoadOptions, Program};
+use crate::guest::{Entry, Guest, LoadError, LoadOptions, Program};
 use crate::module::ModuleImage;
 use crate::profile::{Ended, Run, RunOptions, symbolize};
 use crate::recording::{Clock, Origin, Recording, Truncation};
@@ -63,7 +63,7 @@ impl Trial {
     ) -> Result<Self, LoadError> {
         let program = Program::read(path, options)?;
         program.check(invoke.as_deref(), wasi.arguments.get(1..).unwrap_or_default())?;
-        let guest = program.compile(invoke.as_deref(), None)?;
+        let guest = program.compile(Entry::function_or_main(invoke.as_deref()), None)?;
         let image = guest.code.images[0].clone();
         Ok(Self { guest, wasi: WasiOptions { stdio: Stdio::Null, ..wasi }, invoke, image })
     }

@@ -7,7 +7,7 @@ use crate::heap::{self, NamedAllocator};
 use crate::module::{
     Among, Binary, Compiled, GuestCode, ImageError, ModuleError, ModuleImage, among, file_name, read_binary,
 };
-use crate::wasi::{CallableComponent, Flags, Stdio, WasiOptions, linker};
+use crate::wasi::{CallableComponent, Flags, HttpHandler, Stdio, WasiOptions, linker};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ pub struct Guest {
     /// What it was compiled to.
     pub code: GuestCode,
     /// Of a component what is to be called.
-    pub component: Option<Arc<CallableComponent>>,
+    pub component: Option<Linked>,
     /// What it may do.
     pub flags: Flags,
     /// The guest's own name for itself: argument 0.
@@ -92,7 +92,35 @@ impl Guest {
     /// # Errors
     /// [`LoadError`] says what the file is and what would do.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
-        Program::read(path, options)?.compile(None, None)
+        Program::read(path, options)?.compile(Entry::Main, None)
+    }
+}
+
+/// A component that is linked, and what is to be called of it.
+#[derive(Clone)]
+pub enum Linked {
+    /// A function.
+    Callable(Arc<CallableComponent>),
+    /// What answers requests.
+    Handler(Arc<HttpHandler>),
+}
+
+/// What is to be called of a guest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// What programs begin with.
+    #[default]
+    Main,
+    /// A function: of a module, its name; of a component, a call in WAVE.
+    Function(&'a str),
+    /// What answers requests.
+    Handler,
+}
+
+impl<'a> Entry<'a> {
+    /// The function of that name, or what programs begin with if there is none.
+    pub fn function_or_main(name: Option<&'a str>) -> Self {
+        name.map_or(Self::Main, Self::Function)
     }
 }
 
@@ -203,12 +231,11 @@ impl Program {
         self.interface()?.note_without_main(&self.name)
     }
 
-    /// Compiles it; so that its allocator tells of what it allocates, if that is asked for. `invoke` is what is to be called of a component, in
-    /// WAVE, in place of what commands export.
+    /// Compiles it; so that its allocator tells of what it allocates, if that is asked for. `entry` is what is to be called of a component.
     ///
     /// # Errors
     /// [`LoadError::Compile`] says what the engine refuses, and [`LoadError::Obstacle`] what a component lacks.
-    pub fn compile(self, invoke: Option<&str>, heap: Option<Allocators<'_>>) -> Result<Guest, LoadError> {
+    pub fn compile(self, entry: Entry<'_>, heap: Option<Allocators<'_>>) -> Result<Guest, LoadError> {
         let Self { path, name, contents, engine, flags, mut notes } = self;
         let code = match contents {
             Contents::Module { image, .. } => compile_module(&engine, *image, heap, &mut notes),
@@ -217,9 +244,18 @@ impl Program {
         let code = code.map_err(|error| LoadError::Compile(path.clone(), error))?;
         let component = match &code.compiled {
             Compiled::Component(component) => {
-                let callable = CallableComponent::find(&engine, component, &flags, invoke);
-                let callable = callable.map_err(|error| LoadError::Obstacle(path, Obstacle::Component(error)))?;
-                Some(Arc::new(callable))
+                let callable = |invoke| {
+                    let callable = CallableComponent::find(&engine, component, &flags, invoke)?;
+                    Ok(Linked::Callable(Arc::new(callable)))
+                };
+                let linked = match entry {
+                    Entry::Main => callable(None),
+                    Entry::Function(call) => callable(Some(call)),
+                    Entry::Handler => {
+                        HttpHandler::find(&engine, component, &flags).map(|handler| Linked::Handler(Arc::new(handler)))
+                    }
+                };
+                Some(linked.map_err(|error| LoadError::Obstacle(path, Obstacle::Component(error)))?)
             }
             Compiled::Module(_) => None,
         };

@@ -68,6 +68,7 @@ fn meta() -> Meta {
         requested_hz: 1000.0,
         allowed_hz: 812.5,
         pause: PauseStats { handler_p50_ns: 400, handler_p99_ns: 15_800, tick_ns: 2_100 },
+        requests: Vec::new(),
         notes: vec!["the rate was lowered".into(), HOSTILE.into()],
     }
 }

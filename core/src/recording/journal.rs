@@ -8,6 +8,7 @@
 //! Whatever ends the process, what has been written stays a recording: a reader takes the whole blocks at its beginning.
 
 use super::recent::Recent;
+use super::requests::RequestTotal;
 use super::{
     Function, Heap, HostCallSpan, Line, MemorySize, Meta, Module, ModuleId, NamedFrame, Origin, Stack, StoreId,
     TickCounts, Truncation,
@@ -20,7 +21,7 @@ use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 pub const MAGIC: [u8; 8] = *b"wlprof\r\n";
 
 /// Version that this build writes.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Oldest version that this build reads. The blocks of all since are blocks of [`VERSION`], too.
 pub(super) const OLDEST_VERSION: u32 = 4;
@@ -67,6 +68,8 @@ pub(super) enum Block {
     ModuleInPlaceOf(ModuleId, Module),
     /// What the guest of a store has allocated so far; a later one takes the place of an earlier.
     Heap(StoreId, Heap),
+    /// The requests that the guest answered.
+    Requests(Vec<RequestTotal>),
 }
 
 /// How a run came out.

@@ -191,6 +191,7 @@ fn merged_meta(recordings: &[(String, Recording)]) -> Meta {
         unsampled_ns: sum(|meta| meta.unsampled_ns),
         pause: PauseStats { ..longest.pause },
         notes: notes.collect(),
+        requests: metas().flat_map(|meta| meta.requests.clone()).collect(),
         ..longest
     }
 }

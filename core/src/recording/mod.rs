@@ -26,6 +26,7 @@ mod numbers;
 mod own_names;
 mod owner;
 mod recent;
+mod requests;
 mod restack;
 mod samples;
 mod selection;
@@ -58,6 +59,7 @@ pub use neighbors::Neighbors;
 pub(crate) use numbers::Numbers;
 pub use own_names::{LanguageNames, Unnamed};
 pub(crate) use recent::WindowOf;
+pub use requests::{REQUEST, RequestTotal, STATUS};
 pub use samples::Samples;
 pub use selection::{Selected, Selection};
 pub use share::{Share, Weight};
@@ -148,6 +150,9 @@ pub struct Meta {
     pub pause: PauseStats,
     /// What the user should know when reading the profile: degraded symbols, a fallback sampler, a lowered rate.
     pub notes: Vec<String>,
+    /// The requests that the guest answered, if it was served. A part of its own in files: older ones lack it.
+    #[serde(skip)]
+    pub requests: Vec<RequestTotal>,
 }
 
 /// What time samples stand for.

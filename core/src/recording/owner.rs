@@ -38,6 +38,7 @@ impl Recording {
             pause: PauseStats::default(),
             allowed_hz: self.meta.requested_hz,
             notes: Vec::new(),
+            requests: Vec::new(),
             ..self.meta
         };
         self

@@ -1,5 +1,6 @@
 //! Calls a component's functions: `wasi:cli/run`, of WASI 0.3 or 0.2, or one that the user names.
 
+use super::http::component_exports;
 use super::invoke::Exit;
 use super::link::component_linker;
 use super::names::shown;
@@ -16,13 +17,23 @@ use wasmtime_wasi::{p2, p3};
 /// Why a component cannot be run, or its function not be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ComponentError {
-    /// It imports what there is not, or otherwise than it is: in Wasmtime's words.
-    Import(String),
+    /// It imports what there is not, or otherwise than it is.
+    Import {
+        /// What it is, in Wasmtime's words.
+        error: String,
+        /// What there is.
+        provided: &'static str,
+    },
     /// It is no command, and no function of it was named.
     NoCommand {
         /// What it exports.
         exported: Vec<String>,
     },
+    /// It answers no requests, as is asked of it.
+    NoHandler(
+        /// What it exports.
+        Vec<String>,
+    ),
     /// What was named is no call in WAVE, or has other parameters than the function: in the parser's words.
     Call(String),
     /// It exports no function of that name.
@@ -34,9 +45,7 @@ pub enum ComponentError {
 impl fmt::Display for ComponentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Import(error) => {
-                write!(f, "{error} (provided: WASI 0.2 and 0.3, as for commands; more with -S, as -S http)")
-            }
+            Self::Import { error, provided } => write!(f, "{error} (provided: {provided})"),
             Self::NoCommand { exported } => {
                 write!(
                     f,
@@ -45,6 +54,11 @@ impl fmt::Display for ComponentError {
                     shown(exported)
                 )
             }
+            Self::NoHandler(exported) => write!(
+                f,
+                "the component exports no `wasi:http` handler (it exports: {}); run a command without `serve`",
+                shown(exported)
+            ),
             Self::Call(error) => {
                 write!(f, "--invoke: {error}; a component's functions are called as in 'name(1, \"two\")'")
             }
@@ -85,7 +99,10 @@ impl CallableComponent {
         flags: &Flags,
         invoke: Option<&str>,
     ) -> Result<Self, ComponentError> {
-        let import = |error: wasmtime::Error| ComponentError::Import(format!("{error:#}"));
+        let import = |error: wasmtime::Error| ComponentError::Import {
+            error: format!("{error:#}"),
+            provided: "WASI 0.2 and 0.3, as for commands; more with -S, as -S http",
+        };
         let mut linker = component_linker(engine, flags).map_err(import)?;
         if flags.wasm.unknown_imports_trap == Some(true) {
             linker.define_unknown_imports_as_traps(component).map_err(import)?;
@@ -93,12 +110,8 @@ impl CallableComponent {
         let pre = linker.instantiate_pre(component).map_err(import)?;
         let callee = match invoke {
             Some(call) => function(engine, component, call)?,
-            None => command(&pre, flags).ok_or_else(|| {
-                let exported = component.component_type();
-                ComponentError::NoCommand {
-                    exported: exported.exports(engine).map(|(name, _)| name.to_owned()).collect(),
-                }
-            })?,
+            None => command(&pre, flags)
+                .ok_or_else(|| ComponentError::NoCommand { exported: component_exports(engine, component) })?,
         };
         Ok(Self { pre, callee })
     }

@@ -55,6 +55,28 @@ pub fn component_linker(engine: &Engine, flags: &Flags) -> wasmtime::Result<Comp
     Ok(linker)
 }
 
+/// A linker of components that answer requests: with `wasi:http` and what comes with it, and with all that programs have if that is asked for
+/// (`-S cli`).
+///
+/// # Errors
+/// Never in practice: the names are added once.
+pub(super) fn handler_linker(engine: &Engine, flags: &Flags) -> wasmtime::Result<ComponentLinker<GuestState>> {
+    let mut linker = ComponentLinker::new(engine);
+    if flags.has_cli() == Some(true) {
+        add_programs(&mut linker, flags)?;
+        add_http(&mut linker, flags)?;
+        return Ok(linker);
+    }
+    wasmtime_wasi_http::p2::add_to_linker_async(&mut linker)?;
+    if flags.has_p3() {
+        wasmtime_wasi_http::p3::add_to_linker(&mut linker)?;
+        wasmtime_wasi::p3::clocks::add_to_linker(&mut linker)?;
+        wasmtime_wasi::p3::random::add_to_linker(&mut linker)?;
+        wasmtime_wasi::p3::cli::add_to_linker(&mut linker)?;
+    }
+    Ok(linker)
+}
+
 /// Adds what programs import.
 fn add_programs(linker: &mut ComponentLinker<GuestState>, flags: &Flags) -> wasmtime::Result<()> {
     let mut options = wasmtime_wasi::p2::bindings::LinkOptions::default();

@@ -2,14 +2,17 @@
 
 mod component;
 mod flags;
+mod http;
 mod invoke;
 mod link;
+mod log_lines;
 mod names;
 mod state;
 mod world;
 
 pub use component::{CallableComponent, ComponentError};
 pub use flags::Flags;
+pub use http::HttpHandler;
 pub use invoke::{ArgumentError, Exit, call};
 pub(crate) use invoke::{MAIN_FUNCTIONS, parse_arguments};
 pub use link::{component_linker, instantiate, linker};

@@ -1,6 +1,7 @@
 //! The guest's world: the arguments, environment and folders that the user gives it.
 
 use super::flags::Flags;
+use super::log_lines::{LogLines, Output};
 use super::state::GuestState;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -45,6 +46,8 @@ pub enum Stdio {
     Null,
     /// Input is this, output is dropped.
     Input(Vec<u8>),
+    /// Input is at its end, lines of output go to those of this process and say which guest's they are, if it has a number.
+    Lines(Option<u64>),
 }
 
 /// What the guest is given.
@@ -74,6 +77,9 @@ impl WasiOptions {
             Stdio::Inherit => self.flags.inherit_streams(&mut builder),
             // What a new builder has.
             Stdio::Null => {}
+            Stdio::Lines(guest) => {
+                builder.stdout(LogLines::new(Output::Stdout, *guest)).stderr(LogLines::new(Output::Stderr, *guest));
+            }
             Stdio::Input(bytes) => _ = builder.stdin(MemoryInputPipe::new(bytes.clone())),
         }
         // As `wasmtime run`: a blocking call blocks this thread, so its time is seen where it is spent.

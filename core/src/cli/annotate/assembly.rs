@@ -9,7 +9,7 @@ use super::{Annotate, PROPOSED, share};
 use crate::cli::arguments::FramesChoice;
 use crate::cli::escape::single_line;
 use crate::cli::{FAILED, Failure, guest, render};
-use crate::guest::{LoadOptions, Program};
+use crate::guest::{Entry, LoadOptions, Program};
 use crate::languages::{self, Choice};
 use crate::machine_code::{CodeName, NativeCode, native_code};
 use crate::module::ModuleImage;
@@ -54,7 +54,7 @@ pub(super) fn annotated(
     let totals = InstructionTotals::of(&recording, module.ok_or_else(|| render::other_program(path))? as ModuleId);
     let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, image);
     let walker = chosen.ok().and_then(|chosen| chosen.walker);
-    let guest = program.compile(None, None).map_err(|error| guest::cannot_load(path, &error))?;
+    let guest = program.compile(Entry::Main, None).map_err(|error| guest::cannot_load(path, &error))?;
     let image = &guest.code.images[0];
     let mut listing = Listing {
         code: native_code(&guest.code),

@@ -10,7 +10,7 @@ use super::guest::{cannot_load, environment};
 use super::output_file::OutputFile;
 use super::progress::Spinner;
 use super::{CANNOT_RUN, FAILED, Failure, escape, interrupt, library, output, say};
-use crate::guest::{Guest, LoadError, LoadOptions, Program};
+use crate::guest::{Entry, Guest, LoadError, LoadOptions, Program};
 use crate::languages::{self, Choice};
 use crate::sampler::{SamplerKind, SamplerOptions};
 use crate::wasi::{Directory, Flags, Stdio, WasiOptions};
@@ -162,7 +162,7 @@ fn compiled(program: Program, path: &Path, bench: &Bench) -> Result<Compiled, Lo
     let chosen = program.image().map(|image| languages::choose(&Choice::Auto, languages::BUILT_IN, image));
     let library = chosen.and_then(|chosen| chosen.ok()?.library);
     let spinner = Spinner::new(format!("compiling {}", escape::single_line(&path.to_string_lossy())));
-    let guest = program.compile(None, None)?;
+    let guest = program.compile(Entry::Main, None)?;
     drop(spinner);
     let beside = library.and_then(|library| library::beside(path, &library, &bench.directories));
     let directories = bench.directories.iter().cloned().chain(beside).collect();

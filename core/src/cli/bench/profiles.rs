@@ -11,7 +11,6 @@ use crate::profiler::Profiler;
 use crate::recording::Selection;
 use crate::sampler::SamplerOptions;
 use crate::sources::SourceFolders;
-use crate::symbols::LanguageWalkers;
 use crate::wasi::WasiOptions;
 use std::path::{Path, PathBuf};
 
@@ -66,16 +65,9 @@ impl Begun {
     /// Writes it.
     pub(super) fn finish(self, guest: &Guest) -> Result<(), Failure> {
         let Self { path, outputs, profiler, language } = self;
-        let mut finished = profiler.finish();
-        let mut walkers = LanguageWalkers::new(std::mem::take(&mut finished.walkers), &guest.code.images);
-        let journal = finished.recorder.close(finished.meta, finished.ticks, &mut walkers);
-        if let Some(error) = journal.failure() {
-            say::line(format_args!("wlprof: not all of what was sampled could be written: {error}"));
-        }
-        drop(journal);
         let of =
             ProfileOf { images: &guest.code.images, language, plugins: Vec::new(), sources: SourceFolders::default() };
-        let (_, written) = outputs.make(of, &Interrupts::default());
+        let (_, _, written) = outputs.finish(profiler.finish(), of, &Interrupts::default());
         written?;
         say::line(format_args!("wrote {}", escape::single_line(&path.to_string_lossy())));
         Ok(())

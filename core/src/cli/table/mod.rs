@@ -4,6 +4,7 @@ mod callers;
 mod head;
 mod heap;
 mod internals;
+mod requests;
 mod rows;
 mod user_lines;
 mod waits;
@@ -57,6 +58,7 @@ pub(super) fn table(recording: &Recording, selected: Option<&Selected>, options:
         return text;
     }
     let _ = head::write(recording, &totals, selected, &mut text);
+    let _ = requests::write(recording, options.width.unwrap_or(usize::MAX), &mut text);
     if options.verbose {
         let _ = internals::write(recording, &mut text);
     }
@@ -122,7 +124,7 @@ fn tables(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Meta, Module, Origin, Sample, State, testing};
+    use crate::recording::{Meta, Module, Origin, RequestTotal, Sample, State, testing};
     use wlprof_plugin::SourceFrame;
 
     const OPTIONS: TableOptions =
@@ -138,6 +140,7 @@ mod tests {
             arguments: vec![text()],
             sampler: text(),
             notes: vec![text()],
+            requests: vec![RequestTotal { request: text(), ..RequestTotal::default() }],
             ..Meta::default()
         };
         let mut recorder = testing::with_modules(1);

@@ -20,6 +20,7 @@ use super::table::TableOptions;
 use super::window_profiles::{Shown, WindowProfiles};
 use super::{FAILED, Failure, formats, source_folders};
 use crate::export::{self, Exporter};
+use crate::guest::Entry;
 use crate::languages::Choice;
 use crate::profile::{Ended, Run};
 use crate::recording::{Clock, Journal, Selection};
@@ -76,6 +77,7 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
     };
     let plugins = Plugins::for_run(&top.guest.plugins, &choice)?;
     let loading = guest::Loading {
+        entry: Entry::function_or_main(top.guest.invoke.as_deref()),
         heap: None,
         arguments: &arguments,
         choice: &choice,

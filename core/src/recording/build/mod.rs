@@ -384,6 +384,9 @@ impl Recorder {
                 .push(format!("{} samples could not be written to the disk and are lost: {reason}", self.unrecorded));
         }
         let truncated = self.truncated.into_iter().collect();
+        if !meta.requests.is_empty() {
+            self.journal.write(&Block::Requests(meta.requests.clone()));
+        }
         self.journal.write(&Block::End(End { meta, ticks, truncated }));
         self.journal
     }

@@ -119,7 +119,9 @@ impl<'a> Contents<'a> {
             let host_calls = Block::HostCalls(number, thread.host_calls.clone());
             [begin].into_iter().chain(samples).chain([host_calls])
         });
-        tables.into_iter().chain(stores).chain(threads)
+        let requests = &self.meta.requests;
+        let requests = (!requests.is_empty()).then(|| Block::Requests(requests.clone()));
+        tables.into_iter().chain(stores).chain(threads).chain(requests)
     }
 }
 

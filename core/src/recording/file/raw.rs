@@ -4,8 +4,8 @@ use super::super::build::{FunctionTable, Names};
 use super::super::journal::{Block, End, MAGIC, NoBlock, OLDEST_VERSION, Progress, VERSION, read_block};
 use super::super::unused::{Held, Renumbered, Tables};
 use super::super::{
-    Frame, FrameId, Function, Heap, LabelSetId, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording, Sample,
-    Stack, Store, Thread, TickCounts,
+    Frame, FrameId, Function, Heap, LabelSetId, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording,
+    RequestTotal, Sample, Stack, Store, Thread, TickCounts,
 };
 use super::{Contents, ReadError, corrupt};
 use std::collections::{BTreeMap, HashMap};
@@ -30,6 +30,7 @@ pub struct RawRecording {
     threads: Vec<Thread>,
     progress: Progress,
     language_names: HashMap<FrameId, Vec<NamedFrame>>,
+    requests: Vec<RequestTotal>,
     end: Option<End>,
     symbols: Option<Symbols>,
 }
@@ -93,6 +94,7 @@ impl RawRecording {
                     store.heap = Some(Heap { rate: 1, notes: vec![note], ..Heap::default() });
                 }
             }
+            Block::Requests(requests) => self.requests = requests,
             Block::Memory(store, sizes) => {
                 let store = self.stores.get_mut(store as usize).ok_or("stores")?;
                 // They stand beside the samples: one that is out of order is no reason to refuse these.
@@ -298,6 +300,7 @@ impl RawRecording {
             threads,
             progress,
             language_names,
+            requests,
             end,
             symbols,
             meta,
@@ -326,13 +329,14 @@ impl RawRecording {
             truncated: progress.truncated,
         });
         meta.notes.extend(notes);
+        meta.requests = requests;
         for note in stores.iter().filter_map(|store| store.heap.as_ref()).flat_map(|heap| &heap.notes) {
             if !meta.notes.contains(note) {
                 meta.notes.push(note.clone());
             }
         }
         let frames = frames.into_iter().zip(lines).map(|(origin, lines)| Frame { origin, lines }).collect();
-        Recording {
+        let recording = Recording {
             meta,
             modules,
             functions,
@@ -345,6 +349,7 @@ impl RawRecording {
             truncated,
             sources: BTreeMap::new(),
             part: None,
-        }
+        };
+        recording.with_requests_together()
     }
 }

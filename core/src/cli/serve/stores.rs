@@ -1,0 +1,185 @@
+//! The stores that requests are answered in: each made for its first request, sampled, and gone when it has answered enough.
+
+use crate::cli::say;
+use crate::profiler::{Attach, Attached, Profiler};
+use crate::recording::{REQUEST, STATUS};
+use crate::wasi::{GuestState, HttpHandler, Stdio, WasiOptions};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::time::Sleep;
+use wasmtime::component::GuestTaskId;
+use wasmtime::{Engine, Store, StoreContextMut};
+use wasmtime_wasi_http::WasiHttpView;
+use wasmtime_wasi_http::handler::{HandlerState, Instance, ShouldAccept, WorkerExpiration, WorkerState, WorkerStatus};
+
+/// What stores are made of.
+pub(super) struct Stores {
+    pub(super) engine: Engine,
+    pub(super) handler: Arc<HttpHandler>,
+    /// The guest's.
+    pub(super) name: String,
+    pub(super) wasi: WasiOptions,
+    /// What samples them.
+    pub(super) profiler: Option<Profiler>,
+    pub(super) reuse: Reuse,
+    /// Each line of output says which store's it is.
+    pub(super) says_which: bool,
+}
+
+/// For how many requests a store is used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reuse {
+    pub(super) requests: usize,
+    pub(super) at_a_time: usize,
+    /// How long it waits for another.
+    pub(super) idle: Duration,
+}
+
+/// A request, as far as its store knows it.
+pub(super) struct Request {
+    pub(super) kind: Arc<str>,
+    /// The store that answers it, if that is sampled.
+    answered_in: OnceLock<Arc<Answering>>,
+}
+
+impl Request {
+    pub(super) fn new(kind: Arc<str>) -> Self {
+        Self { kind, answered_in: OnceLock::new() }
+    }
+
+    /// It has been answered so.
+    pub(super) fn answered(&self, status: u16) {
+        if let Some(store) = self.answered_in.get() {
+            store.label(STATUS, &status.to_string());
+        }
+    }
+}
+
+/// A store that answers requests, as profiles are to show it.
+struct Answering {
+    attached: Attached,
+    labels: Mutex<[Option<String>; 2]>,
+}
+
+impl Answering {
+    /// One of its requests has this label. Where others had another, all have both.
+    fn label(&self, name: &str, value: &str) {
+        const SEVERAL: &str = "several";
+        let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
+        let label = &mut labels[usize::from(name == STATUS)];
+        let now = match label {
+            Some(label) if label == value => return,
+            Some(_) => SEVERAL,
+            None => value,
+        };
+        *label = Some(now.to_owned());
+        self.attached.set_label(name, now);
+    }
+}
+
+/// Makes stores, one for each worker of the handler.
+pub(super) struct Workers {
+    stores: Stores,
+    next: AtomicU64,
+    /// Held by each store as long as it is there.
+    alive: Arc<()>,
+}
+
+impl Workers {
+    pub(super) fn new(stores: Stores, alive: Arc<()>) -> Self {
+        Self { stores, next: AtomicU64::new(0), alive }
+    }
+}
+
+impl HandlerState for Workers {
+    type StoreData = GuestState;
+    type WorkerExpiration = Expiration;
+    type WorkerState = Worker;
+
+    async fn instantiate(&self) -> wasmtime::Result<Instance<GuestState, Expiration, Worker>> {
+        let Stores { engine, handler, name, wasi, profiler, reuse, says_which } = &self.stores;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut wasi = WasiOptions { stdio: Stdio::Lines(says_which.then_some(number)), ..wasi.clone() };
+        // As under `wasmtime serve`.
+        wasi.environment.push(("INSTANCE_ID".to_owned(), number.to_string()));
+        let mut store = wasi.store(engine)?;
+        let attach = |profiler: &Profiler| profiler.attach(&mut store, Attach::named(name));
+        let attached = profiler.as_ref().map(attach).transpose()?;
+        let proxy = handler.instantiate(&mut store).await?;
+        if let Some(attached) = &attached {
+            attached.component_instantiated(&mut store)?;
+        }
+        let answering = attached.map(|attached| Arc::new(Answering { attached, labels: Mutex::default() }));
+        Ok(Instance {
+            store,
+            proxy,
+            view: WasiHttpView::http,
+            expiration: Expiration { idle: reuse.idle, sleep: None },
+            state: Worker { reuse: *reuse, answering, _alive: self.alive.clone() },
+        })
+    }
+}
+
+/// When a store that has nothing to do goes.
+pub(super) struct Expiration {
+    idle: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl WorkerExpiration for Expiration {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>, status: WorkerStatus, since: Instant) -> Poll<()> {
+        let until = since.checked_add(self.idle).filter(|_| status == WorkerStatus::Idle);
+        let Some(until) = until.map(tokio::time::Instant::from_std) else { return Poll::Pending };
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        if sleep.deadline() != until {
+            sleep.as_mut().reset(until);
+        }
+        sleep.as_mut().poll(context)
+    }
+}
+
+/// What a store is to answer, and how it is sampled.
+pub(super) struct Worker {
+    reuse: Reuse,
+    answering: Option<Arc<Answering>>,
+    _alive: Arc<()>,
+}
+
+impl WorkerState for Worker {
+    type StoreData = GuestState;
+    type RequestData = Arc<Request>;
+
+    fn should_accept_request(&self, now: usize, so_far: usize) -> ShouldAccept {
+        if so_far >= self.reuse.requests {
+            ShouldAccept::Never
+        } else if now >= self.reuse.at_a_time {
+            ShouldAccept::No
+        } else {
+            ShouldAccept::Yes
+        }
+    }
+
+    fn on_request_start(
+        &self,
+        _: StoreContextMut<'_, GuestState>,
+        request: Arc<Request>,
+        _: GuestTaskId,
+    ) -> Pin<Box<dyn Future<Output = ()> + 'static + Send + Sync>> {
+        if let Some(answering) = &self.answering {
+            answering.label(REQUEST, &request.kind);
+            // It is one store's.
+            let _ = request.answered_in.set(answering.clone());
+        }
+        Box::pin(std::future::pending())
+    }
+
+    fn drop(&self, store: Store<GuestState>, result: wasmtime::Result<()>) {
+        drop(store);
+        if let Err(error) = result {
+            say::line(format_args!("wlprof: a request failed: {error:#}"));
+        }
+    }
+}
