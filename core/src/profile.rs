@@ -1,6 +1,6 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
-use crate::guest::{Guest, Linked};
+use crate::guest::{Guest, Linked, Preload};
 use crate::module::{Compiled, ModuleImage};
 use crate::profiler::{Attach, Attached, Profiler};
 use crate::recording::file::ReadError;
@@ -165,6 +165,7 @@ pub fn profiler(
     let builder = Profiler::builder().name(&guest.name).arguments(wasi.arguments.get(1..).unwrap_or_default());
     let profiler = builder.journal(journal).sampler_options(sampler).paused().start(&guest.engine)?;
     profiler.add_compiled(&guest.code, walkers);
+    guest.preloads.iter().for_each(|preload| drop(profiler.add_compiled(&preload.code, vec![None])));
     guest.notes.iter().for_each(|note| profiler.note(note));
     Ok(profiler)
 }
@@ -201,7 +202,7 @@ fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit
     };
     let running = Running { options, attached: attached.as_ref(), store: &mut store };
     let exit = match (&guest.code.compiled, &guest.component) {
-        (Compiled::Module(module), _) => running.module(module),
+        (Compiled::Module(module), _) => running.module(module, &guest.preloads),
         (Compiled::Component(_), Some(Linked::Callable(component))) => match runtime() {
             Ok(runtime) => runtime.block_on(running.component(component)),
             Err(error) => Err(Exit::NotCallable(error.into())),
@@ -228,9 +229,14 @@ struct Running<'a> {
 
 impl Running<'_> {
     /// Instantiates and calls a module. Either result is how it ended.
-    fn module(mut self, module: &Module) -> Result<Exit, Exit> {
+    fn module(mut self, module: &Module, preloads: &[Preload]) -> Result<Exit, Exit> {
         let wasi = &self.options.wasi;
-        let linker = linker(module.engine(), &wasi.flags).map_err(Exit::NotCallable)?;
+        let mut linker = linker(module.engine(), &wasi.flags).map_err(Exit::NotCallable)?;
+        for Preload { name, code } in preloads {
+            if let Some(module) = code.compiled.module() {
+                linker.module(&mut *self.store, name, module).map_err(of_instantiation)?;
+            }
+        }
         let instance = instantiate(linker, self.store, module, &wasi.flags).map_err(of_instantiation)?;
         self.watch_memory();
         let told = self.attached.map(|attached| attached.instantiated_alone(self.store, &instance)).transpose();

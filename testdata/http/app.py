@@ -20,6 +20,7 @@ def work(rounds):
 
 
 def answer(path):
+    path, _, _ = path.partition("?")
     if path.startswith("/work/"):
         return 200, f"{work(int(path.removeprefix('/work/')))}\n"
     return 404, f"there is no {path}\n"

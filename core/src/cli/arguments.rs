@@ -118,6 +118,9 @@ pub(super) struct GuestOptions {
     /// Call this exported function instead of `_start`, and ARGS are its parameters; of a component, a call in WAVE, as 'add(1, 2)'
     #[arg(long, value_name = "NAME")]
     pub(super) invoke: Option<String>,
+    /// Instantiate a core module before the guest, which can import from it by that name; may repeat
+    #[arg(long = "preload", value_name = "NAME=FILE", value_parser = parse_preload)]
+    pub(super) preloads: Vec<(String, PathBuf)>,
     /// What the guest is told that it is called: its argument 0 [default: the name of its file]
     #[arg(long, value_name = "NAME")]
     pub(super) argv0: Option<String>,
@@ -481,6 +484,11 @@ impl Record {
             ..sampling
         })
     }
+}
+
+fn parse_preload(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, file) = text.split_once('=').ok_or("expected NAME=FILE")?;
+    Ok((name.to_owned(), file.into()))
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {

@@ -133,7 +133,7 @@ struct Printer {
 
 impl Printer {
     fn new(all: bool, guest: &Guest) -> Self {
-        Self { all, images: guest.code.images.clone(), symbols: Mutex::new(None), asked: AtomicU64::new(0) }
+        Self { all, images: guest.images(), symbols: Mutex::new(None), asked: AtomicU64::new(0) }
     }
 
     /// Asks for a dump and prints it.

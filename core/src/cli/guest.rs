@@ -56,6 +56,7 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
         debug_file: options.debug_file.clone(),
         epoch_interruption: loading.epoch_interruption,
         no_cache: options.no_cache,
+        preloads: options.preloads.clone(),
         ..wasmtimes
     };
     let program = Program::read(path, &how).map_err(|error| cannot_load(path, &error))?;

@@ -66,7 +66,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         (None, None) => Ok(Journal::default()),
     };
     let run = guest::start(&record.guest, &guest, library, &arguments, walkers, sampler, journal)?;
-    let images = guest.code.images.clone();
+    let images = guest.images();
     let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
     let live = match (listener, run.profiler()) {
         (Some(listener), Some(profiler)) => {

@@ -93,6 +93,7 @@ fn refused(options: &CommonOptions) -> Option<(&'static str, &'static str)> {
         (debug.coredump.is_some(), "-D coredump", "run the guest with `wasmtime run` for its core dump"),
         (record.path.is_some(), "-R path", "wlprof records what it samples, with -o"),
         (is(wasm.stack_switching, true), "-W stack-switching", "stacks of continuations cannot be walked"),
+        (is(wasm.wmemcheck, true), "-W wmemcheck", "check a guest's memory with a `wasmtime` that is built for it"),
         (is(wasi.nn, true), "-S nn", WASI),
         (is(wasi.config, true), "-S config", WASI),
         (is(wasi.keyvalue, true), "-S keyvalue", WASI),

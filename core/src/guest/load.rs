@@ -2,7 +2,7 @@
 
 use super::engine::{EngineOptions, complete, config};
 use super::interface::Interface;
-use super::obstacle::Obstacle;
+use super::obstacle::{Obstacle, Offered};
 use crate::heap::{self, NamedAllocator};
 use crate::module::{
     Among, Binary, Compiled, GuestCode, ImageError, ModuleError, ModuleImage, among, file_name, read_binary,
@@ -67,6 +67,8 @@ pub struct LoadOptions {
     pub config: Option<Config>,
     /// What the guest may do.
     pub flags: Flags,
+    /// Modules whose exports the guest can import, each by the name that it imports them from.
+    pub preloads: Vec<(String, PathBuf)>,
 }
 
 /// A compiled guest, ready to be instantiated.
@@ -80,13 +82,30 @@ pub struct Guest {
     pub component: Option<Linked>,
     /// What it may do.
     pub flags: Flags,
+    /// Modules that it can import from, in the order in which they are instantiated, before it.
+    pub preloads: Vec<Preload>,
     /// The guest's own name for itself: argument 0.
     pub name: String,
     /// What the user should know, such as missing debug information.
     pub notes: Vec<String>,
 }
 
+/// A module that the guest can import from.
+#[derive(Clone)]
+pub struct Preload {
+    /// The name that it imports from.
+    pub name: String,
+    /// What it was compiled to.
+    pub code: GuestCode,
+}
+
 impl Guest {
+    /// The modules that run, by their ids in recordings: its own, and then those that it can import from.
+    pub fn images(&self) -> Vec<Arc<ModuleImage>> {
+        let preloads = self.preloads.iter().map(|preload| &preload.code);
+        std::iter::once(&self.code).chain(preloads).flat_map(|code| code.images.iter().cloned()).collect()
+    }
+
     /// Reads and compiles the module or component at `path`. [`Program`] does it in steps, with a look at what the module needs.
     ///
     /// # Errors
@@ -140,6 +159,7 @@ pub struct Program {
     contents: Contents,
     engine: Engine,
     flags: Flags,
+    preloads: Vec<(String, ModuleImage)>,
     notes: Vec<String>,
 }
 
@@ -154,7 +174,7 @@ impl Program {
     /// # Errors
     /// [`LoadError`] says what the file is and what would do.
     pub fn read(path: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
-        let (binary, notes) = read_binary(path, options.debug_file.as_deref())?;
+        let (binary, mut notes) = read_binary(path, options.debug_file.as_deref())?;
         let contents = match binary {
             Binary::Module(image) => {
                 let interface = Interface::read(image.bytes())
@@ -163,6 +183,15 @@ impl Program {
             }
             Binary::Component { bytes, modules } => Contents::Component { bytes, modules },
         };
+        let mut preloads = Vec::new();
+        for (name, path) in &options.preloads {
+            let (binary, own) = read_binary(path, None)?;
+            notes.extend(own);
+            match (binary, &contents) {
+                (Binary::Module(image), Contents::Module { .. }) => preloads.push((name.clone(), *image)),
+                _ => return Err(LoadError::Obstacle(path.clone(), Obstacle::Preload)),
+            }
+        }
         let LoadOptions { epoch_interruption, no_cache, flags, .. } = options;
         let config = match options.config.clone() {
             Some(mut config) => {
@@ -174,7 +203,8 @@ impl Program {
             None => config(EngineOptions { epoch_interruption: *epoch_interruption, cache: !no_cache }),
         };
         let engine = Engine::new(&config).map_err(LoadError::Engine)?;
-        Ok(Self { path: path.to_owned(), name: file_name(path), contents, engine, flags: flags.clone(), notes })
+        let (path, name, flags) = (path.to_owned(), file_name(path), flags.clone());
+        Ok(Self { path, name, contents, engine, flags, preloads, notes })
     }
 
     /// What the module's sections say; `None` of a component.
@@ -216,7 +246,9 @@ impl Program {
         let world = WasiOptions { stdio: Stdio::Null, ..WasiOptions::default() };
         let mut store = world.store(&self.engine).map_err(LoadError::Engine)?;
         let linker = linker(&self.engine, &self.flags).map_err(LoadError::Engine)?;
-        let obstacle = interface.check(&mut store, &linker, &self.flags, function, arguments);
+        let preloads: Vec<&str> = self.preloads.iter().map(|(name, _)| name.as_str()).collect();
+        let offered = Offered { linker: &linker, preloads: &preloads, flags: &self.flags };
+        let obstacle = interface.check(&mut store, &offered, function, arguments);
         obstacle.map_err(|obstacle| LoadError::Obstacle(self.path.clone(), obstacle))
     }
 
@@ -236,7 +268,7 @@ impl Program {
     /// # Errors
     /// [`LoadError::Compile`] says what the engine refuses, and [`LoadError::Obstacle`] what a component lacks.
     pub fn compile(self, entry: Entry<'_>, heap: Option<Allocators<'_>>) -> Result<Guest, LoadError> {
-        let Self { path, name, contents, engine, flags, mut notes } = self;
+        let Self { path, name, contents, engine, flags, preloads, mut notes } = self;
         let code = match contents {
             Contents::Module { image, .. } => compile_module(&engine, *image, heap, &mut notes),
             Contents::Component { bytes, modules } => compile_component(&engine, &bytes, modules, heap, &mut notes),
@@ -259,7 +291,13 @@ impl Program {
             }
             Compiled::Module(_) => None,
         };
-        Ok(Guest { engine, code, component, flags, name, notes })
+        let preloads = preloads.into_iter().map(|(name, image)| {
+            let module = Module::from_binary(&engine, image.bytes());
+            let module = module.map_err(|error| LoadError::Compile(image.name().into(), error))?;
+            Ok(Preload { name, code: GuestCode::of_module(module, Arc::new(image)) })
+        });
+        let preloads = preloads.collect::<Result<_, LoadError>>()?;
+        Ok(Guest { engine, code, component, flags, preloads, name, notes })
     }
 }
 

@@ -45,6 +45,17 @@ pub enum Obstacle {
     Arguments(ArgumentError),
     /// Why a component cannot be.
     Component(ComponentError),
+    /// It was named with `--preload`, and it is a component, or the guest is.
+    Preload,
+}
+
+/// What a module is offered to import.
+pub(super) struct Offered<'a> {
+    pub(super) linker: &'a Linker<GuestState>,
+    /// Modules that it can import from: what they lack is found when it is instantiated.
+    pub(super) preloads: &'a [&'a str],
+    /// What they say of imports that there are not.
+    pub(super) flags: &'a Flags,
 }
 
 impl fmt::Display for Obstacle {
@@ -82,6 +93,7 @@ impl fmt::Display for Obstacle {
             ),
             Self::Arguments(error) => error.fmt(f),
             Self::Component(error) => error.fmt(f),
+            Self::Preload => f.write_str("--preload is for core modules, which core modules import from"),
         }
     }
 }
@@ -96,16 +108,15 @@ impl From<ArgumentError> for Obstacle {
 
 impl Interface {
     /// Finds what keeps `function`, or the main function if none is named, from being called with `arguments` in a world
-    /// of what `linker` has, and `flags` give besides.
+    /// of what is `offered`.
     pub(super) fn check(
         &self,
         store: impl AsContextMut<Data = GuestState>,
-        linker: &Linker<GuestState>,
-        flags: &Flags,
+        offered: &Offered<'_>,
         function: Option<&str>,
         arguments: &[String],
     ) -> Result<(), Obstacle> {
-        self.check_imports(store, linker, flags)?;
+        self.check_imports(store, offered)?;
         if let Some(Some(ty)) = self.function("_initialize")
             && !(ty.params().is_empty() && ty.results().is_empty())
         {
@@ -141,10 +152,10 @@ impl Interface {
     fn check_imports(
         &self,
         mut store: impl AsContextMut<Data = GuestState>,
-        linker: &Linker<GuestState>,
-        flags: &Flags,
+        Offered { linker, preloads, flags }: &Offered<'_>,
     ) -> Result<(), Obstacle> {
         let is_made_up = |import: &Import| flags.makes_up(import.is_function);
+        let is_preloaded = |import: &Import| preloads.contains(&import.module.as_str());
         let mut missing: Vec<&Import> = Vec::new();
         for import in &self.imports {
             match (linker.get(&mut store, &import.module, &import.name), &import.function) {
@@ -157,7 +168,7 @@ impl Interface {
                     }
                 }
                 (Ok(provided), _) if matches!(provided, Extern::Func(_)) == import.is_function => {}
-                (Err(_), _) if is_made_up(import) => {}
+                (Err(_), _) if is_made_up(import) || is_preloaded(import) => {}
                 _ => missing.push(import),
             }
         }

@@ -47,6 +47,7 @@ mod quickjs;
 mod running;
 mod sampled;
 mod sections;
+mod serve;
 mod shares;
 mod sources;
 mod speedscope;

@@ -45,7 +45,7 @@ use wasmtime_cli_flags::opt::WasmtimeOptionValue;
 
 /// Options of `wlprof serve`.
 #[derive(Args)]
-#[command(mut_arg("invoke", |invoke| invoke.hide(true)), mut_arg("argv0", |argv0| argv0.hide(true)))]
+#[command(mut_arg("invoke", |invoke| invoke.hide(true)), mut_arg("argv0", |argv0| argv0.hide(true)), mut_arg("preloads", |preloads| preloads.hide(true)))]
 pub(super) struct Serve {
     #[command(flatten)]
     output: Output,
@@ -121,7 +121,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
         }
         _ => None,
     };
-    let images = guest.code.images.clone();
+    let images = guest.images();
     let totals = Arc::new(Totals::new(serve.requests));
     let serving = Serving::begin(serve, &guest, wasi, profiler.clone(), totals.clone(), listener)?;
     let interrupts = Interrupts::default();

@@ -94,7 +94,7 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
     let profiler = run.profiler().ok_or_else(|| failed(&"nothing is sampled"))?;
     let shown = Shown {
         profiles_memory: false,
-        images: guest.code.images.clone(),
+        images: guest.images(),
         plugins: language.iter().flat_map(|language| plugins.files_of(language)).collect(),
         language,
         sources,

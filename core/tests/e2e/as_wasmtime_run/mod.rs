@@ -11,10 +11,12 @@
 //! | `--invoke` with arguments or results | warns that this may change | says nothing |
 //! | its own words after a trap or a failed host call | `Error: failed to run main module`, then causes, numbered | `wlprof: NAME trapped: ` or `failed: `, the cause, the place |
 //! | a component that imports what there is not, or is no command | starts and fails, 1 | says why before it runs, 126 |
+//! | options of `-O`, `-C`, `-D`, `-W` and `-S` that make no sense in a profiler | takes them | 125, with the reason |
 //! | `.cwasm` files | runs them with `--allow-precompiled` | 126, and what to do instead |
 //! | a module without a main function | 0, nothing said | 0, and a note unless `-q` |
 
 mod functions;
+mod options;
 mod refusals;
 mod world;
 

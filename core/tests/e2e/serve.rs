@@ -1,0 +1,267 @@
+//! `wlprof serve`: answers as `wasmtime serve` does, each request's samples are its own, and it ends when it is told to.
+
+use crate::guest::{Place, fixture, send_signal, tool};
+use crate::running::{Watchdog, with_default_signals};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use wlprof::recording::{Recording, Thread};
+
+/// A port that the system chooses.
+const ADDRESS: &str = "--addr=127.0.0.1:0";
+
+/// A server that runs.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    /// Reads what it says.
+    said: JoinHandle<String>,
+}
+
+impl Server {
+    /// Starts `command`, which says on standard error where it serves.
+    fn start(command: &Command) -> Self {
+        let mut child = with_default_signals(command).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let watchdog = Watchdog::of(&child);
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        let address = loop {
+            let mut line = String::new();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it serves nowhere: {said}");
+            said.push_str(&line);
+            if let Some((_, rest)) = line.split_once("http://") {
+                break rest.trim_end().trim_end_matches('/').parse().unwrap();
+            }
+        };
+        assert!(!watchdog.has_bitten(), "{command:?} does not begin");
+        let said = std::thread::spawn(move || {
+            lines.read_to_string(&mut said).unwrap();
+            said
+        });
+        Self { child, address, said }
+    }
+
+    fn of_wlprof(place: &Place, options: &[&str], guest: &str) -> Self {
+        let guest = fixture(guest);
+        let first = ["serve", ADDRESS, "-o", "p.wlprof"].iter().chain(options).copied();
+        Self::start(&place.command(first.chain([guest.to_str().unwrap()])))
+    }
+
+    fn of_wasmtime(options: &[&str], guest: &str) -> Self {
+        let mut command = Command::new(tool("wasmtime"));
+        command.args(["serve", ADDRESS]).args(options).arg(fixture(guest)).env_remove("RUST_BACKTRACE");
+        Self::start(&command)
+    }
+
+    /// Waits for its end, and gives its exit code and what it said.
+    fn end(mut self) -> (Option<i32>, String) {
+        let watchdog = Watchdog::of(&self.child);
+        let status = self.child.wait().unwrap();
+        assert!(!watchdog.has_bitten(), "it hung");
+        let said = self.said.join().unwrap();
+        assert!(!said.contains("panicked"), "{said}");
+        (status.code(), said)
+    }
+
+    fn interrupt(self) -> (Option<i32>, String) {
+        send_signal(self.child.id(), "INT");
+        self.end()
+    }
+}
+
+/// An answer: its status, its headers but the time, its body.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Answer {
+    status: u16,
+    headers: BTreeSet<String>,
+    body: String,
+}
+
+/// Asks for a page on a connection of its own.
+fn ask(address: SocketAddr, method: &str, path: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: {text:?}"));
+    let mut lines = head.lines();
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let headers: BTreeSet<String> =
+        lines.map(str::to_ascii_lowercase).filter(|line| !line.starts_with("date:")).collect();
+    let body = if headers.contains("transfer-encoding: chunked") { unchunked(body) } else { body.to_owned() };
+    Answer { status, headers, body }
+}
+
+/// The contents of a body in chunks.
+fn unchunked(mut body: &str) -> String {
+    let mut contents = String::new();
+    loop {
+        let (size, rest) = body.split_once("\r\n").unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            return contents;
+        }
+        contents.push_str(&rest[..size]);
+        body = rest[size..].strip_prefix("\r\n").unwrap();
+    }
+}
+
+/// How often there was an answer, by path, status and body.
+type Answers = BTreeMap<(String, u16, String), usize>;
+
+/// Asks `count` times, `clients` at a time, and gives the answers.
+fn ask_often(address: SocketAddr, paths: &[&str], count: usize, clients: usize) -> Answers {
+    let next = AtomicUsize::new(0);
+    let client = || {
+        let mut answers = Answers::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                return answers;
+            }
+            let path = paths[number % paths.len()];
+            let Answer { status, body, .. } = ask(address, "GET", path);
+            *answers.entry((path.to_owned(), status, body)).or_default() += 1;
+        }
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..clients).map(|_| scope.spawn(client)).collect();
+        let mut all = Answers::new();
+        for answers in clients.into_iter().map(|client| client.join().unwrap()) {
+            for (answer, count) in answers {
+                *all.entry(answer).or_default() += count;
+            }
+        }
+        all
+    })
+}
+
+/// The functions of each sample of a thread in wasm, root first.
+fn stacks<'r>(recording: &'r Recording, thread: &'r Thread) -> impl Iterator<Item = Vec<&'r str>> {
+    thread.samples.iter().map(|sample| {
+        let lines = recording.lines_of(sample.stack);
+        let mut names: Vec<&str> = lines.map(|line| &*recording.functions[line.function as usize].name).collect();
+        names.reverse();
+        names
+    })
+}
+
+#[test]
+fn answers_are_those_of_wasmtime_serve() {
+    for (guest, options, has_trap) in [
+        ("handler-c.wasm", &[][..], true),
+        ("handler-python-3.12.wasm", &["-Scli"], false),
+        ("handler-python-3.14.wasm", &["-Scli"], false),
+    ] {
+        let place = Place::new();
+        let [theirs, ours] = [Server::of_wasmtime(options, guest), Server::of_wlprof(&place, options, guest)];
+        for (method, path) in [("GET", "/work/3"), ("POST", "/work/1?x=1"), ("GET", "/"), ("HEAD", "/work/2")] {
+            let [their, our] = [&theirs, &ours].map(|server| ask(server.address, method, path));
+            assert_eq!(their, our, "{guest}: {method} {path}");
+        }
+        if has_trap {
+            let [their, our] = [&theirs, &ours].map(|server| ask(server.address, "GET", "/trap"));
+            assert_eq!((their.status, our.status), (500, 500));
+            // The next one is not harmed.
+            assert_eq!(ask(ours.address, "GET", "/work/1").status, 200);
+        }
+        theirs.interrupt();
+        let (code, said) = ours.interrupt();
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!(said.contains("wasm trap"), has_trap, "{said}");
+        let requests = place.recording("p.wlprof").meta.requests;
+        let counts: BTreeMap<_, _> =
+            requests.iter().map(|total| ((&*total.request, total.status), total.count)).collect();
+        let expected =
+            [(("GET /", 404), 1), (("GET /work/*", 200), 1), (("HEAD /work/*", 200), 1), (("POST /work/*", 200), 1)];
+        let mut expected = BTreeMap::from(expected);
+        if has_trap {
+            expected.insert(("GET /trap", 500), 1);
+            expected.insert(("GET /work/*", 200), 2);
+        }
+        assert_eq!(counts, expected, "{guest}");
+    }
+}
+
+#[test]
+fn samples_are_of_the_requests_that_they_were_taken_in() {
+    for (guest, options, working) in [
+        ("handler-c.wasm", &[][..], "one_round"),
+        ("handler-python-3.14.wasm", &["-Scli"], "one_round.<locals>.<genexpr>"),
+    ] {
+        let place = Place::new();
+        let count = 600;
+        let requests = format!("--requests={count}");
+        let options: Vec<&str> = options.iter().copied().chain(["--rate=1000", &requests]).collect();
+        let server = Server::of_wlprof(&place, &options, guest);
+        let rounds = if guest.contains("python") { "/work/40" } else { "/work/4000" };
+        let answers = ask_often(server.address, &[rounds, "/elsewhere", rounds], count, 32);
+        let (code, said) = server.end();
+        assert_eq!(code, Some(0), "{said}");
+        let by_status: Vec<(u16, usize)> = answers.iter().map(|((_, status, _), count)| (*status, *count)).collect();
+        assert_eq!(by_status, [(404, count / 3), (200, 2 * count / 3)], "{answers:?}");
+
+        let recording = place.recording("p.wlprof");
+        // One for each kind, however many requests there were, and what is of none: of what came before a request.
+        let names: BTreeSet<&str> = recording.stores.iter().map(|store| &*store.name).collect();
+        assert!(recording.stores.len() == names.len() && names.len() <= 3, "{names:?}");
+        let mut working_ns = 0;
+        for thread in &recording.threads {
+            let store = &recording.stores[thread.store as usize];
+            let labels: BTreeMap<&str, &str> = store.labels.iter().map(|(name, value)| (&**name, &**value)).collect();
+            let works = stacks(&recording, thread).filter(|stack| stack.contains(&working)).count();
+            match (labels.get("request"), labels.get("status")) {
+                (Some(&"GET /work/*"), Some(&"200")) => working_ns += works,
+                other => assert_eq!(works, 0, "{other:?}"),
+            }
+        }
+        assert!(working_ns > 200, "{working_ns}");
+        let table = said.lines().find(|line| line.trim_start().starts_with("400 ")).unwrap_or_else(|| panic!("{said}"));
+        assert!(table.ends_with("GET /work/* 200"), "{table}");
+        // Of those that broke off in host code the language is not known; its stacks are whole otherwise.
+        let truncated: u64 = recording.truncated.iter().map(|(_, count)| count).sum();
+        assert!(truncated * 20 <= recording.ticks.sampled, "{:?} of {}", recording.truncated, recording.ticks.sampled);
+    }
+}
+
+#[test]
+fn the_last_request_that_is_wanted_is_answered_whole() {
+    let place = Place::new();
+    let server = Server::of_wlprof(&place, &["--requests=1"], "handler-c.wasm");
+    let answer = ask(server.address, "GET", "/work/20000");
+    assert_eq!((answer.status, &*answer.body), (200, "210207405\n"));
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(place.recording("p.wlprof").meta.requests.len(), 1);
+}
+
+#[test]
+fn what_cannot_be_served_is_refused() {
+    let place = Place::new();
+    let [module, command, handler] =
+        ["c-calls.wasm", "component-c-calls.wasm", "handler-c.wasm"].map(|guest| fixture(guest).display().to_string());
+    let python = fixture("handler-python-3.14.wasm").display().to_string();
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&[&module], 126, "core module"),
+        (&[&command], 126, "wasi:cli/environment"),
+        (&["-Scli", &command], 126, "no `wasi:http` handler"),
+        (&[&python], 126, "-S cli"),
+        (&["-Wtimeout=1s", &handler], 125, "-W timeout"),
+        (&["--format=perfmap", &handler], 125, "format"),
+        (&[&handler, "argument"], 125, "arguments"),
+    ];
+    for (arguments, code, told) in cases {
+        let ran = place.run(["serve", "-q", ADDRESS].iter().chain(arguments).copied());
+        assert_eq!(ran.code, Some(code), "{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(told), "{arguments:?}: {}", ran.stderr);
+    }
+    assert_eq!(place.files(), Vec::<String>::new());
+    let server = Server::of_wlprof(&place, &[], "handler-c.wasm");
+    let taken = format!("--addr={}", server.address);
+    let ran = place.run(["serve", "-q", &taken, &handler]);
+    assert!(ran.code == Some(125) && ran.stderr.contains(&taken["--addr=".len()..]), "{}", ran.stderr);
+    server.interrupt();
+}
