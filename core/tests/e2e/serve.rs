@@ -158,7 +158,10 @@ fn answers_are_those_of_wasmtime_serve() {
     ] {
         let place = Place::new();
         let [theirs, ours] = [Server::of_wasmtime(options, guest), Server::of_wlprof(&place, options, guest)];
-        for (method, path) in [("GET", "/work/3"), ("POST", "/work/1?x=1"), ("GET", "/"), ("HEAD", "/work/2")] {
+        let mut asked = vec![("GET", "/work/3"), ("POST", "/work/1?x=1"), ("GET", "/")];
+        // Where nobody wants the body, the Python program fails when it writes that, or has written it before.
+        asked.extend(has_trap.then_some(("HEAD", "/work/2")));
+        for (method, path) in asked {
             let [their, our] = [&theirs, &ours].map(|server| ask(server.address, method, path));
             assert_eq!(their, our, "{guest}: {method} {path}");
         }
@@ -175,11 +178,11 @@ fn answers_are_those_of_wasmtime_serve() {
         let requests = place.recording("p.wlprof").meta.requests;
         let counts: BTreeMap<_, _> =
             requests.iter().map(|total| ((&*total.request, total.status), total.count)).collect();
-        let expected =
-            [(("GET /", 404), 1), (("GET /work/*", 200), 1), (("HEAD /work/*", 200), 1), (("POST /work/*", 200), 1)];
+        let expected = [(("GET /", 404), 1), (("GET /work/*", 200), 1), (("POST /work/*", 200), 1)];
         let mut expected = BTreeMap::from(expected);
         if has_trap {
             expected.insert(("GET /trap", 500), 1);
+            expected.insert(("HEAD /work/*", 200), 1);
             expected.insert(("GET /work/*", 200), 2);
         }
         assert_eq!(counts, expected, "{guest}");
