@@ -261,8 +261,13 @@ fn show(recipe: &Recipe, built: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    const RECIPE: Recipe =
-        Recipe { name: "x", language: Language::C, source: "c/x.c", flags: &["-g", "-O2"], made_into: MadeInto::Module };
+    const RECIPE: Recipe = Recipe {
+        name: "x",
+        language: Language::C,
+        source: "c/x.c",
+        flags: &["-g", "-O2"],
+        made_into: MadeInto::Module,
+    };
 
     #[test]
     fn key_covers_toolchain_sources_and_flags() {

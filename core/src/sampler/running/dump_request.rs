@@ -239,7 +239,7 @@ impl StoreState {
         let is_there = |_: &Locked<'_>| self.dump.in_host_call.load(Ordering::SeqCst) && self.is_alive();
         let read = self.try_lock().filter(is_there).and_then(|_locked| {
             // SAFETY: the store does not go while it is locked.
-            let entry = unsafe { self.entry() }.filter(Entry::awaits_language)?;
+            let entry = unsafe { self.waiting_entry() }.filter(Entry::awaits_language)?;
             Some(read(&entry))
         });
         drop(taken);
