@@ -98,6 +98,11 @@ impl ModuleImage {
         self.sections.memory_imports.first()
     }
 
+    /// By what name it exports its first memory.
+    pub(crate) fn first_memory_export(&self) -> Option<&str> {
+        self.sections.memory_exports.iter().find(|(_, index)| **index == 0).map(|(name, _)| name.as_str())
+    }
+
     /// The memory that it exports by this name.
     pub(super) fn exported_memory(&self, name: &str) -> Option<ExportedMemory<'_>> {
         let index = self.sections.memory_exports.get(name)?;

@@ -10,13 +10,13 @@ use super::slot::{Running, ThreadSlot};
 use super::store_name::NamedStore;
 use super::store_state::StoreState;
 use super::threads::Threads;
-use crate::heap::{EXPORTS, Rate};
+use crate::heap::Rate;
 use crate::module::ModuleImage;
 use std::borrow::Borrow;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use wasmtime::{CallHook, Func, Instance, Store, StoreContextMut};
+use wasmtime::{CallHook, ExternType, Instance, Store, StoreContextMut};
 use wlprof_plugin::{MemoryPatch, Walker};
 
 /// A call hook of the embedder's own.
@@ -310,23 +310,23 @@ pub(in crate::sampler) fn find_instance<T: 'static>(
     image: &ModuleImage,
     code: &CodeMap,
 ) -> wasmtime::Result<InstanceContext> {
-    let functions: Vec<Func> = instance.exports(&mut *store).filter_map(|export| export.into_func()).collect();
-    let own = instance.exports(&mut *store).filter(|export| export.name() != EXPORTS.filter);
-    let memory = own.filter_map(|export| export.into_memory()).next();
+    // An interpreter exports thousands of functions, of which the first will do.
+    let module = instance.module(&*store).clone();
+    let functions = module.exports().filter(|export| matches!(export.ty(), ExternType::Func(_)));
+    let memory = image.first_memory_export().and_then(|name| instance.get_memory(&mut *store, name));
     // Of what it exports, some may be other instances'.
     let is_own = |start: usize| code.read().image(NativePc::Exact(start)).is_some_and(|of| std::ptr::eq(of, image));
-    let context = functions
-        .iter()
-        .filter_map(|function| InstanceContext::and_code_of(&mut *store, function))
-        .find_map(|(context, start)| is_own(start).then_some(context))
-        .ok_or_else(|| wasmtime::format_err!("the module exports no function of its own"))?;
+    let mut contexts = functions.filter_map(|export| {
+        let function = instance.get_func(&mut *store, export.name())?;
+        InstanceContext::and_code_of(&mut *store, &function)
+    });
+    let context = contexts.find_map(|(context, start)| is_own(start).then_some(context));
+    let context = context.ok_or_else(|| wasmtime::format_err!("the module exports no function of its own"))?;
     if let (Some(memory), Some(definition)) = (memory, context.memory(image.compiled_index_spaces(), 0)) {
         // SAFETY: the store is alive, and this thread runs it.
         let read = unsafe { definition.read() };
         let said = (memory.data_ptr(&*store) as usize, memory.data_size(&*store));
-        let spaces = image.compiled_index_spaces();
-        // Of those that are rewritten the module's own is the only one as well.
-        if read != said && (image.is_rewritten() || spaces.memories + spaces.imported_memories == 1) {
+        if read != said {
             wasmtime::bail!("memory is {read:x?} by Wasmtime's internals and {said:x?} by its API");
         }
     }
