@@ -15,7 +15,8 @@ fn fixtures() -> Vec<PathBuf> {
     let files = std::fs::read_dir(&folder).expect("`cargo xtask test-fixtures` makes the fixtures");
     let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
     let name = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
-    files.retain(|file| name(file).ends_with(".wasm") && !name(file).starts_with("component-"));
+    let is_component = |file: &PathBuf| ["component-", "handler-"].iter().any(|start| name(file).starts_with(start));
+    files.retain(|file| name(file).ends_with(".wasm") && !is_component(file));
     files.sort();
     files
 }

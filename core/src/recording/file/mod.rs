@@ -242,7 +242,8 @@ mod tests {
     #[test]
     fn another_version_is_named() {
         let mut whole = bytes(&example());
-        whole[MAGIC.len()] = 9;
-        assert!(read(&whole).unwrap_err().to_string().contains("version 9"));
+        whole[MAGIC.len()] = VERSION as u8 + 1;
+        let named = format!("version {}", VERSION + 1);
+        assert!(read(&whole).unwrap_err().to_string().contains(&named));
     }
 }
