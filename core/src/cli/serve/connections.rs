@@ -2,7 +2,7 @@
 
 use super::stores::{Request, Stores, Workers};
 use super::totals::Totals;
-use crate::cli::say;
+use crate::cli::{escape, say};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
@@ -108,7 +108,8 @@ impl Server {
         let known = Arc::new(Request::new(kind.clone()));
         let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
         let answer = self.handler.handle(known.clone(), request).await.unwrap_or_else(|error| {
-            say::line(format_args!("wlprof: {kind} failed: {error:#}"));
+            let text = format!("wlprof: {kind} failed: {error:#}");
+            say::line(format_args!("{}", escape::multi_line(&text)));
             failed()
         });
         let status = answer.status().as_u16();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Kinds that are told apart. Paths are the clients'.
 const MAX_KINDS: usize = 256;
 /// All others.
-const OTHERS: &str = "other requests";
+pub(super) const OTHERS: &str = "other requests";
 /// Parts of a path that are shown, and bytes of each.
 const MAX_PARTS: usize = 8;
 const MAX_PART: usize = 32;

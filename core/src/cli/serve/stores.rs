@@ -1,6 +1,6 @@
 //! The stores that requests are answered in: each made for its first request, sampled, and gone when it has answered enough.
 
-use crate::cli::say;
+use crate::cli::{escape, say};
 use crate::profiler::{Attach, Attached, Profiler};
 use crate::recording::{REQUEST, STATUS};
 use crate::wasi::{GuestState, HttpHandler, Stdio, WasiOptions};
@@ -179,7 +179,8 @@ impl WorkerState for Worker {
     fn drop(&self, store: Store<GuestState>, result: wasmtime::Result<()>) {
         drop(store);
         if let Err(error) = result {
-            say::line(format_args!("wlprof: a request failed: {error:#}"));
+            let text = format!("wlprof: a request failed: {error:#}");
+            say::line(format_args!("{}", escape::multi_line(&text)));
         }
     }
 }
