@@ -73,10 +73,9 @@ impl LoadedModule {
     /// A walker for an instance, whose language has stacks of its own. `None` if there is but one, and another instance has it.
     pub(crate) fn walker_for_instance(&self) -> Option<Box<dyn Walker>> {
         let mut walker = self.walker.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = walker.take()?;
-        // For the next instance: what is walking can be asked for nothing.
-        *walker = taken.fresh();
-        Some(taken)
+        // What has walked another instance may have found there what is not so in this one.
+        let fresh = walker.as_ref()?.fresh();
+        fresh.or_else(|| walker.take())
     }
 
     /// The walker of its language, for the caller to keep.

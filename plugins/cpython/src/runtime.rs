@@ -17,6 +17,8 @@ pub(crate) struct Runtime {
     candidates: Vec<u32>,
     in_library: Option<InLibrary>,
     scan: Scan,
+    /// What was found in another instance of the module.
+    hint: Option<(u32, Layout)>,
     found: Option<(u32, Layout)>,
     searches: u32,
 }
@@ -45,7 +47,7 @@ impl Runtime {
         in_library: Option<InLibrary>,
         statics: Option<Range<u64>>,
     ) -> Self {
-        Self { minor, candidates, in_library, scan: Scan::new(statics), found: None, searches: 0 }
+        Self { minor, candidates, in_library, scan: Scan::new(statics), hint: None, found: None, searches: 0 }
     }
 
     /// The global that [`Runtime::find`] needs, if it needs one.
@@ -53,13 +55,12 @@ impl Runtime {
         self.in_library.as_ref().map(|library| &library.base)
     }
 
-    /// That of another instance of the module. Where this one is, the other is likely to be, and is looked for first.
+    /// That of another instance of the module. Where this one is, the other is likely to be, laid out alike, and is looked for first.
     pub(crate) fn fresh(&self) -> Self {
-        let hint = self.found.map(|(address, _)| address);
-        let others = self.candidates.iter().copied().filter(|candidate| Some(*candidate) != hint);
-        let candidates = hint.into_iter().chain(others).take(MOST_CANDIDATES / 2).collect();
-        let (minor, in_library, scan) = (self.minor, self.in_library.clone(), self.scan.fresh());
-        Self { minor, candidates, in_library, scan, found: None, searches: 0 }
+        // Not all, so that there is room for its own.
+        let candidates = self.candidates.iter().copied().take(MOST_CANDIDATES / 2).collect();
+        let (in_library, scan, hint) = (self.in_library.clone(), self.scan.fresh(), self.found.or(self.hint));
+        Self { minor: self.minor, candidates, in_library, scan, hint, found: None, searches: 0 }
     }
 
     /// The minor release and the address, if they were found before.
@@ -77,6 +78,10 @@ impl Runtime {
 
     #[cold]
     fn search(&mut self, guest: &dyn GuestMemory) -> Option<(u32, Layout)> {
+        let hint = self.hint.filter(|(address, layout)| threads::is_runtime(guest, layout, *address));
+        if hint.is_some() {
+            return hint;
+        }
         let row = layout::of_release(self.minor);
         self.see_library(guest);
         let known = self.candidates.iter().find_map(|&address| {

@@ -6,6 +6,9 @@
 //! run for less, it has been without a processor, and the timer is set for the rest; or it waits in host code, and is
 //! left alone until that is over ([`Pace::goes_on`]).
 //!
+//! A thread that runs guests for moments, as a server's does, would find the monotonic timer expired between two of them again and again.
+//! Where it has expired there, ticks have to do from then on.
+//!
 //! # Accuracy
 //! The kernel's ticks come at a steady rate. A guest that is woken by them, or does something in step with them, is not seen
 //! evenly at rates that are near it; above them times are jittered.
@@ -53,8 +56,10 @@ pub(in crate::sampler) struct Pace {
     sampled_ns: AtomicU64,
     /// Time between samples, as the governor has it now.
     period_ns: AtomicU64,
-    /// The fine timer found the thread in a host call that waits, or may have expired where nobody answered.
+    /// The fine timer found the thread in a host call that waits, or one of the timers expired outside of guests.
     waits: AtomicBool,
+    /// It was outside.
+    was_outside: AtomicBool,
     /// No timer is set: nobody wants samples.
     rests: AtomicBool,
     /// Samples are wanted again: the next expiry begins anew.
@@ -80,6 +85,7 @@ impl Pace {
             sampled_ns: AtomicU64::new(0),
             period_ns: AtomicU64::new(u64::MAX),
             waits: AtomicBool::new(false),
+            was_outside: AtomicBool::new(false),
             rests: AtomicBool::new(false),
             begins: AtomicBool::new(false),
             jitter: Cell::new(Jitter::new()),
@@ -142,7 +148,7 @@ impl Pace {
             self.start(self.period_ns());
             return Expired::Resting { rested_ns };
         }
-        let missing_ns = self.due_ns.load(Ordering::Relaxed).saturating_sub(now_ns);
+        let missing_ns = self.missing_ns(now_ns);
         // The CPU clock's timer expires at ticks, so that it cannot be in step with what is due. Wherever it hits, the
         // thread runs.
         if timer == TimerClock::OwnCpu || missing_ns <= self.period_ns() / 8 {
@@ -182,6 +188,7 @@ impl Pace {
 
     /// A timer has expired, or may have, where nothing is sampled: it is set again when the thread goes on with wasm.
     pub(in crate::sampler) fn expired_outside(&self) {
+        self.was_outside.store(true, Ordering::Relaxed);
         self.waits.store(true, Ordering::Relaxed);
     }
 
@@ -189,10 +196,21 @@ impl Pace {
     /// it does; costs a load.
     pub(in crate::sampler) fn goes_on(&self) {
         if self.waits.load(Ordering::Relaxed) {
-            self.waits.store(false, Ordering::Relaxed);
-            self.cpu.unset();
-            self.set(own_cpu_ns());
+            self.goes_on_after_expiry(own_cpu_ns());
         }
+    }
+
+    /// Sets a timer in the place of the one that expired without a sample.
+    #[cold]
+    fn goes_on_after_expiry(&self, now_ns: u64) {
+        self.waits.store(false, Ordering::Relaxed);
+        let was_outside = self.was_outside.load(Ordering::Relaxed);
+        self.was_outside.store(false, Ordering::Relaxed);
+        if was_outside && self.goes_by_ticks() && !self.rests.load(Ordering::SeqCst) {
+            return self.set_to_tick(self.missing_ns(now_ns));
+        }
+        self.cpu.unset();
+        self.set(now_ns);
     }
 
     /// From one sample to the next, at random around a period. The kernel's ticks do not come at random: where nearly each of
@@ -211,13 +229,23 @@ impl Pace {
         if self.rests.load(Ordering::SeqCst) {
             return;
         }
-        let missing_ns = self.due_ns.load(Ordering::Relaxed).saturating_sub(now_ns);
+        let missing_ns = self.missing_ns(now_ns);
         if self.goes_by_ticks() && missing_ns >= self.tick_ns - self.tick_ns / 4 {
-            // Half a tick early, since it expires half a tick late on average.
-            self.cpu.set(missing_ns.saturating_sub(self.tick_ns / 2));
+            self.set_to_tick(missing_ns);
         } else {
             self.fine.set(missing_ns);
         }
+    }
+
+    /// CPU time until the next sample is due.
+    fn missing_ns(&self, now_ns: u64) -> u64 {
+        self.due_ns.load(Ordering::Relaxed).saturating_sub(now_ns)
+    }
+
+    /// Sets the timer that expires at a tick which finds the thread running.
+    fn set_to_tick(&self, missing_ns: u64) {
+        // Half a tick early, since it expires half a tick late on average.
+        self.cpu.set(missing_ns.saturating_sub(self.tick_ns / 2));
     }
 
     /// Whether the kernel's ticks come often enough.
@@ -402,6 +430,20 @@ mod tests {
         assert!((began_ns..began_ns + PERIOD).contains(&due_ns), "{began_ns} {due_ns}");
         let expired = pace.on_expiry(TimerClock::OwnCpu, due_ns, false);
         assert_eq!(expired, Expired::Sample { used_ns: due_ns - began_ns });
+    }
+
+    #[test]
+    fn after_an_expiry_outside_the_next_tick_in_a_guest_will_do() {
+        let pace = pace_of(kernel_tick_ns());
+        pace.expired_outside();
+        // A guest that goes on for itself would have the fine timer set for this.
+        pace.due_ns.store(own_cpu_ns() + kernel_tick_ns() / 8, Ordering::Relaxed);
+        pace.goes_on();
+        assert!(is_set(&pace.cpu) && !is_set(&pace.fine));
+        pace.due_ns.store(own_cpu_ns() + kernel_tick_ns() / 2, Ordering::Relaxed);
+        assert_eq!(pace.on_expiry(TimerClock::Monotonic, own_cpu_ns(), true), Expired::Waited);
+        pace.goes_on();
+        assert!(is_set(&pace.fine) && !is_set(&pace.cpu), "a wait is no expiry outside");
     }
 
     #[test]
