@@ -106,10 +106,10 @@ pub(super) fn named(raw: RawRecording, names: &Names) -> Result<Recording, Failu
     let (binary, notes) =
         read_binary(path, names.debug_file.as_deref()).map_err(|error| guest::cannot_load(path, &error.into()))?;
     let images: Vec<_> = binary.into_images().into_iter().map(Arc::new).collect();
-    let ids = images.iter().map(|image| image.build_id());
-    if raw.modules().is_empty()
-        || !raw.modules().iter().map(|module| &module.build_id).eq(ids.collect::<Vec<_>>().iter())
-    {
+    let ids: Vec<_> = images.iter().map(|image| image.build_id()).collect();
+    // Others may have been loaded beside it, after it.
+    let recorded = raw.modules().iter().take(ids.len()).map(|module| &module.build_id);
+    if ids.is_empty() || !recorded.eq(&ids) {
         return Err(other_program(path));
     }
     let modules: Vec<_> = (0..images.len()).filter_map(|number| among(&images, number)).collect();

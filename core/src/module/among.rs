@@ -60,7 +60,7 @@ impl ModuleView for Among<'_> {
 
     fn initial_data(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
         let (before, behind) = self.siblings.split_at(self.before.min(self.siblings.len()));
-        // As they are instantiated: the last one's data stays.
+        // In the order of the file, which is mostly that in which they are instantiated: the last one's data stays.
         let all = || before.iter().chain([&self.module]).chain(behind);
         // Whoever imports a memory says how large it is at least.
         if !all().any(|module| module.initial().check(address, buffer).is_ok()) {

@@ -92,9 +92,9 @@ impl Activations {
 
     /// The host enters wasm on the stack `fiber`; `outer` is what the store said before.
     pub(in crate::sampler) fn enter(&self, outer: Activation, fiber: usize) {
-        if outer.entry_fp == 0 && fiber == 0 {
-            // Nothing else can be open on the thread's stack: a host function that panicked was left without a word.
-            self.forget_on_threads_stack();
+        if outer.entry_fp == 0 {
+            // Nothing else can be open on this stack: a host function that panicked was left without a word.
+            self.forget_on(fiber);
         }
         let open = self.open.load(Ordering::Relaxed);
         self.open.store(open + 1, Ordering::Relaxed);
@@ -146,8 +146,8 @@ impl Activations {
         left.set_awaits_language(false).then_some(number)
     }
 
-    fn forget_on_threads_stack(&self) {
-        for entry in self.all().filter(|entry| entry.fiber() == 0) {
+    fn forget_on(&self, fiber: usize) {
+        for entry in self.all().filter(|entry| entry.fiber() == fiber) {
             entry.place.number.store(0, Ordering::Release);
             self.open.store(self.open.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
         }
@@ -306,6 +306,22 @@ mod tests {
         assert_ne!(all.innermost().unwrap().host_call(), 0, "it is still in its host call");
         all.leave(0);
         assert!(!all.any());
+    }
+
+    #[test]
+    fn what_a_panic_left_open_on_a_stack_ends_when_that_is_used_again() {
+        for fiber in [0, 0x400] {
+            let all = Activations::new();
+            all.enter(NO_WASM, 0x1400);
+            let waiting = all.calling_host(activation(0x2000)).unwrap().number();
+            all.enter(NO_WASM, fiber);
+            all.calling_host(activation(0x1000));
+            all.enter(NO_WASM, fiber);
+            assert_eq!((all.all().count(), all.suspended().map(|entry| entry.number())), (2, Some(waiting)));
+            all.leave(fiber);
+            all.leave(0x1400);
+            assert!(!all.any());
+        }
     }
 
     #[test]

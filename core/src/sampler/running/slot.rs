@@ -338,7 +338,7 @@ impl ThreadSlot {
         // SAFETY: whoever lets a store go has this forget it before, and waits until the handler is not at work.
         let store = unsafe { self.current.load(Ordering::SeqCst).as_ref() }?;
         let is_its = self.is_told.load(Ordering::Relaxed)
-            || store.shared.code.contains(registers.pc)
+            || store.shared.code.contains(registers.pc) && store.runs_wasm_on(self)
             || store.calls_host_code_at(registers.sp, self);
         is_its.then_some(store)
     }

@@ -282,6 +282,13 @@ impl StoreState {
         unsafe { ThreadSlot::own() }.filter(|slot| std::ptr::eq(slot.current(), self))
     }
 
+    /// Whether wasm that the thread of `slot` runs may be this store's: not if the store has been suspended there, and another one that nobody
+    /// tells of runs in its place. Nothing of the store's own is read, as in [`StoreState::calls_host_code_at`].
+    pub(in crate::sampler) fn runs_wasm_on(&self, slot: &ThreadSlot) -> bool {
+        // Of entries that have no place it is not known whether they wait.
+        std::ptr::eq(self.ran_on.load(Ordering::Acquire), slot) && (self.is_in_wasm() || self.activations.overflow())
+    }
+
     /// Whether host code with this stack pointer, on the thread of `slot`, was called by this store's wasm. Nothing of the
     /// store's own is read: it may have been suspended here, gone on elsewhere, and be no more.
     pub(in crate::sampler) fn calls_host_code_at(&self, sp: usize, slot: &ThreadSlot) -> bool {
