@@ -7,7 +7,10 @@ use crate::recording::file::ReadError;
 use crate::recording::{Journal, RawRecording, Recording};
 use crate::sampler::{Finished, SamplerOptions};
 use crate::symbols::{LanguageWalkers, name};
-use crate::wasi::{CallableComponent, Exit, GuestState, WasiOptions, call, instantiate, linker, watch_memory};
+use crate::wasi::{
+    CallableComponent, Exit, GuestState, WasiOptions, call, instantiate, linker, make_room_for_profiler, watch_memory,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -93,7 +96,9 @@ impl Run {
         let until = timeout.and_then(|timeout| Some((Instant::now().checked_add(timeout)?, timeout)));
         let (guest, shared) = (guest.clone(), profiler.clone());
         std::thread::Builder::new().name("guest".into()).stack_size(STACK_SIZE).spawn(move || {
-            let exit = run(&guest, &options, shared.as_ref());
+            let exit = catch_unwind(AssertUnwindSafe(|| run(&guest, &options, shared.as_ref())));
+            let panicked = |_| Exit::NotCallable(wasmtime::format_err!("the guest's thread panicked"));
+            let exit = exit.unwrap_or_else(panicked);
             // Nobody waits any more if the run was interrupted.
             let _ = sender.send(Ended::Exit(exit));
         })?;
@@ -106,7 +111,8 @@ impl Run {
     }
 
     /// Waits until the guest ends, the run is interrupted or its time is over (`-W timeout`). A guest that has not ended by itself is
-    /// halted where it stands: it runs no further and writes no more, and its thread ends with the process.
+    /// halted where it stands, if it is sampled: it runs no further and writes no more, and its thread ends with the process. Without a
+    /// sampler it runs on until then.
     pub fn wait(&self) -> Ended {
         let received = match self.until {
             Some((until, _)) => self.events.recv_timeout(until.saturating_duration_since(Instant::now())),
@@ -122,9 +128,7 @@ impl Run {
                 let error = error.context(format!("it ran for {timeout:?}, the longest that -W timeout allows"));
                 (Ended::Exit(Exit::Trapped(error)), true)
             }
-            (Err(_), _) => {
-                (Ended::Exit(Exit::NotCallable(wasmtime::format_err!("the guest's thread panicked"))), false)
-            }
+            (Err(_), _) => (Ended::Exit(Exit::NotCallable(wasmtime::format_err!("nobody says how it ended"))), false),
         };
         if let (true, Some(profiler)) = (runs_on, &self.profiler) {
             profiler.halt_guests();
@@ -188,7 +192,11 @@ pub fn symbolize(
 
 fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit {
     let started = options.wasi.store(&guest.engine).and_then(|mut store| {
-        let attached = profiler.map(|profiler| profiler.attach(&mut store, Attach::named(&guest.name))).transpose()?;
+        let attach = |profiler: &Profiler| {
+            make_room_for_profiler(&mut store);
+            profiler.attach(&mut store, Attach::named(&guest.name))
+        };
+        let attached = profiler.map(attach).transpose()?;
         Ok((store, attached))
     });
     let (mut store, attached) = match started {
@@ -249,8 +257,10 @@ impl Running<'_> {
     async fn component(mut self, component: &CallableComponent) -> Result<Exit, Exit> {
         let instance = component.instantiate(self.store).await.map_err(of_instantiation)?;
         self.watch_memory();
-        let told = self.attached.map(|attached| attached.component_instantiated(self.store)).transpose();
-        told.map_err(Exit::NotCallable)?;
+        if let Some(attached) = self.attached {
+            make_room_for_profiler(self.store);
+            attached.component_instantiated(self.store).map_err(Exit::NotCallable)?;
+        }
         Ok(component.call(self.store, &instance).await)
     }
 

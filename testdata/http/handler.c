@@ -1,5 +1,8 @@
 // Answers requests of HTTP. The path says what it does:
 //   /work/N     works for N rounds and says what came of it
+//   /header     says what the header x-said says
+//   /hold/N     allocates N blocks of 1024 bytes, and keeps them
+//   /spin       never ends
 //   /trap       ends in a trap
 // and any other path is one that it does not know.
 #include <stdint.h>
@@ -20,6 +23,9 @@ IMPORT(HTTP, "[static]outgoing-body.finish") void finish_body(int32_t body, int3
 IMPORT(HTTP, "[static]response-outparam.set")
 void set_response(int32_t out, int32_t is_error, int32_t response, int32_t, int64_t, int32_t, int32_t, int32_t, int32_t);
 IMPORT(HTTP, "[method]incoming-request.path-with-query") void request_path(int32_t request, int32_t *path);
+IMPORT(HTTP, "[method]incoming-request.headers") int32_t request_headers(int32_t request);
+IMPORT(HTTP, "[method]fields.get") void get_field(int32_t fields, const char *name, int32_t length, int32_t *values);
+IMPORT(HTTP, "[resource-drop]fields") void drop_fields(int32_t fields);
 IMPORT(HTTP, "[resource-drop]incoming-request") void drop_request(int32_t request);
 IMPORT(STREAMS, "[method]output-stream.blocking-write-and-flush")
 void write_stream(int32_t stream, const char *bytes, int32_t length, int32_t *result);
@@ -43,7 +49,47 @@ __attribute__((noinline)) static uint32_t work(int rounds) {
     return value;
 }
 
-__attribute__((noinline)) static int answer(const char *path, char *text, size_t size) {
+__attribute__((noinline)) static int hold(int blocks) {
+    static char *held;
+    int count = 0;
+    for (; count < blocks; count++) {
+        char *block = malloc(1024);
+        if (!block)
+            break;
+        *(char **)block = held;
+        held = block;
+    }
+    return count;
+}
+
+__attribute__((noinline)) static void spin(void) {
+    for (volatile uint32_t value = 0;; value++) {
+    }
+}
+
+// The first value of a header of the request.
+static void read_header(int32_t request, const char *name, char *text, size_t size) {
+    int32_t values[2];
+    int32_t headers = request_headers(request);
+    get_field(headers, name, (int32_t)strlen(name), values);
+    drop_fields(headers);
+    if (values[1] > 0) {
+        const int32_t *first = (const int32_t *)values[0];
+        snprintf(text, size, "%.*s", (int)first[1], (const char *)first[0]);
+    }
+}
+
+__attribute__((noinline)) static int answer(const char *path, const char *said, char *text, size_t size) {
+    if (strcmp(path, "/header") == 0) {
+        snprintf(text, size, "%s\n", said);
+        return 200;
+    }
+    if (strncmp(path, "/hold/", 6) == 0) {
+        snprintf(text, size, "%d\n", hold(atoi(path + 6)));
+        return 200;
+    }
+    if (strcmp(path, "/spin") == 0)
+        spin();
     if (strncmp(path, "/work/", 6) == 0) {
         snprintf(text, size, "%u\n", (unsigned)work(atoi(path + 6)));
         return 200;
@@ -57,15 +103,16 @@ __attribute__((noinline)) static int answer(const char *path, char *text, size_t
 __attribute__((export_name("wasi:http/incoming-handler@0.2.0#handle"))) void handle(int32_t request, int32_t out) {
     int32_t known[3], body[2], stream[2], written[4];
     int64_t finished[8];
-    char path[128] = "", text[256];
+    char path[128] = "", said[128] = "", text[256];
     request_path(request, known);
     if (known[0]) {
         size_t length = (size_t)known[2] < sizeof path - 1 ? (size_t)known[2] : sizeof path - 1;
         memcpy(path, (const char *)known[1], length);
         free((void *)known[1]);
     }
+    read_header(request, "x-said", said, sizeof said);
     drop_request(request);
-    int status = answer(path, text, sizeof text);
+    int status = answer(path, said, text, sizeof text);
     int32_t response = new_response(new_fields());
     set_status(response, status);
     response_body(response, body);

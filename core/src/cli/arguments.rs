@@ -1,18 +1,18 @@
 //! The command line. Flags that `wasmtime run` has, have the same names here.
 
+use super::Failure;
 use super::diff::Diff;
 use super::formats::{CodeFormat, Format, files_help, rendered_files_help};
-use super::http::ListenAddress;
-use super::memory::MemoryOptions;
 use super::merge::Merge;
-use super::sampling::{ClockChoice, SamplerChoice, Sampling};
+use super::profiling::Profiling;
+use super::sampling::{ClockChoice, SamplerChoice};
 use super::serve::Serve;
-use super::showing::{ShowChoice, Showing};
+use super::showing::Showing;
 use super::table::TableOptions;
 use super::top::Top;
 use super::wasmtime_options::WasmtimeOptions;
 use crate::export::Exporter;
-use crate::recording::{self, Clock, Selection};
+use crate::recording::{self, Clock};
 use crate::sampler::SamplerOptions;
 use crate::wasi::Directory;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -78,18 +78,10 @@ pub(super) enum Command {
 #[derive(Args)]
 pub(super) struct Record {
     #[command(flatten)]
-    pub(super) output: Output,
-    #[command(flatten)]
-    pub(super) sampling: Sampling,
-    #[command(flatten)]
-    pub(super) memory: MemoryOptions,
+    pub(super) profiling: Profiling,
     /// Which functions --format=jitdump writes. perf makes a file of each
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = DumpedFunctions::All)]
     pub(super) jitdump_functions: DumpedFunctions,
-    /// Show the guest while it runs: at http://ADDR:PORT/, for browsers, `go tool pprof` and metrics. On this machine alone, unless
-    /// an address is given. Without -o and --format the guest is sampled only while somebody asks
-    #[arg(long, value_name = "[ADDR:]PORT")]
-    pub(super) listen: Option<ListenAddress>,
     #[command(flatten)]
     pub(super) guest: GuestOptions,
 }
@@ -394,65 +386,44 @@ impl Output {
 }
 
 impl Record {
-    /// Whether samples are taken for who asks for them while the guest runs, and for nobody else.
-    pub(super) fn samples_on_demand(&self) -> bool {
-        self.listen.is_some() && !self.output.names_files() && self.output.format.is_none()
-    }
-
     /// Whether wlprof is to take samples: not if it is only to help perf to take them.
     fn samples(&self) -> bool {
-        let only_code = match self.output.code_format() {
+        let only_code = match self.profiling.output.code_format() {
             Some(CodeFormat::PerfMap) => true,
             Some(CodeFormat::JitDump) => self.jitdump_functions == DumpedFunctions::All,
             None => false,
         };
-        !only_code || self.output.names_files()
-    }
-
-    /// Whether memory is profiled, and time is not.
-    pub(super) fn profiles_memory_alone(&self) -> bool {
-        self.memory.memory && self.sampling.sampler == SamplerChoice::Off
+        !only_code || self.profiling.output.names_files()
     }
 
     /// Refuses options that say nothing together.
     pub(super) fn check(&self) -> Result<(), &'static str> {
-        self.sampling.check()?;
-        if self.samples_on_demand() && self.output.showing.off_cpu {
+        let profiling @ Profiling { output, sampling, memory, listen } = &self.profiling;
+        profiling.check(&self.guest)?;
+        if profiling.samples_on_demand() && output.showing.off_cpu {
             return Err(
                 "--off-cpu shows the waits of a whole run: give it with -o, or ask for windows with clock=wall",
             );
         }
-        if self.listen.is_some() && self.sampling.sampler == SamplerChoice::Off {
-            return Err("--listen needs samples; leave out --sampler=off");
-        }
-        if self.listen.is_some() && self.output.code_format().is_some() && !self.output.names_files() {
+        if listen.is_some() && output.code_format().is_some() && !output.names_files() {
             return Err("--listen takes samples of its own, and this format is for perf's; give --format a profile's");
         }
-        if self.memory.memory && self.guest.wasmtime.limit_fuel() {
-            return Err("-W fuel counts what --memory adds to the guest as well: leave out one of them");
-        }
-        if self.memory.memory && !self.samples() {
+        if memory.memory && !self.samples() {
             return Err("--memory is for profiles of wlprof's own: name one with -o");
         }
-        if self.profiles_memory_alone() && self.selection().part.is_none() {
-            return Err("there is no time to show; leave out --show=time or --sampler=off");
-        }
-        if self.output.showing.names_memory() && !self.memory.memory {
-            return Err("--show is for what was profiled: add --memory");
-        }
-        if self.memory.memory && self.output.showing.off_cpu && self.selection().part.is_some() {
+        if memory.memory && output.showing.off_cpu && profiling.selection().part.is_some() {
             return Err("memory does not wait: leave out --off-cpu, or add --show=time");
         }
-        if self.output.showing.off_cpu && self.sampling.clock == Some(ClockChoice::Cpu) {
+        if output.showing.off_cpu && sampling.clock == Some(ClockChoice::Cpu) {
             return Err("--off-cpu shows waiting, which is no CPU time; leave out --clock=cpu");
         }
-        if self.output.showing.off_cpu && self.sampling.sampler == SamplerChoice::Epoch {
+        if output.showing.off_cpu && sampling.sampler == SamplerChoice::Epoch {
             return Err("--off-cpu needs the signal sampler: the epoch sampler does not see where a guest waits");
         }
         if self.jitdump_functions == DumpedFunctions::All {
             return Ok(());
         }
-        match (self.output.code_format(), self.sampling.sampler) {
+        match (output.code_format(), sampling.sampler) {
             (Some(CodeFormat::JitDump), SamplerChoice::Off) => {
                 Err("--jitdump-functions=sampled needs samples; leave out --sampler=off")
             }
@@ -461,28 +432,18 @@ impl Record {
         }
     }
 
-    /// Which samples are shown.
-    pub(super) fn selection(&self) -> Selection {
-        self.output.showing.selection(if self.memory.memory { ShowChoice::Peak } else { ShowChoice::Time })
-    }
-
-    /// How to sample; `None` for not at all.
-    pub(super) fn sampler_options(&self) -> Option<SamplerOptions> {
+    /// How to sample, and what to say of it; `None` for not at all.
+    ///
+    /// # Errors
+    /// If the sampler that the user names does not work here.
+    pub(super) fn sampler(&self) -> Result<Option<(SamplerOptions, Option<String>)>, Failure> {
         if !self.samples() {
-            return None;
+            return Ok(None);
         }
-        let clock = if self.output.showing.off_cpu { Clock::Wall } else { Clock::Cpu };
-        let sampling = match self.profiles_memory_alone() {
-            true => SamplerOptions::default(),
-            false => self.sampling.options(clock)?,
-        };
-        Some(SamplerOptions {
-            on_demand: self.samples_on_demand() || self.profiles_memory_alone(),
-            counts_host_calls: self.listen.is_some(),
-            heap: self.memory.rate(),
-            keep_functions: self.jitdump_functions == DumpedFunctions::Sampled,
-            ..sampling
-        })
+        let clock = if self.profiling.output.showing.off_cpu { Clock::Wall } else { Clock::Cpu };
+        let keep_functions = self.jitdump_functions == DumpedFunctions::Sampled;
+        let sampler = self.profiling.sampler(clock)?;
+        Ok(sampler.map(|(options, fallback)| (SamplerOptions { keep_functions, ..options }, fallback)))
     }
 }
 
@@ -509,8 +470,8 @@ mod tests {
     #[test]
     fn what_follows_the_guest_is_the_guests() {
         let arguments = Arguments::parse_from(["wlprof", "--rate=250", "g.wasm", "--rate", "x", "-o", "y"]);
-        assert_eq!(arguments.record.sampling.rate, Some(250.0));
+        assert_eq!(arguments.record.profiling.sampling.rate, Some(250.0));
         assert_eq!(arguments.record.guest.guest_and_arguments, ["g.wasm", "--rate", "x", "-o", "y"]);
-        assert!(arguments.record.output.files.is_empty());
+        assert!(arguments.record.profiling.output.files.is_empty());
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Interrupts {
 
 #[derive(Default)]
 struct State {
+    /// How often the run has been interrupted.
+    interruptions: u32,
     run_is_over: bool,
     /// The process that makes the profile.
     child: Option<OwnedFd>,
@@ -32,9 +34,9 @@ struct State {
 }
 
 impl Interrupts {
-    /// Watches for signals that end the process. The first interrupts the run; if that is over, it ends the making of the
+    /// Watches for signals that end the process. The first `most` interrupt the run; if that is over, one ends the making of the
     /// profile, and what has been sampled is kept as it is. A later one ends the process at once.
-    pub(super) fn watch(&self, interrupter: Interrupter) -> io::Result<()> {
+    pub(super) fn watch(&self, interrupter: Interrupter, most: u32) -> io::Result<()> {
         let mut signals = Signals::new(ending_signals())?;
         let interrupts = self.clone();
         std::thread::Builder::new().name("wlprof signals".into()).spawn(move || {
@@ -43,19 +45,20 @@ impl Interrupts {
                 if last.is_some_and(|last| last.elapsed() < SAME_PRESS) {
                     continue;
                 }
-                interrupts.take(signal, last.is_none(), &interrupter);
+                interrupts.take(signal, most, &interrupter);
                 last = Some(Instant::now());
             }
         })?;
         Ok(())
     }
 
-    fn take(&self, signal: i32, is_first: bool, interrupter: &Interrupter) {
+    fn take(&self, signal: i32, most: u32, interrupter: &Interrupter) {
         let mut state = self.state();
         if !state.run_is_over {
-            if !is_first {
+            if state.interruptions >= most {
                 die_of(signal);
             }
+            state.interruptions += 1;
             interrupter.interrupt(signal);
             return;
         }

@@ -24,6 +24,7 @@ mod merge;
 mod output;
 mod output_file;
 mod plugins;
+mod profiling;
 mod progress;
 mod record;
 mod render;

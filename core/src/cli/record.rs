@@ -6,39 +6,35 @@ use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
 use super::live::{self, Live};
 use super::machine_code;
-use super::run_outputs::{ProfileOf, RunOutputs};
-use super::table::TableOptions;
-use super::window_profiles::Shown;
+use super::profiling::Profiling;
+use super::run_outputs::{self, ProfileOf, RunOutputs};
 use super::{FAILED, Failure, source_folders};
 use crate::guest::Entry;
 use crate::languages::Choice;
 use crate::profile::Ended;
-use crate::recording::{Journal, Selection};
 use crate::sampler::SamplerKind;
 
 /// Runs the guest and gives its exit code.
 pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     record.check().map_err(|message| Failure::new(FAILED, message))?;
     interrupt::survive_large_files().map_err(|error| Failure::new(FAILED, error))?;
+    let Profiling { output, memory, listen, .. } = &record.profiling;
     let arguments = guest::arguments(&record.guest)?;
-    let mut sampler = record.sampler_options();
-    let mut fallback = None;
-    if let Some(options) = &mut sampler {
-        (options.kind, fallback) =
-            options.kind.resolve().map_err(|error| Failure::new(FAILED, format!("{error:#}; try --sampler=epoch")))?;
-    }
-    let listener = record.listen.map(live::listen).transpose()?;
+    let (sampler, fallback) = record.sampler()?.unzip();
+    let listener = listen.map(live::listen).transpose()?;
     let mut outputs = match &sampler {
-        Some(_) if !record.samples_on_demand() => Some(RunOutputs::open(&record.output, record.selection())?),
+        Some(_) if !record.profiling.samples_on_demand() => {
+            Some(RunOutputs::open(output, record.profiling.selection())?)
+        }
         _ => None,
     };
-    let sources = source_folders::named(&record.output, &record.guest.directories)?;
+    let sources = source_folders::named(output, &record.guest.directories)?;
     // While the guest runs none of its own, which it can change.
-    let named_sources = source_folders::named(&record.output, &[])?;
+    let named_sources = source_folders::named(output, &[])?;
     let epoch = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
     // What nobody will look at is not walked, nor is a plugin opened for it.
-    let names_nothing = sampler.is_none() && record.output.code_format().is_none();
-    let native = record.output.frames == FramesChoice::Native || names_nothing;
+    let names_nothing = sampler.is_none() && output.code_format().is_none();
+    let native = output.frames == FramesChoice::Native || names_nothing;
     let choice = match record.guest.language.as_str().into() {
         Choice::Auto if native => Choice::Native,
         choice => choice,
@@ -50,48 +46,31 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         choice: &choice,
         native,
         epoch_interruption: epoch,
-        heap: record.memory.heap(),
-        quiet: record.output.quiet,
+        heap: memory.heap(),
+        quiet: output.quiet,
     };
     let Loaded { mut guest, mut walkers, language, library } = guest::load(&record.guest, &plugins, &loading)?;
-    guest.notes.extend(fallback);
-    let mut code = match record.output.code_format() {
+    guest.notes.extend(fallback.flatten());
+    let mut code = match output.code_format() {
         Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &mut walkers)?),
         None => None,
     };
-    let journal = || match (&mut outputs, &listener) {
-        (Some(outputs), None) => outputs.begin_journal(),
-        (Some(outputs), Some(_)) => outputs.begin_journal().map(Journal::with_windows),
-        (None, Some(_)) => Ok(Journal::of_windows()),
-        (None, None) => Ok(Journal::default()),
-    };
+    let journal = || run_outputs::begin_journal(&mut outputs, listener.is_some());
     let run = guest::start(&record.guest, &guest, library, &arguments, walkers, sampler, journal)?;
     let images = guest.images();
     let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
+    let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
     let live = match (listener, run.profiler()) {
         (Some(listener), Some(profiler)) => {
             let command = std::iter::once(guest.name.clone()).chain(arguments.iter().cloned()).collect();
-            let shown = Shown {
-                images: images.clone(),
-                language: language.clone(),
-                plugins: plugin_files.clone(),
-                sources: named_sources,
-                view: record.output.frames.view(),
-                // Who asks for a window says which clock it goes by.
-                profiles_memory: record.memory.memory,
-                selection: Selection { off_cpu: false, part: None, ..record.selection() },
-                table: TableOptions {
-                    width: None,
-                    ..record.output.showing.table(record.output.frames != FramesChoice::Guest)
-                },
-            };
-            Some(Live::start(listener, profiler, command, shown, record.output.quiet)?)
+            let shown = record.profiling.shown(&profile, named_sources);
+            Some(Live::start(listener, profiler, command, shown, output.quiet)?)
         }
         _ => None,
     };
     let interrupts = Interrupts::default();
     if outputs.is_some() {
-        interrupts.watch(run.interrupter()).map_err(|error| Failure::new(FAILED, error))?;
+        interrupts.watch(run.interrupter(), 1).map_err(|error| Failure::new(FAILED, error))?;
     }
     let ended = run.wait();
     interrupts.run_is_over();
@@ -107,7 +86,6 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let (mut written, mut seen, mut languages) = (Ok(()), Vec::new(), None);
     if let (Some(finished), Some(outputs)) = (run.finish(), outputs) {
         let functions_seen = finished.recorder.functions_seen();
-        let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
         let walkers;
         (walkers, seen, written) = outputs.finish(finished, profile, &interrupts);
         let walkers = languages.insert(walkers);
@@ -120,7 +98,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         };
     }
     if let Some(code) = code {
-        code.finish(record.output.quiet);
+        code.finish(output.quiet);
     }
     // Plugins may end the process when they are told to let go of what they have: nothing else is left to do then.
     drop(languages);

@@ -42,6 +42,16 @@ pub(super) struct ProfileOf<'a> {
     pub(super) sources: SourceFolders,
 }
 
+/// The journal of a run, which windows are asked of as well if somebody `listens`. To be asked for as [`RunOutputs::begin_journal`] is.
+pub(super) fn begin_journal(outputs: &mut Option<RunOutputs>, listens: bool) -> Result<Journal, Failure> {
+    match (outputs, listens) {
+        (Some(outputs), false) => outputs.begin_journal(),
+        (Some(outputs), true) => outputs.begin_journal().map(Journal::with_windows),
+        (None, true) => Ok(Journal::of_windows()),
+        (None, false) => Ok(Journal::default()),
+    }
+}
+
 impl RunOutputs {
     /// Opens all that the user wants, to show that of it.
     pub(super) fn open(output: &Output, selection: Selection) -> Result<Self, Failure> {

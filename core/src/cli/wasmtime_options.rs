@@ -4,6 +4,7 @@ use super::{FAILED, Failure};
 use crate::guest::{Entry, LoadOptions};
 use crate::wasi::Flags;
 use clap::Args;
+use std::time::Duration;
 use wasmtime::{Config, Engine, Inlining, Strategy};
 use wasmtime_cli_flags::CommonOptions;
 
@@ -28,7 +29,8 @@ impl WasmtimeOptions {
     pub(super) fn load_options(&self, entry: Entry<'_>) -> Result<LoadOptions, Failure> {
         let failure = |error: wasmtime::Error| Failure::new(FAILED, format!("{error:#}"));
         let mut common = self.read().map_err(failure)?;
-        if let Some((option, reason)) = refused(&common) {
+        let refused = refused(&common).or_else(|| refused_for(entry, &common));
+        if let Some((option, reason)) = refused {
             return Err(Failure::new(FAILED, format!("{option}: {reason}")));
         }
         let pooled = (entry == Entry::Handler).then(|| pooled(&common)).flatten();
@@ -45,9 +47,9 @@ impl WasmtimeOptions {
         self.read().is_ok_and(|common| common.wasm.fuel.is_some())
     }
 
-    /// Whether there is an end to how long the guest may run.
-    pub(super) fn sets_timeout(&self) -> bool {
-        self.read().is_ok_and(|common| common.wasm.timeout.is_some())
+    /// How long the guest may run, if there is an end to that.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.read().ok()?.wasm.timeout
     }
 
     /// The options in their fields, where `common` has the words of the command line.
@@ -66,6 +68,9 @@ fn pooled(common: &CommonOptions) -> Option<Config> {
     const CORE_INSTANCES: u32 = 3000;
     let mut common = common.clone();
     common.opts.pooling_total_core_instances.get_or_insert(CORE_INSTANCES);
+    // A module that tells of what it allocates has one of each beside its own.
+    common.opts.pooling_max_memories_per_module.get_or_insert(2);
+    common.opts.pooling_max_tables_per_module.get_or_insert(2);
     let config = common.config(Some(true)).ok()?;
     Engine::new(&config).is_ok().then_some(config)
 }
@@ -94,6 +99,7 @@ fn refused(options: &CommonOptions) -> Option<(&'static str, &'static str)> {
         (record.path.is_some(), "-R path", "wlprof records what it samples, with -o"),
         (is(wasm.stack_switching, true), "-W stack-switching", "stacks of continuations cannot be walked"),
         (is(wasm.wmemcheck, true), "-W wmemcheck", "check a guest's memory with a `wasmtime` that is built for it"),
+        (wasi.cli.is_some() && wasi.common.is_some(), "-S common", "it is an older name of -S cli: give one of them"),
         (is(wasi.nn, true), "-S nn", WASI),
         (is(wasi.config, true), "-S config", WASI),
         (is(wasi.keyvalue, true), "-S keyvalue", WASI),
@@ -104,4 +110,10 @@ fn refused(options: &CommonOptions) -> Option<(&'static str, &'static str)> {
         (is(wasi.preview2, false), "-S preview2=n", "Wasmtime has no other preview 1 any more"),
     ];
     refusals.into_iter().find(|(is_refused, ..)| *is_refused).map(|(_, option, reason)| (option, reason))
+}
+
+/// The same of those that make no sense for what is to be called.
+fn refused_for(entry: Entry<'_>, options: &CommonOptions) -> Option<(&'static str, &'static str)> {
+    let without_http = entry == Entry::Handler && options.wasi.http == Some(false);
+    without_http.then_some(("-S http=n", "a server's guest answers HTTP"))
 }

@@ -18,7 +18,8 @@ impl<T: 'static> Attach<T> {
     }
 
     /// What else there is to be said of it, as in `label("tenant", "a")`: its samples have it among their labels, and
-    /// [`Snapshot::of_label`](super::Snapshot::of_label) picks them by it.
+    /// [`Snapshot::of_label`](super::Snapshot::of_label) picks them by it. Stores that have `request` and `status` are shown as one store where
+    /// these are the same, as `wlprof serve` has it: there may be thousands.
     #[must_use]
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.name.labels.push((name.into(), value.into()));

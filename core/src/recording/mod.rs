@@ -59,7 +59,7 @@ pub use neighbors::Neighbors;
 pub(crate) use numbers::Numbers;
 pub use own_names::{LanguageNames, Unnamed};
 pub(crate) use recent::WindowOf;
-pub use requests::{REQUEST, RequestTotal, STATUS};
+pub use requests::{OTHER_REQUESTS, REQUEST, RequestTotal, SEVERAL, STATUS, status_text};
 pub use samples::Samples;
 pub use selection::{Selected, Selection};
 pub use share::{Share, Weight};

@@ -9,12 +9,22 @@ pub const REQUEST: &str = "request";
 /// The label of a store that says how they were answered: a status of HTTP.
 pub const STATUS: &str = "status";
 
+/// What a label says of a store whose requests had several values of it.
+pub const SEVERAL: &str = "several";
+/// The kind of requests that are not told apart.
+pub const OTHER_REQUESTS: &str = "other requests";
+
+/// How a status is written; without an answer there is none.
+pub fn status_text(status: Option<u16>) -> String {
+    status.map_or_else(|| "none".to_owned(), |status| status.to_string())
+}
+
 /// Requests of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestTotal {
     /// Method and path, whose parts that differ are left out.
     pub request: String,
-    /// The status of the answer.
+    /// The status of the answer; 0 if there was none, or of requests that are not told apart.
     pub status: u16,
     /// How many there were.
     pub count: u64,
@@ -24,31 +34,62 @@ pub struct RequestTotal {
     pub longest_ns: u64,
 }
 
+impl RequestTotal {
+    /// What there was for an answer; `None` if several are not told apart.
+    pub fn answer(&self) -> Option<String> {
+        let is_told = self.status != 0 || self.request != OTHER_REQUESTS;
+        is_told.then(|| status_text(Some(self.status).filter(|status| *status != 0)))
+    }
+}
+
+impl Store {
+    fn label(&self, wanted: &str) -> Option<&str> {
+        self.labels.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
+    }
+}
+
 impl Recording {
-    /// CPU time that samples stand for of the stores that answered such requests, in nanoseconds.
-    pub fn request_cpu_ns(&self, total: &RequestTotal) -> u64 {
-        let is_label = |store: &Store, name: &str, value: &str| {
-            store.labels.iter().any(|(label, text)| label == name && text == value)
+    /// CPU time of such requests, each, in nanoseconds, as far as samples tell; `None` if they shared stores with others.
+    pub fn request_cpu_ns(&self, total: &RequestTotal) -> Option<u64> {
+        let answer = total.answer()?;
+        let is_shared = |store: &Store| match store.label(REQUEST) {
+            Some(SEVERAL) => true,
+            Some(request) => request == total.request && store.label(STATUS) == Some(SEVERAL),
+            None => false,
         };
-        let status = total.status.to_string();
-        let stores: Vec<bool> = self
-            .stores
-            .iter()
-            .map(|store| is_label(store, REQUEST, &total.request) && is_label(store, STATUS, &status))
-            .collect();
+        if self.stores.iter().any(is_shared) {
+            return None;
+        }
+        let is_its = |store: &Store| {
+            store.label(REQUEST) == Some(&total.request) && store.label(STATUS) == Some(answer.as_str())
+        };
+        // Of several recordings that are one now, each has its own total.
+        let is_alike = |other: &&RequestTotal| other.request == total.request && other.status == total.status;
+        let count: u64 = self.meta.requests.iter().filter(is_alike).map(|total| total.count).sum();
+        Some(self.cpu_ns_of(is_its) / count.max(1))
+    }
+
+    /// CPU time of all requests, each, in nanoseconds, as far as samples tell.
+    pub fn all_requests_cpu_ns(&self) -> u64 {
+        let count: u64 = self.meta.requests.iter().map(|total| total.count).sum();
+        self.cpu_ns_of(|store| store.label(REQUEST).is_some()) / count.max(1)
+    }
+
+    fn cpu_ns_of(&self, is_meant: impl Fn(&Store) -> bool) -> u64 {
+        let stores: Vec<bool> = self.stores.iter().map(is_meant).collect();
         let threads = self.threads.iter().filter(|thread| stores[thread.store as usize]);
         let samples = threads.flat_map(|thread| thread.samples.iter());
         samples.map(|sample| sample.cpu_delta_ns).fold(0, u64::saturating_add)
     }
 
-    /// Stores that answered requests of one kind as one store: each request has one of its own, and there are thousands. Those whose heaps
-    /// are known stay apart.
+    /// Stores that answered requests of one kind, in the same way, as one store: each request has one of its own, and there are thousands. Those
+    /// whose heaps are known stay apart.
     pub(super) fn with_requests_together(mut self) -> Self {
         let mut firsts: HashMap<(String, Vec<(String, String)>), StoreId> = HashMap::new();
         let mut stores = Vec::new();
         let mut numbers = Vec::new();
         for store in self.stores {
-            let answers = store.heap.is_none() && store.labels.iter().any(|(name, _)| name == REQUEST);
+            let answers = store.heap.is_none() && store.label(REQUEST).is_some() && store.label(STATUS).is_some();
             let next = stores.len() as StoreId;
             let kind = (store.name.clone(), store.labels.clone());
             let number = if answers { *firsts.entry(kind).or_insert(next) } else { next };
@@ -90,10 +131,11 @@ impl Recording {
     }
 }
 
-/// What the stores of requests are called: by what they answered, and how.
+/// What the stores of requests are called: by what they answered, and how, and by what they were called before where that says which run's
+/// they are.
 fn name_of(store: &Store) -> String {
-    let label = |wanted: &str| store.labels.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-    [label(REQUEST), label(STATUS)].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    let name = [REQUEST, STATUS].into_iter().filter_map(|label| store.label(label)).collect::<Vec<_>>().join(" ");
+    if store.name.ends_with(&name) { store.name.clone() } else { name }
 }
 
 #[cfg(test)]
@@ -141,7 +183,18 @@ mod tests {
             .map(|thread| (thread.store, thread.tid, thread.samples.iter().map(|sample| sample.time_ns).collect()))
             .collect();
         assert_eq!(threads, [(1, 7, vec![1, 5, 9, 20]), (2, 7, vec![6]), (1, 8, vec![2]), (0, 7, vec![3])]);
-        let total = |status| RequestTotal { request: "GET /a".to_owned(), status, ..RequestTotal::default() };
-        assert_eq!([200, 500, 404].map(|status| together.request_cpu_ns(&total(status))), [50, 10, 0]);
+        let total = |status| RequestTotal { request: "GET /a".to_owned(), status, count: 1, ..RequestTotal::default() };
+        assert_eq!([200, 500, 404].map(|status| together.request_cpu_ns(&total(status))), [50, 10, 0].map(Some));
+        // As one that is merged of two is read.
+        let mut merged = together;
+        merged.stores.iter_mut().for_each(|store| store.name.insert_str(0, "first: "));
+        merged.meta.requests = vec![total(200), total(200)];
+        let merged = merged.with_requests_together();
+        assert_eq!(merged.stores[1].name, "first: GET /a 200");
+        assert_eq!((merged.request_cpu_ns(&total(200)), merged.all_requests_cpu_ns()), (Some(25), 30));
+        // One that answered others as well.
+        let mut shared = merged;
+        shared.stores[2].labels[0].1 = SEVERAL.to_owned();
+        assert_eq!((shared.request_cpu_ns(&total(200)), shared.all_requests_cpu_ns()), (None, 30));
     }
 }

@@ -24,6 +24,11 @@ pub enum ComponentError {
         /// What there is.
         provided: &'static str,
     },
+    /// An option is given that is for core modules.
+    Option(
+        /// Which, and why it is.
+        &'static str,
+    ),
     /// It is no command, and no function of it was named.
     NoCommand {
         /// What it exports.
@@ -45,6 +50,7 @@ pub enum ComponentError {
 impl fmt::Display for ComponentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Option(message) => f.write_str(message),
             Self::Import { error, provided } => write!(f, "{error} (provided: {provided})"),
             Self::NoCommand { exported } => {
                 write!(
@@ -103,6 +109,11 @@ impl CallableComponent {
             error: format!("{error:#}"),
             provided: "WASI 0.2 and 0.3, as for commands; more with -S, as -S http",
         };
+        if flags.wasm.unknown_imports_default == Some(true) {
+            const MESSAGE: &str = "-W unknown-imports-default: what a component imports has types of its own, for which nothing is made up; \
+                                   -W unknown-imports-trap works for components";
+            return Err(ComponentError::Option(MESSAGE));
+        }
         let mut linker = component_linker(engine, flags).map_err(import)?;
         if flags.wasm.unknown_imports_trap == Some(true) {
             linker.define_unknown_imports_as_traps(component).map_err(import)?;

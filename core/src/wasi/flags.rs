@@ -80,7 +80,7 @@ impl Flags {
     }
 
     /// What the guest's memories, tables and instances may come to. `profilers` are instances that are none of the guest's.
-    pub(super) fn limits(&self, profilers: usize) -> StoreLimits {
+    pub(super) fn limits(&self) -> StoreLimits {
         let Wasm { max_memory_size, max_table_elements, max_instances, max_tables, max_memories, .. } = self.wasm;
         let mut limits = StoreLimitsBuilder::new();
         if let Some(max) = max_memory_size {
@@ -90,7 +90,7 @@ impl Flags {
             limits = limits.table_elements(max);
         }
         if let Some(max) = max_instances {
-            limits = limits.instances(max.saturating_add(profilers));
+            limits = limits.instances(max);
         }
         if let Some(max) = max_tables {
             limits = limits.tables(max);

@@ -17,5 +17,5 @@ pub use invoke::{ArgumentError, Exit, call};
 pub(crate) use invoke::{MAIN_FUNCTIONS, parse_arguments};
 pub use link::{component_linker, instantiate, linker};
 pub(crate) use names::shown;
-pub use state::{GuestState, watch_memory};
+pub use state::{GuestState, make_room_for_profiler, watch_memory};
 pub use world::{Directory, Stdio, WasiOptions};

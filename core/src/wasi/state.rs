@@ -21,9 +21,7 @@ impl GuestState {
             buffered: flags.wasi.http_outgoing_body_buffer_chunks.unwrap_or(p2::DEFAULT_OUTGOING_BODY_BUFFER_CHUNKS),
             size: flags.wasi.http_outgoing_body_chunk_size.unwrap_or(p2::DEFAULT_OUTGOING_BODY_CHUNK_SIZE),
         };
-        // An instance of nothing when a store is attached to a profiler, and another one when a component has been instantiated.
-        const PROFILERS: usize = 2;
-        let limits = Limits { guests: flags.limits(PROFILERS), growing: None };
+        let limits = Limits { guests: flags.limits(), profilers: 0, growing: None };
         Self { wasi, http: flags.http(), http_chunks, limits }
     }
 
@@ -63,6 +61,8 @@ impl WasiHttpHooks for HttpChunks {
 
 struct Limits {
     guests: StoreLimits,
+    /// Instances that are the profiler's and not the guest's.
+    profilers: usize,
     /// Is told when linear memory is about to grow, and by how many bytes.
     growing: Option<Box<dyn FnMut(u64) + Send>>,
 }
@@ -93,7 +93,7 @@ impl ResourceLimiter for Limits {
     }
 
     fn instances(&self) -> usize {
-        self.guests.instances()
+        self.guests.instances().saturating_add(self.profilers)
     }
 
     fn tables(&self) -> usize {
@@ -103,6 +103,14 @@ impl ResourceLimiter for Limits {
     fn memories(&self) -> usize {
         self.guests.memories()
     }
+}
+
+/// Lets an instance that is the profiler's be made in `store`, beside those that the guest may have. To be called before a store is attached, and
+/// before it is told that a component has been instantiated in it.
+pub fn make_room_for_profiler(store: &mut Store<GuestState>) {
+    store.data_mut().limits.profilers += 1;
+    // The store asks how many there may be when it is given who says so.
+    GuestState::limit(store);
 }
 
 /// Has `growing` be told of each time that linear memory is about to grow, and by how many bytes.

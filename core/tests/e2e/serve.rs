@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use wlprof::recording::{Recording, Thread};
+use std::time::Duration;
+use wlprof::recording::{HeapPart, HeapSite, Recording, Thread};
 
 /// A port that the system chooses.
 const ADDRESS: &str = "--addr=127.0.0.1:0";
@@ -17,6 +18,8 @@ const ADDRESS: &str = "--addr=127.0.0.1:0";
 struct Server {
     child: Child,
     address: SocketAddr,
+    /// Another one that it has told of before, if it has.
+    other_address: Option<SocketAddr>,
     /// Reads what it says.
     said: JoinHandle<String>,
 }
@@ -28,25 +31,34 @@ impl Server {
         let watchdog = Watchdog::of(&child);
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
+        let mut other_address = None;
         let address = loop {
             let mut line = String::new();
             assert!(lines.read_line(&mut line).unwrap() > 0, "it serves nowhere: {said}");
             said.push_str(&line);
-            if let Some((_, rest)) = line.split_once("http://") {
-                break rest.trim_end().trim_end_matches('/').parse().unwrap();
+            let found = line.find("127.0.0.1:").map(|start| line[start..].split(['/', ' ', '\n']).next().unwrap());
+            let Some(found) = found.and_then(|found| found.parse().ok()) else { continue };
+            if line.to_ascii_lowercase().starts_with("serving") {
+                break found;
             }
+            other_address = Some(found);
         };
         assert!(!watchdog.has_bitten(), "{command:?} does not begin");
         let said = std::thread::spawn(move || {
             lines.read_to_string(&mut said).unwrap();
             said
         });
-        Self { child, address, said }
+        Self { child, address, other_address, said }
     }
 
     fn of_wlprof(place: &Place, options: &[&str], guest: &str) -> Self {
+        let options: Vec<&str> = ["-o", "p.wlprof"].iter().chain(options).copied().collect();
+        Self::of_wlprof_as_it_is(place, &options, guest)
+    }
+
+    fn of_wlprof_as_it_is(place: &Place, options: &[&str], guest: &str) -> Self {
         let guest = fixture(guest);
-        let first = ["serve", ADDRESS, "-o", "p.wlprof"].iter().chain(options).copied();
+        let first = ["serve", ADDRESS].iter().chain(options).copied();
         Self::start(&place.command(first.chain([guest.to_str().unwrap()])))
     }
 
@@ -66,6 +78,26 @@ impl Server {
         (status.code(), said)
     }
 
+    /// Waits until it has used so much CPU time.
+    fn uses_cpu(&self, at_least: Duration) {
+        let watchdog = Watchdog::of(&self.child);
+        let begin = self.cpu_time();
+        // A process that has ended, or was, uses none.
+        while self.cpu_time().zip(begin).is_some_and(|(now, begin)| now < begin + at_least) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(begin.is_some() && !watchdog.has_bitten(), "it does nothing");
+    }
+
+    /// What it has used so far, if it runs.
+    fn cpu_time(&self) -> Option<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        // In hundredths of a second, whatever the kernel counts in.
+        let ticks: u64 = fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?;
+        (fields[0] != "Z").then_some(Duration::from_millis(10 * ticks))
+    }
+
     fn interrupt(self) -> (Option<i32>, String) {
         send_signal(self.child.id(), "INT");
         self.end()
@@ -82,8 +114,13 @@ struct Answer {
 
 /// Asks for a page on a connection of its own.
 fn ask(address: SocketAddr, method: &str, path: &str) -> Answer {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    ask_saying(address, method, path, "nothing")
+}
+
+/// The same, with that in a header.
+fn ask_saying(address: SocketAddr, method: &str, path: &str, said: &str) -> Answer {
+    let mut stream = begin_to_ask(address, method, path);
+    write!(stream, "X-Said: {said}\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: {text:?}"));
@@ -93,6 +130,13 @@ fn ask(address: SocketAddr, method: &str, path: &str) -> Answer {
         lines.map(str::to_ascii_lowercase).filter(|line| !line.starts_with("date:")).collect();
     let body = if headers.contains("transfer-encoding: chunked") { unchunked(body) } else { body.to_owned() };
     Answer { status, headers, body }
+}
+
+/// Sends all of a request but the end of its head.
+fn begin_to_ask(address: SocketAddr, method: &str, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n").unwrap();
+    stream
 }
 
 /// The contents of a body in chunks.
@@ -247,12 +291,14 @@ fn what_cannot_be_served_is_refused() {
     let [module, command, handler] =
         ["c-calls.wasm", "component-c-calls.wasm", "handler-c.wasm"].map(|guest| fixture(guest).display().to_string());
     let python = fixture("handler-python-3.14.wasm").display().to_string();
-    let cases: [(&[&str], i32, &str); 7] = [
+    let cases: [(&[&str], i32, &str); 9] = [
         (&[&module], 126, "core module"),
         (&[&command], 126, "wasi:cli/environment"),
         (&["-Scli", &command], 126, "no `wasi:http` handler"),
         (&[&python], 126, "-S cli"),
-        (&["-Wtimeout=1s", &handler], 125, "-W timeout"),
+        (&["-Wtimeout=1s", "--sampler=epoch", &handler], 125, "-W timeout"),
+        (&["--clock=wall", &handler], 125, "--clock=wall"),
+        (&["--header=x", &handler], 125, "NAME: VALUE"),
         (&["--format=perfmap", &handler], 125, "format"),
         (&[&handler, "argument"], 125, "arguments"),
     ];
@@ -267,4 +313,126 @@ fn what_cannot_be_served_is_refused() {
     let ran = place.run(["serve", "-q", &taken, &handler]);
     assert!(ran.code == Some(125) && ran.stderr.contains(&taken["--addr=".len()..]), "{}", ran.stderr);
     server.interrupt();
+}
+
+#[test]
+fn a_request_that_never_ends_costs_no_profile() {
+    let place = Place::new();
+    let server = Server::of_wlprof(&place, &["--rate=1000"], "handler-c.wasm");
+    assert_eq!(ask(server.address, "GET", "/work/2000").status, 200);
+    let mut stream = begin_to_ask(server.address, "GET", "/spin");
+    write!(stream, "\r\n").unwrap();
+    server.uses_cpu(Duration::from_millis(200));
+    send_signal(server.child.id(), "INT");
+    // Later than what may be the same press of a key.
+    server.uses_cpu(Duration::from_millis(700));
+    let (code, said) = server.interrupt();
+    assert_eq!(code, Some(0), "{said}");
+    let recording = place.recording("p.wlprof");
+    let spun = recording.threads.iter().flat_map(|thread| stacks(&recording, thread));
+    assert!(spun.filter(|stack| stack.contains(&"spin")).count() > 50);
+    drop(stream);
+}
+
+#[test]
+fn who_asks_for_nothing_keeps_nobody_waiting() {
+    let place = Place::new();
+    let server = Server::of_wlprof(&place, &["--requests=1"], "handler-c.wasm");
+    let half = begin_to_ask(server.address, "GET", "/work/1");
+    assert_eq!(ask(server.address, "GET", "/work/1").status, 200);
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    drop(half);
+}
+
+#[test]
+fn a_request_counts_though_its_client_has_gone() {
+    let place = Place::new();
+    let server = Server::of_wlprof(&place, &["--requests=1"], "handler-c.wasm");
+    let mut stream = begin_to_ask(server.address, "GET", "/work/1000000");
+    write!(stream, "\r\n").unwrap();
+    server.uses_cpu(Duration::from_millis(100));
+    drop(stream);
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    let requests = place.recording("p.wlprof").meta.requests;
+    let [only] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!((&*only.request, only.answer().as_deref(), only.count), ("GET /work/*", Some("none"), 1));
+}
+
+#[test]
+fn headers_and_limits_are_those_of_wasmtime_serve() {
+    let place = Place::new();
+    let options = ["--header", "x-said: by the server", "-Wtimeout=300ms"];
+    let guest = "handler-c.wasm";
+    let [theirs, ours] = [Server::of_wasmtime(&options, guest), Server::of_wlprof(&place, &options, guest)];
+    let [their, our] =
+        [&theirs, &ours].map(|server| ask_saying(server.address, "GET", "/header", "by the client").body);
+    assert_eq!([their.as_str(), our.as_str()], ["by the server\n"; 2]);
+    let [their, our] = [&theirs, &ours].map(|server| ask(server.address, "GET", "/spin").status);
+    assert_eq!(their, our);
+    // The next one is not harmed.
+    assert_eq!(ask(ours.address, "GET", "/work/1").status, 200);
+    theirs.interrupt();
+    let (code, said) = ours.interrupt();
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_connection_to_its_shutdown_address_ends_it() {
+    let place = Place::new();
+    let options = ["--shutdown-addr=127.0.0.1:0"];
+    let server = Server::of_wlprof(&place, &options, "handler-c.wasm");
+    let address = server.other_address.unwrap();
+    assert_eq!(ask(server.address, "GET", "/work/1").status, 200);
+    TcpStream::connect(address).unwrap();
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(place.recording("p.wlprof").meta.requests.len(), 1);
+}
+
+#[test]
+fn a_server_is_looked_at_while_it_runs() {
+    let place = Place::new();
+    let server = Server::of_wlprof_as_it_is(&place, &["--listen=127.0.0.1:0"], "handler-c.wasm");
+    let (address, pages) = (server.address, server.other_address.unwrap());
+    let is_over = AtomicBool::new(false);
+    let folded = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert_eq!(ask(address, "GET", "/work/2000").status, 200);
+            }
+        });
+        let folded = ask(pages, "GET", "/folded?seconds=1");
+        is_over.store(true, Ordering::Relaxed);
+        folded
+    });
+    assert!(folded.status == 200 && folded.body.contains("work;one_round "), "{folded:?}");
+    let (code, said) = server.interrupt();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(place.files(), Vec::<String>::new());
+}
+
+#[test]
+fn what_requests_allocate_is_profiled() {
+    let place = Place::new();
+    let server = Server::of_wlprof(&place, &["--memory", "--memory-rate=1", "--requests=20"], "handler-c.wasm");
+    let answers = ask_often(server.address, &["/hold/50", "/work/1"], 20, 4);
+    assert_eq!(answers.values().sum::<usize>(), 20);
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    let recording = place.recording("p.wlprof");
+    let stores =
+        recording.stores.iter().filter(|store| store.labels.contains(&("request".into(), "GET /hold/*".into())));
+    let stores: Vec<_> = stores.collect();
+    assert_eq!(stores.len(), 10);
+    for store in stores {
+        let heap = store.heap.as_ref().expect("it is profiled");
+        let is_held = |site: &&HeapSite| {
+            let mut lines = recording.lines_of(site.stack);
+            lines.any(|line| &*recording.functions[line.function as usize].name == "hold")
+        };
+        let held = heap.sites.iter().filter(is_held).map(|site| site.totals.part(HeapPart::Held).bytes).sum::<f64>();
+        assert_eq!(held, 50.0 * 1024.0);
+    }
 }

@@ -3,7 +3,7 @@
 use super::Times;
 use crate::guest::Guest;
 use crate::profiler::{Attach, Attached, Profiler};
-use crate::wasi::{Exit, GuestState, WasiOptions, call, linker};
+use crate::wasi::{Exit, GuestState, WasiOptions, call, linker, make_room_for_profiler};
 use std::time::Instant;
 use wasmtime::{Instance, InstancePre, Store};
 
@@ -53,7 +53,10 @@ impl Runs<'_> {
 
     fn fresh(&self, pre: &InstancePre<GuestState>, profiler: Option<&Profiler>) -> wasmtime::Result<Fresh> {
         let mut store = self.wasi.store(&self.guest.engine)?;
-        let attach = |profiler: &Profiler| profiler.attach(&mut store, Attach::named(&self.guest.name));
+        let attach = |profiler: &Profiler| {
+            make_room_for_profiler(&mut store);
+            profiler.attach(&mut store, Attach::named(&self.guest.name))
+        };
         let attached = profiler.map(attach).transpose()?;
         // A start function runs now, and may end as any other.
         let instance = pre.instantiate(&mut store).map_err(Exit::from_error);

@@ -1,5 +1,7 @@
 //! The server: connections, requests, and an end for both.
 
+use super::headers::Headers;
+use super::serving::Ports;
 use super::stores::{Request, Stores, Workers};
 use super::totals::Totals;
 use crate::cli::{escape, say};
@@ -8,7 +10,7 @@ use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use std::convert::Infallible;
 use std::io;
@@ -25,6 +27,8 @@ use wasmtime_wasi_http::handler::ProxyHandler;
 const REST: Duration = Duration::from_millis(100);
 /// How often it looks whether the last stores have gone.
 const LOOK: Duration = Duration::from_millis(5);
+/// How long clients have, when all is answered, to read what was sent last.
+const LAST_READS: Duration = Duration::from_secs(2);
 
 /// How much is done at a time.
 #[derive(Clone, Copy, Debug)]
@@ -37,40 +41,63 @@ pub(super) struct Server {
     handler: ProxyHandler<Workers>,
     /// Held by each store.
     alive: Arc<()>,
+    /// Held by each request.
+    in_work: Arc<()>,
     places: Arc<Semaphore>,
     connections: Arc<Semaphore>,
     totals: Arc<Totals>,
+    headers: Headers,
     stop: watch::Sender<bool>,
 }
 
 impl Server {
-    pub(super) fn new(stores: Stores, bounds: Bounds, totals: Arc<Totals>, stop: watch::Sender<bool>) -> Arc<Self> {
+    pub(super) fn new(
+        stores: Stores,
+        bounds: Bounds,
+        totals: Arc<Totals>,
+        headers: Headers,
+        stop: watch::Sender<bool>,
+    ) -> Arc<Self> {
         let alive = Arc::new(());
         let handler = ProxyHandler::new(Workers::new(stores, alive.clone()));
         let places = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         let (connections, places) = (places(bounds.connections), places(bounds.requests));
-        Arc::new(Self { handler, alive, places, connections, totals, stop })
+        let in_work = Arc::new(());
+        Arc::new(Self { handler, alive, in_work, places, connections, totals, headers, stop })
     }
 
     /// Serves until it is stopped, and all that has begun is over.
-    pub(super) fn run(self: Arc<Self>, listener: TcpListener, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
-        listener.set_nonblocking(true)?;
+    pub(super) fn run(self: Arc<Self>, ports: Ports, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_io().enable_time().build()?;
         runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let listener = asynchronous(ports.requests)?;
+            let shutdown = ports.shutdown.map(asynchronous).transpose()?;
             let open = GracefulShutdown::new();
             tokio::select! {
                 // Its sender is this server's own.
                 _ = stopped.wait_for(|stopped| *stopped) => {}
+                () = connected(shutdown) => {}
                 () = self.accept(listener, &open) => {}
             }
-            open.shutdown().await;
+            tokio::select! {
+                () = open.shutdown() => {}
+                // Others have sent a part of a request, and may never send the rest.
+                () = self.has_answered() => {}
+            }
             // What a guest does when it has answered is part of its run.
             while Arc::strong_count(&self.alive) > IDLE_HOLDERS {
                 tokio::time::sleep(LOOK).await;
             }
             Ok(())
         })
+    }
+
+    /// Waits until all requests that came have been answered, and what clients take to read that.
+    async fn has_answered(&self) {
+        while Arc::strong_count(&self.in_work) > 1 {
+            tokio::time::sleep(LOOK).await;
+        }
+        tokio::time::sleep(LAST_READS).await;
     }
 
     async fn accept(self: &Arc<Self>, listener: tokio::net::TcpListener, open: &GracefulShutdown) {
@@ -90,7 +117,10 @@ impl Server {
                 let server = server.clone();
                 async move { Ok::<_, Infallible>(server.answer(request).await) }
             });
-            let connection = http1::Builder::new().keep_alive(true).serve_connection(TokioIo::new(stream), service);
+            // With a timer it has an end to how long the head of a request may take.
+            let mut http = http1::Builder::new();
+            http.keep_alive(true).timer(TokioTimer::new());
+            let connection = http.serve_connection(TokioIo::new(stream), service);
             let connection = open.watch(connection);
             tokio::spawn(async move {
                 // A client that breaks off or breaks the rules harms nobody but itself.
@@ -100,22 +130,38 @@ impl Server {
         }
     }
 
-    async fn answer(self: Arc<Self>, request: hyper::Request<Incoming>) -> Response<Answer> {
+    async fn answer(self: Arc<Self>, mut request: hyper::Request<Incoming>) -> Response<Answer> {
         let since = Instant::now();
         // The semaphore is never closed.
         let _place = self.places.acquire().await;
-        let kind = self.totals.kinds.of(request.method().as_str(), request.uri().path());
+        let kind = self.totals.kind(request.method().as_str(), request.uri().path());
+        self.headers.apply(request.headers_mut());
         let known = Arc::new(Request::new(kind.clone()));
+        // From here on it counts, if its client goes as well.
+        let in_work = self.in_work.clone();
+        let mut ending =
+            Ending { server: self.clone(), request: known.clone(), status: None, since, _in_work: in_work };
         let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-        let answer = self.handler.handle(known.clone(), request).await.unwrap_or_else(|error| {
+        let answer = self.handler.handle(known, request).await.unwrap_or_else(|error| {
             let text = format!("wlprof: {kind} failed: {error:#}");
             say::line(format_args!("{}", escape::multi_line(&text)));
             failed()
         });
-        let status = answer.status().as_u16();
-        known.answered(status);
-        let ending = Ending { server: self.clone(), kind, status, since };
+        ending.status = Some(answer.status().as_u16());
         answer.map(|body| Answer { body, _ending: ending })
+    }
+}
+
+fn asynchronous(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(listener)
+}
+
+/// Waits until somebody connects, for ever if nobody can.
+async fn connected(listener: Option<tokio::net::TcpListener>) {
+    match listener {
+        Some(listener) => while listener.accept().await.is_err() {},
+        None => std::future::pending().await,
     }
 }
 
@@ -160,15 +206,18 @@ impl Body for Answer {
 /// Counts a request when its answer is over, or its client has gone.
 struct Ending {
     server: Arc<Server>,
-    kind: Arc<str>,
-    status: u16,
+    request: Arc<Request>,
+    /// Of the answer, once that has begun.
+    status: Option<u16>,
     since: Instant,
+    _in_work: Arc<()>,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
         let Server { totals, stop, .. } = &*self.server;
-        if totals.add(self.kind.clone(), self.status, self.since.elapsed()) {
+        self.request.answered(self.status);
+        if totals.add(self.request.kind.clone(), self.status, self.since.elapsed()) {
             // Nobody may listen any more.
             let _ = stop.send(true);
         }

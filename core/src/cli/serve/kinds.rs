@@ -1,36 +1,42 @@
 //! Which requests are of one kind: those of a method and of a path, apart from what looks like a number or a key in it.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::recording::OTHER_REQUESTS;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Kinds that are told apart. Paths are the clients'.
 const MAX_KINDS: usize = 256;
-/// All others.
-pub(super) const OTHERS: &str = "other requests";
 /// Parts of a path that are shown, and bytes of each.
 const MAX_PARTS: usize = 8;
 const MAX_PART: usize = 32;
 /// Stands for what differs.
 const ANY: &str = "*";
 
-/// The kinds of requests that have come.
+/// The kinds of requests that have come, and whether each is kept: those that the guest knows nothing of make room for others.
 #[derive(Default)]
-pub(super) struct Kinds(Mutex<HashSet<Arc<str>>>);
+pub(super) struct Kinds(HashMap<Arc<str>, bool>);
 
 impl Kinds {
-    /// What a request of that method and path is called.
-    pub(super) fn of(&self, method: &str, path: &str) -> Arc<str> {
+    /// What a request of that method and path is called, and which other kind is not told apart any more, if one had to make room.
+    pub(super) fn of(&mut self, method: &str, path: &str) -> (Arc<str>, Option<Arc<str>>) {
         let name = format!("{} {}", shortened(method), pattern(path));
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kind) = known.get(name.as_str()) {
-            return kind.clone();
+        if let Some((kind, _)) = self.0.get_key_value(name.as_str()) {
+            return (kind.clone(), None);
         }
-        if known.len() >= MAX_KINDS {
-            return OTHERS.into();
+        let mut given_up = None;
+        if self.0.len() >= MAX_KINDS {
+            given_up = self.0.iter().find(|(_, is_kept)| !**is_kept).map(|(kind, _)| kind.clone());
+            let Some(given_up) = &given_up else { return (OTHER_REQUESTS.into(), None) };
+            self.0.remove(given_up);
         }
         let kind: Arc<str> = name.into();
-        known.insert(kind.clone());
-        kind
+        self.0.insert(kind.clone(), false);
+        (kind, given_up)
+    }
+
+    /// The guest knows requests of that kind.
+    pub(super) fn keep(&mut self, kind: &str) {
+        self.0.get_mut(kind).into_iter().for_each(|is_kept| *is_kept = true);
     }
 }
 
@@ -85,14 +91,25 @@ mod tests {
 
     #[test]
     fn kinds_are_bounded() {
-        let kinds = Kinds::default();
-        assert_eq!(&*kinds.of("GET", "/a"), "GET /a");
+        let mut kinds = Kinds::default();
+        assert_eq!(&*kinds.of("GET", "/a").0, "GET /a");
         let letters = |number: usize| [b'a' + (number / 26) as u8, b'a' + (number % 26) as u8];
         for number in 0..600 {
-            kinds.of("GET", &format!("/{}", std::str::from_utf8(&letters(number)).unwrap()));
+            let (kind, _) = kinds.of("GET", &format!("/{}", std::str::from_utf8(&letters(number)).unwrap()));
+            kinds.keep(&kind);
         }
-        assert_eq!(&*kinds.of("PUT", "/new"), OTHERS);
-        assert_eq!(&*kinds.of("GET", "/a"), "GET /a");
-        assert!(kinds.0.lock().unwrap().len() <= MAX_KINDS);
+        assert_eq!(&*kinds.of("PUT", "/new").0, OTHER_REQUESTS);
+        assert!(kinds.0.len() <= MAX_KINDS);
+    }
+
+    #[test]
+    fn what_the_guest_does_not_know_makes_room() {
+        let mut kinds = Kinds::default();
+        let (known, _) = kinds.of("GET", "/known");
+        kinds.keep(&known);
+        let path = |number: u32| format!("/{}", char::from_u32(0x4e00 + number).unwrap());
+        let given_up = (0..600).filter(|number| kinds.of("GET", &path(*number)).1.is_some()).count();
+        assert_eq!(given_up, 600 + 1 - MAX_KINDS);
+        assert_eq!(kinds.of("GET", "/known"), (known, None));
     }
 }

@@ -3,43 +3,47 @@
 //! # Accuracy
 //! A component of WASI 0.2 answers each request in a store of its own, whose samples are that request's. One of WASI 0.3 answers many in one
 //! store, several at a time: its samples are of all kinds of requests that the store has answered, unless
-//! `--max-instance-reuse-count=1` gives each a store.
+//! `--max-instance-reuse-count=1` gives each a store. A recording grows with the requests that are sampled: a server that runs for days is looked
+//! at with `--listen`, which keeps nothing.
 //!
 //! # Overhead
 //! That of a profile at the same rate, and for each store what it takes to find its instances: some microseconds, with an interpreter
 //! some tens.
 //!
 //! # Security
-//! Whoever can connect runs the guest. Paths and methods of requests are in profiles, with what looks like a number or a key left out; there are
+//! Whoever can connect runs the guest, and whoever can connect to `--shutdown-addr` ends the server. Paths and methods of requests are in profiles, with what looks like a number or a key left out; there are
 //! bounds to how many kinds are told apart.
 
 mod connections;
+mod headers;
 mod kinds;
+mod serving;
 mod stores;
+mod time_limit;
 mod totals;
 
-use super::arguments::{FramesChoice, GuestOptions, Output};
+use super::arguments::{FramesChoice, GuestOptions};
 use super::available_plugins::Plugins;
 use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
-use super::run_outputs::{ProfileOf, RunOutputs};
-use super::sampling::Sampling;
-use super::{CANNOT_RUN, FAILED, Failure, say, source_folders};
-use crate::guest::{Entry, Guest, Linked};
+use super::live::{self, Live};
+use super::profiling::Profiling;
+use super::run_outputs::{self, ProfileOf, RunOutputs};
+use super::sampling::ClockChoice;
+use super::{FAILED, Failure, source_folders};
+use crate::guest::Entry;
 use crate::languages::Choice;
-use crate::profile::{Ended, Interrupter, profiler};
-use crate::profiler::Profiler;
-use crate::recording::{Clock, Journal, Selection};
-use crate::sampler::{SamplerKind, SamplerOptions};
-use crate::wasi::{Exit, Stdio, WasiOptions};
+use crate::profile::{Interrupter, profiler};
+use crate::recording::Clock;
+use crate::sampler::SamplerKind;
+use crate::wasi::{Stdio, WasiOptions};
 use clap::Args;
-use connections::{Bounds, Server};
-use std::net::{SocketAddr, TcpListener};
+use headers::Headers;
+use serving::{Ports, Served};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::time::Duration;
-use stores::{Reuse, Stores};
-use tokio::sync::watch;
 use totals::Totals;
 use wasmtime_cli_flags::opt::WasmtimeOptionValue;
 
@@ -48,12 +52,13 @@ use wasmtime_cli_flags::opt::WasmtimeOptionValue;
 #[command(mut_arg("invoke", |invoke| invoke.hide(true)), mut_arg("argv0", |argv0| argv0.hide(true)), mut_arg("preloads", |preloads| preloads.hide(true)))]
 pub(super) struct Serve {
     #[command(flatten)]
-    output: Output,
-    #[command(flatten)]
-    sampling: Sampling,
-    /// Where to listen
+    profiling: Profiling,
+    /// Where to serve
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     addr: SocketAddr,
+    /// End, as at Ctrl-C, when somebody connects to this address
+    #[arg(long, value_name = "ADDR:PORT")]
+    shutdown_addr: Option<SocketAddr>,
     /// End when so many requests have been answered [default: at Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
@@ -66,12 +71,15 @@ pub(super) struct Serve {
     /// How long an instance waits for another request before it goes
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     idle_instance_timeout: Duration,
-    /// How many requests are answered at a time; more wait
+    /// How many requests at a time have not begun to be answered; more wait
     #[arg(long, value_name = "N", default_value_t = 1000)]
     max_concurrent_requests: usize,
     /// How many connections there are at a time; more wait
     #[arg(long, value_name = "N", default_value_t = 1000)]
     max_concurrent_connections: usize,
+    /// Give all requests this header, in the place of a client's; @FILE has one a line; may repeat
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
     /// Write the guest's output as it is, without saying before each line which instance wrote it
     #[arg(long)]
     no_logging_prefix: bool,
@@ -88,12 +96,23 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(FAILED, error);
     serve.check().map_err(|message| failed(&message))?;
     interrupt::survive_large_files().map_err(|error| failed(&error))?;
-    let (sampler, fallback) = serve.sampler()?;
-    let mut outputs = sampler.as_ref().map(|_| RunOutputs::open(&serve.output, serve.selection())).transpose()?;
-    let sources = source_folders::named(&serve.output, &serve.guest.directories)?;
-    let listener = TcpListener::bind(serve.addr);
-    let listener = listener.map_err(|error| Failure::new(FAILED, format!("--addr {}: {error}", serve.addr)))?;
-    let native = serve.output.frames == FramesChoice::Native || sampler.is_none();
+    let Profiling { output, memory, listen, .. } = &serve.profiling;
+    let (sampler, fallback) = serve.profiling.sampler(Clock::Cpu)?.unzip();
+    let by_epochs = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
+    let time_limit = serve.guest.wasmtime.timeout();
+    if by_epochs && time_limit.is_some() {
+        return Err(failed(&"-W timeout and the epoch sampler each need the engine's epochs: leave out one of them"));
+    }
+    let listener = listen.map(live::listen).transpose()?;
+    let on_demand = serve.profiling.samples_on_demand();
+    let wanted = sampler.as_ref().filter(|_| !on_demand);
+    let mut outputs = wanted.map(|_| RunOutputs::open(output, serve.profiling.selection())).transpose()?;
+    let sources = source_folders::named(output, &serve.guest.directories)?;
+    // While the guest runs none of its own, which it can change.
+    let named_sources = source_folders::named(output, &[])?;
+    let ports = Ports::bind(serve)?;
+    let headers = Headers::read(&serve.headers)?;
+    let native = output.frames == FramesChoice::Native || sampler.is_none();
     let choice = match serve.guest.language.as_str().into() {
         Choice::Auto if native => Choice::Native,
         choice => choice,
@@ -104,30 +123,46 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
         arguments: &[],
         choice: &choice,
         native,
-        epoch_interruption: sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch),
-        heap: None,
-        quiet: serve.output.quiet,
+        epoch_interruption: by_epochs || time_limit.is_some(),
+        heap: memory.heap(),
+        quiet: output.quiet,
     };
     let Loaded { mut guest, walkers, language, .. } = guest::load(&serve.guest, &plugins, &loading)?;
-    guest.notes.extend(fallback);
-    let wasi = WasiOptions { stdio: Stdio::Null, ..guest::wasi(&serve.guest, &guest, &[]) };
+    guest.notes.extend(fallback.flatten());
+    // As under `wasmtime serve`: whom requests call has no arguments.
+    let wasi = WasiOptions { arguments: Vec::new(), stdio: Stdio::Null, ..guest::wasi(&serve.guest, &guest, &[]) };
     // Said here, a folder that cannot be opened is a wrong option and no failure of each request.
     wasi.build().map_err(|error| failed(&format!("{error:#}")))?;
-    let profiler = match (sampler, &mut outputs) {
-        (Some(sampler), Some(outputs)) => {
-            let journal: Journal = outputs.begin_journal()?;
+    let profiler = match sampler {
+        Some(sampler) => {
+            let journal = run_outputs::begin_journal(&mut outputs, listener.is_some())?;
             let profiler = profiler(&guest, journal, walkers, &wasi, sampler);
             Some(profiler.map_err(|error| failed(&format!("{error:#}")))?)
         }
-        _ => None,
+        None => None,
     };
     let images = guest.images();
+    let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
+    let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
+    let live = match (listener, &profiler) {
+        (Some(listener), Some(profiler)) => {
+            let shown = serve.profiling.shown(&profile, named_sources);
+            Some(Live::start(listener, profiler.clone(), vec![guest.name.clone()], shown, output.quiet)?)
+        }
+        _ => None,
+    };
     let totals = Arc::new(Totals::new(serve.requests));
-    let serving = Serving::begin(serve, &guest, wasi, profiler.clone(), totals.clone(), listener)?;
+    let (sender, events) = channel();
     let interrupts = Interrupts::default();
-    interrupts.watch(serving.interrupter.clone()).map_err(|error| failed(&error))?;
-    let ended = serving.wait();
+    // The first has it begin no more, the second wait no longer.
+    interrupts.watch(Interrupter::of(sender.clone()), 2).map_err(|error| failed(&error))?;
+    let stop = serving::begin(serve, &guest, wasi, profiler.clone(), (totals.clone(), headers), ports, sender)?;
+    let ended = serving::wait(&events, &stop);
+    if let (Ok(Served::InPart), Some(profiler)) = (&ended, &profiler) {
+        profiler.halt_guests();
+    }
     interrupts.run_is_over();
+    live.into_iter().for_each(Live::end);
     if let Err(error) = ended {
         outputs.iter().for_each(RunOutputs::remove_forerunner);
         return Err(Failure::new(FAILED, format!("{error:#}")));
@@ -135,8 +170,6 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let (Some(profiler), Some(outputs)) = (profiler, outputs) else { return Ok(0) };
     let mut finished = profiler.finish();
     finished.meta.requests = totals.told();
-    let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
-    let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
     let (walkers, seen, written) = outputs.finish(finished, profile, &interrupts);
     // Plugins may end the process when they are told to let go of what they have: nothing else is left to do then.
     drop(walkers);
@@ -153,105 +186,18 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
 impl Serve {
     /// Refuses what makes no sense.
     fn check(&self) -> Result<(), &'static str> {
-        self.sampling.check()?;
+        self.profiling.check(&self.guest)?;
         if self.guest.invoke.is_some() || self.guest.argv0.is_some() || self.guest.guest_and_arguments.len() > 1 {
             return Err("what is served is called with requests alone: leave out --invoke, --argv0 and arguments");
         }
-        if self.output.code_format().is_some() {
+        if self.profiling.output.code_format().is_some() {
             return Err("this format is for perf's samples of a command; serve writes profiles of its own");
         }
-        if self.output.showing.names_memory() {
-            return Err("--show is for memory, which serve does not profile");
-        }
-        if self.output.showing.off_cpu {
-            return Err("--off-cpu shows where a thread waits, and a request that waits is on no thread");
-        }
-        if self.guest.wasmtime.sets_timeout() {
-            return Err("-W timeout is not for serve: limit how long clients wait instead");
+        if self.profiling.output.showing.off_cpu || self.profiling.sampling.clock == Some(ClockChoice::Wall) {
+            return Err(
+                "--off-cpu and --clock=wall are for threads that wait, and a request that waits is on no thread: how long requests take is in the table",
+            );
         }
         Ok(())
-    }
-
-    fn selection(&self) -> Selection {
-        Selection { part: None, ..self.output.showing.selection(super::showing::ShowChoice::Time) }
-    }
-
-    /// How to sample, if that is to be done, and what to say of it.
-    fn sampler(&self) -> Result<(Option<SamplerOptions>, Option<String>), Failure> {
-        let Some(mut options) = self.sampling.options(Clock::Cpu) else { return Ok((None, None)) };
-        let resolved = options.kind.resolve();
-        let (kind, fallback) =
-            resolved.map_err(|error| Failure::new(FAILED, format!("{error:#}; try --sampler=epoch")))?;
-        options.kind = kind;
-        Ok((Some(options), fallback))
-    }
-}
-
-/// A guest that is served.
-struct Serving {
-    events: Receiver<Ended>,
-    interrupter: Interrupter,
-    stop: watch::Sender<bool>,
-}
-
-impl Serving {
-    fn begin(
-        serve: &Serve,
-        guest: &Guest,
-        wasi: WasiOptions,
-        profiler: Option<Profiler>,
-        totals: Arc<Totals>,
-        listener: TcpListener,
-    ) -> Result<Self, Failure> {
-        let Some(Linked::Handler(handler)) = &guest.component else {
-            return Err(Failure::new(CANNOT_RUN, "it is no component with a `wasi:http` handler"));
-        };
-        let failed = |error: std::io::Error| Failure::new(FAILED, error);
-        let is_concurrent = handler.is_concurrent();
-        let (few, many) = if is_concurrent { (16, 128) } else { (1, 1) };
-        let reuse = Reuse {
-            requests: serve.max_instance_reuse_count.unwrap_or(many),
-            at_a_time: if is_concurrent { serve.max_instance_concurrent_reuse_count.unwrap_or(few) } else { 1 },
-            idle: serve.idle_instance_timeout,
-        };
-        let (engine, handler, name) = (guest.engine.clone(), handler.clone(), guest.name.clone());
-        let stores = Stores { engine, handler, name, wasi, profiler, reuse, says_which: !serve.no_logging_prefix };
-        let bounds = Bounds { requests: serve.max_concurrent_requests, connections: serve.max_concurrent_connections };
-        let address = listener.local_addr().map_err(failed)?;
-        let (stop, stopped) = watch::channel(false);
-        let (sender, events) = channel();
-        let interrupter = Interrupter::of(sender.clone());
-        let server = Server::new(stores, bounds, totals, stop.clone());
-        std::thread::Builder::new()
-            .name("wlprof serve".into())
-            .spawn(move || {
-                let exit = match server.run(listener, stopped) {
-                    Ok(()) => Exit::Returned(Vec::new()),
-                    Err(error) => Exit::NotCallable(error.into()),
-                };
-                // Nobody waits any more if it was interrupted twice.
-                let _ = sender.send(Ended::Exit(exit));
-            })
-            .map_err(failed)?;
-        if !serve.output.quiet {
-            say::line(format_args!("serving at http://{address}/"));
-        }
-        Ok(Self { events, interrupter, stop })
-    }
-
-    /// Waits until as many requests have been answered as were wanted, or an interruption; and then for those that have begun.
-    fn wait(&self) -> wasmtime::Result<()> {
-        loop {
-            match self.events.recv() {
-                Ok(Ended::Interrupted(_)) => {
-                    say::line(format_args!("waiting for requests that have begun; once more ends them"));
-                    // If it does not hear of it, it has ended.
-                    let _ = self.stop.send(true);
-                }
-                Ok(Ended::Exit(Exit::NotCallable(error))) => return Err(error),
-                Ok(Ended::Exit(_)) => return Ok(()),
-                Err(_) => wasmtime::bail!("the server panicked"),
-            }
-        }
     }
 }

@@ -1,14 +1,16 @@
 //! The stores that requests are answered in: each made for its first request, sampled, and gone when it has answered enough.
 
+use super::time_limit;
 use crate::cli::{escape, say};
 use crate::profiler::{Attach, Attached, Profiler};
-use crate::recording::{REQUEST, STATUS};
-use crate::wasi::{GuestState, HttpHandler, Stdio, WasiOptions};
+use crate::recording::{REQUEST, SEVERAL, STATUS, status_text};
+use crate::wasi::{GuestState, HttpHandler, Stdio, WasiOptions, make_room_for_profiler, watch_memory};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 use tokio::time::Sleep;
 use wasmtime::component::GuestTaskId;
 use wasmtime::{Engine, Store, StoreContextMut};
@@ -24,9 +26,13 @@ pub(super) struct Stores {
     pub(super) wasi: WasiOptions,
     /// What samples them.
     pub(super) profiler: Option<Profiler>,
+    /// What they allocate is profiled, too.
+    pub(super) profiles_memory: bool,
     pub(super) reuse: Reuse,
     /// Each line of output says which store's it is.
     pub(super) says_which: bool,
+    /// Turns true when no more requests come.
+    pub(super) stopped: watch::Receiver<bool>,
 }
 
 /// For how many requests a store is used.
@@ -36,6 +42,8 @@ pub(super) struct Reuse {
     pub(super) at_a_time: usize,
     /// How long it waits for another.
     pub(super) idle: Duration,
+    /// How long a request may take, and what is done when it has been answered.
+    pub(super) time_limit: Option<Duration>,
 }
 
 /// A request, as far as its store knows it.
@@ -51,9 +59,9 @@ impl Request {
     }
 
     /// It has been answered so.
-    pub(super) fn answered(&self, status: u16) {
+    pub(super) fn answered(&self, status: Option<u16>) {
         if let Some(store) = self.answered_in.get() {
-            store.label(STATUS, &status.to_string());
+            store.label(STATUS, &status_text(status));
         }
     }
 }
@@ -67,7 +75,6 @@ struct Answering {
 impl Answering {
     /// One of its requests has this label. Where others had another, all have both.
     fn label(&self, name: &str, value: &str) {
-        const SEVERAL: &str = "several";
         let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
         let label = &mut labels[usize::from(name == STATUS)];
         let now = match label {
@@ -100,39 +107,74 @@ impl HandlerState for Workers {
     type WorkerState = Worker;
 
     async fn instantiate(&self) -> wasmtime::Result<Instance<GuestState, Expiration, Worker>> {
-        let Stores { engine, handler, name, wasi, profiler, reuse, says_which } = &self.stores;
+        // From here on it is waited for.
+        let alive = self.alive.clone();
+        let Stores { engine, handler, name, wasi, profiler, profiles_memory, reuse, says_which, stopped } =
+            &self.stores;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut wasi = WasiOptions { stdio: Stdio::Lines(says_which.then_some(number)), ..wasi.clone() };
         // As under `wasmtime serve`.
         wasi.environment.push(("INSTANCE_ID".to_owned(), number.to_string()));
         let mut store = wasi.store(engine)?;
-        let attach = |profiler: &Profiler| profiler.attach(&mut store, Attach::named(name));
+        let attach = |profiler: &Profiler| {
+            make_room_for_profiler(&mut store);
+            profiler.attach(&mut store, Attach::named(name))
+        };
         let attached = profiler.as_ref().map(attach).transpose()?;
+        if reuse.time_limit.is_some() {
+            time_limit::share_time(&mut store);
+        }
         let proxy = handler.instantiate(&mut store).await?;
         if let Some(attached) = &attached {
+            make_room_for_profiler(&mut store);
             attached.component_instantiated(&mut store)?;
+        }
+        if let Some(attached) = attached.clone().filter(|_| *profiles_memory) {
+            watch_memory(&mut store, move |bytes| attached.memory_grows(bytes));
         }
         let answering = attached.map(|attached| Arc::new(Answering { attached, labels: Mutex::default() }));
         Ok(Instance {
             store,
             proxy,
             view: WasiHttpView::http,
-            expiration: Expiration { idle: reuse.idle, sleep: None },
-            state: Worker { reuse: *reuse, answering, _alive: self.alive.clone() },
+            expiration: Expiration::new(*reuse, stopped.clone()),
+            state: Worker { reuse: *reuse, answering, _alive: alive },
         })
     }
 }
 
-/// When a store that has nothing to do goes.
+/// When a store goes that has nothing to do, or takes too long.
 pub(super) struct Expiration {
-    idle: Duration,
+    reuse: Reuse,
     sleep: Option<Pin<Box<Sleep>>>,
+    /// Ends when no more requests come; none when it has ended.
+    stopped: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+}
+
+impl Expiration {
+    fn new(reuse: Reuse, mut stopped: watch::Receiver<bool>) -> Self {
+        let stopped = async move {
+            // Without a sender nobody serves.
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        Self { reuse, sleep: None, stopped: Some(Box::pin(stopped)) }
+    }
+
+    fn is_stopped(&mut self, context: &mut Context<'_>) -> bool {
+        self.stopped.take_if(|stopped| stopped.as_mut().poll(context).is_ready());
+        self.stopped.is_none()
+    }
 }
 
 impl WorkerExpiration for Expiration {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>, status: WorkerStatus, since: Instant) -> Poll<()> {
-        let until = since.checked_add(self.idle).filter(|_| status == WorkerStatus::Idle);
-        let Some(until) = until.map(tokio::time::Instant::from_std) else { return Poll::Pending };
+        let limit = match status {
+            WorkerStatus::Idle if self.is_stopped(context) => return Poll::Ready(()),
+            WorkerStatus::Idle => Some(self.reuse.idle),
+            WorkerStatus::Requests | WorkerStatus::PostReturn => self.reuse.time_limit,
+        };
+        let until = limit.and_then(|limit| since.checked_add(limit)).map(tokio::time::Instant::from_std);
+        let Some(until) = until else { return Poll::Pending };
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         if sleep.deadline() != until {
             sleep.as_mut().reset(until);
@@ -173,10 +215,16 @@ impl WorkerState for Worker {
             // It is one store's.
             let _ = request.answered_in.set(answering.clone());
         }
-        Box::pin(std::future::pending())
+        match self.reuse.time_limit {
+            Some(limit) => Box::pin(tokio::time::sleep(limit)),
+            None => Box::pin(std::future::pending()),
+        }
     }
 
-    fn drop(&self, store: Store<GuestState>, result: wasmtime::Result<()>) {
+    fn drop(&self, mut store: Store<GuestState>, result: wasmtime::Result<()>) {
+        if let Some(answering) = &self.answering {
+            answering.attached.read_heap(&mut store);
+        }
         drop(store);
         if let Err(error) = result {
             let text = format!("wlprof: a request failed: {error:#}");

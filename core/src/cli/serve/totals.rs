@@ -1,52 +1,74 @@
 //! How many requests there were of each kind, and how long they took.
 
-use super::kinds::{Kinds, OTHERS};
-use crate::recording::RequestTotal;
+use super::kinds::Kinds;
+use crate::recording::{OTHER_REQUESTS, RequestTotal};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Kinds and statuses that are told apart. Statuses are the guest's.
 const MAX_TOTALS: usize = 1024;
+/// What answers say of paths that there are not.
+const NOT_FOUND: u16 = 404;
 
-/// How long those took that were answered with the same status.
+/// How long those took that were answered with the same status, or not at all: 0.
 type ByKind = BTreeMap<(Arc<str>, u16), Histogram<u64>>;
 
 /// Requests that were answered.
 pub(super) struct Totals {
-    pub(super) kinds: Kinds,
-    by_kind: Mutex<ByKind>,
+    counted: Mutex<Counted>,
     answered: AtomicU64,
     /// How many are wanted.
     wanted: Option<u64>,
 }
 
+#[derive(Default)]
+struct Counted {
+    kinds: Kinds,
+    by_kind: ByKind,
+}
+
 impl Totals {
     pub(super) fn new(wanted: Option<u64>) -> Self {
-        Self { kinds: Kinds::default(), by_kind: Mutex::default(), answered: AtomicU64::new(0), wanted }
+        Self { counted: Mutex::default(), answered: AtomicU64::new(0), wanted }
     }
 
-    /// A request has been answered. Whether it was the last that is wanted.
-    pub(super) fn add(&self, kind: Arc<str>, status: u16, latency: Duration) -> bool {
-        let mut by_kind = self.by_kind.lock().unwrap_or_else(PoisonError::into_inner);
+    /// What a request of that method and path is called.
+    pub(super) fn kind(&self, method: &str, path: &str) -> Arc<str> {
+        let Counted { kinds, by_kind } = &mut *self.counted();
+        let (kind, given_up) = kinds.of(method, path);
+        if let Some(times) = given_up.and_then(|given_up| by_kind.remove(&(given_up, NOT_FOUND))) {
+            let others = by_kind.entry((OTHER_REQUESTS.into(), NOT_FOUND)).or_insert_with(histogram);
+            // It grows with the values.
+            let _ = others.add(times);
+        }
+        kind
+    }
+
+    /// A request has been answered so, or not at all. Whether it was the last that is wanted.
+    pub(super) fn add(&self, kind: Arc<str>, status: Option<u16>, latency: Duration) -> bool {
+        let status = status.unwrap_or(0);
+        let Counted { kinds, by_kind } = &mut *self.counted();
+        if status != NOT_FOUND {
+            kinds.keep(&kind);
+        }
         let is_known = by_kind.len() < MAX_TOTALS || by_kind.contains_key(&(kind.clone(), status));
-        let (kind, status) = if is_known { (kind, status) } else { (OTHERS.into(), 0) };
-        // Two digits are enough of a time that no two requests have alike; with so few there is one for any value.
-        let histogram = || Histogram::new(2).expect("two digits are allowed");
-        let histogram = by_kind.entry((kind, status)).or_insert_with(histogram);
+        let place = if is_known { (kind, status) } else { (OTHER_REQUESTS.into(), 0) };
         // It grows with the values.
-        let _ = histogram.record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-        drop(by_kind);
+        let _ = by_kind
+            .entry(place)
+            .or_insert_with(histogram)
+            .record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
         let answered = self.answered.fetch_add(1, Ordering::Relaxed) + 1;
         self.wanted.is_some_and(|wanted| answered >= wanted)
     }
 
     /// What recordings say of them.
     pub(super) fn told(&self) -> Vec<RequestTotal> {
-        let by_kind = self.by_kind.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = by_kind.iter().map(|((kind, status), latencies)| RequestTotal {
+        let counted = self.counted();
+        let told = counted.by_kind.iter().map(|((kind, status), latencies)| RequestTotal {
             request: kind.to_string(),
             status: *status,
             count: latencies.len(),
@@ -55,6 +77,16 @@ impl Totals {
         });
         told.collect()
     }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Two digits are enough of a time that no two requests have alike.
+fn histogram() -> Histogram<u64> {
+    // With so few there is one for any value.
+    Histogram::new(2).expect("two digits are allowed")
 }
 
 #[cfg(test)]
@@ -65,9 +97,9 @@ mod tests {
     fn kinds_have_their_counts_and_times() {
         let totals = Totals::new(Some(101));
         for number in 1..=100 {
-            assert!(!totals.add("GET /a".into(), 200, Duration::from_millis(number)));
+            assert!(!totals.add("GET /a".into(), Some(200), Duration::from_millis(number)));
         }
-        assert!(totals.add("GET /a".into(), 500, Duration::from_secs(7200)));
+        assert!(totals.add("GET /a".into(), Some(500), Duration::from_secs(7200)));
         let [answered, failed] = &totals.told()[..] else { panic!() };
         assert_eq!((&*answered.request, answered.status, answered.count), ("GET /a", 200, 100));
         for (ns, ms) in answered.latency_ns.into_iter().chain([answered.longest_ns]).zip([50, 90, 99, 100]) {
@@ -80,9 +112,30 @@ mod tests {
     fn statuses_are_bounded() {
         let totals = Totals::new(None);
         for number in 0..3000 {
-            totals.add("GET /a".into(), number, Duration::from_millis(1));
+            totals.add("GET /a".into(), Some(number), Duration::from_millis(1));
         }
         let told = totals.told();
         assert_eq!((told.len(), told.iter().map(|total| total.count).sum()), (MAX_TOTALS + 1, 3000));
+    }
+
+    #[test]
+    fn paths_that_there_are_not_make_room_for_those_that_there_are() {
+        let totals = Totals::new(None);
+        let ask = |path: &str, status| {
+            let kind = totals.kind("GET", path);
+            totals.add(kind, Some(status), Duration::from_millis(1));
+        };
+        ask("/real", 200);
+        let words = |number: u32| format!("/{}", char::from_u32(0x4e00 + number).unwrap());
+        (0..1000).for_each(|number| ask(&words(number), 404));
+        ask("/late", 200);
+        let told = totals.told();
+        let count = |request: &str, status| {
+            let is_it = |total: &&RequestTotal| total.request == request && total.status == status;
+            told.iter().find(is_it).map(|total| total.count)
+        };
+        assert_eq!((count("GET /real", 200), count("GET /late", 200)), (Some(1), Some(1)));
+        assert!(count(OTHER_REQUESTS, 404).is_some_and(|count| count > 700), "{told:?}");
+        assert_eq!(told.iter().map(|total| total.count).sum::<u64>(), 1002);
     }
 }

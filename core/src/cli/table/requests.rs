@@ -2,7 +2,7 @@
 
 use super::shorten;
 use crate::cli::escape::single_line;
-use crate::recording::{Clock, Recording, RequestTotal};
+use crate::recording::{Recording, RequestTotal};
 use std::fmt::{self, Write};
 
 /// Kinds that are shown, those with the most requests.
@@ -22,25 +22,26 @@ pub(super) fn write(recording: &Recording, width: usize, text: &mut String) -> f
         "\n{all} requests, {:.0} a second; time of each, of 50, 90 and 99 of 100 and of all:",
         all as f64 / seconds
     )?;
-    let cpu = match recording.meta.clock {
-        Clock::Cpu => "CPU each",
-        Clock::Wall => "",
-    };
-    writeln!(text, "{:>10}{:>9}{:>9}{:>9}{:>9}{cpu:>10}", "requests", "50 %", "90 %", "99 %", "longest")?;
+    writeln!(text, "{:>10}{:>9}{:>9}{:>9}{:>9}{:>10}", "requests", "50 %", "90 %", "99 %", "longest", "CPU each")?;
+    let mut shares = false;
     for total in requests.iter().take(SHOWN) {
         let [half, most, nearly_all] = total.latency_ns.map(time);
-        let cpu = match recording.meta.clock {
-            Clock::Cpu => time(recording.request_cpu_ns(total) / total.count.max(1)),
-            Clock::Wall => String::new(),
-        };
-        let name = format!("{} {}", single_line(&total.request), total.status);
-        let name = shorten(&name, width.saturating_sub(58).max(20));
+        let cpu_ns = recording.request_cpu_ns(total);
+        shares |= cpu_ns.is_none();
+        let cpu = cpu_ns.map_or_else(|| "–".to_owned(), time);
+        let answer = total.answer().unwrap_or_default();
+        let name = format!("{} {answer}", single_line(&total.request));
+        let name = shorten(name.trim_end(), width.saturating_sub(58).max(20));
         writeln!(
             text,
             "{:>10}{half:>9}{most:>9}{nearly_all:>9}{:>9}{cpu:>10}  {name}",
             total.count,
             time(total.longest_ns)
         )?;
+    }
+    if shares {
+        let cpu = time(recording.all_requests_cpu_ns());
+        writeln!(text, "{all:>10}{:>46}  all, of which some shared stores with others", cpu)?;
     }
     match requests.len().saturating_sub(SHOWN) {
         0 => Ok(()),

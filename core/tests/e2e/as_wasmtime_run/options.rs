@@ -249,6 +249,7 @@ fn what_makes_no_sense_in_a_profiler_is_refused_with_the_reason() {
         ("-Wstack-switching", "continuations"),
         ("-Wwmemcheck", "wmemcheck"),
         ("-Snn", "wasmtime run"),
+        ("-Scli,common", "older name"),
         ("-Sconfig", "wasmtime run"),
         ("-Skeyvalue", "wasmtime run"),
         ("-Stls", "wasmtime run"),
