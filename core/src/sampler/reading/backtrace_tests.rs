@@ -165,16 +165,14 @@ fn compared(comparison: Arc<Mutex<Comparison>>) -> Compared {
     Arc::into_inner(comparison).unwrap().into_inner().unwrap().compared
 }
 
-fn compare_in(path: &Path) -> Compared {
-    let engine = engine();
-    let code = compiled(&engine, path);
+fn compare_in(engine: &Engine, code: &GuestCode) -> Compared {
     let wasi = WasiCtxBuilder::new().args(&["guest"]).allow_blocking_current_thread(true).build_p1();
-    let mut store: Store<WasiP1Ctx> = Store::new(&engine, wasi);
-    let comparison = comparison(&mut store, &code);
+    let mut store: Store<WasiP1Ctx> = Store::new(engine, wasi);
+    let comparison = comparison(&mut store, code);
     // Some guests end in a trap or an exit code; what counts is the calls before that.
     match &code.compiled {
         Compiled::Module(module) => {
-            let mut linker = Linker::new(&engine);
+            let mut linker = Linker::new(engine);
             add_to_linker_sync(&mut linker, |wasi| wasi).unwrap();
             let instance = linker.instantiate(&mut store, module).unwrap();
             if let Some(start) = instance.get_func(&mut store, "_start") {
@@ -182,7 +180,7 @@ fn compare_in(path: &Path) -> Compared {
             }
         }
         Compiled::Component(component) => {
-            let mut linker = component::Linker::new(&engine);
+            let mut linker = component::Linker::new(engine);
             p2::add_to_linker_sync(&mut linker).unwrap();
             let command = Command::instantiate(&mut store, component, &linker).unwrap();
             let _ = command.wasi_cli_run().call_run(&mut store);
@@ -193,14 +191,12 @@ fn compare_in(path: &Path) -> Compared {
 }
 
 /// The same of a component on fibers, as the command runs it; with WASI 0.3 as well.
-fn compare_async(path: &Path) -> Compared {
-    let engine = engine();
-    let code = compiled(&engine, path);
+fn compare_async(engine: &Engine, code: &GuestCode) -> Compared {
+    let Compiled::Component(component) = &code.compiled else { panic!("not a component") };
     let world = WasiOptions { arguments: vec!["guest".into()], stdio: Stdio::Null, ..WasiOptions::default() };
-    let mut store = world.store(&engine).unwrap();
-    let comparison = comparison(&mut store, &code);
-    let Compiled::Component(component) = &code.compiled else { panic!("{}", path.display()) };
-    let component = CallableComponent::find(&engine, component, &world.flags, None).unwrap();
+    let mut store = world.store(engine).unwrap();
+    let comparison = comparison(&mut store, code);
+    let component = CallableComponent::find(engine, component, &world.flags, None).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let instance = component.instantiate(&mut store).await.unwrap();
@@ -215,13 +211,16 @@ fn at_every_host_call_of_every_fixture_the_stacks_are_equal() {
     let mut calls = 0;
     for path in fixtures() {
         let name = path.file_name().unwrap().display().to_string();
+        // Once for both ways: compiling takes longest.
+        let engine = engine();
+        let code = compiled(&engine, &path);
         let mut compared = Vec::new();
         let is_component = name.starts_with("component-");
         if name != "component-async.wat" {
-            compared.push(compare_in(&path));
+            compared.push(compare_in(&engine, &code));
         }
         if is_component {
-            compared.push(compare_async(&path));
+            compared.push(compare_async(&engine, &code));
         }
         for Compared { calls: own, frames, adapters, deepest } in compared {
             println!("{name}: {own} calls, {frames} frames, {adapters} of adapters, deepest {deepest}");
