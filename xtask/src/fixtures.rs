@@ -14,7 +14,7 @@ use crate::progress::{self, Step};
 use crate::recipes::{Language, MadeInto, RECIPE_VERSION, RECIPES, Recipe};
 use crate::rust_target::RustTarget;
 use crate::wheels::{Pins, Wheels};
-use crate::{checkout, process, python_component, quickjs};
+use crate::{checkout, javascript_component, process, python_component, quickjs};
 
 /// Builds the guests named, or all if none is, as far as the cache does not have them.
 pub(crate) fn build(names: &[String]) -> Result<()> {
@@ -142,6 +142,7 @@ fn build_one(recipe: &Recipe, toolchains: &Toolchains<'_>) -> Result<()> {
             rustc.arg(format!("--remap-path-prefix={}=/testdata", testdata.display()));
             run(rustc.arg("-o").arg(&output).arg(&source))?;
         }
+        Language::JavaScriptComponent => javascript_component::build(recipe.source, recipe.flags, cache, &output)?,
         Language::Python(minor) => cpython::build(&Release::find(minor)?, cache, wheels, &output)?,
         Language::PythonComponent(release) => python_component::build(release, recipe.source, cache, &output)?,
         Language::QuickJs => quickjs::build(recipe.flags, cache, wheels, &output)?,
@@ -186,6 +187,7 @@ fn place(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarget>)
     let toolchain = match recipe.language {
         Language::C | Language::Cpp | Language::QuickJs => pins.line("ziglang")?.to_owned(),
         Language::Go(release) | Language::GoForJs(release) => pins.go(release)?.to_owned(),
+        Language::JavaScriptComponent => javascript_component::pins()?,
         Language::Python(minor) => format!("{} {}", Release::find(minor)?.identity(), pins.line("ziglang")?),
         Language::PythonComponent(release) => python_component::pin(release)?,
         Language::Rust => rust.context("the Rust target was not set up")?.identity().to_owned(),
@@ -219,7 +221,8 @@ fn read_sources(recipe: &Recipe) -> Result<Vec<Vec<u8>>> {
     if recipe.language.go().is_some() {
         paths = go_package(source.parent().context("a Go source is in a folder of its own")?)?;
     }
-    if matches!(recipe.language, Language::PythonComponent(_)) || recipe.made_into == MadeInto::Handler {
+    let is_of_world = matches!(recipe.language, Language::JavaScriptComponent | Language::PythonComponent(_));
+    if is_of_world || recipe.made_into == MadeInto::Handler {
         paths.extend(component::world_files(recipe.source)?);
     }
     paths.iter().map(|path| fs::read(path).with_context(|| format!("cannot read {}", path.display()))).collect()

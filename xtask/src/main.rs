@@ -14,6 +14,7 @@ mod fixtures;
 mod goldens;
 mod header;
 mod imports;
+mod javascript_component;
 mod pprof;
 mod process;
 mod progress;

@@ -24,6 +24,8 @@ pub(crate) enum Language {
     Python(&'static str),
     /// A component that runs scripts, made by this release of componentize-py.
     PythonComponent(&'static str),
+    /// A component that runs one program, made by componentize-js.
+    JavaScriptComponent,
     /// The `qjs` command itself; what it runs are scripts.
     QuickJs,
     /// WebAssembly text, used as it is.
@@ -65,6 +67,7 @@ impl Language {
             Self::GoForJs(release) => Some((release, "js")),
             Self::C
             | Self::Cpp
+            | Self::JavaScriptComponent
             | Self::Python(_)
             | Self::PythonComponent(_)
             | Self::QuickJs
@@ -109,6 +112,9 @@ const CPP: &[&str] = &["-g", "-O2", "-std=c++17", "-fno-exceptions", "-Wall", "-
 const GO: &[&str] = &["-trimpath", "-buildvcs=false"];
 const GO_STRIPPED: &[&str] = &["-trimpath", "-buildvcs=false", "-ldflags=-s -w"];
 const GO_REACTOR: &[&str] = &["-trimpath", "-buildvcs=false", "-buildmode=c-shared"];
+// With names of the engine's functions. The web's `fetch` event would be one more way to be called.
+const JAVASCRIPT: &[&str] = &["--use-debug-build", "--disable", "http", "fetch-event"];
+const JAVASCRIPT_HANDLER: &[&str] = &["--use-debug-build", "--disable", "fetch-event"];
 // With room on the stack for deep recursion.
 const QUICKJS: &[&str] = &[
     "-g",
@@ -189,8 +195,10 @@ pub(crate) const RECIPES: &[Recipe] = &[
     component("component-cpp-shapes", Language::Cpp, "cpp/shapes.cpp", CPP),
     recipe("component-fused", Language::Wat, "wat/fused.wat", &[]),
     handler("handler-c", Language::C, "http/handler.c", C_REACTOR),
+    recipe("handler-js", Language::JavaScriptComponent, "http/app.js", JAVASCRIPT_HANDLER),
     recipe("handler-python-3.12", Language::PythonComponent("0.17.2"), "http/app.py", &[]),
     recipe("handler-python-3.14", Language::PythonComponent("0.21.0"), "http/app.py", &[]),
+    recipe("component-js", Language::JavaScriptComponent, "js/app.js", JAVASCRIPT),
     recipe("component-python-3.12", Language::PythonComponent("0.17.2"), python_component::PROGRAM, &[]),
     recipe("component-python-3.14", Language::PythonComponent("0.21.0"), python_component::PROGRAM, &[]),
     component("component-rust-heap", Language::Rust, "rust/heap.rs", RUST_LEGACY),
