@@ -6,8 +6,9 @@ pub mod loader;
 use std::fmt;
 use wlprof_plugin::{Detection, Language, ModuleView, Walker};
 
-/// The built-in languages that have stacks of their own. What has none is named by the DWARF plugin in any case.
-pub static BUILT_IN: &[&dyn Language] = &[&wlprof_go::Go, &wlprof_cpython::Python];
+/// The built-in languages: those that have stacks of their own, and those whose native functions only a plugin can tell apart. What has none is
+/// named by the DWARF plugin in any case.
+pub static BUILT_IN: &[&dyn Language] = &[&wlprof_go::Go, &wlprof_cpython::Python, &wlprof_spidermonkey::SpiderMonkey];
 
 /// What the user wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -169,8 +170,8 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
     Ok(Chosen { walker: Some(walker), language, library, notes })
 }
 
-/// Chooses a language for one of the modules of a program called `name`, the first that has one, as [`choose`] does. A store has the stacks of
-/// one language read; a note names the others.
+/// Chooses languages for the modules of a program called `name`, as [`choose`] does. A store has the stacks of one language read, the first that
+/// has stacks of its own; a note names the others.
 ///
 /// # Errors
 /// As for [`choose`], if a named language fits none of the modules.
@@ -183,7 +184,7 @@ pub fn choose_each(
     let mut each = ChosenEach::default();
     let (mut refusal, mut others) = (None, Vec::new());
     for module in modules {
-        if each.language.is_some() {
+        if each.walkers.iter().flatten().any(|walker| walker.reads_guest()) {
             let is_known = languages.iter().any(|language| matches!(language.detect(module), Detection::Yes(_)));
             others.extend((is_known && *choice == Choice::Auto).then(|| module.name()));
             each.walkers.push(None);
@@ -198,7 +199,10 @@ pub fn choose_each(
             }
             Err(error) => return Err(error),
         };
-        (each.language, each.library) = (chosen.language, chosen.library);
+        let is_walked = chosen.walker.as_ref().is_some_and(|walker| walker.reads_guest());
+        if is_walked || each.language.is_none() {
+            (each.language, each.library) = (chosen.language, chosen.library);
+        }
         each.walkers.push(chosen.walker);
         each.notes.extend(chosen.notes);
     }

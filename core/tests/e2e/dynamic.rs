@@ -255,14 +255,15 @@ fn plugins_are_found_in_their_folders() {
     assert_eq!(rows[2], ["wlprof-go", version, "2.1", "go", &path(&folders[1])]);
     assert_eq!(rows[3], ["go", version, "-", "go", "(built in)"]);
     assert_eq!(rows[4], ["python", version, "-", "python", "(built in)"]);
-    assert!(rows[5][4].contains("broken.so: not a dynamic library"), "{rows:?}");
-    assert_eq!(rows.len(), 6);
+    assert_eq!(rows[5], ["spidermonkey", version, "-", "spidermonkey", "(built in)"]);
+    assert!(rows[6][4].contains("broken.so: not a dynamic library"), "{rows:?}");
+    assert_eq!(rows.len(), 7);
 
     // Nobody's working folder is a place for plugins, nor is a file a folder.
     let mut plugins = place.command(["plugins"]);
     plugins.env("XDG_DATA_HOME", "data").env("HOME", place.path("nobody"));
     let relative = output(plugins.env("WLPROF_PLUGIN_PATH", "named/readme.txt"));
-    assert_eq!(relative.stdout.lines().count(), 3);
+    assert_eq!(relative.stdout.lines().count(), 4);
     assert_eq!(relative.stderr, "note: WLPROF_PLUGIN_PATH names named/readme.txt, which is no folder\n");
 
     let ran = command(&["-q", "-o", "x.wlprof", fixture("go-bench.wasm").to_str().unwrap()]);

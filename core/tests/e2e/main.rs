@@ -51,6 +51,7 @@ mod serve;
 mod shares;
 mod sources;
 mod speedscope;
+mod spidermonkey;
 mod stacks;
 mod stores;
 mod stress;

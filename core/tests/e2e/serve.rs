@@ -197,6 +197,7 @@ fn stacks<'r>(recording: &'r Recording, thread: &'r Thread) -> impl Iterator<Ite
 fn answers_are_those_of_wasmtime_serve() {
     for (guest, options, has_trap) in [
         ("handler-c.wasm", &[][..], true),
+        ("handler-js.wasm", &["-Scli"], false),
         ("handler-python-3.12.wasm", &["-Scli"], false),
         ("handler-python-3.14.wasm", &["-Scli"], false),
     ] {

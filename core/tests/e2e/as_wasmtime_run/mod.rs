@@ -157,7 +157,7 @@ fn speaking(functions: &str) -> String {
 /// Guests of real compilers, with arguments that keep the run short.
 #[test]
 fn programs_of_compilers() {
-    let cases: [(&str, &[&str], i32); 24] = [
+    let cases: [(&str, &[&str], i32); 26] = [
         ("c-calls.wasm", &[], 0),
         ("c-deep.wasm", &["5000", "300"], 0),
         ("c-hosty.wasm", &[], 0),
@@ -179,6 +179,8 @@ fn programs_of_compilers() {
         ("component-c-traps.wasm", &["overflow"], 134),
         ("component-cpp-shapes.wasm", &[], 0),
         ("component-fused.wat", &[], 0),
+        ("component-js.wasm", &[], 0),
+        ("component-js.wasm", &["fail"], 1),
         ("component-rust-mix.wasm", &[], 0),
         ("cpp-shapes.wasm", &[], 0),
         ("go-bench.wasm", &[], 0),

@@ -1,0 +1,122 @@
+//! JavaScript in components of componentize-js: the native functions of SpiderMonkey, by their names and by what they are for.
+
+use crate::guest::{Place, Ran, fixture};
+use std::collections::{BTreeMap, BTreeSet};
+use wlprof::languages::{self, BUILT_IN, Choice};
+use wlprof::module::ModuleImage;
+use wlprof::recording::{Category, State};
+use wlprof_plugin::{AttachError, Detection, FrameKey, Language, ModuleView, SourceFrame, Walker};
+
+/// What is said where the engine's functions are shown.
+const NOTE: &str = "the native functions of SpiderMonkey are shown, not those of JavaScript that it ran";
+
+#[test]
+fn the_engines_functions_are_shown_by_what_they_are_for() {
+    let place = Place::new();
+    let guest = fixture("component-js.wasm");
+    let options = ["--lang=spidermonkey", "--rate=5000", "--max-overhead=100", "-o", "x.wlprof"];
+    let mut unseen = vec![
+        ("js::Interpret(", Category::Interpreter),
+        ("js::frontend::", Category::Interpreter),
+        ("js::gc::TenuringTracer::", Category::GarbageCollector),
+        ("js::gc::GCRuntime::collect", Category::GarbageCollector),
+        ("js::JSON", Category::Library),
+        ("dlmalloc", Category::Runtime),
+        ("wasi:cli/run@0.2.0#run", Category::Runtime),
+        ("wasi:", Category::Host),
+    ];
+    let mut categories = BTreeMap::new();
+    let mut in_wasm = 0;
+    // Where the processor is busy, samples are few.
+    for _ in 0..50 {
+        let ran = place.run(options.into_iter().chain([guest.to_str().unwrap(), "20"]));
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stderr.contains(NOTE), "{}", ran.stderr);
+        let recording = place.recording("x.wlprof");
+        assert!(recording.truncated.is_empty(), "{:?}", recording.truncated);
+        for sample in recording.samples() {
+            let functions: Vec<_> =
+                recording.lines_of(sample.stack).map(|line| &recording.functions[line.function as usize]).collect();
+            let known = functions.iter().map(|function| (function.name.to_string(), function.category));
+            categories.extend(known);
+            let names: Vec<&str> = functions.iter().rev().map(|function| &*function.name).collect();
+            if sample.state == State::Guest && names[0] == "wasi:cli/run@0.2.0#run" {
+                let script = names.iter().position(|name| name.starts_with("js::RunScript("));
+                assert!(script.is_some() || names.len() < 6, "{names:?}");
+                in_wasm += 1;
+            }
+        }
+        unseen.retain(|(start, category)| {
+            let is_it = |(name, of): (&String, &Category)| name.starts_with(*start) && of == category;
+            !categories.iter().any(is_it)
+        });
+        if in_wasm > 500 && unseen.is_empty() {
+            break;
+        }
+    }
+    assert!(in_wasm > 500 && unseen.is_empty(), "{in_wasm} samples without {unseen:?}");
+    // All of the program is JavaScript.
+    let of_users: Vec<_> = categories.iter().filter(|(_, category)| **category == Category::User).collect();
+    assert!(of_users.is_empty(), "{of_users:?}");
+    let can_be_called = |name: &str| {
+        name.split_once('(').is_some_and(|(_, parameters)| parameters == "JSContext*, unsigned int, JS::Value*)")
+    };
+    let native: BTreeSet<Category> =
+        categories.iter().filter(|(name, _)| can_be_called(name)).map(|(_, category)| *category).collect();
+    assert_eq!(native, [Category::Library].into());
+}
+
+#[test]
+fn an_engine_without_names_is_told_of() {
+    let place = Place::new();
+    place.file(
+        "x.wat",
+        r#"(module (memory 1) (data (i32.const 8) "self-hosted code may not contain a class")
+            (func (export "_start")))"#,
+    );
+    let told = "unsupported SpiderMonkey without names of its functions in x.wat (supported: with names";
+    let Ran { code, stderr, .. } = place.run(["-o", "x.wlprof", "x.wat"]);
+    assert!(code == Some(0) && stderr.contains(told), "{code:?} {stderr}");
+    let Ran { code, stderr, .. } = place.run(["-o", "x.wlprof", "--lang=spidermonkey", "x.wat"]);
+    assert!(code == Some(126) && stderr.contains(told), "{code:?} {stderr}");
+}
+
+/// A language with stacks of its own, in the module `walked`.
+struct Walked;
+
+impl Language for Walked {
+    fn name(&self) -> &str {
+        "walked"
+    }
+
+    fn detect(&self, module: &dyn ModuleView) -> Detection {
+        if module.function_named("walked").is_some() { Detection::Yes("it".to_owned()) } else { Detection::No }
+    }
+
+    fn attach(&self, _module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl Walker for Walked {
+    fn reads_guest(&self) -> bool {
+        true
+    }
+
+    fn symbolize(&mut self, _frame: FrameKey, _out: &mut Vec<SourceFrame>) {}
+}
+
+#[test]
+fn beside_it_another_languages_stacks_are_read() {
+    let modules = ["js::RunScript(JSContext*, js::RunState&)", "walked"].map(|function| {
+        let bytes = wat::parse_str(format!(r#"(module (func $"{function}"))"#)).unwrap();
+        ModuleImage::parse(bytes, "x.wasm").unwrap()
+    });
+    let languages: Vec<&dyn Language> = BUILT_IN.iter().copied().chain([&Walked as &dyn Language]).collect();
+    let chosen = languages::choose_each(&Choice::Auto, &languages, "both", &modules).unwrap();
+    assert_eq!(chosen.language.as_deref(), Some("walked"));
+    let reads: Vec<_> =
+        chosen.walkers.iter().map(|walker| walker.as_ref().map(|walker| walker.reads_guest())).collect();
+    assert_eq!(reads, [Some(false), Some(true)]);
+    assert!(chosen.notes.is_empty(), "{:?}", chosen.notes);
+}
