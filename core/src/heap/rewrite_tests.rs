@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::guest::{EngineOptions, engine};
-use crate::module::{CodeOffsets, GuestCode, ModuleImage, was_compiled_from};
+use crate::machine_code::{CodeOffsets, CompiledImage};
+use crate::module::{GuestCode, ModuleImage, was_compiled_from};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,13 +112,13 @@ fn fixtures_are_what_they_were_but_for_their_allocators() {
 
 /// For each function the code offsets that stretches of compiled code are for, in its order.
 fn places(code: &GuestCode) -> BTreeMap<u32, Vec<u32>> {
-    let offsets = CodeOffsets::of(code);
+    let offsets = CodeOffsets::of(code, CompiledImage::of(&code.compiled).as_ref());
     let image = &code.images[0];
     let mut places: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for function in code.compiled.functions() {
         let range = function.offset..function.offset + function.len;
-        for (_, code_offset) in offsets.within(&range) {
-            let (of, code_offset) = image.compiled_from(function.index.as_u32(), Some(*code_offset)).unwrap();
+        for (_, code_offset) in offsets.of_function(0, function.index.as_u32(), &range).iter() {
+            let (of, code_offset) = image.compiled_from(function.index.as_u32(), Some(code_offset)).unwrap();
             places.entry(of).or_default().push(code_offset);
         }
     }

@@ -7,6 +7,7 @@ use goblin::elf::Elf;
 use goblin::elf::sym::{STT_FUNC, st_type};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
+use wasmtime_environ::obj::ELF_WASMTIME_ADDRMAP;
 
 /// What a piece of machine code is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,11 @@ impl<'m> CompiledImage<'m> {
             let name = stub_name(self.elf.strtab.get_at(symbol.st_name)?)?;
             Some((name, start..start.checked_add(symbol.st_size as usize)?))
         })
+    }
+
+    /// Where in the image its address map lies, if it has one.
+    pub(super) fn address_map(&self) -> Option<Range<usize>> {
+        self.elf.section_headers[section(&self.elf, ELF_WASMTIME_ADDRMAP)?].file_range()
     }
 
     /// How each piece of code is unwound, by its offset in the text.

@@ -1,7 +1,8 @@
 //! The machine code that a guest was compiled to, piece by piece, for tools that sample this process themselves.
 
+use super::code_offsets::{CodeOffsets, Stretches};
 use super::compiled_image::{CodeName, CompiledImage, UnwindInfo};
-use crate::module::{CodeOffsets, GuestCode};
+use crate::module::GuestCode;
 use crate::recording::ADAPTER;
 use std::ops::Range;
 
@@ -24,19 +25,20 @@ pub struct NativeCode<'m> {
 /// The machine code of a guest in order of addresses.
 pub fn native_code(code: &GuestCode) -> Vec<NativeCode<'_>> {
     let text = code.compiled.text();
-    let offsets = CodeOffsets::of(code);
-    let code_offsets = |range: &Range<usize>| {
-        let stretches = offsets.within(range).iter();
-        stretches.map(|&(offset, code_offset)| (offset - range.start as u32, code_offset)).collect()
-    };
     let image = CompiledImage::of(&code.compiled);
+    let offsets = CodeOffsets::of(code, image.as_ref());
     let mut unwind = image.as_ref().map(CompiledImage::unwind_infos).unwrap_or_default();
     let mut native = |name, range: Range<usize>| {
+        let stretches = match name {
+            CodeName::Function { module, function } => Some(offsets.of_function(module, function, &range)),
+            CodeName::Entry { .. } | CodeName::Stub(_) => None,
+        };
+        let stretches = stretches.iter().flat_map(Stretches::iter);
         Some(NativeCode {
             address: text.as_ptr() as u64 + range.start as u64,
             bytes: text.get(range.clone())?,
             name,
-            code_offsets: code_offsets(&range),
+            code_offsets: stretches.map(|(at, code_offset)| (at - range.start as u32, code_offset)).collect(),
             unwind: unwind.remove(&range.start),
         })
     };

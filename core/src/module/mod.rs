@@ -1,8 +1,7 @@
-//! A WebAssembly module, or a component with several: what their bytes say, and which of their instructions compiled code is for.
+//! A WebAssembly module, or a component with several: what their bytes say.
 
 mod among;
 mod binary;
-mod code_offsets;
 mod compiled;
 mod compiled_from;
 mod component;
@@ -17,7 +16,6 @@ mod sections;
 
 pub use among::{Among, among};
 pub use binary::{ModuleError, read_module};
-pub(crate) use code_offsets::CodeOffsets;
 pub use compiled::{Compiled, GuestCode};
 pub(crate) use compiled_from::was_compiled_from;
 pub(crate) use component::core_module_ranges;

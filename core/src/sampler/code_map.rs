@@ -1,7 +1,7 @@
 //! From a native pc to the wasm function and instruction that it stands for.
 
-use crate::machine_code::{CodeName, CompiledImage};
-use crate::module::{CodeOffsets, GuestCode, ModuleImage, PositionIndex};
+use crate::machine_code::{CodeName, CodeOffsets, CompiledImage, Stretches};
+use crate::module::{GuestCode, ModuleImage, PositionIndex};
 use crate::recording::{ModuleId, Origin};
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -100,9 +100,9 @@ pub(super) struct MappedCode {
     pieces: Vec<Code>,
     /// Of `pieces`, from the start of the text.
     index: PositionIndex,
-    guest: GuestCode,
-    /// Made on first use by the drain, or at loading where a language's walker needs it in the handler.
-    offsets: OnceLock<CodeOffsets>,
+    offsets: CodeOffsets,
+    /// Of each piece. Made on first use by the drain, or at loading where a language's walker needs them in the handler.
+    stretches: Box<[OnceLock<Stretches>]>,
 }
 
 impl Default for CodeMap {
@@ -181,12 +181,10 @@ impl CodeMap {
         self.read().origin(pc)
     }
 
-    /// Builds what [`CodeReader::origin`] needs of the code and would else build on its first call: some ten milliseconds for a
-    /// large one, and no work for a signal handler.
+    /// Builds what [`CodeReader::origin`] needs of the code and would else build for each function when it is first asked of it: some ten
+    /// milliseconds for a large one, and no work for a signal handler.
     pub(super) fn prepare_origins(&self) {
-        for code in self.read().list.all() {
-            code.offsets();
-        }
+        self.read().list.all().for_each(|code| code.prepare_origins());
     }
 }
 
@@ -215,15 +213,16 @@ impl CodeReader<'_> {
 
     /// The piece of code around `address`.
     pub(super) fn code(&self, address: usize) -> Option<Code> {
-        self.list.at(address)?.piece(address)
+        let code = self.list.at(address)?;
+        Some(code.pieces[code.piece(address)?])
     }
 
     /// The module that the function at `pc` is of.
     pub(super) fn image(&self, pc: NativePc) -> Option<&ModuleImage> {
         let address = pc.lookup_address();
         let code = self.list.at(address)?;
-        match code.piece(address)?.kind {
-            CodeKind::Function { module, .. } => Some(&code.guest.images[module as usize]),
+        match code.pieces[code.piece(address)?].kind {
+            CodeKind::Function { module, .. } => Some(&code.offsets.code().images[module as usize]),
             _ => None,
         }
     }
@@ -233,9 +232,9 @@ impl CodeReader<'_> {
         let address = pc.lookup_address();
         let code = self.list.at(address)?;
         let piece = code.piece(address)?;
-        match piece.kind {
+        match code.pieces[piece].kind {
             CodeKind::Function { module, function } => {
-                let (function, code_offset) = code.place(address, &piece, module, function)?;
+                let (function, code_offset) = code.place(address, piece, module, function)?;
                 Some(Origin::Wasm { module: code.ids[module as usize], function, code_offset })
             }
             CodeKind::Adapter => Some(Origin::Adapter),
@@ -249,36 +248,51 @@ impl MappedCode {
     pub(super) fn new(guest: &GuestCode, with_origins: bool) -> Self {
         let text = guest.compiled.text();
         let text = text.as_ptr() as usize..text.as_ptr() as usize + text.len();
-        let pieces = pieces(guest, text.start);
+        let image = CompiledImage::of(&guest.compiled);
+        let pieces = pieces(guest, image.as_ref(), text.start);
+        let offsets = CodeOffsets::of(guest, image.as_ref());
         let index = PositionIndex::new(pieces.iter().map(|piece| piece.start - text.start));
-        let code = Self { ids: Vec::new(), text, pieces, index, guest: guest.clone(), offsets: OnceLock::new() };
+        let stretches = pieces.iter().map(|_| OnceLock::new()).collect();
+        let code = Self { ids: Vec::new(), text, pieces, index, offsets, stretches };
         if with_origins {
-            code.offsets();
+            code.prepare_origins();
         }
         code
     }
 
-    fn piece(&self, address: usize) -> Option<Code> {
+    /// The number of the piece at `address`.
+    fn piece(&self, address: usize) -> Option<usize> {
         let at = address.checked_sub(self.text.start)?;
-        let piece = self.pieces[self.index.last_up_to(at, |piece| self.pieces[piece].start - self.text.start)?];
-        (address < piece.end).then_some(piece)
+        let piece = self.index.last_up_to(at, |piece| self.pieces[piece].start - self.text.start)?;
+        (address < self.pieces[piece].end).then_some(piece)
     }
 
-    fn offsets(&self) -> &CodeOffsets {
-        self.offsets.get_or_init(|| CodeOffsets::of(&self.guest))
+    fn prepare_origins(&self) {
+        for (number, piece) in self.pieces.iter().enumerate() {
+            if let CodeKind::Function { module, function } = piece.kind {
+                self.stretches(number, module, function);
+            }
+        }
     }
 
-    /// The function and code offset of the wasm instruction at `address`, in what was compiled as `function` of `module`; `None` of code
-    /// that is not the module's own.
-    fn place(&self, address: usize, piece: &Code, module: u32, function: u32) -> Option<(u32, u32)> {
-        let range = piece.start - self.text.start..piece.end - self.text.start;
-        let code_offset = self.offsets().at(address - self.text.start, &range);
-        self.guest.images[module as usize].compiled_from(function, code_offset)
+    /// Those of a piece that is a function.
+    fn stretches(&self, piece: usize, module: u32, function: u32) -> &Stretches {
+        self.stretches[piece].get_or_init(|| {
+            let Code { start, end, .. } = self.pieces[piece];
+            self.offsets.of_function(module, function, &(start - self.text.start..end - self.text.start))
+        })
+    }
+
+    /// The function and code offset of the wasm instruction at `address`, in the piece that was compiled as `function` of `module`; `None` of
+    /// code that is not the module's own.
+    fn place(&self, address: usize, piece: usize, module: u32, function: u32) -> Option<(u32, u32)> {
+        let code_offset = self.stretches(piece, module, function).at(address - self.text.start);
+        self.offsets.code().images[module as usize].compiled_from(function, code_offset)
     }
 }
 
 /// The pieces of compiled code that begins at `text_start`, in order of address.
-fn pieces(guest: &GuestCode, text_start: usize) -> Vec<Code> {
+fn pieces(guest: &GuestCode, image: Option<&CompiledImage<'_>>, text_start: usize) -> Vec<Code> {
     let functions = guest.compiled.functions();
     let functions = functions.iter().map(|function| {
         let start = text_start + function.offset;
@@ -289,8 +303,7 @@ fn pieces(guest: &GuestCode, text_start: usize) -> Vec<Code> {
         Code { start, end: start + function.len, kind }
     });
     let mut pieces: Vec<Code> = functions.collect();
-    let image = CompiledImage::of(&guest.compiled);
-    pieces.extend(image.map(|image| stubs(&image, text_start)).unwrap_or_default());
+    pieces.extend(image.map(|image| stubs(image, text_start)).unwrap_or_default());
     pieces.sort_by_key(|code| code.start);
     pieces
 }

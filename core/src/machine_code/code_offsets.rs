@@ -1,61 +1,68 @@
 //! Which wasm instruction each stretch of compiled code is for.
 
-use super::compiled::GuestCode;
-use super::position_index::PositionIndex;
+use super::address_map::AddressMap;
+use super::compiled_image::CompiledImage;
+use super::image_bytes::image_bytes;
+use crate::module::GuestCode;
 use std::ops::Range;
 use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
 
-/// Compiled code from the start of one stretch to that of the next: where it begins in the text, and the code
-/// offset of its instruction, in order of the former.
+/// Says of a function which code offset each stretch of its compiled code is for.
 ///
 /// Cranelift keeps no source location for pure operations once it has optimized them (half of the code's bytes). Such code
 /// is taken for the nearest instruction before it, in the same function, that has one. But nothing flows from a jump into
 /// what stands behind it: behind the jump table of a Go function, for instance, is often the body of its hottest loop. That
 /// is taken for the nearest instruction after it, as is what comes first in a function. Calls always have their location.
 pub(crate) struct CodeOffsets {
-    stretches: Vec<(u32, u32)>,
-    index: PositionIndex,
+    code: GuestCode,
+    /// Where the address map lies in the image.
+    map: Option<Range<usize>>,
 }
 
 impl CodeOffsets {
-    /// Reads the code's address map.
-    pub(crate) fn of(code: &GuestCode) -> Self {
-        let map = code.compiled.address_map().unwrap_or_default();
-        let mut stretches = Vec::with_capacity(map.len() / 2);
-        for function in code.compiled.functions() {
-            let Some(module) = code.module_of(&function) else { continue };
-            let image = &code.images[module as usize];
-            let range = function.offset..function.offset + function.len;
-            let rows = within(&map, &range).iter();
-            let rows = rows.map(|&(at, offset)| (at, offset.and_then(|offset| image.compiled_code_offset(offset))));
+    /// Finds the address map in the code's image.
+    pub(crate) fn of(code: &GuestCode, image: Option<&CompiledImage<'_>>) -> Self {
+        Self { code: code.clone(), map: image.and_then(CompiledImage::address_map) }
+    }
+
+    /// The code.
+    pub(crate) fn code(&self) -> &GuestCode {
+        &self.code
+    }
+
+    /// Those of what was compiled as `function` of `module` and lies at `range` in the text.
+    pub(crate) fn of_function(&self, module: u32, function: u32, range: &Range<usize>) -> Stretches {
+        let mut stretches = Vec::new();
+        let section = self.map.clone().and_then(|map| image_bytes(&self.code.compiled).get(map));
+        if let Some(map) = section.and_then(AddressMap::parse) {
+            let image = &self.code.images[module as usize];
+            let rows =
+                map.rows(range).map(|(at, place)| (at, place.and_then(|place| image.compiled_code_offset(place))));
             let never_goes_on = |code_offset| {
-                let place = image.compiled_from(function.index.as_u32(), Some(code_offset));
+                let place = image.compiled_from(function, Some(code_offset));
                 place.and_then(|(function, code_offset)| image.code_at(function, code_offset)).is_some_and(is_jump)
             };
             join(range.start as u32, rows, never_goes_on, &mut stretches);
         }
-        let index = PositionIndex::new(stretches.iter().map(|stretch: &(u32, u32)| stretch.0 as usize));
-        Self { stretches, index }
-    }
-
-    /// The stretches of the function that lies at `range` in the text. The first one begins with it; none if nothing is known.
-    pub(crate) fn within(&self, range: &Range<usize>) -> &[(u32, u32)] {
-        within(&self.stretches, range)
-    }
-
-    /// Code offset of the instruction at `at` in the text, in the function at `range`.
-    pub(crate) fn at(&self, at: usize, range: &Range<usize>) -> Option<u32> {
-        let row = self.index.last_up_to(at, |row| self.stretches[row].0 as usize)?;
-        let (start, code_offset) = self.stretches[row];
-        // Else it is of a function before.
-        (start as usize >= range.start).then_some(code_offset)
+        Stretches(stretches.into())
     }
 }
 
-fn within<'a, T>(rows: &'a [(u32, T)], range: &Range<usize>) -> &'a [(u32, T)] {
-    let first = rows.partition_point(|row| (row.0 as usize) < range.start);
-    let end = rows.partition_point(|row| (row.0 as usize) < range.end);
-    &rows[first..end]
+/// Compiled code of a function from the start of one stretch to that of the next: where it begins in the text, and the code offset of its
+/// instruction, in order of the former. The first one begins with the function; there is none if nothing is known.
+pub(crate) struct Stretches(Box<[(u32, u32)]>);
+
+impl Stretches {
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.0.iter().copied()
+    }
+
+    /// Code offset of the instruction at `at` in the text, in the function.
+    pub(crate) fn at(&self, at: usize) -> Option<u32> {
+        let next = self.0.partition_point(|(start, _)| *start as usize <= at);
+        Some(self.0[next.checked_sub(1)?].1)
+    }
 }
 
 /// Adds the stretches of the function that begins at `start`, of which the address map says `map`.

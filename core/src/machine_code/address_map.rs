@@ -1,0 +1,125 @@
+//! Wasmtime's address map, read where it lies in the compiled image: which place of the file each stretch of machine code is for.
+//!
+//! Wasmtime's API gives all of it from the beginning, which takes a quarter of a second for a guest of 40 MB of code, of which a
+//! profile asks for a few hundred functions. The section has blocks and an index of them to find one function's rows by; its
+//! format is described at `AddressMapSection` in wasmtime-environ, and a test compares what is read with what the API says.
+
+use gimli::{EndianSlice, LittleEndian, Reader};
+use std::ops::Range;
+
+/// Rows in a block.
+const BLOCK_ROWS: usize = 128;
+
+/// A block in the index: the first row's offset in the text, and where the block's body begins.
+const INDEX_ENTRY: usize = 8;
+
+/// From where in the text on code is for which place in the file, if for any.
+pub(super) type Row = (u32, Option<u32>);
+
+/// The section, read.
+pub(super) struct AddressMap<'m> {
+    rows: usize,
+    index: &'m [[u8; INDEX_ENTRY]],
+    bodies: &'m [u8],
+}
+
+impl<'m> AddressMap<'m> {
+    /// `None` if the section is cut short.
+    pub(super) fn parse(section: &'m [u8]) -> Option<Self> {
+        let (rows, rest) = section.split_first_chunk()?;
+        let (blocks, rest) = rest.split_first_chunk()?;
+        let blocks = u32::from_le_bytes(*blocks) as usize;
+        let (index, bodies) = rest.split_at_checked(blocks.checked_mul(INDEX_ENTRY)?)?;
+        Some(Self { rows: u32::from_le_bytes(*rows) as usize, index: index.as_chunks().0, bodies })
+    }
+
+    /// The rows that begin in this range of the text, in order.
+    pub(super) fn rows(&self, range: &Range<usize>) -> impl Iterator<Item = Row> {
+        // The block before may reach into the range.
+        let first = self.index.partition_point(|block| split(block).0 < range.start).saturating_sub(1);
+        let blocks = (first..self.index.len()).take_while(|&block| split(&self.index[block]).0 < range.end);
+        let range = range.clone();
+        blocks.flat_map(|block| self.block(block)).filter(move |(at, _)| range.contains(&(*at as usize)))
+    }
+
+    fn block(&self, number: usize) -> Block<'m> {
+        let (at, body) = split(&self.index[number]);
+        let rows_left = self.rows.saturating_sub(number * BLOCK_ROWS).min(BLOCK_ROWS);
+        let body = EndianSlice::new(self.bodies.get(body..).unwrap_or_default(), LittleEndian);
+        Block { body, rows_left, at: at as u32, place: None }
+    }
+}
+
+fn split(entry: &[u8; INDEX_ENTRY]) -> (usize, usize) {
+    let [a, b, c, d, e, f, g, h] = *entry;
+    (u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes([e, f, g, h]) as usize)
+}
+
+/// The rows of a block. Each is told by how far it is from the one before.
+struct Block<'m> {
+    body: EndianSlice<'m, LittleEndian>,
+    rows_left: usize,
+    at: u32,
+    /// The last place in the file that there was.
+    place: Option<u32>,
+}
+
+impl Iterator for Block<'_> {
+    type Item = Row;
+
+    fn next(&mut self) -> Option<Row> {
+        self.rows_left = self.rows_left.checked_sub(1)?;
+        let token = self.body.read_uleb128().ok()?;
+        self.at = self.at.checked_add(u32::try_from(token >> 1).ok()?)?;
+        if token & 1 != 0 {
+            return Some((self.at, None));
+        }
+        self.place = Some(match self.place {
+            None => u32::try_from(self.body.read_uleb128().ok()?).ok()?,
+            Some(before) => before.checked_add_signed(i32::try_from(self.body.read_sleb128().ok()?).ok()?)?,
+        });
+        Some((self.at, self.place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::compiled_image::CompiledImage;
+    use super::*;
+    use crate::guest::{EngineOptions, engine};
+    use crate::module::Compiled;
+    use wasmtime::Module;
+
+    /// Functions of many sizes, the largest over several blocks, with code that no instruction is kept for.
+    fn functions() -> String {
+        let sum = |terms: usize| format!("(func (param i32) (result i32) (local.get 0) {})", TERM.repeat(terms));
+        let functions: String = [0, 1, 40, 700, 3, 0, 250].map(sum).concat();
+        format!("(module (memory 1) {functions})")
+    }
+
+    const TERM: &str = "(i32.mul (local.get 0) (i32.load (local.get 0))) (i32.add) (i32.rotl (local.get 0))";
+
+    #[test]
+    fn it_says_what_wasmtimes_api_says() {
+        let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+        let module = Module::new(&engine, wat::parse_str(functions()).unwrap()).unwrap();
+        let all: Vec<Row> = module.address_map().unwrap().map(|(at, place)| (at as u32, place)).collect();
+        let compiled = Compiled::Module(module);
+        let image = CompiledImage::of(&compiled).unwrap();
+        let section = &super::super::image_bytes::image_bytes(&compiled)[image.address_map().unwrap()];
+        let map = AddressMap::parse(section).unwrap();
+        assert!(map.index.len() > 3 && all.iter().any(|(_, place)| place.is_none()), "{} blocks", map.index.len());
+        let text = 0..compiled.text().len();
+        assert_eq!(map.rows(&text).collect::<Vec<_>>(), all);
+        let ranges = compiled.functions().into_iter().map(|function| function.offset..function.offset + function.len);
+        for range in ranges.chain([0..0, text.end..usize::MAX, 5..6]) {
+            let of_range = all.iter().copied().filter(|(at, _)| range.contains(&(*at as usize)));
+            assert_eq!(map.rows(&range).collect::<Vec<_>>(), of_range.collect::<Vec<_>>(), "{range:?}");
+        }
+        for end in 0..section.len() {
+            if let Some(map) = AddressMap::parse(&section[..end]) {
+                assert!(map.rows(&text).count() < all.len(), "cut at {end}");
+            }
+        }
+    }
+}
