@@ -258,7 +258,9 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("rust-mix-v0", Language::Rust, "rust/mix.rs", RUST_V0),
     recipe("tiny", Language::C, "tiny/interpreter.c", C),
     recipe("wat-call-ref", Language::Wat, "wat/call-ref.wat", &[]),
+    recipe("wat-gc", Language::Wat, "wat/gc.wat", &[]),
     recipe("wat-no-names", Language::Wat, "wat/no-names.wat", &[]),
+    recipe("wat-proposals", Language::Wat, "wat/proposals.wat", &[]),
     recipe("wat-start-function", Language::Wat, "wat/start-function.wat", &[]),
     recipe("wat-tail-calls", Language::Wat, "wat/tail-calls.wat", &[]),
 ];

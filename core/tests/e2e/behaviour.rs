@@ -97,9 +97,11 @@ const DETERMINISTIC: [(&str, &[&str]); 10] = [
 ];
 
 /// The same for those whose output is the result of a function.
-const INVOKED: [(&str, &[&str]); 4] = [
+const INVOKED: [(&str, &[&str]); 6] = [
     ("wat-call-ref.wat", &["20000"]),
+    ("wat-gc.wat", &["1000"]),
     ("wat-no-names.wat", &["80000"]),
+    ("wat-proposals.wat", &["6000"]),
     ("wat-start-function.wat", &[]),
     ("wat-tail-calls.wat", &["12000"]),
 ];

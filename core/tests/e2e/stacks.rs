@@ -7,8 +7,8 @@ use wlprof::module::ModuleImage;
 use wlprof::recording::{Origin, Recording, Truncation};
 use wlprof_plugin::ModuleView;
 
-/// C, C++ and Rust guests, with deep recursion, traps, `memory.grow`, host calls and tail calls among them.
-const GUESTS: [(&str, &[&str]); 14] = [
+/// C, C++ and Rust guests, with deep recursion, traps, `memory.grow`, host calls, tail calls, exceptions and objects among them.
+const GUESTS: [(&str, &[&str]); 16] = [
     ("c-calls.wasm", &[]),
     ("c-deep.wasm", &["900"]),
     ("c-hosty.wasm", &[]),
@@ -22,6 +22,8 @@ const GUESTS: [(&str, &[&str]); 14] = [
     ("rust-mix.wasm", &[]),
     ("wat-tail-calls.wat", &[]),
     ("wat-call-ref.wat", &[]),
+    ("wat-gc.wat", &[]),
+    ("wat-proposals.wat", &[]),
     ("wat-start-function.wat", &[]),
 ];
 

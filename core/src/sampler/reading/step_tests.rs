@@ -6,11 +6,11 @@ use super::super::code_map::{CodeKind, CodeMap};
 use super::activations::Activations;
 use super::vm_context::{InstanceContext, StoreContext};
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
-use crate::guest::{EngineOptions, engine};
+use crate::guest::{EngineOptions, config};
 use crate::module::{GuestCode, ModuleImage};
 use std::cell::RefCell;
 use std::sync::Arc;
-use wasmtime::{Func, Instance, Module, Store};
+use wasmtime::{Engine, Func, Instance, Module, Store};
 
 /// The trap flag of EFLAGS.
 const TRAP_FLAG: i64 = 0x100;
@@ -18,8 +18,8 @@ const TRAP_FLAG: i64 = 0x100;
 struct Stepper {
     code: CodeMap,
     store: StoreContext,
-    /// Return addresses into wasm functions, outermost first.
-    shadow: Vec<usize>,
+    /// Return addresses into wasm functions and where on the stack they are, outermost first.
+    shadow: Vec<(usize, usize)>,
     /// Registers at the instruction that runs now, if that is compiled code.
     last: Option<Registers>,
     words: Vec<u64>,
@@ -47,19 +47,23 @@ impl Stepper {
         let end = unsafe { stack.walk(registers, &mut frames) };
         let length = frames.len();
         let walked: Vec<usize> = self.words[1..length].iter().rev().map(|&word| FrameWord(word).pc()).collect();
-        if (end.is_err() || walked != self.shadow) && self.wrong.len() < 10 {
+        let called: Vec<usize> = self.shadow.iter().map(|&(_, address)| address).collect();
+        if (end.is_err() || walked != called) && self.wrong.len() < 10 {
             self.wrong.push(format!(
-                "at {:#x} of a function of {:#x} bytes: walked {walked:x?} ({end:?}), called {:x?}",
+                "at {:#x} of a function of {:#x} bytes: walked {walked:x?} ({end:?}), called {called:x?}",
                 registers.pc - code.start,
                 code.end - code.start,
-                self.shadow
             ));
         }
     }
 
     fn follow(&mut self, now: Registers) {
         // None: back from the host, or a first entry. The host's own calls and returns are not followed.
-        let Some(before) = self.last else { return };
+        let Some(before) = self.last else {
+            // Where an exception is caught, the frames below are gone, and nothing has returned from them.
+            self.shadow.retain(|&(at, _)| at >= now.sp);
+            return;
+        };
         // SAFETY: `before.pc` was in the module's code, which is mapped and readable.
         let instruction = unsafe { std::slice::from_raw_parts(before.pc as *const u8, 4) };
         let is_call = match instruction {
@@ -72,8 +76,8 @@ impl Stepper {
         // Trampolines and the host are not in the walk, so calls by them are not in the shadow.
         if is_call && now.sp == before.sp - 8 && is_wasm(before.pc) && self.code.contains(now.pc) {
             // SAFETY: the call has just pushed the return address.
-            self.shadow.push(unsafe { *(now.sp as *const usize) });
-        } else if is_return && self.shadow.last() == Some(&now.pc) {
+            self.shadow.push((now.sp, unsafe { *(now.sp as *const usize) }));
+        } else if is_return && self.shadow.last().is_some_and(|&(_, address)| address == now.pc) {
             self.shadow.pop();
         }
     }
@@ -104,7 +108,8 @@ fn set_trap_flag(context: *mut libc::c_void, on: bool) {
 
 /// Runs `run` of a module single-stepped. `host` is its one import. Gives the number of wasm instructions stepped.
 fn step_through(text: &str, host: impl Fn(i32) -> i32 + Send + Sync + 'static) -> u64 {
-    let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+    let mut config = config(EngineOptions { epoch_interruption: false, cache: false });
+    let engine = Engine::new(config.wasm_wide_arithmetic(true)).unwrap();
     let bytes = wat::parse_str(text).unwrap();
     let module = Module::from_binary(&engine, &bytes).unwrap();
     let image = Arc::new(ModuleImage::parse(bytes, "stepped").unwrap());
@@ -197,4 +202,69 @@ fn every_instruction_of_tail_calls() {
         |value| value,
     );
     assert!(stepped > 500, "{stepped}");
+}
+
+#[test]
+fn every_instruction_of_exceptions() {
+    let stepped = step_through(
+        r#"(module
+          (import "" "host" (func $host (param i32) (result i32)))
+          (tag $low (param i32)) (tag $other)
+          (func $thrower (param $depth i32)
+            (if (i32.eqz (local.get $depth)) (then (throw $low (call $host (i32.const 20)))))
+            (call $thrower (i32.sub (local.get $depth) (i32.const 1)))
+            (drop (call $host (local.get $depth))))
+          (func $passes_on (param $depth i32)
+            (block $caught (result exnref)
+              (try_table (catch_all_ref $caught)
+                (block $unknown (try_table (catch $other $unknown) (call $thrower (local.get $depth)))))
+              unreachable)
+            (drop (call $host (local.get $depth)))
+            throw_ref)
+          (func $catches (param $depth i32) (result i32)
+            (block $caught (result i32)
+              (try_table (catch $low $caught) (call $passes_on (local.get $depth)))
+              unreachable)
+            (call $host))
+          (func (export "run") (result i32)
+            (i32.add (call $catches (i32.const 0)) (call $catches (i32.const 9)))))"#,
+        |value| value + 1,
+    );
+    assert!(stepped > 300, "{stepped}");
+}
+
+#[test]
+fn every_instruction_of_objects_large_memories_and_wide_arithmetic() {
+    let stepped = step_through(
+        r#"(module
+          (import "" "host" (func $host (param i32) (result i32)))
+          (memory $near 1) (memory $far i64 1)
+          (type $numbers (array (mut i64)))
+          (type $list (struct (field $numbers (ref $numbers)) (field $next (ref null $list))))
+          (func $made (param $length i32) (result (ref $list))
+            (struct.new $list (array.new $numbers (i64.const 5) (i32.const 3))
+              (if (result (ref null $list)) (local.get $length)
+                (then (call $made (i32.sub (local.get $length) (i32.const 1))))
+                (else (ref.null $list)))))
+          (func $sum (param $list anyref) (result i64)
+            (local $own (ref $list))
+            (if (ref.is_null (local.get $list)) (then (return (i64.extend_i32_u (call $host (i32.const 1))))))
+            (local.set $own (ref.cast (ref $list) (local.get $list)))
+            (array.set $numbers (struct.get $list $numbers (local.get $own)) (i32.const 1) (call $wide (i64.const -7)))
+            (i64.add
+              (array.get $numbers (struct.get $list $numbers (local.get $own)) (i32.const 1))
+              (call $sum (struct.get $list $next (local.get $own)))))
+          (func $wide (param i64) (result i64)
+            (i64.mul_wide_s (local.get 0) (local.get 0))
+            (i64.add128 (i64.const 1) (i64.const 2))
+            (i64.store $far (i64.const 65520))
+            (i64.store $far (i64.const 65528))
+            (memory.copy $near $far (i32.const 16) (i64.const 65520) (i32.const 16))
+            (drop (memory.grow $far (i64.const 1)))
+            (i64x2.extract_lane 1 (i64x2.add (v128.load $near (i32.const 16)) (v128.load $far (i64.const 65520)))))
+          (func (export "run") (result i32)
+            (i32.wrap_i64 (call $sum (call $made (i32.const 8))))))"#,
+        |value| value + 1,
+    );
+    assert!(stepped > 300, "{stepped}");
 }

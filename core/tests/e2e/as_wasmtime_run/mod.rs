@@ -185,6 +185,8 @@ fn programs_of_compilers() {
         ("cpp-shapes.wasm", &[], 0),
         ("go-bench.wasm", &[], 0),
         ("rust-mix.wasm", &[], 0),
+        ("wat-gc.wat", &[], 0),
+        ("wat-proposals.wat", &[], 0),
     ];
     for (name, arguments, code) in cases {
         let path = fixture(name);
