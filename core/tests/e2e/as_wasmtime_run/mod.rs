@@ -157,7 +157,7 @@ fn speaking(functions: &str) -> String {
 /// Guests of real compilers, with arguments that keep the run short.
 #[test]
 fn programs_of_compilers() {
-    let cases: [(&str, &[&str], i32); 26] = [
+    let cases: [(&str, &[&str], i32); 28] = [
         ("c-calls.wasm", &[], 0),
         ("c-deep.wasm", &["5000", "300"], 0),
         ("c-hosty.wasm", &[], 0),
