@@ -98,8 +98,9 @@ fn watch(dump: &Dump, guest: &Guest, printer: &Arc<Printer>) -> Result<Option<Ar
         let before = functions.len();
         for (module, image) in (0..).zip(&guest.code.images) {
             for (index, import) in (0..).zip(image.function_imports()) {
-                let name = format!("{}.{}", import.module, import.name);
-                if [&import.name, &name].contains(&wanted) {
+                let own = format!("{}.{}", import.module, import.name);
+                let name = image.import_name(index).unwrap_or_else(|| own.clone());
+                if [&import.name, &own, &name].contains(&wanted) {
                     functions.push((module, index));
                     names.push(name);
                 }

@@ -1,13 +1,15 @@
-//! Which modules of a component work on one memory: what its instances of core modules are given.
+//! What the instances of core modules that a component makes are given: which of them work on one memory, and which functions of the
+//! component's they import.
 
 use super::image::{ExportedMemory, ModuleImage};
 use std::collections::{BTreeMap, HashMap};
-use wasmtime_environ::wasmparser::{ExternalKind, Instance};
+use wasmtime_environ::wasmparser::{Export, ExternalKind, Instance};
+use wlprof_plugin::{FunctionImport, ModuleView};
 
 /// A memory: the instance that defines it, and which of its own it is.
 type Memory = (u32, u32);
 
-/// Through how many other instances a memory is looked for. It is three in what wit-component links.
+/// Through how many other instances a memory or a function is looked for. It is three in what wit-component links.
 const MAX_STEPS: usize = 32;
 
 /// How many instances a component may make for its memories to be looked at: more are none that Wasmtime takes.
@@ -18,44 +20,119 @@ const MAX_SIBLINGS: usize = 63;
 
 /// The instances of core modules that one component makes, without those of components in it, which are given no memory.
 #[derive(Default)]
-pub(super) struct CoreInstances {
-    instances: Vec<CoreInstance>,
+pub(super) struct CoreInstances<'a> {
+    instances: Vec<CoreInstance<'a>>,
     /// Where each core memory that the component has a number for is exported.
-    memories: Vec<Export>,
+    memories: Vec<Exported<'a>>,
+    functions: Vec<CoreFunction<'a>>,
 }
 
 /// By which instance, and as what.
-type Export = (u32, String);
+type Exported<'a> = (u32, &'a str);
 
-enum CoreInstance {
+/// What a core function is that the component has a number for.
+pub(super) enum CoreFunction<'a> {
+    /// The component's function of this number, lowered.
+    Lowered(u32),
+    /// What an instance exports by this name.
+    Exported(u32, &'a str),
+    /// One that Wasmtime makes: what drops resources, for instance.
+    BuiltIn,
+}
+
+enum CoreInstance<'a> {
     Module {
         /// `None` if it is from another component.
         module: Option<usize>,
         /// The instances that it is given, by the names of what it imports from.
-        given: HashMap<String, u32>,
+        given: HashMap<&'a str, u32>,
     },
-    /// The numbers of memories from elsewhere, by their names.
-    Bundle(HashMap<String, u32>),
+    /// The numbers of what is from elsewhere, by their names.
+    Bundle { memories: HashMap<&'a str, u32>, functions: HashMap<&'a str, u32> },
 }
 
-impl CoreInstances {
+impl<'a> CoreInstances<'a> {
     /// The component makes an instance. `module` gives which module that of a number is.
-    pub(super) fn make(&mut self, instance: Instance<'_>, module: impl Fn(u32) -> Option<usize>) {
+    pub(super) fn make(&mut self, instance: Instance<'a>, module: impl Fn(u32) -> Option<usize>) {
         self.instances.push(match instance {
             Instance::Instantiate { module_index, args } => CoreInstance::Module {
                 module: module(module_index),
-                given: args.iter().map(|argument| (argument.name.to_owned(), argument.index)).collect(),
+                given: args.iter().map(|argument| (argument.name, argument.index)).collect(),
             },
             Instance::FromExports(exports) => {
-                let memories = exports.iter().filter(|export| export.kind == ExternalKind::Memory);
-                CoreInstance::Bundle(memories.map(|memory| (memory.name.to_owned(), memory.index)).collect())
+                let of_kind = |kind| {
+                    let exports = exports.iter().filter(move |export: &&Export<'a>| export.kind == kind);
+                    exports.map(|export| (export.name, export.index)).collect()
+                };
+                CoreInstance::Bundle { memories: of_kind(ExternalKind::Memory), functions: of_kind(ExternalKind::Func) }
             }
         });
     }
 
     /// The component has a number for a memory that an instance exports.
-    pub(super) fn name_memory(&mut self, instance: u32, name: &str) {
-        self.memories.push((instance, name.to_owned()));
+    pub(super) fn name_memory(&mut self, instance: u32, name: &'a str) {
+        self.memories.push((instance, name));
+    }
+
+    /// The component has a number for a core function.
+    pub(super) fn number_function(&mut self, function: CoreFunction<'a>) {
+        self.functions.push(function);
+    }
+
+    /// The module of each instance that is one's.
+    pub(super) fn modules(&self) -> impl Iterator<Item = usize> {
+        self.instances.iter().filter_map(|instance| match instance {
+            CoreInstance::Module { module, .. } => *module,
+            CoreInstance::Bundle { .. } => None,
+        })
+    }
+
+    /// Calls `tell` with each import of each of `modules` that is instantiated here, and the component's function that it is given,
+    /// lowered, if it is: with the module's number, the function's index in it and its number in the component. `passed_on` are the
+    /// functions that each module exports and has from elsewhere. `budget` is how many imports are looked at yet.
+    pub(super) fn for_each_import(
+        &self,
+        modules: &[ModuleImage],
+        passed_on: &[HashMap<&str, &FunctionImport>],
+        budget: &mut usize,
+        mut tell: impl FnMut(usize, u32, Option<u32>),
+    ) {
+        if self.instances.len() > MAX_INSTANCES {
+            return;
+        }
+        for instance in &self.instances {
+            let CoreInstance::Module { module: Some(module), given } = instance else { continue };
+            let Some(image) = modules.get(*module) else { continue };
+            for (index, import) in (0..).zip(image.function_imports()) {
+                let Some(left) = budget.checked_sub(1) else { return };
+                *budget = left;
+                let from = given.get(&*import.module).copied();
+                tell(*module, index, from.and_then(|from| self.lowered(from, &import.name, passed_on)));
+            }
+        }
+    }
+
+    /// The component's function that an instance exports, lowered, by this name.
+    fn lowered<'b>(
+        &'b self,
+        mut instance: u32,
+        mut name: &'b str,
+        passed_on: &[HashMap<&str, &'b FunctionImport>],
+    ) -> Option<u32> {
+        for _ in 0..MAX_STEPS {
+            (instance, name) = match self.instances.get(instance as usize)? {
+                CoreInstance::Module { module, given } => {
+                    let import = passed_on.get((*module)?)?.get(name)?;
+                    (*given.get(&*import.module)?, &*import.name)
+                }
+                CoreInstance::Bundle { functions, .. } => match self.functions.get(*functions.get(name)? as usize)? {
+                    CoreFunction::Lowered(function) => return Some(*function),
+                    CoreFunction::Exported(instance, name) => (*instance, *name),
+                    CoreFunction::BuiltIn => return None,
+                },
+            };
+        }
+        None
     }
 
     /// Tells each of `modules` that is instantiated here which others work on its memory. One that is instantiated for several memories has
@@ -92,23 +169,20 @@ impl CoreInstances {
             return None;
         };
         match modules.get(*module)?.memory_import() {
-            Some((from, name)) => self.exported(*given.get(from)?, name, modules),
+            Some((from, name)) => self.exported(*given.get(&**from)?, name, modules),
             None => (modules.get(*module)?.compiled_index_spaces().memories > 0).then_some((instance, 0)),
         }
     }
 
     /// The memory that an instance exports by this name.
-    fn exported<'a>(&'a self, mut instance: u32, mut name: &'a str, modules: &'a [ModuleImage]) -> Option<Memory> {
+    fn exported<'b>(&'b self, mut instance: u32, mut name: &'b str, modules: &'b [ModuleImage]) -> Option<Memory> {
         for _ in 0..MAX_STEPS {
             (instance, name) = match self.instances.get(instance as usize)? {
                 CoreInstance::Module { module, given } => match modules.get((*module)?)?.exported_memory(name)? {
                     ExportedMemory::Own(memory) => return Some((instance, memory)),
                     ExportedMemory::Imported { module, name } => (*given.get(module)?, name),
                 },
-                CoreInstance::Bundle(memories) => {
-                    let (instance, name) = self.memories.get(*memories.get(name)? as usize)?;
-                    (*instance, name.as_str())
-                }
+                CoreInstance::Bundle { memories, .. } => *self.memories.get(*memories.get(name)? as usize)?,
             };
         }
         None

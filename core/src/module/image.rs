@@ -3,8 +3,9 @@
 use super::initial::Initial;
 use super::offset_map::OffsetMap;
 use super::sections::{ImageError, IndexSpaces, Sections};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::OnceLock;
 use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
@@ -18,6 +19,17 @@ struct Rewriting {
     offsets: OffsetMap,
     index_spaces: IndexSpaces,
     allocating: BTreeSet<u32>,
+}
+
+/// What the component that a module is in says of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct InComponent {
+    /// The numbers, among the modules of its component, of those that work on its memory, without its own.
+    siblings: Vec<u32>,
+    /// What its component calls functions that it imports, by their indices.
+    import_names: BTreeMap<u32, String>,
+    /// What the instance is called that its code runs in, of several that there are.
+    instance: Option<String>,
 }
 
 /// A memory that a module exports.
@@ -43,8 +55,7 @@ pub struct ModuleImage {
     /// Where those begin that were compiled, in what was compiled: elsewhere if a module of its component was rewritten before.
     compiled_start: u32,
     sections: Sections,
-    /// The numbers, among the modules of its component, of those that work on its memory, without its own.
-    siblings: Vec<u32>,
+    component: InComponent,
     debug: Option<Box<ModuleImage>>,
     /// What was compiled, if the module was rewritten before.
     rewritten: Option<Rewriting>,
@@ -74,7 +85,7 @@ impl ModuleImage {
             file_start,
             compiled_start: file_start,
             sections,
-            siblings: Vec::new(),
+            component: InComponent::default(),
             debug: None,
             rewritten: None,
             layout: OnceLock::new(),
@@ -85,12 +96,51 @@ impl ModuleImage {
 
     /// The numbers of the modules that work on the same memory as this one, among all modules of its component, in order.
     pub fn siblings(&self) -> &[u32] {
-        &self.siblings
+        &self.component.siblings
     }
 
     /// Says which they are.
     pub fn set_siblings(&mut self, siblings: Vec<u32>) {
-        self.siblings = siblings;
+        self.component.siblings = siblings;
+    }
+
+    /// What its component says of it.
+    pub fn in_component(&self) -> &InComponent {
+        &self.component
+    }
+
+    /// Has its component say that.
+    pub fn set_in_component(&mut self, component: InComponent) {
+        self.component = component;
+    }
+
+    /// What the function of this index is called that it imports: as its component calls it, which may have it from an interface, or else as the
+    /// module does. `None` of a function that it does not import. Untrusted text.
+    pub(crate) fn import_name(&self, function: u32) -> Option<String> {
+        let import = self.sections.imports.get(function as usize)?;
+        let name = self.component.import_names.get(&function).cloned();
+        Some(name.unwrap_or_else(|| format!("{}.{}", import.module, import.name)))
+    }
+
+    /// Says what its component calls a function that it imports.
+    pub(super) fn set_import_name(&mut self, function: u32, name: String) {
+        self.component.import_names.insert(function, name);
+    }
+
+    /// The functions that it imports and exports again, by the names that it exports them by.
+    pub(super) fn functions_passed_on(&self) -> HashMap<&str, &FunctionImport> {
+        let exports = self.sections.exports.iter();
+        exports.filter_map(|(index, name)| Some((&**name, self.sections.imports.get(*index as usize)?))).collect()
+    }
+
+    /// What the instance is called that its code runs in, if its component has several, and its code tells which it is. Untrusted text.
+    pub(crate) fn instance(&self) -> Option<&str> {
+        self.component.instance.as_deref()
+    }
+
+    /// Says what it is called.
+    pub(super) fn set_instance(&mut self, name: Option<String>) {
+        self.component.instance = name;
     }
 
     /// By what module and name it imports its first memory, if it does.

@@ -83,6 +83,9 @@ pub type FunctionId = u32;
 pub type StackId = u32;
 /// Index into [`Recording::modules`].
 pub type ModuleId = u32;
+/// The label of samples that says in which instance of a component they were, where it has several.
+pub const INSTANCE: &str = "instance";
+
 /// Index into [`Recording::label_sets`].
 pub type LabelSetId = u32;
 /// Index into [`Recording::stores`].

@@ -246,12 +246,10 @@ impl Shared {
         }
     }
 
-    /// The import that a call which returns to `pc` is of, as `module.name`.
+    /// The import that a call which returns to `pc` is of, as in `module.name`.
     pub(super) fn import_called_from(&self, pc: usize) -> Option<String> {
         let (module, function) = self.called_at(FrameWord::return_address(pc).native_pc())?;
-        let module = self.module(module)?;
-        let import = module.image.function_imports().get(function as usize)?;
-        Some(format!("{}.{}", import.module, import.name))
+        self.module(module)?.image.import_name(function)
     }
 
     /// What of the run is kept for who may look at it.

@@ -41,6 +41,14 @@ impl<P: FnMut(usize)> Names for Naming<'_, P> {
         self.done += 1;
         (self.progress)(self.done);
     }
+
+    fn instance(&self, module: ModuleId) -> Option<&str> {
+        self.symbolizers.get(module as usize)?.image.instance()
+    }
+
+    fn is_glue(&self, module: ModuleId) -> bool {
+        self.symbolizers.get(module as usize).is_some_and(|symbolizer| symbolizer.image.is_glue())
+    }
 }
 
 fn named(function: &str) -> SourceFrame {
@@ -181,10 +189,7 @@ impl Symbolizer {
     fn host_call(&self, function: u32, code_offset: u32) -> String {
         match self.image.operator_at(function, code_offset) {
             Some(Operator::Call { function_index } | Operator::ReturnCall { function_index }) => {
-                match self.image.function_imports().get(function_index as usize) {
-                    Some(import) => format!("{}.{}", import.module, import.name),
-                    None => "[wasmtime]".into(),
-                }
+                self.image.import_name(function_index).unwrap_or_else(|| "[wasmtime]".into())
             }
             Some(Operator::CallIndirect { .. } | Operator::CallRef { .. }) => {
                 "[host function called indirectly]".into()

@@ -63,6 +63,90 @@ fn a_stack_goes_through_all_components_and_what_joins_them() {
 }
 
 #[test]
+fn samples_say_in_which_instance_of_the_component_they_are() {
+    let place = Place::new();
+    let guest = fixture("component-fused.wat");
+    let ran = place.run(["-o", "x.wlprof", "-o", "x.pb.gz", guest.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let heading = ran.stderr.lines().find(|line| line.starts_with("instance: inner ")).unwrap_or(&ran.stderr);
+    assert!(heading.contains(" main ") && heading.contains("middle"), "{heading}");
+    let recording = place.recording("x.wlprof");
+    for sample in recording.samples().filter(|sample| sample.state == State::Guest) {
+        let labels = sample.labels.map_or(&[][..], |set| &recording.label_sets[set as usize]);
+        let names = names(&recording, sample.stack);
+        // What joins them works for the one that calls.
+        let innermost = names.iter().rfind(|name| **name != "[component adapter]").unwrap();
+        let expected = match *innermost {
+            "run" | "recurse" => "main",
+            "forward" => "middle",
+            "work" | "hash" | "post" => "inner",
+            // Both have one.
+            "realloc" => continue,
+            other => panic!("{other}"),
+        };
+        assert_eq!(labels, [("instance".to_owned(), expected.to_owned())], "{names:?}");
+    }
+    // Where there is one there is nothing to tell.
+    let alone = profile("component-c-shares.wasm", &[], &["1"]);
+    assert!(alone.samples().all(|sample| sample.labels.is_none()));
+}
+
+#[test]
+fn a_component_that_is_made_several_times_is_in_no_instance_that_can_be_told() {
+    let place = Place::new();
+    let text = r#"(component
+        (component $worker
+            (core module $m (func $work (export "work") (local $n i32)
+                (local.set $n (i32.const 30000000))
+                (loop $l (br_if $l (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))))
+            (core instance $i (instantiate $m))
+            (func (export "work") (canon lift (core func $i "work"))))
+        (component $program (import "one" (func $one)) (import "two" (func $two))
+            (core func $one (canon lower (func $one))) (core func $two (canon lower (func $two)))
+            (core module $main (import "a" "one" (func $one)) (import "a" "two" (func $two))
+                (func $spin (param $n i32)
+                    (loop $l (br_if $l (local.tee $n (i32.sub (local.get $n) (i32.const 1))))))
+                (func (export "run") (result i32)
+                    (call $one) (call $two) (call $spin (i32.const 30000000)) (i32.const 0)))
+            (core instance $i (instantiate $main (with "a"
+                (instance (export "one" (func $one)) (export "two" (func $two))))))
+            (func (export "run") (result (result)) (canon lift (core func $i "run"))))
+        (core module $other (func nop))
+        (core instance (instantiate $other))
+        (instance $one (instantiate $worker)) (instance $two (instantiate $worker))
+        (instance $main (instantiate $program (with "one" (func $one "work")) (with "two" (func $two "work"))))
+        (instance $commands (export "run" (func $main "run")))
+        (export "wasi:cli/run@0.2.0" (instance $commands)))"#;
+    place.file("twice.wat", text);
+    let ran = place.run(["-q", "--rate=2000", "-o", "x.wlprof", "twice.wat"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let recording = place.recording("x.wlprof");
+    let mut seen = BTreeSet::new();
+    for sample in recording.samples().filter(|sample| sample.state == State::Guest) {
+        let instance = sample.labels.map(|set| &*recording.label_sets[set as usize][0].1);
+        let leaf = *names(&recording, sample.stack).last().unwrap();
+        match leaf {
+            "work" => assert_eq!(instance, None),
+            "spin" => assert_eq!(instance, Some("main")),
+            _ => {}
+        }
+        seen.insert(leaf);
+    }
+    assert!(seen.contains("work") && seen.contains("spin"), "{seen:?}");
+}
+
+#[test]
+fn libraries_of_a_python_component_are_told_apart() {
+    let place = Place::new();
+    place.file("app.py", "print(sum(sum(i * i for i in range(300)) for _ in range(3000)))");
+    let guest = fixture("component-python-3.12.wasm");
+    let ran = place.run(["-o", "x.wlprof", "--dir", ".", guest.to_str().unwrap(), "app.py"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let heading = ran.stderr.lines().find(|line| line.starts_with("instance: "));
+    assert!(heading.is_some_and(|heading| heading.contains("libpython3.12.so ")), "{}", ran.stderr);
+}
+
+#[test]
 fn lines_of_a_component_are_those_of_its_module() {
     let [module, component] = ["c-shares.wasm", "component-c-shares.wasm"].map(|guest| profile(guest, &[], &["2"]));
     let lines = |recording: &Recording| -> BTreeSet<(String, String, Option<u32>)> {
@@ -97,7 +181,7 @@ fn a_task_that_is_suspended_waits_on_its_stack() {
     let recording = profile("component-async.wat", &["--clock=wall"], &[]);
     let waiting = recording.samples().filter(|sample| sample.state == State::Blocked);
     let waits: BTreeSet<Vec<&str>> = waiting.map(|sample| names(&recording, sample.stack)).collect();
-    let wait = ["run", "turn", "rest", "clock.wait-for"];
+    let wait = ["run", "turn", "rest", "wasi:clocks/monotonic-clock@0.3.0.wait-for"];
     assert!(waits.contains(&wait[..]), "{waits:?}");
     // A thread that had to wait for a processor did so anywhere.
     assert!(waits.iter().all(|names| wait[..2].starts_with(names) || names.starts_with(&wait[..2])), "{waits:?}");

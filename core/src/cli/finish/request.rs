@@ -5,7 +5,7 @@
 
 use crate::cli::table::TableOptions;
 use crate::export::{self, Exporter};
-use crate::module::ModuleImage;
+use crate::module::{InComponent, ModuleImage};
 use crate::recording::{Selection, View};
 use crate::sources::SourceFolders;
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ pub(super) struct Module {
     name: String,
     size: u64,
     debug_size: Option<u64>,
-    siblings: Vec<u32>,
+    component: InComponent,
 }
 
 impl Module {
@@ -69,7 +69,7 @@ impl Module {
             name: image.name().to_owned(),
             size: image.bytes().len() as u64,
             debug_size: image.debug_file().map(|debug| debug.bytes().len() as u64),
-            siblings: image.siblings().to_vec(),
+            component: image.in_component().clone(),
         }
     }
 }
@@ -110,7 +110,7 @@ impl Request {
             if let Some(size) = module.debug_size {
                 image.set_debug_file(parse(take(input, size)?)?);
             }
-            image.set_siblings(module.siblings.clone());
+            image.set_in_component(module.component.clone());
             images.push(Arc::new(image));
         }
         Ok((request, images))

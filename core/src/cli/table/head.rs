@@ -2,7 +2,7 @@
 
 use super::rows::shown;
 use crate::cli::escape::single_line;
-use crate::recording::{Clock, Recording, Selected, State, Totals, Truncation, Weight};
+use crate::recording::{Clock, INSTANCE, Recording, Selected, State, Totals, Truncation, Weight};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
@@ -138,7 +138,7 @@ pub(super) fn describe(reason: Truncation) -> String {
 }
 
 /// What samples belong to by the language's account, as in `state: python 61.0 ±1.2 %, gc 3.0 ±0.4 %`: a line for each of the
-/// first few labels. Numbers of goroutines are left out: there are too many.
+/// first few labels. Numbers of goroutines are left out: there are too many. So is a component's instance if none but that was seen.
 fn labels(recording: &Recording, totals: &Totals, text: &mut String) -> fmt::Result {
     const NAMES: usize = 4;
     const VALUES: usize = 6;
@@ -149,7 +149,8 @@ fn labels(recording: &Recording, totals: &Totals, text: &mut String) -> fmt::Res
             sums.entry(name).or_default().entry(value).or_default().add_draw(draw.period_ns);
         }
     }
-    for (name, values) in sums.into_iter().take(NAMES) {
+    let tells = |(name, values): &(&str, BTreeMap<&str, Weight>)| *name != INSTANCE || values.len() > 1;
+    for (name, values) in sums.into_iter().filter(tells).take(NAMES) {
         let mut values: Vec<_> = values.into_iter().collect();
         values.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.ns));
         let share =

@@ -58,29 +58,30 @@ pub(super) struct LabelSpan<'a> {
     end_ns: u64,
 }
 
-/// The spans of a thread's labels, in order of their ends. None if there are too many.
+/// The spans of a thread's labels, in order of their ends. None of a label that has too many.
 pub(super) fn label_spans<'a>(recording: &'a Recording, thread: &Thread) -> Vec<LabelSpan<'a>> {
     let names = label_names(recording);
     let mut open = BTreeMap::<&str, LabelSpan<'a>>::new();
     let mut ended = Vec::new();
+    let mut counts: BTreeMap<&str, usize> = names.iter().map(|name| (*name, 0)).collect();
     for Sample { time_ns, period_ns, labels, .. } in thread.samples.iter() {
         let set = labels.map_or(&[][..], |set| &recording.label_sets[set as usize]);
-        for name in &names {
+        for (name, count) in counts.iter_mut().filter(|(_, count)| **count <= MOST_SPANS) {
             let value = set.iter().find(|(own, _)| own == name).map(|(_, value)| &**value);
             match (open.get_mut(name), value) {
                 (Some(span), Some(value)) if span.value == value => span.end_ns = time_ns,
                 (_, value) => {
-                    ended.extend(open.remove(name));
+                    let before = open.remove(name);
+                    *count += usize::from(before.is_some());
+                    ended.extend(before);
                     let start_ns = time_ns.saturating_sub(period_ns);
                     open.extend(value.map(|value| (*name, LabelSpan { name, value, start_ns, end_ns: time_ns })));
                 }
             }
         }
-        if ended.len() > MOST_SPANS {
-            return Vec::new();
-        }
     }
     ended.extend(open.into_values());
+    ended.retain(|span| counts[span.name] <= MOST_SPANS);
     ended
 }
 
@@ -136,5 +137,10 @@ mod tests {
         recording.threads[0].samples =
             (0..3 * MOST_SPANS as u32).map(|number| Sample { labels: Some(number % 2), ..sample }).collect();
         assert_eq!(label_spans(&recording, &recording.threads[0]), []);
+        let steady = ("steady".to_owned(), "yes".to_owned());
+        recording.label_sets[..2].iter_mut().for_each(|set| set.push(steady.clone()));
+        let names: Vec<&str> =
+            label_spans(&recording, &recording.threads[0]).into_iter().map(|span| span.name).collect();
+        assert_eq!(names, ["steady"], "it tells as much as ever");
     }
 }

@@ -396,6 +396,16 @@ impl Recorder {
 pub trait Names {
     /// Appends the source frames of `origin`, innermost inlined first; at least one.
     fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>);
+
+    /// What the instance of a component is called that the module's code runs in; `None` if there is but one, or it cannot be told.
+    fn instance(&self, _module: ModuleId) -> Option<&str> {
+        None
+    }
+
+    /// Whether the module's code but stands between that of others, and runs for whoever calls it.
+    fn is_glue(&self, _module: ModuleId) -> bool {
+        false
+    }
 }
 
 impl<F: FnMut(&Origin, &mut Vec<SourceFrame>)> Names for F {

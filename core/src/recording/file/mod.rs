@@ -155,7 +155,9 @@ fn corrupt(what: &str) -> ReadError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{MAGIC, example};
+    use crate::recording::build::testing::{TRACK, with_modules};
+    use crate::recording::{INSTANCE, LanguageNames, MAGIC, Names, Sample, State, TickCounts, example};
+    use wlprof_plugin::Label;
 
     fn bytes(recording: &Recording) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -186,6 +188,64 @@ mod tests {
         recording.stacks[0].parent = Some(0);
         let error = read(&bytes(&recording)).unwrap_err().to_string();
         assert!(error.contains("stacks"), "{error}");
+    }
+
+    #[test]
+    fn samples_are_labelled_with_the_instance_that_they_are_in() {
+        struct Instances;
+        impl Names for Instances {
+            fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>) {
+                out.push(SourceFrame { function: unnamed(origin), ..SourceFrame::default() });
+            }
+            fn instance(&self, module: ModuleId) -> Option<&str> {
+                [Some("app"), None, Some("glue"), Some("lib")][module as usize]
+            }
+            fn is_glue(&self, module: ModuleId) -> bool {
+                module == 2
+            }
+        }
+        let mut recorder = with_modules(4);
+        let wasm = |module| Origin::Wasm { module, function: 0, code_offset: 0 };
+        let own = recorder.labels(0, &[7]);
+        // Root first.
+        let cases = [
+            (vec![wasm(0)], Some("app")),
+            (vec![wasm(0), Origin::Adapter, wasm(3)], Some("lib")),
+            (vec![wasm(0), wasm(3), Origin::Adapter], Some("lib")),
+            (vec![wasm(0), wasm(3), wasm(2), Origin::Host], Some("lib")),
+            (vec![wasm(0), wasm(1)], None),
+            (vec![Origin::Host], None),
+        ];
+        for (stack, _) in &cases {
+            let frames: Vec<_> = stack.iter().map(|origin| recorder.frame(*origin)).collect();
+            let stack = recorder.stack(frames.into_iter()).unwrap();
+            let state = State::Guest;
+            let sample = Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: Some(own) };
+            recorder.sample(TRACK, 0, sample);
+        }
+        struct Labels;
+        impl LanguageNames for Labels {
+            fn own_frame(&mut self, _: ModuleId, _: u64, _: &mut Vec<SourceFrame>) {}
+            fn labels(&mut self, _: ModuleId, _: u64) -> Vec<Label> {
+                vec![Label { name: INSTANCE.to_owned(), value: "the guest's".to_owned() }]
+            }
+            fn notes(&mut self) -> Vec<String> {
+                Vec::new()
+            }
+        }
+        let journal = recorder.close(Meta::default(), TickCounts::default(), &mut Labels);
+        let raw = RawRecording::read(&mut *journal.into_reader().unwrap()).unwrap();
+        let recording = raw.named(&mut Instances);
+        let guests = ("guest.instance".to_owned(), "the guest's".to_owned());
+        for (sample, (stack, instance)) in recording.samples().zip(&cases) {
+            let labels = &recording.label_sets[sample.labels.unwrap() as usize];
+            let expected = match instance {
+                Some(instance) => vec![(INSTANCE.to_owned(), (*instance).to_owned()), guests.clone()],
+                None => vec![(INSTANCE.to_owned(), guests.1.clone())],
+            };
+            assert_eq!(labels, &expected, "{stack:?}");
+        }
+        assert_eq!(read(&bytes(&recording)).unwrap(), recording, "they are not given again");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::super::build::{FunctionTable, Names};
 use super::super::journal::{Block, End, MAGIC, NoBlock, OLDEST_VERSION, Progress, VERSION, read_block};
 use super::super::unused::{Held, Renumbered, Tables};
 use super::super::{
-    Frame, FrameId, Function, Heap, LabelSetId, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording,
+    Frame, FrameId, Function, Heap, INSTANCE, LabelSetId, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording,
     RequestTotal, Sample, Stack, Store, Thread, TickCounts,
 };
 use super::{Contents, ReadError, corrupt};
@@ -260,6 +260,50 @@ impl RawRecording {
         }
     }
 
+    /// Gives samples the instance of their component as a label that their innermost frame is in which is in any: what adapters, glue and the
+    /// host do is done for whoever called them. What the guest calls by the same name is called `guest.NAME`.
+    fn label_samples_of_instances(&mut self, names: &dyn Names) {
+        let instances: Vec<Option<&str>> = (0..self.modules.len()).map(|id| names.instance(id as ModuleId)).collect();
+        if instances.iter().all(Option::is_none) {
+            return;
+        }
+        let module = |frame: FrameId| self.frames[frame as usize].module().filter(|module| !names.is_glue(*module));
+        // Callers come before what they call.
+        let mut of_stacks: Vec<Option<ModuleId>> = Vec::with_capacity(self.stacks.len());
+        for stack in &self.stacks {
+            of_stacks.push(module(stack.frame).or_else(|| of_stacks[stack.parent? as usize]));
+        }
+        let Self { label_sets, stores, threads, .. } = self;
+        for thread in threads {
+            let of_store = &stores[thread.store as usize].labels;
+            // Whose a sample is, the embedder says.
+            if of_store.iter().any(|(name, _)| name == INSTANCE) {
+                continue;
+            }
+            let of_store = of_store.len();
+            let mut with_instance: HashMap<(Option<LabelSetId>, &str), LabelSetId> = HashMap::new();
+            let labelled = thread.samples.iter().map(|sample| {
+                let module = of_stacks[sample.stack as usize];
+                let Some(instance) = module.and_then(|module| instances[module as usize]) else { return sample };
+                let labels = *with_instance.entry((sample.labels, instance)).or_insert_with(|| {
+                    let labels = sample.labels.map_or(&[][..], |set| &label_sets[set as usize]);
+                    // Those of the store stay the first.
+                    let (of_store, own) = labels.split_at(of_store.min(labels.len()));
+                    let own = own.iter().map(|(name, value)| match name == INSTANCE {
+                        true => (format!("guest.{name}"), value.clone()),
+                        false => (name.clone(), value.clone()),
+                    });
+                    let instance = (INSTANCE.to_owned(), instance.to_owned());
+                    let all = of_store.iter().cloned().chain([instance]).chain(own).collect();
+                    label_sets.push(all);
+                    (label_sets.len() - 1) as LabelSetId
+                });
+                Sample { labels: Some(labels), ..sample }
+            });
+            thread.samples = labelled.collect();
+        }
+    }
+
     /// Leaves out what was over before `from_ns`.
     pub(in crate::recording) fn drop_before(&mut self, from_ns: u64) {
         for thread in &mut self.threads {
@@ -291,6 +335,9 @@ impl RawRecording {
     /// The recording with the names that it has, or, if it has none, with those that `names` gives.
     pub fn named(mut self, names: &mut dyn Names) -> Recording {
         self.label_samples_of_stores();
+        if self.symbols.is_none() {
+            self.label_samples_of_instances(names);
+        }
         let Self {
             frames,
             stacks,
