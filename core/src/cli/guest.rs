@@ -15,7 +15,7 @@ use crate::sampler::SamplerOptions;
 use crate::wasi::{Exit, Stdio, WasiOptions};
 use std::io::Write;
 use std::path::Path;
-use wlprof_plugin::Walker;
+use wlprof_plugin::{Detection, Walker};
 
 /// The walker of each of a guest's modules that has one.
 pub(super) type Walkers = Vec<Option<Box<dyn Walker>>>;
@@ -79,6 +79,16 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     let mut notes = chosen.notes;
     if options.invoke.is_none() {
         notes.extend(program.note_without_main());
+    }
+    if *loading.choice != Choice::Native {
+        let languages = plugins.languages();
+        for (name, image) in program.preloads() {
+            let known = languages.iter().find(|language| matches!(language.detect(image), Detection::Yes(_)));
+            notes.extend(known.map(|language| {
+                let language = language.name();
+                format!("{name} is given with --preload: what it has of {language} is shown as wasm frames, for a language is looked for in the guest alone")
+            }));
+        }
     }
     if *loading.choice == Choice::Auto {
         notes.extend(program.image().into_iter().flat_map(|image| plugins.strangers(image)));

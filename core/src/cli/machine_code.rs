@@ -69,7 +69,7 @@ impl CodeFile {
             CodeFormat::PerfMap => {
                 let mut out = BufWriter::new(file);
                 let write = |function: &NativeFunction<'_>| perf_map::write_function(function, &mut out);
-                self.functions = name_functions(guest, walkers, Lines::Omit, |_| true, write)?;
+                self.functions = name_functions(guest, walkers, Lines::Omit, |_, _| true, write)?;
                 out.flush()
             }
             CodeFormat::JitDump => {
@@ -79,7 +79,7 @@ impl CodeFile {
                 })?;
                 let dump = JitDump::new(BufWriter::new(file), std::process::id(), shown_ns)?;
                 match functions {
-                    DumpedFunctions::All => self.dump(dump, guest, walkers, |_| true),
+                    DumpedFunctions::All => self.dump(dump, guest, walkers, |_, _| true),
                     DumpedFunctions::Sampled => {
                         self.unfinished = Some(dump);
                         Ok(())
@@ -94,7 +94,7 @@ impl CodeFile {
         mut dump: JitDump<BufWriter<File>>,
         guest: &Guest,
         walkers: &mut Walkers,
-        wanted: impl Fn(&CodeName<'_>) -> bool,
+        wanted: impl Fn(ModuleId, &CodeName<'_>) -> bool,
     ) -> io::Result<()> {
         let write = |function: &NativeFunction<'_>| dump.function(function);
         self.functions = name_functions(guest, walkers, Lines::Find, wanted, write)?;
@@ -109,9 +109,9 @@ impl CodeFile {
         guest: &Guest,
     ) -> Result<(), Failure> {
         let Some(dump) = self.unfinished.take() else { return Ok(()) };
-        let wanted = |name: &CodeName<'_>| match *name {
+        let wanted = |first: ModuleId, name: &CodeName<'_>| match *name {
             CodeName::Function { module, function } | CodeName::Entry { module, function, .. } => {
-                seen.contains(&(module, function))
+                seen.contains(&(first + module, function))
             }
             // Samples say nothing of those.
             CodeName::Stub(_) => true,
@@ -154,18 +154,26 @@ impl Drop for CodeFile {
     }
 }
 
-/// As [`for_each_function`], with `walkers` taken as the guest's languages and given back.
+/// As [`for_each_function`], of the guest and then of what it imports from, with `walkers` taken as the guest's languages and given back.
+/// `wanted` is given the id of the first module that code is of, from which on the code has them numbered.
 fn name_functions(
     guest: &Guest,
     walkers: &mut Walkers,
     lines: Lines,
-    wanted: impl Fn(&CodeName<'_>) -> bool,
-    write: impl FnMut(&NativeFunction<'_>) -> io::Result<()>,
+    wanted: impl Fn(ModuleId, &CodeName<'_>) -> bool,
+    mut write: impl FnMut(&NativeFunction<'_>) -> io::Result<()>,
 ) -> io::Result<usize> {
     let _spinner = Spinner::new("naming functions".to_owned());
-    let mut symbols = Symbols::new(&guest.code.images, std::mem::take(walkers));
-    let written = for_each_function(&guest.code, &mut symbols, lines, wanted, write);
+    let mut symbols = Symbols::new(&guest.images(), std::mem::take(walkers));
+    let (mut first, mut written) = (0, Ok(0));
+    for code in guest.codes() {
+        let wanted = |name: &CodeName<'_>| wanted(first, name);
+        let named = for_each_function(code, first, &mut symbols, lines, wanted, &mut write);
+        written = written.and_then(|before| Ok(before + named?));
+        first += code.images.len() as ModuleId;
+    }
     *walkers = symbols.into_languages();
+    walkers.truncate(guest.code.images.len());
     written
 }
 

@@ -100,10 +100,14 @@ pub struct Preload {
 }
 
 impl Guest {
-    /// The modules that run, by their ids in recordings: its own, and then those that it can import from.
+    /// What runs: its own code, and then that of modules that it can import from.
+    pub fn codes(&self) -> impl Iterator<Item = &GuestCode> {
+        std::iter::once(&self.code).chain(self.preloads.iter().map(|preload| &preload.code))
+    }
+
+    /// The modules that run, by their ids in recordings.
     pub fn images(&self) -> Vec<Arc<ModuleImage>> {
-        let preloads = self.preloads.iter().map(|preload| &preload.code);
-        std::iter::once(&self.code).chain(preloads).flat_map(|code| code.images.iter().cloned()).collect()
+        self.codes().flat_map(|code| code.images.iter().cloned()).collect()
     }
 
     /// Reads and compiles the module or component at `path`. [`Program`] does it in steps, with a look at what the module needs.
@@ -229,6 +233,11 @@ impl Program {
         (0..images.len()).filter_map(|number| among(images, number)).collect()
     }
 
+    /// The modules that it can import from, by the names that it imports from.
+    pub fn preloads(&self) -> impl Iterator<Item = (&str, &ModuleImage)> {
+        self.preloads.iter().map(|(name, image)| (name.as_str(), image))
+    }
+
     fn interface(&self) -> Option<&Interface> {
         match &self.contents {
             Contents::Module { interface, .. } => Some(interface),
@@ -269,6 +278,13 @@ impl Program {
     /// [`LoadError::Compile`] says what the engine refuses, and [`LoadError::Obstacle`] what a component lacks.
     pub fn compile(self, entry: Entry<'_>, heap: Option<Allocators<'_>>) -> Result<Guest, LoadError> {
         let Self { path, name, contents, engine, flags, preloads, mut notes } = self;
+        if heap.is_some() && !preloads.is_empty() {
+            let names: Vec<&str> = preloads.iter().map(|(name, _)| name.as_str()).collect();
+            notes.push(format!(
+                "what modules allocate that are given with --preload is not profiled: {}",
+                names.join(", ")
+            ));
+        }
         let code = match contents {
             Contents::Module { image, .. } => compile_module(&engine, *image, heap, &mut notes),
             Contents::Component { bytes, modules } => compile_component(&engine, &bytes, modules, heap, &mut notes),
@@ -281,13 +297,12 @@ impl Program {
                     Ok(Linked::Callable(Arc::new(callable)))
                 };
                 let linked = match entry {
-                    Entry::Main => callable(None),
-                    Entry::Function(call) => callable(Some(call)),
-                    Entry::Handler => {
-                        HttpHandler::find(&engine, component, &flags).map(|handler| Linked::Handler(Arc::new(handler)))
-                    }
+                    Entry::Main => callable(None).map(Some),
+                    Entry::Function(call) => callable(Some(call)).map(Some),
+                    Entry::Handler => HttpHandler::find(&engine, component, &flags)
+                        .map(|handler| Some(Linked::Handler(Arc::new(handler)))),
                 };
-                Some(linked.map_err(|error| LoadError::Obstacle(path, Obstacle::Component(error)))?)
+                linked.map_err(|error| LoadError::Obstacle(path, Obstacle::Component(error)))?
             }
             Compiled::Module(_) => None,
         };

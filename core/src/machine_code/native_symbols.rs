@@ -3,7 +3,7 @@
 use super::compiled_image::{CodeName, UnwindInfo};
 use super::native_code::{NativeCode, native_code};
 use crate::module::{GuestCode, ModuleImage};
-use crate::recording::Origin;
+use crate::recording::{ModuleId, Origin};
 use crate::symbols::Symbols;
 use std::io;
 use std::sync::Arc;
@@ -44,13 +44,14 @@ pub enum Lines {
     Find,
 }
 
-/// Calls `write` with each piece of a guest's machine code that is `wanted`, in order of addresses, and gives their number. `symbols` are those
-/// of its modules, whose places among these are their ids.
+/// Calls `write` with each piece of the machine code of a guest, or of what it imports from, that is `wanted`, in order of addresses, and
+/// gives their number. `symbols` are those of its modules, which have the ids from `first` on, in order.
 ///
 /// # Errors
 /// The first one of `write`.
 pub fn for_each_function(
     code: &GuestCode,
+    first: ModuleId,
     symbols: &mut Symbols,
     lines: Lines,
     wanted: impl Fn(&CodeName<'_>) -> bool,
@@ -58,7 +59,7 @@ pub fn for_each_function(
 ) -> io::Result<usize> {
     let mut written = 0;
     for native in native_code(code).into_iter().filter(|native| wanted(&native.name)) {
-        write(&named(native, &code.images, symbols, lines))?;
+        write(&named(native, &code.images, first, symbols, lines))?;
         written += 1;
     }
     Ok(written)
@@ -67,6 +68,7 @@ pub fn for_each_function(
 fn named<'m>(
     code: NativeCode<'m>,
     images: &[Arc<ModuleImage>],
+    first: ModuleId,
     symbols: &mut Symbols,
     lines: Lines,
 ) -> NativeFunction<'m> {
@@ -78,7 +80,7 @@ fn named<'m>(
         CodeName::Function { module, function } => {
             let mut at = |code_offset, frames: &mut Vec<SourceFrame>| {
                 frames.clear();
-                symbols.frames(&Origin::Wasm { module, function, code_offset }, frames);
+                symbols.frames(&Origin::Wasm { module: first + module, function, code_offset }, frames);
             };
             if lines == Lines::Find {
                 let places = code_offsets.into_iter().map(|(offset, code_offset)| {

@@ -198,6 +198,37 @@ fn names_and_modules_that_are_given() {
 }
 
 #[test]
+fn modules_that_are_given_have_names_and_lines_in_profiles_and_in_code_for_perf() {
+    let place = Place::new();
+    place.file(
+        "guest.wat",
+        r#"(module (import "library" "_start" (func $library)) (memory (export "memory") 1)
+        (func $own (export "_start") (call $library)))"#,
+    );
+    let library = format!("--preload=library={}", fixture("c-shares.wasm").display());
+    for functions in ["all", "sampled"] {
+        let functions = format!("--jitdump-functions={functions}");
+        let ran = place.run(["-q", "-o", "x.wlprof", "--format=jitdump", &functions, &library, "guest.wat"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let recording = place.recording("x.wlprof");
+        let heavy: Vec<_> = recording.functions.iter().filter(|function| function.name == "heavy").collect();
+        assert!(heavy.len() == 1 && heavy[0].file.as_ref().is_some_and(|file| file.ends_with("shares.c")), "{heavy:?}");
+        let names = |stack| recording.lines_of(stack).map(|line| &*recording.functions[line.function as usize].name);
+        let in_heavy = recording.samples().find(|sample| names(sample.stack).next() == Some("heavy")).unwrap();
+        assert_eq!(names(in_heavy.stack).last(), Some("own"));
+        assert!(recording.lines_of(in_heavy.stack).next().unwrap().line.is_some());
+        let dump = place.files().into_iter().find(|name| name.starts_with("jit-")).unwrap();
+        let code = std::fs::read(place.path(&dump)).unwrap();
+        for name in ["heavy\0", "own\0"] {
+            assert!(code.windows(name.len()).any(|bytes| bytes == name.as_bytes()), "{functions}: {name}");
+        }
+        std::fs::remove_file(place.path(&dump)).unwrap();
+    }
+    let ran = place.run(["--memory", "-o", "x.wlprof", &library, "guest.wat"]);
+    assert!(ran.stderr.contains("given with --preload is not profiled: library"), "{}", ran.stderr);
+}
+
+#[test]
 fn functions_of_components_are_called() {
     let text = r#"(component
         (core module $m (memory (export "memory") 1) (global $end (mut i32) (i32.const 64))

@@ -161,7 +161,7 @@ impl<'g> Own<'g> {
             names.push(function.name.clone());
             Ok(())
         };
-        for_each_function(&guest.code, &mut symbols, Lines::Omit, |_| true, add).unwrap();
+        for_each_function(&guest.code, 0, &mut symbols, Lines::Omit, |_| true, add).unwrap();
         Self { code: native_code(&guest.code), names, symbols }
     }
 
