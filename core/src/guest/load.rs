@@ -138,6 +138,8 @@ pub enum Entry<'a> {
     Function(&'a str),
     /// What answers requests.
     Handler,
+    /// Nothing: its code is looked at, and not run. What it imports need not be there.
+    Nothing,
 }
 
 impl<'a> Entry<'a> {
@@ -301,6 +303,7 @@ impl Program {
                     Entry::Function(call) => callable(Some(call)).map(Some),
                     Entry::Handler => HttpHandler::find(&engine, component, &flags)
                         .map(|handler| Some(Linked::Handler(Arc::new(handler)))),
+                    Entry::Nothing => Ok(None),
                 };
                 linked.map_err(|error| LoadError::Obstacle(path, Obstacle::Component(error)))?
             }

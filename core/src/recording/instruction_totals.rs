@@ -48,15 +48,15 @@ impl InstructionTotals {
         totals
     }
 
-    /// The functions that were sampled, those with the most time in their own instructions first.
-    pub fn hottest_functions(&self) -> Vec<u32> {
+    /// The functions that were sampled and the time in their own instructions, in nanoseconds, those with the most first.
+    pub fn hottest_functions(&self) -> Vec<(u32, u64)> {
         let mut functions = BTreeMap::<u32, u64>::new();
         for ((function, _), total) in &self.instructions {
             *functions.entry(*function).or_default() += total.self_time.ns;
         }
         let mut functions: Vec<(u32, u64)> = functions.into_iter().collect();
         functions.sort_by_key(|(_, time_ns)| std::cmp::Reverse(*time_ns));
-        functions.into_iter().map(|(function, _)| function).collect()
+        functions
     }
 }
 
@@ -94,6 +94,6 @@ mod tests {
         let rows: Vec<_> =
             totals.instructions.iter().map(|(at, total)| (*at, total.self_time.ns, total.total_time.ns)).collect();
         assert_eq!(rows, [((1, 10), 1, 5), ((2, 30), 1, 1), ((2, 34), 0, 1)]);
-        assert_eq!((totals.all.ns, totals.hottest_functions()), (5, vec![1, 2]));
+        assert_eq!((totals.all.ns, totals.hottest_functions()), (5, vec![(1, 1), (2, 1)]));
     }
 }

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wlprof::guest::{Guest, LoadOptions};
+use wlprof::module::Compiled;
 use wlprof::recording::{Origin, Recording};
 
 fn objdump(file: &Path, options: &[String]) -> BTreeMap<u64, String> {
@@ -67,7 +68,7 @@ fn rows(listing: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     for line in listing.lines() {
         if let Some(rest) = line.strip_prefix("wasm function ") {
-            function = rest.split(',').next().unwrap().parse().ok();
+            function = rest.split([',', ' ']).next().unwrap().parse().ok();
         }
         let column = |from: usize, to: usize| line.chars().skip(from).take(to - from).collect::<String>();
         let (Some(address), Some(function)) = (hex(&column(38, 47)), function) else { continue };
@@ -122,7 +123,11 @@ impl Subject {
 
     /// What objdump says of the code that `rows` are of. It takes data for instructions, so behind data it begins anew.
     fn objdump(&self, rows: &[Row]) -> BTreeMap<u64, String> {
-        let file = self.place.file("guest.cwasm", self.compiled.code.compiled.module().unwrap().serialize().unwrap());
+        let serialized = match &self.compiled.code.compiled {
+            Compiled::Module(module) => module.serialize(),
+            Compiled::Component(component) => component.serialize(),
+        };
+        let file = self.place.file("guest.cwasm", serialized.unwrap());
         let mut all = objdump(&file, &[]);
         for (before, row) in rows.iter().zip(&rows[1..]) {
             if is_data(before) && !is_data(row) && before.function == row.function {
@@ -188,6 +193,42 @@ fn the_instructions_are_those_of_the_run_as_objdump_reads_them() {
         assert!(shares.iter().all(is_told), "{guest}: {shares:?} {told:?}");
         assert!(told.keys().all(|place| shares.contains_key(place)), "{guest}: {shares:?} {told:?}");
     }
+}
+
+#[test]
+fn the_instructions_of_a_component_are_those_of_its_modules() {
+    let subject = Subject::new("component-c-shares.wasm", &[], &["1"]);
+    let Compiled::Component(component) = &subject.compiled.code.compiled else { panic!("it is a component") };
+    let code = subject.code_of_run();
+    let known = component
+        .functions()
+        .filter(|function| code.contains(&component.text()[function.offset..function.offset + function.len]));
+    assert_eq!(known.count(), component.functions().count(), "the run had other code");
+
+    let rows = rows(&subject.listing(&[""]));
+    let expected = subject.objdump(&rows);
+    let instructions: Vec<&Row> = rows.iter().filter(|row| !is_data(row)).collect();
+    for row in &instructions {
+        assert_eq!(expected.get(&row.address), Some(&row.text), "{row:x?}");
+    }
+    assert!(instructions.len() > 1000 && !rows.iter().any(|row| row.text == "(bad)"));
+
+    // Each module has a function of this index.
+    let recording = subject.place.recording("x.wlprof");
+    let heavy = subject.listing(&["heavy"]);
+    let title = heavy.lines().find(|line| line.starts_with("wasm function ")).unwrap();
+    let (index, module) = title["wasm function ".len()..].split(',').next().unwrap().split_once(" of ").unwrap();
+    let all: u64 = recording.samples().map(|sample| sample.period_ns).sum();
+    let own = recording.samples().filter(|sample| match recording.frames_of(sample.stack).next().unwrap().origin {
+        Origin::Wasm { module: of, function, .. } => {
+            recording.modules[of as usize].name == module && function.to_string() == index
+        }
+        _ => false,
+    });
+    let own: u64 = own.map(|sample| sample.period_ns).sum();
+    let told: f64 = self::rows(&heavy).iter().filter_map(|row| row.wasm?.1).sum();
+    let rows = self::rows(&heavy).len() as f64;
+    assert!(own > all / 2 && (told - 100.0 * own as f64 / all as f64).abs() < 0.051 * rows, "{told}: {own} of {all}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::guest::{Entry, LoadOptions, Program};
 use crate::languages::{self, Choice};
 use crate::machine_code::{CodeName, NativeCode, native_code};
 use crate::module::ModuleImage;
-use crate::recording::{InstructionTotals, ModuleId, Origin, RawRecording};
+use crate::recording::{InstructionTotals, Module, ModuleId, Origin, RawRecording, Recording};
 use crate::sources::SourceFolders;
 use crate::symbols::{Symbols, name};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,24 +43,16 @@ pub(super) fn annotated(
         ..LoadOptions::default()
     };
     let program = Program::read(path, &options).map_err(|error| guest::cannot_load(path, &error))?;
-    let Some(image) = program.image() else {
-        return Err(Failure::new(
-            FAILED,
-            "--asm reads the instructions of core modules; annotate without it shows lines",
-        ));
-    };
-    let build_id = image.build_id();
-    let module = recording.modules.iter().position(|module| module.build_id == build_id);
-    let totals = InstructionTotals::of(&recording, module.ok_or_else(|| render::other_program(path))? as ModuleId);
-    let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, image);
-    let walker = chosen.ok().and_then(|chosen| chosen.walker);
-    let guest = program.compile(Entry::Main, None).map_err(|error| guest::cannot_load(path, &error))?;
-    let image = &guest.code.images[0];
+    let chosen = languages::choose_each(&Choice::Auto, languages::BUILT_IN, program.name(), &program.modules())
+        .unwrap_or_default();
+    let guest = program.compile(Entry::Nothing, None).map_err(|error| guest::cannot_load(path, &error))?;
+    let images = &guest.code.images;
+    let totals = totals(&recording, images).ok_or_else(|| render::other_program(path))?;
     let mut listing = Listing {
         code: native_code(&guest.code),
         text: guest.code.compiled.text().as_ptr() as u64,
-        symbols: Symbols::new(std::slice::from_ref(image), vec![walker]),
-        image: Arc::clone(image),
+        symbols: Symbols::new(images, chosen.walkers),
+        images,
         totals,
         folders,
         sources: BTreeMap::new(),
@@ -70,6 +62,26 @@ pub(super) fn annotated(
     Ok(functions.into_iter().map(|function| listing.function(function)).collect())
 }
 
+/// The time of the instructions of each module of a guest; `None` if none of them is in the recording. Those that are the same bytes are told
+/// apart by their order.
+fn totals(recording: &Recording, images: &[Arc<ModuleImage>]) -> Option<Vec<InstructionTotals>> {
+    let mut taken = BTreeSet::new();
+    let mut of_module = |image: &Arc<ModuleImage>| {
+        let build_id = image.build_id();
+        let is_it = |(id, module): &(ModuleId, &Module)| module.build_id == build_id && !taken.contains(id);
+        let (id, _) = (0..).zip(&recording.modules).find(is_it)?;
+        taken.insert(id);
+        Some(InstructionTotals::of(recording, id))
+    };
+    let found: Vec<Option<InstructionTotals>> = images.iter().map(&mut of_module).collect();
+    let all = found.iter().flatten().next()?.all;
+    let none = InstructionTotals { all, ..InstructionTotals::default() };
+    Some(found.into_iter().map(|totals| totals.unwrap_or_else(|| none.clone())).collect())
+}
+
+/// A function: the number of its module, and its index there.
+type Function = (u32, u32);
+
 /// What listings of functions are made of.
 struct Listing<'a> {
     /// In order of addresses.
@@ -77,8 +89,9 @@ struct Listing<'a> {
     /// Where the code begins. Addresses are counted from there, as in the image that Wasmtime compiles to.
     text: u64,
     symbols: Symbols,
-    image: Arc<ModuleImage>,
-    totals: InstructionTotals,
+    images: &'a [Arc<ModuleImage>],
+    /// Of each of these modules.
+    totals: Vec<InstructionTotals>,
     folders: &'a SourceFolders,
     /// Texts of the files that were looked for.
     sources: BTreeMap<String, Option<String>>,
@@ -86,14 +99,14 @@ struct Listing<'a> {
 
 impl Listing<'_> {
     /// The functions that `what` means: by their name or a part of it; without it the hottest one.
-    fn chosen(&mut self, what: Option<&str>) -> Result<Vec<u32>, String> {
+    fn chosen(&mut self, what: Option<&str>) -> Result<Vec<Function>, String> {
         let Some(what) = what else {
-            let hottest = self.totals.hottest_functions().first().copied();
+            let hottest = self.hottest().first().copied();
             return Ok(vec![hottest.ok_or("it has no samples in this program")?]);
         };
-        let all: Vec<u32> = self.code.iter().filter_map(|code| function(&code.name)).collect();
-        let names: Vec<(u32, String)> = all.into_iter().map(|id| (id, self.declared(id).function)).collect();
-        let named = |is_it: &dyn Fn(&str) -> bool| -> Vec<u32> {
+        let all: Vec<Function> = self.code.iter().filter_map(|code| function(&code.name)).collect();
+        let names: Vec<(Function, String)> = all.into_iter().map(|id| (id, self.declared(id).function)).collect();
+        let named = |is_it: &dyn Fn(&str) -> bool| -> Vec<Function> {
             names.iter().filter(|(_, name)| is_it(name)).map(|(function, _)| *function).collect()
         };
         let mut found = named(&|name| name == what);
@@ -103,37 +116,50 @@ impl Listing<'_> {
         if !found.is_empty() {
             return Ok(found);
         }
-        let hot = self.totals.hottest_functions().into_iter().take(PROPOSED);
+        let hot = self.hottest().into_iter().take(PROPOSED);
         let hot: Vec<String> = hot.map(|id| single_line(&self.declared(id).function)).collect();
         Err(format!("no function of the program is called {what}; hot ones are {}", hot.join(", ")))
     }
 
-    /// A function as it is declared.
-    fn declared(&mut self, function: u32) -> SourceFrame {
-        let body = self.image.function_body(function).unwrap_or_default();
-        // The last is the function itself, those before it are inlined at its first instruction.
-        self.frames(function, body.start).pop().unwrap_or_default()
+    /// The functions that were sampled, those with the most time of their own first.
+    fn hottest(&self) -> Vec<Function> {
+        let of_module = |(module, totals): (u32, &InstructionTotals)| {
+            let functions = totals.hottest_functions().into_iter();
+            functions.map(move |(function, time_ns)| ((module, function), time_ns))
+        };
+        let mut all: Vec<(Function, u64)> = (0..).zip(&self.totals).flat_map(of_module).collect();
+        all.sort_by_key(|(_, time_ns)| std::cmp::Reverse(*time_ns));
+        all.into_iter().map(|(function, _)| function).collect()
     }
 
-    fn frames(&mut self, function: u32, code_offset: u32) -> Vec<SourceFrame> {
+    /// A function as it is declared.
+    fn declared(&mut self, (module, function): Function) -> SourceFrame {
+        let body = self.images[module as usize].function_body(function).unwrap_or_default();
+        // The last is the function itself, those before it are inlined at its first instruction.
+        self.frames((module, function), body.start).pop().unwrap_or_default()
+    }
+
+    fn frames(&mut self, (module, function): Function, code_offset: u32) -> Vec<SourceFrame> {
         let mut frames = Vec::new();
-        self.symbols.frames(&Origin::Wasm { module: 0, function, code_offset }, &mut frames);
+        self.symbols.frames(&Origin::Wasm { module, function, code_offset }, &mut frames);
         frames
     }
 
-    fn function(&mut self, function: u32) -> String {
-        let Some(index) = self.code.iter().position(|code| code.name == CodeName::Function { module: 0, function })
-        else {
+    fn function(&mut self, (module, function): Function) -> String {
+        let Some(index) = self.code.iter().position(|code| code.name == CodeName::Function { module, function }) else {
             return String::new();
         };
+        let (images, id) = (self.images, (module, function));
+        let image = &images[module as usize];
         let NativeCode { address, bytes, .. } = self.code[index];
-        let declared = self.declared(function);
+        let declared = self.declared(id);
         let mut text = format!("{}\n", single_line(&declared.function));
         // Writing to a string cannot fail.
         if let Some(file) = &declared.file {
             let _ = writeln!(text, "{}", single_line(file));
         }
-        let _ = writeln!(text, "wasm function {function}, {} bytes of machine code\n", bytes.len());
+        let of = if images.len() > 1 { format!(" of {}", single_line(image.name())) } else { String::new() };
+        let _ = writeln!(text, "wasm function {function}{of}, {} bytes of machine code\n", bytes.len());
         let _ = writeln!(text, "{:>13} {:>13} {:>9} {:>9}", "self", "total", "wasm", "code");
         let stretches = self.code[index].code_offsets.clone();
         let starts: Vec<usize> = stretches.iter().map(|(at, _)| *at as usize).collect();
@@ -148,15 +174,16 @@ impl Listing<'_> {
                 begun = Some(stretch);
             }
             if let Some((_, code_offset)) = begun {
-                let line = self.source_line(function, code_offset);
+                let line = self.source_line(id, code_offset);
                 if line.is_some() && line != last_line {
                     let _ = writeln!(text, "{:>49}{}", "", line.as_deref().unwrap_or_default().trim_end());
                     last_line = line;
                 }
-                let total = self.totals.instructions.get(&(function, code_offset)).copied();
+                let totals = &self.totals[module as usize];
+                let total = totals.instructions.get(&(function, code_offset)).copied();
                 let total = total.filter(|_| told.insert(code_offset)).unwrap_or_default();
-                let [own, all] = [total.self_time, total.total_time].map(|time| share(time, self.totals.all));
-                let wasm = format!("{:#x}", self.image.code_start() + code_offset);
+                let [own, all] = [total.self_time, total.total_time].map(|time| share(time, totals.all));
+                let wasm = format!("{:#x}", image.file_offset(code_offset));
                 before = format!("{own} {all} {wasm:>9}");
             }
             let at = format!("{:#x}", address - self.text + instruction.offset as u64);
@@ -168,7 +195,7 @@ impl Listing<'_> {
     }
 
     /// The source line of an instruction, with its text if that is found.
-    fn source_line(&mut self, function: u32, code_offset: u32) -> Option<String> {
+    fn source_line(&mut self, function: Function, code_offset: u32) -> Option<String> {
         let frames = self.frames(function, code_offset);
         let innermost = frames.first()?;
         let (file, line) = (innermost.file.as_deref()?, innermost.line?);
@@ -188,15 +215,15 @@ impl Listing<'_> {
             return None;
         }
         match self.code[found].name {
-            CodeName::Function { function, .. } => Some(self.declared(function).function),
+            CodeName::Function { module, function } => Some(self.declared((module, function)).function),
             CodeName::Entry { name, .. } | CodeName::Stub(name) => Some(name.to_owned()),
         }
     }
 }
 
-fn function(name: &CodeName<'_>) -> Option<u32> {
+fn function(name: &CodeName<'_>) -> Option<Function> {
     match name {
-        CodeName::Function { function, .. } => Some(*function),
+        CodeName::Function { module, function } => Some((*module, *function)),
         CodeName::Entry { .. } | CodeName::Stub(_) => None,
     }
 }
