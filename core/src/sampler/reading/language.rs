@@ -192,6 +192,7 @@ impl LanguageWalk {
         let guest = unsafe { StoppedGuest::new(self.memory, &self.globals, self.is_shared, through_kernel) };
         let (walker, wasm, sink) = (&mut self.walker, &self.wasm, &mut self.sink);
         let (attached, siblings) = (&self.module, &self.siblings);
+        let natives = Natives { given: &self.native, others: &self.others };
         let id = |module: u32| match module.checked_sub(1) {
             None => Some(attached.id),
             Some(sibling) => siblings.get(sibling as usize).map(|sibling| sibling.id),
@@ -204,8 +205,17 @@ impl LanguageWalk {
             }
             let mut dump = Dump::default();
             let mut known = HashMap::new();
-            let mut frame = |key: FrameKey| {
-                *known.entry(key).or_insert_with(|| {
+            let origin = |native: u16| code.origin(FrameWord(frames[usize::from(native)]).native_pc());
+            let mut frame = |place: Dumped| {
+                *known.entry(place).or_insert_with(|| {
+                    let key = match place {
+                        Dumped::Of(key) => key,
+                        Dumped::Other(native) => {
+                            let origin = origin(native).unwrap_or(Origin::Elided);
+                            dump.frames.push(DumpedFrame::Unnamed(origin));
+                            return (dump.frames.len() - 1) as DumpedFrameId;
+                        }
+                    };
                     let mut lines = Vec::new();
                     if key != FrameKey::Elided {
                         walker.symbolize(key, &mut lines);
@@ -226,9 +236,12 @@ impl LanguageWalk {
                 name: thread.name,
                 state: thread.state,
                 is_running: thread.is_running,
-                frames: thread.frames.into_iter().map(&mut frame).collect(),
+                frames: match thread.is_running {
+                    true => with_others(&thread.frames, wasm, natives).into_iter().map(&mut frame).collect(),
+                    false => thread.frames.into_iter().map(|key| frame(Dumped::Of(key))).collect(),
+                },
                 truncation: thread.walked.err().map(recorded),
-                creator: thread.creator.map(|creator| (creator.name, frame(creator.frame))),
+                creator: thread.creator.map(|creator| (creator.name, frame(Dumped::Of(creator.frame)))),
                 labels: thread.labels,
             };
             let threads = threads.into_iter().map(thread).collect();
@@ -317,6 +330,42 @@ impl LanguageWalk {
             }
         }
     }
+}
+
+/// What stands on a stack that is dumped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Dumped {
+    /// A frame that the walker has told of.
+    Of(FrameKey),
+    /// The native frame of this index, which it was not given.
+    Other(u16),
+}
+
+/// A stack that runs, as a walker has told of it, with the frames among it that it was not given: where a record has them (see
+/// [`language_record::write`]). `wasm` are those that it was given.
+fn with_others(stack: &[FrameKey], wasm: &[WasmFrame], natives: Natives<'_>) -> Vec<Dumped> {
+    let mut others = natives.others.iter().copied().peekable();
+    let mut all = Vec::new();
+    if stack.is_empty() {
+        return all;
+    }
+    let mut push_others_before = |native: u16, all: &mut Vec<Dumped>| {
+        all.extend(std::iter::from_fn(|| others.next_if(|other| *other < native)).map(Dumped::Other));
+    };
+    push_others_before(natives.given.first().copied().unwrap_or(u16::MAX), &mut all);
+    let mut given = natives.given.iter().zip(wasm);
+    for key in stack {
+        let mut rest = given.clone();
+        if let FrameKey::Wasm(frame) = key
+            && let Some((native, _)) = rest.find(|(_, own)| *own == frame)
+        {
+            given = rest;
+            push_others_before(*native, &mut all);
+        }
+        all.push(Dumped::Of(*key));
+    }
+    push_others_before(u16::MAX, &mut all);
+    all
 }
 
 /// The stack that runs, of a language that tells of no threads. `None` if it has no stack at this moment.
@@ -427,5 +476,38 @@ impl GuestMemory for StoppedGuest<'_> {
             8 => unsafe { global.address.cast::<u64>().read_volatile() },
             _ => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_a_walker_was_not_given_stand_where_they_are_in_samples() {
+        let frame = |function| WasmFrame::attached(function, 0);
+        let wasm = |function| Dumped::Of(FrameKey::Wasm(frame(function)));
+        let own = |key| Dumped::Of(FrameKey::Own(key));
+        // Of six native frames the walker was given three, two of them alike.
+        let natives = Natives { given: &[1, 3, 4], others: &[0, 2, 5] };
+        let given = [frame(7), frame(8), frame(7)];
+        let keys = |stack: &[Dumped]| -> Vec<FrameKey> {
+            let key = |place: &Dumped| match place {
+                Dumped::Of(key) => *key,
+                Dumped::Other(_) => panic!("a walker knows none"),
+            };
+            stack.iter().map(key).collect()
+        };
+        let [first, second, third] = [0, 2, 5].map(Dumped::Other);
+        let cases: [(&[Dumped], &[Dumped]); 4] = [
+            (&[wasm(7), own(1), wasm(8), wasm(7)], &[first, wasm(7), own(1), second, wasm(8), wasm(7), third]),
+            // Its own frame in place of one.
+            (&[own(1), wasm(8)], &[first, own(1), second, wasm(8), third]),
+            (&[own(1)], &[first, own(1), second, third]),
+            (&[], &[]),
+        ];
+        for (stack, expected) in cases {
+            assert_eq!(with_others(&keys(stack), &given, natives), expected, "{stack:?}");
+        }
     }
 }
