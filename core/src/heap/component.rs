@@ -23,7 +23,8 @@ const MAX_NESTING: usize = 100;
 
 /// As [`compile`](super::compile), of a component: of its modules, the first tells of what it allocates that has an allocator, by the
 /// functions that a user names, or that its compiler brings, or C's library. `images` are those of its modules, in order. A store has one
-/// heap, so that the others' allocators, of which the user is told, do not.
+/// heap, so that the others' allocators, of which the user is told, do not. An index that the user gives may be of a function in any of them: he is
+/// told for which it was taken.
 ///
 /// # Errors
 /// Why the component is better left alone, in words for the user: `images` are as they were.
@@ -69,7 +70,15 @@ pub fn compile_component(
         image.set_compiled_start(range.start as u32);
     }
     let missed = prepared.was_compiled(&mut images[number]);
-    Ok((component, apart.into_iter().chain(missed).collect()))
+    let by_index = functions.iter().find(|named| named.is_index(&images[number]));
+    let by_index = by_index.map(|NamedAllocator { call, function }| {
+        let name = images[number].name();
+        format!(
+            "{}={function} is taken for a function of {name}, the first of the component's modules that it can be of",
+            call.name()
+        )
+    });
+    Ok((component, apart.into_iter().chain(by_index).chain(missed).collect()))
 }
 
 /// The component with another module where one is now.

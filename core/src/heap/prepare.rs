@@ -32,6 +32,11 @@ impl FromStr for NamedAllocator {
 }
 
 impl NamedAllocator {
+    /// Whether it is no name of a function in `image`, but an index.
+    pub(super) fn is_index(&self, image: &ModuleImage) -> bool {
+        image.function_named(&self.function).is_none() && self.function.parse::<u32>().is_ok()
+    }
+
     fn find(&self, image: &ModuleImage) -> Result<Allocator, NotRewritten> {
         let named = image.function_named(&self.function);
         let function = named.or_else(|| self.function.parse().ok());
