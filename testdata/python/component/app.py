@@ -19,8 +19,12 @@ import traceback
 import types
 import weakref
 
-from wit_world import exports
-from wit_world.imports import environment
+try:
+    from wit_world import exports
+    from wit_world.imports import environment
+except ImportError:  # Older releases name what they generate after the world.
+    from program import exports
+    from program.imports import environment
 
 
 class Run(exports.Run):

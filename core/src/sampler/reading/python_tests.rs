@@ -47,8 +47,8 @@ fn stacks_are_what_python_says_they_are() {
             compare_all(&name, &[(scripts.clone(), "."), library(&format!("python-{release}-lib"))]);
         }
     }
-    for release in ["3.12", "3.14"] {
-        compare_all(&format!("component-python-{release}.wasm"), &[(scripts.clone(), ".")]);
+    for made in ["3.12", "3.12-by-0.14", "3.14", "3.14-by-0.25"] {
+        compare_all(&format!("component-python-{made}.wasm"), &[(scripts.clone(), ".")]);
     }
 }
 
