@@ -156,4 +156,19 @@ mod tests {
             let _ = with_module(&component[..end], &ranges[2], &other);
         }
     }
+
+    #[test]
+    fn an_index_is_told_of_and_a_name_is_not() {
+        let text = r#"(component (core module $none (func (export "f"))) (core module $first (memory 1)
+            (func (param i32) (result i32) (local.get 0)) (func $mine (param i32) (result i32) (local.get 0))))"#;
+        let component = wat::parse_str(text).unwrap();
+        let notes = |function: &str| {
+            let mut images = core_modules(&component, "x").unwrap();
+            let named = [function.parse().unwrap()];
+            compile_component(&Engine::default(), &component, &mut images, &named).unwrap().1
+        };
+        let of_first = "malloc=1 is taken for a function of first,";
+        assert!(notes("malloc=1").iter().any(|note| note.starts_with(of_first)), "{:?}", notes("malloc=1"));
+        assert!(!notes("malloc=mine").iter().any(|note| note.contains("is taken for")), "{:?}", notes("malloc=mine"));
+    }
 }

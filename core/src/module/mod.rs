@@ -6,6 +6,7 @@ mod compiled;
 mod compiled_from;
 mod component;
 mod component_items;
+mod component_names;
 mod core_instances;
 mod debug_file;
 mod image;
