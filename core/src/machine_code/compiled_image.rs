@@ -6,6 +6,7 @@ use gimli::{BaseAddresses, CieOrFde, DwEhPe, EhFrame, LittleEndian, UnwindSectio
 use goblin::elf::Elf;
 use goblin::elf::sym::{STT_FUNC, st_type};
 use rustc_hash::FxHashMap;
+use std::ffi::CStr;
 use std::ops::Range;
 use wasmtime_environ::obj::ELF_WASMTIME_ADDRMAP;
 
@@ -47,6 +48,8 @@ pub(crate) struct CompiledImage<'m> {
     bytes: &'m [u8],
     elf: Elf<'m>,
     text: usize,
+    /// What names of symbols lie in. goblin looks for each among all.
+    names: &'m [u8],
 }
 
 impl<'m> CompiledImage<'m> {
@@ -55,7 +58,8 @@ impl<'m> CompiledImage<'m> {
         let bytes = image_bytes(compiled);
         let elf = Elf::parse(bytes).ok()?;
         let text = section(&elf, ".text")?;
-        Some(Self { bytes, elf, text })
+        let names = elf.section_headers[section(&elf, ".strtab")?].file_range();
+        Some(Self { names: names.and_then(|names| bytes.get(names)).unwrap_or_default(), bytes, elf, text })
     }
 
     /// The pieces of code that are no functions: what they are and their offsets in the text.
@@ -65,7 +69,8 @@ impl<'m> CompiledImage<'m> {
                 return None;
             }
             let start = symbol.st_value as usize;
-            let name = stub_name(self.elf.strtab.get_at(symbol.st_name)?)?;
+            let name = CStr::from_bytes_until_nul(self.names.get(symbol.st_name..)?).ok()?;
+            let name = stub_name(name.to_str().ok()?)?;
             Some((name, start..start.checked_add(symbol.st_size as usize)?))
         })
     }
@@ -118,7 +123,8 @@ fn section(elf: &Elf<'_>, name: &str) -> Option<usize> {
 /// What a piece is by Wasmtime's name for it: `wasm[0]::array_to_wasm_trampoline[7]`, `signatures[0]::…`, `wasmtime_builtin_…`.
 /// `None` for functions: `wasm[0]::function[7]::NAME`, where NAME is the guest's and may be any of the others.
 fn stub_name(name: &str) -> Option<CodeName<'_>> {
-    let of_module = name.strip_prefix("wasm[").and_then(|rest| rest.split_once("]::"));
+    let of_module = name.strip_prefix("wasm[").and_then(|rest| rest.split_once(']'));
+    let of_module = of_module.and_then(|(module, rest)| Some((module, rest.strip_prefix("::")?)));
     if of_module.is_some_and(|(_, kind)| kind.starts_with("function[")) {
         return None;
     }
