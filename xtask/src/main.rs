@@ -15,12 +15,14 @@ mod goldens;
 mod header;
 mod imports;
 mod javascript_component;
+mod npm;
 mod pprof;
 mod process;
 mod progress;
 mod python_component;
 mod python_replays;
 mod quickjs;
+mod real_guests;
 mod recipes;
 mod rooms;
 mod rust_target;
@@ -41,6 +43,7 @@ cargo xtask TASK
 
   test-fixtures [NAME…]  build the test guests (all, or those named) into target/fixtures
   test-tools             provide perf, what it needs, and wasmtime in target/tools
+  real-guests            provide programs that others built in target/real
   test [ARGS]            everything CI checks: fixtures, tools, demo, fmt, clippy, tests, tidy;
                          ARGS go to `cargo test`; `--fast` runs only what needs no guest
   bench [ARGS]           run guests with and without sampling and print the ratios;
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
     let outcome = match task.as_str() {
         "test-fixtures" => fixtures::build(&rest),
         "test-tools" => tools::provide(),
+        "real-guests" => real_guests::provide(),
         "test" => tests_and_lints::run(&rest),
         "bench" => bench::run(&rest),
         "stress" => stress::run(&rest),

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use crate::progress::Step;
-use crate::{checkout, demo, fixtures, header, process, tidy, tools};
+use crate::{checkout, demo, fixtures, header, process, real_guests, tidy, tools};
 
 const FORMAT: &[&str] = &["fmt", "--all", "--check"];
 const LINT: &[&str] = &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
@@ -34,6 +34,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     fixtures::build(&[])?;
     tools::provide()?;
+    real_guests::provide()?;
     demo::run(&[])?;
     header::run(&[])?;
     cargo(FORMAT, &[]).context("the code is not formatted: run `cargo fmt --all`")?;

@@ -164,7 +164,7 @@ pub(crate) fn install(cache: &Cache, what: &str, requirements: &Path, venv: &Pat
 }
 
 /// The folder of the environment's packages, if all of `programs` are there.
-fn site_packages(venv: &Path, programs: &[&str]) -> Result<PathBuf> {
+pub(crate) fn site_packages(venv: &Path, programs: &[&str]) -> Result<PathBuf> {
     let library = venv.join("lib");
     for entry in fs::read_dir(&library).with_context(|| format!("cannot read {}", library.display()))? {
         let packages = entry?.path().join("site-packages");

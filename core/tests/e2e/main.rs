@@ -44,6 +44,7 @@ mod plugin_kit;
 mod pprof;
 mod python;
 mod quickjs;
+mod real_guests;
 mod running;
 mod sampled;
 mod sections;
