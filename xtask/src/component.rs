@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
 };
+use wasm_compose::composer::ComponentComposer;
+use wasm_compose::config::Config;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -28,6 +30,14 @@ pub(crate) fn make_handler(file: &Path, wit: &Path) -> Result<()> {
     let mut module = fs::read(file)?;
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
     encode(file, module, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER)
+}
+
+/// Puts the component in `caller`, with the one in this file within it, in that one's place: what the former imports of interfaces that the
+/// latter exports comes from there.
+pub(crate) fn put_into(caller: &Path, file: &Path) -> Result<()> {
+    let config = Config { definitions: vec![file.to_owned()], ..Config::default() };
+    let composed = ComponentComposer::new(caller, &config).compose().context("they do not fit each other")?;
+    fs::write(file, composed).map_err(Into::into)
 }
 
 /// The folder with the interfaces of what is made from `source`, a path in `testdata`.

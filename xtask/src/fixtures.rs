@@ -22,7 +22,7 @@ pub(crate) fn build(names: &[String]) -> Result<()> {
     let recipes = choose(names)?;
     let cache = Cache::open()?;
     let pins = Pins::read()?;
-    let needs_rust = recipes.iter().any(|recipe| recipe.language == Language::Rust);
+    let needs_rust = recipes.iter().any(|recipe| recipe.language.is_rust());
     let rust = if needs_rust { RustTarget::find(&cache, &pins)? } else { None };
 
     let mut missing = Vec::new();
@@ -61,7 +61,7 @@ fn choose(names: &[String]) -> Result<Vec<&'static Recipe>> {
 
 /// Builds by toolchain, side by side, and reports every one that failed.
 fn build_missing(missing: &[&Recipe], cache: &Cache, pins: &Pins) -> Result<()> {
-    let is_rust = |recipe: &Recipe| recipe.language == Language::Rust;
+    let is_rust = |recipe: &Recipe| recipe.language.is_rust();
     let is_go = |recipe: &Recipe| recipe.language.go().is_some();
     let wheels = &Wheels::get(cache, pins)?;
     let build_some = |wanted: &dyn Fn(&Recipe) -> bool| -> Vec<anyhow::Error> {
@@ -135,12 +135,21 @@ fn build_one(recipe: &Recipe, toolchains: &Toolchains<'_>) -> Result<()> {
             go.current_dir(folder).env("GOOS", system).env("GOARCH", "wasm");
             run(go.arg("build").args(recipe.flags).arg("-o").arg(&output).arg("."))?;
         }
-        Language::Rust => {
+        Language::Rust | Language::RustLibrary(_) => {
             let rust = rust.context("the Rust target was not set up")?;
             let mut rustc = rust.compiler(cache, wheels)?;
             rustc.current_dir(&testdata).args(["--edition", "2024"]).args(recipe.flags);
             rustc.arg(format!("--remap-path-prefix={}=/testdata", testdata.display()));
-            run(rustc.arg("-o").arg(&output).arg(&source))?;
+            if let Language::RustLibrary(function) = recipe.language {
+                let archive = workplace.path.join("library.a");
+                run(rustc.args(["--crate-type", "staticlib", "-o"]).arg(&archive).arg(&source))?;
+                // What rustc itself tells a linker of a module without a main function is not known to every linker here.
+                let mut zig = wheels.zig(cache)?;
+                zig.args(["cc", "-target", "wasm32-wasi", "-mexec-model=reactor", "-g", "-O2"]);
+                run(zig.arg(format!("-Wl,--export={function}")).arg("-o").arg(&output).arg(&archive))?;
+            } else {
+                run(rustc.arg("-o").arg(&output).arg(&source))?;
+            }
         }
         Language::JavaScriptComponent => javascript_component::build(recipe.source, recipe.flags, cache, &output)?,
         Language::Python(minor) => cpython::build(&Release::find(minor)?, cache, wheels, &output)?,
@@ -152,6 +161,12 @@ fn build_one(recipe: &Recipe, toolchains: &Toolchains<'_>) -> Result<()> {
         MadeInto::Module => {}
         MadeInto::Command => component::make(&output)?,
         MadeInto::Handler => component::make_handler(&output, &component::world(recipe.source))?,
+        MadeInto::CalledByPython { release, program } => {
+            component::make_handler(&output, &component::world(recipe.source))?;
+            let caller = workplace.path.join("caller.wasm");
+            python_component::build(release, program, cache, &caller)?;
+            component::put_into(&caller, &output)?;
+        }
     }
     let path = place(recipe, cache, pins, rust)?;
     cache::publish(&output, &path)?;
@@ -175,7 +190,7 @@ pub(crate) fn source_path_flags(testdata: &Path, wheels: &Wheels) -> [String; 3]
 
 /// The built guest in the cache, if it is there.
 fn finished(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarget>) -> Result<Option<PathBuf>> {
-    if recipe.language == Language::Rust && rust.is_none() {
+    if recipe.language.is_rust() && rust.is_none() {
         return Ok(None);
     }
     let path = place(recipe, cache, pins, rust)?;
@@ -189,10 +204,14 @@ fn place(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarget>)
         Language::Go(release) | Language::GoForJs(release) => pins.go(release)?.to_owned(),
         Language::JavaScriptComponent => javascript_component::pins()?,
         Language::Python(minor) => format!("{} {}", Release::find(minor)?.identity(), pins.line("ziglang")?),
-        Language::PythonComponent(release) => python_component::pin(release)?,
+        Language::PythonComponent(_) | Language::Wat => String::new(),
         Language::Rust => rust.context("the Rust target was not set up")?.identity().to_owned(),
-        Language::Wat => String::new(),
+        Language::RustLibrary(_) => {
+            format!("{} {}", rust.context("the Rust target was not set up")?.identity(), pins.line("ziglang")?)
+        }
     };
+    let python = recipe.python_component().map(|(release, _)| python_component::pin(release)).transpose()?;
+    let toolchain = toolchain + python.as_deref().unwrap_or_default();
     let sources = read_sources(recipe)?;
     Ok(cache.fixture(&key(recipe, &toolchain, &sources), &recipe.file_name()))
 }
@@ -221,9 +240,14 @@ fn read_sources(recipe: &Recipe) -> Result<Vec<Vec<u8>>> {
     if recipe.language.go().is_some() {
         paths = go_package(source.parent().context("a Go source is in a folder of its own")?)?;
     }
-    let is_of_world = matches!(recipe.language, Language::JavaScriptComponent | Language::PythonComponent(_));
+    let of_python = recipe.python_component();
+    let is_of_world = of_python.is_some() || recipe.language == Language::JavaScriptComponent;
     if is_of_world || recipe.made_into == MadeInto::Handler {
         paths.extend(component::world_files(recipe.source)?);
+    }
+    if let Some((_, program)) = of_python.filter(|(_, program)| *program != recipe.source) {
+        paths.push(checkout::testdata().join(program));
+        paths.extend(component::world_files(program)?);
     }
     paths.iter().map(|path| fs::read(path).with_context(|| format!("cannot read {}", path.display()))).collect()
 }

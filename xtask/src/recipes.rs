@@ -20,6 +20,8 @@ pub(crate) enum Language {
     GoForJs(&'static str),
     /// `rustc`.
     Rust,
+    /// The same, of a library that has to have this function.
+    RustLibrary(&'static str),
     /// The interpreter itself, of this minor release; what it runs are scripts.
     Python(&'static str),
     /// A component that runs scripts, made by this release of componentize-py.
@@ -57,9 +59,21 @@ pub(crate) enum MadeInto {
     Command,
     /// The same, which answers requests: what it imports and exports is in the folder `wit` beside its source.
     Handler,
+    /// A component that a Python program calls, made like a handler, and within that program's.
+    CalledByPython {
+        /// The release of componentize-py that makes the program's.
+        release: &'static str,
+        /// Its source, in `testdata`.
+        program: &'static str,
+    },
 }
 
 impl Language {
+    /// Whether `rustc` builds it.
+    pub(crate) fn is_rust(self) -> bool {
+        matches!(self, Self::Rust | Self::RustLibrary(_))
+    }
+
     /// The Go release and the system it builds for, if it is Go.
     pub(crate) fn go(self) -> Option<(&'static str, &'static str)> {
         match self {
@@ -72,6 +86,7 @@ impl Language {
             | Self::PythonComponent(_)
             | Self::QuickJs
             | Self::Rust
+            | Self::RustLibrary(_)
             | Self::Wat => None,
         }
     }
@@ -97,6 +112,15 @@ impl Recipe {
                 quickjs::PARTS.map(|(part, suffix)| (format!("{}{suffix}", self.name), built.join(part))).to_vec()
             }
             _ => vec![(self.file_name(), built.to_owned())],
+        }
+    }
+
+    /// A release of componentize-py that it is made with, and the program that it makes a component of.
+    pub(crate) fn python_component(&self) -> Option<(&'static str, &'static str)> {
+        match (self.language, self.made_into) {
+            (Language::PythonComponent(release), _) => Some((release, self.source)),
+            (_, MadeInto::CalledByPython { release, program }) => Some((release, program)),
+            _ => None,
         }
     }
 }
@@ -127,6 +151,7 @@ const QUICKJS: &[&str] = &[
     "-Wl,-z,stack-size=4194304",
 ];
 const RUST_LEGACY: &[&str] = &["-O", "-g", "-Csymbol-mangling-version=legacy"];
+const RUST_LIBRARY: &[&str] = &["-O", "-g", "-Cpanic=abort"];
 const RUST_V0: &[&str] = &["-O", "-g", "-Csymbol-mangling-version=v0", "-Cdwarf-version=5"];
 
 const fn recipe(
@@ -203,6 +228,16 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("component-python-3.12-by-0.14", Language::PythonComponent("0.14.0"), python_component::PROGRAM, &[]),
     recipe("component-python-3.14", Language::PythonComponent("0.21.0"), python_component::PROGRAM, &[]),
     recipe("component-python-3.14-by-0.25", Language::PythonComponent("0.25.1"), python_component::PROGRAM, &[]),
+    Recipe {
+        made_into: MadeInto::CalledByPython { release: "0.25.1", program: "python/calls_rust/app.py" },
+        ..recipe(
+            "component-python-calls-rust",
+            Language::RustLibrary("wlprof:library/sums#sum"),
+            "rust/library/library.rs",
+            RUST_LIBRARY,
+        )
+    },
+    recipe("component-python-async", Language::PythonComponent("0.25.1"), "python/async/app.py", &[]),
     component("component-rust-heap", Language::Rust, "rust/heap.rs", RUST_LEGACY),
     component("component-rust-mix", Language::Rust, "rust/mix.rs", RUST_V0),
     recipe("cpp-heap", Language::Cpp, "cpp/heap.cpp", CPP),
