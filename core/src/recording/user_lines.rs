@@ -86,12 +86,15 @@ impl UserLines {
             *sum.lines.entry(line.line).or_default() += weight.ns;
             if innermost > 0 {
                 sum.native_time.add(weight);
-                native.entry(recording.native(frames[0].lines[0].function)).or_default()[0].add(weight);
+                native.entry(recording.native(frames[0], frames[0].lines[0].function)).or_default()[0].add(weight);
             }
             // Below the script: what started the interpreter is above it.
             let (of_language, called): (Vec<&Frame>, Vec<&Frame>) =
                 frames[..=outermost].iter().partition(|frame| frame.is_of_language());
-            let called = called.iter().flat_map(|frame| &frame.lines).map(|line| recording.native(line.function));
+            let of_frame = |frame: &Frame| -> Vec<Native> {
+                frame.lines.iter().map(|line| recording.native(frame, line.function)).collect()
+            };
+            let called = called.iter().flat_map(|frame| of_frame(frame));
             for what in called.collect::<BTreeSet<_>>() {
                 native.entry(what).or_default()[1].add(weight);
             }
@@ -132,9 +135,11 @@ impl Recording {
         frames.next().is_some() && frames.any(Frame::is_of_language)
     }
 
-    /// What a function of native code is shown as.
-    fn native(&self, function: FunctionId) -> Native {
+    /// What a function of native code, in that frame, is shown as.
+    fn native(&self, frame: &Frame, function: FunctionId) -> Native {
         match self.functions[function as usize].category {
+            // What joins two components is the runtime's, but allocates nothing.
+            _ if frame.origin == Origin::Adapter => Native::Function(function),
             Category::Runtime => Native::Memory,
             Category::GarbageCollector => Native::Collector,
             _ => Native::Function(function),
