@@ -1,10 +1,11 @@
 //! Components: run as `wasmtime run` does, walked across the components in them, named by each of their modules.
 
 use crate::guest::{Place, fixture};
-use std::collections::BTreeSet;
+use crate::sampled::{are_few, marked_line};
+use std::collections::{BTreeMap, BTreeSet};
 use wasmtime::component::Linker;
 use wasmtime::{Config, Engine, Store};
-use wlprof::recording::{Recording, StackId, State};
+use wlprof::recording::{Origin, Recording, StackId, State};
 use wlprof::{Attach, Profiler};
 
 /// Runs a component, and gives what was recorded.
@@ -190,6 +191,82 @@ fn a_task_that_is_suspended_waits_on_its_stack() {
     let resting_ns: u64 = resting.map(|sample| sample.period_ns).sum();
     // 20 times 10 ms, and what a wait takes to end. The rest of the time is its own.
     assert!((150_000_000..=all_ns).contains(&resting_ns), "{resting_ns} of {all_ns}");
+}
+
+/// A task of Python's leaves no wasm behind where it waits: its coroutines are read.
+#[test]
+fn suspended_tasks_of_python_wait_on_their_lines() {
+    let recording = profile("component-python-async.wasm", &["--clock=wall", "-Shttp"], &[]);
+    let waiting_line = marked_line("python/async/app.py", "await monotonic_clock.wait_for(milliseconds * 1_000_000)");
+    let working_lines = ["alpha", "beta"].map(|name| {
+        let call = format!("return await turns(in_{name}, rounds)");
+        (name, Some(marked_line("python/async/app.py", &call)))
+    });
+    let mut waits = BTreeMap::<&str, u64>::new();
+    let awaiting = ("state".to_owned(), "awaiting".to_owned());
+    for sample in recording.samples() {
+        if !sample.labels.is_some_and(|labels| recording.label_sets[labels as usize].contains(&awaiting)) {
+            continue;
+        }
+        let lines: Vec<_> = recording.lines_of(sample.stack).collect();
+        let lines = lines.iter().map(|line| (&*recording.functions[line.function as usize].name, line.line));
+        // Root first.
+        let lines: Vec<_> = lines.rev().collect();
+        let names: Vec<&str> = lines.iter().map(|(name, _)| *name).collect();
+        assert!(working_lines.contains(&lines[0]), "{lines:?}");
+        assert_eq!(names[1..5], ["turns", "rest", "wait_for", "await_result"], "{names:?}");
+        assert_eq!(lines[2].1, Some(waiting_line), "{lines:?}");
+        *waits.entry(names[0]).or_default() += sample.period_ns;
+    }
+    // 60 times 5 ms in all, of which 40 times both wait.
+    println!("{waits:?}, {:?} of {}", recording.truncated, recording.ticks.sampled);
+    let waited_ns: u64 = waits.values().sum();
+    assert!(waits.len() == 2 && waited_ns > 150_000_000, "{waits:?}");
+    // What comes after the run is in no task any more.
+    assert!(are_few(recording.truncated.iter().map(|(_, count)| count).sum(), recording.ticks.sampled, 0.1));
+}
+
+#[test]
+fn python_and_the_rust_that_it_calls_are_in_one_stack() {
+    let place = Place::new();
+    let guest = fixture("component-python-calls-rust.wasm");
+    let options = ["-q", "--rate=5000", "--max-overhead=100", "--frames=merged", "-o", "x.wlprof"];
+    let ran = place.run(options.into_iter().chain([guest.to_str().unwrap()]));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    // By Python's own account, root first; without the name of the class.
+    let said: BTreeSet<&str> = ran.stdout.lines().collect();
+    assert_eq!(said.len(), 3, "{said:?}");
+    let recording = place.recording("x.wlprof");
+    let rust = |name: &str, text| (name.to_owned(), Some(marked_line("rust/library/library.rs", text)));
+    let calling = rust("sum", "    all_rounds(rounds)");
+    let working = rust("library::all_rounds", "(0..rounds).fold(1, |value, _| one_round(value));");
+    let mut seen = BTreeMap::<String, usize>::new();
+    for sample in recording.samples() {
+        let frames: Vec<_> = recording.frames_of(sample.stack).collect();
+        let Some(adapter) = frames.iter().position(|frame| frame.origin == Origin::Adapter) else { continue };
+        let named =
+            |line: &wlprof::recording::Line| (recording.functions[line.function as usize].name.to_string(), line.line);
+        // From the adapter inwards.
+        let inner: Vec<_> =
+            frames[..adapter].iter().rev().flat_map(|frame| frame.lines.iter().rev().map(named)).collect();
+        assert!(inner.len() < 2 || inner[0] == calling, "{inner:?}");
+        if inner.len() > 4 {
+            assert_eq!(inner[1].0, working.0, "{inner:?}");
+            assert!(inner.contains(&working), "{inner:?}");
+        }
+        let python = frames[adapter..].iter().filter(|frame| matches!(frame.origin, Origin::Language { .. }));
+        let python: Vec<_> = python.map(|frame| named(&frame.lines[0])).collect();
+        let Some(((import, _), python)) = python.split_first() else { continue };
+        // What was generated for the import.
+        assert_eq!(import, "sum");
+        let stack =
+            python.iter().rev().map(|(name, line)| format!("{}:{}", name.rsplit('.').next().unwrap(), line.unwrap()));
+        *seen.entry(stack.collect::<Vec<_>>().join(" ")).or_default() += 1;
+    }
+    println!("{seen:?}, {:?} of {}", recording.truncated, recording.ticks.sampled);
+    assert!(seen.keys().all(|stack| said.contains(&**stack)), "{seen:?} and {said:?}");
+    assert_eq!(seen.len(), said.len(), "{seen:?}");
+    assert!(seen.values().sum::<usize>() > 50, "{seen:?}");
 }
 
 /// What the host did in samples that wasm called it in.

@@ -275,6 +275,48 @@ fn samples_are_of_the_requests_that_they_were_taken_in() {
     }
 }
 
+/// Requests of WASI 0.3 are tasks of one store, which wait and go on in turns.
+#[test]
+fn tasks_of_one_store_are_answered_and_sampled_each_for_itself() {
+    let (guest, paths, count) = ("component-python-async.wasm", ["/alpha/3", "/beta/4", "/"], 120);
+    let place = Place::new();
+    let several = "--max-instance-concurrent-reuse-count=8";
+    let theirs = Server::of_wasmtime(&["-Scli", several], guest);
+    let expected = ask_often(theirs.address, &paths, count, 8);
+    theirs.interrupt();
+    let requests = format!("--requests={count}");
+    let server = Server::of_wlprof(&place, &["-Scli", several, "--rate=5000", "--max-overhead=100", &requests], guest);
+    let answers = ask_often(server.address, &paths, count, 8);
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(answers, expected);
+    assert_eq!(answers.values().copied().collect::<Vec<_>>(), [count / 3; 3], "{answers:?}");
+
+    let recording = place.recording("p.wlprof");
+    let mut seen = BTreeMap::<&str, usize>::new();
+    let mut shared = 0;
+    for thread in &recording.threads {
+        let labels = &recording.stores[thread.store as usize].labels;
+        let is_shared = labels.iter().any(|(name, value)| (&**name, &**value) == ("request", "several"));
+        for stack in stacks(&recording, thread) {
+            for (task, other) in [("alpha", "beta"), ("beta", "alpha")] {
+                let works_in = |task: &str| stack.iter().any(|name| name.strip_prefix("in_") == Some(task));
+                if works_in(task) {
+                    let (is_its, is_of_other) = (stack.contains(&task), stack.contains(&other) || works_in(other));
+                    assert!(is_its && !is_of_other && stack.contains(&"turns"), "{stack:?}");
+                    *seen.entry(task).or_default() += 1;
+                    shared += usize::from(is_shared);
+                }
+            }
+        }
+    }
+    println!("{seen:?}, {shared} in stores of several; {:?} of {}", recording.truncated, recording.ticks.sampled);
+    assert!(seen.len() == 2 && seen.values().all(|count| *count > 20), "{seen:?}");
+    assert!(shared > 20, "{shared} of {seen:?}");
+    let truncated: u64 = recording.truncated.iter().map(|(_, count)| count).sum();
+    assert!(truncated * 10 <= recording.ticks.sampled, "{:?} of {}", recording.truncated, recording.ticks.sampled);
+}
+
 #[test]
 fn the_last_request_that_is_wanted_is_answered_whole() {
     let place = Place::new();

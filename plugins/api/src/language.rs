@@ -83,6 +83,12 @@ pub trait Walker: Send {
         false
     }
 
+    /// Whether [`Walker::walk`], given no wasm frames, gives what one of the language's suspended tasks awaits, if any is. Samples that are
+    /// taken while none of the guest's wasm is open are then walked as well.
+    fn reads_suspended_tasks(&self) -> bool {
+        false
+    }
+
     /// Whether [`Walker::symbolize`], of [`FrameKey::Own`], and [`Walker::labels`] take but microseconds. They are then asked
     /// where samples are taken as well, in the same circumstances as [`Walker::walk`]: the names are in a recording, even if
     /// wlprof is killed.

@@ -36,7 +36,7 @@ pub(crate) struct Chain {
 }
 
 /// A frame as it lies in memory.
-struct RawFrame {
+pub(crate) struct RawFrame {
     code: u32,
     previous: u32,
     instruction: u32,
@@ -65,7 +65,7 @@ impl Default for Chain {
 }
 
 impl Chain {
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.frames.clear();
         self.activations.clear();
         self.is_importing = false;
@@ -96,7 +96,7 @@ impl Reader<'_> {
         on_stack && (callee_owner, owner) == (0, 0) && u64::from(caller) + 4 * u64::from(words) == u64::from(callee)
     }
 
-    fn word(&self, base: u32, offset: u32) -> Result<u32, Truncation> {
+    pub(crate) fn word(&self, base: u32, offset: u32) -> Result<u32, Truncation> {
         Ok(self.guest.read_u32(u64::from(base) + u64::from(offset))?)
     }
 
@@ -191,7 +191,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn frame(&self, address: u32) -> Result<RawFrame, Truncation> {
+    pub(crate) fn frame(&self, address: u32) -> Result<RawFrame, Truncation> {
         let layout = &self.layout.frame;
         let entry = if let Entry::Marked { at } = layout.entry { at } else { layout.owner };
         let mut window = [0; WINDOW];
@@ -213,7 +213,7 @@ impl Reader<'_> {
     }
 
     /// The code of a frame, and one more than the code unit that it is at.
-    fn python_frame(&mut self, frame: &RawFrame) -> Result<(Found, u32), Truncation> {
+    pub(crate) fn python_frame(&mut self, frame: &RawFrame) -> Result<(Found, u32), Truncation> {
         if frame.owner > LAST_PYTHON_OWNER {
             return Err(Truncation::Inconsistent);
         }

@@ -15,6 +15,8 @@ pub(crate) struct Layout {
     pub(crate) frame: FrameLayout,
     pub(crate) code: CodeLayout,
     pub(crate) text: TextLayout,
+    /// Where the threads' tasks are, in releases that list them.
+    pub(crate) tasks: Option<TaskLayout>,
 }
 
 /// `_PyRuntimeState`.
@@ -123,6 +125,30 @@ pub(crate) struct TextLayout {
     pub(crate) compact: u32,
 }
 
+/// `TaskObj` of `_asyncio`, and the coroutines that tasks run (`PyCoroObject`, which begins as `PyGenObject`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TaskLayout {
+    /// `asyncio_tasks_head` of `_PyThreadStateImpl`, a list.
+    pub(crate) head: u32,
+    /// `task_node`, where a task is in that list.
+    pub(crate) node: u32,
+    /// `task_fut_waiter`.
+    pub(crate) awaits: u32,
+    /// `task_coro`.
+    pub(crate) coroutine: u32,
+    /// `gi_frame_state` of a coroutine.
+    pub(crate) frame_state: u32,
+    /// `gi_iframe` of a coroutine.
+    pub(crate) frame: u32,
+    /// `stackpointer` of a frame.
+    pub(crate) stack_pointer: u32,
+}
+
+/// Those of 3.14, whose description does not have all of them: libpython3.14.so in a component of componentize-py 0.21.0, measured
+/// as the rows of [`TABLE`]. Nothing is believed of what is found by them that has not the names of these types.
+pub(crate) const TASKS_3_14: TaskLayout =
+    TaskLayout { head: 728, node: 80, awaits: 64, coroutine: 68, frame_state: 35, frame: 36, stack_pointer: 32 };
+
 /// `PyObject.ob_type`, which CPython has had there since 1.0 in builds without `Py_TRACE_REFS`.
 pub(crate) const OBJECT_TYPE: u32 = 4;
 /// `PyVarObject.ob_size`.
@@ -163,6 +189,7 @@ pub(crate) const TABLE: [Layout; 2] = [
             bytes_data: 16,
         },
         text: TextLayout { ascii: 24, compact: 36 },
+        tasks: None,
     },
     // 3.12.1: libpython3.12.so in the wheel of componentize-py 0.17.2 for Linux x86-64 (manylinux_2_28).
     Layout {
@@ -190,6 +217,7 @@ pub(crate) const TABLE: [Layout; 2] = [
             bytes_data: 16,
         },
         text: TextLayout { ascii: 20, compact: 28 },
+        tasks: None,
     },
 ];
 

@@ -35,6 +35,9 @@ mod state;
 mod symbols;
 #[cfg(test)]
 mod synthetic;
+mod tasks;
+#[cfg(test)]
+mod tasks_tests;
 mod text;
 mod threads;
 mod version;

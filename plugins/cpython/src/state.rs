@@ -20,14 +20,17 @@ pub(crate) enum State {
     Importing,
     /// Is in a call of the host.
     Host,
+    /// Runs nothing: all its tasks await something.
+    Awaiting,
 }
 
-const ALL: [(State, &str); 5] = [
+const ALL: [(State, &str); 6] = [
     (State::Python, "python"),
     (State::C, "c code"),
     (State::Collecting, "gc"),
     (State::Importing, "importing"),
     (State::Host, "host call"),
+    (State::Awaiting, "awaiting"),
 ];
 
 impl State {
@@ -134,6 +137,6 @@ mod tests {
         for (state, text) in ALL {
             assert_eq!(State::label(state.key()).unwrap().value, text);
         }
-        assert_eq!(State::label(5), None);
+        assert_eq!(State::label(6), None);
     }
 }

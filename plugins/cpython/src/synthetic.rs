@@ -53,6 +53,7 @@ fn described(minor: u8) -> Layout {
             bytes_data: 16,
         },
         text: TextLayout { ascii: 20, compact: 28 },
+        tasks: is_14.then_some(layout::TASKS_3_14),
     }
 }
 
@@ -299,6 +300,46 @@ impl Guest {
         let at = new.unit.map_or(before, |unit| 2 * i64::from(unit));
         self.set(frame + layout.instruction, (start + at) as u32);
         frame
+    }
+
+    /// An object of a type of that name.
+    fn object(&mut self, type_name: &str, size: u32) -> u32 {
+        let name = self.allocate(type_name.len() as u32 + 1);
+        self.frozen.memory[name as usize..][..type_name.len()].copy_from_slice(type_name.as_bytes());
+        let of = self.allocate(64);
+        self.set(of + layout::TYPE_NAME, name);
+        let object = self.allocate(size);
+        self.set(object + layout::OBJECT_TYPE, of);
+        object
+    }
+
+    /// A task of the thread's that awaits an object of the type `awaited`, in these coroutines, the outermost first. Gives those, the
+    /// innermost first, and the task.
+    pub(crate) fn task(&mut self, awaited: &str, frames: &[NewFrame]) -> (Vec<u32>, u32) {
+        let layout = self.layout.tasks.unwrap();
+        let awaited = self.object(awaited, 16);
+        let mut inner = self.object("_asyncio.FutureIter", 16);
+        let mut coroutines = Vec::new();
+        for &frame in frames.iter().rev() {
+            let frame = self.frame(frame, 0) as usize;
+            let coroutine = self.object("coroutine", layout.frame + 48);
+            let address = coroutine + layout.frame;
+            self.frozen.memory.copy_within(frame..frame + 48, address as usize);
+            let stack = self.allocate(4);
+            self.set(stack, inner | 1);
+            self.set(address + layout.stack_pointer, stack + 4);
+            self.frozen.memory[(coroutine + layout.frame_state) as usize] = 0xff;
+            coroutines.push(coroutine);
+            inner = coroutine;
+        }
+        let task = self.object("_asyncio.Task", 96);
+        self.set(task + layout.awaits, awaited);
+        self.set(task + layout.coroutine, inner);
+        let head = THREAD + layout.head;
+        let next = self.word(head);
+        self.set(task + layout.node, if next == 0 { head } else { next });
+        self.set(head, task + layout.node);
+        (coroutines, task)
     }
 
     /// The innermost frame.

@@ -84,6 +84,10 @@ impl Walker for PythonWalker {
         true
     }
 
+    fn reads_suspended_tasks(&self) -> bool {
+        true
+    }
+
     fn allocators(&self, module: &dyn ModuleView, _missed: &mut Vec<String>) -> Vec<Allocator> {
         allocators::find(module)
     }
@@ -113,6 +117,14 @@ impl Walker for PythonWalker {
         }
         let mut reader = Reader { guest, layout: &layout, codes: &mut self.codes, chain: &mut self.chain };
         let mut read = reader.read(thread);
+        if wasm.is_empty() && read.is_ok() && reader.chain.frames.is_empty() {
+            // Nothing of it runs: it was entered from no wasm that is still there.
+            let awaited = reader.read_awaited(thread, self.walks);
+            if !reader.chain.frames.is_empty() {
+                out.set_labels(State::Awaiting.key());
+            }
+            return merge::merge(&self.chain, awaited, &self.tables.functions, wasm, out);
+        }
         let tables = &*self.tables;
         let half_linked = self.half_linked.get_or_insert_with(|| tables.prologue.half_linked(&layout));
         let is_linking = wasm

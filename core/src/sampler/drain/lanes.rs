@@ -157,6 +157,11 @@ impl Lanes {
         }
     }
 
+    /// Records the samples that were taken while no wasm was open and wait until some is, which may take long, as they are.
+    pub(in crate::sampler) fn give_up_tasks(&mut self, recorder: &mut Recorder) {
+        self.give_up_where(recorder, |_, header| header.entry == 0);
+    }
+
     /// Sampling has ended: records all waiting samples as they are.
     pub(in crate::sampler) fn give_up(&mut self, recorder: &mut Recorder) {
         self.give_up_where(recorder, |_, _| true);

@@ -141,6 +141,7 @@ impl Drain {
             self.empty_rings(until_ns, shared, &mut recorder);
             if flush.is_some() {
                 self.read_awaited(shared, &mut recorder);
+                self.lanes.give_up_tasks(&mut recorder);
             }
             let before_heaps_ns = own_cpu_ns();
             self.record_heaps(last || flush.is_some(), &gone, shared, &mut recorder);
@@ -371,7 +372,8 @@ impl Drain {
             }
             shared.remove_unnamed(&shared.unloading.take_asked());
             let mut count = |words: &[u64]| {
-                let is_sample = matches!(Header::read(words).header.kind, Kind::Sample | Kind::AwaitsLanguage);
+                let is_sample =
+                    matches!(Header::read(words).header.kind, Kind::Sample | Kind::AwaitsLanguage | Kind::AwaitsTasks);
                 self.drained.unrecorded += u64::from(is_sample);
             };
             for drawn in &self.drawn {
@@ -422,7 +424,7 @@ impl Drain {
                 let found = Found { truncation: found.truncation.or(Some(reason)), ..found };
                 self.lanes.add(slot.tid, header, found, false, recorder);
             }
-            Kind::AwaitsLanguage => self.lanes.add(slot.tid, header, found, true, recorder),
+            Kind::AwaitsLanguage | Kind::AwaitsTasks => self.lanes.add(slot.tid, header, found, true, recorder),
             Kind::Sighting | Kind::Language | Kind::Ended => {}
         }
     }

@@ -305,6 +305,11 @@ impl LanguageWalk {
         }
     }
 
+    /// Whether it gives what suspended tasks await.
+    pub(in crate::sampler) fn reads_suspended_tasks(&self) -> bool {
+        self.walker.reads_suspended_tasks()
+    }
+
     /// Whether it can walk where host code was interrupted, which may hold the allocator's lock.
     pub(in crate::sampler) fn walks_without_allocating(&self) -> bool {
         self.walker.walks_without_allocating()

@@ -53,7 +53,9 @@ pub(in crate::sampler) enum Kind {
     Sample,
     /// A sample in a host call whose language stack follows when the call returns.
     AwaitsLanguage,
-    /// The language stack of the samples that await it, all of the host call that is returning.
+    /// A sample while no wasm was open; what the language's tasks awaited then follows when some is entered.
+    AwaitsTasks,
+    /// The language stack of the samples that await it: all of the host call that is returning, or all of before wasm is entered.
     Language,
     /// No sample, only a sighting of a host call.
     Sighting,
@@ -62,7 +64,8 @@ pub(in crate::sampler) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [Self::Sample, Self::AwaitsLanguage, Self::Language, Self::Sighting, Self::Ended];
+    const ALL: [Self; 6] =
+        [Self::Sample, Self::AwaitsLanguage, Self::AwaitsTasks, Self::Language, Self::Sighting, Self::Ended];
 }
 
 /// What a record says.

@@ -41,6 +41,8 @@ pub(in crate::sampler) struct StoreState {
     /// by whoever takes it when that is stopped for good.
     language: UnsafeCell<Option<LanguageWalk>>,
     has_language: AtomicBool,
+    /// The walker gives what suspended tasks await.
+    reads_tasks: AtomicBool,
     memory: LinearMemory,
     host_calls: Option<HostCallCounts>,
     /// What the guest allocates, if that is profiled.
@@ -48,6 +50,8 @@ pub(in crate::sampler) struct StoreState {
     /// The same, if the language's runtime counts it.
     counted_heap: OnceLock<CountedHeap>,
     pub(in crate::sampler) dump: DumpRequest,
+    /// Samples taken while none of its wasm was open await what the language's tasks awaited then.
+    awaits_tasks: AtomicBool,
     /// The last walk of the language ended in a panic.
     walk_panicked: AtomicBool,
     /// The drain is reading this store or the call hook is reading its language.
@@ -92,11 +96,13 @@ impl StoreState {
             before: Cell::new(None),
             language: UnsafeCell::new(None),
             has_language: AtomicBool::new(false),
+            reads_tasks: AtomicBool::new(false),
             memory: LinearMemory::default(),
             host_calls,
             heap: OnceLock::new(),
             counted_heap: OnceLock::new(),
             dump: DumpRequest::default(),
+            awaits_tasks: AtomicBool::new(false),
             walk_panicked: AtomicBool::new(false),
             locked: AtomicBool::new(false),
             alive: AtomicBool::new(true),
@@ -123,8 +129,12 @@ impl StoreState {
         self.dump.guest_goes_on();
         // SAFETY: the hook runs within the store.
         let (activation, fiber) = unsafe { (self.context.activation(), self.context.fiber()) };
+        let was_open = self.activations.any();
         self.activations.enter(activation, fiber);
         if let Some(slot) = self.runs_here() {
+            if !was_open && self.awaits_tasks.load(Ordering::Relaxed) {
+                self.calling_tasks(slot);
+            }
             slot.goes_on();
         }
     }
@@ -222,6 +232,30 @@ impl StoreState {
         if !slot.is_stopped() {
             // SAFETY: the signal is blocked on this thread, which is in the host call that is returning, and the store is locked.
             unsafe { self.collect_awaited_language(entry, slot, Reading::Standing) };
+        }
+        slot.charge(began_ns, self.has_walk_panicked());
+        slot.leave_out(began_ns);
+    }
+
+    /// Wasm is about to be called, none of which was open while samples were taken: the language's memory is as it was then.
+    #[cold]
+    #[inline(never)]
+    fn calling_tasks(&self, slot: &ThreadSlot) {
+        self.awaits_tasks.store(false, Ordering::Relaxed);
+        let began_ns = own_cpu_ns();
+        let header = self.header(Kind::Language, 0, 0);
+        {
+            let _no_signal = SignalBlocked::new();
+            let _locked = self.lock();
+            if slot.is_stopped() {
+                return;
+            }
+            // SAFETY: the signal is blocked on this thread, the store's, so nobody else is pushing; its wasm has not begun, and the
+            // store is locked.
+            let walk =
+                |frames: &[u64], words: &mut [u64]| unsafe { self.collect_language(frames, Reading::Standing, words) };
+            // SAFETY: as above. Without room the samples stay as they are, and say so.
+            let _ = unsafe { slot.ring.push(|words| header.write(words, |_| Ok(()), walk, |_| ())) };
         }
         slot.charge(began_ns, self.has_walk_panicked());
         slot.leave_out(began_ns);
@@ -400,13 +434,20 @@ impl StoreState {
         self.locked.load(Ordering::Acquire)
     }
 
-    /// Whether a sample in host code that `entry` has called is whole, or waits for the language's stack.
+    /// Whether a sample in host code that `entry` has called, or nobody, is whole, or waits for the language's stack.
     pub(in crate::sampler) fn kind_of_host_sample(&self, entry: Option<&Entry<'_>>) -> Kind {
         if !self.has_language.load(Ordering::Relaxed) {
             return Kind::Sample;
         }
-        if let Some(entry) = entry.filter(|entry| entry.host_call() != 0) {
-            entry.set_awaits_language(true);
+        match entry {
+            Some(entry) if entry.host_call() != 0 => {
+                entry.set_awaits_language(true);
+            }
+            None if self.reads_tasks.load(Ordering::Relaxed) => {
+                self.awaits_tasks.store(true, Ordering::Relaxed);
+                return Kind::AwaitsTasks;
+            }
+            _ => {}
         }
         Kind::AwaitsLanguage
     }
@@ -527,6 +568,7 @@ impl StoreState {
         if language.names_while_running() {
             language.module.naming.set_answered();
         }
+        self.reads_tasks.store(language.reads_suspended_tasks(), Ordering::Relaxed);
         // SAFETY: the signal is blocked, so that the handler does not use it, and others do so with the store locked.
         let before = unsafe { (*self.language.get()).replace(language) };
         if let Some(before) = before {
