@@ -14,6 +14,8 @@ use wlprof::recording::{Category, Frame, LanguageTruncation, Origin, Recording, 
 /// Those of [`COMPONENTS`] are components, which have their library in them.
 const RELEASES: [&str; 4] = ["3.11", "3.12", "3.13", "3.14"];
 pub(crate) const COMPONENTS: [&str; 2] = ["3.12", "3.14"];
+/// A component that runs the script in a task of WASI 0.3.
+const IN_TASK: &str = "async";
 
 fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python")
@@ -29,7 +31,10 @@ pub(crate) fn library(release: &str) -> String {
 fn command(options: &[&str], release: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
     command.current_dir(scripts()).args(options).arg("--dir=.");
-    if !COMPONENTS.contains(&release) {
+    if release == IN_TASK {
+        // It could answer requests as well.
+        command.arg("-Shttp");
+    } else if !COMPONENTS.contains(&release) {
         command.arg(library(release));
     }
     command.arg(fixture(&guest(release))).args(arguments);
@@ -38,7 +43,7 @@ fn command(options: &[&str], release: &str, arguments: &[&str]) -> Command {
 
 /// The fixture with that release.
 pub(crate) fn guest(release: &str) -> String {
-    let kind = if COMPONENTS.contains(&release) { "component-" } else { "" };
+    let kind = if release == IN_TASK || COMPONENTS.contains(&release) { "component-" } else { "" };
     format!("{kind}python-{release}.wasm")
 }
 
@@ -96,7 +101,7 @@ fn wasm<'a>(recording: &'a Recording, frame: &Frame) -> Option<(&'a str, Categor
 fn stacks_are_whole_and_made_of_calls_that_happened() {
     let script = std::fs::read_to_string(scripts().join("bench.py")).unwrap();
     let lines: Vec<&str> = script.lines().collect();
-    for release in RELEASES {
+    for release in RELEASES.into_iter().chain([IN_TASK]) {
         let calls = calls(release, &["bench.py", "30"]);
         assert!(calls.len() > 100, "{}", calls.len());
         let recording =
