@@ -74,8 +74,8 @@ impl fmt::Display for ForeignHost {
             }
             Self::Wasix => "it is built for WASIX, which is Wasmer's own; build it for wasm32-wasip1",
             Self::Component => {
-                "it is built for the component model (WASI preview 2), which wlprof does not run; build it for \
-                 wasm32-wasip1"
+                "it was to become a part of a component; make one of it, which can be run (`wasm-tools component new`), or \
+                 build it for wasm32-wasip1"
             }
             Self::DynamicLinker => {
                 "it is a library for a dynamic linker, and no program; link it into one, or build it without -fPIC and \

@@ -68,7 +68,8 @@ impl fmt::Display for Obstacle {
                     Some(host) => host.fmt(f),
                     None => f.write_str(
                         "link that into the module, or build it for that (Rust: --target wasm32-wasip1, Go: \
-                         GOOS=wasip1)",
+                         GOOS=wasip1); or give modules that export it (--preload NAME=FILE), or have functions trap when \
+                         they are called (-W unknown-imports-trap)",
                     ),
                 }
             }
