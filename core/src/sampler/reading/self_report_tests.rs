@@ -21,7 +21,7 @@ use wasmtime::{CallHook, Instance, Linker, Store, component};
 use wasmtime_wasi::p1::{WasiP1Ctx, add_to_linker_sync};
 use wasmtime_wasi::p2::bindings::sync::Command;
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
-use wasmtime_wasi::{WasiCtxBuilder, p2};
+use wasmtime_wasi::{WasiCtxBuilder, p2, p3};
 use wlprof_plugin::{Detection, FrameKey, Language, Walker, WasmFrame};
 
 /// A fixture's path.
@@ -96,8 +96,28 @@ impl Reader {
     }
 }
 
+/// The interface of commands of WASI 0.3.
+const COMMAND_3: &str = "wasi:cli/run@0.3.0";
+
 /// What starts a guest that has been instantiated.
 type Start = Box<dyn FnOnce(&mut Store<WasiP1Ctx>) -> wasmtime::Result<()>>;
+
+/// Gives a component what it would answer requests with.
+fn refuse_requests(linker: &mut component::Linker<WasiP1Ctx>) -> wasmtime::Result<()> {
+    let mut http = linker.instance("wasi:http/types@0.3.0")?;
+    for resource in ["fields", "request", "response"] {
+        http.resource(resource, component::ResourceType::host::<()>(), |_, _| Ok(()))?;
+    }
+    for function in [
+        "[constructor]fields",
+        "[method]request.get-path-with-query",
+        "[static]response.new",
+        "[method]response.set-status-code",
+    ] {
+        http.func_new(function, |_, _, _, _| wasmtime::bail!("there are no requests"))?;
+    }
+    Ok(())
+}
 
 /// Runs the guest at `path` with the world that `wasi` describes, and pairs what it printed, where that begins with `@`,
 /// with what was read.
@@ -151,9 +171,14 @@ pub(in crate::sampler) fn run(
             CallHook::CallingWasm => {
                 let reader = hooked.lock().unwrap();
                 // SAFETY: the hook runs within the store.
-                reader.activations.enter(unsafe { reader.store.activation() }, 0);
+                let (activation, fiber) = unsafe { (reader.store.activation(), reader.store.fiber()) };
+                reader.activations.enter(activation, fiber);
             }
-            CallHook::ReturningFromWasm => drop(hooked.lock().unwrap().activations.leave(0)),
+            CallHook::ReturningFromWasm => {
+                let reader = hooked.lock().unwrap();
+                // SAFETY: the hook runs within the store.
+                let _ = reader.activations.leave(unsafe { reader.store.fiber() });
+            }
         }
         Ok(())
     });
@@ -164,6 +189,19 @@ pub(in crate::sampler) fn run(
             let instance = linker.instantiate(&mut store, module).unwrap();
             let start = instance.get_func(&mut store, "_start").unwrap();
             Box::new(move |store| start.call(store, &[], &mut []))
+        }
+        Compiled::Component(component) if component.get_export_index(None, COMMAND_3).is_some() => {
+            let mut linker = component::Linker::new(&engine);
+            p2::add_to_linker_async(&mut linker).unwrap();
+            p3::add_to_linker(&mut linker).unwrap();
+            refuse_requests(&mut linker).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let instantiating = p3::bindings::Command::instantiate_async(&mut store, component, &linker);
+            let command = runtime.block_on(instantiating).unwrap();
+            Box::new(move |store| {
+                let run = store.run_concurrent(async |store| command.wasi_cli_run().call_run(store).await);
+                runtime.block_on(run)??.map_err(|()| wasmtime::format_err!("failed"))
+            })
         }
         Compiled::Component(component) => {
             let mut linker = component::Linker::new(&engine);
