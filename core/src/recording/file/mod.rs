@@ -218,7 +218,7 @@ mod tests {
         ];
         for (stack, _) in &cases {
             let frames: Vec<_> = stack.iter().map(|origin| recorder.frame(*origin)).collect();
-            let stack = recorder.stack(frames.into_iter()).unwrap();
+            let stack = recorder.stack(frames).unwrap();
             let state = State::Guest;
             let sample = Sample { time_ns: 0, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: Some(own) };
             recorder.sample(TRACK, 0, sample);
