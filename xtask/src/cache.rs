@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
@@ -58,7 +59,10 @@ impl Cache {
 
     /// An empty folder to work in, removed when the guard is dropped.
     pub(crate) fn workplace(&self, name: &str) -> Result<Workplace> {
-        let path = self.root.join("work").join(format!("{name}-{}", std::process::id()));
+        // Several guests are built at a time.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = self.root.join("work").join(format!("{name}-{}-{number}", std::process::id()));
         if path.exists() {
             fs::remove_dir_all(&path)?;
         }
@@ -148,7 +152,7 @@ mod tests {
             publish(&folder, &name)?;
         }
         assert_eq!(fs::read_to_string(name.join("file"))?, "first");
-        assert!(!cache.root.join("work").join(format!("x-{}", std::process::id())).exists());
+        assert_eq!(fs::read_dir(cache.root.join("work"))?.count(), 0);
         fs::remove_dir_all(&root)?;
         Ok(())
     }

@@ -134,9 +134,8 @@ fn origin<'c, 'a>(
 }
 
 /// The name of an instance, as much of it as is kept.
-pub(super) fn bounded(mut name: String) -> String {
-    name.truncate(name.floor_char_boundary(MAX_NAME));
-    name
+pub(super) fn bounded(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MAX_NAME)]
 }
 
 /// What the only instance of a component is called: by its name, or else as the component calls itself, or else as `otherwise` says, behind those
@@ -154,8 +153,10 @@ pub(super) fn instance_name(
         let here = components.get(component)?;
         let Instances::One(by, instance) = here.made else { return None };
         let own = components.get(by)?.instance_names.get(&instance).copied().or(here.name);
-        let own = own.map_or_else(|| otherwise(component), str::to_owned);
-        name = Some(bounded(name.map_or_else(|| own.clone(), |inner| format!("{own}/{inner}"))));
+        // Those of the file may be long, and are looked at for each module.
+        let own = own.map_or_else(|| otherwise(component), |own| bounded(own).to_owned());
+        let whole = name.map_or_else(|| own.clone(), |inner| format!("{own}/{inner}"));
+        name = Some(bounded(&whole).to_owned());
         component = by;
     }
     None

@@ -68,7 +68,7 @@ pub(super) fn name_instances(components: &[Component<'_>], modules: &[Module], i
                 return None;
             }
             if module.component == 0 {
-                return (count == 1).then(|| bounded(image.name().to_owned()));
+                return (count == 1).then(|| bounded(image.name()).to_owned());
             }
             let of_component = || instance_name(components, module.component, first_module);
             of_components.entry(module.component).or_insert_with(of_component).clone()

@@ -49,9 +49,10 @@ impl Store {
 }
 
 impl Recording {
-    /// CPU time of such requests, each, in nanoseconds, as far as samples tell; `None` if they shared stores with others.
+    /// CPU time of such requests, each, in nanoseconds, as far as samples tell; `None` if they shared stores with others, or are not told apart
+    /// from others.
     pub fn request_cpu_ns(&self, total: &RequestTotal) -> Option<u64> {
-        let answer = total.answer()?;
+        let answer = total.answer().filter(|_| total.request != OTHER_REQUESTS)?;
         let is_shared = |store: &Store| match store.label(REQUEST) {
             Some(SEVERAL) => true,
             Some(request) => request == total.request && store.label(STATUS) == Some(SEVERAL),

@@ -83,10 +83,18 @@ pub trait Walker: Send {
         false
     }
 
-    /// Whether [`Walker::walk`], given no wasm frames, gives what one of the language's suspended tasks awaits, if any is. Samples that are
-    /// taken while none of the guest's wasm is open are then walked as well.
+    /// Whether [`Walker::walk_suspended`] may find something. Samples that are taken while none of the guest's wasm is open wait for it then.
     fn reads_suspended_tasks(&self) -> bool {
         false
+    }
+
+    /// As [`Walker::walk`], while none of the guest's wasm is open: gives the frames of one of the language's tasks that are suspended,
+    /// which awaits something else than another one, if any does. Of several, another one each time.
+    ///
+    /// # Errors
+    /// As for [`Walker::walk`].
+    fn walk_suspended(&mut self, _guest: &dyn GuestMemory, _out: &mut FrameSink) -> Result<(), Truncation> {
+        Ok(())
     }
 
     /// Whether [`Walker::symbolize`], of [`FrameKey::Own`], and [`Walker::labels`] take but microseconds. They are then asked

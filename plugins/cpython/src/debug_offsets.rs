@@ -2,7 +2,8 @@
 //! debuggers. The fields differ from minor release to minor release; each is a 64-bit number, on wasm32 too.
 
 use crate::layout::{
-    CodeLayout, Entry, FrameLayout, InterpreterLayout, Layout, RuntimeLayout, TASKS_3_14, TextLayout, ThreadLayout, Top,
+    CodeLayout, Entry, FrameLayout, InterpreterLayout, LISTS_TASKS, Layout, RuntimeLayout, TASKS_3_14, TextLayout,
+    ThreadLayout, Top,
 };
 use wlprof_plugin::GuestMemory;
 
@@ -139,7 +140,7 @@ pub(crate) fn read(guest: &dyn GuestMemory, address: u64, minor: u8) -> Option<L
             bytes_data: fields.offset("bytes", "ob_sval", 1)?,
         },
         text: TextLayout { ascii, compact: ascii.checked_add(8)? },
-        tasks: (minor == 14).then_some(TASKS_3_14),
+        tasks: (minor == LISTS_TASKS).then_some(TASKS_3_14),
     })
 }
 

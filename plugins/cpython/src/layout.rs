@@ -144,6 +144,9 @@ pub(crate) struct TaskLayout {
     pub(crate) stack_pointer: u32,
 }
 
+/// The minor release whose tasks are found.
+pub(crate) const LISTS_TASKS: u8 = 14;
+
 /// Those of 3.14, whose description does not have all of them: libpython3.14.so in a component of componentize-py 0.21.0, measured
 /// as the rows of [`TABLE`]. Nothing is believed of what is found by them that has not the names of these types.
 pub(crate) const TASKS_3_14: TaskLayout =

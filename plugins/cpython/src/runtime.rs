@@ -63,6 +63,11 @@ impl Runtime {
         Self { minor: self.minor, candidates, in_library, scan, hint, found: None, searches: 0 }
     }
 
+    /// Whether the release has its tasks in a list that can be found.
+    pub(crate) fn lists_tasks(&self) -> bool {
+        self.minor == layout::LISTS_TASKS
+    }
+
     /// The minor release and the address, if they were found before.
     pub(crate) fn found(&self) -> Option<(u8, u32)> {
         self.found.map(|(address, layout)| (layout.minor, address))

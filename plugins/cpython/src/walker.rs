@@ -5,11 +5,13 @@ use crate::{
     chain::{Chain, Reader},
     code::Codes,
     functions::{Functions, Role},
+    layout::Layout,
     merge,
     prologue::Prologue,
     runtime::Runtime,
     state::{HostCalls, State},
-    symbols, threads,
+    symbols,
+    threads::{self, Thread},
 };
 use std::{ops::Range, sync::Arc};
 use wlprof_plugin::{
@@ -32,6 +34,8 @@ pub struct PythonWalker {
     chain: Chain,
     locations: symbols::Indices,
     walks: u64,
+    /// Counts walks of suspended tasks.
+    turn: u64,
 }
 
 /// What was read of the module.
@@ -61,12 +65,27 @@ impl PythonWalker {
             chain: Chain::default(),
             locations: symbols::Indices::default(),
             walks: 0,
+            turn: 0,
         }
     }
 
     /// The minor release and where `_PyRuntime` is, once a walk has found it.
     pub fn runtime(&self) -> Option<(u8, u32)> {
         self.runtime.found()
+    }
+
+    /// Finds the thread whose frames are to be read.
+    fn begin(&mut self, guest: &dyn GuestMemory, out: &FrameSink) -> Result<(Thread, Layout), Truncation> {
+        if !out.may_allocate() && (self.runtime.found().is_none() || self.half_linked.is_none()) {
+            return Err(Truncation::WouldAllocate);
+        }
+        let (address, layout) = self.runtime.find(guest).ok_or(Truncation::NoStack)?;
+        let thread = threads::current(guest, &layout, address)?.ok_or(Truncation::NoStack)?;
+        self.codes.begin(out.may_allocate());
+        if out.may_allocate() {
+            self.codes.keep_wanted(guest, &layout);
+        }
+        Ok((thread, layout))
     }
 
     /// Whether the module says which function is the interpreter's loop. If not, stacks have Python frames alone.
@@ -85,7 +104,7 @@ impl Walker for PythonWalker {
     }
 
     fn reads_suspended_tasks(&self) -> bool {
-        true
+        self.runtime.lists_tasks()
     }
 
     fn allocators(&self, module: &dyn ModuleView, _missed: &mut Vec<String>) -> Vec<Allocator> {
@@ -106,25 +125,9 @@ impl Walker for PythonWalker {
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
         self.walks += 1;
-        if !out.may_allocate() && (self.runtime.found().is_none() || self.half_linked.is_none()) {
-            return Err(Truncation::WouldAllocate);
-        }
-        let (address, layout) = self.runtime.find(guest).ok_or(Truncation::NoStack)?;
-        let thread = threads::current(guest, &layout, address)?.ok_or(Truncation::NoStack)?;
-        self.codes.begin(out.may_allocate());
-        if out.may_allocate() {
-            self.codes.keep_wanted(guest, &layout);
-        }
+        let (thread, layout) = self.begin(guest, out)?;
         let mut reader = Reader { guest, layout: &layout, codes: &mut self.codes, chain: &mut self.chain };
         let mut read = reader.read(thread);
-        if wasm.is_empty() && read.is_ok() && reader.chain.frames.is_empty() {
-            // Nothing of it runs: it was entered from no wasm that is still there.
-            let awaited = reader.read_awaited(thread, self.walks);
-            if !reader.chain.frames.is_empty() {
-                out.set_labels(State::Awaiting.key());
-            }
-            return merge::merge(&self.chain, awaited, &self.tables.functions, wasm, out);
-        }
         let tables = &*self.tables;
         let half_linked = self.half_linked.get_or_insert_with(|| tables.prologue.half_linked(&layout));
         let is_linking = wasm
@@ -140,6 +143,17 @@ impl Walker for PythonWalker {
         let state = State::tell(wasm, &tables.calls, &tables.functions, is_collecting, self.chain.is_importing);
         out.set_labels(state.key());
         merge::merge(&self.chain, read, &tables.functions, wasm, out)
+    }
+
+    fn walk_suspended(&mut self, guest: &dyn GuestMemory, out: &mut FrameSink) -> Result<(), Truncation> {
+        let (thread, layout) = self.begin(guest, out)?;
+        let mut reader = Reader { guest, layout: &layout, codes: &mut self.codes, chain: &mut self.chain };
+        let read = reader.read_awaited(thread, self.turn);
+        self.turn = self.turn.wrapping_add(1);
+        if !self.chain.frames.is_empty() {
+            out.set_labels(State::Awaiting.key());
+        }
+        merge::merge(&self.chain, read, &self.tables.functions, &[], out)
     }
 
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {

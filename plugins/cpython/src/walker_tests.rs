@@ -35,6 +35,17 @@ pub(crate) fn stack(
 ) -> (Vec<String>, Result<(), Truncation>) {
     let mut out = FrameSink::new();
     let end = walker.walk(guest, wasm, &mut out);
+    (named(walker, &out), end)
+}
+
+/// The same of a task that is suspended, one at each call.
+pub(crate) fn suspended(walker: &mut PythonWalker, guest: &dyn GuestMemory) -> (Vec<String>, Result<(), Truncation>) {
+    let mut out = FrameSink::new();
+    let end = walker.walk_suspended(guest, &mut out);
+    (named(walker, &out), end)
+}
+
+fn named(walker: &mut PythonWalker, out: &FrameSink) -> Vec<String> {
     let mut named = |entry| match entry {
         SinkEntry::Wasm(index) => format!("#{index}"),
         SinkEntry::Elided => panic!("nothing is left out"),
@@ -45,7 +56,7 @@ pub(crate) fn stack(
             format!("{}:{}", frame.function, frame.line.unwrap_or(0))
         }
     };
-    (out.entries().map(&mut named).collect(), end)
+    out.entries().map(&mut named).collect()
 }
 
 fn at(code: u32, unit: u32) -> NewFrame {

@@ -76,7 +76,9 @@ impl Server {
             tokio::select! {
                 // Its sender is this server's own.
                 _ = stopped.wait_for(|stopped| *stopped) => {}
-                () = connected(shutdown) => {}
+                () = connected(shutdown) => {
+                    self.stop.send_replace(true);
+                }
                 () = self.accept(listener, &open) => {}
             }
             tokio::select! {
@@ -94,10 +96,16 @@ impl Server {
 
     /// Waits until all requests that came have been answered, and what clients take to read that.
     async fn has_answered(&self) {
-        while Arc::strong_count(&self.in_work) > 1 {
-            tokio::time::sleep(LOOK).await;
+        let is_at_work = || Arc::strong_count(&self.in_work) > 1;
+        loop {
+            while is_at_work() {
+                tokio::time::sleep(LOOK).await;
+            }
+            tokio::time::sleep(LAST_READS).await;
+            if !is_at_work() {
+                return;
+            }
         }
-        tokio::time::sleep(LAST_READS).await;
     }
 
     async fn accept(self: &Arc<Self>, listener: tokio::net::TcpListener, open: &GracefulShutdown) {
@@ -132,13 +140,13 @@ impl Server {
 
     async fn answer(self: Arc<Self>, mut request: hyper::Request<Incoming>) -> Response<Answer> {
         let since = Instant::now();
+        let in_work = self.in_work.clone();
         // The semaphore is never closed.
         let _place = self.places.acquire().await;
         let kind = self.totals.kind(request.method().as_str(), request.uri().path());
         self.headers.apply(request.headers_mut());
         let known = Arc::new(Request::new(kind.clone()));
         // From here on it counts, if its client goes as well.
-        let in_work = self.in_work.clone();
         let mut ending =
             Ending { server: self.clone(), request: known.clone(), status: None, since, _in_work: in_work };
         let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
@@ -160,7 +168,11 @@ fn asynchronous(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
 /// Waits until somebody connects, for ever if nobody can.
 async fn connected(listener: Option<tokio::net::TcpListener>) {
     match listener {
-        Some(listener) => while listener.accept().await.is_err() {},
+        Some(listener) => {
+            while listener.accept().await.is_err() {
+                tokio::time::sleep(REST).await;
+            }
+        }
         None => std::future::pending().await,
     }
 }
@@ -216,8 +228,9 @@ struct Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         let Server { totals, stop, .. } = &*self.server;
-        self.request.answered(self.status);
-        if totals.add(self.request.kind.clone(), self.status, self.since.elapsed()) {
+        let (kind, is_last) = totals.add(self.request.kind.clone(), self.status, self.since.elapsed());
+        self.request.answered(&kind, self.status);
+        if is_last {
             // Nobody may listen any more.
             let _ = stop.send(true);
         }

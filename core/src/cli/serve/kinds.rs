@@ -34,6 +34,11 @@ impl Kinds {
         (kind, given_up)
     }
 
+    /// Whether that kind is told apart from others for good.
+    pub(super) fn tells_apart(&self, kind: &str) -> bool {
+        self.0.get(kind).is_some_and(|is_kept| *is_kept || self.0.len() < MAX_KINDS)
+    }
+
     /// The guest knows requests of that kind.
     pub(super) fn keep(&mut self, kind: &str) {
         self.0.get_mut(kind).into_iter().for_each(|is_kept| *is_kept = true);

@@ -106,15 +106,13 @@ pub(super) enum Served {
 /// # Errors
 /// Why it could not serve.
 pub(super) fn wait(events: &Receiver<Ended>, stop: &watch::Sender<bool>) -> wasmtime::Result<Served> {
-    let mut is_stopped = false;
     loop {
         match events.recv() {
-            Ok(Ended::Interrupted(_)) if is_stopped => return Ok(Served::InPart),
+            // It may have been stopped otherwise, too.
+            Ok(Ended::Interrupted(_)) if *stop.borrow() => return Ok(Served::InPart),
             Ok(Ended::Interrupted(_)) => {
                 say::line(format_args!("waiting for requests that have begun; once more breaks them off"));
-                is_stopped = true;
-                // If it does not hear of it, it has ended.
-                let _ = stop.send(true);
+                stop.send_replace(true);
             }
             Ok(Ended::Exit(Exit::NotCallable(error))) => return Err(error),
             Ok(Ended::Exit(_)) => return Ok(Served::Whole),

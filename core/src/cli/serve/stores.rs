@@ -1,9 +1,9 @@
 //! The stores that requests are answered in: each made for its first request, sampled, and gone when it has answered enough.
 
-use super::time_limit;
+use super::time_limit::Deadline;
 use crate::cli::{escape, say};
 use crate::profiler::{Attach, Attached, Profiler};
-use crate::recording::{REQUEST, SEVERAL, STATUS, status_text};
+use crate::recording::{OTHER_REQUESTS, REQUEST, SEVERAL, STATUS, status_text};
 use crate::wasi::{GuestState, HttpHandler, Stdio, WasiOptions, make_room_for_profiler, watch_memory};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,10 +58,13 @@ impl Request {
         Self { kind, answered_in: OnceLock::new() }
     }
 
-    /// It has been answered so.
-    pub(super) fn answered(&self, status: Option<u16>) {
+    /// It has been answered so, and counts as one of that kind.
+    pub(super) fn answered(&self, kind: &str, status: Option<u16>) {
         if let Some(store) = self.answered_in.get() {
             store.label(STATUS, &status_text(status));
+            if kind != &*self.kind {
+                store.is_not_told_apart(&self.kind);
+            }
         }
     }
 }
@@ -73,6 +76,16 @@ struct Answering {
 }
 
 impl Answering {
+    /// Its request of that kind counts among others.
+    fn is_not_told_apart(&self, kind: &str) {
+        let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
+        let label = labels[0].get_or_insert_default();
+        if label == kind {
+            OTHER_REQUESTS.clone_into(label);
+            self.attached.set_label(REQUEST, OTHER_REQUESTS);
+        }
+    }
+
     /// One of its requests has this label. Where others had another, all have both.
     fn label(&self, name: &str, value: &str) {
         let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,8 +134,9 @@ impl HandlerState for Workers {
             profiler.attach(&mut store, Attach::named(name))
         };
         let attached = profiler.as_ref().map(attach).transpose()?;
-        if reuse.time_limit.is_some() {
-            time_limit::share_time(&mut store);
+        let deadline = reuse.time_limit.map(Deadline::new);
+        if let Some(deadline) = &deadline {
+            deadline.end_guest_of(&mut store);
         }
         let proxy = handler.instantiate(&mut store).await?;
         if let Some(attached) = &attached {
@@ -138,7 +152,7 @@ impl HandlerState for Workers {
             proxy,
             view: WasiHttpView::http,
             expiration: Expiration::new(*reuse, stopped.clone()),
-            state: Worker { reuse: *reuse, answering, _alive: alive },
+            state: Worker { reuse: *reuse, answering, deadline, _alive: alive },
         })
     }
 }
@@ -187,6 +201,7 @@ impl WorkerExpiration for Expiration {
 pub(super) struct Worker {
     reuse: Reuse,
     answering: Option<Arc<Answering>>,
+    deadline: Option<Deadline>,
     _alive: Arc<()>,
 }
 
@@ -215,8 +230,8 @@ impl WorkerState for Worker {
             // It is one store's.
             let _ = request.answered_in.set(answering.clone());
         }
-        match self.reuse.time_limit {
-            Some(limit) => Box::pin(tokio::time::sleep(limit)),
+        match &self.deadline {
+            Some(deadline) => Box::pin(tokio::time::sleep_until(deadline.begin_anew().into())),
             None => Box::pin(std::future::pending()),
         }
     }

@@ -274,6 +274,7 @@ impl RawRecording {
             of_stacks.push(module(stack.frame).or_else(|| of_stacks[stack.parent? as usize]));
         }
         let Self { label_sets, stores, threads, .. } = self;
+        let mut with_instance: HashMap<(usize, Option<LabelSetId>, &str), LabelSetId> = HashMap::new();
         for thread in threads {
             let of_store = &stores[thread.store as usize].labels;
             // Whose a sample is, the embedder says.
@@ -281,11 +282,10 @@ impl RawRecording {
                 continue;
             }
             let of_store = of_store.len();
-            let mut with_instance: HashMap<(Option<LabelSetId>, &str), LabelSetId> = HashMap::new();
             let labelled = thread.samples.iter().map(|sample| {
                 let module = of_stacks[sample.stack as usize];
                 let Some(instance) = module.and_then(|module| instances[module as usize]) else { return sample };
-                let labels = *with_instance.entry((sample.labels, instance)).or_insert_with(|| {
+                let labels = *with_instance.entry((of_store, sample.labels, instance)).or_insert_with(|| {
                     let labels = sample.labels.map_or(&[][..], |set| &label_sets[set as usize]);
                     // Those of the store stay the first.
                     let (of_store, own) = labels.split_at(of_store.min(labels.len()));

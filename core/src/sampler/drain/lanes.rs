@@ -79,9 +79,12 @@ impl Lanes {
     }
 
     /// The entry of `header` is now in the host call that `header` says, or in none: its samples that await another host call's
-    /// stack will not get it.
+    /// stack will not get it. Nor will those that were taken while no wasm was open get what tasks awaited: that comes before any is.
     pub(in crate::sampler) fn host_call_is(&mut self, header: &Header, recorder: &mut Recorder) {
-        let is_over = |other: &Header| other.entry == header.entry && other.host_call != header.host_call;
+        let is_over = |other: &Header| match other.entry == header.entry {
+            true => other.host_call != header.host_call,
+            false => other.entry == 0,
+        };
         self.give_up_where(recorder, |store, other| store == header.store && is_over(other));
     }
 
@@ -225,5 +228,65 @@ impl Lane {
             counts.split += pieces - 1;
             counts.weight_ns += header.weight_ns;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::reading::Kind;
+    use super::*;
+    use crate::recording::{Journal, Meta, Origin, State};
+
+    const STORE: StoreNumber = 7;
+    const TID: u32 = 1;
+
+    fn header(kind: Kind, time_ns: u64, entry: u64, host_call: u64) -> Header {
+        Header {
+            time_ns,
+            cpu_ns: 0,
+            weight_ns: 1,
+            used_ns: 1,
+            period_ns: 1,
+            store: STORE,
+            entry,
+            host_call,
+            pause_ns: 0,
+            memory_bytes: 0,
+            state: State::Host,
+            kind,
+        }
+    }
+
+    /// Lanes with one, and what a sample without frames has been found to be.
+    fn one_lane() -> (Lanes, Recorder, Found) {
+        let mut recorder = Recorder::new(Vec::new(), Meta::default(), Journal::default());
+        let store = recorder.store("guest");
+        let leaf = recorder.frame(Origin::Host);
+        let stack = recorder.stack(std::iter::once(leaf)).unwrap();
+        let mut lanes = Lanes::default();
+        lanes.track((STORE, store), TID, "guest", &mut recorder);
+        (lanes, recorder, Found { leaf, stack, labels: None, truncation: None })
+    }
+
+    /// As the drain does it.
+    fn take(lanes: &mut Lanes, header: Header, found: Found, recorder: &mut Recorder) {
+        lanes.host_call_is(&header, recorder);
+        lanes.add(TID, header, found, header.kind == Kind::AwaitsTasks, recorder);
+    }
+
+    #[test]
+    fn what_tasks_await_is_waited_for_until_wasm_is_open() {
+        let (mut lanes, mut recorder, found) = one_lane();
+        take(&mut lanes, header(Kind::AwaitsTasks, 1, 0, 0), found, &mut recorder);
+        take(&mut lanes, header(Kind::AwaitsTasks, 2, 0, 0), found, &mut recorder);
+        assert_eq!((lanes.waiting(), lanes.counts.sampled), (2, 0));
+        let told = header(Kind::Language, 3, 0, 0);
+        assert!(lanes.awaits(&told));
+        lanes.complete(&told, found, &mut recorder);
+        assert_eq!((lanes.waiting(), lanes.counts.sampled), (0, 2));
+        // What should have been told of this one was told before, or there was no room for it.
+        take(&mut lanes, header(Kind::AwaitsTasks, 4, 0, 0), found, &mut recorder);
+        take(&mut lanes, header(Kind::Sample, 5, 1, 0), found, &mut recorder);
+        assert_eq!((lanes.waiting(), lanes.counts.sampled), (0, 4));
     }
 }

@@ -133,8 +133,8 @@ impl LanguageWalk {
         }
     }
 
-    /// Walks the language's stack and writes it into `words`. `frames` are the native frames found before, leaf first.
-    /// Gives the number of words written.
+    /// Walks the language's stack and writes it into `words`. `frames` are the native frames found before, leaf first; without any, what
+    /// is walked is one of the language's tasks that are suspended. Gives the number of words written.
     ///
     /// # Safety
     /// The thread must stand still in its store, or wait in a host call, as `reading` says.
@@ -161,7 +161,11 @@ impl LanguageWalk {
         let is_asked = self.panics < MOST_PANICS;
         let walked = if is_asked {
             let (walker, wasm, sink) = (&mut self.walker, &self.wasm, &mut self.sink);
-            catch_unwind(AssertUnwindSafe(|| walker.walk(&guest, wasm, sink))).unwrap_or(Err(Truncation::Failed))
+            let walk = || match frames.is_empty() {
+                true => walker.walk_suspended(&guest, sink),
+                false => walker.walk(&guest, wasm, sink),
+            };
+            catch_unwind(AssertUnwindSafe(walk)).unwrap_or(Err(Truncation::Failed))
         } else {
             Err(Truncation::Failed)
         };
