@@ -1,7 +1,7 @@
 //! What a guest has allocated, and by which stacks: estimates, from a sample of its allocations.
 
 use super::share::Z_95;
-use super::{Recording, Sample, StackId, State, Store, Thread};
+use super::{LabelSetId, Recording, Sample, StackId, State, Store, Thread};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -232,13 +232,23 @@ impl Recording {
     pub fn of_memory(mut self, part: HeapPart) -> Self {
         // Of more samples no bound is seen; and formats write each of them.
         let most = (MOST_SAMPLES / self.heap_stacks().count().max(1) as u64).clamp(1, 1000);
-        let heaps = (0..).zip(&self.stores).filter_map(|(id, store)| Some((id, store, store.heap.as_ref()?)));
-        let threads = heaps.map(|(id, store, heap)| Thread {
-            name: store.name.clone(),
-            tid: 0,
-            store: id,
-            samples: heap.sites.iter().flat_map(|site| samples(site, part, most)).collect(),
-            host_calls: Vec::new(),
+        let Self { stores, label_sets, .. } = &mut self;
+        let mut sets: HashMap<&[(String, String)], LabelSetId> = HashMap::new();
+        let heaps = (0..).zip(&*stores).filter_map(|(id, store)| Some((id, store, store.heap.as_ref()?)));
+        let threads = heaps.map(|(id, store, heap)| {
+            let labels = (!store.labels.is_empty()).then(|| {
+                *sets.entry(&store.labels).or_insert_with(|| {
+                    label_sets.push(store.labels.clone());
+                    (label_sets.len() - 1) as LabelSetId
+                })
+            });
+            Thread {
+                name: store.shown_name(),
+                tid: 0,
+                store: id,
+                samples: heap.sites.iter().flat_map(|site| samples(site, part, most, labels)).collect(),
+                host_calls: Vec::new(),
+            }
         });
         self.threads = threads.collect();
         self.part = Some(part);
@@ -250,7 +260,7 @@ impl Recording {
 const MOST_SAMPLES: u64 = 1 << 16;
 
 /// As many samples as a site's bytes were found by, but for `most`, so that bounds of shares are of so many.
-fn samples(site: &HeapSite, part: HeapPart, most: u64) -> impl Iterator<Item = Sample> {
+fn samples(site: &HeapSite, part: HeapPart, most: u64, labels: Option<LabelSetId>) -> impl Iterator<Item = Sample> {
     let HeapSite { stack, totals } = *site;
     let bytes = totals.part(part).bytes.round() as u64;
     let found = match part {
@@ -265,7 +275,7 @@ fn samples(site: &HeapSite, part: HeapPart, most: u64) -> impl Iterator<Item = S
         cpu_delta_ns: 1,
         stack,
         state: State::Guest,
-        labels: None,
+        labels,
     })
 }
 
@@ -289,6 +299,20 @@ mod tests {
             assert!(total > 0.0 && (bytes as f64 - total).abs() <= 2.0, "{part:?}: {bytes} of {total}");
             assert!(shown.draws().count() == shown.samples().count() && shown.part == Some(part));
         }
+    }
+
+    #[test]
+    fn samples_of_memory_have_the_labels_of_their_stores() {
+        let mut recording = example();
+        let with_heap = recording.stores.iter_mut().find(|store| store.heap.is_some()).unwrap();
+        with_heap.labels = vec![("tenant".to_owned(), "a".to_owned())];
+        let labels = with_heap.labels.clone();
+        let shown = recording.of_memory(HeapPart::Allocated);
+        assert!(shown.samples().count() > 0);
+        let of = |sample: Sample| sample.labels.map(|set| shown.label_sets[set as usize].clone());
+        let has_heap = |thread: &&Thread| shown.stores[thread.store as usize].labels == labels;
+        let labelled = shown.threads.iter().filter(has_heap).flat_map(|thread| thread.samples.iter());
+        assert!(labelled.map(of).all(|found| found.as_ref() == Some(&labels)));
     }
 
     #[test]

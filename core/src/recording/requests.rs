@@ -43,14 +43,20 @@ impl RequestTotal {
 }
 
 impl Store {
+    /// What it is called where requests are told apart: by what it answered, and how.
+    pub(super) fn shown_name(&self) -> String {
+        let answers = self.label(REQUEST).is_some() && self.label(STATUS).is_some();
+        if answers { name_of(self) } else { self.name.clone() }
+    }
+
     fn label(&self, wanted: &str) -> Option<&str> {
         self.labels.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
     }
 }
 
 impl Recording {
-    /// CPU time of such requests, each, in nanoseconds, as far as samples tell; `None` if they shared stores with others, or are not told apart
-    /// from others.
+    /// CPU time of such requests, each, in nanoseconds, as far as samples tell; `None` if they shared stores with others, are not told apart
+    /// from others, or have no samples.
     pub fn request_cpu_ns(&self, total: &RequestTotal) -> Option<u64> {
         let answer = total.answer().filter(|_| total.request != OTHER_REQUESTS)?;
         let is_shared = |store: &Store| match store.label(REQUEST) {
@@ -67,7 +73,7 @@ impl Recording {
         // Of several recordings that are one now, each has its own total.
         let is_alike = |other: &&RequestTotal| other.request == total.request && other.status == total.status;
         let count: u64 = self.meta.requests.iter().filter(is_alike).map(|total| total.count).sum();
-        Some(self.cpu_ns_of(is_its) / count.max(1))
+        Some(self.cpu_ns_of(is_its) / count.max(1)).filter(|ns| *ns > 0)
     }
 
     /// CPU time of all requests, each, in nanoseconds, as far as samples tell.
@@ -185,7 +191,7 @@ mod tests {
             .collect();
         assert_eq!(threads, [(1, 7, vec![1, 5, 9, 20]), (2, 7, vec![6]), (1, 8, vec![2]), (0, 7, vec![3])]);
         let total = |status| RequestTotal { request: "GET /a".to_owned(), status, count: 1, ..RequestTotal::default() };
-        assert_eq!([200, 500, 404].map(|status| together.request_cpu_ns(&total(status))), [50, 10, 0].map(Some));
+        assert_eq!([200, 500, 404].map(|status| together.request_cpu_ns(&total(status))), [Some(50), Some(10), None]);
         // As one that is merged of two is read.
         let mut merged = together;
         merged.stores.iter_mut().for_each(|store| store.name.insert_str(0, "first: "));

@@ -134,7 +134,7 @@ impl Sampler {
                 let failed = dumps.iter().find_map(|dump| dump.clone().err());
                 // One store that cannot be read does not take the others' stacks away.
                 let made = dumps.into_iter().filter_map(Result::ok).reduce(Dump::and);
-                made.ok_or_else(|| failed.unwrap_or_else(|| "the guest has ended".to_owned()))
+                made.ok_or_else(|| failed.unwrap_or_else(|| "no guest runs now".to_owned()))
             }
             Running::No(_) => Err("the run is over".to_owned()),
         }

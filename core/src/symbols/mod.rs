@@ -6,7 +6,7 @@ pub use language_names::LanguageWalkers;
 
 use crate::module::ModuleImage;
 use crate::recording::file::unnamed;
-use crate::recording::{Frame, ModuleId, Names, Origin, RawRecording, Recording, shorten_names};
+use crate::recording::{ADAPTER, Frame, ModuleId, Names, Origin, RawRecording, Recording, shorten_names};
 use std::sync::Arc;
 use wasmtime_environ::wasmparser::Operator;
 use wlprof_plugin::{Category, FrameKey, ModuleView, SourceFrame, Walker, WasmFrame};
@@ -179,6 +179,10 @@ impl Symbolizer {
                     frame.category = language.categorize(frame).unwrap_or(frame.category);
                 } else if self.image.is_glue() {
                     frame.category = Category::Runtime;
+                }
+                // They are called by numbers.
+                if self.image.stands_in() {
+                    ADAPTER.clone_into(&mut frame.function);
                 }
             }
         }

@@ -62,21 +62,18 @@ pub(super) fn annotated(
     Ok(functions.into_iter().map(|function| listing.function(function)).collect())
 }
 
-/// The time of the instructions of each module of a guest; `None` if none of them is in the recording. Those that are the same bytes are told
+/// The time of the instructions of each module of a guest; `None` if not all of them are in the recording. Those that are the same bytes are told
 /// apart by their order.
 fn totals(recording: &Recording, images: &[Arc<ModuleImage>]) -> Option<Vec<InstructionTotals>> {
     let mut taken = BTreeSet::new();
-    let mut of_module = |image: &Arc<ModuleImage>| {
+    let of_module = |image: &Arc<ModuleImage>| {
         let build_id = image.build_id();
         let is_it = |(id, module): &(ModuleId, &Module)| module.build_id == build_id && !taken.contains(id);
         let (id, _) = (0..).zip(&recording.modules).find(is_it)?;
         taken.insert(id);
         Some(InstructionTotals::of(recording, id))
     };
-    let found: Vec<Option<InstructionTotals>> = images.iter().map(&mut of_module).collect();
-    let all = found.iter().flatten().next()?.all;
-    let none = InstructionTotals { all, ..InstructionTotals::default() };
-    Some(found.into_iter().map(|totals| totals.unwrap_or_else(|| none.clone())).collect())
+    images.iter().map(of_module).collect()
 }
 
 /// A function: the number of its module, and its index there.

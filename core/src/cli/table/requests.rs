@@ -41,7 +41,7 @@ pub(super) fn write(recording: &Recording, width: usize, text: &mut String) -> f
     }
     if shares {
         let cpu = time(recording.all_requests_cpu_ns());
-        writeln!(text, "{all:>10}{:>46}  all, some of which are not told apart", cpu)?;
+        writeln!(text, "{all:>10}{:>46}  all together", cpu)?;
     }
     match requests.len().saturating_sub(SHOWN) {
         0 => Ok(()),
