@@ -121,8 +121,9 @@ impl StoreState {
             Some(entry) if entry.host_call() != 0 => {
                 entry.set_awaits_language(true);
             }
-            // Without an entry that runs, one may be suspended in a host call.
-            None if self.reads_tasks.load(Ordering::Relaxed) && !self.activations.any() => {
+            // All that are open are suspended: what runs is the host alone.
+            None if self.activations.any() => return Kind::Sample,
+            None if self.reads_tasks.load(Ordering::Relaxed) => {
                 self.awaits_tasks.store(true, Ordering::Relaxed);
                 return Kind::AwaitsTasks;
             }
