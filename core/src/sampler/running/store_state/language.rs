@@ -42,7 +42,8 @@ impl StoreState {
             // store is locked.
             let walk =
                 |frames: &[u64], words: &mut [u64]| unsafe { self.collect_language(frames, Reading::Standing, words) };
-            // SAFETY: as above. Without room the samples stay as they are, and say so.
+            // SAFETY: the signal is blocked on this thread, the ring's own, so nobody else is pushing. Without room the samples stay as they
+            // are, and say so.
             let _ = unsafe { slot.ring.push(|words| header.write(words, |_| Ok(()), walk, |_| ())) };
         }
         slot.charge(began_ns, self.has_walk_panicked());
