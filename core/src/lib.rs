@@ -27,8 +27,6 @@ pub mod recording;
 pub mod sampler;
 pub mod sources;
 pub mod symbols;
-#[cfg(feature = "wasi")]
-pub mod wasi;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -36,3 +34,15 @@ pub mod cli;
 pub use profiler::{Attach, Attached, Builder, Held, OpenWindow, Profiler, Snapshot, configure};
 pub use recording::{Clock, View};
 pub use sampler::Activity;
+
+#[cfg(feature = "wasi")]
+pub mod wasi {
+    //! Runs an instantiated program as `wasmtime run` does: the world that it is given, WASI, and the calls that start it.
+    //!
+    //! It is a crate of its own, `wlprof-wasi`, as half of all code that is compiled is of WASI's functions.
+
+    pub use wlprof_wasi::{
+        ArgumentError, CallableComponent, ComponentError, Directory, Exit, Flags, GuestState, HttpHandler, Stdio,
+        WasiOptions, call, component_linker, instantiate, linker, make_room_for_profiler, watch_memory,
+    };
+}

@@ -7,15 +7,15 @@ use crate::recording::file::ReadError;
 use crate::recording::{Journal, RawRecording, Recording};
 use crate::sampler::{Finished, SamplerOptions};
 use crate::symbols::{LanguageWalkers, name};
-use crate::wasi::{
-    CallableComponent, Exit, GuestState, WasiOptions, call, instantiate, linker, make_room_for_profiler, watch_memory,
-};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use wasmtime::{Module, Store, Trap};
 use wlprof_plugin::Walker;
+use wlprof_wasi::{
+    CallableComponent, Exit, GuestState, WasiOptions, call, instantiate, linker, make_room_for_profiler, watch_memory,
+};
 
 /// Stack of the guest's thread, as large as a main thread's usually is. Wasmtime limits wasm to 512 KiB of it, so a
 /// guest overflows at the same depth as under `wasmtime run`.

@@ -133,11 +133,36 @@ __attribute__((noinline)) static int recurse(int depth) {
     return forever ? recurse(depth + 1) + room[depth % 1000] : 0;
 }
 
-// Registers of SSE: what underflows is 0, and so is what is too small already (FTZ and DAZ), as crtfastmath sets them.
+// What underflows is 0, and so is what is too small already, as crtfastmath has it.
 static void round_otherwise(void) {
+#ifdef __x86_64__
+    // FTZ and DAZ of SSE, and the precision of what was before it.
     __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
     unsigned short single_precision = 0x07f;
     __asm__ volatile("fldcw %0" : : "m"(single_precision));
+#else
+    uint64_t fpcr;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
+    // FZ.
+    __asm__ volatile("msr fpcr, %0" : : "r"(fpcr | 1 << 24));
+#endif
+}
+
+static void hit_a_breakpoint(void) {
+#ifdef __x86_64__
+    __asm__ volatile("int3");
+#else
+    __asm__ volatile("brk #0");
+#endif
+}
+
+static void run_into_an_illegal_instruction(void) {
+#ifdef __x86_64__
+    __asm__ volatile("ud2");
+#else
+    // What compilers have for a trap is a breakpoint there.
+    __asm__ volatile("udf #0");
+#endif
 }
 
 static void block_signals(void) {
@@ -202,9 +227,10 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
     case DIVIDES_BY_ZERO:
         return (uint32_t)((int)wasm_count / zero);
     case ILLEGAL_INSTRUCTION:
-        __builtin_trap();
+        run_into_an_illegal_instruction();
+        break;
     case HITS_A_BREAKPOINT:
-        __asm__ volatile("int3");
+        hit_a_breakpoint();
         break;
     case ABORTS:
         abort();
@@ -296,6 +322,8 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
         for (size_t i = 0; i < sizeof room; i += 1000) room[i] = (char)i;
         break;
     }
+    default:
+        break;
     }
     stack->frames[0] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_OWN, .value = 1};
     if (WRONG == WILD_INDEX) stack->frames[0] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_WASM, .value = wasm_count};
@@ -348,6 +376,8 @@ static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const w
         break;
     case ENDLESS_FRAMES:
         for (int i = 0; i < 50000000; i++) frames->add(frames, &one);
+        break;
+    default:
         break;
     }
     frames->add(frames, &one);

@@ -24,6 +24,34 @@ pub(crate) fn testdata() -> PathBuf {
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    // What cargo says of this package to this program. Build scripts that look at it (ring's) would run again, and all that is built on
+    // them be compiled again, whenever tasks and plain `cargo build` take turns.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&*name);
+        }
+    }
+    command
+}
+
+/// What a user's environment asks of every build: other flags, another place, a program around the compiler.
+const WISHES: [&str; 7] = [
+    "RUSTFLAGS",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_BUILD_RUSTFLAGS",
+    "CARGO_BUILD_TARGET",
+    "CARGO_INCREMENTAL",
+    "RUSTC_WRAPPER",
+    "RUSTC_WORKSPACE_WRAPPER",
+];
+
+/// The cargo that runs this program, for builds that are the same whoever asks for them.
+pub(crate) fn cargo_alone() -> Command {
+    let mut command = cargo();
+    for wish in WISHES {
+        command.env_remove(wish);
+    }
     command
 }
 

@@ -11,6 +11,8 @@ use crate::process;
 /// What apt knows, and a place for it.
 pub(crate) struct Packages {
     workplace: PathBuf,
+    /// Those besides the machine's own.
+    architectures: Vec<String>,
     /// What the user can do on a system that is not Debian.
     remedy: &'static str,
     updated: Result<()>,
@@ -19,10 +21,17 @@ pub(crate) struct Packages {
 impl Packages {
     /// Fetches the package lists into `workplace`, so that neither root nor an up-to-date system list is needed.
     pub(crate) fn open(workplace: &Path, remedy: &'static str) -> Result<Self> {
+        Self::open_for(workplace, &[], remedy)
+    }
+
+    /// As [`Packages::open`], with the packages of other architectures besides, which the system need not know of. Such
+    /// packages are named `package:architecture`.
+    pub(crate) fn open_for(workplace: &Path, architectures: &[&str], remedy: &'static str) -> Result<Self> {
         for folder in ["lists/partial", "archives/partial", "archives/archives/partial", "packages"] {
             fs::create_dir_all(workplace.join(folder))?;
         }
-        let mut packages = Self { workplace: workplace.to_owned(), remedy, updated: Ok(()) };
+        let architectures = architectures.iter().map(|&name| name.to_owned()).collect();
+        let mut packages = Self { workplace: workplace.to_owned(), architectures, remedy, updated: Ok(()) };
         // Some other source of the machine may be out of reach; whether it matters shows when packages are looked up.
         packages.updated = process::output(packages.apt("apt-get").arg("update"), remedy).map(drop);
         Ok(packages)
@@ -67,6 +76,13 @@ impl Packages {
             .arg(format!("Dir::State::lists={}", self.workplace.join("lists").display()))
             .arg("-o")
             .arg(format!("Dir::Cache={}", self.workplace.join("archives").display()));
+        if !self.architectures.is_empty() {
+            // The first is the machine's own, by whatever name.
+            command.args(["-o", "APT::Architectures::="]);
+            command.args(
+                self.architectures.iter().flat_map(|name| ["-o".to_owned(), format!("APT::Architectures::={name}")]),
+            );
+        }
         command
     }
 }

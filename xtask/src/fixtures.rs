@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::cache::{self, Cache, Key};
 use crate::component;
 use crate::cpython::{self, Release};
+use crate::links::symlink;
 use crate::progress::{self, Step};
 use crate::recipes::{Language, MadeInto, RECIPE_VERSION, RECIPES, Recipe};
 use crate::rust_target::RustTarget;
@@ -277,7 +278,7 @@ fn show(recipe: &Recipe, built: &Path) -> Result<()> {
         fs::create_dir_all(&folder)?;
         let unfinished = folder.join(format!(".{name}-{}", std::process::id()));
         let _ = fs::remove_file(&unfinished);
-        std::os::unix::fs::symlink(&target, &unfinished)
+        symlink(&target, &unfinished)
             .and_then(|()| fs::rename(&unfinished, &link))
             .with_context(|| format!("cannot write {}", link.display()))?;
     }

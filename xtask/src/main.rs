@@ -7,15 +7,21 @@ mod cache;
 mod checkout;
 mod component;
 mod cpython;
+mod cross;
 mod debian;
+mod debian_package;
+mod debian_rust;
 mod debian_tools;
 mod demo;
+mod dist;
 mod fixtures;
 mod goldens;
 mod header;
 mod imports;
 mod javascript_component;
+mod links;
 mod npm;
+mod package;
 mod pprof;
 mod process;
 mod progress;
@@ -26,6 +32,7 @@ mod real_guests;
 mod recipes;
 mod rooms;
 mod rust_target;
+mod semver;
 mod source_text;
 mod speedscope;
 mod stress;
@@ -45,11 +52,15 @@ cargo xtask TASK
   test-tools             provide perf, what it needs, and wasmtime in target/tools
   real-guests            provide programs that others built in target/real
   test [ARGS]            everything CI checks: fixtures, tools, demo, fmt, clippy, tests, tidy;
-                         ARGS go to `cargo test`; `--fast` runs only what needs no guest
+                         ARGS go to `cargo test`; `--fast` runs only what needs no guest;
+                         `--target aarch64-unknown-linux-gnu` tests wlprof for that, emulated,
+                         `--target x86_64-pc-windows-gnu` under Wine
+  check-platforms        compile everything for macOS and Windows, without linking it
   bench [ARGS]           run guests with and without sampling and print the ratios;
                          --help says more
   stress [RUNS]          run every guest in turn, 200 runs unless told, sampled as hard as can be, and
-                         compare with runs without a profiler
+                         compare with runs without a profiler; `--target aarch64-unknown-linux-gnu`
+                         before RUNS does so on that, emulated
   bounds [RUNS]          see in 200 runs, unless told, whether the printed error bounds are honest
   python-replays         capture the Python guests again that the plugin is tested with
   tidy                   check the house rules that rustc and clippy do not know
@@ -57,25 +68,47 @@ cargo xtask TASK
                          or replace that file
   header [--bless]       generate the C header of the plugins' ABI and compare it with the committed
                          file, or replace that file
+  package                pack the crates as a registry gets them, and compile what is in the packages
+  semver [REVISION]      compare the crates' public interfaces with those of a revision, the last tag unless
+                         told, by cargo-semver-checks
+  dist                   build an archive and a Debian package for this machine's platform in
+                         target/distribution
   goldens [--bless]      compare what exporters write of an example recording with the committed
                          files, or replace those files
 ";
+
+/// Tasks that are always the same.
+const WITHOUT_ARGUMENTS: [&str; 7] =
+    ["test-tools", "real-guests", "check-platforms", "python-replays", "tidy", "package", "dist"];
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let task = arguments.next().unwrap_or_default();
     let rest: Vec<String> = arguments.collect();
+    // The benchmark has a text of its own.
+    if task != "bench" && rest.first().is_some_and(|first| first == "--help") {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    if let (true, Some(first)) = (WITHOUT_ARGUMENTS.contains(&task.as_str()), rest.first()) {
+        eprintln!("xtask {task}: takes no arguments, and was given `{first}`");
+        return ExitCode::from(2);
+    }
     let outcome = match task.as_str() {
         "test-fixtures" => fixtures::build(&rest),
         "test-tools" => tools::provide(),
         "real-guests" => real_guests::provide(),
         "test" => tests_and_lints::run(&rest),
+        "check-platforms" => cross::check_platforms(),
         "bench" => bench::run(&rest),
         "stress" => stress::run(&rest),
         "bounds" => bounds::run(&rest),
         "python-replays" => python_replays::run(),
         "tidy" => tidy::run(),
         "demo" => demo::run(&rest),
+        "package" => package::run(),
+        "semver" => semver::run(&rest),
+        "dist" => dist::run(),
         "header" => header::run(&rest),
         "goldens" => goldens::run(&rest),
         "" | "help" | "--help" | "-h" => {

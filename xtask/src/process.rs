@@ -1,8 +1,8 @@
 //! Writing small programs and running others: quiet when they succeed, everything they said when they fail.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -45,9 +45,36 @@ pub(crate) fn visibly(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// `command`, run by a program that is told of it by arguments: `starter`, and then those of `command`.
+pub(crate) fn started_by<S: AsRef<OsStr>>(starter: &[S], command: &Command) -> Command {
+    let mut started = Command::new(&starter[0]);
+    started.args(&starter[1..]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => started.env(name, value),
+            None => started.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        started.current_dir(folder);
+    }
+    started
+}
+
 /// Writes a program that can be run.
 pub(crate) fn write_program(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+    make_runnable(path)
+}
+
+#[cfg(unix)]
+fn make_runnable(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
+}
+
+/// Every file is, by its ending.
+#[cfg(not(unix))]
+fn make_runnable(_path: &Path) -> Result<()> {
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! `cargo xtask real-guests`: puts programs that others wrote and built into `target/real`, as they are published.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
 use crate::cache::{self, Cache, Key};
+use crate::links::symlink;
 use crate::npm::Package;
 use crate::progress::{self, Step};
 use crate::{checkout, wheels};

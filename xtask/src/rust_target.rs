@@ -1,8 +1,7 @@
 //! A Rust compiler that can build for `wasm32-wasip1`.
 //!
-//! Usually the user's own, with that target installed. Where rustup cannot install it, Debian has
-//! a recent compiler and the standard library's source as packages: unpacked without root, the
-//! standard library is built once for our target, with Zig as linker and libc.
+//! Usually the user's own, with that target installed. Where rustup cannot install it, Debian's, with Zig as linker and
+//! libc.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,19 +10,13 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::cache::{self, Cache};
-use crate::debian::Packages;
-use crate::progress::Step;
+use crate::debian_rust::DebianRust;
+use crate::process;
 use crate::wheels::{self, Pins, Wheels};
-use crate::{checkout, process};
 
 const TARGET: &str = "wasm32-wasip1";
 const FOLDER: &str = "rust-wasip1-debian-1";
 const NO_TARGET: &str = "the Rust target wasm32-wasip1 is missing: run `rustup target add wasm32-wasip1`";
-const NO_DEBIAN: &str = "without the target, only Debian's packages could serve instead";
-
-/// The packages asked for by name; the versioned ones they depend on are looked up.
-const PACKAGES: [&str; 3] = ["rustc-web", "libstd-rust-web-dev", "rust-web-src"];
-const VERSIONED_PACKAGES: [&str; 2] = ["libstd-rust-web-", "libllvm"];
 
 /// How Rust guests are compiled on this machine.
 #[derive(Debug)]
@@ -103,21 +96,8 @@ fn rustc() -> Command {
 
 fn unpack(cache: &Cache) -> Result<()> {
     let workplace = cache.workplace("rust")?;
-    let step = Step::announced("downloading Debian's Rust compiler");
-    let packages = Packages::open(&workplace.path, NO_DEBIAN)?;
-    let files = packages.download(&wanted_packages(&packages)?)?;
-    step.done();
-
-    let step = Step::announced("unpacking Debian's Rust compiler");
     let folder = workplace.path.join("toolchain");
-    let root = folder.join("root");
-    packages.unpack(&files, &root)?;
-    process::write_program(
-        &folder.join("rustc"),
-        "#!/bin/sh\n\
-         root=$(dirname \"$0\")/root\n\
-         LD_LIBRARY_PATH=$(echo \"$root\"/usr/lib/*-linux-gnu) exec \"$root/usr/bin/rustc\" \"$@\"\n",
-    )?;
+    let compiler = DebianRust::unpack(&workplace.path, &folder, &[])?;
     // Zig already does what it is not told here, and does not know these spellings of it.
     process::write_program(
         &folder.join("linker"),
@@ -132,110 +112,9 @@ fn unpack(cache: &Cache) -> Result<()> {
          cd \"$ZIG_LOCAL_CACHE_DIR\" || exit\n\
          exec \"$WLPROF_ZIG\" cc -target wasm32-wasi -g -O2 \"$@\"\n",
     )?;
-    let identity = process::text(Command::new(folder.join("rustc")).arg("-vV"), NO_DEBIAN)?;
-    step.done();
-
-    let step = Step::announced("building Rust's standard library for wasm32-wasip1");
-    build_library(&workplace.path, &folder, &identity)?;
-    // Not needed any more, and most of the space.
-    for folder in [root.join("usr/src"), root.join("usr/share")] {
-        if folder.exists() {
-            fs::remove_dir_all(folder)?;
-        }
-    }
-    fs::write(folder.join("identity"), identity)?;
-    cache::publish(&folder, &cache.toolchain(FOLDER))?;
-    step.done();
-    Ok(())
-}
-
-/// The packages and the versioned ones they depend on.
-fn wanted_packages(packages: &Packages) -> Result<Vec<String>> {
-    let dependencies = packages
-        .dependencies(&["--recurse", "--important"], &PACKAGES)
-        .context("apt knows no package rustc-web, libstd-rust-web-dev or rust-web-src")?;
-    let mut wanted = PACKAGES.map(str::to_owned).to_vec();
-    wanted.extend(versioned_packages(&dependencies));
-    Ok(wanted)
-}
-
-/// Picks the versioned packages out of what `apt-cache depends --recurse` prints.
-fn versioned_packages(dependencies: &str) -> Vec<String> {
-    let is_versioned = |name: &str| {
-        VERSIONED_PACKAGES.iter().any(|prefix| {
-            name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
-        })
-    };
-    let mut names: Vec<String> = dependencies
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("Depends: "))
-        .filter(|name| is_versioned(name))
-        .map(str::to_owned)
-        .collect();
-    names.sort();
-    names.dedup();
-    names
-}
-
-fn build_library(workplace: &Path, folder: &Path, identity: &str) -> Result<()> {
-    let package = workplace.join("library");
-    fs::create_dir_all(package.join("src"))?;
-    fs::write(
-        package.join("Cargo.toml"),
-        "[package]\nname = \"library\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n",
-    )?;
-    fs::write(package.join("src/lib.rs"), "#![no_std]\n")?;
-
-    let source = folder.join("root/usr/lib/rustlib/src/rust");
-    let real_source = source.canonicalize().context("the package rust-web-src has no source")?;
-    let commit = identity.lines().find_map(|line| line.strip_prefix("commit-hash: ")).unwrap_or("unknown");
-    // As in the standard library that rustup installs.
-    let remap = |path: &Path| format!("--remap-path-prefix={}=/rustc/{commit}", path.display());
-    let vendor = source.join("library/vendor");
-
-    let mut cargo = checkout::cargo();
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy().into_owned();
-        let ours = name.starts_with("CARGO") || name.starts_with("RUSTC") || name == "RUSTFLAGS";
-        if ours {
-            cargo.env_remove(name);
-        }
-    }
-    cargo
-        .current_dir(&package)
-        .env("CARGO_HOME", workplace.join("cargo"))
-        .env("RUSTC", folder.join("rustc"))
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("CARGO_ENCODED_RUSTFLAGS", [remap(&source), remap(&real_source)].join("\x1f"))
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only")
-        .args(["build", "--offline", "--release", "--target", TARGET])
-        .args(["-Zbuild-std=std,panic_abort", "--config"])
-        .arg("source.crates-io.replace-with=\"vendored\"")
-        .arg("--config")
-        .arg(format!("source.vendored.directory=\"{}\"", vendor.display()));
-    process::output(&mut cargo, NO_DEBIAN)?;
-
     let library = folder.join("sysroot/lib/rustlib").join(TARGET).join("lib");
-    fs::create_dir_all(&library)?;
-    for entry in fs::read_dir(package.join("target").join(TARGET).join("release/deps"))? {
-        let path = entry?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        if name.ends_with(".rlib") && !name.starts_with("liblibrary-") {
-            fs::copy(&path, library.join(name))?;
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versioned_packages_are_picked_once() {
-        let printed = "rustc-web\n  Depends: libc6\n  Depends: libstd-rust-web-dev\n\
-            libstd-rust-web-1.96\n  Depends: libllvm22\nlibstd-rust-web-dev\n\
-            \x20 Depends: libstd-rust-web-1.96\n  Depends: libllvm22\n  Conflicts: libllvm3\n";
-        assert_eq!(versioned_packages(printed), ["libllvm22", "libstd-rust-web-1.96"]);
-    }
+    compiler.build_library(TARGET, "std,panic_abort", &library, |_| {})?;
+    compiler.remove_source()?;
+    fs::write(folder.join("identity"), compiler.identity())?;
+    cache::publish(&folder, &cache.toolchain(FOLDER))
 }

@@ -12,17 +12,26 @@ use anyhow::{Context, Result, bail};
 
 use crate::progress::{self, Step};
 use crate::recipes::{Language, RECIPES, Recipe};
-use crate::{checkout, fixtures, process};
+use crate::{checkout, cross, fixtures, process};
 
 const DEFAULT_RUNS: usize = 200;
 
 /// The longest that any guest takes, many times over.
 const HUNG: Duration = Duration::from_secs(120);
+/// Likewise on a processor that is emulated.
+const HUNG_EMULATED: Duration = Duration::from_secs(600);
 
 const HARD: [&str; 4] = ["--sampler=signal", "--rate=10000", "--max-overhead=100", "--clock=wall"];
 
 /// Never ends; the tests interrupt it.
 const ENDLESS: &str = "c-spin";
+
+/// The command that guests are run by.
+struct Tested {
+    wlprof: PathBuf,
+    /// How long it may take.
+    hung: Duration,
+}
 
 /// What may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,15 +77,24 @@ fn without_addresses(output: &[u8]) -> Vec<u8> {
 
 /// Runs all guests in turn until there have been as many runs as `arguments` say.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let runs = match arguments {
+    let (target, runs) = match arguments {
+        [option, target, runs @ ..] if option == "--target" => (Some(target), runs),
+        runs => (None, runs),
+    };
+    let runs = match runs {
         [] => DEFAULT_RUNS,
         [runs] => runs.parse().with_context(|| format!("{runs:?} is not a number of runs"))?,
         _ => bail!("too many arguments"),
     };
     fixtures::build(&[])?;
-    process::visibly(checkout::cargo().args(["build", "--release", "--package", "wlprof"]))?;
-    let wlprof = checkout::root().join("target/release/wlprof");
-    let cases = cases(&wlprof)?;
+    let tested = match target {
+        Some(target) => Tested { wlprof: cross::command_with_signals(target)?, hung: HUNG_EMULATED },
+        None => {
+            process::visibly(checkout::cargo().args(["build", "--release", "--package", "wlprof"]))?;
+            Tested { wlprof: checkout::root().join("target/release/wlprof"), hung: HUNG }
+        }
+    };
+    let cases = tested.cases()?;
     let step = Step::announced(format!("{runs} runs of {} guests", cases.len()));
     let folder = checkout::root().join("target/stress");
     std::fs::create_dir_all(&folder)?;
@@ -84,7 +102,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     for (number, case) in cases.iter().cycle().take(runs).enumerate() {
         // Both clocks: blocked threads are read by another thread, running ones in the handler.
         let options = if number / cases.len() % 2 == 0 { &HARD[..3] } else { &HARD[..] };
-        for (wrong, what) in try_once(&wlprof, case, options, &folder)? {
+        for (wrong, what) in tested.try_once(case, options, &folder)? {
             *counts.entry(wrong).or_default() += 1;
             progress::say(format_args!("run {number}, {}: {wrong:?}: {what}", case.name));
         }
@@ -138,92 +156,95 @@ fn scripts(recipe: &Recipe) -> Option<&'static str> {
     }
 }
 
-/// Every guest in all its ways.
-fn cases(wlprof: &Path) -> Result<Vec<Case>> {
-    let step = Step::announced("runs without a profiler");
-    let fixtures = checkout::root().join("target/fixtures");
-    let mut cases = Vec::new();
-    for recipe in RECIPES {
-        for arguments in ways(recipe) {
-            let mut options = match (recipe.name, scripts(recipe)) {
-                ("go-export", _) => vec!["--invoke=work".to_owned()],
-                (_, Some(folder)) => vec![format!("--dir={}::.", checkout::testdata().join(folder).display())],
-                _ => vec![],
-            };
-            if let Language::Python(_) = recipe.language {
-                // A link, which wlprof does not follow unasked.
-                let library = fixtures.join(format!("{}-lib", recipe.name));
-                options.push(format!("--dir={}::/usr/local/lib", library.display()));
+impl Tested {
+    /// Every guest in all its ways.
+    fn cases(&self) -> Result<Vec<Case>> {
+        let step = Step::announced("runs without a profiler");
+        let fixtures = checkout::root().join("target/fixtures");
+        let mut cases = Vec::new();
+        for recipe in RECIPES {
+            for arguments in ways(recipe) {
+                let mut options = match (recipe.name, scripts(recipe)) {
+                    ("go-export", _) => vec!["--invoke=work".to_owned()],
+                    (_, Some(folder)) => vec![format!("--dir={}::.", checkout::testdata().join(folder).display())],
+                    _ => vec![],
+                };
+                if let Language::Python(_) = recipe.language {
+                    // A link, which wlprof does not follow unasked.
+                    let library = fixtures.join(format!("{}-lib", recipe.name));
+                    options.push(format!("--dir={}::/usr/local/lib", library.display()));
+                }
+                let file = match recipe.language {
+                    Language::Python(_) | Language::QuickJs => format!("{}.wasm", recipe.name),
+                    _ => recipe.file_name(),
+                };
+                let guest = fixtures.join(file);
+                let name = [&[recipe.name], &arguments[..]].concat().join(" ");
+                let mut command = Command::new(&self.wlprof);
+                command.arg("--sampler=off").args(&options).arg(&guest).args(&arguments);
+                let output = self.finish(&mut command)?.with_context(|| format!("{name} does not end"))?;
+                cases.push(Case {
+                    name,
+                    guest,
+                    options,
+                    arguments,
+                    code: output.status.code(),
+                    stdout: without_addresses(&output.stdout),
+                });
             }
-            let file = match recipe.language {
-                Language::Python(_) | Language::QuickJs => format!("{}.wasm", recipe.name),
-                _ => recipe.file_name(),
-            };
-            let guest = fixtures.join(file);
-            let name = [&[recipe.name], &arguments[..]].concat().join(" ");
-            let mut command = Command::new(wlprof);
-            command.arg("--sampler=off").args(&options).arg(&guest).args(&arguments);
-            let output = finish(&mut command)?.with_context(|| format!("{name} does not end"))?;
-            cases.push(Case {
-                name,
-                guest,
-                options,
-                arguments,
-                code: output.status.code(),
-                stdout: without_addresses(&output.stdout),
-            });
         }
+        step.done();
+        Ok(cases)
     }
-    step.done();
-    Ok(cases)
-}
 
-/// Runs a case once under the profiler and tells what was wrong.
-fn try_once(wlprof: &Path, case: &Case, options: &[&str], folder: &Path) -> Result<Vec<(Wrong, String)>> {
-    let recording = folder.join("x.wlprof");
-    let _ = std::fs::remove_file(&recording);
-    let mut command = Command::new(wlprof);
-    command.args(options).args(&case.options).arg("-o").arg(&recording).arg(&case.guest).args(&case.arguments);
-    let Some(output) = finish(&mut command)? else {
-        return Ok(vec![(Wrong::Hang, format!("no end after {HUNG:?}"))]);
-    };
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let mut wrong = Vec::new();
-    if output.status.code().is_none() || errors.contains("panicked") {
-        return Ok(vec![(Wrong::Crash, format!("{}: {errors}", output.status))]);
-    }
-    if output.status.code() != case.code {
-        wrong.push((Wrong::ExitCode, format!("{} instead of {:?}: {errors}", output.status, case.code)));
-    }
-    let stdout = without_addresses(&output.stdout);
-    if stdout != case.stdout {
-        wrong.push((Wrong::Output, format!("{} bytes, {} expected", stdout.len(), case.stdout.len())));
-    }
-    // Reading a recording checks all its indices; the summary says if ticks are missing.
-    let rendered = finish(Command::new(wlprof).arg("render").arg(&recording).arg("-o").arg(folder.join("x.json")))?;
-    let rendered = rendered.context("rendering does not end")?;
-    let summary = String::from_utf8_lossy(&rendered.stderr);
-    if !rendered.status.success() || summary.contains("not accounted for") || summary.contains("no samples") {
-        wrong.push((Wrong::Profile, summary.into_owned()));
-    }
-    Ok(wrong)
-}
-
-/// Runs `command` to its end, `None` if it has none.
-fn finish(command: &mut Command) -> Result<Option<Output>> {
-    let shown = format!("{command:?}");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().with_context(|| format!("cannot run {shown}"))?;
-    let pid = child.id();
-    let (send, receive) = channel();
-    thread::spawn(move || send.send(Child::wait_with_output(child)));
-    match receive.recv_timeout(HUNG) {
-        Ok(output) => Ok(Some(output?)),
-        Err(RecvTimeoutError::Timeout) => {
-            // The thread has the child, so it goes by its number; it has not been waited for, so that is its own.
-            process::output(Command::new("kill").args(["-KILL", &pid.to_string()]), "install procps")?;
-            Ok(None)
+    /// Runs a case once under the profiler and tells what was wrong.
+    fn try_once(&self, case: &Case, options: &[&str], folder: &Path) -> Result<Vec<(Wrong, String)>> {
+        let recording = folder.join("x.wlprof");
+        let _ = std::fs::remove_file(&recording);
+        let mut command = Command::new(&self.wlprof);
+        command.args(options).args(&case.options).arg("-o").arg(&recording).arg(&case.guest).args(&case.arguments);
+        let Some(output) = self.finish(&mut command)? else {
+            return Ok(vec![(Wrong::Hang, format!("no end after {:?}", self.hung))]);
+        };
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let mut wrong = Vec::new();
+        if output.status.code().is_none() || errors.contains("panicked") {
+            return Ok(vec![(Wrong::Crash, format!("{}: {errors}", output.status))]);
         }
-        Err(RecvTimeoutError::Disconnected) => bail!("the thread that waited for {shown} is gone"),
+        if output.status.code() != case.code {
+            wrong.push((Wrong::ExitCode, format!("{} instead of {:?}: {errors}", output.status, case.code)));
+        }
+        let stdout = without_addresses(&output.stdout);
+        if stdout != case.stdout {
+            wrong.push((Wrong::Output, format!("{} bytes, {} expected", stdout.len(), case.stdout.len())));
+        }
+        // Reading a recording checks all its indices; the summary says if ticks are missing.
+        let rendered =
+            self.finish(Command::new(&self.wlprof).arg("render").arg(&recording).arg("-o").arg(folder.join("x.json")))?;
+        let rendered = rendered.context("rendering does not end")?;
+        let summary = String::from_utf8_lossy(&rendered.stderr);
+        if !rendered.status.success() || summary.contains("not accounted for") || summary.contains("no samples") {
+            wrong.push((Wrong::Profile, summary.into_owned()));
+        }
+        Ok(wrong)
+    }
+
+    /// Runs `command` to its end, `None` if it has none.
+    fn finish(&self, command: &mut Command) -> Result<Option<Output>> {
+        let shown = format!("{command:?}");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().with_context(|| format!("cannot run {shown}"))?;
+        let pid = child.id();
+        let (send, receive) = channel();
+        thread::spawn(move || send.send(Child::wait_with_output(child)));
+        match receive.recv_timeout(self.hung) {
+            Ok(output) => Ok(Some(output?)),
+            Err(RecvTimeoutError::Timeout) => {
+                // The thread has the child, so it goes by its number; it has not been waited for, so that is its own.
+                process::output(Command::new("kill").args(["-KILL", &pid.to_string()]), "install procps")?;
+                Ok(None)
+            }
+            Err(RecvTimeoutError::Disconnected) => bail!("the thread that waited for {shown} is gone"),
+        }
     }
 }

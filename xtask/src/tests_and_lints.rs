@@ -3,28 +3,44 @@
 use anyhow::{Context, Result};
 
 use crate::progress::Step;
-use crate::{checkout, demo, fixtures, header, process, real_guests, tidy, tools};
+use crate::{checkout, cross, demo, fixtures, header, package, process, real_guests, tidy, tools};
 
 const FORMAT: &[&str] = &["fmt", "--all", "--check"];
-const LINT: &[&str] = &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
+/// What is published, and what is not: together they would have other features of shared dependencies, and Wasmtime be checked anew
+/// for the packages alone.
+const PUBLISHED: &[&str] = &["--workspace", "--exclude", "xtask"];
+const TASKS: &[&str] = &["--package", "xtask"];
+const LINT: &[&str] = &["clippy", "--release", "--all-targets"];
+const DENY_WARNINGS: &[&str] = &["--", "-D", "warnings"];
 /// As programs that embed the library build it.
-const LINT_LIBRARY: &[&str] =
-    &["clippy", "--release", "--package", "wlprof", "--lib", "--no-default-features", "--", "-D", "warnings"];
-const DOCUMENT: &[&str] = &["doc", "--release", "--workspace", "--no-deps"];
+const LINT_LIBRARY: &[&str] = &[
+    "clippy",
+    "--release",
+    "--package",
+    "wlprof",
+    "--lib",
+    "--no-default-features",
+    "--features",
+    "_dependencies",
+    "--",
+    "-D",
+    "warnings",
+];
+const DOCUMENT: &[&str] = &["doc", "--release", "--no-deps"];
 /// Apart from the rest: together they would have other features of shared dependencies, and Wasmtime be built anew.
-const TEST: &[&str] = &["test", "--release", "--package", "wlprof"];
-const TEST_OTHERS: &[&str] = &["test", "--release", "--workspace", "--exclude", "wlprof"];
+const TEST: &[&str] = &["test", "--release", "--package", "wlprof", "--package", "wlprof-wasi"];
+const TEST_OTHERS: &[&str] = &["test", "--release", "--workspace", "--exclude", "wlprof", "--exclude", "wlprof-wasi"];
 
 /// Unit tests that need no guest: neither fixtures nor a run of Wasmtime.
-const TEST_OTHERS_FAST: &[&str] = &["test", "--release", "--workspace", "--exclude", "wlprof", "--lib", "--bins"];
-const TEST_FAST: &[&str] = &["test", "--release", "--package", "wlprof", "--lib", "--", "--skip", "sampler::signal"];
+const ARE_FAST: &[&str] = &["--lib", "--bins"];
+const NEED_NO_GUEST: &[&str] = &["--lib", "--", "--skip", "sampler::signal"];
 
 /// Runs what takes less than a minute once it is built.
 fn run_fast() -> Result<()> {
     cargo(FORMAT, &[]).context("the code is not formatted: run `cargo fmt --all`")?;
     tidy::run()?;
-    cargo(TEST_OTHERS_FAST, &[]).context("tests fail")?;
-    cargo(TEST_FAST, &[]).context("tests fail")
+    cargo(&[TEST_OTHERS, ARE_FAST].concat(), &[]).context("tests fail")?;
+    cargo(&[TEST, NEED_NO_GUEST].concat(), &[]).context("tests fail")
 }
 
 /// Runs everything, up to the first failure, or with `--fast` what needs no guest. `arguments` go to `cargo test`.
@@ -32,18 +48,33 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     if arguments.first().is_some_and(|first| first == "--fast") {
         return run_fast();
     }
+    if let [option, target, others @ ..] = arguments
+        && option == "--target"
+    {
+        return cross::test(target, others);
+    }
     fixtures::build(&[])?;
     tools::provide()?;
     real_guests::provide()?;
     demo::run(&[])?;
     header::run(&[])?;
     cargo(FORMAT, &[]).context("the code is not formatted: run `cargo fmt --all`")?;
-    cargo(LINT, &[]).context("clippy has complaints")?;
+    for crates in [PUBLISHED, TASKS] {
+        cargo(&[LINT, crates, DENY_WARNINGS].concat(), &[]).context("clippy has complaints")?;
+    }
     cargo(LINT_LIBRARY, &[]).context("clippy has complaints about the library without default features")?;
-    cargo(DOCUMENT, &[]).context("the documentation has warnings")?;
+    package::run()?;
+    for crates in [PUBLISHED, TASKS] {
+        cargo(&[DOCUMENT, crates].concat(), &[]).context("the documentation has warnings")?;
+    }
     cargo(TEST_OTHERS, arguments).context("tests fail")?;
     cargo(TEST, arguments).context("tests fail")?;
-    tidy::run()
+    tidy::run()?;
+    if arguments.is_empty() {
+        cross::check_platforms()?;
+        cross::test("aarch64-unknown-linux-gnu", &[])?;
+    }
+    Ok(())
 }
 
 fn cargo(task: &[&str], arguments: &[String]) -> Result<()> {

@@ -1,13 +1,13 @@
 //! `cargo xtask test-tools`: puts the programs that tests compare with into `target/tools`.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
 use crate::cache::Cache;
 use crate::debian_tools::{GRAPHVIZ, PERF};
+use crate::links::symlink;
 use crate::{checkout, pprof, progress, speedscope, wasmtime};
 
 /// Links them, after building or downloading what neither the machine nor the cache has.

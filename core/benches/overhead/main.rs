@@ -12,6 +12,7 @@
 
 mod arguments;
 mod clocks;
+#[cfg_attr(not(target_os = "linux"), path = "no_floor.rs")]
 mod floor;
 mod heap;
 mod mode;

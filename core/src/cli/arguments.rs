@@ -1,8 +1,10 @@
 //! The command line. Flags that `wasmtime run` has, have the same names here.
 
 use super::Failure;
+use super::completions::Completions;
 use super::diff::Diff;
 use super::formats::{CodeFormat, Format, files_help, rendered_files_help};
+use super::man_pages::ManPages;
 use super::merge::Merge;
 use super::profiling::Profiling;
 use super::sampling::{ClockChoice, SamplerChoice};
@@ -14,10 +16,11 @@ use super::wasmtime_options::WasmtimeOptions;
 use crate::export::Exporter;
 use crate::recording::{self, Clock};
 use crate::sampler::SamplerOptions;
-use crate::wasi::Directory;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::LazyLock;
+use wlprof_wasi::Directory;
 
 /// The subcommand that wlprof starts itself with to make a profile.
 pub(super) const MAKE_PROFILE: &str = "make-profile";
@@ -25,15 +28,25 @@ pub(super) const MAKE_PROFILE: &str = "make-profile";
 /// The subcommand that wlprof starts itself with to render a recording that is to be viewed.
 pub(super) const MAKE_VIEW: &str = "make-view";
 
+/// What exit codes mean.
+pub(super) const EXIT_CODES: &str =
+    "The guest's own (134 if it trapped); 125 wlprof failed, 126 the guest cannot be run, 127 no such guest.";
+
+/// wlprof's version, and that of the Wasmtime in it, with which guests run as they do in wlprof.
+pub(super) fn version() -> &'static str {
+    static VERSION: LazyLock<String> =
+        LazyLock::new(|| format!("{} (Wasmtime {})", env!("CARGO_PKG_VERSION"), wasmtime_environ::VERSION));
+    &VERSION
+}
+
 /// Runs a WebAssembly program and shows which lines of its own language the time went to.
 #[derive(Parser)]
 #[command(
     name = "wlprof",
-    version,
+    version = version(),
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Exit codes: the guest's own (134 if it trapped); 125 wlprof failed, 126 the guest cannot be run, \
-                  127 no such guest."
+    after_help = format!("Exit codes: {EXIT_CODES}")
 )]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -63,9 +76,18 @@ pub(super) enum Command {
     Dump(Dump),
     /// Serve a component that answers HTTP requests, as `wasmtime serve` does, and profile it by request
     Serve(Box<Serve>),
-    /// List the language plugins: the built-in ones, those in $WLPROF_PLUGIN_PATH and in
-    /// ~/.local/share/wlprof/plugins ($XDG_DATA_HOME/wlprof/plugins). Or check one, or begin a new one
+    /// List the language plugins, check one, or begin a new one
+    ///
+    /// Without a command it lists them: the built-in ones, those in $WLPROF_PLUGIN_PATH and in ~/.local/share/wlprof/plugins
+    /// ($XDG_DATA_HOME/wlprof/plugins).
     Plugins(PluginsCommand),
+    /// Print the script by which a shell completes wlprof's commands and options
+    ///
+    /// Put it where the shell looks: `wlprof completions bash > ~/.local/share/bash-completion/completions/wlprof`, `wlprof
+    /// completions fish > ~/.config/fish/completions/wlprof.fish`, or as `_wlprof` into a folder of zsh's $fpath.
+    Completions(Completions),
+    /// Write wlprof's help as pages for `man`, one for each command
+    ManPages(ManPages),
     /// What `wlprof` starts itself as when a run is over, to make the profile
     #[command(name = MAKE_PROFILE, hide = true)]
     MakeProfile,
@@ -119,7 +141,7 @@ pub(super) struct GuestOptions {
     #[command(flatten)]
     pub(super) wasmtime: WasmtimeOptions,
     /// The program to run (.wasm or .wat) and its arguments
-    #[arg(value_name = "GUEST [ARGS]", required = true, trailing_var_arg = true)]
+    #[arg(value_name = "GUEST [ARGS]", value_hint = ValueHint::FilePath, required = true, trailing_var_arg = true)]
     pub(super) guest_and_arguments: Vec<OsString>,
 }
 

@@ -2,11 +2,12 @@
 
 use super::arguments::FramesChoice;
 use super::escape::single_line;
+use super::os::limits;
 use super::output;
 use super::output_file::OutputFile;
 use super::showing::ShowChoice;
 use super::table::{TableOptions, differences, shorten, shown};
-use super::{FAILED, Failure, limits, render, say};
+use super::{FAILED, Failure, render, say};
 use crate::export::{self, Exporter, short_path};
 use crate::recording::{Difference, Recording, Selection};
 use clap::Args;

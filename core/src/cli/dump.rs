@@ -3,6 +3,7 @@
 use super::arguments::Dump;
 use super::available_plugins::Plugins;
 use super::guest::{self, Loaded};
+use super::interrupt::Signals;
 use super::{FAILED, Failure, escape, say, thread_stacks};
 use crate::guest::{Entry, Guest};
 use crate::module::ModuleImage;
@@ -11,7 +12,6 @@ use crate::profiler::Profiler;
 use crate::recording::Journal;
 use crate::sampler::{Dump as Stacks, ImportWatch, SamplerKind, SamplerOptions};
 use crate::symbols::Symbols;
-use signal_hook::{consts::SIGQUIT, iterator::Signals};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,11 +45,16 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     let import_watch = watch(dump, &guest, &printer)?;
     let sampler = SamplerOptions { kind, import_watch: import_watch.clone(), ..SamplerOptions::at_rate(RATE_HZ) };
     // Before the guest runs: from here on Ctrl-\ no longer ends the process.
-    let mut interrupts = Signals::new([SIGQUIT]).map_err(fail)?;
+    let mut interrupts = Signals::that_ask().map_err(fail)?;
     let journal = || Ok(Journal::default());
     let run = guest::start(&dump.guest, &guest, library, &arguments, walkers, Some(sampler), journal)?;
     let (interrupted, profiler) = (printer.clone(), run.profiler());
-    let by_signal = move || interrupts.forever().for_each(|_| interrupted.dump(profiler.as_ref()));
+    let by_signal = move || {
+        loop {
+            interrupts.wait();
+            interrupted.dump(profiler.as_ref());
+        }
+    };
     std::thread::Builder::new().name("wlprof signals".into()).spawn(by_signal).map_err(fail)?;
     let (mut times, started, timed, profiler) = (dump.dump_at.clone(), Instant::now(), printer.clone(), run.profiler());
     times.sort_by(f64::total_cmp);

@@ -12,10 +12,10 @@ use crate::module::ModuleError;
 use crate::profile::{Run, RunOptions};
 use crate::recording::Journal;
 use crate::sampler::SamplerOptions;
-use crate::wasi::{Exit, Stdio, WasiOptions};
 use std::io::Write;
 use std::path::Path;
 use wlprof_plugin::{Detection, Walker};
+use wlprof_wasi::{Exit, Stdio, WasiOptions};
 
 /// The walker of each of a guest's modules that has one.
 pub(super) type Walkers = Vec<Option<Box<dyn Walker>>>;

@@ -1,12 +1,9 @@
 //! Ctrl-C and its kin: the profile is written, then the process dies of the signal as it would have without wlprof.
 
+pub(super) use super::os::signals::{Signals, die_of, survive_large_files};
+
 use crate::profile::Interrupter;
-use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-use signal_hook::iterator::Signals;
 use std::io;
-use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,8 +24,8 @@ struct State {
     /// How often the run has been interrupted.
     interruptions: u32,
     run_is_over: bool,
-    /// The process that makes the profile.
-    child: Option<OwnedFd>,
+    /// Ends the making of the profile.
+    end_making: Option<Box<dyn Fn() + Send>>,
     /// The signal that came after the run was over.
     signal: Option<i32>,
 }
@@ -37,11 +34,12 @@ impl Interrupts {
     /// Watches for signals that end the process. The first `most` interrupt the run; if that is over, one ends the making of the
     /// profile, and what has been sampled is kept as it is. A later one ends the process at once.
     pub(super) fn watch(&self, interrupter: Interrupter, most: u32) -> io::Result<()> {
-        let mut signals = Signals::new(ending_signals())?;
+        let mut signals = Signals::that_end()?;
         let interrupts = self.clone();
         std::thread::Builder::new().name("wlprof signals".into()).spawn(move || {
             let mut last: Option<Instant> = None;
-            for signal in &mut signals {
+            loop {
+                let signal = signals.wait();
                 if last.is_some_and(|last| last.elapsed() < SAME_PRESS) {
                     continue;
                 }
@@ -67,9 +65,8 @@ impl Interrupts {
         }
         state.signal = Some(signal);
         self.hurry.store(true, Ordering::Relaxed);
-        if let Some(child) = &state.child {
-            // It may have ended by itself.
-            let _ = pidfd_send_signal(child, Signal::KILL);
+        if let Some(end) = &state.end_making {
+            end();
         }
     }
 
@@ -88,65 +85,21 @@ impl Interrupts {
         self.state().signal
     }
 
-    /// Has `child` be ended by the first signal from here on, or now if that has come.
-    pub(super) fn begin_child(&self, child: &Child) {
+    /// Has the making of the profile be ended, by `end`, when the first signal comes from here on, or now if that has come.
+    pub(super) fn making_begins(&self, end: impl Fn() + Send + 'static) {
         let mut state = self.state();
-        let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return };
-        // Without it (before Linux 5.3) the second signal ends both.
-        state.child = pidfd_open(pid, PidfdFlags::empty()).ok();
-        if let (Some(_), Some(child)) = (state.signal, &state.child) {
-            let _ = pidfd_send_signal(child, Signal::KILL);
+        if state.signal.is_some() {
+            end();
         }
+        state.end_making = Some(Box::new(end));
     }
 
-    /// There is no child any more.
-    pub(super) fn end_child(&self) {
-        self.state().child = None;
+    /// The profile is made.
+    pub(super) fn making_is_over(&self) {
+        self.state().end_making = None;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The signals that end the process, for those who have nothing to do but to wait for one.
-pub(super) struct EndingSignals(Signals);
-
-impl EndingSignals {
-    /// Catches them from here on.
-    pub(super) fn catch() -> io::Result<Self> {
-        Signals::new(ending_signals()).map(Self)
-    }
-
-    /// Waits for one and gives it, for [`die_of`].
-    pub(super) fn wait(mut self) -> i32 {
-        // They come without end.
-        self.0.forever().next().unwrap_or(SIGTERM)
-    }
-}
-
-fn ending_signals() -> impl Iterator<Item = i32> {
-    let ignored = ignored_signals();
-    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| ignored >> (signal - 1) & 1 == 0)
-}
-
-/// Has writing beyond the largest size that a file may have (`ulimit -f`) fail, as on a full disk, and not end the process.
-pub(super) fn survive_large_files() -> io::Result<()> {
-    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(|_| ())
-}
-
-/// Signals that this process was started to ignore, as `nohup` and shells in the background have it: bit n-1 is signal
-/// n. A handler would end that.
-fn ignored_signals() -> u64 {
-    // There is no such file but on Linux; elsewhere nothing counts as ignored.
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
-}
-
-/// Ends the process by `signal`, so that whoever waits for it sees what it would have seen without wlprof.
-pub(super) fn die_of(signal: i32) -> ! {
-    // Fails only for signals that cannot be had from `watch`.
-    let _ = signal_hook::low_level::emulate_default_handler(signal);
-    std::process::exit(128 + signal)
 }

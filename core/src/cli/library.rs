@@ -3,9 +3,9 @@
 
 use super::{escape, say};
 use crate::languages::Library;
-use crate::wasi::Directory;
 use std::fs;
 use std::path::Path;
+use wlprof_wasi::Directory;
 
 /// The folder to give to the guest at `guest`, if there is one and none of `given` takes its place. Says what becomes of it.
 pub(super) fn beside(guest: &Path, library: &Library, given: &[Directory]) -> Option<Directory> {

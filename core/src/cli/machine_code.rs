@@ -8,7 +8,7 @@ use super::arguments::DumpedFunctions;
 use super::formats::CodeFormat;
 use super::guest::Walkers;
 use super::progress::Spinner;
-use super::{FAILED, Failure, escape, say};
+use super::{FAILED, Failure, escape, os, say};
 use crate::export::jitdump::JitDump;
 use crate::export::perf_map;
 use crate::guest::Guest;
@@ -17,9 +17,8 @@ use crate::recording::ModuleId;
 use crate::sampler::show_to_perf;
 use crate::symbols::Symbols;
 use std::collections::BTreeSet;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Functions from which on `perf inject` takes some seconds to make a file of each.
@@ -47,7 +46,7 @@ pub(super) fn begin(
         CodeFormat::PerfMap => PathBuf::from(format!("/tmp/perf-{process}.map")),
         CodeFormat::JitDump => PathBuf::from(format!("jit-{process}.dump")),
     };
-    let file = create(&path).map_err(|error| cannot_write(&path, &error))?;
+    let file = os::create_for_perf(&path).map_err(|error| cannot_write(&path, &error))?;
     let mut code = CodeFile { path, format, functions: 0, unfinished: None, is_finished: false };
     code.begin(file, functions, guest, walkers).map_err(|error| cannot_write(&code.path, &error))?;
     Ok(code)
@@ -175,48 +174,4 @@ fn name_functions(
     *walkers = symbols.into_languages();
     walkers.truncate(guest.code.images.len());
     written
-}
-
-/// Makes a new file that only its owner can read. One of an earlier process with the same number is replaced.
-fn create(path: &Path) -> io::Result<File> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if is_own_file(&found, own_user()?) => fs::remove_file(path)?,
-        Ok(_) => {
-            let message = "there is something that is not a file of yours; remove it";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    // New, or an error: whatever was put there meanwhile, a link included, is neither followed nor written to.
-    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
-}
-
-/// Whether it is a regular file of `user`'s, and no link.
-fn is_own_file(found: &Metadata, user: u32) -> bool {
-    found.is_file() && found.uid() == user
-}
-
-/// The user that this process makes files as.
-fn own_user() -> io::Result<u32> {
-    Ok(fs::metadata("/proc/self")?.uid())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_of_others_and_links_are_not_ones_own() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
-        fs::write(&file, "").unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        let user = own_user().unwrap();
-        let is_own = |path: &Path, user| is_own_file(&fs::symlink_metadata(path).unwrap(), user);
-        assert!(is_own(&file, user));
-        assert!(!is_own(&file, user + 1));
-        assert!(!is_own(&link, user));
-        assert!(!is_own(folder.path(), user));
-    }
 }

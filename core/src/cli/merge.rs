@@ -1,7 +1,8 @@
 //! `wlprof merge`: several recordings as one.
 
 use super::arguments::Output;
-use super::{FAILED, Failure, limits, render};
+use super::os::limits;
+use super::{FAILED, Failure, render};
 use crate::recording::Recording;
 use clap::Args;
 use std::path::PathBuf;

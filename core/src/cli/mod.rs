@@ -7,6 +7,7 @@ mod annotate;
 mod arguments;
 mod available_plugins;
 mod bench;
+mod completions;
 mod diff;
 mod dump;
 mod escape;
@@ -16,11 +17,12 @@ mod guest;
 mod http;
 mod interrupt;
 mod library;
-mod limits;
 mod live;
 mod machine_code;
+mod man_pages;
 mod memory;
 mod merge;
+mod os;
 mod output;
 mod output_file;
 mod plugins;
@@ -45,6 +47,7 @@ mod window_profiles;
 use arguments::{Arguments, Command};
 use clap::Parser;
 use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// wlprof itself failed: bad arguments, an output that cannot be written.
@@ -78,6 +81,15 @@ impl Failure {
     }
 }
 
+/// Prints what the user asked for on standard output.
+fn print(text: &[u8]) -> Result<(), Failure> {
+    match io::stdout().lock().write_all(text) {
+        // A pager may be closed before its end.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(FAILED, error)),
+        _ => Ok(()),
+    }
+}
+
 /// Runs the command with the process's arguments.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -99,6 +111,8 @@ pub fn main() -> ExitCode {
         Some(Command::Dump(dump)) => dump::run(&dump),
         Some(Command::Serve(serve)) => serve::run(&serve),
         Some(Command::Plugins(arguments)) => plugins::run(&arguments),
+        Some(Command::Completions(completions)) => completions::run(&completions).map(|()| 0),
+        Some(Command::ManPages(pages)) => man_pages::run(&pages).map(|()| 0),
         Some(Command::MakeProfile) => finish::run_child().map(|()| 0).map_err(|error| Failure::new(FAILED, error)),
         Some(Command::MakeView(view)) => view::run_child(&view).map(|()| 0),
         None => record::run(&arguments.record),

@@ -5,21 +5,15 @@
 //! what is written has no name until it is finished (or one that is not believed), and is then put under its name in that
 //! folder without following whatever stands there.
 
-use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags};
-use rustix::io::Errno;
+use super::os::folder::{Folder, check_room};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Room that must be on the disk before a guest is run for a profile.
 const ROOM: u64 = 64 << 10;
-
-/// Permissions of new files, less what the user's umask takes away.
-const MODE: Mode = Mode::from_bits_retain(0o666);
 
 /// A file to be.
 pub(super) struct OutputFile {
@@ -35,9 +29,7 @@ enum Place {
 
 /// A name in a folder.
 struct InFolder {
-    folder: OwnedFd,
-    /// What the folder was called, for messages.
-    path: PathBuf,
+    folder: Folder,
     name: OsString,
     /// What the file is called meanwhile, where it cannot be without a name.
     temporary: Option<OsString>,
@@ -54,10 +46,9 @@ impl OutputFile {
             return Self::as_it_is(path);
         }
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+            return Err(io::Error::from(ErrorKind::IsADirectory));
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Self::in_folder(rustix::fs::open(folder, flags, Mode::empty())?, folder, name)
+        Self::in_folder(Folder::open(folder)?, name)
     }
 
     /// Opens what is at `path`, a pipe, a device or a file that the process was started with, to be written as it is.
@@ -70,30 +61,23 @@ impl OutputFile {
 
     /// A second file, with this ending, beside one that is not written as it is.
     pub(super) fn beside(&self, ending: &str) -> io::Result<Option<Self>> {
-        let Place::Folder(InFolder { folder, path, name, .. }) = &self.place else { return Ok(None) };
+        let Place::Folder(InFolder { folder, name, .. }) = &self.place else { return Ok(None) };
         let mut name = name.clone();
         name.push(ending);
-        Self::in_folder(folder.try_clone()?, path, &name).map(Some)
+        Self::in_folder(folder.try_clone()?, &name).map(Some)
     }
 
-    fn in_folder(folder: OwnedFd, path: &Path, name: &OsStr) -> io::Result<Self> {
-        let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let (file, temporary) = match rustix::fs::openat(&folder, ".", unnamed, MODE) {
-            Ok(file) => (file, None),
-            // Not all file systems have files without names.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+    fn in_folder(folder: Folder, name: &OsStr) -> io::Result<Self> {
+        let (file, temporary) = match folder.create_unnamed()? {
+            Some(file) => (file, None),
+            None => {
                 let (file, temporary) = create_new(&folder, name)?;
                 (file, Some(temporary))
             }
-            Err(error) => return Err(error.into()),
         };
-        let place = InFolder { folder, path: path.to_owned(), name: name.to_owned(), temporary };
-        let output = Self { file: file.into(), place: Place::Folder(place) };
-        match rustix::fs::fallocate(&output.file, FallocateFlags::empty(), 0, ROOM) {
-            Ok(()) => output.file.set_len(0)?,
-            Err(Errno::OPNOTSUPP) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let place = InFolder { folder, name: name.to_owned(), temporary };
+        let output = Self { file, place: Place::Folder(place) };
+        check_room(&output.file, ROOM)?;
         Ok(output)
     }
 
@@ -112,16 +96,16 @@ impl OutputFile {
     pub(super) fn forerunner(&self) -> io::Result<Option<File>> {
         let Place::Folder(InFolder { folder, name, .. }) = &self.place else { return Ok(None) };
         let (file, temporary) = create_new(folder, name)?;
-        rename(folder, &temporary, name)?;
-        Ok(Some(file.into()))
+        folder.rename(&temporary, name)?;
+        Ok(Some(file))
     }
 
     /// Removes what [`OutputFile::forerunner`] made, if it is still there.
     pub(super) fn remove_forerunner(&self, forerunner: &File) {
         if let Place::Folder(InFolder { folder, name, .. }) = &self.place
-            && is_at(forerunner, folder, name)
+            && folder.has(forerunner, name)
         {
-            let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
+            folder.remove(name);
         }
     }
 
@@ -132,8 +116,8 @@ impl OutputFile {
     pub(super) fn put_in_place(mut self) -> Result<(), String> {
         let Place::Folder(place) = &mut self.place else { return Ok(()) };
         let temporary = place.give_a_name(&self.file).map_err(|error| error.to_string())?;
-        let renamed = rename(&place.folder, &temporary, &place.name);
-        renamed.map_err(|error| format!("{error}; it is in {} instead", place.path.join(temporary).display()))
+        let renamed = place.folder.rename(&temporary, &place.name);
+        renamed.map_err(|error| format!("{error}; it is in {} instead", place.folder.path_of(&temporary).display()))
     }
 
     /// Puts the file in its place if nothing is there, or else under a name that begins with its own. Gives its path; `None`
@@ -141,24 +125,20 @@ impl OutputFile {
     pub(super) fn keep(mut self) -> io::Result<Option<PathBuf>> {
         let Place::Folder(place) = &mut self.place else { return Ok(None) };
         let temporary = place.give_a_name(&self.file)?;
-        let name = match rustix::fs::linkat(&place.folder, &temporary, &place.folder, &place.name, AtFlags::empty()) {
-            Ok(()) => {
-                // It has two names now.
-                let _ = rustix::fs::unlinkat(&place.folder, &temporary, AtFlags::empty());
-                &place.name
-            }
+        let name = match place.folder.rename_to_new(&temporary, &place.name) {
+            Ok(()) => &place.name,
             Err(_) => &temporary,
         };
-        Ok(Some(place.path.join(name)))
+        Ok(Some(place.folder.path_of(name)))
     }
 }
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
         if let Place::Folder(InFolder { folder, temporary: Some(temporary), .. }) = &self.place
-            && is_at(&self.file, folder, temporary)
+            && folder.has(&self.file, temporary)
         {
-            let _ = rustix::fs::unlinkat(folder, temporary, AtFlags::empty());
+            folder.remove(temporary);
         }
     }
 }
@@ -167,16 +147,15 @@ impl InFolder {
     /// Makes sure that the file has a name in the folder, and gives it.
     fn give_a_name(&mut self, file: &File) -> io::Result<OsString> {
         if let Some(temporary) = self.temporary.take()
-            && is_at(file, &self.folder, &temporary)
+            && self.folder.has(file, &temporary)
         {
             return Ok(temporary);
         }
-        let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
         loop {
             let name = new_name(&self.name);
-            match rustix::fs::linkat(CWD, &unnamed, &self.folder, &name, AtFlags::SYMLINK_FOLLOW) {
+            match self.folder.give_name(file, &name) {
                 Ok(()) => return Ok(name),
-                Err(Errno::EXIST) => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 // The guest has taken the file's only name away, or there is no /proc.
                 Err(_) => return self.copy(file),
             }
@@ -184,12 +163,12 @@ impl InFolder {
     }
 
     fn copy(&self, mut file: &File) -> io::Result<OsString> {
-        let (copy, name) = create_new(&self.folder, &self.name)?;
+        let (mut copy, name) = create_new(&self.folder, &self.name)?;
         io::Seek::rewind(&mut file)?;
-        match io::copy(&mut file, &mut File::from(copy)) {
+        match io::copy(&mut file, &mut copy) {
             Ok(_) => Ok(name),
             Err(error) => {
-                let _ = rustix::fs::unlinkat(&self.folder, &name, AtFlags::empty());
+                self.folder.remove(&name);
                 Err(error)
             }
         }
@@ -197,14 +176,13 @@ impl InFolder {
 }
 
 /// Makes a new file in `folder`, with a name that begins with `name`.
-fn create_new(folder: &OwnedFd, name: &OsStr) -> io::Result<(OwnedFd, OsString)> {
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
+fn create_new(folder: &Folder, name: &OsStr) -> io::Result<(File, OsString)> {
     loop {
         let name = new_name(name);
-        match rustix::fs::openat(folder, &name, flags, MODE) {
+        match folder.create_new(&name) {
             Ok(file) => return Ok((file, name)),
-            Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
         }
     }
 }
@@ -217,21 +195,7 @@ fn new_name(name: &OsStr) -> OsString {
     new
 }
 
-fn rename(folder: &OwnedFd, from: &OsStr, to: &OsStr) -> io::Result<()> {
-    Ok(rustix::fs::renameat(folder, from, folder, to)?)
-}
-
-/// Whether `name` in `folder` is this very file, and no link to it.
-fn is_at(file: &File, folder: &OwnedFd, name: &OsStr) -> bool {
-    let (Ok(own), Ok(found)) =
-        (rustix::fs::fstat(file.as_fd()), rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW))
-    else {
-        return false;
-    };
-    (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino)
-}
-
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use std::io::Write;
@@ -348,14 +312,12 @@ mod tests {
     #[test]
     fn a_file_whose_name_is_taken_away_is_copied() {
         let folder = folder();
-        let handle = rustix::fs::open(folder.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-        let (file, temporary) = create_new(&handle, OsStr::new("profile")).unwrap();
-        let mut file = File::from(file);
+        let held = Folder::open(folder.path()).unwrap();
+        let (mut file, temporary) = create_new(&held, OsStr::new("profile")).unwrap();
         file.write_all(b"contents").unwrap();
         std::fs::remove_file(folder.path().join(&temporary)).unwrap();
         std::fs::write(folder.path().join(&temporary), "the guest's").unwrap();
-        let path = folder.path().to_owned();
-        let place = InFolder { folder: handle, path, name: "profile".into(), temporary: Some(temporary) };
+        let place = InFolder { folder: held, name: "profile".into(), temporary: Some(temporary) };
         OutputFile { file, place: Place::Folder(place) }.put_in_place().unwrap();
         assert_eq!(std::fs::read(folder.path().join("profile")).unwrap(), b"contents");
     }

@@ -1,8 +1,7 @@
 //! Spinner and progress bar on standard error. Where that is no terminal, a line for what takes long.
 
-use super::say;
+use super::{os, say};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rustix::termios::LocalModes;
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -77,10 +76,11 @@ pub(super) struct Bar(ProgressBar);
 
 impl Bar {
     pub(super) fn new(message: &'static str, total: usize) -> Self {
-        // The process that draws it is none of the terminal's foreground: under `stty tostop` drawing would stop it for good.
-        let is_stopped = rustix::termios::tcgetattr(std::io::stderr())
-            .is_ok_and(|terminal| terminal.local_modes.contains(LocalModes::TOSTOP));
-        let target = if is_stopped { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(10) };
+        let target = if os::drawing_would_stop() {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr_with_hz(10)
+        };
         let bar = ProgressBar::with_draw_target(Some(total as u64), target);
         if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}") {
             bar.set_style(style);

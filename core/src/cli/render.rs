@@ -1,10 +1,11 @@
 //! `wlprof render`: a recording in other formats.
 
 use super::arguments::{FramesChoice, Names, Output, Render};
+use super::os::limits;
 use super::output::{self, Shown, Target};
 use super::showing::ShowChoice;
 use super::table::table;
-use super::{FAILED, Failure, guest, limits, say, source_folders};
+use super::{FAILED, Failure, guest, say, source_folders};
 use crate::languages::{self, Choice};
 use crate::module::{among, read_binary};
 use crate::recording::{RawRecording, Recording};

@@ -1,7 +1,7 @@
 //! The files of a run: the recording, which grows while the guest runs, and the profiles that are made of it at the end.
 
 use super::arguments::Output;
-use super::finish::{Made, Making};
+use super::finish::{Made, Making, Settings};
 use super::interrupt::Interrupts;
 use super::output::{self, Target};
 use super::output_file::OutputFile;
@@ -115,14 +115,19 @@ impl RunOutputs {
             journal: self.journal.file(),
             images,
             destinations: self.targets.iter().map(Target::destination).collect(),
-            view: self.view,
-            selection: &self.selection,
-            table: self.table.clone(),
-            language,
-            plugins,
-            sources,
+            settings: Settings {
+                view: self.view,
+                selection: self.selection,
+                table: self.table.clone(),
+                language,
+                plugins,
+                sources,
+            },
         };
-        match making.make(interrupts) {
+        let made = making.make(interrupts);
+        // Windows lets no file take the place of one that is open.
+        drop(self.forerunner);
+        match made {
             Ok(Made { written, table, notes }) => {
                 let has_recording = self.recording.is_some_and(|index| written[index].is_ok());
                 let (lines, placed) = output::put_in_place(self.targets, written);

@@ -35,7 +35,7 @@ pub(super) enum SamplerChoice {
     Auto,
     /// Interrupt the guest's thread: exact, nothing added to the guest's code
     Signal,
-    /// Checks compiled into the guest: works everywhere, slower, blind to straight-line code and host calls
+    /// Checks compiled into the guest: works everywhere, slower, less exact: time in straight-line code may be shown elsewhere
     Epoch,
     /// Do not sample: run the guest as `wasmtime run` does, or, with --memory, profile that alone
     Off,

@@ -3,8 +3,8 @@
 use super::arguments::Output;
 use super::{FAILED, Failure};
 use crate::sources::SourceFolders;
-use crate::wasi::Directory;
 use std::path::PathBuf;
+use wlprof_wasi::Directory;
 
 /// The folders of `--source-dir`, and those that the guest is `given`. To be asked for before the guest begins.
 pub(super) fn named(output: &Output, given: &[Directory]) -> Result<SourceFolders, Failure> {

@@ -2,11 +2,11 @@
 
 use super::{FAILED, Failure};
 use crate::guest::{Entry, LoadOptions};
-use crate::wasi::Flags;
 use clap::Args;
 use std::time::Duration;
 use wasmtime::{Config, Engine, Inlining, Strategy};
 use wasmtime_cli_flags::CommonOptions;
+use wlprof_wasi::Flags;
 
 /// Options of Wasmtime, under the names that they have there.
 #[derive(Args)]

@@ -1,15 +1,14 @@
 //! What windows of a running guest are made into.
 
-use super::finish::Making;
+use super::finish::{Making, Settings};
 use super::interrupt::Interrupts;
+use super::os::in_memory;
 use super::output::Destination;
 use super::table::TableOptions;
 use crate::export::Exporter;
 use crate::module::ModuleImage;
 use crate::recording::{HeapPart, Selection, View};
 use crate::sources::SourceFolders;
-use rustix::fs::MemfdFlags;
-use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,12 +62,14 @@ impl WindowProfiles {
             journal: &journal,
             images: &shown.images,
             destinations: destination.into_iter().collect(),
-            view: shown.view,
-            selection: &Selection { part, ..shown.selection.clone() },
-            table: exporter.is_none().then(|| shown.table.clone()),
-            language: shown.language.clone(),
-            plugins: shown.plugins.clone(),
-            sources: shown.sources.clone(),
+            settings: Settings {
+                view: shown.view,
+                selection: Selection { part, ..shown.selection.clone() },
+                table: exporter.is_none().then(|| shown.table.clone()),
+                language: shown.language.clone(),
+                plugins: shown.plugins.clone(),
+                sources: shown.sources.clone(),
+            },
         };
         // Signals end this process, and that one with it.
         let done = making.make(&Interrupts::default()).map_err(io::Error::other)?;
@@ -81,8 +82,4 @@ impl WindowProfiles {
         file.read_to_end(&mut bytes)?;
         Ok(bytes)
     }
-}
-
-fn in_memory(name: &str) -> io::Result<File> {
-    Ok(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }

@@ -7,11 +7,11 @@ use crate::module::ModuleImage;
 use crate::profile::{Ended, Run, RunOptions, symbolize};
 use crate::recording::{Clock, Origin, Recording, Truncation};
 use crate::sampler::{SamplerKind, SamplerOptions};
-use crate::wasi::{Exit, Stdio, WasiOptions};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use wlprof_plugin::Walker;
+use wlprof_wasi::{Exit, Stdio, WasiOptions};
 
 /// A guest that runs longer is halted: there are moments enough by then.
 const LONGEST_RUN: Duration = Duration::from_secs(20);

@@ -375,7 +375,7 @@ mod tests {
                 .trim_start_matches("rgb(")
                 .trim_end_matches(')')
                 .split(',')
-                .map(|part| part.parse().unwrap())
+                .map(|part| part.parse::<u8>().unwrap())
                 .collect()
         };
         let red = channels(&more.expect("it has more").4);

@@ -203,8 +203,8 @@ const MODULE_RANGE: u64 = 1 << 32;
 /// Labels of a sample that are written. A plugin may give thousands.
 const MAX_LABELS: usize = 64;
 
-/// What the samples of one row of the profile have in common: stack, thread, where the thread was, labels.
-type Row = (StackId, usize, &'static str, Option<LabelSetId>);
+/// What the samples of one row of the profile have in common: stack, thread, where the thread was, whose time it may be, labels.
+type Row = (StackId, usize, &'static str, Option<&'static str>, Option<LabelSetId>);
 
 fn profile(recording: &Recording) -> proto::Profile {
     let mut texts = Texts::new();
@@ -369,11 +369,16 @@ fn samples(recording: &Recording, texts: &mut Texts) -> Vec<proto::Sample> {
     for (thread, samples) in recording.threads.iter().enumerate() {
         for sample in samples.samples.iter() {
             let place = match sample.state {
-                State::Guest => "guest",
+                State::Guest | State::Returned | State::Entering => "guest",
                 State::Host => "host",
                 State::Blocked => "waiting",
             };
-            let [count, time_ns] = rows.entry((sample.stack, thread, place, sample.labels)).or_default();
+            let doubt = match sample.state {
+                State::Entering => Some("before the function began"),
+                State::Returned => Some("perhaps in functions called before"),
+                State::Guest | State::Host | State::Blocked => None,
+            };
+            let [count, time_ns] = rows.entry((sample.stack, thread, place, doubt, sample.labels)).or_default();
             *count += 1;
             *time_ns = time_ns.saturating_add(sample.period_ns);
         }
@@ -381,10 +386,15 @@ fn samples(recording: &Recording, texts: &mut Texts) -> Vec<proto::Sample> {
     let names: Vec<String> = recording.threads.iter().map(|thread| recording.thread_name(thread)).collect();
     // What all samples have in common says nothing, and takes room in graphs.
     let tells_thread = names.iter().any(|name| *name != names[0]);
-    let tells_place = rows.keys().any(|(_, _, place, _)| *place != "guest");
+    let tells_place = rows.keys().any(|(_, _, place, ..)| *place != "guest");
     let mut guests = HashMap::<LabelSetId, Vec<proto::Label>>::new();
-    let samples = rows.into_iter().map(|((stack, thread, place, labels), value)| {
-        let own = [("thread", &*names[thread], tells_thread), ("where", place, tells_place)];
+    let samples = rows.into_iter().map(|((stack, thread, place, doubt, labels), value)| {
+        let spent = doubt.unwrap_or_default();
+        let own = [
+            ("thread", &*names[thread], tells_thread),
+            ("where", place, tells_place),
+            ("spent", spent, doubt.is_some()),
+        ];
         let own = own.into_iter().filter(|(.., tells)| *tells);
         let mut label: Vec<proto::Label> =
             own.map(|(key, value, _)| proto::Label { key: texts.place(key), str: texts.of_label(value) }).collect();
@@ -406,7 +416,7 @@ fn samples(recording: &Recording, texts: &mut Texts) -> Vec<proto::Sample> {
 fn guest_labels(labels: &[(String, String)], texts: &mut Texts) -> Vec<proto::Label> {
     let mut all = BTreeMap::new();
     for (name, value) in labels.iter().take(MAX_LABELS) {
-        let is_taken = ["thread", "where"].contains(&&**name) || name.starts_with("pprof::");
+        let is_taken = ["thread", "where", "spent"].contains(&&**name) || name.starts_with("pprof::");
         let key = if is_taken { texts.of_label(&format!("guest.{name}")) } else { texts.of_label(name) };
         all.entry(key).or_insert_with(|| texts.of_label(value));
     }

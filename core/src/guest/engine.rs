@@ -5,7 +5,7 @@ use wasmtime::{Cache, Config, Engine, WasmBacktraceDetails};
 /// What the engine must be able to do.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Compile checks into the guest that let the epoch sampler interrupt it. They slow call-heavy code by 15 to 50 %.
+    /// Compile checks into the guest that let the epoch sampler interrupt it. They slow call-heavy code by a half and more.
     pub epoch_interruption: bool,
     /// Keep compiled modules in Wasmtime's cache on disk, as `wasmtime run` does.
     pub cache: bool,

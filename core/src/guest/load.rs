@@ -7,13 +7,13 @@ use crate::heap::{self, NamedAllocator};
 use crate::module::{
     Among, Binary, Compiled, GuestCode, ImageError, ModuleError, ModuleImage, among, file_name, read_binary,
 };
-use crate::wasi::{CallableComponent, Flags, HttpHandler, Stdio, WasiOptions, linker};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine, Module};
 use wlprof_plugin::{ModuleView, Walker};
+use wlprof_wasi::{CallableComponent, Flags, HttpHandler, Stdio, WasiOptions, linker};
 
 /// Why a guest could not be loaded.
 #[derive(Debug)]

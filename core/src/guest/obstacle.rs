@@ -2,11 +2,11 @@
 
 use super::foreign_host::ForeignHost;
 use super::interface::{Import, Interface};
-use crate::wasi::{ArgumentError, ComponentError, Flags, GuestState, MAIN_FUNCTIONS, parse_arguments, shown};
 use std::collections::HashSet;
 use std::fmt;
 use wasmtime::{AsContextMut, Extern, Linker, ValType};
 use wasmtime_environ::wasmparser;
+use wlprof_wasi::{ArgumentError, ComponentError, Flags, GuestState, MAIN_FUNCTIONS, parse_arguments, shown};
 
 /// Why a module cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -93,6 +93,7 @@ mod tests {
     }
 
     /// A module that says its debug information is in the file `name` beside it.
+    #[cfg(unix)]
     fn naming(name: &str) -> ModuleImage {
         let mut bytes = b"\0asm\x01\0\0\0".to_vec();
         let section = "external_debug_info";

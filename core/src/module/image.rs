@@ -64,6 +64,7 @@ pub struct ModuleImage {
     /// What its segments hold and the hash of its code, likewise.
     initial: OnceLock<Initial>,
     code_hash: OnceLock<[u8; 32]>,
+    has_tail_calls: OnceLock<bool>,
 }
 
 impl ModuleImage {
@@ -91,6 +92,7 @@ impl ModuleImage {
             layout: OnceLock::new(),
             initial: OnceLock::new(),
             code_hash: OnceLock::new(),
+            has_tail_calls: OnceLock::new(),
         })
     }
 
@@ -301,6 +303,11 @@ impl ModuleImage {
         let next = self.sections.bodies.partition_point(|body| body.start <= code_offset);
         let body = next.checked_sub(1)?;
         self.sections.bodies[body].contains(&code_offset).then_some(self.first_body() + body as u32)
+    }
+
+    /// Whether any of its functions ends by having another take its place. Reads all of its code when it is first asked.
+    pub(crate) fn has_tail_calls(&self) -> bool {
+        *self.has_tail_calls.get_or_init(|| super::checks::has_tail_calls(self))
     }
 
     fn layout(&self) -> Option<&Layout> {

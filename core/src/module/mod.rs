@@ -2,6 +2,7 @@
 
 mod among;
 mod binary;
+mod checks;
 mod compiled;
 mod compiled_from;
 mod component;
@@ -18,6 +19,7 @@ mod sections;
 
 pub use among::{Among, among};
 pub use binary::{ModuleError, read_module};
+pub(crate) use checks::Checks;
 pub use compiled::{Compiled, GuestCode};
 pub(crate) use compiled_from::was_compiled_from;
 pub(crate) use component::core_module_ranges;

@@ -68,6 +68,7 @@ fn meta() -> Meta {
         requested_hz: 1000.0,
         allowed_hz: 812.5,
         pause: PauseStats { handler_p50_ns: 400, handler_p99_ns: 15_800, tick_ns: 2_100 },
+        architecture: "x86_64".into(),
         requests: Vec::new(),
         notes: vec!["the rate was lowered".into(), HOSTILE.into()],
     }
@@ -239,7 +240,7 @@ fn threads() -> Vec<Thread> {
         sample(1, 14, State::Host, None),
         sample(2, 12, State::Guest, None),
         sample(3, 13, State::Guest, Some(0)),
-        sample(4, 3, State::Guest, Some(0)),
+        sample(4, 3, State::Entering, Some(0)),
         sample(5, 3, State::Guest, Some(0)),
         sample(6, 5, State::Host, Some(0)),
         sample(7, 5, State::Blocked, Some(0)),
@@ -247,7 +248,7 @@ fn threads() -> Vec<Thread> {
         slower(9, 7, State::Guest, Some(1)),
         slower(11, 11, State::Guest, Some(1)),
     ];
-    let worker = [sample(2, 1, State::Guest, None), sample(8, 9, State::Guest, Some(1))];
+    let worker = [sample(2, 1, State::Guest, None), sample(8, 9, State::Returned, Some(1))];
     let in_call = HostCallSpan { frame: WRITE_FRAME, start_ns: 6_000_042, end_ns: 7_000_049, blocked: true };
     vec![
         Thread {
@@ -285,7 +286,7 @@ mod tests {
             recording.functions.iter().map(|function| function.category).collect::<BTreeSet<_>>().len(),
             samples.iter().map(|sample| sample.state).collect::<HashSet<_>>().len(),
         );
-        assert_eq!(counts, (6, 6, 3), "origins, categories, states");
+        assert_eq!(counts, (6, 6, 5), "origins, categories, states");
         assert!(recording.ticks.balanced() && recording.ticks.sampled == samples.len() as u64);
 
         let shown: HashSet<FunctionId> =

@@ -3,7 +3,7 @@
 //! Layout: the eight bytes [`MAGIC`], a little-endian u32 [`VERSION`], then blocks. A block is a little-endian u32 with the
 //! size of its contents, a u32 with their CRC-32, and the contents: a [`Block`] in postcard's wire format (varints, no
 //! field names). Any change to what is written raises the version. Versions are read from [`OLDEST_VERSION`] on, since which
-//! there are only more kinds of blocks and of frames; others are refused with the numbers rather than misread.
+//! there are only more kinds of blocks, of frames and of states; others are refused with the numbers rather than misread.
 //!
 //! Whatever ends the process, what has been written stays a recording: a reader takes the whole blocks at its beginning.
 
@@ -21,7 +21,7 @@ use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 pub const MAGIC: [u8; 8] = *b"wlprof\r\n";
 
 /// Version that this build writes.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// Oldest version that this build reads. The blocks of all since are blocks of [`VERSION`], too.
 pub(super) const OLDEST_VERSION: u32 = 4;
@@ -70,6 +70,8 @@ pub(super) enum Block {
     Heap(StoreId, Heap),
     /// The requests that the guest answered.
     Requests(Vec<RequestTotal>),
+    /// [`Meta::architecture`].
+    Architecture(String),
 }
 
 /// How a run came out.

@@ -153,6 +153,10 @@ pub struct Meta {
     pub pause: PauseStats,
     /// What the user should know when reading the profile: degraded symbols, a fallback sampler, a lowered rate.
     pub notes: Vec<String>,
+    /// What processor the guest ran on, as Rust calls it (`x86_64`, `aarch64`). A part of its own in files: older ones lack it, and
+    /// are of the first.
+    #[serde(skip)]
+    pub architecture: String,
     /// The requests that the guest answered, if it was served. A part of its own in files: older ones lack it.
     #[serde(skip)]
     pub requests: Vec<RequestTotal>,
@@ -393,6 +397,19 @@ pub enum State {
     Host,
     /// In host code, waiting. Sampled with [`Clock::Wall`] alone.
     Blocked,
+    /// In wasm code, of the leaf's function or of functions that it had called and that had returned: the guest was read at a check
+    /// behind such calls.
+    Returned,
+    /// In wasm code before the leaf's function began: in its caller, or in what that had called. The guest was read as the function was
+    /// entered.
+    Entering,
+}
+
+impl State {
+    /// Whether it was in wasm code.
+    pub fn is_guest(self) -> bool {
+        matches!(self, Self::Guest | Self::Returned | Self::Entering)
+    }
 }
 
 /// Why a stack is incomplete.

@@ -106,7 +106,7 @@ impl Recording {
         for draw in self.draws() {
             all.add_draw(draw.period_ns);
             let place = match draw.state {
-                State::Guest => 0,
+                State::Guest | State::Returned | State::Entering => 0,
                 State::Host => 1,
                 State::Blocked => 2,
             };

@@ -14,6 +14,10 @@ pub struct FunctionTotal {
     pub total_time: Weight,
     /// Line on which most of its self time was spent, if lines are known.
     pub hottest_line: Option<u32>,
+    /// Of its self time, what was spent before it began: [`State::Entering`].
+    pub entering_ns: u64,
+    /// Of its self time, what may be of functions that it had called: [`State::Returned`].
+    pub returned_ns: u64,
 }
 
 /// Time of a whole recording.
@@ -25,6 +29,10 @@ pub struct Totals {
     pub host: Weight,
     /// Of that, waiting in host code.
     pub blocked: Weight,
+    /// Time that was spent before the function began that it is shown for.
+    pub entering: Weight,
+    /// Time that may be of functions which that one had called that it is shown for.
+    pub returned: Weight,
     /// Functions that were seen, most self time first.
     pub functions: Vec<FunctionTotal>,
 }
@@ -34,6 +42,8 @@ struct Sum {
     self_time: Weight,
     total_time: Weight,
     lines: HashMap<Option<u32>, u64>,
+    entering_ns: u64,
+    returned_ns: u64,
     last_stack: Option<StackId>,
 }
 
@@ -50,13 +60,20 @@ impl Totals {
     /// Adds up `recording`.
     pub fn of(recording: &Recording) -> Self {
         let mut totals = Self::default();
+        let mut doubtful = HashMap::<(StackId, State), u64>::new();
         for draw in recording.draws() {
             totals.all.add_draw(draw.period_ns);
-            if draw.state != State::Guest {
+            if !draw.state.is_guest() {
                 totals.host.add_draw(draw.period_ns);
             }
-            if draw.state == State::Blocked {
-                totals.blocked.add_draw(draw.period_ns);
+            match draw.state {
+                State::Guest | State::Host => {}
+                State::Blocked => totals.blocked.add_draw(draw.period_ns),
+                State::Entering => totals.entering.add_draw(draw.period_ns),
+                State::Returned => totals.returned.add_draw(draw.period_ns),
+            }
+            if matches!(draw.state, State::Entering | State::Returned) {
+                *doubtful.entry((draw.stack, draw.state)).or_default() += draw.period_ns;
             }
         }
         let mut sums: HashMap<FunctionId, Sum> = HashMap::default();
@@ -73,6 +90,12 @@ impl Totals {
                 }
             }
         }
+        for ((stack, state), ns) in doubtful {
+            if let Some(sum) = recording.lines_of(stack).next().and_then(|leaf| sums.get_mut(&leaf.function)) {
+                let part = if state == State::Entering { &mut sum.entering_ns } else { &mut sum.returned_ns };
+                *part = part.saturating_add(ns);
+            }
+        }
         totals.functions = sums
             .into_iter()
             .map(|(function, sum)| FunctionTotal {
@@ -80,6 +103,8 @@ impl Totals {
                 self_time: sum.self_time,
                 total_time: sum.total_time,
                 hottest_line: hottest(&sum.lines),
+                entering_ns: sum.entering_ns,
+                returned_ns: sum.returned_ns,
             })
             .collect();
         let key = |total: &FunctionTotal| (total.self_time.ns, total.total_time.ns);
@@ -130,5 +155,24 @@ mod tests {
         let row = |t: &FunctionTotal| (t.function, t.self_time.ns, t.total_time.ns, t.hottest_line);
         let rows: Vec<_> = totals.functions.iter().map(row).collect();
         assert_eq!(rows, [(1, 20, 20, Some(2)), (0, 10, 30, Some(1))]);
+    }
+
+    #[test]
+    fn time_that_may_be_anothers_is_told_of_the_function_that_is_shown() {
+        let mut recorder = with_modules(1);
+        let [caller, leaf] = [0, 1].map(|key| recorder.frame(Origin::Language { module: 0, key }));
+        let stack = recorder.stack([caller, leaf]).unwrap();
+        for (time_ns, state) in [(1, State::Guest), (2, State::Entering), (3, State::Entering), (4, State::Returned)] {
+            let sample = Sample { time_ns, cpu_delta_ns: 1, period_ns: 10, stack, state, labels: None };
+            recorder.sample(TRACK, time_ns, sample);
+        }
+        let recording = finish(recorder, &mut |origin: &Origin, out: &mut Vec<SourceFrame>| {
+            out.push(SourceFrame { function: format!("{origin:?}"), ..SourceFrame::default() });
+        });
+        let totals = Totals::of(&recording);
+        assert_eq!((totals.all.ns, totals.host.ns, totals.entering.ns, totals.returned.ns), (40, 0, 20, 10));
+        let rows: Vec<_> =
+            totals.functions.iter().map(|row| (row.self_time.ns, row.entering_ns, row.returned_ns)).collect();
+        assert_eq!(rows, [(40, 20, 10), (0, 0, 0)]);
     }
 }

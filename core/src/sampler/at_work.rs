@@ -9,7 +9,9 @@ use super::os::thread_watch::ThreadWatch;
 use super::reading::Probe;
 use super::running::{Attachment, Demand, EmbeddersHook, NamedStore, SlotTotals, StoreName, Threads, Transport};
 use super::shared::Shared;
+use super::timing::Ticks;
 use super::transport::epoch::{EpochTransport, Ticker};
+use super::transport::signal;
 use crate::recording::{Clock, PauseStats, TickCounts};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,12 +50,14 @@ impl Sampler {
     /// If no thread can be started, the sampler does not work on this machine, or the self-check of Wasmtime's internals fails.
     pub(super) fn start(shared: &Arc<Shared>, engine: &Engine) -> wasmtime::Result<Self> {
         let by_epochs = shared.options.kind == SamplerKind::Epoch;
-        let transport: Box<dyn Transport> = if by_epochs { Box::new(EpochTransport) } else { by_signals(shared)? };
+        let ticks = Arc::new(Ticks::new());
+        let transport: Box<dyn Transport> =
+            if by_epochs { Box::new(EpochTransport(ticks.clone())) } else { signal::transport(&shared.options)? };
         let threads = Arc::new(Threads::new(shared.clone(), transport));
         let options = &shared.options;
         let whole_run = (!options.on_demand).then(|| Demand::new(&threads, options.clock));
         let probe = Probe::new(engine).context("the self-check of Wasmtime's internals failed")?;
-        let ticker = by_epochs.then(|| Ticker::start(&threads, engine)).transpose()?;
+        let ticker = by_epochs.then(|| Ticker::start(ticks, &threads, engine)).transpose()?;
         let stop_drain = Arc::new(AtomicBool::new(false));
         let drain = std::thread::Builder::new().name("wlprof drain".into()).spawn({
             let (threads, stop) = (threads.clone(), stop_drain.clone());
@@ -99,8 +103,7 @@ impl Sampler {
         let slots = self.threads.slots();
         slots.iter().for_each(|slot| slot.halt());
         // A moment, so that they write nothing after what is printed next.
-        let mut running: Vec<_> =
-            slots.into_iter().filter_map(|slot| Some((ThreadWatch::new(slot.tid).ok()?, slot))).collect();
+        let mut running: Vec<_> = slots.into_iter().map(|slot| (ThreadWatch::new(slot.tid).ok(), slot)).collect();
         let patience = Instant::now() + HALT;
         loop {
             running.retain(|(_, slot)| !slot.is_idle());
@@ -108,7 +111,9 @@ impl Sampler {
                 return;
             }
             for (watch, slot) in &running {
-                if matches!(watch.look().0, Activity::Running | Activity::Queued) {
+                // Where threads cannot be looked at they are not interrupted either: they call back.
+                let activity = watch.as_ref().map(|watch| watch.look().0);
+                if matches!(activity, Some(Activity::Running | Activity::Queued)) {
                     slot.interrupt();
                 }
             }
@@ -256,16 +261,5 @@ impl Sampler {
             },
             notes,
         }
-    }
-}
-
-/// The signal transport, or an error where there is none.
-fn by_signals(shared: &Shared) -> wasmtime::Result<Box<dyn Transport>> {
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    return Ok(Box::new(super::transport::signal::SignalTransport::new(shared.options.clone())));
-    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-    {
-        let _ = shared;
-        Err(super::transport::signal_works().unwrap_err())
     }
 }

@@ -1,11 +1,13 @@
 //! The sampler's code map beside the list of machine code that perf is given.
 
+use super::arch::{DIRECT_CALL, directly_called};
 use super::code_map::{CodeMap, NativePc};
 use crate::guest::{EngineOptions, engine};
 use crate::machine_code::{CodeName, native_code};
-use crate::module::{GuestCode, ModuleImage};
+use crate::module::{Checks, GuestCode, ModuleImage};
 use crate::recording::Origin;
 use wasmtime::Module;
+use wasmtime_environ::wasmparser::Operator;
 
 const TEXT: &str = r#"(module (memory 1)
     (func (export "grow") (result i32) (memory.grow (i32.const 1)))
@@ -31,4 +33,59 @@ fn samples_of_each_address_are_of_the_instruction_that_it_is_listed_for() {
         }
     }
     assert!(looked_at > 0);
+}
+
+/// Where Wasmtime has functions look whether their epoch is over is what samples are judged by (`drain/checks.rs`).
+#[test]
+fn each_function_has_one_check_where_it_begins_and_the_others_are_at_loops_and_operations_on_many_bytes() {
+    /// Where instructions may begin.
+    const INSTRUCTIONS: usize = if cfg!(target_arch = "aarch64") { 4 } else { 1 };
+    let engine = engine(EngineOptions { epoch_interruption: true, cache: true }).unwrap();
+    for name in ["c-calls", "c-hosty", "rust-mix", "quickjs-0.16", "go-work-1.27"] {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/fixtures/");
+        let bytes = std::fs::read(format!("{path}{name}.wasm")).unwrap();
+        let module = Module::new(&engine, &bytes).unwrap();
+        let image = std::sync::Arc::new(ModuleImage::parse(bytes, name).unwrap());
+        let guest = GuestCode::of_module(module, image.clone());
+        let map = CodeMap::of(&guest);
+        let code = native_code(&guest);
+        let is_callee = |name: CodeName<'_>| matches!(name, CodeName::Stub(name) if name.contains("new_epoch"));
+        let callee = code.iter().find(|code| is_callee(code.name)).expect("checks call it").address;
+        let mut others = 0;
+        for code in &code {
+            let CodeName::Function { function, .. } = code.name else { continue };
+            let checks = Checks::of(&image, function).unwrap();
+            let mut at_entry = 0;
+            for (at, call) in code.bytes.windows(DIRECT_CALL).enumerate().step_by(INSTRUCTIONS) {
+                let returns_to = code.address as usize + at + DIRECT_CALL;
+                if directly_called(call.try_into().unwrap(), returns_to) != Some(callee as usize) {
+                    continue;
+                }
+                let origin = map.origin(NativePc::Return(returns_to));
+                let Some(Origin::Wasm { code_offset, .. }) = origin else { panic!("{name}: {origin:?}") };
+                if checks.is_at_entry(code_offset) {
+                    at_entry += 1;
+                    continue;
+                }
+                let operator = image.operator_at(function, code_offset);
+                assert!(
+                    matches!(
+                        operator,
+                        Some(
+                            Operator::Loop { .. }
+                                | Operator::MemoryCopy { .. }
+                                | Operator::MemoryFill { .. }
+                                | Operator::MemoryGrow { .. }
+                                | Operator::MemoryInit { .. }
+                        )
+                    ),
+                    "{name}: {function} at {code_offset:#x}: {operator:?}"
+                );
+                others += 1;
+            }
+            assert_eq!(at_entry, 1, "{name}: {function}");
+        }
+        println!("{name}: {others} checks beside those where functions begin");
+        assert!(others > 0, "{name}");
+    }
 }

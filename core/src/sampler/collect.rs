@@ -85,7 +85,7 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
                     Place::InWasm(registers) | Place::InHost(registers) => stack.walk(registers, frames),
                     Place::AtCheck => {
                         let walked = stack.walk_blocked(frames);
-                        frames.leaf_runs();
+                        frames.leaf_is_at_check();
                         walked
                     }
                 },

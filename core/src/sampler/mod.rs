@@ -3,10 +3,13 @@
 //! A [`Profiler`](crate::Profiler) is what programs see of it, the `wlprof` command among them. It takes samples in one of two ways:
 //!
 //! * `signal`: timers interrupt the guest's thread and a signal handler reads the stopped
-//!   guest in place. Linux on x86-64.
+//!   guest in place. Linux on x86-64 and aarch64.
 //! * `epoch`: the guest calls back at checks compiled into it. Everywhere Wasmtime runs, at a price.
 //!
 //! This folder and the two sides of the plugins' C ABI are the places for `unsafe`.
+
+// Where there is no signal sampler, nobody asks for what only that needs.
+#![cfg_attr(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))), allow(dead_code))]
 
 mod arch;
 mod at_work;
@@ -23,7 +26,6 @@ mod kept;
 mod naming;
 mod options;
 mod os;
-mod perf_marker;
 mod reading;
 mod running;
 mod session;
@@ -38,7 +40,7 @@ pub use configure::configure;
 pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 pub use import_watch::ImportWatch;
 pub use options::{SamplerKind, SamplerOptions};
-pub use perf_marker::show_to_perf;
+pub use os::perf_marker::show_to_perf;
 pub use session::{Finished, RunName};
 pub use window::Activity;
 

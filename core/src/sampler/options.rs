@@ -30,10 +30,10 @@ pub enum SamplerKind {
     ///
     /// # Accuracy
     /// Sees only function entries and loop heads: time in straight-line code goes to the next check, often in another
-    /// function. Host calls are not seen.
+    /// function, and is marked where that may be. Host calls are seen when they return.
     ///
     /// # Overhead
-    /// 15 to 50 % in call-heavy guests before the first sample is taken, then about 3 to 11 µs a sample.
+    /// The guest takes a half longer and more where calls are many, before the first sample is taken, then about 3 to 11 µs a sample.
     ///
     /// # Security
     /// As for [`SamplerKind::Signal`].

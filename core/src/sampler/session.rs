@@ -65,6 +65,7 @@ impl Session {
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
         let meta = Meta {
             wlprof_version: env!("CARGO_PKG_VERSION").to_owned(),
+            architecture: std::env::consts::ARCH.to_owned(),
             guest: run.guest,
             arguments: run.arguments,
             start_unix_ms: started.map_or(0, |since| since.as_millis() as u64),

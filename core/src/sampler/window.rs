@@ -281,11 +281,9 @@ impl Window {
             duration_ns,
             cpu_ns,
             sampling_ns,
-            unsampled_ns: match (self.session.shared.options.kind, self.clock) {
-                // Of it is not known what it does not see.
-                (SamplerKind::Epoch, _) => 0,
-                (_, Clock::Cpu) => cpu_ns.saturating_sub(sampling_ns + weight_ns),
-                (_, Clock::Wall) => duration_ns.saturating_sub(sampling_ns + weight_ns),
+            unsampled_ns: match self.clock {
+                Clock::Cpu => cpu_ns.saturating_sub(sampling_ns + weight_ns),
+                Clock::Wall => duration_ns.saturating_sub(sampling_ns + weight_ns),
             },
             clock: self.clock,
             allowed_hz: match after.periods_ns.saturating_sub(before.periods_ns) {

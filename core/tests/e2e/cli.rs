@@ -1,8 +1,8 @@
 //! The command line as people meet it: help, mistakes, names that look like commands.
 
-use crate::guest::{Place, fixture, run};
+use crate::guest::{Place, fixture, output, run};
 use crate::world;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use wlprof::export::EXPORTERS;
 
 #[test]
@@ -19,7 +19,7 @@ fn help_and_version_go_to_standard_output() {
     let place = Place::new();
     let version = place.run(["--version"]);
     assert_eq!((version.code, version.stderr.as_str()), (Some(0), ""));
-    assert_eq!(version.stdout, format!("wlprof {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(version.stdout, format!("wlprof {} (Wasmtime {})\n", env!("CARGO_PKG_VERSION"), locked_wasmtime()));
     let help = place.run(["--help"]);
     assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
     let options =
@@ -28,6 +28,93 @@ fn help_and_version_go_to_standard_output() {
         assert!(help.stdout.contains(part), "no {part} in {}", help.stdout);
     }
     assert_describes_formats(&help.stdout);
+}
+
+/// The version of Wasmtime in Cargo.lock.
+fn locked_wasmtime() -> String {
+    let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock")).unwrap();
+    let (_, entry) = lock.split_once("name = \"wasmtime\"\nversion = \"").unwrap();
+    entry.split('"').next().unwrap().to_owned()
+}
+
+/// What bash completes the last of `words` to, by the script that wlprof gives for it.
+fn completed_by_bash(place: &Place, words: &[&str]) -> String {
+    let script = place.run(["completions", "bash"]);
+    assert_eq!((script.code, script.stderr.as_str()), (Some(0), ""));
+    let script = place.file("wlprof.bash", script.stdout);
+    let complete = r#". "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _wlprof wlprof "${!#}" "${COMP_WORDS[COMP_CWORD - 1]}"; echo "${COMPREPLY[*]}""#;
+    let mut bash = Command::new("bash");
+    let completed = output(bash.args(["--norc", "-c", complete, "bash"]).arg(script).args(words));
+    assert_eq!((completed.code, completed.stderr.as_str()), (Some(0), ""));
+    completed.stdout.trim().to_owned()
+}
+
+#[test]
+fn bash_completes_commands_options_and_their_values() {
+    let place = Place::new();
+    assert_eq!(completed_by_bash(&place, &["wlprof", "ann"]), "annotate");
+    assert_eq!(completed_by_bash(&place, &["wlprof", "--samp"]), "--sampler");
+    assert_eq!(completed_by_bash(&place, &["wlprof", "--sampler", "s"]), "signal");
+    assert_eq!(completed_by_bash(&place, &["wlprof", "plugins", "che"]), "check");
+    // What wlprof starts itself as is nothing for people, and options that it refuses are not proposed.
+    assert_eq!(completed_by_bash(&place, &["wlprof", "make"]), "");
+    for command in [&["wlprof", "--rec"][..], &["wlprof", "serve", "--rec"]] {
+        assert_eq!(completed_by_bash(&place, command), "", "{command:?}");
+    }
+}
+
+#[test]
+fn every_shell_has_a_script_and_a_closed_pipe_is_no_failure() {
+    let place = Place::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = place.run(["completions", shell]);
+        assert_eq!((script.code, script.stderr.as_str()), (Some(0), ""), "{shell}");
+        assert!(script.stdout.contains("annotate") && script.stdout.contains("max-overhead"), "{shell}");
+        assert!(!script.stdout.contains("make-profile"), "{shell}");
+    }
+    let unknown = place.run(["completions", "sh"]);
+    assert_eq!(unknown.code, Some(125));
+    assert!(unknown.stderr.contains("bash, elvish, fish, powershell, zsh"), "{unknown:?}");
+    let mut command = place.command(["completions", "bash"]);
+    let closed = std::io::pipe().unwrap().1;
+    let ran = run(command.stdout(closed).stderr(Stdio::piped()));
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn man_pages_have_all_commands_and_options_of_the_help() {
+    let place = Place::new();
+    let written = place.run(["man-pages", "share/man1"]);
+    assert_eq!((written.code, written.stdout.as_str(), written.stderr.as_str()), (Some(0), "", ""));
+    let pages =
+        ["", "render", "diff", "merge", "annotate", "view", "bench", "top", "dump", "serve", "plugins", "plugins new"];
+    for command in pages {
+        let page = format!("share/man1/{}.1", ["wlprof", command].join(" ").trim().replace(' ', "-"));
+        let page = std::fs::read_to_string(place.path(&page)).unwrap_or_else(|error| panic!("{page}: {error}"));
+        let page = page.replace('\\', "");
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS"] {
+            assert!(page.contains(&format!(".SH {section}\n")), "no {section} in the page of {command}");
+        }
+        let help = place.run(command.split_whitespace().chain(["--help"])).stdout;
+        let options = help.lines().filter_map(|line| {
+            line.split_once("--").filter(|(before, _)| before.trim().len() < 4).map(|(_, rest)| rest)
+        });
+        let mut count = 0;
+        for option in options.map(|rest| rest.split([' ', '[', '=']).next().unwrap()) {
+            assert!(page.contains(&format!("--{option}")), "no --{option} in the page of {command}:\n{page}");
+            count += 1;
+        }
+        assert!(count > 0, "{help}");
+    }
+    assert!(!place.path("share/man1/wlprof-make-profile.1").exists());
+    let page = std::fs::read_to_string(place.path("share/man1/wlprof.1")).unwrap();
+    for part in ["EXIT STATUS", "134 if it trapped", "EXAMPLES", "wlprof\\-annotate(1)"] {
+        assert!(page.contains(part), "no {part} in {page}");
+    }
+    place.file("in-the-way", "");
+    let refused = place.run(["man-pages", "in-the-way"]);
+    assert_eq!(refused.code, Some(125));
+    assert!(refused.stderr.contains("cannot write man pages into in-the-way"), "{refused:?}");
 }
 
 fn assert_describes_formats(help: &str) {

@@ -2,6 +2,7 @@
 //! same as on a quiet one.
 
 use crate::sampled::{Shares, fixture, measure_again_if_off, profile};
+use crate::tested::wlprof;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -162,7 +163,7 @@ impl Phases {
     fn run(options: &[String]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.wlprof");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+        let mut command = wlprof();
         command.args(options).arg("-o").arg(&path).arg(fixture("c-phases.wasm"));
         let mut wlprof = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut to_guest = wlprof.stdin.take().unwrap();

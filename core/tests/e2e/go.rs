@@ -6,6 +6,7 @@ use crate::running::first_of_dump;
 use crate::sampled::{
     Shares, are_few, fixture, image, innermost_functions, marked_line, profile, profile_until, with_ever_more_work,
 };
+use crate::tested::wlprof;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -94,13 +95,17 @@ fn stacks_are_whole_and_possible_at_any_instruction() {
 
 #[test]
 fn the_epoch_sampler_sees_whole_goroutines_too() {
-    let guest = GUESTS[2];
-    let calls = Calls::of(&image(guest));
-    let recording = profile(guest, &["--sampler=epoch", "--rate=5000"], &["channels", "30"]);
-    let tally = check(&recording, &calls, guest);
-    println!("{tally:?}, {:?}", recording.truncated);
-    assert!(tally.pairs > tally.samples && tally.samples > 0, "{tally:?}");
-    assert!(are_few(tally.samples - tally.rooted, tally.samples, 0.001), "{tally:?} {:?}", recording.truncated);
+    for guest in GUESTS {
+        let calls = Calls::of(&image(guest));
+        for (kind, times) in KINDS {
+            let recording = profile(guest, &["--sampler=epoch", "--rate=5000"], &[kind, times]);
+            let tally = check(&recording, &calls, guest);
+            println!("{guest} {kind}: {tally:?}, {:?}", recording.truncated);
+            assert!(tally.pairs > tally.samples && tally.samples > 0, "{guest} {kind}: {tally:?}");
+            let cut = tally.samples - tally.rooted;
+            assert!(are_few(cut, tally.samples, 0.001), "{guest} {kind}: {tally:?} {:?}", recording.truncated);
+        }
+    }
 }
 
 /// Samples from which a share is taken, at least. Chance takes one of three quarters by about three points then.
@@ -111,23 +116,27 @@ fn three_to_one_is_75_to_25_and_the_hot_line_is_hot() {
     let hot = marked_line("go/work/work.go", "// hot");
     for guest in GUESTS {
         let recording = profile_until(SAMPLES, |times| profile_fast(guest, &["split", &(8 * times).to_string()]));
-        let functions = || innermost_functions(&recording);
-        let all = Shares::of(functions());
-        let both = all.percent("main.heavy") + all.percent("main.light");
-        assert!(both > 90.0, "{guest}: {both:.2} % in heavy and light");
+        // Of samples in the loop that both have, who called it.
+        let callers = recording.samples().filter_map(|sample| {
+            let mut lines = recording.lines_of(sample.stack);
+            let mut next = || Some(recording.functions[lines.next()?.function as usize].name.as_str());
+            (next()? == "main.mix").then_some((next()?, sample.period_ns))
+        });
+        let callers = Shares::of(callers);
+        let loops = Shares::of(innermost_functions(&recording)).percent("main.mix");
+        assert!(loops > 90.0, "{guest}: {loops:.2} % in the loop");
         let leaves = recording.samples().filter_map(|sample| recording.lines_of(sample.stack).next());
         // Between blocks, where a third of such a loop's time goes, there is no line.
-        let in_heavy: Vec<u32> = leaves
-            .filter(|line| recording.functions[line.function as usize].name == "main.heavy")
+        let lines: Vec<u32> = leaves
+            .filter(|line| recording.functions[line.function as usize].name == "main.mix")
             .filter_map(|line| line.line)
             .collect();
         // Go's tables have one line for the whole block that is the loop: that of its body or, since 1.27, its head.
-        let in_loop = in_heavy.iter().filter(|line| (hot - 1..=hot).contains(*line)).count();
-        println!("{guest}: {both:.2} % in heavy and light, loop {in_loop} of {}", in_heavy.len());
-        assert!(in_loop > 0 && 100 * in_loop >= 99 * in_heavy.len(), "{guest}: {in_loop} of {}", in_heavy.len());
-        let split = Shares::of(functions().filter(|(name, _)| ["main.heavy", "main.light"].contains(name)));
-        // The two have loops of their own, whose places in the code matter.
-        split.near("main.heavy", 75.0, 1.0).unwrap();
+        let hot_lines = lines.iter().filter(|line| (hot - 1..=hot).contains(*line)).count();
+        println!("{guest}: {loops:.2} % in the loop, on its line {hot_lines} of {}", lines.len());
+        assert!(hot_lines > 0 && 100 * hot_lines >= 99 * lines.len(), "{guest}: {hot_lines} of {}", lines.len());
+        // Each call of the loop costs a little of its own.
+        callers.near("main.heavy", 75.0, 0.5).unwrap();
     }
 }
 
@@ -144,12 +153,12 @@ fn code_between_blocks_is_on_no_line_and_all_else_is_on_one() {
         };
         let bodies =
             (0..).skip(image.first_body() as usize).map_while(|index| Some((index, image.function_body(index)?)));
-        let (heavy, body) = bodies
+        let (mix, body) = bodies
             .into_iter()
-            .find(|(index, body)| at(*index, body.end - 1).last().is_some_and(|frame| frame.function == "main.heavy"))
+            .find(|(index, body)| at(*index, body.end - 1).last().is_some_and(|frame| frame.function == "main.mix"))
             .unwrap();
-        let places: Vec<_> = body.map(|offset| at(heavy, offset)).collect();
-        assert!(places.iter().all(|frames| frames.len() == 1 && frames[0].function == "main.heavy"), "{guest}");
+        let places: Vec<_> = body.map(|offset| at(mix, offset)).collect();
+        assert!(places.iter().all(|frames| frames.len() == 1 && frames[0].function == "main.mix"), "{guest}");
         let lines: Vec<Option<u32>> = places.iter().map(|frames| frames[0].line).collect();
         // The function begins with it.
         let entered = lines.iter().rposition(Option::is_none).unwrap();
@@ -169,7 +178,7 @@ fn native_shows_wasm_frames_alone() {
 
 /// `wlprof dump`: its standard error.
 fn dump(options: &[&str], guest: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    let mut command = wlprof();
     let ran = output(command.arg("dump").args(options).arg(guest).args(arguments));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     ran.stderr
@@ -200,7 +209,7 @@ fn a_dump_shows_every_goroutine_and_what_it_waits_for() {
 
 fn is_first_of_dump(guest: &Path, arguments: &[&str], is_it: impl Fn(&str) -> bool) {
     let dump_at = |seconds: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+        let mut command = wlprof();
         command.args(["dump", "--goroutines", "--dump-at", seconds]).arg(guest).args(arguments);
         command
     };
@@ -251,7 +260,7 @@ fn an_exported_function_is_a_root() {
 
 #[test]
 fn go_for_javascript_is_told_what_to_do() {
-    let ran = output(Command::new(env!("CARGO_BIN_EXE_wlprof")).arg(fixture("go-js.wasm")));
+    let ran = output(wlprof().arg(fixture("go-js.wasm")));
     let said = ran.stderr;
     assert_eq!(ran.code, Some(126), "{said}");
     assert!(
@@ -262,7 +271,7 @@ fn go_for_javascript_is_told_what_to_do() {
 
 #[test]
 fn a_signal_asks_for_a_dump_and_the_guest_goes_on() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    let mut command = wlprof();
     command.arg("dump").arg(fixture("go-work-1.24.wasm")).args(["split", "20"]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Asked for again and again: how long compiling takes is anybody's guess.

@@ -1,6 +1,7 @@
 //! Runs `wlprof` in a folder of its own and reads back what it wrote.
 
 use crate::running::Watchdog;
+use crate::tested::wlprof;
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -79,7 +80,7 @@ impl Place {
 
     /// `wlprof` with these arguments, in the folder, with empty standard input.
     pub(crate) fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+        let mut command = wlprof();
         command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
         // As users have it; with it Wasmtime's errors carry backtraces of this program.
         command.env_remove("RUST_BACKTRACE");

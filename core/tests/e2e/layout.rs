@@ -2,12 +2,12 @@
 
 use crate::guest::output;
 use crate::sampled::{fixture, image};
-use std::process::Command;
+use crate::tested::wlprof;
 use wlprof_plugin::{Member, ModuleView};
 
 /// The lines that a guest prints.
 fn said(name: &str) -> Vec<String> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    let mut command = wlprof();
     let ran = output(command.args(["-q", "--sampler=off"]).arg(fixture(name)));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     ran.stdout.lines().map(str::to_owned).collect()

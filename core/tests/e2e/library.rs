@@ -1,5 +1,6 @@
 //! Builds plugins' dynamic libraries, as those who write them do.
 
+use crate::tested::c_compiler;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,10 +16,9 @@ pub(crate) fn with_cargo(target: &[&str], file: &str) -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_wlprof")).parent().unwrap().join(file)
 }
 
-/// Compiles `source` of `testdata` into `library`, without a warning. The linker of every Rust program is a C compiler, so
-/// there is one.
+/// Compiles `source` of `testdata` into `library`, without a warning, for the command that is tested.
 pub(crate) fn from_c(source: &str, library: PathBuf, options: &[&str]) -> PathBuf {
-    let mut compiler = Command::new("cc");
+    let mut compiler = c_compiler();
     compiler.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC", "-shared"]).args(options);
     compiler.arg("-I").arg(root().join("plugins/api/include")).arg(root().join("testdata").join(source));
     let compiled = compiler.arg("-o").arg(&library).output().unwrap();

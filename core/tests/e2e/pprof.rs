@@ -3,6 +3,7 @@
 
 use crate::guest::{Place, fixture, tool};
 use crate::quickjs;
+use crate::tested::wlprof;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -72,7 +73,7 @@ fn count_by_pprof(profile: &Path) -> usize {
 fn numbers_are_equal(folder: &Path, options: &[&str], guest: &str, arguments: &[&str]) -> Place {
     let place = Place::new();
     let (recording, profile) = (place.path("x.wlprof"), place.path("x.pb.gz"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    let mut command = wlprof();
     command
         .current_dir(folder)
         .args(["--rate=5000", "--max-overhead=100", "-o"])

@@ -6,6 +6,7 @@ use crate::running::{first_of_dump, start};
 use crate::sampled::{
     Shares, are_few, fixture, measure_again_if_off, profile_command, profile_until, with_ever_more_work,
 };
+use crate::tested::wlprof;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,7 +30,7 @@ pub(crate) fn library(release: &str) -> String {
 
 /// `wlprof` with the scripts as the guest's current folder.
 fn command(options: &[&str], release: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    let mut command = wlprof();
     command.current_dir(scripts()).args(options).arg("--dir=.");
     if release == IN_TASK {
         // It could answer requests as well.
@@ -99,46 +100,59 @@ fn wasm<'a>(recording: &'a Recording, frame: &Frame) -> Option<(&'a str, Categor
 
 #[test]
 fn stacks_are_whole_and_made_of_calls_that_happened() {
+    for release in RELEASES.into_iter().chain([IN_TASK]) {
+        check_calls(release, &["--rate", "10000", "--max-overhead", "100"]);
+    }
+}
+
+#[test]
+fn the_epoch_samplers_stacks_are_made_of_calls_that_happened() {
+    for release in RELEASES.into_iter().chain([IN_TASK]) {
+        check_calls(release, &["--sampler=epoch", "--rate=10000"]);
+    }
+}
+
+/// Profiles a script with these `options`, and compares its stacks with the calls that Python itself tells of.
+fn check_calls(release: &str, options: &[&str]) {
     let script = std::fs::read_to_string(scripts().join("bench.py")).unwrap();
     let lines: Vec<&str> = script.lines().collect();
-    for release in RELEASES.into_iter().chain([IN_TASK]) {
-        let calls = calls(release, &["bench.py", "30"]);
-        assert!(calls.len() > 100, "{}", calls.len());
-        let recording =
-            profile_until(3000, |times| profile(release, "merged", &["bench.py", &(1000 * times).to_string()]));
-        let incomplete: u64 = recording.truncated.iter().map(|(_, count)| *count).sum();
-        let mut pairs = 0;
-        for sample in recording.samples() {
-            let frames: Vec<_> =
-                recording.frames_of(sample.stack).filter_map(|frame| python(&recording, frame)).collect();
-            for pair in frames.windows(2) {
-                let [callee, caller] = pair else { unreachable!("windows of two") };
-                let is_ours = |(_, file, _): &(&str, &str, u32)| file.ends_with("bench.py");
-                if !is_ours(callee) || !is_ours(caller) {
-                    continue;
-                }
-                let call = (caller.0.to_owned(), caller.2, callee.0.to_owned());
-                // Python tells of no call when a generator or coroutine is only made.
-                let text = lines[caller.2 as usize - 1];
-                let makes = || text.contains(&format!("{}(", callee.0.rsplit('.').next().unwrap()));
-                assert!(calls.contains(&call) || makes(), "{release}: {call:?} in {frames:?}");
-                pairs += 1;
+    let calls = calls(release, &["bench.py", "30"]);
+    assert!(calls.len() > 100, "{}", calls.len());
+    let options = [&["--lang", "python", "--frames", "merged"], options].concat();
+    let recording = profile_until(3000, |times| {
+        profile_command(command(&options, release, &["bench.py", &(1000 * times).to_string()]), release)
+    });
+    let incomplete: u64 = recording.truncated.iter().map(|(_, count)| *count).sum();
+    let mut pairs = 0;
+    for sample in recording.samples() {
+        let frames: Vec<_> = recording.frames_of(sample.stack).filter_map(|frame| python(&recording, frame)).collect();
+        for pair in frames.windows(2) {
+            let [callee, caller] = pair else { unreachable!("windows of two") };
+            let is_ours = |(_, file, _): &(&str, &str, u32)| file.ends_with("bench.py");
+            if !is_ours(callee) || !is_ours(caller) {
+                continue;
             }
+            let call = (caller.0.to_owned(), caller.2, callee.0.to_owned());
+            // Python tells of no call when a generator or coroutine is only made.
+            let text = lines[caller.2 as usize - 1];
+            let makes = || text.contains(&format!("{}(", callee.0.rsplit('.').next().unwrap()));
+            assert!(calls.contains(&call) || makes(), "{release}: {call:?} in {frames:?}");
+            pairs += 1;
         }
-        let sampled = recording.ticks.sampled;
-        println!("{release}: {sampled} samples, {pairs} pairs, {incomplete} incomplete: {:?}", recording.truncated);
-        assert!(pairs > sampled / 10, "{release}: {pairs} pairs");
-        assert!(are_few(incomplete, sampled, 0.005), "{release}: {incomplete} of {sampled}: {:?}", recording.truncated);
-        let is_counted = |reason: &Truncation| {
-            matches!(
-                reason,
-                Truncation::Language(
-                    LanguageTruncation::NoStack | LanguageTruncation::InHostCode | LanguageTruncation::Inconsistent
-                )
-            )
-        };
-        assert!(recording.truncated.iter().all(|(reason, _)| is_counted(reason)), "{:?}", recording.truncated);
     }
+    let sampled = recording.ticks.sampled;
+    println!("{release}: {sampled} samples, {pairs} pairs, {incomplete} incomplete: {:?}", recording.truncated);
+    assert!(pairs > sampled / 10, "{release}: {pairs} pairs");
+    assert!(are_few(incomplete, sampled, 0.005), "{release}: {incomplete} of {sampled}: {:?}", recording.truncated);
+    let is_counted = |reason: &Truncation| {
+        matches!(
+            reason,
+            Truncation::Language(
+                LanguageTruncation::NoStack | LanguageTruncation::InHostCode | LanguageTruncation::Inconsistent
+            )
+        )
+    };
+    assert!(recording.truncated.iter().all(|(reason, _)| is_counted(reason)), "{:?}", recording.truncated);
 }
 
 #[test]
@@ -281,7 +295,7 @@ fn a_release_that_is_not_supported_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let guest = folder.path().join("other.wasm");
         std::fs::write(&guest, changed).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+        let mut command = wlprof();
         command.args(["-o", folder.path().join("x.folded").to_str().unwrap()]);
         let said = output(command.arg(&guest).arg("--version")).stderr;
         let expected =
@@ -335,7 +349,7 @@ fn a_script_interrupted_while_it_waits_shows_where() {
     )
     .unwrap();
     let output = folder.path().join("x.folded");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    let mut command = wlprof();
     command.args(["-q", "--clock", "wall", "--dir", &format!("{}::.", folder.path().display())]);
     command.arg(library("3.11")).arg("-o").arg(&output);
     let started = start(command.arg(fixture("python-3.11.wasm")).arg("nap.py"));
@@ -364,7 +378,7 @@ fn the_library_beside_the_interpreter_is_found_and_cannot_be_written_to() {
 #[test]
 fn a_dump_shows_pythons_frames() {
     let dump_at = |seconds: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+        let mut command = wlprof();
         command.current_dir(scripts()).args(["dump", "--dump-at", seconds, "--dir=.", &library("3.11")]);
         command.arg(fixture("python-3.11.wasm")).args(["shares.py", "1000000000"]);
         command

@@ -5,9 +5,10 @@ use crate::guest::{Place, fixture, fixture_bytes, run};
 use crate::heap_profile::by_line;
 use crate::library;
 use crate::sampled::{Shares, are_few, measure_again_if_off, profile_until, with_ever_more_work};
+use crate::tested::wlprof;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::OnceLock;
 use wlprof::recording::{Category, Frame, HeapPart, LanguageTruncation, Origin, Recording, Truncation, View};
 
@@ -26,7 +27,7 @@ pub(crate) fn plugin() -> &'static str {
 fn profile(guest: &Path, options: &[&str], script: &[&str]) -> (String, Recording) {
     let place = Place::new();
     let recording = place.path("x.wlprof");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    let mut command = wlprof();
     command.current_dir(scripts()).args(["--plugin", plugin(), "--lang", "javascript", "-o"]).arg(recording);
     command.args(["--rate", "10000", "--max-overhead", "100", "--dir", "."]).args(options).arg(guest).args(script);
     let ran = run(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -324,7 +325,7 @@ fn a_release_that_is_not_supported_is_named() {
 #[test]
 fn the_plugin_passes_what_plugins_are_checked_for() {
     for guest in GUESTS {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+        let mut command = wlprof();
         command.current_dir(scripts()).args(["plugins", "check", plugin(), "--dir", ".", "--guest"]);
         command.arg(fixture(guest)).args(["json.js", "40"]).stdin(Stdio::null());
         let ran = run(command.stdout(Stdio::piped()).stderr(Stdio::piped()));

@@ -1,6 +1,7 @@
 //! Runs `wlprof` on a fixture and reads back what it recorded.
 
 use crate::guest::output;
+use crate::tested::wlprof;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +22,7 @@ pub(crate) fn image(name: &str) -> ModuleImage {
 
 /// Profiles a fixture: `options` are wlprof's, `arguments` the guest's.
 pub(crate) fn profile(name: &str, options: &[&str], arguments: &[&str]) -> Recording {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    let mut command = wlprof();
     command.args(options).arg(fixture(name)).args(arguments);
     profile_command(command, name)
 }

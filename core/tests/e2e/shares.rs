@@ -1,10 +1,11 @@
 //! Known costs must come out as known shares.
 
+use crate::guest::Place;
 use crate::sampled::{Shares, innermost_functions, profile, profile_fast, profile_until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use wlprof::recording::Recording;
+use wlprof::recording::{Origin, Recording, State};
 
 /// Samples from which a share is taken, at least. Chance takes three quarters by about two points then.
 const SAMPLES: u64 = 10_000;
@@ -86,4 +87,129 @@ fn the_epoch_sampler_finds_the_same_functions() {
     assert!(heavy > 50.0 && light > 10.0);
     assert_eq!(recording.meta.sampler, "epoch");
     assert!(recording.meta.notes.iter().any(|note| note.contains("epoch sampler")), "{:?}", recording.meta.notes);
+}
+
+/// Calls of functions, and of the steps that they take: without loops, and each in need of the one before.
+fn straight_line(functions: &[(&str, usize)], main: &[(&str, usize)]) -> String {
+    let steps = |count: usize| {
+        "(local.set 0 (i64.mul (i64.xor (local.get 0) (i64.shl (local.get 0) (i64.const 13))) (i64.const 7)))"
+            .repeat(count)
+    };
+    let functions = functions
+        .iter()
+        .map(|(name, count)| format!("(func ${name} (param i64) (result i64) {} (local.get 0))\n", steps(*count)));
+    let main =
+        main.iter().map(|(callee, before)| format!("{} (local.set 0 (call ${callee} (local.get 0)))", steps(*before)));
+    format!(
+        r#"(module {} (memory (export "memory") 1) (func $main (export "_start") (local i64 i32)
+            (loop $next {}
+                (local.set 1 (i32.add (local.get 1) (i32.const 1)))
+                (br_if $next (i32.lt_u (local.get 1) (i32.const 2000000))))
+            (i64.store (i32.const 0) (local.get 0))))"#,
+        functions.collect::<String>(),
+        main.collect::<String>(),
+    )
+}
+
+/// Profiles a guest of this text by the epoch sampler.
+fn profile_by_epochs(text: &str) -> Recording {
+    let place = Place::new();
+    place.file("guest.wat", text);
+    let ran = place.run(["-q", "--sampler=epoch", "--rate=2000", "-o", "x.wlprof", "guest.wat"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    place.recording("x.wlprof")
+}
+
+/// How much of the time is in this state, in percent.
+fn percent_in(recording: &Recording, state: State) -> f64 {
+    let time = |is_meant: &dyn Fn(State) -> bool| -> u64 {
+        recording.samples().filter(|sample| is_meant(sample.state)).map(|sample| sample.period_ns).sum()
+    };
+    100.0 * time(&|other| other == state) as f64 / time(&|_| true) as f64
+}
+
+/// At the check with which `short` begins it has not run: nothing but its caller can have, and that has the time.
+#[test]
+fn time_before_a_function_begins_is_its_callers_where_only_that_ran() {
+    let recording = profile_by_epochs(&straight_line(&[("short", 4)], &[("short", 400)]));
+    let shares = Shares::of(innermost_functions(&recording));
+    let (own, entering) = (shares.percent("main"), percent_in(&recording, State::Entering));
+    assert!(own > 95.0 && entering < 1.0, "{own:.1} % in main, {entering:.1} % entering");
+}
+
+/// `long` has returned when `short` is entered: whose time it was the code does not tell, and the profile says so.
+#[test]
+fn time_that_another_function_may_have_spent_is_marked() {
+    let recording = profile_by_epochs(&straight_line(&[("long", 400), ("short", 4)], &[("long", 0), ("short", 0)]));
+    let shares = Shares::of(innermost_functions(&recording));
+    let (shown, entering) = (shares.percent("short"), percent_in(&recording, State::Entering));
+    assert!(entering > 90.0 && shown > 90.0, "{shown:.1} % in short, {entering:.1} % entering");
+}
+
+/// Straight code and then a call of the host, both long: ticks in the one are answered where the other begins, and those in that
+/// where it returns. How long each took, the guest says itself.
+#[test]
+fn time_before_a_call_of_the_host_is_the_guests_and_time_in_it_is_the_hosts() {
+    let step =
+        "(local.set $x (i64.mul (i64.xor (local.get $x) (i64.shl (local.get $x) (i64.const 13))) (i64.const 7)))";
+    let now = "(drop (call $clock (i32.const 1) (i64.const 0) (i32.const 0)))";
+    let add = |to: &str, from: &str| {
+        format!(
+            "{now} (local.set ${to} (i64.add (local.get ${to}) (i64.sub (i64.load (i32.const 0)) (local.get ${from}))))"
+        )
+    };
+    // The steps are stored, or the compiler would have them after the calls.
+    let text = format!(
+        r#"(module
+            (import "wasi_snapshot_preview1" "clock_time_get" (func $clock (param i32 i64 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
+            (memory (export "memory") 2)
+            (func (export "run") (param $rounds i32) (result i64 i64)
+                (local $x i64) (local $own i64) (local $host i64) (local $began i64)
+                (loop $next
+                    {now} (local.set $began (i64.load (i32.const 0)))
+                    {steps} (i64.store (i32.const 8) (local.get $x))
+                    {own} (local.set $began (i64.load (i32.const 0)))
+                    (drop (call $random (i32.const 1024) (i32.const 4096)))
+                    {host}
+                    (local.set $rounds (i32.sub (local.get $rounds) (i32.const 1)))
+                    (br_if $next (local.get $rounds)))
+                (local.get $own) (local.get $host)))"#,
+        steps = step.repeat(8000),
+        own = add("own", "began"),
+        host = add("host", "began"),
+    );
+    let place = Place::new();
+    place.file("guest.wat", text);
+    let mut told = Vec::new();
+    let recording = profile_until(1000, |times| {
+        let options = ["-q", "--sampler=epoch", "--rate=2000", "-o", "x.wlprof", "--invoke=run", "guest.wat"];
+        let rounds = (20_000 * times).to_string();
+        let ran = place.run(options.into_iter().chain([rounds.as_str()]));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        told = ran.stdout.lines().map(|line| line.parse::<f64>().unwrap()).collect();
+        place.recording("x.wlprof")
+    });
+    let own = 100.0 * told[0] / (told[0] + told[1]);
+    let shares = Shares::of(innermost_functions(&recording));
+    let [guest, host] = ["run", "wasi_snapshot_preview1.random_get"].map(|name| shares.percent(name));
+    println!(
+        "{guest:.1} % in the guest's code, {host:.1} % in the host's; by its own account {own:.1} % in the guest's"
+    );
+    assert!((20.0..80.0).contains(&own), "{own:.1} %: one is too short to tell");
+    assert!((guest - own).abs() < 10.0 && guest + host > 90.0, "{guest:.1} % and {host:.1} % instead of {own:.1} %");
+}
+
+/// Ticks in calls of the host are answered when these return.
+#[test]
+fn the_epoch_sampler_sees_calls_of_the_host() {
+    let recording = profile_until(300, |times| profile_fast("c-hosty.wasm", "epoch", &[&times.to_string()]));
+    let clock = Shares::of(innermost_functions(&recording)).percent("wasi_snapshot_preview1.clock_time_get");
+    assert!(clock > 10.0, "{clock:.1} % in calls that the guest spends half of its time in");
+    for sample in recording.samples().filter(|sample| sample.state == State::Host) {
+        let frames: Vec<_> = recording.frames_of(sample.stack).map(|frame| frame.origin).collect();
+        let is_call = |frame: &Origin| matches!(frame, Origin::HostCall { .. });
+        // But for what runs before the guest's first instruction.
+        assert!(is_call(&frames[0]) || frames == [Origin::Host], "{frames:?}");
+    }
 }

@@ -1,6 +1,7 @@
 //! speedscope's own importer reads what wlprof writes for it, and says of it what wlprof's own recording says.
 
 use crate::guest::{Place, fixture, tool};
+use crate::tested::wlprof;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -100,7 +101,7 @@ fn stacks_by_calls(profile: &Profile, weights: impl Iterator<Item = u64>) -> Vec
 fn what_speedscope_says_is_what_was_recorded(folder: &Path, options: &[&str], guest: &str, arguments: &[&str]) {
     let place = Place::new();
     let profile = place.path("x.speedscope.json");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wlprof"));
+    let mut command = wlprof();
     command.current_dir(folder).args(["--rate=2000", "--max-overhead=100", "-o"]).arg(place.path("x.wlprof"));
     let ran = command.arg("-o").arg(&profile).args(options).arg(fixture(guest)).args(arguments).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));

@@ -40,9 +40,10 @@ fn the_engines_functions_are_shown_by_what_they_are_for() {
             let known = functions.iter().map(|function| (function.name.to_string(), function.category));
             categories.extend(known);
             let names: Vec<&str> = functions.iter().rev().map(|function| &*function.name).collect();
-            if sample.state == State::Guest && names[0] == "wasi:cli/run@0.2.0#run" {
-                let script = names.iter().position(|name| name.starts_with("js::RunScript("));
-                assert!(script.is_some() || names.len() < 6, "{names:?}");
+            // Before the script and between its turns the engine does other work, such as the first call of each import.
+            let interprets = names.iter().any(|name| name.starts_with("js::Interpret("));
+            if interprets && sample.state == State::Guest && names[0] == "wasi:cli/run@0.2.0#run" {
+                assert!(names.iter().any(|name| name.starts_with("js::RunScript(")), "{names:?}");
                 in_wasm += 1;
             }
         }

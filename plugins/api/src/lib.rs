@@ -29,6 +29,8 @@ mod key_table;
 mod language;
 mod memory;
 mod module;
+#[cfg(feature = "sources")]
+pub mod sources;
 mod symbol;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -4,6 +4,7 @@
 mod forge;
 
 use forge::*;
+#[cfg(unix)]
 use std::time::Duration;
 use wlprof_go::{Go, GoWalker};
 use wlprof_plugin::{
@@ -25,6 +26,7 @@ fn walk_with(walker: &mut GoWalker, guest: &Stopped, wasm: &[WasmFrame]) -> (Res
     (end, out.entries().collect())
 }
 
+#[cfg(unix)]
 fn walk(forge: &Forge, guest: &Stopped, wasm: &[WasmFrame]) -> (Result<(), Truncation>, Vec<SinkEntry>) {
     walk_with(&mut attach(forge), guest, wasm)
 }
@@ -190,6 +192,7 @@ fn tables_of_pcs_that_never_end_end() {
 
 /// CPU time of one walk that has to read a body with so many resume points, up to 32,000 of them: a `br_table` has 65,520
 /// targets at the most.
+#[cfg(unix)]
 fn time_of_reading(regions: u32) -> Duration {
     let mut forge = Forge::new(24);
     let start = forge.image.len();
@@ -218,6 +221,7 @@ fn time_of_reading(regions: u32) -> Duration {
     cpu_time() - started
 }
 
+#[cfg(unix)]
 #[test]
 fn bodies_with_as_many_resume_points_as_there_are_steps_are_read_in_linear_time() {
     // Reads of the guest do not show it. Of sixteen times as many what is quadratic makes 256 times as much: half a minute.

@@ -6,12 +6,11 @@ mod disassembly;
 use super::arguments::Annotate;
 use super::escape::single_line;
 use super::table::shown;
-use super::{FAILED, Failure, render, source_folders};
+use super::{Failure, print, render, source_folders};
 use crate::recording::{FunctionId, LineTotal, LineTotals, RawRecording, Recording, Totals, Weight};
 use crate::sources::SourceFolders;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::{self, Write};
 use std::ops::RangeInclusive;
 
 /// Lines that are shown around those with time.
@@ -28,11 +27,7 @@ pub(super) fn run(annotate: &Annotate) -> Result<(), Failure> {
         Some(guest) if annotate.asm => assembly::annotated(annotate, guest, raw, &folders)?,
         _ => lines(annotate, raw, &folders)?,
     };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // A pager may be closed before its end.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(FAILED, error)),
-        _ => Ok(()),
-    }
+    print(text.as_bytes())
 }
 
 fn lines(annotate: &Annotate, raw: RawRecording, folders: &SourceFolders) -> Result<String, Failure> {

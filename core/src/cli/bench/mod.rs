@@ -13,7 +13,6 @@ use super::{CANNOT_RUN, FAILED, Failure, escape, interrupt, library, output, say
 use crate::guest::{Entry, Guest, LoadError, LoadOptions, Program};
 use crate::languages::{self, Choice};
 use crate::sampler::{SamplerKind, SamplerOptions};
-use crate::wasi::{Directory, Flags, Stdio, WasiOptions};
 use profiles::{Profile, profile_path};
 use results::{Results, table};
 use runs::Runs;
@@ -23,6 +22,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
+use wlprof_wasi::{Directory, Flags, Stdio, WasiOptions};
 
 /// As large as the stack of a guest that is run alone.
 const STACK_SIZE: usize = 8 << 20;

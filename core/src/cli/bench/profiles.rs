@@ -11,8 +11,8 @@ use crate::profiler::Profiler;
 use crate::recording::Selection;
 use crate::sampler::SamplerOptions;
 use crate::sources::SourceFolders;
-use crate::wasi::WasiOptions;
 use std::path::{Path, PathBuf};
+use wlprof_wasi::WasiOptions;
 
 /// Where the profile of a row is to be, opened before any guest runs.
 pub(super) struct Profile {

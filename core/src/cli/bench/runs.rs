@@ -3,9 +3,9 @@
 use super::Times;
 use crate::guest::Guest;
 use crate::profiler::{Attach, Attached, Profiler};
-use crate::wasi::{Exit, GuestState, WasiOptions, call, linker, make_room_for_profiler};
 use std::time::Instant;
 use wasmtime::{Instance, InstancePre, Store};
+use wlprof_wasi::{Exit, GuestState, WasiOptions, call, linker, make_room_for_profiler};
 
 /// What to run.
 pub(super) struct Runs<'a> {

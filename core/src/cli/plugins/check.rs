@@ -5,8 +5,8 @@ use super::super::guest::{cannot_load, environment};
 use super::super::{FAILED, Failure, escape};
 use crate::conformance::{Observer, Outcome, Trial, check};
 use crate::guest::LoadOptions;
-use crate::wasi::WasiOptions;
 use std::io::{Stdout, Write};
+use wlprof_wasi::WasiOptions;
 
 /// The exit code if the plugin failed a check.
 const CHECK_FAILED: u8 = 1;

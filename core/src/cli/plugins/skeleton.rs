@@ -6,43 +6,7 @@ use crate::languages::BUILT_IN;
 use crate::languages::loader::why_no_name;
 use std::io::ErrorKind;
 use std::path::Path;
-
-const HEADER: &str = include_str!("../../../../plugins/api/include/wlprof_plugin.h");
-
-/// The crate that plugins in Rust are built on, so that a new one needs nothing but a compiler.
-const CRATE: &[(&str, &str)] = &[
-    ("src/lib.rs", include_str!("../../../../plugins/api/src/lib.rs")),
-    ("src/budget.rs", include_str!("../../../../plugins/api/src/budget.rs")),
-    ("src/frame.rs", include_str!("../../../../plugins/api/src/frame.rs")),
-    ("src/heap.rs", include_str!("../../../../plugins/api/src/heap.rs")),
-    ("src/key_table.rs", include_str!("../../../../plugins/api/src/key_table.rs")),
-    ("src/language.rs", include_str!("../../../../plugins/api/src/language.rs")),
-    ("src/memory.rs", include_str!("../../../../plugins/api/src/memory.rs")),
-    ("src/module.rs", include_str!("../../../../plugins/api/src/module.rs")),
-    ("src/symbol.rs", include_str!("../../../../plugins/api/src/symbol.rs")),
-    ("src/testing/mod.rs", include_str!("../../../../plugins/api/src/testing/mod.rs")),
-    ("src/testing/binary.rs", include_str!("../../../../plugins/api/src/testing/binary.rs")),
-    ("src/testing/fresh.rs", include_str!("../../../../plugins/api/src/testing/fresh.rs")),
-    ("src/testing/guest.rs", include_str!("../../../../plugins/api/src/testing/guest.rs")),
-    ("src/testing/module.rs", include_str!("../../../../plugins/api/src/testing/module.rs")),
-    ("src/testing/snapshot.rs", include_str!("../../../../plugins/api/src/testing/snapshot.rs")),
-    ("src/thread.rs", include_str!("../../../../plugins/api/src/thread.rs")),
-    ("src/abi/mod.rs", include_str!("../../../../plugins/api/src/abi/mod.rs")),
-    ("src/abi/convert.rs", include_str!("../../../../plugins/api/src/abi/convert.rs")),
-    ("src/abi/export.rs", include_str!("../../../../plugins/api/src/abi/export.rs")),
-    ("src/abi/export_heap.rs", include_str!("../../../../plugins/api/src/abi/export_heap.rs")),
-    ("src/abi/guest.rs", include_str!("../../../../plugins/api/src/abi/guest.rs")),
-    ("src/abi/heap.rs", include_str!("../../../../plugins/api/src/abi/heap.rs")),
-];
-
-/// Its manifest, without what the workspace gives.
-const CRATE_MANIFEST: &str = concat!(
-    "[package]\nname = \"wlprof-plugin\"\nversion = \"",
-    env!("CARGO_PKG_VERSION"),
-    "\"\nedition = \"2024\"\nlicense = \"",
-    env!("CARGO_PKG_LICENSE"),
-    "\"\n\n[features]\ntesting = []\n"
-);
+use wlprof_plugin::sources::{CRATE, HEADER};
 
 /// Writes the folder.
 pub(super) fn write(new: &NewPlugin) -> Result<(), Failure> {
@@ -117,7 +81,6 @@ fn c(name: &str) -> Skeleton {
 fn rust(name: &str) -> Skeleton {
     let source = "src/lib.rs".to_owned();
     let vendored = CRATE.iter().map(|(path, text)| (format!("wlprof-plugin/{path}"), *text));
-    let manifests = [("wlprof-plugin/Cargo.toml".to_owned(), CRATE_MANIFEST), (".gitignore".to_owned(), "/target\n")];
     Skeleton {
         build: "cargo build --release",
         library: format!("target/release/lib{name}.so"),
@@ -125,33 +88,7 @@ fn rust(name: &str) -> Skeleton {
             (source.clone(), include_str!("skeletons/plugin.rs")),
             ("Cargo.toml".to_owned(), include_str!("skeletons/Cargo.toml.in")),
         ],
-        verbatim: manifests.into_iter().chain(vendored).collect(),
+        verbatim: vendored.chain([(".gitignore".to_owned(), "/target\n")]).collect(),
         source,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_whole_crate_is_written() {
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/api/src");
-        let mut found = Vec::new();
-        let mut folders = vec![sources.clone()];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else {
-                    found.push(format!("src/{}", path.strip_prefix(&sources).unwrap().display()));
-                }
-            }
-        }
-        let mut written: Vec<_> = CRATE.iter().map(|(path, _)| (*path).to_owned()).collect();
-        found.sort();
-        written.sort();
-        assert_eq!(written, found);
     }
 }

@@ -36,7 +36,6 @@ use crate::languages::Choice;
 use crate::profile::{Interrupter, profiler};
 use crate::recording::Clock;
 use crate::sampler::SamplerKind;
-use crate::wasi::{Stdio, WasiOptions};
 use clap::Args;
 use headers::Headers;
 use serving::{Ports, Served};
@@ -46,6 +45,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use totals::Totals;
 use wasmtime_cli_flags::opt::WasmtimeOptionValue;
+use wlprof_wasi::{Stdio, WasiOptions};
 
 /// Options of `wlprof serve`.
 #[derive(Args)]

@@ -10,12 +10,12 @@ use crate::cli::{CANNOT_RUN, FAILED, Failure, say};
 use crate::guest::{Guest, Linked};
 use crate::profile::Ended;
 use crate::profiler::Profiler;
-use crate::wasi::{Exit, WasiOptions};
 use std::net::{SocketAddr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use tokio::sync::watch;
+use wlprof_wasi::{Exit, WasiOptions};
 
 /// Where a server is connected to.
 pub(super) struct Ports {

@@ -4,7 +4,6 @@ use super::time_limit::Deadline;
 use crate::cli::{escape, say};
 use crate::profiler::{Attach, Attached, Profiler};
 use crate::recording::{OTHER_REQUESTS, REQUEST, SEVERAL, STATUS, status_text};
-use crate::wasi::{GuestState, HttpHandler, Stdio, WasiOptions, make_room_for_profiler, watch_memory};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -16,6 +15,7 @@ use wasmtime::component::GuestTaskId;
 use wasmtime::{Engine, Store, StoreContextMut};
 use wasmtime_wasi_http::WasiHttpView;
 use wasmtime_wasi_http::handler::{HandlerState, Instance, ShouldAccept, WorkerExpiration, WorkerState, WorkerStatus};
+use wlprof_wasi::{GuestState, HttpHandler, Stdio, WasiOptions, make_room_for_profiler, watch_memory};
 
 /// What stores are made of.
 pub(super) struct Stores {

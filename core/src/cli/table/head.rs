@@ -1,6 +1,6 @@
 //! What stands above the table: how much was seen of what, and what of the time was not.
 
-use super::rows::shown;
+use super::rows::{ENTERING, RETURNED, shown};
 use crate::cli::escape::single_line;
 use crate::recording::{Clock, INSTANCE, Recording, Selected, State, Totals, Truncation, Weight};
 use std::collections::BTreeMap;
@@ -53,6 +53,9 @@ pub(super) fn write(
         }
         writeln!(text, " ({BOUND})")?;
     }
+    if selected.is_none() {
+        doubts(totals).iter().try_for_each(|doubt| writeln!(text, "{doubt}"))?;
+    }
     losses(recording, selected).iter().try_for_each(|loss| writeln!(text, "{loss}"))?;
     if !recording.ticks.balanced() {
         // A defect of wlprof's; better seen than hidden.
@@ -64,12 +67,12 @@ pub(super) fn write(
 
 /// Time in the guest's code, and in the host's without waiting.
 fn places(recording: &Recording) -> (Weight, Weight) {
-    let of = |state| {
+    let of = |is_meant: fn(State) -> bool| {
         let mut weight = Weight::default();
-        recording.draws().filter(|draw| draw.state == state).for_each(|draw| weight.add_draw(draw.period_ns));
+        recording.draws().filter(|draw| is_meant(draw.state)).for_each(|draw| weight.add_draw(draw.period_ns));
         weight
     };
-    (of(State::Guest), of(State::Host))
+    (of(State::is_guest), of(|state| state == State::Host))
 }
 
 /// The part of the time that no sample stands for.
@@ -81,6 +84,18 @@ fn unsampled(recording: &Recording, selected: Option<&Selected>) -> f64 {
     let unsampled = recording.meta.unsampled_ns as f64;
     let all = unsampled + sampled as f64;
     if all > 0.0 { unsampled / all } else { 0.0 }
+}
+
+/// How much of the time may be another function's than that which it is shown for, beside what `±` says: a sentence each.
+fn doubts(totals: &Totals) -> Vec<String> {
+    let told = |weight: Weight, what: &str| {
+        let share = weight.share_of(totals.all);
+        (share.percent >= 100.0 * TOLD).then(|| format!("{:.1} % of the time {what}", share.percent))
+    };
+    let entering =
+        format!("was spent before the function began ({ENTERING}): by its caller, or by what that had called");
+    let returned = format!("may be of functions that the one it is shown for ({RETURNED}) had called");
+    [told(totals.entering, &entering), told(totals.returned, &returned)].into_iter().flatten().collect()
 }
 
 /// What was lost, why, and what that means for the shares: a sentence each.
@@ -116,12 +131,13 @@ fn losses(recording: &Recording, selected: Option<&Selected>) -> Vec<String> {
 /// What most of the ticks that are no samples say of why.
 fn why_unsampled(recording: &Recording) -> &'static str {
     let ticks = &recording.ticks;
+    let is_by_epochs = recording.meta.sampler == "epoch";
     let reasons = [
         (ticks.ring_full, "samples came faster than they could be recorded"),
         (ticks.unrecorded, "samples could not be written"),
         (ticks.woke, "the guest woke while it was being read"),
         (ticks.late, "wlprof was kept from looking in time"),
-        (ticks.coalesced, "signals came late"),
+        (ticks.coalesced, if is_by_epochs { "the guest came to no check in time" } else { "signals came late" }),
     ];
     let most = reasons.into_iter().rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
     most.map_or("the guest was interrupted too late, or ran where it cannot be", |(_, reason)| reason)
@@ -191,6 +207,15 @@ mod tests {
         assert!(text.contains(loss) && text.contains("they cover 50.0 % of it"), "{text}");
         recording.ticks.fired += 1;
         assert!(head(&recording).contains("1 ticks not accounted for"));
+    }
+
+    #[test]
+    fn it_says_how_much_of_the_time_may_be_another_functions() {
+        let text = head(&example());
+        let entering =
+            "\n7.7 % of the time was spent before the function began (†): by its caller, or by what that had called\n";
+        let returned = "\n7.7 % of the time may be of functions that the one it is shown for (‡) had called\n";
+        assert!(text.contains(entering) && text.contains(returned), "{text}");
     }
 
     #[test]

@@ -24,8 +24,9 @@ pub(super) fn write(recording: &Recording, text: &mut String) -> fmt::Result {
         write!(text, ", an interrupt {:.1} µs", micros(pause.tick_ns))?;
     }
     write!(text, "\nticks: {} fired, {} sampled, {} lost", ticks.fired, ticks.sampled, ticks.lost())?;
+    let delayed = if meta.sampler == "epoch" { "the guest came to no check in time" } else { "the signal was delayed" };
     let lost = [
-        (ticks.coalesced, "the signal was delayed"),
+        (ticks.coalesced, delayed),
         (ticks.ring_full, "buffer full"),
         (ticks.unrecorded, "could not be recorded"),
         (ticks.woke, "the guest woke while being read"),
@@ -84,5 +85,10 @@ mod tests {
             text.contains("stacks: 3 truncated (1 deeper than a sample holds, 2 language: in host code)\n"),
             "{text}"
         );
+        let mut recording = recording;
+        recording.meta.sampler = "epoch".into();
+        text.clear();
+        write(&recording, &mut text).unwrap();
+        assert!(text.contains("4 lost (1 the guest came to no check in time, ") && !text.contains("signal"), "{text}");
     }
 }

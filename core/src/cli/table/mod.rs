@@ -10,6 +10,7 @@ mod user_lines;
 mod waits;
 
 use super::escape::single_line;
+use super::os;
 use crate::recording::{FunctionTotal, Recording, Selected, Totals, UserLines};
 pub(super) use heap::differences;
 use rows::Layout;
@@ -37,9 +38,7 @@ impl TableOptions {
     /// For standard error. Where that is no terminal, but a file or a pipe, names are in full, as other tools have them: what
     /// reads it (`less`, `grep`) has no width, and what is cut cannot be had again.
     pub(super) fn for_terminal() -> Self {
-        let size = rustix::termios::tcgetwinsize(std::io::stderr());
-        let width = size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-        Self { rows: 10, verbose: false, callers_of: None, shows_interpreter: false, width }
+        Self { rows: 10, verbose: false, callers_of: None, shows_interpreter: false, width: os::columns() }
     }
 }
 
@@ -106,8 +105,7 @@ fn tables(
     if !is_waiting {
         layout.title("where the time itself went", text)?;
         for total in totals.functions.iter().filter(|total| total.self_time.ns > 0).take(options.rows) {
-            let columns = [total.self_time, total.total_time];
-            layout.row(&columns, total.self_time, total.function, total.hottest_line, text)?;
+            layout.total_row(total, total.self_time, total.hottest_line, text)?;
         }
     }
     let mut by_total: Vec<&FunctionTotal> = totals.functions.iter().collect();
@@ -115,7 +113,7 @@ fn tables(
     layout.title("with all that was called from there", text)?;
     for total in by_total.into_iter().take(options.rows) {
         let line = recording.functions[total.function as usize].line;
-        layout.row(&[total.self_time, total.total_time], total.total_time, total.function, line, text)?;
+        layout.total_row(total, total.total_time, line, text)?;
     }
     text.push('\n');
     Ok(())

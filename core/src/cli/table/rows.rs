@@ -2,7 +2,7 @@
 
 use crate::cli::escape::single_line;
 use crate::export::short_path;
-use crate::recording::{Function, FunctionId, Recording, Share, Weight};
+use crate::recording::{Function, FunctionId, FunctionTotal, Recording, Share, Weight};
 use std::fmt::{self, Write};
 
 /// Cells of a share, as in `100.0 ±10.2 %`.
@@ -67,6 +67,19 @@ impl<'a> Layout<'a> {
         self.named_row(shares, bar, &function.name, &place_of(function, line), text)
     }
 
+    /// A row for a function's totals: as [`Layout::row`], with [signs](signs_of) of how sure its own time is.
+    pub(super) fn total_row(
+        &self,
+        total: &FunctionTotal,
+        bar: Weight,
+        line: Option<u32>,
+        text: &mut String,
+    ) -> fmt::Result {
+        let function = &self.recording.functions[total.function as usize];
+        let after = format!("{}{}", signs_of(total), place_of(function, line));
+        self.named_row(&[total.self_time, total.total_time], bar, &function.name, &after, text)
+    }
+
     /// A row for what is beside a function: its share stands in the last column, its name a step to the right.
     pub(super) fn indented_row(&self, weight: Weight, function: &Function, text: &mut String) -> fmt::Result {
         let before = (self.columns.len() - 1) * (SHARE_WIDTH + 1);
@@ -102,6 +115,19 @@ impl<'a> Layout<'a> {
             width => write!(text, "{:<width$}  ", "█".repeat(cells)),
         }
     }
+}
+
+/// Behind the name of a function part of whose own time was spent before it began.
+pub(super) const ENTERING: char = '†';
+/// Behind the name of a function part of whose own time may be of functions that it had called.
+pub(super) const RETURNED: char = '‡';
+
+/// The signs behind the name of a function: where they stand for a twentieth of its own time or more.
+fn signs_of(total: &FunctionTotal) -> String {
+    let signs = [(total.entering_ns, ENTERING), (total.returned_ns, RETURNED)];
+    let told = signs.into_iter().filter(|(ns, _)| *ns > 0 && ns.saturating_mul(20) >= total.self_time.ns);
+    let signs: String = told.map(|(_, sign)| sign).collect();
+    if signs.is_empty() { signs } else { format!(" {signs}") }
 }
 
 /// Keeps the beginning and the end of a long name: generics grow in the middle.

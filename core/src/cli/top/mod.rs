@@ -8,6 +8,7 @@ mod keys;
 mod rows;
 mod screen;
 mod snapshots;
+#[cfg_attr(not(unix), path = "no_terminal.rs")]
 mod terminal;
 
 use super::arguments::{FramesChoice, GuestOptions};
@@ -25,7 +26,6 @@ use crate::languages::Choice;
 use crate::profile::{Ended, Run};
 use crate::recording::{Clock, Journal, Selection};
 use crate::sampler::{SamplerKind, SamplerOptions};
-use crate::wasi::Exit;
 use clap::Args;
 use keys::Viewer;
 use screen::Heading;
@@ -36,6 +36,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use terminal::{GuestStreams, Screen};
+use wlprof_wasi::Exit;
 
 /// How often a signal is looked for once the guest has ended.
 const LOOK: Duration = Duration::from_millis(50);

@@ -12,7 +12,7 @@ pub(super) use rendered::run_child;
 
 use super::arguments::View;
 use super::http::{ListenAddress, Server, firefox_profiler_url, for_firefox_profiler};
-use super::interrupt::{EndingSignals, die_of};
+use super::interrupt::{Signals, die_of};
 use super::{FAILED, Failure, escape};
 use crate::recording::MAGIC;
 use axum::Router;
@@ -57,7 +57,7 @@ pub(super) fn run(view: &View) -> Result<u8, Failure> {
             Some(shown) => shown,
             None => rendered::rendered(view)?,
         };
-    let signals = EndingSignals::catch().map_err(|error| Failure::new(FAILED, error))?;
+    let mut signals = Signals::that_end().map_err(|error| Failure::new(FAILED, error))?;
     let start = || {
         let token = token()?;
         let pages = pages(&token, &base(listener.local_addr()?, &token), path, shown);
@@ -101,7 +101,7 @@ fn pages(token: &str, base: &str, path: &Path, shown: Shown) -> Router {
 /// What nobody guesses, of letters and digits.
 fn token() -> io::Result<String> {
     let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

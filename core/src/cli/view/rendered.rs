@@ -6,12 +6,11 @@
 
 use super::Shown;
 use crate::cli::arguments::{FramesChoice, MAKE_VIEW, View};
-use crate::cli::finish::how_it_ended;
+use crate::cli::os::{self, how_it_ended};
 use crate::cli::render;
 use crate::cli::table::{TableOptions, table};
 use crate::cli::{FAILED, Failure};
 use crate::export;
-use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io::{self, BufWriter, Read, Write};
 use std::process::{Command, Stdio};
 
@@ -20,7 +19,7 @@ pub(super) fn rendered(view: &View) -> Result<Shown, Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(FAILED, format!("{}: it cannot be rendered: {error}", view.file.display()))
     };
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(os::own_program().map_err(|error| failed(&error))?);
     // What came after `view` is said to it again.
     command.arg(MAKE_VIEW).args(std::env::args_os().skip(2)).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| failed(&error))?;
@@ -41,7 +40,7 @@ pub(super) fn rendered(view: &View) -> Result<Shown, Failure> {
 /// Renders the recording and sends it: the length of the table, the table, the profile.
 pub(in super::super) fn run_child(view: &View) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::new(FAILED, error);
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed(error.into()))?;
+    os::die_with_parent().map_err(failed)?;
     let recording = render::named(render::read_within_limits(&view.file)?, &view.names)?;
     render::check_frames(&recording, view.frames, &view.file)?;
     let shown = recording.bounded().view(view.frames.view());

@@ -6,6 +6,7 @@
 
 use super::addresses::{Addresses, SLOT, START};
 use super::debug_info::{DebugSections, debug_sections};
+use super::machine::Machine;
 use crate::export::plain_text::plain_name;
 use crate::recording::Recording;
 use object::elf;
@@ -20,9 +21,6 @@ pub(super) const BUILD_ID_SIZE: usize = 20;
 
 /// Alignment of a note in bytes.
 const NOTE_ALIGNMENT: u64 = 4;
-
-/// `nopl 0(%rax,%rax,1)` in eight bytes, so that `perf annotate` has one instruction for each line.
-const NOP: [u8; SLOT as usize] = [0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
 
 /// Name of what stands for lines that a stack has no room for.
 const CUT_NAME: &str = "[truncated]";
@@ -47,7 +45,8 @@ pub(super) fn symbols(recording: &Recording, addresses: &Addresses) -> io::Resul
     let cut = addresses.cut.map(|cut| (CUT_NAME.into(), cut..cut + SLOT));
     let symbols: Vec<_> = named.chain(cut).collect();
     let build_id = build_id(&symbols, &debug_sections);
-    let file = write(addresses, &symbols, &debug_sections, &build_id).map_err(io::Error::other)?;
+    let machine = Machine::of(&recording.meta);
+    let file = write(addresses, &symbols, &debug_sections, &build_id, machine).map_err(io::Error::other)?;
     Ok(Symbols { file, build_id })
 }
 
@@ -77,8 +76,9 @@ fn write(
     symbols: &[NamedRange<'_>],
     debug_sections: &DebugSections,
     build_id: &[u8; BUILD_ID_SIZE],
+    machine: &Machine,
 ) -> object::write::Result<Vec<u8>> {
-    let code = NOP.repeat(((addresses.end - START) / SLOT) as usize);
+    let code = machine.no_op.repeat(((addresses.end - START) / SLOT) as usize);
     let sizes_and_type = [4, BUILD_ID_SIZE as u32, elf::NT_GNU_BUILD_ID].map(u32::to_le_bytes).concat();
     let note = [&sizes_and_type, &b"GNU\0"[..], build_id].concat();
     let section = |name, kind, flags, data| Section { name, kind, flags: u64::from(flags), data };
@@ -123,7 +123,7 @@ fn write(
         os_abi: elf::ELFOSABI_NONE,
         abi_version: 0,
         e_type: elf::ET_DYN,
-        e_machine: elf::EM_X86_64,
+        e_machine: machine.elf,
         e_entry: 0,
         e_flags: 0,
     })?;
@@ -183,4 +183,22 @@ fn write(
     writer.write_strtab_section_header();
     writer.write_shstrtab_section_header();
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::example;
+    use goblin::elf::{Elf, header};
+
+    #[test]
+    fn the_file_is_one_of_the_processor_that_the_guest_ran_on() {
+        for (architecture, machine) in [("x86_64", header::EM_X86_64), ("aarch64", header::EM_AARCH64)] {
+            let mut recording = example();
+            recording.meta.architecture = architecture.to_owned();
+            let symbols = symbols(&recording, &Addresses::of(&recording)).unwrap();
+            let file = Elf::parse(&symbols.file).unwrap();
+            assert_eq!(file.header.e_machine, machine, "{architecture}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ mod addresses;
 mod debug_info;
 mod elf;
 mod file;
+mod machine;
 
 use super::Exporter;
 use crate::recording::Recording;

@@ -10,6 +10,8 @@ mod containment;
 mod foreign;
 mod heap;
 mod host;
+mod open;
+#[cfg_attr(not(unix), path = "unguarded_stack_room.rs")]
 mod stack_room;
 mod threads;
 
@@ -22,7 +24,6 @@ pub fn end_process(code: u8) -> ! {
 }
 
 use containment::{Activity, Calls, Identity, PluginLibrary};
-use libloading::Library;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub enum LoadError {
         /// Which it should be for.
         wanted: String,
     },
+    /// This system loads none.
+    OtherSystem,
     /// It exports no plugin.
     NoEntry,
     /// What it exports under a plugin's name is none.
@@ -71,6 +74,9 @@ impl fmt::Display for LoadError {
             Self::NotALibrary(error) => write!(f, "not a dynamic library, or not a whole one: {error}"),
             Self::OtherMachine { found, wanted } => {
                 write!(f, "built for {found}, and this is {wanted}; build it for this machine")
+            }
+            Self::OtherSystem => {
+                f.write_str("plugins are loaded on Linux alone; the languages that are built in are known here, too")
             }
             Self::NoEntry => write!(
                 f,
@@ -151,6 +157,9 @@ impl PluginFile {
         if !std::fs::metadata(path).map_err(read)?.is_file() {
             return Err(LoadError::NotALibrary("it is no file".to_owned()));
         }
+        if !cfg!(target_os = "linux") {
+            return Err(LoadError::OtherSystem);
+        }
         let described = check::check(&std::fs::read(path).map_err(read)?)?;
         Ok(Self { path: path.to_owned(), described })
     }
@@ -206,10 +215,8 @@ impl LoadedPlugin {
         // Without a folder in it the system would look elsewhere.
         let absolute = std::path::absolute(path).map_err(|error| LoadError::Read(error.to_string()))?;
         let library = PluginLibrary::open(&absolute, is_checked, || {
-            // What it lacks is better known now than when it is called.
-            let flags = libloading::os::unix::RTLD_NOW | libloading::os::unix::RTLD_LOCAL;
             // SAFETY: what the library does when it is loaded is the user's choice, as for any program.
-            let library = Library::from(unsafe { libloading::os::unix::Library::open(Some(&absolute), flags) }?);
+            let library = unsafe { open::library(&absolute) }?;
             // SAFETY: the symbol is a constant of that type: magic and version have been checked.
             let plugin = unsafe { *library.get::<*const abi::Plugin>(abi::PLUGIN_SYMBOL.as_bytes())? };
             Ok((library, plugin as usize))

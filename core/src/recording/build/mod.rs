@@ -66,7 +66,9 @@ impl Recorder {
     /// A recorder for frames of `modules`, which writes into `journal`. `meta` is what is known before the guest begins.
     pub fn new(modules: Vec<Module>, meta: Meta, mut journal: Journal) -> Self {
         let module_count = modules.len() as u32;
+        let architecture = meta.architecture.clone();
         journal.write_basis(&Block::Start(meta, modules));
+        journal.write_basis(&Block::Architecture(architecture));
         Self { journal, module_count, ..Self::default() }
     }
 
@@ -304,7 +306,7 @@ impl Recorder {
     }
 
     /// Samples in that state that have not been written yet.
-    #[cfg(test)]
+    #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn count_of(&self, state: super::State) -> usize {
         self.tracks.iter().flat_map(|track| track.samples.iter()).filter(|sample| sample.state == state).count()
     }

@@ -31,6 +31,7 @@ pub struct RawRecording {
     progress: Progress,
     language_names: HashMap<FrameId, Vec<NamedFrame>>,
     requests: Vec<RequestTotal>,
+    architecture: Option<String>,
     end: Option<End>,
     symbols: Option<Symbols>,
 }
@@ -95,6 +96,7 @@ impl RawRecording {
                 }
             }
             Block::Requests(requests) => self.requests = requests,
+            Block::Architecture(architecture) => self.architecture = Some(architecture),
             Block::Memory(store, sizes) => {
                 let store = self.stores.get_mut(store as usize).ok_or("stores")?;
                 // They stand beside the samples: one that is out of order is no reason to refuse these.
@@ -348,6 +350,7 @@ impl RawRecording {
             progress,
             language_names,
             requests,
+            architecture,
             end,
             symbols,
             meta,
@@ -377,6 +380,7 @@ impl RawRecording {
         });
         meta.notes.extend(notes);
         meta.requests = requests;
+        meta.architecture = architecture.unwrap_or_else(|| "x86_64".to_owned());
         for note in stores.iter().filter_map(|store| store.heap.as_ref()).flat_map(|heap| &heap.notes) {
             if !meta.notes.contains(note) {
                 meta.notes.push(note.clone());

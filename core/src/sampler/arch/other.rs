@@ -29,3 +29,16 @@ pub(in crate::sampler) struct Caller {
 pub(in crate::sampler) unsafe fn caller_of_interrupted(_: Registers, _: usize, _: &[u8], _: usize) -> Option<Caller> {
     None
 }
+
+/// The address in a word that a call has saved to return to.
+pub(in crate::sampler) fn return_address(saved: usize) -> usize {
+    saved
+}
+
+/// Length of a call to an address that the instruction has in it: not known.
+pub(in crate::sampler) const DIRECT_CALL: usize = 0;
+
+/// What a call calls: not known.
+pub(in crate::sampler) fn directly_called(_: [u8; DIRECT_CALL], _return_pc: usize) -> Option<usize> {
+    None
+}

@@ -14,6 +14,7 @@ pub(in crate::sampler) struct Registers {
     pub(in crate::sampler) is_on_signal_stack: bool,
 }
 
+#[cfg(target_os = "linux")]
 impl Registers {
     /// The registers that a signal interrupted.
     ///
@@ -79,6 +80,20 @@ pub(in crate::sampler) unsafe fn caller_of_interrupted(
         Link::InFrame => frame(Some(fp)),
         Link::InMovedFrame(by) => frame(fp.checked_add(by)),
     }
+}
+
+/// The address in a word that a call has saved to return to.
+pub(in crate::sampler) fn return_address(saved: usize) -> usize {
+    saved
+}
+
+/// Length of a call to an address that the instruction has in it.
+pub(in crate::sampler) const DIRECT_CALL: usize = 5;
+
+/// What the instruction before `return_pc` calls, if it is a call to an address that it has in it: `call rel32`.
+pub(in crate::sampler) fn directly_called(call: [u8; DIRECT_CALL], return_pc: usize) -> Option<usize> {
+    let [0xe8, a, b, c, d] = call else { return None };
+    Some(return_pc.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]) as isize))
 }
 
 const PUSH_RBP: u8 = 0x55;

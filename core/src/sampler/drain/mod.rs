@@ -1,5 +1,6 @@
 //! The thread that takes samples out of the rings and interns them, and looks where guests wait.
 
+mod checks;
 mod heaps;
 mod lanes;
 mod paths;
@@ -19,6 +20,7 @@ use super::running::{StoreState, ThreadSlot, Threads};
 use super::shared::Shared;
 use super::unloading::Leaving;
 use crate::recording::{Clock, Held, LanguageTruncation, ModuleId, Origin, Recorder, State, Truncation};
+use checks::CheckTable;
 use heaps::HeapStacks;
 use lanes::{Found, Lanes};
 use paths::{FrameTable, Interned, Path, Step};
@@ -32,6 +34,9 @@ use waits::Waits;
 
 /// How long samples may wait in a ring.
 const MAX_INTERVAL: Duration = Duration::from_millis(250);
+/// Likewise where governors have lowered the rate: each look at the rings is to be paid for. What is new is to be in the journal within
+/// three quarters of a second all the same.
+const MAX_LOWERED_INTERVAL: Duration = Duration::from_millis(700);
 /// How long while nobody wants samples. Who wants some wakes this.
 const RESTING_INTERVAL: Duration = Duration::from_secs(2);
 /// How often the rings are emptied at most.
@@ -71,6 +76,7 @@ pub(super) struct Drain {
     frames: FrameTable,
     /// Words seen under a language's stack, which may show none of them.
     under_language: HashSet<FrameWord>,
+    checks: CheckTable,
     lanes: Lanes,
     stores: Stores,
     heaps: HeapStacks,
@@ -88,6 +94,7 @@ impl Drain {
             drawn: Vec::new(),
             frames: FrameTable::new(),
             under_language: HashSet::default(),
+            checks: CheckTable::default(),
             lanes: Lanes::default(),
             stores: Stores::default(),
             heaps: HeapStacks::default(),
@@ -221,6 +228,7 @@ impl Drain {
         self.leaving.code_goes(modules, now_ns, shared, recorder);
         self.forget_addresses();
         self.under_language.clear();
+        self.checks = CheckTable::default();
     }
 
     fn forget_addresses(&mut self) {
@@ -345,9 +353,9 @@ impl Drain {
     /// When the rings are to be emptied again, after an interval that was so long.
     fn next_interval(&mut self, interval: Duration) -> Duration {
         let most = self.drawn.iter_mut().map(|drawn| std::mem::take(&mut drawn.read_words)).max().unwrap_or(0);
-        let options = &self.threads.shared.options;
-        let rate_hz = options.first_hz.map_or(options.rate_hz, |first_hz| first_hz.max(options.rate_hz));
-        let longest = (Ring::until_full_at(rate_hz) / 2).clamp(MIN_INTERVAL, MAX_INTERVAL);
+        let (fastest_hz, is_lowered) = self.fastest_hz();
+        let most_patient = if is_lowered { MAX_LOWERED_INTERVAL } else { MAX_INTERVAL };
+        let longest = (Ring::until_full_at(fastest_hz) / 2).clamp(MIN_INTERVAL, most_patient);
         let next = (Ring::until_full(most, interval) / 4).clamp(MIN_INTERVAL, longest);
         let looked_at = self.drawn.iter().filter(|drawn| !drawn.slot.is_idle());
         let Some(clock) = self.clock else { return RESTING_INTERVAL };
@@ -357,6 +365,19 @@ impl Drain {
             Clock::Wall => FIRST_INTERVAL,
             Clock::Cpu => longest,
         }))
+    }
+
+    /// The highest rate that a thread is sampled at, and whether that is less than was asked for. Where governors have lowered it this
+    /// thread has less to do as well: it goes by the wall's time, of which a guest that is kept from running has much more than it has to
+    /// pay with. A governor that raises its rate again has little to spend, so that half a ring is room enough until this looks anew.
+    fn fastest_hz(&self) -> (f64, bool) {
+        let options = &self.threads.shared.options;
+        let asked_hz = options.first_hz.map_or(options.rate_hz, |first_hz| first_hz.max(options.rate_hz));
+        let periods = self.drawn.iter().map(|drawn| drawn.slot.period_ns());
+        // Where no timer is set, nothing is lowered.
+        let shortest_ns = periods.min().filter(|period_ns| *period_ns < u64::MAX);
+        let now_hz = shortest_ns.map_or(asked_hz, |period_ns| asked_hz.min(1e9 / period_ns as f64));
+        (now_hz, now_hz < 0.9 * options.rate_hz)
     }
 
     /// Counts what is still in the rings, and what comes before the handlers have stopped.
@@ -391,10 +412,11 @@ impl Drain {
         self.drawn[drawn].read_words += words.len();
         let slot = self.drawn[drawn].slot.clone();
         let record = Header::read(words);
-        let header = record.header;
+        let judged = self.checks.judge(&record, shared);
+        let header = Header { state: judged.state, ..record.header };
         if header.kind == Kind::Language {
             if self.lanes.awaits(&header) {
-                let found = self.stack_on(drawn, &record, shared, recorder);
+                let found = self.stack_on(drawn, &record, false, shared, recorder);
                 self.lanes.complete(&header, found, recorder);
             }
             return;
@@ -406,8 +428,8 @@ impl Drain {
         let track = self.lanes.track((header.store, store), slot.tid, &slot.name, recorder);
         self.lanes.host_call_is(&header, recorder);
         recorder.memory(store, header.time_ns.saturating_sub(self.threads.started_ns()), header.memory_bytes);
-        let found = self.stack_on(drawn, &record, shared, recorder);
-        if header.state == State::Guest || header.host_call == 0 {
+        let found = self.stack_on(drawn, &record, judged.is_callers, shared, recorder);
+        if header.state.is_guest() || header.host_call == 0 {
             recorder.no_host_call(track);
         } else {
             let time_ns = header.time_ns.saturating_sub(self.threads.started_ns());
@@ -429,10 +451,18 @@ impl Drain {
         }
     }
 
-    /// Interns the stack of a record of a thread.
-    fn stack_on(&mut self, drawn: usize, record: &Record<'_>, shared: &Shared, recorder: &mut Recorder) -> Found {
+    /// Interns the stack of a record of a thread. With `is_callers` a leaf that is at a check is left out.
+    fn stack_on(
+        &mut self,
+        drawn: usize,
+        record: &Record<'_>,
+        is_callers: bool,
+        shared: &Shared,
+        recorder: &mut Recorder,
+    ) -> Found {
         let mut path = std::mem::take(&mut self.drawn[drawn].path);
-        let found = self.stack(&mut path, record, |_| false, shared, recorder);
+        let is_left_out = |word: FrameWord| is_callers && word.is_at_check();
+        let found = self.stack(&mut path, record, is_left_out, shared, recorder);
         self.drawn[drawn].path = path;
         found
     }

@@ -10,9 +10,8 @@ use super::super::timing::Jitter;
 use crate::recording::Clock;
 use std::time::Duration;
 
-/// Between looks with [`Clock::Cpu`]: waits that are shorter may not be seen.
-const LOOK: Duration = Duration::from_millis(250);
-/// Between looks then at a thread that waits: the wait's end is known so well.
+/// Between looks with [`Clock::Cpu`] at a thread that waits: the wait's end is known so well. Until then there is a look whenever the rings
+/// are emptied, and shorter waits may not be seen.
 const LOOK_AT_WAITS: Duration = Duration::from_millis(10);
 
 /// What looks at a thread, and what it saw last.
@@ -73,11 +72,11 @@ impl Waits {
         (self.due_ns, self.looked_ns, self.waits) = (now_ns, now_ns, false);
     }
 
-    /// How long until the next look is due.
+    /// How long until the next look is due, at the latest.
     pub(in crate::sampler) fn until_due(&self, clock: Clock) -> Duration {
         match clock {
             Clock::Cpu if self.waits => LOOK_AT_WAITS,
-            Clock::Cpu => LOOK,
+            Clock::Cpu => Duration::MAX,
             Clock::Wall => Duration::from_nanos(self.due_ns.saturating_sub(monotonic_ns())),
         }
     }

@@ -1,15 +1,25 @@
-//! What the samplers ask of the operating system. One place chooses: this one.
+//! What the samplers ask of the operating system. One place chooses: this one. Each system has a file or a folder with all that
+//! is asked of it; what several of them share stands beside those.
 
-pub(super) mod clock;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(not(windows))]
+pub(super) mod posix_clock;
 #[cfg(not(target_os = "linux"))]
-mod other;
+pub(super) mod unwatched;
+#[cfg(windows)]
+mod windows;
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{memory, own_thread, thread_timer, thread_watch};
-#[cfg(not(target_os = "linux"))]
-pub(super) use other::{memory, own_thread, thread_timer, thread_watch};
+use linux as this;
+#[cfg(target_os = "macos")]
+use macos as this;
+#[cfg(windows)]
+use windows as this;
+
+pub(super) use this::{clock, memory, own_thread, perf_marker, thread_timer, thread_watch};
 
 /// What a timer goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,16 +8,14 @@ use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack, Truncated};
 use crate::guest::{EngineOptions, config};
 use crate::module::{Binary, Compiled, GuestCode, ModuleImage, read_binary};
 use crate::recording::Origin;
-use crate::wasi::{CallableComponent, Stdio, WasiOptions};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use wasmtime::component::{self, Component};
-use wasmtime::{AsContext, CallHook, Caller, Engine, Func, Instance, Linker, Module, Store, WasmBacktrace};
-use wasmtime_wasi::WasiCtxBuilder;
-use wasmtime_wasi::p1::{WasiP1Ctx, add_to_linker_sync};
+use wasmtime::{AsContext, CallHook, Caller, Engine, Func, Instance, Module, Store, WasmBacktrace};
 use wasmtime_wasi::p2::{self, bindings::sync::Command};
 use wlprof_plugin::ModuleView;
+use wlprof_wasi::{CallableComponent, Stdio, WasiOptions, linker};
 
 /// Host calls compared in one guest. Some make millions.
 const MOST_CALLS: usize = 5000;
@@ -117,9 +115,10 @@ fn fixtures() -> Vec<PathBuf> {
     paths
 }
 
-/// An engine like the guests', whose backtraces are as deep as ours instead of 20 frames.
+/// An engine like the guests', whose backtraces are as deep as ours instead of 20 frames. With a cache: to compile all fixtures takes
+/// minutes on an emulated processor.
 fn engine() -> Engine {
-    let mut config = config(EngineOptions { epoch_interruption: false, cache: false });
+    let mut config = config(EngineOptions { epoch_interruption: false, cache: true });
     config.wasm_backtrace_max_frames(NonZeroUsize::new(MAX_FRAMES));
     Engine::new(&config).unwrap()
 }
@@ -166,14 +165,13 @@ fn compared(comparison: Arc<Mutex<Comparison>>) -> Compared {
 }
 
 fn compare_in(engine: &Engine, code: &GuestCode) -> Compared {
-    let wasi = WasiCtxBuilder::new().args(&["guest"]).allow_blocking_current_thread(true).build_p1();
-    let mut store: Store<WasiP1Ctx> = Store::new(engine, wasi);
+    let world = WasiOptions { arguments: vec!["guest".into()], stdio: Stdio::Null, ..WasiOptions::default() };
+    let mut store = world.store(engine).unwrap();
     let comparison = comparison(&mut store, code);
     // Some guests end in a trap or an exit code; what counts is the calls before that.
     match &code.compiled {
         Compiled::Module(module) => {
-            let mut linker = Linker::new(engine);
-            add_to_linker_sync(&mut linker, |wasi| wasi).unwrap();
+            let linker = linker(engine, &world.flags).unwrap();
             let instance = linker.instantiate(&mut store, module).unwrap();
             if let Some(start) = instance.get_func(&mut store, "_start") {
                 let _ = start.call(&mut store, &[], &mut []);

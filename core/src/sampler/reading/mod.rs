@@ -16,9 +16,9 @@ mod ring;
 mod self_check;
 #[cfg(test)]
 mod self_report_tests;
-#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(test, target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
 mod step_tests;
-#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(test, target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
 mod task_tests;
 mod vm_context;
 mod walk;

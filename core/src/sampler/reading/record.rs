@@ -107,7 +107,8 @@ impl Header {
         let language = collect(frames, rest);
         finish(&mut self);
         let state = match self.state {
-            State::Guest => 0,
+            // What checks tell of it is not known before their code is looked at.
+            State::Guest | State::Returned | State::Entering => 0,
             State::Host => 1,
             State::Blocked => 2,
         };

@@ -17,12 +17,12 @@ use crate::module::{Compiled, among};
 use crate::recording::{LanguageTruncation, Origin};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use wasmtime::{CallHook, Instance, Linker, Store, component};
-use wasmtime_wasi::p1::{WasiP1Ctx, add_to_linker_sync};
+use wasmtime::{CallHook, Instance, Store, component};
 use wasmtime_wasi::p2::bindings::sync::Command;
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
 use wasmtime_wasi::{WasiCtxBuilder, p2, p3};
 use wlprof_plugin::{Detection, FrameKey, Language, Walker, WasmFrame};
+use wlprof_wasi::{Flags, GuestState, component_linker, linker};
 
 /// A fixture's path.
 pub(in crate::sampler) fn fixture(name: &str) -> PathBuf {
@@ -100,10 +100,10 @@ impl Reader {
 const COMMAND_3: &str = "wasi:cli/run@0.3.0";
 
 /// What starts a guest that has been instantiated.
-type Start = Box<dyn FnOnce(&mut Store<WasiP1Ctx>) -> wasmtime::Result<()>>;
+type Start = Box<dyn FnOnce(&mut Store<GuestState>) -> wasmtime::Result<()>>;
 
 /// Gives a component what it would answer requests with.
-fn refuse_requests(linker: &mut component::Linker<WasiP1Ctx>) -> wasmtime::Result<()> {
+fn refuse_requests(linker: &mut component::Linker<GuestState>) -> wasmtime::Result<()> {
     let mut http = linker.instance("wasi:http/types@0.3.0")?;
     for resource in ["fields", "request", "response"] {
         http.resource(resource, component::ResourceType::host::<()>(), |_, _| Ok(()))?;
@@ -131,7 +131,8 @@ pub(in crate::sampler) fn run(
     let code = compiled(&engine, path);
     let is_component = code.compiled.module().is_none();
     let output = MemoryOutputPipe::new(64 << 20);
-    let mut store: Store<WasiP1Ctx> = Store::new(&engine, wasi.stdout(output.clone()).build_p1());
+    let flags = Flags::default();
+    let mut store = Store::new(&engine, GuestState::new(wasi.stdout(output.clone()).build_p1(), &flags));
     let probe = self_check::Probe::new(&engine).unwrap();
     let (context, begun) = probe.context(&mut store).unwrap();
     let reader = Arc::new(Mutex::new(Reader {
@@ -184,16 +185,13 @@ pub(in crate::sampler) fn run(
     });
     let start: Start = match &code.compiled {
         Compiled::Module(module) => {
-            let mut linker = Linker::new(&engine);
-            add_to_linker_sync(&mut linker, |wasi| wasi).unwrap();
+            let linker = linker(&engine, &flags).unwrap();
             let instance = linker.instantiate(&mut store, module).unwrap();
             let start = instance.get_func(&mut store, "_start").unwrap();
             Box::new(move |store| start.call(store, &[], &mut []))
         }
         Compiled::Component(component) if component.get_export_index(None, COMMAND_3).is_some() => {
-            let mut linker = component::Linker::new(&engine);
-            p2::add_to_linker_async(&mut linker).unwrap();
-            p3::add_to_linker(&mut linker).unwrap();
+            let mut linker = component_linker(&engine, &flags).unwrap();
             refuse_requests(&mut linker).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let instantiating = p3::bindings::Command::instantiate_async(&mut store, component, &linker);

@@ -9,7 +9,7 @@
 //! A frame is read only if what returns to it is compiled code: then its address is a frame pointer that compiled code has
 //! pushed. So no bound of any stack is asked for.
 
-use super::super::arch::{Caller, Registers, caller_of_interrupted};
+use super::super::arch::{self, Caller, DIRECT_CALL, Registers, caller_of_interrupted};
 use super::super::code_map::{Code, CodeKind, CodeReader, NativePc};
 use super::super::os::memory;
 use super::activations::Activations;
@@ -27,6 +27,8 @@ impl FrameWord {
     const EXACT: u64 = 1 << 63;
     /// Host code that this frame called was running.
     const CALLS_HOST: u64 = 1 << 62;
+    /// The guest called back there, at a check.
+    const AT_CHECK: u64 = 1 << 61;
     const PC: u64 = (1 << 48) - 1;
 
     fn exact(pc: usize) -> Self {
@@ -52,6 +54,10 @@ impl FrameWord {
 
     pub(in crate::sampler) fn is_exact(self) -> bool {
         self.0 & Self::EXACT != 0
+    }
+
+    pub(in crate::sampler) fn is_at_check(self) -> bool {
+        self.0 & Self::AT_CHECK != 0
     }
 
     pub(in crate::sampler) fn is_host_call(self) -> bool {
@@ -88,10 +94,10 @@ impl<'a> Frames<'a> {
         Ok(())
     }
 
-    /// The leaf is where the guest stands: what it has called there is no host code of anybody's.
-    pub(in crate::sampler) fn leaf_runs(&mut self) {
+    /// The leaf is at a check: what it has called there is no host code of anybody's.
+    pub(in crate::sampler) fn leaf_is_at_check(&mut self) {
         if let Some(leaf) = self.words[..self.length].first_mut() {
-            *leaf &= !FrameWord::CALLS_HOST;
+            *leaf = *leaf & !FrameWord::CALLS_HOST | FrameWord::AT_CHECK;
         }
     }
 
@@ -204,8 +210,10 @@ impl Stack<'_> {
         // SAFETY: the thread stands still at `registers.pc`, inside this code.
         let caller = unsafe { caller_of_interrupted(registers, code.start, bytes, activation.entry_fp) };
         let caller = caller.ok_or(Truncated::BrokenChain)?;
+        // The caller's frame may stand at the stack pointer itself: on aarch64, where the callee has given back what arguments took.
+        let above = registers.sp.saturating_sub(1);
         // SAFETY: passed on to the caller.
-        unsafe { self.walk_callers(caller, registers.sp, activation.entry_fp, frames) }
+        unsafe { self.walk_callers(caller, above, activation.entry_fp, frames) }
     }
 
     /// Walks from where wasm left for the host, if that is where it still is. `sp` is the stack pointer, if that is known.
@@ -241,13 +249,12 @@ impl Stack<'_> {
 
     /// Whether the instruction before `exit_pc` calls a builtin.
     fn returns_from_builtin(&self, exit_pc: usize) -> bool {
-        /// Length of `call rel32`.
-        const CALL: usize = 5;
-        let Some(call) = exit_pc.checked_sub(CALL).filter(|call| self.code.contains(*call)) else { return false };
+        let Some(call) = exit_pc.checked_sub(DIRECT_CALL).filter(|call| self.code.contains(*call)) else {
+            return false;
+        };
         // SAFETY: the instruction lies in compiled code, which stays mapped and is never written.
-        let bytes = unsafe { (call as *const [u8; CALL]).read_unaligned() };
-        let [0xe8, a, b, c, d] = bytes else { return false };
-        let callee = exit_pc.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]) as isize);
+        let bytes = unsafe { (call as *const [u8; DIRECT_CALL]).read_unaligned() };
+        let Some(callee) = arch::directly_called(bytes, exit_pc) else { return false };
         self.code.code(callee).is_some_and(|code| code.kind == CodeKind::Builtin)
     }
 
@@ -265,19 +272,18 @@ impl Stack<'_> {
         }
         // SAFETY: the trampoline's frame is one of compiled code's, on a stack of the store's: that of this thread, or one that
         // lives as long as the entry that the store has noted it for.
-        let word = |offset: usize| unsafe { self.reads.word(exit_trampoline_fp + offset) };
-        let (Some(caller_fp), Some(return_pc)) = (word(0), word(8)) else { return Err(Truncated::BrokenChain) };
-        if return_pc != exit_pc {
+        let caller = unsafe { self.caller_of(exit_trampoline_fp)? };
+        if caller.return_pc != exit_pc {
             return Err(Truncated::BrokenChain);
         }
-        if caller_fp == entry_fp {
+        if caller.fp == entry_fp {
             // The entry itself called the host: an import that the outermost function ended with.
             return frames.push(FrameWord::calls_host(exit_pc));
         }
         let first = frames.length;
         let above = exit_trampoline_fp;
         // SAFETY: passed on to the caller.
-        let walked = unsafe { self.walk_callers(Caller { return_pc, fp: caller_fp }, above, entry_fp, frames) };
+        let walked = unsafe { self.walk_callers(caller, above, entry_fp, frames) };
         if let Some(word) = frames.words[..frames.length].get_mut(first) {
             *word = FrameWord::calls_host(exit_pc).0;
         }
@@ -301,12 +307,21 @@ impl Stack<'_> {
             frames.push(FrameWord::return_address(return_pc))?;
             // SAFETY: compiled code returns there, so this is a frame pointer that compiled code has pushed, of a stack that
             // stands still or is read through the kernel.
-            let word = |offset: usize| unsafe { self.reads.word(fp + offset) };
-            let (Some(outer_fp), Some(return_pc)) = (word(0), word(8)) else { return Err(Truncated::BrokenChain) };
+            caller = unsafe { self.caller_of(fp)? };
             above = fp;
-            caller = Caller { return_pc, fp: outer_fp };
         }
         Ok(())
+    }
+
+    /// The caller that a frame leads to.
+    ///
+    /// # Safety
+    /// `fp` must be a frame pointer that compiled code has pushed, of a stack that stands still or is read through the kernel.
+    unsafe fn caller_of(&self, fp: usize) -> Result<Caller, Truncated> {
+        // SAFETY: the caller's promise.
+        let word = |offset: usize| unsafe { self.reads.word(fp + offset) };
+        let (Some(fp), Some(saved)) = (word(0), word(8)) else { return Err(Truncated::BrokenChain) };
+        Ok(Caller { return_pc: arch::return_address(saved), fp })
     }
 
     /// Walks the entries that the one that runs, in `activation`, was made inside.

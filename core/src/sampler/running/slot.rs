@@ -5,7 +5,7 @@ use super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::os::own_thread::{self, own_stack_low};
 use super::super::os::thread_watch::own_tid;
 use super::super::reading::Ring;
-use super::super::timing::{Spent, Timers, add};
+use super::super::timing::{Answers, Spent, Timers, add};
 use super::store_state::{StoreNumber, StoreState};
 use super::store_time::StoreTime;
 use crate::recording::Clock;
@@ -24,6 +24,8 @@ pub(in crate::sampler) struct ThreadSlot {
     pub(in crate::sampler) ring_full: AtomicU64,
     /// What interrupts the thread, if signals do.
     pub(in crate::sampler) timers: Option<Timers>,
+    /// What it has answered, if it calls back by itself at ticks.
+    pub(in crate::sampler) answers: Option<Answers>,
     /// The store that the thread runs; null if it runs none.
     current: AtomicPtr<StoreState>,
     /// Its number, for the thread itself: the store may be about to go.
@@ -71,11 +73,12 @@ thread_local! {
 }
 
 impl ThreadSlot {
-    /// A slot for the calling thread, which is not sampled before [`ThreadSlot::enter`]. `timers` are those that interrupt it.
+    /// A slot for the calling thread, which is not sampled before [`ThreadSlot::enter`]. `timers` are those that interrupt it, or it
+    /// has `answers`.
     ///
     /// # Errors
     /// If the system does not say where its stack is.
-    pub(in crate::sampler) fn new(timers: Option<Timers>) -> io::Result<Self> {
+    pub(in crate::sampler) fn new(timers: Option<Timers>, answers: Option<Answers>) -> io::Result<Self> {
         Ok(Self {
             tid: own_tid(),
             name: std::thread::current().name().unwrap_or("guest").to_owned(),
@@ -83,6 +86,7 @@ impl ThreadSlot {
             ring: Ring::new(),
             ring_full: AtomicU64::new(0),
             timers,
+            answers,
             current: AtomicPtr::default(),
             current_number: AtomicU64::new(0),
             is_told: AtomicBool::new(false),
@@ -142,8 +146,11 @@ impl ThreadSlot {
         // SAFETY: it is there: whoever says that this thread runs it sees to that.
         match unsafe { store.as_ref() } {
             Some(StoreState { number, .. }) => {
-                if was_none {
-                    self.comes_in();
+                match (was_none, &self.answers) {
+                    (true, _) => self.comes_in(),
+                    // What ticked in a host call that now enters another store is not that store's.
+                    (false, Some(answers)) if !std::ptr::eq(self.current(), store) => drop(answers.cross()),
+                    (false, _) => {}
                 }
                 self.current_number.store(*number, Ordering::Relaxed);
                 self.current.store(store.cast_mut(), Ordering::Release);
@@ -166,6 +173,10 @@ impl ThreadSlot {
     /// The thread comes to a store from none.
     fn comes_in(&self) {
         self.time.give_up();
+        if let Some(answers) = &self.answers {
+            // What ticked while it ran none is no host call's.
+            answers.cross();
+        }
         if self.is_wanted.load(Ordering::Relaxed) {
             let now_ns = monotonic_ns();
             self.settle_if_due(now_ns);
@@ -351,7 +362,10 @@ impl ThreadSlot {
     /// Leaves the CPU time since `began_ns`, which was not the guest's, out of what samples stand for. To be called where the
     /// handler cannot run, or in it.
     pub(in crate::sampler) fn leave_out(&self, began_ns: u64) {
-        self.leave_out_ns(own_cpu_ns().saturating_sub(began_ns));
+        let ns = own_cpu_ns().saturating_sub(began_ns);
+        self.leave_out_ns(ns);
+        // By which threads that call back count what samples stand for.
+        add(&self.checked_ns, ns);
         self.account();
     }
 

@@ -1,11 +1,13 @@
 //! For threads that timers interrupt: when the next sample is due, what it stands for, what sampling may cost. Waits are in
-//! `drain/waits.rs`, samples at checks in `transport/epoch.rs`.
+//! `drain/waits.rs`. Which ticks threads have to answer that call back by themselves is in `ticks.rs`.
 
 mod governor;
 mod pace;
+mod ticks;
 
 pub(in crate::sampler) use governor::Spent;
 pub(in crate::sampler) use pace::{Jitter, MAX_PERIODS, Pace};
+pub(in crate::sampler) use ticks::{Answers, Ticks};
 
 use super::options::SamplerOptions;
 use super::os::TimerClock;

@@ -2,7 +2,7 @@
 //! `running/threads.rs`. `SamplerKind::resolve` says which works here, and `at_work.rs` makes it.
 
 pub(super) mod epoch;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg_attr(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))), path = "no_signal.rs")]
 pub(super) mod signal;
 
 use super::options::SamplerKind;
@@ -14,7 +14,7 @@ impl SamplerKind {
     /// # Errors
     /// If the signal sampler is asked for by name and does not work here.
     pub fn resolve(self) -> wasmtime::Result<(Self, Option<String>)> {
-        self.resolve_with(signal_works)
+        self.resolve_with(signal::check)
     }
 
     fn resolve_with(
@@ -30,14 +30,6 @@ impl SamplerKind {
             }),
         }
     }
-}
-
-/// Whether the signal sampler works here, by trying what it relies on.
-pub(super) fn signal_works() -> wasmtime::Result<()> {
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    return signal::check();
-    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-    wasmtime::bail!("it needs Linux on x86-64")
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ impl<'a> ForeignModule<'a> {
         let sibling = |index| {
             // SAFETY: the module's own function, called with it; what it gives is a module as the ABI says, or null.
             let sibling = unsafe { ((*module).sibling)(module, index) };
-            // SAFETY: as above.
+            // SAFETY: what is not null is a module as the ABI says, which is there for as long as the one that gave it.
             (!sibling.is_null()).then(|| unsafe { Self::without_siblings(sibling) })
         };
         whole.siblings = (0..count).map_while(sibling).collect();

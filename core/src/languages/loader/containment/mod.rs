@@ -5,13 +5,16 @@
 //! This contains mistakes. What a plugin overwrites of wlprof's memory before it crashes cannot be known. A lock that is held
 //! when a call is left stays locked, so it is left in the plugin's own code, or where wlprof's returns to that; elsewhere, as in
 //! a lock that the plugin waits for, only if it is never seen there.
-//! Elsewhere than on Linux and x86-64 calls are not contained.
+//! Elsewhere than on Linux, on x86-64 and aarch64, calls are not contained.
+
+// Where calls are not contained, none is left.
+#![cfg_attr(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))), allow(dead_code))]
 
 mod ended_walker;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod recovery;
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-#[path = "uncontained.rs"]
+#[cfg_attr(
+    not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))),
+    path = "uncontained.rs"
+)]
 mod recovery;
 mod slot;
 mod watchdog;
@@ -114,8 +117,6 @@ impl Activity {
 }
 
 /// Why a call was left.
-// Where calls are not contained, none is.
-#[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     /// A crash raised this signal.
@@ -256,7 +257,7 @@ impl PluginLibrary {
         let (name, call, limit) = (self.name(), activity.name(), activity.limit_s());
         let how = match *left {
             None => format!("failed in {call} (in Rust: by a panic)"),
-            Some(Left::Crash(signal)) => format!("crashed in {call}: {}", crash(signal)),
+            Some(Left::Crash(signal)) => format!("crashed in {call}: {}", recovery::crash(signal)),
             Some(Left::TooLong) => format!("did not come back from {call} within {limit} s"),
             Some(Left::Exit) => format!("called exit in {call}"),
             Some(Left::Unwound) => {
@@ -271,20 +272,6 @@ impl PluginLibrary {
         };
         Some(format!("plugin {name} {how}{consequence}"))
     }
-}
-
-fn crash(signal: i32) -> String {
-    let what = match signal {
-        libc::SIGSEGV => "it used an address that is not its own (SIGSEGV)",
-        libc::SIGBUS => "it used an address that is not its own (SIGBUS)",
-        libc::SIGFPE => "it divided by zero (SIGFPE)",
-        libc::SIGILL => "it ran into an illegal instruction (SIGILL)",
-        libc::SIGABRT => "it called abort, or what it did made a library do so (SIGABRT)",
-        libc::SIGTRAP => "it ran into a breakpoint (SIGTRAP)",
-        libc::SIGSYS => "the system forbids a call that it made (SIGSYS)",
-        _ => return format!("signal {signal}"),
-    };
-    what.to_owned()
 }
 
 /// Calls into one plugin that never overlap.

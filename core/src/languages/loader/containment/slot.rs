@@ -1,7 +1,7 @@
 //! Where calls into a plugin say that they go on, and where they are told that they are to end: what those who make calls and the
 //! watchdog have in common.
 
-use super::{Activity, PluginLibrary};
+use super::{Activity, PluginLibrary, recovery};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
@@ -40,7 +40,7 @@ impl Slot {
     }
 
     pub(super) fn enter(&self, activity: Activity) {
-        self.thread.store(thread_id(), Ordering::Relaxed);
+        self.thread.store(recovery::thread_id(), Ordering::Relaxed);
         self.activity.store(activity as usize, Ordering::Relaxed);
         // Nobody else writes it.
         self.sequence.store(self.sequence.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -84,14 +84,4 @@ impl Slot {
     pub(super) fn is_out_of_patience(&self) -> bool {
         self.out_of_patience.load(Ordering::Relaxed)
     }
-}
-
-/// The calling thread's number, as the kernel has it. Asked for once: it is a system call.
-fn thread_id() -> i32 {
-    thread_local! { static ID: std::cell::Cell<i32> = const { std::cell::Cell::new(0) } }
-    if ID.get() == 0 {
-        // SAFETY: asks for a number.
-        ID.set(unsafe { libc::syscall(libc::SYS_gettid) } as i32);
-    }
-    ID.get()
 }

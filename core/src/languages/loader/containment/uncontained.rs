@@ -61,6 +61,15 @@ pub(super) fn watch_thread() {}
 
 pub(super) fn watch_thread_at_times() {}
 
+/// Threads need no numbers: none is interrupted.
+pub(super) fn thread_id() -> i32 {
+    0
+}
+
+pub(super) fn crash(signal: i32) -> String {
+    format!("signal {signal}")
+}
+
 pub(super) fn end_stuck_process(_thread: i32, _why: &str) {}
 
 pub(super) fn interrupt(_thread: i32) {}

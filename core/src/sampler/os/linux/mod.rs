@@ -2,5 +2,8 @@
 
 pub(in crate::sampler) mod memory;
 pub(in crate::sampler) mod own_thread;
+pub(in crate::sampler) mod perf_marker;
 pub(in crate::sampler) mod thread_timer;
 pub(in crate::sampler) mod thread_watch;
+
+pub(in crate::sampler) use super::posix_clock as clock;

@@ -1,6 +1,7 @@
 //! Looks at what another thread of this process is doing, through its CPU clock and procfs.
 
-use super::super::{Activity, clock::read};
+use super::super::Activity;
+use super::super::posix_clock::read;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;

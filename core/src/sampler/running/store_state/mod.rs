@@ -3,6 +3,7 @@
 
 mod heap;
 mod language;
+mod ticked;
 
 use super::super::heap::{CountedHeap, StoreHeap};
 use super::super::os::clock::monotonic_ns;
@@ -129,6 +130,9 @@ impl StoreState {
         // SAFETY: the hook runs within the store.
         let (activation, fiber) = unsafe { (self.context.activation(), self.context.fiber()) };
         let was_open = self.activations.any();
+        if let Some(slot) = self.slot() {
+            self.crosses(slot, State::Host);
+        }
         self.activations.enter(activation, fiber);
         if let Some(slot) = self.runs_here() {
             if !was_open && self.awaits_tasks.load(Ordering::Relaxed) {
@@ -144,8 +148,12 @@ impl StoreState {
         unsafe { self.memory.read() };
         // SAFETY: the hook runs within the store.
         let awaited = self.activations.leave(unsafe { self.context.fiber() });
-        if let (Some(entry), Some(slot)) = (awaited, self.slot()) {
-            self.nothing_will_come(entry, slot);
+        if let Some(slot) = self.slot() {
+            if let Some(answers) = &slot.answers {
+                // Whose time it was has returned.
+                answers.cross();
+            }
+            awaited.into_iter().for_each(|entry| self.nothing_will_come(entry, slot));
         }
         if self.activations.any() {
             // The others are in host calls.
@@ -176,6 +184,7 @@ impl StoreState {
             self.read_counted_heap();
         }
         let Some(slot) = self.slot() else { return self.dump.guest_waits() };
+        self.crosses(slot, State::Guest);
         if self.dump.is_requested() || self.shared.options.import_watch.is_some() {
             return self.calling_host_for_others(slot);
         }
@@ -210,6 +219,9 @@ impl StoreState {
             && entry.awaits_language()
         {
             self.returning_to_samples(entry, slot);
+        }
+        if let (Some(slot), Some(_)) = (slot, &entry) {
+            self.crosses(slot, State::Host);
         }
         if let Some(entry) = entry {
             entry.host_call_is_over();
@@ -322,12 +334,14 @@ impl StoreState {
 
     /// The lock, if nobody has it.
     pub(in crate::sampler) fn try_lock(&self) -> Option<Locked<'_>> {
-        (!self.locked.swap(true, Ordering::Acquire)).then(|| Locked(&self.locked))
+        // Who has it then asks whether the thread has been told to stop; who tells it to then asks whether there is a lock. So that
+        // one of them sees the other's, these are in one order for all.
+        (!self.locked.swap(true, Ordering::SeqCst)).then(|| Locked(&self.locked))
     }
 
     /// Whether the drain reads this thread or the call hook is at work. A call hook that stays so is stuck in a plugin.
     pub(in crate::sampler) fn is_locked(&self) -> bool {
-        self.locked.load(Ordering::Acquire)
+        self.locked.load(Ordering::SeqCst)
     }
 
     /// Whether it is known which memory's size is asked for.

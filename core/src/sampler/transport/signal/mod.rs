@@ -43,17 +43,19 @@ pub(in crate::sampler) fn check() -> wasmtime::Result<()> {
     Ok(())
 }
 
+/// What interrupts threads so.
+///
+/// # Errors
+/// None here.
+pub(in crate::sampler) fn transport(options: &SamplerOptions) -> wasmtime::Result<Box<dyn Transport>> {
+    Ok(Box::new(SignalTransport { options: options.clone(), interrupt_ns: OnceLock::new() }))
+}
+
 /// Interrupts threads by signals of their own timers.
-pub(in crate::sampler) struct SignalTransport {
+struct SignalTransport {
     options: SamplerOptions,
     /// What a signal costs.
     interrupt_ns: OnceLock<u64>,
-}
-
-impl SignalTransport {
-    pub(in crate::sampler) fn new(options: SamplerOptions) -> Self {
-        Self { options, interrupt_ns: OnceLock::new() }
-    }
 }
 
 impl Transport for SignalTransport {
@@ -62,7 +64,7 @@ impl Transport for SignalTransport {
         // Gives this thread Wasmtime's large alternate signal stack: a sample taken before the first wasm call would run on
         // Rust's, and overflow it.
         Engine::tls_eager_initialize();
-        let slot = Arc::new(ThreadSlot::new(Some(Timers::new(self.options.clock)?))?);
+        let slot = Arc::new(ThreadSlot::new(Some(Timers::new(self.options.clock)?), None)?);
         own_thread::unblock_signal()?;
         slot.make_own();
         if let Some(timers) = &slot.timers {

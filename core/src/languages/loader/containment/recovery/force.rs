@@ -1,8 +1,7 @@
 //! Leaves the call of a thread that blocks all signals as a debugger would: from another process, which stops the thread and
 //! sets its registers. Where that is forbidden the call cannot be left.
 
-use super::{Call, DIRECTION, IN_HOST};
-use std::mem::zeroed;
+use super::{Call, IN_HOST, processor};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicU64;
 
@@ -90,18 +89,6 @@ unsafe fn stop_and_leave(condemned: &Condemned<'_>) -> Forced {
         if word(&raw const (*call).place as usize) as u8 == IN_HOST {
             return Forced::NotNow;
         }
-        let mut registers: libc::user_regs_struct = zeroed();
-        if libc::ptrace(libc::PTRACE_GETREGS, thread, null_mut::<u8>(), &raw mut registers) != 0 {
-            return Forced::Forbidden;
-        }
-        registers.rsp = (*call).stack_pointer as u64;
-        registers.rip = (*call).resume as u64;
-        registers.eflags &= !(DIRECTION as u64);
-        // A system call in which it waits is not begun again.
-        registers.orig_rax = u64::MAX;
-        match libc::ptrace(libc::PTRACE_SETREGS, thread, null_mut::<u8>(), &raw const registers) {
-            0 => Forced::Left,
-            _ => Forced::Forbidden,
-        }
+        if processor::leave_traced(thread, &*call) { Forced::Left } else { Forced::Forbidden }
     }
 }

@@ -1,7 +1,10 @@
-//! Leaves a call from wherever the plugin is: what `siglongjmp` does, for Linux on x86-64.
+//! Leaves a call from wherever the plugin is: what `siglongjmp` does, for Linux.
 
 mod ends;
 mod force;
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+mod processor;
 mod signals;
 mod stack;
 mod surroundings;
@@ -9,13 +12,12 @@ mod surroundings;
 pub(in super::super) use ends::end_process;
 pub(super) use ends::{end_stuck_process, watch_thread, watch_thread_at_times};
 pub(super) use force::{Condemned, Forced, leave_by_force};
-pub(super) use signals::{interrupt, is_out_of_reach, prepare};
+pub(super) use signals::{crash, interrupt, is_out_of_reach, prepare, thread_id};
 pub(in super::super) use stack::{OwnStack, fetch};
 pub(super) use surroundings::{Changes, Handlers, Kept, keeping};
 
 use super::Left;
 use super::slot::Slot;
-use std::arch::naked_asm;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -35,9 +37,6 @@ struct Call {
     /// Where it is: [`IN_PLUGIN`], [`IN_HOST`] or [`BACK_FROM_HOST`].
     place: AtomicU8,
 }
-
-/// The flag of the processor that has strings go backwards.
-const DIRECTION: i64 = 0x400;
 
 /// In the plugin, or what it calls that is not wlprof's.
 const IN_PLUGIN: u8 = 0;
@@ -90,7 +89,7 @@ pub(super) fn call<T, F: FnOnce() -> T>(
     let top = stack.map_or(0, OwnStack::top);
     // SAFETY: the function gets what it needs, and `call` lives until it is over. Nobody else is on the stack: calls that
     // share it never overlap.
-    unsafe { call_until_left(run_data::<T, F>, (&raw mut data).cast(), call, top) };
+    unsafe { processor::call_until_left(run_data::<T, F>, (&raw mut data).cast(), call, top) };
     CURRENT.set(outer);
     LEAVING.set(false);
     ends::stop_if_copy();
@@ -129,74 +128,15 @@ pub(in super::super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Calls `run` with `data`, on the stack that ends at `top` if that is not 0. Comes back when that does, or when somebody sets
-/// stack and instruction pointer to what it wrote into `call`: there it takes back the registers that belong to its caller,
-/// and returns as if `run` had. Whoever unwinds the stack for an exception comes to `personality`.
-///
-/// # Safety
-/// The frames below, which are given up then, must own nothing. Nobody else is on the other stack.
-#[unsafe(naked)]
-unsafe extern "C-unwind" fn call_until_left(
-    run: extern "C-unwind" fn(*mut c_void),
-    data: *mut c_void,
-    call: *mut Call,
-    top: usize,
-) {
-    naked_asm!(
-        ".cfi_startproc",
-        // A relative address of four bytes.
-        ".cfi_personality 0x1b, {personality}",
-        "push rbp",
-        ".cfi_def_cfa_offset 16",
-        ".cfi_offset rbp, -16",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "push rbx",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        // The stack is aligned to 16 bytes at calls.
-        "sub rsp, 8",
-        "mov [rdx], rsp",
-        "lea rax, [rip + 2f]",
-        "mov [rdx + 8], rax",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "test rcx, rcx",
-        "cmovnz rsp, rcx",
-        "call rax",
-        "lea rsp, [rbp - 48]",
-        "2:",
-        // Code may count on it to be clear.
-        "cld",
-        "add rsp, 8",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbx",
-        "pop rbp",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
-        personality = sym ends::personality,
-    )
-}
-
 /// Leaves this thread's call, from a function that the plugin, or what it uses, has called.
 ///
 /// # Safety
 /// `call` is this thread's.
 unsafe fn leave(call: *const Call, left: Left) -> ! {
-    #[unsafe(naked)]
-    unsafe extern "C" fn go_on(_call: *const Call) -> ! {
-        naked_asm!("mov rax, [rdi + 8]", "mov rsp, [rdi]", "jmp rax")
-    }
     // SAFETY: the caller's promise, and `call_until_left` has written where to.
     unsafe {
         (*call).left.set(Some(left));
-        go_on(call)
+        processor::go_on(call)
     }
 }
 

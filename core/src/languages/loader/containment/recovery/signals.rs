@@ -1,6 +1,6 @@
 //! The signals by which a call is left: those of crashes, and the watchdog's own.
 
-use super::{BACK_FROM_HOST, CURRENT, DIRECTION, IN_HOST, LEAVING, Left};
+use super::{BACK_FROM_HOST, CURRENT, IN_HOST, LEAVING, Left, processor};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, zeroed};
@@ -66,6 +66,31 @@ fn install(signal: i32) {
     unsafe { libc::sigaction(signal, &action, null_mut()) };
 }
 
+/// The calling thread's number, as the kernel has it. Asked for once: it is a system call.
+pub(in super::super) fn thread_id() -> i32 {
+    thread_local! { static ID: std::cell::Cell<i32> = const { std::cell::Cell::new(0) } }
+    if ID.get() == 0 {
+        // SAFETY: asks for a number.
+        ID.set(unsafe { libc::syscall(libc::SYS_gettid) } as i32);
+    }
+    ID.get()
+}
+
+/// What a plugin has done whose crash raised `signal`.
+pub(in super::super) fn crash(signal: i32) -> String {
+    let what = match signal {
+        libc::SIGSEGV => "it used an address that is not its own (SIGSEGV)",
+        libc::SIGBUS => "it used an address that is not its own (SIGBUS)",
+        libc::SIGFPE => "it divided by zero (SIGFPE)",
+        libc::SIGILL => "it ran into an illegal instruction (SIGILL)",
+        libc::SIGABRT => "it called abort, or what it did made a library do so (SIGABRT)",
+        libc::SIGTRAP => "it ran into a breakpoint (SIGTRAP)",
+        libc::SIGSYS => "the system forbids a call that it made (SIGSYS)",
+        _ => return format!("signal {signal}"),
+    };
+    what.to_owned()
+}
+
 /// Makes a thread look whether it is to leave its call.
 pub(in super::super) fn interrupt(thread: i32) {
     let signal = INTERRUPTION.load(Ordering::Relaxed);
@@ -129,9 +154,8 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
         return;
     }
     // SAFETY: the context is that of a SA_SIGINFO handler, of this thread, which is in that call.
-    let (call, registers) = unsafe { (&*call, &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs) };
+    let (call, pc) = unsafe { (&*call, processor::interrupted_pc(context)) };
     if !is_crash {
-        let pc = registers[libc::REG_RIP as usize] as usize;
         // SAFETY: both live as long as the call.
         let (slot, code) = unsafe { (&*call.slot, &*call.code) };
         let may_be_left = match call.place.load(Ordering::Relaxed) {
@@ -144,9 +168,8 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
         }
     }
     call.left.set(Some(if is_crash { Left::Crash(signal) } else { Left::TooLong }));
-    registers[libc::REG_RSP as usize] = call.stack_pointer as i64;
-    registers[libc::REG_RIP as usize] = call.resume as i64;
-    registers[libc::REG_EFL as usize] &= !DIRECTION;
+    // SAFETY: of a SA_SIGINFO handler of this thread, whose call it is.
+    unsafe { processor::leave_interrupted(context, call) };
 }
 
 /// Has a crash that is no plugin's handled as it would have been.

@@ -4,7 +4,7 @@
 //! handled. So the plugin gets a stack of its own there. That is not the alternate stack, at whose top the kernel would begin
 //! again for a crash, over the handler that is at work; so meanwhile signals have another one.
 
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use super::processor;
 use std::cell::Cell;
 use std::io;
 use std::ops::Range;
@@ -87,8 +87,7 @@ impl Drop for OwnStack {
 pub(in super::super::super) fn fetch<T>(start: *const T, bytes: usize) {
     const LINE: usize = 64;
     for at in (0..bytes).step_by(LINE) {
-        // SAFETY: a hint, which reads nothing, whatever is there.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_byte_add(at).cast()) };
+        processor::prefetch(start.wrapping_byte_add(at).cast());
     }
 }
 

@@ -1,15 +1,15 @@
 //! What of the process a plugin must leave as it found it, because the guest would see the difference: how the processor
 //! rounds, which signals the thread blocks, and who handles them.
 
+use super::processor::{FloatingPoint, ROUNDING, empty_floating_point};
 use super::signals::action_of;
-use std::arch::asm;
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 
 /// What is put back after a call. Each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum Kept {
-    /// Control words of the processor's two floating-point units: some nanoseconds.
+    /// Control words of the processor's floating-point units: some nanoseconds.
     FloatingPoint,
     /// The thread's signal mask: two system calls.
     Mask,
@@ -41,10 +41,7 @@ impl Changes {
     /// Each in words.
     pub(in super::super) fn names(self) -> impl Iterator<Item = &'static str> {
         let names = [
-            (
-                Self::FLOATING_POINT,
-                "how the processor rounds (MXCSR or the x87 control word; does it link crtfastmath?)",
-            ),
+            (Self::FLOATING_POINT, ROUNDING),
             (Self::MASK, "which signals the thread blocks"),
             (Self::HANDLERS, "who handles a signal"),
         ];
@@ -73,7 +70,7 @@ fn keeping_floating_point<T>(run: impl FnOnce() -> T) -> (T, Changes) {
 fn keeping_mask<T>(run: impl FnOnce() -> T) -> (T, Changes) {
     let before = set_mask(None);
     let (result, changes) = keeping_floating_point(run);
-    empty_x87();
+    empty_floating_point();
     let after = set_mask(Some(&before));
     (result, changes.and(Changes::MASK.only_if(bits(&before) != bits(&after))))
 }
@@ -141,50 +138,4 @@ fn set_mask(mask: Option<&libc::sigset_t>) -> libc::sigset_t {
         libc::pthread_sigmask(libc::SIG_SETMASK, mask, before.as_mut_ptr());
         before.assume_init()
     }
-}
-
-/// The control words of SSE and x87: rounding, denormal numbers, precision, exceptions.
-#[derive(Clone, Copy)]
-struct FloatingPoint {
-    mxcsr: u32,
-    x87: u16,
-}
-
-impl FloatingPoint {
-    /// Bits of MXCSR that record what has happened, which every computation sets.
-    const HAPPENED: u32 = 0x3f;
-
-    #[inline]
-    fn now() -> Self {
-        let (mut mxcsr, mut x87) = (0, 0);
-        // SAFETY: stores both words to where there is room for them.
-        unsafe {
-            asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack, preserves_flags));
-            asm!("fnstcw [{}]", in(reg) &raw mut x87, options(nostack, preserves_flags));
-        }
-        Self { mxcsr, x87 }
-    }
-
-    /// Whether it was changed.
-    #[inline]
-    fn put_back(&self) -> bool {
-        let now = Self::now();
-        let is_changed = (now.mxcsr ^ self.mxcsr) & !Self::HAPPENED != 0 || now.x87 != self.x87;
-        if is_changed {
-            // SAFETY: loads what was there, as Rust needs it.
-            unsafe {
-                asm!("ldmxcsr [{}]", in(reg) &raw const self.mxcsr, options(nostack, preserves_flags));
-                asm!("fldcw [{}]", in(reg) &raw const self.x87, options(nostack, preserves_flags));
-            }
-        }
-        is_changed
-    }
-}
-
-/// Empties the registers of x87, as they are between any two functions: a call that was left, or one that used MMX, may have
-/// left something there, and the next `long double` would be no number.
-fn empty_x87() {
-    let FloatingPoint { x87, .. } = FloatingPoint::now();
-    // SAFETY: nothing is in them here that anyone needs, and the control word is as before.
-    unsafe { asm!("fninit", "fldcw [{}]", in(reg) &raw const x87, options(nostack)) };
 }

@@ -1,0 +1,34 @@
+//! `wlprof completions`: the script by which a shell completes wlprof's commands and options.
+
+use super::arguments::{Arguments, version};
+use super::{Failure, print};
+use clap::{Args, Command, CommandFactory};
+use clap_complete::{Shell, generate};
+
+/// Options of `wlprof completions`.
+#[derive(Debug, Args)]
+pub(super) struct Completions {
+    /// The shell
+    #[arg(value_enum, value_name = "SHELL")]
+    shell: Shell,
+}
+
+/// Prints the script.
+pub(super) fn run(completions: &Completions) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    generate(completions.shell, &mut visible(Arguments::command()).version(version()), "wlprof", &mut script);
+    print(&script)
+}
+
+/// The command without the subcommands and options that help does not show: scripts would propose them.
+fn visible(command: Command) -> Command {
+    // Names of commands live as long as the process, which ends when the script is printed.
+    let name: &'static str = Box::leak(command.get_name().into());
+    let shown = Command::new(name)
+        .args(command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned())
+        .subcommands(command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned().map(visible));
+    match command.get_about() {
+        Some(about) => shown.about(about.clone()),
+        None => shown,
+    }
+}

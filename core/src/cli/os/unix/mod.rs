@@ -1,0 +1,37 @@
+//! Linux and macOS.
+
+pub(in crate::cli) mod folder;
+pub(in crate::cli) mod limits;
+pub(in crate::cli) mod signals;
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+
+/// Columns of the terminal that standard error is; `None` if it is none.
+pub(in crate::cli) fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// Has what `command` starts not be told of a Ctrl-C, which is for this process to answer.
+pub(in crate::cli) fn keep_interrupts_from(command: &mut Command) {
+    command.process_group(0);
+}
+
+/// What opens `url` in the browser that the user has chosen.
+pub(in crate::cli) fn open_browser(url: &str) -> Command {
+    let mut opener = Command::new(if cfg!(target_os = "macos") { "open" } else { "xdg-open" });
+    opener.arg(url);
+    opener
+}
+
+/// What became of a process that works within limits and failed, in words for the user.
+pub(in crate::cli) fn how_it_ended(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(libc::SIGKILL) => "it was killed, as the system does when memory is short".to_owned(),
+        Some(libc::SIGXCPU) => "it took more processor time than it may have".to_owned(),
+        Some(libc::SIGABRT) => "it ran out of memory, or gave up".to_owned(),
+        Some(signal) => format!("it ended with signal {signal}"),
+        None => format!("it failed with code {}", status.code().unwrap_or_default()),
+    }
+}

@@ -1,0 +1,39 @@
+//! Windows.
+
+pub(in crate::cli) mod folder;
+pub(in crate::cli) mod limits;
+pub(in crate::cli) mod signals;
+
+use std::io::IsTerminal;
+use std::os::windows::process::CommandExt;
+use std::process::{Command, ExitStatus};
+
+/// `CREATE_NEW_PROCESS_GROUP`, as `winbase.h` has it.
+const NEW_PROCESS_GROUP: u32 = 0x200;
+
+/// Columns of the console that standard error is; `None` if it is none.
+pub(in crate::cli) fn columns() -> Option<usize> {
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    ratatui::crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0)
+}
+
+/// Has what `command` starts not be told of a Ctrl-C, which is for this process to answer.
+pub(in crate::cli) fn keep_interrupts_from(command: &mut Command) {
+    command.creation_flags(NEW_PROCESS_GROUP);
+}
+
+/// What opens `url` in the browser that the user has chosen. Not `start`, to whose shell an `&` is the end of a command.
+pub(in crate::cli) fn open_browser(url: &str) -> Command {
+    let mut opener = Command::new("rundll32.exe");
+    opener.arg("url.dll,FileProtocolHandler").arg(url);
+    opener
+}
+
+/// What became of a process that failed, in words for the user.
+pub(in crate::cli) fn how_it_ended(status: ExitStatus) -> String {
+    let code = status.code().unwrap_or_default();
+    // Those that the system gives have the highest bits set.
+    if code < 0 { format!("it ended with status {code:#010x}") } else { format!("it failed with code {code}") }
+}

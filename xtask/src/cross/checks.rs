@@ -1,0 +1,30 @@
+//! `cargo xtask check-platforms`: whether all of the workspace compiles for platforms that nothing can be run on here.
+
+use anyhow::{Context, Result};
+
+use super::compilers::{AARCH64_LINUX, TARGETS, Target};
+use super::toolchain::Toolchain;
+use crate::cache::Cache;
+use crate::process;
+use crate::progress::Step;
+
+const CHECK: &[&str] = &["check", "--release", "--quiet", "--workspace", "--all-targets"];
+
+/// Checks all but the one that is built and tested. At once: what of one has to wait for Wasmtime leaves room for another.
+pub(crate) fn check_platforms() -> Result<()> {
+    let toolchain = Toolchain::get(&Cache::open()?)?;
+    let others = TARGETS.into_iter().filter(|target| target.triple != AARCH64_LINUX.triple);
+    let targets: Vec<Target> = others.collect();
+    let names: Vec<&str> = targets.iter().map(|target| target.triple).collect();
+    let step = Step::announced(format!("cargo check for {}", names.join(", ")));
+    if let Err(error) = process::visibly(&mut toolchain.cargo(CHECK, &targets)) {
+        // Cargo does not say for which.
+        for target in targets {
+            process::visibly(&mut toolchain.cargo(CHECK, &[target]))
+                .with_context(|| format!("wlprof does not compile for {}", target.triple))?;
+        }
+        return Err(error);
+    }
+    step.done();
+    Ok(())
+}
