@@ -14,7 +14,9 @@ use crate::{checkout, process};
 
 /// The only crate that is not published.
 const UNPUBLISHED: &str = "xtask";
-const IN_EVERY_PACKAGE: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-APACHE", "LICENSE-MIT"];
+const IN_EVERY_PACKAGE: [&str; 2] = ["Cargo.toml", "README.md"];
+/// Those of the workspace. In the crates' folders they are links, which become files with a path in them where a checkout has no links.
+const LICENSES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 /// Beyond this a file is a test's, or was added by mistake.
 const MOST_BYTES: u64 = 128 << 10;
 
@@ -66,6 +68,12 @@ fn look_into(package: &Path) -> Result<()> {
     for name in IN_EVERY_PACKAGE {
         if !package.join(name).is_file() {
             bail!("{name} is not in it");
+        }
+    }
+    for name in LICENSES {
+        let Ok(text) = fs::read(package.join(name)) else { bail!("{name} is not in it") };
+        if text != fs::read(checkout::root().join(name))? {
+            bail!("{name} is not the workspace's: the crate's is to be a link to it");
         }
     }
     let mut folders = vec![package.to_owned()];
@@ -121,7 +129,14 @@ mod tests {
         for name in IN_EVERY_PACKAGE {
             fs::write(package.join(name), "")?;
         }
+        assert!(said(&package).contains("LICENSE-APACHE is not in it"), "{}", said(&package));
+        for name in LICENSES {
+            fs::copy(checkout::root().join(name), package.join(name))?;
+        }
         assert_eq!(said(&package), "");
+        fs::write(package.join("LICENSE-MIT"), "../LICENSE-MIT")?;
+        assert!(said(&package).contains("LICENSE-MIT is not the workspace's"), "{}", said(&package));
+        fs::copy(checkout::root().join("LICENSE-MIT"), package.join("LICENSE-MIT"))?;
         fs::write(package.join("src/golden"), vec![0; MOST_BYTES as usize + 1])?;
         assert!(said(&package).contains("src/golden has 131073 bytes"), "{}", said(&package));
         fs::remove_dir_all(&package)?;
