@@ -41,6 +41,16 @@ impl Cache {
         Ok(file)
     }
 
+    /// Has `make` make `place`, which is in this cache, unless it is there. `make` runs while no other process builds into the cache.
+    pub(crate) fn once(&self, place: &Path, make: impl FnOnce() -> Result<()>) -> Result<()> {
+        if place.exists() {
+            return Ok(());
+        }
+        let _lock = self.lock()?;
+        // Another process may have made it while this one waited for the lock.
+        if place.exists() { Ok(()) } else { make() }
+    }
+
     /// Where the built guest with this key is, or will be.
     pub(crate) fn fixture(&self, key: &Key, file_name: &str) -> PathBuf {
         self.root.join("fixtures").join(&key.0).join(file_name)
@@ -137,6 +147,23 @@ mod tests {
         assert_ne!(key(&["a", "b"]), key(&["b", "a"]));
         assert_ne!(key(&["ab"]), key(&["a", "b"]));
         assert_ne!(key(&["a"]), key(&["a", ""]));
+    }
+
+    #[test]
+    fn what_is_there_is_not_made_again() -> Result<()> {
+        let root = std::env::temp_dir().join(format!("xtask-once-{}", std::process::id()));
+        let cache = Cache::at(&root)?;
+        let place = cache.toolchain("x");
+        for text in ["first", "second"] {
+            cache.once(&place, || {
+                let made = cache.workplace("x")?.path.with_extension("made");
+                fs::write(&made, text)?;
+                publish(&made, &place)
+            })?;
+        }
+        assert_eq!(fs::read_to_string(&place)?, "first");
+        fs::remove_dir_all(&root)?;
+        Ok(())
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) fn build(distribution: &Distribution, workplace: &Workplace, folder: 
     fs::create_dir(tree.join("DEBIAN"))?;
     fs::write(tree.join("DEBIAN/control"), control(distribution.version, architecture, &libc, kibibytes(&usr)?))?;
     set_permissions(&tree)?;
-    let package = folder.join(format!("wlprof_{}_{architecture}.deb", distribution.version));
+    let package = folder.join(format!("wlprof_{}_{architecture}.deb", version(distribution.version)));
     let mut build = Command::new("dpkg-deb");
     // By it dpkg-deb dates everything.
     build.env("SOURCE_DATE_EPOCH", &distribution.time).args(["--root-owner-group", "-Zxz", "--build"]);
@@ -35,7 +35,12 @@ pub(crate) fn build(distribution: &Distribution, workplace: &Workplace, folder: 
     Ok(package)
 }
 
-fn control(version: &str, architecture: &str, libc: &str, kibibytes: u64) -> String {
+/// A crate's version as Debian has it: to Debian what follows a hyphen is newer than what has none, what follows a tilde older.
+fn version(of_crate: &str) -> String {
+    of_crate.replacen('-', "~", 1)
+}
+
+fn control(of_crate: &str, architecture: &str, libc: &str, kibibytes: u64) -> String {
     // Whoever gives the package to others says so as Debian's tools have it.
     let variable = |name| std::env::var(name).ok();
     let maintainer = match (variable("DEBFULLNAME"), variable("DEBEMAIL")) {
@@ -44,7 +49,7 @@ fn control(version: &str, architecture: &str, libc: &str, kibibytes: u64) -> Str
     };
     format!(
         "Package: wlprof\n\
-         Version: {version}\n\
+         Version: {}\n\
          Architecture: {architecture}\n\
          Maintainer: {maintainer}\n\
          Installed-Size: {kibibytes}\n\
@@ -54,8 +59,16 @@ fn control(version: &str, architecture: &str, libc: &str, kibibytes: u64) -> Str
          Priority: optional\n\
          Description: language-aware, stack-walking profiler for WebAssembly\n \
          Runs a WebAssembly program on Wasmtime and tells which lines of its Python,\n \
-         Go, C, C++, Rust or Zig the time and the memory went to.\n"
+         Go, C, C++, Rust or Zig the time and the memory went to.\n",
+        version(of_crate)
     )
+}
+
+/// Refuses a platform that Debian has no packages for, and a machine that cannot make them.
+pub(crate) fn refuse_others(target: &str) -> Result<()> {
+    architecture(target)?;
+    process::output(Command::new("dpkg-deb").arg("--version"), "install dpkg")?;
+    Ok(())
 }
 
 /// As Debian calls it.
@@ -108,8 +121,10 @@ mod tests {
 
     #[test]
     fn the_control_file_has_a_line_for_each_field() {
-        let control = control("1.2.3", "arm64", "2.36", 7);
-        for line in ["Package: wlprof", "Architecture: arm64", "Depends: libc6 (>= 2.36), libgcc-s1"] {
+        let control = control("1.2.3-rc.1", "arm64", "2.36", 7);
+        for line in
+            ["Package: wlprof", "Version: 1.2.3~rc.1", "Architecture: arm64", "Depends: libc6 (>= 2.36), libgcc-s1"]
+        {
             assert!(control.lines().any(|found| found == line), "{control}");
         }
         // The description goes on in lines that begin with a space.

@@ -61,9 +61,7 @@ impl DebianTools {
             let path = match self.installed(program) {
                 Some(path) => path,
                 None => {
-                    if !unpacked.exists() {
-                        self.unpack(cache, &unpacked).context(self.remedy)?;
-                    }
+                    cache.once(&unpacked, || self.unpack(cache, &unpacked)).context(self.remedy)?;
                     unpacked.join(program)
                 }
             };
@@ -83,7 +81,6 @@ impl DebianTools {
 
     fn unpack(&self, cache: &Cache, folder: &Path) -> Result<()> {
         let step = Step::announced(format!("downloading Debian's {}", self.packages.join(", ")));
-        let _lock = cache.lock()?;
         let workplace = cache.workplace(self.folder)?;
         let packages = Packages::open(&workplace.path, self.remedy)?;
         let options =

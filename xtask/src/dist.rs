@@ -51,6 +51,7 @@ pub(crate) struct Distribution {
 pub(crate) fn run() -> Result<()> {
     refuse_changes()?;
     let target = host()?;
+    debian_package::refuse_others(&target)?;
     let time = time()?;
     let binary = build(&target, &time)?;
     no_paths_in(&fs::read(&binary)?)?;
@@ -85,7 +86,7 @@ fn refuse_changes() -> Result<()> {
     }
     let mut git = Command::new("git");
     git.current_dir(checkout::root()).args(["status", "--porcelain"]);
-    let changes = process::text(&mut git, "set SOURCE_DATE_EPOCH to the time of the release")?;
+    let changes = process::text(&mut git, "install git").context("set SOURCE_DATE_EPOCH to the time of the release")?;
     if !changes.is_empty() {
         bail!("these files are not as in the last commit: commit them, or set SOURCE_DATE_EPOCH\n{changes}");
     }
@@ -106,7 +107,7 @@ fn time() -> Result<String> {
     }
     let mut git = Command::new("git");
     git.current_dir(checkout::root()).args(["log", "-1", "--format=%ct"]);
-    Ok(process::text(&mut git, "set SOURCE_DATE_EPOCH to the time of the release")?.trim().to_owned())
+    Ok(process::text(&mut git, "install git")?.trim().to_owned())
 }
 
 /// Builds the command by the profile `dist`.
@@ -116,6 +117,8 @@ fn build(target: &str, time: &str) -> Result<PathBuf> {
     cargo.args(["build", "--locked", "--profile", "dist", "--package", "wlprof", "--bin", "wlprof"]);
     // A user's own configuration may name another platform and another folder.
     cargo.args(["--target", target, "--target-dir", BUILT]);
+    // The workspace's own flags, set where they outrank a user's: those of a processor, or a linker's, would be in what is given to others.
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", "-Cforce-frame-pointers=yes").env("RUSTC_WRAPPER", "");
     cargo.env("CARGO_HOME", SEEN_CARGO).env("SOURCE_DATE_EPOCH", time);
     process::visibly(&mut in_fixed_folders(&cargo)?).context(
         "if it is unshare or mount that failed: building needs unprivileged user namespaces (sysctl \
@@ -187,9 +190,7 @@ fn lay_out(binary: &Path, prefix: &Path) -> Result<()> {
     for document in DOCUMENTS {
         copy(&root.join(document), &format!("share/doc/wlprof/{document}"))?;
     }
-    for path in checkout::files()?.iter().filter_map(|path| path.to_str()).filter(|path| path.starts_with("docs/")) {
-        copy(&root.join(path), &format!("share/doc/wlprof/{path}"))?;
-    }
+    copy_folder(&root.join("docs"), &prefix.join("share/doc/wlprof/docs"))?;
     let wlprof = || Command::new(binary);
     process::output(wlprof().arg("man-pages").arg(prefix.join("share/man/man1")), "")?;
     for (shell, place) in COMPLETIONS {
@@ -197,6 +198,21 @@ fn lay_out(binary: &Path, prefix: &Path) -> Result<()> {
         let place = prefix.join(place);
         fs::create_dir_all(place.parent().context("a file outside of the folder")?)?;
         fs::write(place, script)?;
+    }
+    Ok(())
+}
+
+/// Copies a folder with all that is in it. There may be no git to say what that is.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        let copy = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &copy)?;
+        } else {
+            fs::copy(entry.path(), copy)?;
+        }
     }
     Ok(())
 }

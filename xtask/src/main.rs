@@ -4,7 +4,9 @@ mod architecture;
 mod bench;
 mod bounds;
 mod cache;
+mod cargo_install;
 mod checkout;
+mod chosen_tests;
 mod component;
 mod cpython;
 mod cross;
@@ -51,11 +53,13 @@ cargo xtask TASK
   test-fixtures [NAME…]  build the test guests (all, or those named) into target/fixtures
   test-tools             provide perf, what it needs, and wasmtime in target/tools
   real-guests            provide programs that others built in target/real
-  test [ARGS]            everything CI checks: fixtures, tools, demo, fmt, clippy, tests, tidy;
-                         ARGS go to `cargo test`; `--fast` runs only what needs no guest;
+  test [ARGS]            everything CI checks: fixtures, tools, demo, header, fmt, clippy, packages,
+                         documentation, tests, tidy, macOS and Windows, tests for aarch64;
+                         ARGS go to `cargo test`, without the last two;
+                         `--fast` runs only what needs no guest;
                          `--target aarch64-unknown-linux-gnu` tests wlprof for that, emulated,
                          `--target x86_64-pc-windows-gnu` under Wine
-  check-platforms        compile everything for macOS and Windows, without linking it
+  check-platforms        have the compiler check everything for macOS and Windows
   bench [ARGS]           run guests with and without sampling and print the ratios;
                          --help says more
   stress [RUNS]          run every guest in turn, 200 runs unless told, sampled as hard as can be, and

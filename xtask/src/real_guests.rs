@@ -43,26 +43,20 @@ fn nextpnr(cache: &Cache) -> Result<PathBuf> {
     let requirements = checkout::testdata().join("requirements-real.txt");
     let pins = fs::read(&requirements).with_context(|| format!("cannot read {}", requirements.display()))?;
     let venv = cache.toolchain(&format!("real-{}", Key::of([pins.as_slice()]).short()));
-    if !venv.exists() {
-        let _lock = cache.lock()?;
-        // Another process may have installed it while this one waited for the lock.
-        if !venv.exists() {
-            wheels::install(cache, "nextpnr", &requirements, &venv, &[NEXTPNR])?;
-        }
-    }
+    cache.once(&venv, || wheels::install(cache, "nextpnr", &requirements, &venv, &[NEXTPNR]))?;
     Ok(wheels::site_packages(&venv, &[NEXTPNR])?.join(NEXTPNR))
 }
 
 /// CRuby with its library, as a reactor for JavaScript hosts: C with debug information.
 fn ruby(cache: &Cache) -> Result<PathBuf> {
     let folder = cache.toolchain(&format!("ruby-{}-{}", RUBY.release, Key::of([RUBY.hash.as_bytes()]).short()));
-    if !folder.exists() {
-        let _lock = cache.lock()?;
+    cache.once(&folder, || {
         let step = Step::announced(format!("downloading {} {}", RUBY.name, RUBY.release));
         let workplace = cache.workplace("ruby")?;
         RUBY.unpack(&workplace.path)?;
         cache::publish(&workplace.path.join("package"), &folder)?;
         step.done();
-    }
+        Ok(())
+    })?;
     Ok(folder.join("dist"))
 }

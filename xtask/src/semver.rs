@@ -5,13 +5,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cache::{self, Cache};
-use crate::progress::Step;
+use crate::cache::Cache;
+use crate::cargo_install::Crate;
 use crate::{checkout, process};
 
 /// The release that reads what the rustdoc of `rust-version` writes.
 const RELEASE: &str = "0.51.0";
-const REMEDY: &str = "cargo-semver-checks is built from crates.io; is it in reach?";
 
 /// Compares the checkout with `revision`: unless told, with the last tag.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -37,26 +36,8 @@ fn last_tag() -> Result<String> {
 
 /// The command. Built if the cache does not have it.
 fn program(cache: &Cache) -> Result<PathBuf> {
-    let program = cache.toolchain(&format!("cargo-semver-checks-{RELEASE}"));
-    if program.exists() {
-        return Ok(program);
-    }
-    let _lock = cache.lock()?;
-    // Another process may have built it while this one waited for the lock.
-    if program.exists() {
-        return Ok(program);
-    }
-    let step = Step::announced(format!("building cargo-semver-checks {RELEASE}"));
-    let workplace = cache.workplace("semver")?;
-    // Whoever works on the machine meanwhile comes first.
-    let mut install = Command::new("nice");
-    // Outside of the checkout: its settings for cargo are wlprof's own.
-    install.arg(checkout::cargo().get_program()).current_dir(&workplace.path).env_remove("CARGO_TARGET_DIR");
-    install.args(["install", "cargo-semver-checks", "--version", &format!("={RELEASE}"), "--locked", "--no-track"]);
-    install.arg("--root").arg(&workplace.path).arg("--target-dir").arg(workplace.path.join("target"));
-    install.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-    process::output(&mut install, REMEDY)?;
-    cache::publish(&workplace.path.join("bin/cargo-semver-checks"), &program)?;
-    step.done();
-    Ok(program)
+    const PROGRAM: &str = "cargo-semver-checks";
+    let place = cache.toolchain(&format!("{PROGRAM}-{RELEASE}"));
+    Crate { name: PROGRAM, version: RELEASE, program: PROGRAM, arguments: &[] }.install(cache, &place)?;
+    Ok(place)
 }

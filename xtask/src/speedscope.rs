@@ -2,7 +2,7 @@
 //! browser.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -22,15 +22,11 @@ const SCRIPT: &str = include_str!("speedscope.js");
 pub(crate) fn program(cache: &Cache) -> Result<PathBuf> {
     let key = Key::of([PACKAGE.hash.as_bytes(), SCRIPT.as_bytes()]);
     let folder = cache.toolchain(&format!("speedscope-{}-{}", PACKAGE.release, key.short()));
-    let program = folder.join("speedscope-read");
-    if program.exists() {
-        return Ok(program);
-    }
-    let _lock = cache.lock()?;
-    // Another process may have installed it while this one waited for the lock.
-    if program.exists() {
-        return Ok(program);
-    }
+    cache.once(&folder, || install(cache, &folder))?;
+    Ok(folder.join("speedscope-read"))
+}
+
+fn install(cache: &Cache, folder: &Path) -> Result<()> {
     let step = Step::announced(format!("downloading speedscope {}", PACKAGE.release));
     let workplace = cache.workplace("speedscope")?;
     let made = workplace.path.join("made");
@@ -40,7 +36,7 @@ pub(crate) fn program(cache: &Cache) -> Result<PathBuf> {
     let at = folder.display();
     let script = format!("#!/bin/sh\nexec node '{at}/read.js' '{at}/package/dist/release' \"$@\"\n");
     process::write_program(&made.join("speedscope-read"), &script)?;
-    cache::publish(&made, &folder)?;
+    cache::publish(&made, folder)?;
     step.done();
-    Ok(program)
+    Ok(())
 }

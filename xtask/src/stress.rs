@@ -29,6 +29,9 @@ const ENDLESS: &str = "c-spin";
 /// The command that guests are run by.
 struct Tested {
     wlprof: PathBuf,
+    /// This machine's own, which says how guests end without a profiler and reads the recordings: an emulator takes minutes for each. Guests
+    /// and recordings are the same on all processors.
+    native: PathBuf,
     /// How long it may take.
     hung: Duration,
 }
@@ -87,12 +90,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         _ => bail!("too many arguments"),
     };
     fixtures::build(&[])?;
+    process::visibly(checkout::cargo().args(["build", "--release", "--package", "wlprof"]))?;
+    let native = checkout::root().join("target/release/wlprof");
     let tested = match target {
-        Some(target) => Tested { wlprof: cross::command_with_signals(target)?, hung: HUNG_EMULATED },
-        None => {
-            process::visibly(checkout::cargo().args(["build", "--release", "--package", "wlprof"]))?;
-            Tested { wlprof: checkout::root().join("target/release/wlprof"), hung: HUNG }
-        }
+        Some(target) => Tested { wlprof: cross::command_with_signals(target)?, native, hung: HUNG_EMULATED },
+        None => Tested { wlprof: native.clone(), native, hung: HUNG },
     };
     let cases = tested.cases()?;
     let step = Step::announced(format!("{runs} runs of {} guests", cases.len()));
@@ -180,7 +182,7 @@ impl Tested {
                 };
                 let guest = fixtures.join(file);
                 let name = [&[recipe.name], &arguments[..]].concat().join(" ");
-                let mut command = Command::new(&self.wlprof);
+                let mut command = Command::new(&self.native);
                 command.arg("--sampler=off").args(&options).arg(&guest).args(&arguments);
                 let output = self.finish(&mut command)?.with_context(|| format!("{name} does not end"))?;
                 cases.push(Case {
@@ -220,7 +222,7 @@ impl Tested {
         }
         // Reading a recording checks all its indices; the summary says if ticks are missing.
         let rendered =
-            self.finish(Command::new(&self.wlprof).arg("render").arg(&recording).arg("-o").arg(folder.join("x.json")))?;
+            self.finish(Command::new(&self.native).arg("render").arg(&recording).arg("-o").arg(folder.join("x.json")))?;
         let rendered = rendered.context("rendering does not end")?;
         let summary = String::from_utf8_lossy(&rendered.stderr);
         if !rendered.status.success() || summary.contains("not accounted for") || summary.contains("no samples") {

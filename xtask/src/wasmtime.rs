@@ -5,46 +5,26 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::cache::{self, Cache};
-use crate::progress::Step;
-use crate::{checkout, process};
+use crate::cache::Cache;
+use crate::cargo_install::Crate;
+use crate::checkout;
 
 /// `run` and `serve`, a compiler for them, and the proposals that wlprof's engine has.
 const FEATURES: &str = "run,serve,cranelift,wat,threads,gc,gc-drc,gc-null,component-model,component-model-async,wasi-http,\
                         pooling-allocator,backtrace";
 /// Part of the folder's name in the cache; raised when something else than the release changes.
 const BUILD: u32 = 2;
-const REMEDY: &str = "wasmtime-cli is built from crates.io; is it in reach?";
 
 /// The command. Built if the cache does not have it.
 pub(crate) fn program(cache: &Cache) -> Result<PathBuf> {
     let version = release()?;
     let program = cache.toolchain(&format!("wasmtime-{version}-{BUILD}"));
-    if program.exists() {
-        return Ok(program);
-    }
-    let _lock = cache.lock()?;
-    // Another process may have built it while this one waited for the lock.
-    if program.exists() {
-        return Ok(program);
-    }
-    let step = Step::announced(format!("building wasmtime {version}"));
-    let workplace = cache.workplace("wasmtime")?;
-    // Whoever works on the machine meanwhile comes first.
-    let mut install = Command::new("nice");
-    // Outside of the checkout: its settings for cargo are wlprof's own.
-    install.arg(checkout::cargo().get_program()).current_dir(&workplace.path).env_remove("CARGO_TARGET_DIR");
-    install.args(["install", "wasmtime-cli", "--version", &format!("={version}"), "--locked", "--no-track"]);
-    install.args(["--no-default-features", "--features", FEATURES]);
-    install.arg("--root").arg(&workplace.path).arg("--target-dir").arg(workplace.path.join("target"));
-    install.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-    process::output(&mut install, REMEDY)?;
-    cache::publish(&workplace.path.join("bin/wasmtime"), &program)?;
-    step.done();
+    let arguments = ["--no-default-features", "--features", FEATURES];
+    Crate { name: "wasmtime-cli", version: &version, program: "wasmtime", arguments: &arguments }
+        .install(cache, &program)?;
     Ok(program)
 }
 

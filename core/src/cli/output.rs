@@ -121,7 +121,10 @@ pub(super) fn real_path(name: &Path) -> io::Result<PathBuf> {
 /// The number of the descriptor of this process that `path` is.
 fn own_descriptor(path: &Path) -> Option<u32> {
     let number = path.file_name()?.to_str()?.parse().ok()?;
-    (path.parent()?.canonicalize().ok()? == Path::new("/proc/self/fd").canonicalize().ok()?).then_some(number)
+    let folder = path.parent()?.canonicalize().ok()?;
+    // On Linux they are one, elsewhere there is the second alone.
+    let own = ["/proc/self/fd", "/dev/fd"].map(|own| Path::new(own).canonicalize());
+    own.into_iter().flatten().any(|own| own == folder).then_some(number)
 }
 
 fn cannot_write(path: &Path, reason: &dyn std::fmt::Display) -> Failure {

@@ -12,20 +12,20 @@ use super::ModuleImage;
 use wasmtime_environ::wasmparser::{BinaryReader, FunctionBody, Operator};
 use wlprof_plugin::ModuleView;
 
-/// The checks and calls of a function.
+/// Where a function's checks find others to have run, and where not.
 pub(crate) struct Checks {
     /// Code offset of its first instruction.
     first: u32,
-    /// Code offsets of checks and calls since the check before which only the function itself can have run, in order.
-    alone: Box<[u32]>,
+    /// From which code offsets on, in order, whether only the function itself can have run since the check before.
+    alone: Box<[(u32, bool)]>,
 }
 
 /// A loop, or the function itself, while its instructions are read.
 struct Scope {
     /// Blocks that are open in it.
     blocks: usize,
-    /// Of a loop: its place among those that may be added, and whether there was a call before it in the scope around it.
-    head: Option<(u32, bool)>,
+    /// Of a loop: where its head is in what is gathered, and whether there was a call before it in the scope around it.
+    head: Option<(usize, bool)>,
     calls: bool,
 }
 
@@ -37,7 +37,7 @@ impl Checks {
         let mut operators =
             FunctionBody::new(BinaryReader::new(bytes, body.start as usize)).get_operators_reader().ok()?;
         let first = operators.original_position() as u32;
-        let mut alone = Vec::new();
+        let mut alone: Vec<(u32, bool)> = Vec::new();
         let mut scopes = vec![Scope { blocks: 0, head: None, calls: false }];
         // What an allocator was rewritten to calls what stands nowhere in the code that is read here.
         let is_rewritten = image.allocates(function);
@@ -45,29 +45,29 @@ impl Checks {
             let at = operators.original_position() as u32;
             let operator = operators.read().ok()?;
             let scope = scopes.last_mut()?;
+            // Of a loop's head it is known at its end.
+            let is_loop = matches!(operator, Operator::Loop { .. });
+            let is_alone = !scope.calls && !is_loop;
+            if is_loop || alone.last().is_none_or(|(_, last)| *last != is_alone) {
+                alone.push((at, is_alone));
+            }
             match operator {
                 Operator::Loop { .. } => {
-                    let before = scope.calls;
-                    scopes.push(Scope { blocks: 0, head: Some((at, before)), calls: false });
+                    let head = Some((alone.len() - 1, scope.calls));
+                    scopes.push(Scope { blocks: 0, head, calls: false });
                 }
                 Operator::Block { .. } | Operator::If { .. } | Operator::TryTable { .. } => scope.blocks += 1,
                 Operator::End if scope.blocks > 0 => scope.blocks -= 1,
                 Operator::End => {
                     let Scope { head, calls, .. } = scopes.pop()?;
-                    if let (Some((at, before)), Some(outer)) = (head, scopes.last_mut()) {
+                    if let (Some((head, before)), Some(outer)) = (head, scopes.last_mut()) {
                         outer.calls |= calls;
-                        alone.extend((!before && !calls).then_some(at));
+                        alone[head].1 = !before && !calls;
                     }
                 }
-                _ if is_on_many(&operator) => alone.extend((!scope.calls).then_some(at)),
-                _ if calls(&operator) => {
-                    alone.extend((!scope.calls).then_some(at));
-                    scope.calls = true;
-                }
-                _ => {}
+                _ => scope.calls |= calls(&operator),
             }
         }
-        alone.sort_unstable();
         Some(Self { first, alone: alone.into() })
     }
 
@@ -76,30 +76,12 @@ impl Checks {
         code_offset < self.first
     }
 
-    /// Whether only the function itself can have run, in this call of it, between the check or call at that code offset and the check
-    /// before.
+    /// Whether only the function itself can have run, in this call of it, between that code offset, of a check or of whatever else calls
+    /// the host, and the check before.
     pub(crate) fn ran_alone(&self, code_offset: u32) -> bool {
-        self.alone.binary_search(&code_offset).is_ok()
+        let after = self.alone.partition_point(|(from, _)| *from <= code_offset);
+        after.checked_sub(1).is_some_and(|last| self.alone[last].1)
     }
-}
-
-/// Whether Wasmtime has the function look before the operation, which may take as long as a loop does.
-fn is_on_many(operator: &Operator<'_>) -> bool {
-    matches!(
-        operator,
-        Operator::MemoryCopy { .. }
-            | Operator::MemoryFill { .. }
-            | Operator::MemoryGrow { .. }
-            | Operator::MemoryInit { .. }
-            | Operator::TableCopy { .. }
-            | Operator::TableFill { .. }
-            | Operator::TableGrow { .. }
-            | Operator::TableInit { .. }
-            | Operator::ArrayCopy { .. }
-            | Operator::ArrayFill { .. }
-            | Operator::ArrayInitData { .. }
-            | Operator::ArrayInitElem { .. }
-    )
 }
 
 /// Whether another function may run before the next instruction of this one does.
@@ -150,6 +132,7 @@ mod tests {
                 Operator::Loop { .. } => "loop",
                 Operator::Call { .. } => "call",
                 Operator::MemoryFill { .. } => "fill",
+                Operator::StructNewDefault { .. } => "new",
                 _ => return None,
             };
             Some((name, checks.ran_alone(at)))
@@ -187,6 +170,24 @@ mod tests {
             "(module (func (local i32) (loop (loop (br_if 0 (local.get 0))) (call 1) (br_if 0 (local.get 0)))) (func))",
         );
         assert_eq!(found, [("loop", false), ("loop", true), ("call", true)]);
+    }
+
+    #[test]
+    fn what_an_instruction_asks_of_the_host_is_of_its_function_up_to_a_call() {
+        let new = "(drop (struct.new_default 0))";
+        let (_, found) =
+            of(&format!("(module (type (struct)) (func (loop {new} (loop {new} (call 1) {new}) {new}) {new}) (func))"));
+        let expected = [
+            ("loop", false),
+            ("new", true),
+            ("loop", false),
+            ("new", true),
+            ("call", true),
+            ("new", false),
+            ("new", false),
+            ("new", false),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

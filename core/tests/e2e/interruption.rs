@@ -196,11 +196,15 @@ fn a_killed_wlprof_leaves_a_recording() {
 
 #[test]
 fn a_killed_wlprof_leaves_pythons_names_and_labels() {
+    ["--sampler=signal", "--sampler=epoch"].into_iter().for_each(assert_names_are_left);
+}
+
+fn assert_names_are_left(sampler: &str) {
     let place = Place::new();
     place.file("spin.py", "print(\"ready\", flush=True)\n\ndef spin():\n    while True:\n        pass\n\nspin()\n");
     let python = fixture("python-3.11.wasm");
     let library = format!("--dir={}::/usr/local/lib", fixture("python-3.11-lib").display());
-    let arguments = ["-o", "p.wlprof", "--dir=.", &library, python.to_str().unwrap(), "spin.py"];
+    let arguments = [sampler, "-o", "p.wlprof", "--dir=.", &library, python.to_str().unwrap(), "spin.py"];
     let mut started = start(&place.command(arguments));
     let is_named = |recording: &Recording| {
         recording.functions.iter().any(|function| function.name == "spin")

@@ -15,8 +15,9 @@ use super::toolchain::Toolchain;
 use crate::cache::{self, Cache};
 use crate::debian::Packages;
 use crate::progress::Step;
-use crate::{checkout, fixtures, process};
+use crate::{checkout, chosen_tests, fixtures, process};
 
+/// In the cache. Its number is raised with whatever is made otherwise.
 const FOLDER: &str = "qemu-aarch64-debian-1";
 const NO_DEBIAN: &str = "the emulator is Debian's: run this on Debian";
 const PACKAGES: [&str; 3] = ["qemu-user-static", "libc6:arm64", "libgcc-s1:arm64"];
@@ -56,6 +57,11 @@ const COMMAND_TESTS: &[&str] = &[
     "misbehaving::one_that_works",
 ];
 
+/// Finds the emulator, or downloads it, and sees whether it can be used here.
+pub(super) fn provide(cache: &Cache) -> Result<()> {
+    Emulator::get(cache).map(drop)
+}
+
 /// Runs the tests that say something of another processor, or, with `arguments`, the unit tests and the end-to-end tests that these
 /// choose.
 pub(crate) fn test(target: &str, arguments: &[String]) -> Result<()> {
@@ -65,21 +71,21 @@ pub(crate) fn test(target: &str, arguments: &[String]) -> Result<()> {
     let emulator = Emulator::get(&cache)?;
     fixtures::build(&[])?;
     let step = Step::announced(format!("tests of wlprof for {}", AARCH64_LINUX.triple));
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let chosen = |tests: &[&'static str]| if arguments.is_empty() { tests.to_vec() } else { arguments.clone() };
-
     // With the command, which has no tests, so that its library is compiled beside the one that is tested.
-    let test = ["test", "--release", "--package", "wlprof", "--lib", "--bin", "wlprof", "--"];
-    let mut library = toolchain.cargo(&test, &[AARCH64_LINUX]);
-    process::visibly(&mut emulator.around(library.args(chosen(LIBRARY_TESTS)))).context("tests fail")?;
+    chosen_tests::run(LIBRARY_TESTS, arguments, |options| {
+        let test = ["test", "--release", "--package", "wlprof", "--lib", "--bin", "wlprof"];
+        emulator.around(toolchain.cargo(&test, &[AARCH64_LINUX]).args(options))
+    })?;
 
     let command = toolchain.build_wlprof(AARCH64_LINUX)?;
     // This machine's own, which start the other's.
-    let mut tests = checkout::cargo();
-    tests.args(["test", "--release", "--package", "wlprof", "--test", "e2e", "--"]).args(chosen(COMMAND_TESTS));
-    toolchain.for_zig(&mut tests).env("WLPROF_TESTED_CC", toolchain.c_compiler(AARCH64_LINUX));
-    tests.env("WLPROF_TESTED", command).env("WLPROF_TESTED_TARGET", AARCH64_LINUX.triple);
-    process::visibly(&mut emulator.around(&mut tests)).context("tests fail")?;
+    chosen_tests::run(COMMAND_TESTS, arguments, |options| {
+        let mut tests = checkout::cargo();
+        tests.args(["test", "--release", "--package", "wlprof", "--test", "e2e"]).args(options);
+        toolchain.for_zig(&mut tests).env("WLPROF_TESTED_CC", toolchain.c_compiler(AARCH64_LINUX));
+        tests.env("WLPROF_TESTED", &command).env("WLPROF_TESTED_TARGET", AARCH64_LINUX.triple);
+        emulator.around(&mut tests)
+    })?;
     step.done();
     Ok(())
 }
@@ -123,13 +129,7 @@ impl Emulator {
     /// Finds it, or downloads it.
     fn get(cache: &Cache) -> Result<Self> {
         let folder = cache.toolchain(FOLDER);
-        if !folder.exists() {
-            let _lock = cache.lock()?;
-            // Another process may have made it while this one waited for the lock.
-            if !folder.exists() {
-                unpack(cache, &folder)?;
-            }
-        }
+        cache.once(&folder, || unpack(cache, &folder))?;
         let emulator = Self { folder };
         emulator.refuse_other_kernels()?;
         Ok(emulator)

@@ -13,6 +13,16 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
+use crate::cache::Cache;
+use toolchain::Toolchain;
+
+/// Provides what [`check_platforms`] and the tests of aarch64 need.
+pub(crate) fn provide() -> Result<()> {
+    let cache = Cache::open()?;
+    emulation::provide(&cache)?;
+    Toolchain::get(&cache).map(drop)
+}
+
 /// Tests wlprof for `target`. `arguments` go to the tests.
 pub(crate) fn test(target: &str, arguments: &[String]) -> Result<()> {
     if target == compilers::WINDOWS_GNU.triple { wine::test(arguments) } else { emulation::test(target, arguments) }

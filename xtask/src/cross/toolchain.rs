@@ -1,6 +1,6 @@
 //! The compilers for other platforms: Debian's Rust with standard libraries for all of them, and what compiles their C.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,12 +13,15 @@ use crate::debian_rust::DebianRust;
 use crate::wheels::{Pins, Wheels};
 use crate::{checkout, process};
 
+/// In the cache. Its number is raised with whatever is made otherwise: targets, the programs that compile C, or a newer Rust of Debian, of
+/// which there has to be one at least as new as `rust-version`.
 const FOLDER: &str = "rust-cross-debian-1";
 const NO_DEBIAN: &str = "compilers for other platforms are Debian's packages: run this on Debian";
 /// What of the standard library programs and tests are linked with.
 const LIBRARY: &str = "std,panic_unwind,panic_abort,proc_macro,test";
 
-/// Where cargo puts what it builds with them. In the cache: Wasmtime takes long to build, and is the same for every checkout.
+/// Where cargo puts what it builds with them. In the cache: Wasmtime takes long to build, and is the same for every checkout. It is one
+/// checkout's at a time.
 const BUILT: &str = "cross-built";
 
 /// The compilers, ready to be used.
@@ -27,6 +30,8 @@ pub(crate) struct Toolchain {
     built: PathBuf,
     zig: PathBuf,
     zig_cache: PathBuf,
+    /// Keeps other processes from building into `built`: what this one built there is what it tests.
+    _built_lock: File,
     /// How far wlprof's own code is optimized: `opt-level` of its profile.
     optimization: u8,
 }
@@ -35,17 +40,18 @@ impl Toolchain {
     /// Finds them, or downloads and builds what is missing.
     pub(crate) fn get(cache: &Cache) -> Result<Self> {
         let folder = cache.toolchain(FOLDER);
-        let wheels = Wheels::get(cache, &Pins::read()?)?;
-        if !folder.exists() {
+        let wheels = {
             let _lock = cache.lock()?;
-            // Another process may have made it while this one waited for the lock.
-            if !folder.exists() {
-                make(cache, &folder)?;
-            }
-        }
+            Wheels::get(cache, &Pins::read()?)?
+        };
+        cache.once(&folder, || make(cache, &folder))?;
         let (built, zig_cache) = (cache.compiler_cache(BUILT), cache.compiler_cache("zig-cache"));
+        fs::create_dir_all(&built)?;
+        let lock = built.join("lock");
+        let built_lock = File::create(&lock).with_context(|| format!("cannot write {}", lock.display()))?;
+        built_lock.lock().with_context(|| format!("cannot lock {}", lock.display()))?;
         forget_other_checkouts(&built)?;
-        Ok(Self { folder, built, zig: wheels.zig_path(), zig_cache, optimization: 1 })
+        Ok(Self { folder, built, zig: wheels.zig_path(), zig_cache, _built_lock: built_lock, optimization: 1 })
     }
 
     /// Leaves wlprof's own code as it is, for tests that say nothing of time.
@@ -96,9 +102,10 @@ impl Toolchain {
         let folder = checkout::root().join("target/cross").join(target.triple);
         fs::create_dir_all(&folder)?;
         let command = folder.join(name);
-        // A program that runs cannot be written to.
-        let _ = fs::remove_file(&command);
-        fs::copy(self.built.join(target.triple).join("release").join(name), &command)?;
+        // A program that runs cannot be written to, and is to be whole for whoever starts it.
+        let copy = folder.join(format!("{name}.new"));
+        fs::copy(self.built.join(target.triple).join("release").join(name), &copy)?;
+        fs::rename(&copy, &command)?;
         Ok(command)
     }
 }
@@ -117,7 +124,6 @@ fn forget_other_checkouts(built: &Path) -> Result<()> {
         clean.args(["clean", "--quiet", "--workspace", "--target", target.triple, "--target-dir"]).arg(built);
         process::output(clean.args(["--profile", "release"]), "")?;
     }
-    fs::create_dir_all(built)?;
     fs::write(&note, root.as_os_str().as_encoded_bytes()).with_context(|| format!("cannot write {}", note.display()))
 }
 

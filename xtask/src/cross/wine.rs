@@ -15,8 +15,9 @@ use crate::cache::{self, Cache};
 use crate::debian::Packages;
 use crate::links::symlink;
 use crate::progress::Step;
-use crate::{checkout, fixtures, process};
+use crate::{checkout, chosen_tests, fixtures, process};
 
+/// In the cache. Its number is raised with whatever is made otherwise.
 const FOLDER: &str = "wine-debian-1";
 const REMEDY: &str = "Wine is Debian's: run this on Debian";
 const PACKAGES: [&str; 4] = ["libunwind8", "libwine", "libz-mingw-w64", "wine64"];
@@ -43,13 +44,12 @@ pub(super) fn test(arguments: &[String]) -> Result<()> {
     fixtures::build(&[])?;
     let step = Step::announced(format!("tests of wlprof for {}", WINDOWS_GNU.triple));
     let command = wine.command_of(&toolchain.build_wlprof(WINDOWS_GNU)?)?;
-    let mut tests = checkout::cargo();
-    tests.args(["test", "--release", "--package", "wlprof", "--test", "e2e", "--"]);
-    if arguments.is_empty() {
-        tests.args(TESTS);
-    }
-    tests.args(arguments).env("WLPROF_TESTED", command).env("WLPROF_TESTED_TARGET", WINDOWS_GNU.triple);
-    process::visibly(&mut tests).context("tests fail")?;
+    chosen_tests::run(TESTS, arguments, |options| {
+        let mut tests = checkout::cargo();
+        tests.args(["test", "--release", "--package", "wlprof", "--test", "e2e"]).args(options);
+        tests.env("WLPROF_TESTED", &command).env("WLPROF_TESTED_TARGET", WINDOWS_GNU.triple);
+        tests
+    })?;
     step.done();
     Ok(())
 }
@@ -63,13 +63,7 @@ impl Wine {
     /// Finds it, or downloads it.
     fn get(cache: &Cache, toolchain: &Toolchain) -> Result<Self> {
         let folder = cache.toolchain(FOLDER);
-        if !folder.exists() {
-            let _lock = cache.lock()?;
-            // Another process may have made it while this one waited for the lock.
-            if !folder.exists() {
-                make(cache, toolchain, &folder)?;
-            }
-        }
+        cache.once(&folder, || make(cache, toolchain, &folder))?;
         Ok(Self { folder })
     }
 

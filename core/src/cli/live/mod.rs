@@ -8,9 +8,9 @@
 //! same rate, and the process that makes the answer, on another processor if there is one.
 //!
 //! # Security
-//! Profiles are made by another process with limits, as those of a run are ([`super::finish`]); stacks of one moment are named in
-//! this one, as `wlprof dump` does. What comes from the guest is escaped. Only this machine can ask, unless the user gives an address
-//! that others can reach; whoever can ask sees the guest's arguments, its names, lines and stacks, and the texts of sources in
+//! Profiles are made by another process with limits, as those of a run are ([`super::finish`], which says where not); stacks of one moment
+//! are named in this one, as `wlprof dump` does. What comes from the guest is escaped. Only this machine can ask, unless the user gives an
+//! address that others can reach; whoever can ask sees the guest's arguments, its names, lines and stacks, and the texts of sources in
 //! folders of `--source-dir`.
 
 mod metrics;

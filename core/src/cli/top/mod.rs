@@ -8,7 +8,7 @@ mod keys;
 mod rows;
 mod screen;
 mod snapshots;
-#[cfg_attr(not(unix), path = "no_terminal.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "no_terminal.rs")]
 mod terminal;
 
 use super::arguments::{FramesChoice, GuestOptions};

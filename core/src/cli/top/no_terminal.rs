@@ -1,4 +1,5 @@
-//! Where the streams of the process cannot be exchanged for others: there is no screen.
+//! Where there is no screen: the streams of the process cannot be exchanged for others, or, on macOS, keys not be read from `/dev/tty`
+//! (its kqueue refuses terminals, by which crossterm waits for them).
 
 use std::convert::Infallible;
 use std::io;
@@ -10,7 +11,8 @@ impl Screen {
     /// # Errors
     /// Always.
     pub(super) fn new() -> io::Result<Self> {
-        let text = "`wlprof top` draws on terminals of Linux and macOS alone; `wlprof --listen PORT GUEST` shows a guest without one";
+        let text =
+            "`wlprof top` draws on terminals of Linux alone; `wlprof --listen PORT GUEST` shows a guest without one";
         Err(io::Error::new(io::ErrorKind::Unsupported, text))
     }
 

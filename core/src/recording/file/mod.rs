@@ -306,6 +306,16 @@ mod tests {
     }
 
     #[test]
+    fn blocks_are_the_same_since_version_4() {
+        let recording = example();
+        let mut whole = bytes(&recording);
+        for version in 4..=VERSION {
+            whole[MAGIC.len()] = version as u8;
+            assert_eq!(read(&whole).unwrap(), recording, "{version}");
+        }
+    }
+
+    #[test]
     fn another_version_is_named() {
         let mut whole = bytes(&example());
         whole[MAGIC.len()] = VERSION as u8 + 1;

@@ -228,11 +228,11 @@ impl Drain {
         self.leaving.code_goes(modules, now_ns, shared, recorder);
         self.forget_addresses();
         self.under_language.clear();
-        self.checks = CheckTable::default();
     }
 
     fn forget_addresses(&mut self) {
         self.frames = FrameTable::new();
+        self.checks = CheckTable::default();
         self.drawn.iter_mut().for_each(|drawn| drawn.path = Path::default());
     }
 

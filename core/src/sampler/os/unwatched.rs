@@ -76,6 +76,9 @@ pub(in crate::sampler) mod thread_watch {
     use super::super::Activity;
     use std::io;
 
+    /// Whether [`ThreadWatch`] sees anything.
+    pub(in crate::sampler) const SEES_THREADS: bool = false;
+
     /// A number of the calling thread's own, as long as the process lives.
     pub(in crate::sampler) fn own_tid() -> u32 {
         use std::cell::Cell;

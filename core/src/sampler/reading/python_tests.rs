@@ -53,6 +53,10 @@ fn compare_component(made: &str) {
 #[test]
 fn stacks_are_what_python_says_they_are() {
     ["3.11", "3.13-stripped"].into_iter().for_each(compare_command);
+}
+
+#[test]
+fn stacks_in_components_are_what_python_says_they_are() {
     // The last one runs the script in a task.
     ["3.12", "async"].into_iter().for_each(compare_component);
 }

@@ -155,19 +155,21 @@ impl StoreState {
             }
             std::thread::sleep(INTERVAL);
         }
-        let mut watched: Option<(Arc<ThreadSlot>, ThreadWatch)> = None;
+        let mut watched: Option<(Arc<ThreadSlot>, Option<ThreadWatch>)> = None;
         loop {
             let runs = |slot: &ThreadSlot| std::ptr::eq(slot.current(), self);
             if !watched.as_ref().is_some_and(|(slot, _)| runs(slot)) {
                 let slot = threads.slots().into_iter().find(|slot| runs(slot));
-                watched = slot.and_then(|slot| Some((slot.clone(), ThreadWatch::new(slot.tid).ok()?)));
+                watched = slot.map(|slot| (slot.clone(), ThreadWatch::new(slot.tid).ok()));
             }
             match &watched {
-                Some((slot, watch)) => match watch.look().0 {
+                Some((slot, Some(watch))) => match watch.look().0 {
                     Activity::Blocked => self.dump_beside(),
                     Activity::Running | Activity::Queued => slot.interrupt(),
                     Activity::Stuck | Activity::Dead => {}
                 },
+                // Nobody sees whether it waits: it is read where it calls the host.
+                Some((slot, None)) => slot.interrupt(),
                 // It is suspended, if it is anywhere.
                 None => self.dump_beside(),
             }

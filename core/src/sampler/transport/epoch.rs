@@ -5,7 +5,8 @@
 //! comes next, often in another function: a function without loops may show 0 % of the 75 % it uses. Where the module's code
 //! shows that the caller of a function that has not begun was the only one to run, the time is the caller's; samples that may be another's
 //! are marked ([`State::Entering`](crate::recording::State), [`State::Returned`](crate::recording::State); `drain/checks.rs`). A tick in a
-//! host call is answered when that is left, by the call hook, and one before it, in the guest, when it is made. Waiting is counted as idle.
+//! host call is answered when that is left, by the call hook, and one before it, in the guest, when it is made. Waiting is counted as idle
+//! where threads can be looked at, which is on Linux; elsewhere its ticks are lost ones.
 //!
 //! # Overhead
 //! The checks slow a guest before any sample is taken: hardly where loops are long, by a half and more where calls are many.
@@ -17,7 +18,7 @@ use crate::sampler::Report;
 use crate::sampler::collect::{Place, Snapshot, collect};
 use crate::sampler::os::Activity;
 use crate::sampler::os::clock::{at_least_a_step, own_cpu_ns};
-use crate::sampler::os::thread_watch::ThreadWatch;
+use crate::sampler::os::thread_watch::{SEES_THREADS, ThreadWatch};
 use crate::sampler::running::{StoreState, ThreadSlot, Threads, Transport};
 use crate::sampler::timing::{Answers, Ticks, add};
 use std::io;
@@ -54,7 +55,7 @@ pub(in crate::sampler) fn call_back<T: 'static>(store: &mut Store<T>, state: Arc
     });
 }
 
-/// Takes a sample of the guest, which has called back.
+/// Takes a sample of the guest, which has called back, if the call hook did not: as long as more wasm is open than there is room for.
 fn sample(store: &StoreState) {
     let Some(slot) = store.slot() else { return };
     // Others may read a guest that is in a host call, which this is as well.
@@ -179,6 +180,10 @@ impl Ticked {
                 &format!("; half of the samples came within {:.1} µs, 99 % within {:.1} µs", us(half_ns), us(most_ns));
         }
         report.notes.push(note);
+        if !SEES_THREADS {
+            let note = "whether the guest waits is not seen on this system: ticks while it does are told as lost";
+            report.notes.push(note.to_owned());
+        }
         report
     }
 }

@@ -6,6 +6,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+/// Whether [`ThreadWatch`] sees anything.
+pub(in crate::sampler) const SEES_THREADS: bool = true;
+
 /// The kernel's id of the calling thread.
 pub(in crate::sampler) fn own_tid() -> u32 {
     // SAFETY: no arguments, cannot fail.

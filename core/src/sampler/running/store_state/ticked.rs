@@ -14,6 +14,10 @@ impl StoreState {
     /// To Wasmtime the callback of a check is a call of the host as well, so that most samples at checks are taken here.
     /// To be called by the call hook, while what the store says is of the host call.
     pub(super) fn crosses(&self, slot: &ThreadSlot, state: State) {
+        if state.is_guest() && self.activations.overflow() {
+            // Nothing is known of the call. Where it is a check, it is answered there.
+            return;
+        }
         if let Some(answers) = &slot.answers
             && let Some(most_ns) = answers.cross()
             // SAFETY: the hook runs within the store, which is there.
@@ -54,6 +58,11 @@ impl StoreState {
             state,
             kind: Kind::Sample,
         };
+        if state.is_guest() {
+            // Before the walk, so that it counts as part of the pause.
+            // SAFETY: this is the guest's thread, the guest stands still in wasm, and the store is locked: nobody else has the walker.
+            unsafe { self.name_frames() };
+        }
         let stack = self.stack(Reads::InPlace);
         // SAFETY: this thread is in the host call whose stack is walked, nothing interrupts it to push into its ring, and the store is
         // locked.
