@@ -49,7 +49,7 @@ pub struct SamplerOptions {
     pub rate_hz: f64,
     /// Samples in the first second of CPU time, where they are to be more or fewer: short runs have enough then.
     pub first_hz: Option<f64>,
-    /// The most that sampling may cost the process, as a fraction of the guest's CPU time; the rate is lowered to keep it.
+    /// The most that sampling may cost the process, as a fraction of the guest's own CPU time; the rate is lowered to keep it.
     pub max_overhead: f64,
     /// What time samples stand for.
     pub clock: Clock,

@@ -1,6 +1,7 @@
 //! `docs/writing-a-plugin.md`: its plugin is put together and its commands are run, from top to bottom.
 
 use crate::guest::{Place, run};
+use crate::library::forget_package;
 use crate::page::{Example, examples};
 use std::env;
 use std::fmt::Write;
@@ -79,6 +80,7 @@ fn the_commands_print_what_the_page_says() {
     shell.arg(place.file("commands.sh", script)).current_dir(root()).stdin(Stdio::null());
     shell.env("CARGO_HOME", variable("CARGO_HOME", ".cargo")).env("RUSTUP_HOME", variable("RUSTUP_HOME", ".rustup"));
     shell.env("XDG_CACHE_HOME", variable("XDG_CACHE_HOME", ".cache")).env("HOME", &home);
+    forget_package(&mut shell);
     shell.env_remove("XDG_DATA_HOME").env_remove("WLPROF_PLUGIN_PATH").env_remove("RUST_BACKTRACE");
     let ran = run(shell.stdout(Stdio::piped()).stderr(Stdio::piped()));
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);

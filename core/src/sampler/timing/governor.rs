@@ -79,13 +79,16 @@ impl Governor {
     fn decide(&mut self) {
         let wanted_hz = if self.seen.guest_ns < FIRST_NS { self.first_hz } else { self.requested_hz };
         let Spent { signals, sampling_ns, guest_ns } = self.seen;
-        let allowed_ns = guest_ns as f64 * self.max_overhead + CREDIT_NS;
-        if sampling_ns as f64 + signals as f64 * self.delivery_ns <= allowed_ns {
+        let spent_ns = sampling_ns as f64 + signals as f64 * self.delivery_ns;
+        // The guest's thread has been at most of what was spent, too: where much is allowed a guest would else come to nothing at all.
+        let own_ns = (guest_ns as f64 - spent_ns).max(0.0);
+        if spent_ns <= own_ns * self.max_overhead + CREDIT_NS {
             self.hz = wanted_hz;
             return;
         }
         let cost_ns = (self.delivery_ns + self.sampling_ns).max(1.0);
-        let affordable_hz = (self.max_overhead / cost_ns * 1e9).max(LOWEST_HZ);
+        // To the pace, deliveries are the guest's time.
+        let affordable_hz = (1e9 / (cost_ns / self.max_overhead + self.delivery_ns)).max(LOWEST_HZ);
         self.hz = affordable_hz.min(wanted_hz);
         if self.hz < self.lowest.0 || self.hz == LOWEST_HZ && cost_ns > self.lowest.1 {
             self.lowest = (self.hz, cost_ns);
@@ -164,15 +167,15 @@ mod tests {
         let options = options(1000.0, 0.02);
         // The guest ran for a second, of which sampling may take 20 ms, and 20 ms more. Two signals cost 20 µs.
         let mut governor = Governor::new(&options, 10_000);
-        governor.adjust(spent(2, 39_980_000, 1_000_000_000));
+        governor.adjust(spent(2, 39_980_000, 1_040_000_000));
         assert_eq!(governor.period_ns(), 1_000_000);
         let mut governor = Governor::new(&options, 10_000);
-        governor.adjust(spent(2, 39_980_001, 1_000_000_000));
+        governor.adjust(spent(2, 39_980_001, 1_040_000_000));
         assert_eq!(governor.period_ns(), 100_000_000);
         // In the next second there are 20 ms, and no more.
         let mut governor = Governor::new(&options, 10_000);
-        governor.adjust(spent(2, 39_980_000, 1_000_000_000));
-        governor.adjust(spent(4, 59_960_001, 2_000_000_000));
+        governor.adjust(spent(2, 39_980_000, 1_040_000_000));
+        governor.adjust(spent(4, 59_960_001, 2_060_000_000));
         assert_eq!(governor.period_ns(), 100_000_000);
     }
 
@@ -181,16 +184,16 @@ mod tests {
         let mut governor = Governor::new(&options(10_000.0, 0.02), 10_000);
         // 10 µs for the signal and 10 µs in the handler, beyond what is given in advance.
         governor.adjust(spent(10_000, 100_000_000, 1_000_000_000));
-        assert_eq!(governor.period_ns(), 1_000_000);
+        assert_eq!(governor.period_ns(), 1_010_000);
         assert_eq!(
             governor.note().unwrap(),
-            "the rate was lowered to 1000 Hz at times to keep sampling within 2 % of the guest's time: a sample cost 20.0 µs \
+            "the rate was lowered to 990 Hz at times to keep sampling within 2 % of the guest's time: a sample cost 20.0 µs \
              then (--max-overhead allows more)"
         );
         // What samples cost later does not explain that rate.
         governor.adjust(spent(10_100, 100_000_100, 1_000_000_000));
         governor.adjust(spent(10_200, 100_000_200, 1_000_000_000));
-        assert!(governor.note().unwrap().contains("1000 Hz") && governor.note().unwrap().contains("20.0 µs"));
+        assert!(governor.note().unwrap().contains("990 Hz") && governor.note().unwrap().contains("20.0 µs"));
     }
 
     #[test]
@@ -203,6 +206,15 @@ mod tests {
             "the rate was lowered to 10 Hz at times, and goes no lower: a sample cost 2000.0 µs then, so that sampling took \
              2 % of the guest's time, above the 0.07 % that --max-overhead allows"
         );
+    }
+
+    #[test]
+    fn as_much_as_the_guest_takes_leaves_the_guest_half() {
+        let mut governor = Governor::new(&options(50_000.0, 1.0), 35_000);
+        // All of its thread's time was that of signals.
+        governor.adjust(spent(1000, 8_000_000, 43_000_000));
+        // 35 µs for the signal, 8 µs in the handler, which the pace does not count, and 43 µs of the guest's own.
+        assert_eq!(governor.period_ns(), 78_000);
     }
 
     #[test]
