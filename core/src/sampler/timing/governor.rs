@@ -212,7 +212,7 @@ mod tests {
     fn as_much_as_the_guest_takes_leaves_the_guest_half() {
         let mut governor = Governor::new(&options(50_000.0, 1.0), 35_000);
         // All of its thread's time was that of signals.
-        governor.adjust(spent(1000, 8_000_000, 43_000_000));
+        governor.adjust(spent(30_000, 240_000_000, 1_290_000_000));
         // 35 µs for the signal, 8 µs in the handler, which the pace does not count, and 43 µs of the guest's own.
         assert!((77_999..=78_000).contains(&governor.period_ns()), "{}", governor.period_ns());
     }
