@@ -29,16 +29,14 @@ const LIBRARIES: &str = "QEMU_LD_PREFIX";
 const MAGIC: &str = r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00";
 const MASK: &str = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff";
 
-/// The unit tests that say something of a processor: those of what walks, interrupts, names machine code and calls plugins. Not those
+/// The unit tests that say something of a processor: those of what walks, interrupts and names machine code. Not those
 /// of clocks, which are the emulator's. Of others some have many stores at a time, each of which costs the emulator 40 MB. To compile all
 /// fixtures takes it a quarter of an hour, and those of all releases of Go and Python ten minutes at least: that is for whoever has them, with
 /// `every_fixture` and `every_other_release` as arguments.
 const LIBRARY_TESTS: &[&str] = &[
     "sampler::",
     "machine_code::",
-    "languages::",
     "export::perf",
-    "export::jitdump",
     "--skip=sampler::timing",
     "--skip=every_fixture",
     "--skip=every_other_release",
