@@ -1,4 +1,5 @@
-//! Runs some tests of a crate, by parts of their names.
+//! Runs some tests of a crate, by parts of their names. Parts that no test answers to are refused: those of a test that was renamed since,
+//! or mistyped, would choose none and have all pass.
 
 use std::process::Command;
 
@@ -9,47 +10,73 @@ use crate::process;
 /// Before a name whose tests are not run.
 const SKIP: &str = "--skip=";
 
-/// Builds tests and runs those that `filters` choose, or, if there are any, `arguments`. `cargo_test` is `cargo test` with what it is given
-/// after its own arguments.
-pub(crate) fn run(filters: &[&str], arguments: &[String], cargo_test: impl Fn(&[&str]) -> Command) -> Result<()> {
-    process::visibly(&mut cargo_test(&["--no-run"]))?;
-    let mut chosen: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    if chosen.is_empty() {
-        refuse_unmatched(&mut cargo_test(&["--quiet", "--", "--list"]), filters)?;
-        chosen.extend(filters);
-    }
-    process::visibly(&mut cargo_test(&[&["--"], &chosen[..]].concat())).context("tests fail")
+/// Builds tests and runs those that `filters` choose. `cargo_test` is `cargo test` with what it is given after its own arguments.
+pub(crate) fn run(filters: &[&str], cargo_test: impl Fn(&[&str]) -> Command) -> Result<()> {
+    let names = build(&cargo_test)?;
+    refuse(&unmatched(filters, &names))?;
+    process::visibly(&mut cargo_test(&[&["--"], filters].concat())).context("tests fail")
 }
 
-/// Refuses filters that no test answers to: those of a test that was renamed since would choose none and have all pass. `listed` prints
-/// the names of tests.
-fn refuse_unmatched(listed: &mut Command, filters: &[&str]) -> Result<()> {
-    let tests = process::text(listed, "")?;
-    let names: Vec<&str> = tests.lines().filter_map(|line| line.strip_suffix(": test")).collect();
-    match filters.iter().find(|filter| !is_matched(filter, &names)) {
+/// Builds tests and runs those that a user's `arguments` choose: names, and what comes after them. Gives the names that no test answers to,
+/// as other programs may have tests that do.
+pub(crate) fn run_named(arguments: &[String], cargo_test: impl Fn(&[&str]) -> Command) -> Result<Vec<&str>> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let filters: Vec<&str> = arguments.iter().copied().take_while(|argument| !argument.starts_with('-')).collect();
+    let unmatched = unmatched(&filters, &build(&cargo_test)?);
+    if filters.is_empty() || unmatched.len() < filters.len() {
+        process::visibly(&mut cargo_test(&[&["--"], &arguments[..]].concat())).context("tests fail")?;
+    }
+    Ok(unmatched)
+}
+
+/// Refuses names that no test answers to.
+pub(crate) fn refuse(unmatched: &[&str]) -> Result<()> {
+    match unmatched.first() {
         Some(filter) => bail!("no test's name has `{filter}` in it"),
         None => Ok(()),
     }
 }
 
-fn is_matched(filter: &str, names: &[&str]) -> bool {
-    let part = filter.strip_prefix(SKIP).unwrap_or(filter);
-    names.iter().any(|name| name.contains(part))
+/// Builds tests, and gives their names.
+fn build(cargo_test: &impl Fn(&[&str]) -> Command) -> Result<Vec<String>> {
+    process::visibly(&mut cargo_test(&["--no-run"]))?;
+    let listed = process::text(&mut cargo_test(&["--quiet", "--", "--list"]), "")?;
+    Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+/// Those of `filters` that no test answers to.
+fn unmatched<'a>(filters: &[&'a str], names: &[String]) -> Vec<&'a str> {
+    let part = |filter: &'a str| filter.strip_prefix(SKIP).unwrap_or(filter);
+    filters.iter().copied().filter(|filter| !names.iter().any(|name| name.contains(part(filter)))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A `cargo test` that knows one test, and prints what it is to run into `ran`.
+    fn cargo_test(ran: &std::path::Path) -> impl Fn(&[&str]) -> Command {
+        move |options: &[&str]| {
+            let mut shell = Command::new("sh");
+            let script = r#"case "$*" in --no-run) ;; *--list) echo "a::b: test" ;; *) echo "$*" >> "$0" ;; esac"#;
+            shell.args(["-c", script]).arg(ran).args(options);
+            shell
+        }
+    }
+
     #[test]
-    fn filters_of_no_test_are_refused() {
-        let said = |filter| {
-            let mut listed = Command::new("echo");
-            listed.arg("a::b: test\n\n1 test, 0 benchmarks");
-            refuse_unmatched(&mut listed, &[filter]).err().map(|error| error.to_string())
+    fn parts_of_no_tests_name_are_refused_and_run_nothing() {
+        let ran = std::env::temp_dir().join(format!("wlprof-chosen-tests-{}", std::process::id()));
+        let said = |filters: &[&str]| run(filters, cargo_test(&ran)).err().map(|error| error.to_string());
+        assert_eq!(said(&["a::", "--skip=b"]), None);
+        assert_eq!(said(&["a::", "--skip=c"]).as_deref(), Some("no test's name has `--skip=c` in it"));
+        let named = |arguments: &[&str]| -> usize {
+            let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+            run_named(&arguments, cargo_test(&ran)).unwrap().len()
         };
-        assert_eq!(said("a::"), None);
-        assert_eq!(said("--skip=b"), None);
-        assert_eq!(said("--skip=benchmarks").as_deref(), Some("no test's name has `--skip=benchmarks` in it"));
+        assert_eq!([named(&["b", "--exact"]), named(&["c", "b"]), named(&["c"]), named(&["--ignored"])], [0, 1, 1, 0]);
+        let found = std::fs::read_to_string(&ran).unwrap();
+        std::fs::remove_file(&ran).unwrap();
+        assert_eq!(found, "-- a:: --skip=b\n-- b --exact\n-- c b\n-- --ignored\n");
     }
 }

@@ -126,6 +126,8 @@ fn ways(recipe: &Recipe) -> Vec<Vec<&'static str>> {
     match (recipe.name, recipe.language) {
         // Programs for `GOOS=js` import what no WASI host has.
         (ENDLESS, _) | (_, Language::GoForJs(_)) => vec![],
+        // It says how long it took by its own clock.
+        ("c-phases", _) => vec![],
         // They print where their data is, and end before there is a sample.
         (name, Language::C | Language::Cpp) if name.contains("-layout") => vec![],
         ("c-traps", _) => vec![
@@ -175,6 +177,8 @@ impl Tested {
                     // A link, which wlprof does not follow unasked.
                     let library = fixtures.join(format!("{}-lib", recipe.name));
                     options.push(format!("--dir={}::/usr/local/lib", library.display()));
+                    // Else it writes compiled scripts into the checkout.
+                    options.push("--env=PYTHONDONTWRITEBYTECODE=1".to_owned());
                 }
                 let file = match recipe.language {
                     Language::Python(_) | Language::QuickJs => format!("{}.wasm", recipe.name),

@@ -13,6 +13,7 @@ mod golden;
 mod graph;
 pub mod jitdump;
 mod json;
+mod machine;
 mod perf_data;
 pub mod perf_map;
 mod plain_text;

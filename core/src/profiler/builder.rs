@@ -136,7 +136,8 @@ impl Builder {
     }
 
     /// The sampler; the signal sampler unless told so. For the epoch sampler the engine has to be configured with
-    /// `epoch_interruption`, and the stores' deadlines and their callback are the profiler's.
+    /// `epoch_interruption`. It advances the engine's epoch at each tick, and the deadline and the callback of stores that are attached are
+    /// its own: one that is not attached needs a deadline that no tick reaches, such as `u64::MAX / 2`.
     #[must_use]
     pub fn sampler(mut self, kind: SamplerKind) -> Self {
         self.options.kind = kind;

@@ -301,6 +301,7 @@ impl Profiler {
             if let Some(hook) = hook {
                 store.call_hook(hook);
             }
+            self.0.session.leave_out(store);
             return Ok(Attached::new(None, store, self.clone()));
         }
         let attached = self.0.session.attach(store, name, hook)?;

@@ -7,6 +7,7 @@
 mod bounds;
 mod build;
 mod difference;
+mod doubt;
 mod draws;
 #[cfg(test)]
 mod example;
@@ -43,6 +44,7 @@ mod waits;
 pub(crate) use build::testing;
 pub use build::{Names, Recorder};
 pub use difference::Difference;
+pub use doubt::Doubt;
 #[cfg(test)]
 pub(crate) use example::example;
 pub use file::RawRecording;

@@ -1,6 +1,6 @@
 //! Who calls a function, and whom it calls.
 
-use super::{FunctionId, Recording, Weight};
+use super::{Doubt, FunctionId, Recording, Weight};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A function, with its callers and callees.
@@ -10,6 +10,8 @@ pub struct Neighbors {
     pub function: FunctionId,
     /// Time in which it was the innermost frame.
     pub self_time: Weight,
+    /// Of that, what may be another's.
+    pub doubt: Doubt,
     /// Time in which it was anywhere on the stack.
     pub total_time: Weight,
     /// Of its total time, what it had been called by, most first. A sample counts once for each caller that its stack has.
@@ -27,6 +29,7 @@ impl Neighbors {
         };
         let exact = named(&|other| other == name);
         let functions = if exact.is_empty() { named(&|other| other.contains(name)) } else { exact };
+        let doubts = recording.doubts();
         let mut sums = BTreeMap::<FunctionId, Sum>::new();
         for (stack, weight) in recording.stack_weights() {
             let lines: Vec<FunctionId> = recording.lines_of(stack).map(|line| line.function).collect();
@@ -35,6 +38,7 @@ impl Neighbors {
                 sum.total_time.add(weight);
                 if lines[0] == function {
                     sum.self_time.add(weight);
+                    doubts.get(&stack).into_iter().for_each(|doubt| sum.doubt.add(*doubt));
                 }
                 let pairs = || lines.windows(2).map(|pair| (pair[0], pair[1]));
                 let callers: BTreeSet<_> = pairs().filter(|pair| pair.0 == function).map(|pair| pair.1).collect();
@@ -48,6 +52,7 @@ impl Neighbors {
             .map(|(function, sum)| Self {
                 function,
                 self_time: sum.self_time,
+                doubt: sum.doubt,
                 total_time: sum.total_time,
                 callers: most_first(sum.callers),
                 callees: most_first(sum.callees),
@@ -61,6 +66,7 @@ impl Neighbors {
 #[derive(Default)]
 struct Sum {
     self_time: Weight,
+    doubt: Doubt,
     total_time: Weight,
     callers: BTreeMap<FunctionId, Weight>,
     callees: BTreeMap<FunctionId, Weight>,

@@ -1,6 +1,6 @@
 //! Sums over a recording: how much time each function has, itself and with all it called.
 
-use super::{FunctionId, Recording, StackId, State, Weight};
+use super::{Doubt, FunctionId, Recording, StackId, State, Weight};
 use std::collections::{BTreeMap, HashMap};
 
 /// Time of one function.
@@ -14,10 +14,8 @@ pub struct FunctionTotal {
     pub total_time: Weight,
     /// Line on which most of its self time was spent, if lines are known.
     pub hottest_line: Option<u32>,
-    /// Of its self time, what was spent before it began: [`State::Entering`].
-    pub entering_ns: u64,
-    /// Of its self time, what may be of functions that it had called: [`State::Returned`].
-    pub returned_ns: u64,
+    /// Of its self time, what may be another's.
+    pub doubt: Doubt,
 }
 
 /// Time of a whole recording.
@@ -42,8 +40,7 @@ struct Sum {
     self_time: Weight,
     total_time: Weight,
     lines: HashMap<Option<u32>, u64>,
-    entering_ns: u64,
-    returned_ns: u64,
+    doubt: Doubt,
     last_stack: Option<StackId>,
 }
 
@@ -60,7 +57,6 @@ impl Totals {
     /// Adds up `recording`.
     pub fn of(recording: &Recording) -> Self {
         let mut totals = Self::default();
-        let mut doubtful = HashMap::<(StackId, State), u64>::new();
         for draw in recording.draws() {
             totals.all.add_draw(draw.period_ns);
             if !draw.state.is_guest() {
@@ -72,28 +68,21 @@ impl Totals {
                 State::Entering => totals.entering.add_draw(draw.period_ns),
                 State::Returned => totals.returned.add_draw(draw.period_ns),
             }
-            if matches!(draw.state, State::Entering | State::Returned) {
-                *doubtful.entry((draw.stack, draw.state)).or_default() += draw.period_ns;
-            }
         }
+        let doubts = recording.doubts();
         let mut sums: HashMap<FunctionId, Sum> = HashMap::default();
         for (stack, weight) in recording.stack_weights() {
             for (depth, line) in recording.lines_of(stack).enumerate() {
                 let sum = sums.entry(line.function).or_default();
                 if depth == 0 {
                     sum.self_time.add(weight);
+                    doubts.get(&stack).into_iter().for_each(|doubt| sum.doubt.add(*doubt));
                     *sum.lines.entry(line.line).or_default() += weight.ns;
                 }
                 if sum.last_stack != Some(stack) {
                     sum.last_stack = Some(stack);
                     sum.total_time.add(weight);
                 }
-            }
-        }
-        for ((stack, state), ns) in doubtful {
-            if let Some(sum) = recording.lines_of(stack).next().and_then(|leaf| sums.get_mut(&leaf.function)) {
-                let part = if state == State::Entering { &mut sum.entering_ns } else { &mut sum.returned_ns };
-                *part = part.saturating_add(ns);
             }
         }
         totals.functions = sums
@@ -103,8 +92,7 @@ impl Totals {
                 self_time: sum.self_time,
                 total_time: sum.total_time,
                 hottest_line: hottest(&sum.lines),
-                entering_ns: sum.entering_ns,
-                returned_ns: sum.returned_ns,
+                doubt: sum.doubt,
             })
             .collect();
         let key = |total: &FunctionTotal| (total.self_time.ns, total.total_time.ns);
@@ -123,7 +111,7 @@ pub(super) fn hottest(lines: &HashMap<Option<u32>, u64>) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::recording::testing::{TRACK, finish, with_modules};
-    use crate::recording::{Origin, Recorder, Sample};
+    use crate::recording::{Neighbors, Origin, Recorder, Sample};
     use wlprof_plugin::SourceFrame;
 
     #[test]
@@ -171,8 +159,12 @@ mod tests {
         });
         let totals = Totals::of(&recording);
         assert_eq!((totals.all.ns, totals.host.ns, totals.entering.ns, totals.returned.ns), (40, 0, 20, 10));
-        let rows: Vec<_> =
-            totals.functions.iter().map(|row| (row.self_time.ns, row.entering_ns, row.returned_ns)).collect();
-        assert_eq!(rows, [(40, 20, 10), (0, 0, 0)]);
+        let rows: Vec<_> = totals.functions.iter().map(|row| (row.self_time.ns, row.doubt)).collect();
+        assert_eq!(rows, [(40, Doubt { entering_ns: 20, returned_ns: 10 }), (0, Doubt::default())]);
+        let [leaf] = &Neighbors::of(&recording, &recording.functions[totals.functions[0].function as usize].name)[..]
+        else {
+            panic!("{recording:?}")
+        };
+        assert_eq!(leaf.doubt, totals.functions[0].doubt);
     }
 }

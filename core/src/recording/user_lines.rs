@@ -1,7 +1,7 @@
 //! Sums for guests of an interpreter: time in its native code is time of the line of the script that called it.
 
 use super::totals::hottest;
-use super::{Category, Frame, FunctionId, Origin, Recording, StackId, Weight};
+use super::{Category, Doubt, Frame, FunctionId, Origin, Recording, StackId, Weight};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Time of a script's functions, and of the native code that they call.
@@ -26,6 +26,8 @@ pub struct UserFunction {
     pub native_time: Weight,
     /// Time in which it was anywhere on the stack. Recursion counts once.
     pub total_time: Weight,
+    /// Of its self time, what may be another's: of native code that was innermost, then.
+    pub doubt: Doubt,
     /// Line on which most of its self time was spent, native code included, if lines are known.
     pub hottest_line: Option<u32>,
 }
@@ -37,6 +39,8 @@ pub struct NativeTotal {
     pub what: Native,
     /// Time in which it was the innermost frame.
     pub self_time: Weight,
+    /// Of that, what may be another's.
+    pub doubt: Doubt,
     /// Time in which it was anywhere on the stack.
     pub total_time: Weight,
 }
@@ -57,6 +61,7 @@ struct Sum {
     self_time: Weight,
     native_time: Weight,
     total_time: Weight,
+    doubt: Doubt,
     lines: HashMap<Option<u32>, u64>,
 }
 
@@ -69,7 +74,8 @@ impl UserLines {
             return None;
         }
         let mut functions = BTreeMap::<FunctionId, Sum>::new();
-        let mut native = BTreeMap::<Native, [Weight; 2]>::new();
+        let mut native = BTreeMap::<Native, Sum>::new();
+        let doubts = recording.doubts();
         let mut outside = Weight::default();
         for (stack, weight) in weights {
             let frames: Vec<&Frame> = recording.frames_of(stack).collect();
@@ -80,13 +86,17 @@ impl UserLines {
                 outside.add(weight);
                 continue;
             };
+            let doubt = doubts.get(&stack).copied().unwrap_or_default();
             let line = frames[innermost].lines[0];
             let sum = functions.entry(line.function).or_default();
             sum.self_time.add(weight);
+            sum.doubt.add(doubt);
             *sum.lines.entry(line.line).or_default() += weight.ns;
             if innermost > 0 {
                 sum.native_time.add(weight);
-                native.entry(recording.native(frames[0], frames[0].lines[0].function)).or_default()[0].add(weight);
+                let called = native.entry(recording.native(frames[0], frames[0].lines[0].function)).or_default();
+                called.self_time.add(weight);
+                called.doubt.add(doubt);
             }
             // Below the script: what started the interpreter is above it.
             let (of_language, called): (Vec<&Frame>, Vec<&Frame>) =
@@ -96,7 +106,7 @@ impl UserLines {
             };
             let called = called.iter().flat_map(|frame| of_frame(frame));
             for what in called.collect::<BTreeSet<_>>() {
-                native.entry(what).or_default()[1].add(weight);
+                native.entry(what).or_default().total_time.add(weight);
             }
             let lines = of_language.iter().flat_map(|frame| &frame.lines);
             for function in lines.map(|line| line.function).collect::<BTreeSet<_>>() {
@@ -110,12 +120,20 @@ impl UserLines {
                 self_time: sum.self_time,
                 native_time: sum.native_time,
                 total_time: sum.total_time,
+                doubt: sum.doubt,
                 hottest_line: hottest(&sum.lines),
             })
             .collect();
         functions.sort_by_key(|row| (std::cmp::Reverse((row.self_time.ns, row.total_time.ns)), row.function));
-        let row = |(what, [self_time, total_time]): (Native, [Weight; 2])| NativeTotal { what, self_time, total_time };
-        let mut native: Vec<NativeTotal> = native.into_iter().map(row).collect();
+        let mut native: Vec<NativeTotal> = native
+            .into_iter()
+            .map(|(what, sum)| NativeTotal {
+                what,
+                self_time: sum.self_time,
+                doubt: sum.doubt,
+                total_time: sum.total_time,
+            })
+            .collect();
         native.sort_by_key(|row| (std::cmp::Reverse((row.self_time.ns, row.total_time.ns)), row.what));
         Some(Self { functions, native, outside })
     }

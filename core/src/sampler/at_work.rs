@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use wasmtime::{Engine, Store, error::Context as _};
+use wasmtime::{Engine, Store, bail, error::Context as _};
 
 /// How long to wait, when sampling ends, for a handler or a call hook that still reads a guest.
 const LAST_WALK: Duration = Duration::from_millis(100);
@@ -57,6 +57,12 @@ impl Sampler {
         let options = &shared.options;
         let whole_run = (!options.on_demand).then(|| Demand::new(&threads, options.clock));
         let probe = Probe::new(engine).context("the self-check of Wasmtime's internals failed")?;
+        if by_epochs && !probe.guests_have_checks()? {
+            bail!(
+                "the engine's guests have no checks, at which the epoch sampler would read them: give its Config \
+                 `epoch_interruption(true)`, or take another sampler"
+            );
+        }
         let ticker = by_epochs.then(|| Ticker::start(ticks, &threads, engine)).transpose()?;
         let stop_drain = Arc::new(AtomicBool::new(false));
         let drain = std::thread::Builder::new().name("wlprof drain".into()).spawn({

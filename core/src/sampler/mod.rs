@@ -16,7 +16,6 @@ mod at_work;
 mod code_map;
 #[cfg(test)]
 mod code_map_tests;
-mod collect;
 mod configure;
 mod drain;
 mod dump;

@@ -162,6 +162,13 @@ impl Session {
         Ok(sampler)
     }
 
+    /// `store` is not sampled, but may be of an engine whose guests have checks for the sampler.
+    pub(crate) fn leave_out<T: 'static>(&self, store: &mut Store<T>) {
+        if self.shared.options.kind == SamplerKind::Epoch {
+            super::transport::epoch::let_run(store);
+        }
+    }
+
     /// Lets a walker of `module`, which `walker` gives, read the stacks of `instance`, its instance in `store`. Call it between
     /// instantiating and calling the guest. A walker that cannot is left out, with a note; the profile has wasm frames then.
     pub(crate) fn instantiated<T: 'static>(

@@ -10,7 +10,7 @@ use std::time::Duration;
 use wasmtime::{CallHook, Caller, Config, Engine, Instance, Linker, Module, Store, StoreLimits, StoreLimitsBuilder};
 use wlprof::export;
 use wlprof::recording::{Clock, Recording, View};
-use wlprof::sampler::SamplerKind;
+use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof::{Attach, Profiler};
 
 /// Runs an example, which writes its profile to the file that it is given first.
@@ -171,6 +171,37 @@ fn an_embedders_fuel_epochs_and_limits_are_its_own() {
     assert_eq!(spent, 1_000_000 - alone.get_fuel().unwrap());
 }
 
+#[test]
+fn with_epochs_stores_are_sampled_or_left_alone_and_all_go_on() {
+    let engine = engine(|config| {
+        config.epoch_interruption(true);
+    });
+    let options = SamplerOptions {
+        kind: SamplerKind::Epoch,
+        rate_hz: 1000.0,
+        on_demand: true,
+        keep: Some(Duration::from_secs(60)),
+        counts_host_calls: true,
+        ..SamplerOptions::default()
+    };
+    for (fraction, is_sampled) in [(1.0, true), (f64::MIN_POSITIVE, false)] {
+        let builder = Profiler::builder().sampler_options(options.clone()).fraction(fraction);
+        let profiler = builder.start(&engine).unwrap();
+        let module = profiler.load("guest.wasm", GUEST.as_bytes()).unwrap();
+        let mut calls = 0;
+        with_ever_more_work("ten samples", |times| {
+            let mut store = Store::new(&engine, ());
+            profiler.attach(&mut store, Attach::named("store")).unwrap();
+            call(&mut store, &module, 10_000_000 * times as i32).unwrap();
+            calls += u64::from(is_sampled);
+            profiler.snapshot().map_or(0, |snapshot| snapshot.recording().samples().count()) >= 10 || !is_sampled
+        });
+        // Of `f` alone: checks, at which Wasmtime calls the host as well, are none.
+        let counted: u64 = profiler.activity().map_or(0, |activity| activity.host_calls.values().sum());
+        assert_eq!(counted, calls);
+    }
+}
+
 /// What a call hook is told, in order; a refusal of calls of the host if `refuses`.
 fn told(profiler: Option<&Profiler>, engine: &Engine, module: &Module, refuses: bool) -> (Vec<String>, Option<String>) {
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -245,6 +276,7 @@ fn what_the_profiler_cannot_do_is_told() {
     failed(Profiler::builder().start(&unconfigured).map(drop), "wlprof::configure");
     let unconfigured = Engine::new(Config::new().debug_symbols(false)).unwrap();
     failed(Profiler::builder().start(&unconfigured).map(drop), "wlprof::configure");
+    failed(Profiler::builder().sampler(SamplerKind::Epoch).start(&engine).map(drop), "epoch_interruption(true)");
 
     let mut store = Store::new(&engine, ());
     let attached = profiler.attach(&mut store, Attach::named("x")).unwrap();

@@ -32,7 +32,12 @@ pub(crate) fn check_platforms() -> Result<()> {
 
 /// Runs cargo and refuses warnings. By rustc's flags they would be refused at the price of a check of all dependencies.
 fn check(cargo: &mut Command) -> Result<()> {
-    let output = cargo.stderr(Stdio::piped()).output().with_context(|| format!("cannot run `{cargo:?}`"))?;
+    // A warning begins with its colour where there are colours.
+    let output = cargo
+        .env("CARGO_TERM_COLOR", "never")
+        .stderr(Stdio::piped())
+        .output()
+        .with_context(|| format!("cannot run `{cargo:?}`"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     eprint!("{said}");
     if !output.status.success() {

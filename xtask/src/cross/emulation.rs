@@ -70,20 +70,29 @@ pub(crate) fn test(target: &str, arguments: &[String]) -> Result<()> {
     fixtures::build(&[])?;
     let step = Step::announced(format!("tests of wlprof for {}", AARCH64_LINUX.triple));
     // With the command, which has no tests, so that its library is compiled beside the one that is tested.
-    chosen_tests::run(LIBRARY_TESTS, arguments, |options| {
+    let of_the_library = |options: &[&str]| {
         let test = ["test", "--release", "--package", "wlprof", "--lib", "--bin", "wlprof"];
         emulator.around(toolchain.cargo(&test, &[AARCH64_LINUX]).args(options))
-    })?;
-
-    let command = toolchain.build_wlprof(AARCH64_LINUX)?;
+    };
     // This machine's own, which start the other's.
-    chosen_tests::run(COMMAND_TESTS, arguments, |options| {
+    let of_the_command = |command: &Path, options: &[&str]| {
         let mut tests = checkout::cargo();
         tests.args(["test", "--release", "--package", "wlprof", "--test", "e2e"]).args(options);
         toolchain.for_zig(&mut tests).env("WLPROF_TESTED_CC", toolchain.c_compiler(AARCH64_LINUX));
-        tests.env("WLPROF_TESTED", &command).env("WLPROF_TESTED_TARGET", AARCH64_LINUX.triple);
+        tests.env("WLPROF_TESTED", command).env("WLPROF_TESTED_TARGET", AARCH64_LINUX.triple);
         emulator.around(&mut tests)
-    })?;
+    };
+    if arguments.is_empty() {
+        chosen_tests::run(LIBRARY_TESTS, of_the_library)?;
+        let command = toolchain.build_wlprof(AARCH64_LINUX)?;
+        chosen_tests::run(COMMAND_TESTS, |options| of_the_command(&command, options))?;
+    } else {
+        let mut unmatched = chosen_tests::run_named(arguments, of_the_library)?;
+        let command = toolchain.build_wlprof(AARCH64_LINUX)?;
+        let also = chosen_tests::run_named(arguments, |options| of_the_command(&command, options))?;
+        unmatched.retain(|name| also.contains(name));
+        chosen_tests::refuse(&unmatched)?;
+    }
     step.done();
     Ok(())
 }

@@ -44,12 +44,17 @@ pub(super) fn test(arguments: &[String]) -> Result<()> {
     fixtures::build(&[])?;
     let step = Step::announced(format!("tests of wlprof for {}", WINDOWS_GNU.triple));
     let command = wine.command_of(&toolchain.build_wlprof(WINDOWS_GNU)?)?;
-    chosen_tests::run(TESTS, arguments, |options| {
+    let cargo_test = |options: &[&str]| {
         let mut tests = checkout::cargo();
         tests.args(["test", "--release", "--package", "wlprof", "--test", "e2e"]).args(options);
         tests.env("WLPROF_TESTED", &command).env("WLPROF_TESTED_TARGET", WINDOWS_GNU.triple);
         tests
-    })?;
+    };
+    if arguments.is_empty() {
+        chosen_tests::run(TESTS, cargo_test)?;
+    } else {
+        chosen_tests::refuse(&chosen_tests::run_named(arguments, cargo_test)?)?;
+    }
     step.done();
     Ok(())
 }

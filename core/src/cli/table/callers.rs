@@ -1,7 +1,7 @@
 //! Who calls a function and whom it calls: a block for each, with callers above and callees below.
 
 use super::TableOptions;
-use super::rows::Layout;
+use super::rows::{Layout, signs_of};
 use crate::cli::escape::single_line;
 use crate::recording::{FunctionId, Neighbors, Recording, Totals, Weight};
 use std::fmt::{self, Write};
@@ -32,7 +32,8 @@ pub(super) fn write(
         layout.title("callers, the function, callees", text)?;
         rows(&one.callers, text)?;
         let line = recording.functions[one.function as usize].line;
-        layout.row(&[one.self_time, one.total_time], one.total_time, one.function, line, text)?;
+        let signs = signs_of(one.self_time, one.doubt);
+        layout.row(&[one.self_time, one.total_time], one.total_time, one.function, &signs, line, text)?;
         rows(&one.callees, text)?;
     }
     match found.len().saturating_sub(BLOCKS) {

@@ -53,9 +53,7 @@ pub(super) fn write(
         }
         writeln!(text, " ({BOUND})")?;
     }
-    if selected.is_none() {
-        doubts(totals).iter().try_for_each(|doubt| writeln!(text, "{doubt}"))?;
-    }
+    doubts(totals).iter().try_for_each(|doubt| writeln!(text, "{doubt}"))?;
     losses(recording, selected).iter().try_for_each(|loss| writeln!(text, "{loss}"))?;
     if !recording.ticks.balanced() {
         // A defect of wlprof's; better seen than hidden.

@@ -13,7 +13,7 @@ use super::escape::single_line;
 use super::os;
 use crate::recording::{FunctionTotal, Recording, Selected, Totals, UserLines};
 pub(super) use heap::differences;
-use rows::Layout;
+use rows::{Layout, signs_of};
 pub(super) use rows::{place_of, shorten, shown};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -102,10 +102,12 @@ fn tables(
         return user_lines::write(recording, totals, &lines, options, text);
     }
     let layout = Layout::new(recording, totals.all, options.width, &["self", "total"]);
+    let columns = |total: &FunctionTotal| [total.self_time, total.total_time];
     if !is_waiting {
         layout.title("where the time itself went", text)?;
         for total in totals.functions.iter().filter(|total| total.self_time.ns > 0).take(options.rows) {
-            layout.total_row(total, total.self_time, total.hottest_line, text)?;
+            let signs = signs_of(total.self_time, total.doubt);
+            layout.row(&columns(total), total.self_time, total.function, &signs, total.hottest_line, text)?;
         }
     }
     let mut by_total: Vec<&FunctionTotal> = totals.functions.iter().collect();
@@ -113,7 +115,8 @@ fn tables(
     layout.title("with all that was called from there", text)?;
     for total in by_total.into_iter().take(options.rows) {
         let line = recording.functions[total.function as usize].line;
-        layout.total_row(total, total.total_time, line, text)?;
+        let signs = signs_of(total.self_time, total.doubt);
+        layout.row(&columns(total), total.total_time, total.function, &signs, line, text)?;
     }
     text.push('\n');
     Ok(())

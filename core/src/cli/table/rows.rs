@@ -2,7 +2,7 @@
 
 use crate::cli::escape::single_line;
 use crate::export::short_path;
-use crate::recording::{Function, FunctionId, FunctionTotal, Recording, Share, Weight};
+use crate::recording::{Doubt, Function, FunctionId, Recording, Share, Weight};
 use std::fmt::{self, Write};
 
 /// Cells of a share, as in `100.0 ±10.2 %`.
@@ -54,30 +54,18 @@ impl<'a> Layout<'a> {
         writeln!(text, "{what}")
     }
 
-    /// A row for a function, with the line to show.
+    /// A row for a function, with the [signs](signs_of) and the line to show.
     pub(super) fn row(
         &self,
         shares: &[Weight],
         bar: Weight,
         function: FunctionId,
+        signs: &str,
         line: Option<u32>,
         text: &mut String,
     ) -> fmt::Result {
         let function = &self.recording.functions[function as usize];
-        self.named_row(shares, bar, &function.name, &place_of(function, line), text)
-    }
-
-    /// A row for a function's totals: as [`Layout::row`], with [signs](signs_of) of how sure its own time is.
-    pub(super) fn total_row(
-        &self,
-        total: &FunctionTotal,
-        bar: Weight,
-        line: Option<u32>,
-        text: &mut String,
-    ) -> fmt::Result {
-        let function = &self.recording.functions[total.function as usize];
-        let after = format!("{}{}", signs_of(total), place_of(function, line));
-        self.named_row(&[total.self_time, total.total_time], bar, &function.name, &after, text)
+        self.named_row(shares, bar, &function.name, &format!("{signs}{}", place_of(function, line)), text)
     }
 
     /// A row for what is beside a function: its share stands in the last column, its name a step to the right.
@@ -123,9 +111,9 @@ pub(super) const ENTERING: char = '†';
 pub(super) const RETURNED: char = '‡';
 
 /// The signs behind the name of a function: where they stand for a twentieth of its own time or more.
-fn signs_of(total: &FunctionTotal) -> String {
-    let signs = [(total.entering_ns, ENTERING), (total.returned_ns, RETURNED)];
-    let told = signs.into_iter().filter(|(ns, _)| *ns > 0 && ns.saturating_mul(20) >= total.self_time.ns);
+pub(super) fn signs_of(self_time: Weight, doubt: Doubt) -> String {
+    let signs = [(doubt.entering_ns, ENTERING), (doubt.returned_ns, RETURNED)];
+    let told = signs.into_iter().filter(|(ns, _)| *ns > 0 && ns.saturating_mul(20) >= self_time.ns);
     let signs: String = told.map(|(_, sign)| sign).collect();
     if signs.is_empty() { signs } else { format!(" {signs}") }
 }
@@ -181,12 +169,12 @@ mod tests {
             let mut text = String::new();
             let layout = Layout::new(&recording, all, Some(width), &["self", "total"]);
             layout.title("what", &mut text).unwrap();
-            layout.row(&[all, all], all, 0, None, &mut text).unwrap();
+            layout.row(&[all, all], all, 0, " ‡", None, &mut text).unwrap();
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
             assert!(text.contains('…') && (width < 110 || text.contains(&"█".repeat(20))), "{text}");
         }
         let mut text = String::new();
-        Layout::new(&recording, all, None, &["self"]).row(&[all], all, 0, None, &mut text).unwrap();
+        Layout::new(&recording, all, None, &["self"]).row(&[all], all, 0, "", None, &mut text).unwrap();
         assert!(text.contains(&"n".repeat(300)), "{text}");
     }
 }

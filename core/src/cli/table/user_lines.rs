@@ -1,7 +1,7 @@
 //! The tables of an interpreter's guest: the script's functions and lines, and what of their time was in native code.
 
 use super::TableOptions;
-use super::rows::Layout;
+use super::rows::{Layout, signs_of};
 use crate::recording::{Native, Recording, Totals, UserFunction, UserLines};
 use std::fmt;
 
@@ -20,7 +20,8 @@ pub(super) fn write(
     let columns = |row: &UserFunction| [row.self_time, row.native_time, row.total_time];
     layout.title("where the time itself went, what was called in C included", text)?;
     for row in lines.functions.iter().filter(|row| row.self_time.ns > 0).take(options.rows) {
-        layout.row(&columns(row), row.self_time, row.function, row.hottest_line, text)?;
+        let signs = signs_of(row.self_time, row.doubt);
+        layout.row(&columns(row), row.self_time, row.function, &signs, row.hottest_line, text)?;
     }
     if lines.outside.ns > 0 {
         layout.named_row(
@@ -36,17 +37,19 @@ pub(super) fn write(
     layout.title("with all that was called from there", text)?;
     for row in by_total.into_iter().take(options.rows) {
         let line = recording.functions[row.function as usize].line;
-        layout.row(&columns(row), row.total_time, row.function, line, text)?;
+        let signs = signs_of(row.self_time, row.doubt);
+        layout.row(&columns(row), row.total_time, row.function, &signs, line, text)?;
     }
     let layout = Layout::new(recording, totals.all, options.width, &["self", "total"]);
     layout.title("what was called in C", text)?;
     for row in lines.native.iter().filter(|row| row.self_time.ns > 0).take(options.rows) {
         let shares = [row.self_time, row.total_time];
-        let named = |name, text: &mut String| layout.named_row(&shares, row.self_time, name, "", text);
+        let signs = signs_of(row.self_time, row.doubt);
+        let named = |name, text: &mut String| layout.named_row(&shares, row.self_time, name, &signs, text);
         match row.what {
             Native::Function(function) => {
                 let line = recording.functions[function as usize].line;
-                layout.row(&shares, row.self_time, function, line, text)?;
+                layout.row(&shares, row.self_time, function, &signs, line, text)?;
             }
             Native::Memory => named("[memory management]", text)?,
             Native::Collector => named("[garbage collection]", text)?,

@@ -14,6 +14,7 @@
 
 mod unwind;
 
+use super::machine::Machine;
 use super::plain_text::plain_name;
 use crate::machine_code::NativeFunction;
 use std::io::{self, Write};
@@ -21,8 +22,6 @@ use std::io::{self, Write};
 const MAGIC: u32 = 0x4a69_5444;
 const VERSION: u32 = 1;
 const HEADER_SIZE: u32 = 40;
-/// `EM_AARCH64` or `EM_X86_64`.
-const MACHINE: u32 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 /// A line table may not be larger, in bytes: it names a file for each line, and its size has 32 bits.
 const LARGEST_LINE_TABLE: usize = 1 << 30;
 
@@ -48,7 +47,8 @@ impl<W: Write> JitDump<W> {
     /// Whatever `out` fails with.
     pub fn new(mut out: W, process: u32, time_ns: u64) -> io::Result<Self> {
         let mut header = Vec::new();
-        for number in [MAGIC, VERSION, HEADER_SIZE, MACHINE, 0, process] {
+        let machine = Machine::called(std::env::consts::ARCH).elf.into();
+        for number in [MAGIC, VERSION, HEADER_SIZE, machine, 0, process] {
             header.extend(number.to_le_bytes());
         }
         header.extend(time_ns.to_le_bytes());

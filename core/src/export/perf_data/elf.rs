@@ -6,7 +6,7 @@
 
 use super::addresses::{Addresses, SLOT, START};
 use super::debug_info::{DebugSections, debug_sections};
-use super::machine::Machine;
+use crate::export::machine::Machine;
 use crate::export::plain_text::plain_name;
 use crate::recording::Recording;
 use object::elf;
@@ -45,7 +45,7 @@ pub(super) fn symbols(recording: &Recording, addresses: &Addresses) -> io::Resul
     let cut = addresses.cut.map(|cut| (CUT_NAME.into(), cut..cut + SLOT));
     let symbols: Vec<_> = named.chain(cut).collect();
     let build_id = build_id(&symbols, &debug_sections);
-    let machine = Machine::of(&recording.meta);
+    let machine = Machine::called(&recording.meta.architecture);
     let file = write(addresses, &symbols, &debug_sections, &build_id, machine).map_err(io::Error::other)?;
     Ok(Symbols { file, build_id })
 }

@@ -2,7 +2,7 @@
 
 use super::addresses::{Addresses, START};
 use super::elf::{BUILD_ID_SIZE, Symbols};
-use super::machine::Machine;
+use crate::export::machine::Machine;
 use crate::export::plain_text::plain_name;
 use crate::recording::{Clock, Recording, Sample};
 use std::collections::HashSet;
@@ -139,7 +139,7 @@ fn features(recording: &Recording, symbols: &Symbols, elf_path: &[u8]) -> Vec<(u
         (HEADER_HOSTNAME, text("unknown")),
         (HEADER_OSRELEASE, text("unknown")),
         (HEADER_VERSION, text(&format!("wlprof {}", meta.wlprof_version))),
-        (HEADER_ARCH, text(Machine::of(meta).name)),
+        (HEADER_ARCH, text(Machine::called(&meta.architecture).name)),
         (HEADER_CPUDESC, text("unknown")),
         (HEADER_CPUID, text("unknown")),
         (HEADER_CMDLINE, command_line.0),

@@ -11,7 +11,6 @@ mod addresses;
 mod debug_info;
 mod elf;
 mod file;
-mod machine;
 
 use super::Exporter;
 use crate::recording::Recording;

@@ -4,6 +4,10 @@
 //! In all of these the link register has the return address and the frame pointer is the caller's: unlike on x86-64 a call
 //! writes nothing to the stack, and a prologue saves both registers by one instruction.
 
+#[cfg(target_os = "linux")]
+use super::is_on_signal_stack;
+use super::{Caller, word};
+
 /// The registers that a walk begins with.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sampler) struct Registers {
@@ -30,25 +34,14 @@ impl Registers {
         let context = unsafe { &*context.cast::<libc::ucontext_t>() };
         let machine = &context.uc_mcontext;
         let sp = machine.sp as usize;
-        let signal_stack = context.uc_stack.ss_sp.addr();
-        let is_on_signal_stack = sp.wrapping_sub(signal_stack) < context.uc_stack.ss_size;
         Self {
             pc: machine.pc as usize,
             sp,
             fp: machine.regs[29] as usize,
             lr: machine.regs[30] as usize,
-            is_on_signal_stack,
+            is_on_signal_stack: is_on_signal_stack(context, sp),
         }
     }
-}
-
-/// Return address and frame pointer of a caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sampler) struct Caller {
-    /// The address that the callee returns to.
-    pub(in crate::sampler) return_pc: usize,
-    /// The caller's frame pointer.
-    pub(in crate::sampler) fp: usize,
 }
 
 /// Where the return address and the caller's frame pointer are.
@@ -75,11 +68,8 @@ pub(in crate::sampler) unsafe fn caller_of_interrupted(
     entry_fp: usize,
 ) -> Option<Caller> {
     let Registers { pc, sp, fp, lr, .. } = registers;
-    let word = |address: Option<usize>| {
-        let address = address.filter(|address| address.is_multiple_of(8) && (sp..entry_fp).contains(address))?;
-        // SAFETY: the word lies on the thread's stack.
-        Some(unsafe { (address as *const usize).read_volatile() })
-    };
+    // SAFETY: the caller's promise.
+    let word = |address| unsafe { word(address?, sp..entry_fp) };
     match link(code, pc - code_start) {
         Link::InRegisters => Some(Caller { return_pc: return_address(lr), fp }),
         Link::InFrame => Some(Caller { return_pc: return_address(word(fp.checked_add(8))?), fp: word(Some(fp))? }),

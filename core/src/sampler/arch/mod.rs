@@ -2,16 +2,41 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-mod other;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 #[cfg(target_arch = "aarch64")]
 use aarch64 as this;
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-use other as this;
+use std::ops::Range;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as this;
 
-pub(super) use this::{Caller, DIRECT_CALL, Registers, caller_of_interrupted, directly_called, return_address};
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+compile_error!("wlprof walks code for x86-64 and aarch64: see docs/platforms.md");
+
+pub(super) use this::{DIRECT_CALL, Registers, caller_of_interrupted, directly_called, return_address};
+
+/// Return address and frame pointer of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sampler) struct Caller {
+    /// The address that the callee returns to.
+    pub(in crate::sampler) return_pc: usize,
+    /// The caller's frame pointer.
+    pub(in crate::sampler) fp: usize,
+}
+
+/// The word at `address`, which is read off code that may be made to look like something else: `None` outside of `stack`.
+///
+/// # Safety
+/// `stack` must be memory of a stack that nobody changes meanwhile.
+unsafe fn word(address: usize, stack: Range<usize>) -> Option<usize> {
+    (address.is_multiple_of(8) && stack.contains(&address))
+        // SAFETY: the caller's promise: the word lies on the stack.
+        .then(|| unsafe { (address as *const usize).read_volatile() })
+}
+
+/// Whether a signal handler was interrupted: `sp` is on the alternate stack of the thread with that context.
+#[cfg(target_os = "linux")]
+fn is_on_signal_stack(context: &libc::ucontext_t, sp: usize) -> bool {
+    sp.wrapping_sub(context.uc_stack.ss_sp.addr()) < context.uc_stack.ss_size
+}

@@ -1,6 +1,10 @@
 //! What the walk must know of x86-64: the registers of an interrupted thread, and the few places in Cranelift's code
 //! where the frame pointer is not yet, or no longer, the interrupted function's own.
 
+#[cfg(target_os = "linux")]
+use super::is_on_signal_stack;
+use super::{Caller, word};
+
 /// The registers that a walk begins with.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sampler) struct Registers {
@@ -25,19 +29,13 @@ impl Registers {
         let context = unsafe { &*context.cast::<libc::ucontext_t>() };
         let register = |index: libc::c_int| context.uc_mcontext.gregs[index as usize] as usize;
         let sp = register(libc::REG_RSP);
-        let signal_stack = context.uc_stack.ss_sp.addr();
-        let is_on_signal_stack = sp.wrapping_sub(signal_stack) < context.uc_stack.ss_size;
-        Self { pc: register(libc::REG_RIP), sp, fp: register(libc::REG_RBP), is_on_signal_stack }
+        Self {
+            pc: register(libc::REG_RIP),
+            sp,
+            fp: register(libc::REG_RBP),
+            is_on_signal_stack: is_on_signal_stack(context, sp),
+        }
     }
-}
-
-/// Return address and frame pointer of a caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sampler) struct Caller {
-    /// The address that the callee returns to.
-    pub(in crate::sampler) return_pc: usize,
-    /// The caller's frame pointer.
-    pub(in crate::sampler) fp: usize,
 }
 
 /// Where the return address stands, relative to the registers.
@@ -68,11 +66,8 @@ pub(in crate::sampler) unsafe fn caller_of_interrupted(
     entry_fp: usize,
 ) -> Option<Caller> {
     let Registers { pc, sp, fp, .. } = registers;
-    let word = |address: Option<usize>| {
-        let address = address.filter(|address| address.is_multiple_of(8) && (sp..entry_fp).contains(address))?;
-        // SAFETY: the word lies on the thread's stack.
-        Some(unsafe { (address as *const usize).read_volatile() })
-    };
+    // SAFETY: the caller's promise.
+    let word = |address| unsafe { word(address?, sp..entry_fp) };
     let frame = |fp: Option<usize>| Some(Caller { return_pc: word(fp?.checked_add(8))?, fp: word(fp)? });
     match link(code, pc - code_start) {
         Link::AtStackPointer => Some(Caller { return_pc: word(Some(sp))?, fp }),

@@ -1,10 +1,10 @@
 //! Looks at the guest's thread from outside: what it waits for is seen without waking it.
 
-use super::super::collect::{Sighting, collect_blocked};
 use super::super::os::Activity;
 use super::super::os::clock::monotonic_ns;
 use super::super::os::thread_watch::ThreadWatch;
 use super::super::reading::MAX_WORDS;
+use super::super::running::{Sighting, collect_blocked};
 use super::super::running::{StoreState, ThreadSlot};
 use super::super::timing::Jitter;
 use crate::recording::Clock;

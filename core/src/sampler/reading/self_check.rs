@@ -16,7 +16,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use wasmtime::{
-    Caller, Engine, Extern, Func, Instance, Memory, MemoryType, Module, Store, WasmBacktrace, bail, format_err,
+    Caller, Engine, Extern, Func, Instance, Memory, MemoryType, Module, Store, Trap, WasmBacktrace, bail, format_err,
 };
 
 const PROBE: &str = r#"(module
@@ -60,6 +60,24 @@ impl Probe {
         check(engine)?;
         let module = Module::from_binary(engine, &wat::parse_str(r#"(module (func (export "run")))"#)?)?;
         Ok(Self { module, numbers: Arc::default() })
+    }
+
+    /// Whether guests of the engine have the checks compiled into them at which the epoch sampler reads them. Its configuration is not the
+    /// API's to say: a new store's deadline has passed, and only a check would see it.
+    ///
+    /// # Errors
+    /// If the probe cannot be run.
+    pub(in crate::sampler) fn guests_have_checks(&self) -> wasmtime::Result<bool> {
+        let mut store = Store::new(self.module.engine(), ());
+        // Engines whose guests use none refuse it.
+        let _ = store.set_fuel(u64::MAX);
+        let instance = Instance::new(&mut store, &self.module, &[])?;
+        let run = instance.get_typed_func::<(), ()>(&mut store, "run")?;
+        match run.call(&mut store, ()) {
+            Ok(()) => Ok(false),
+            Err(error) if error.downcast_ref() == Some(&Trap::Interrupt) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Gives the context of `store`, in which nothing runs yet, and this moment in it.

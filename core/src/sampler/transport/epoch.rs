@@ -15,12 +15,10 @@
 //! As for the signal sampler: what is read of Wasmtime's internals is checked first.
 
 use crate::sampler::Report;
-use crate::sampler::collect::{Place, Snapshot, collect};
 use crate::sampler::os::Activity;
-use crate::sampler::os::clock::{at_least_a_step, own_cpu_ns};
 use crate::sampler::os::thread_watch::{SEES_THREADS, ThreadWatch};
 use crate::sampler::running::{StoreState, ThreadSlot, Threads, Transport};
-use crate::sampler::timing::{Answers, Ticks, add};
+use crate::sampler::timing::{Answers, Ticks};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,44 +44,19 @@ impl Transport for EpochTransport {
     }
 }
 
+/// Has the guest of `store`, which is not sampled, never stop at its checks: a new store's deadline has passed.
+pub(in crate::sampler) fn let_run<T: 'static>(store: &mut Store<T>) {
+    // Added to the engine's epoch.
+    store.set_epoch_deadline(u64::MAX / 2);
+}
+
 /// Has the guest of `store` call back at its next check after a tick, and read there.
 pub(in crate::sampler) fn call_back<T: 'static>(store: &mut Store<T>, state: Arc<StoreState>) {
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(move |_| {
-        sample(&state);
+        state.calls_back();
         Ok(UpdateDeadline::Continue(1))
     });
-}
-
-/// Takes a sample of the guest, which has called back, if the call hook did not: as long as more wasm is open than there is room for.
-fn sample(store: &StoreState) {
-    let Some(slot) = store.slot() else { return };
-    // Others may read a guest that is in a host call, which this is as well.
-    store.dump.guest_goes_on();
-    // Whoever ends sampling waits for this as for a handler.
-    slot.handler_begins();
-    let cpu_ns = own_cpu_ns();
-    // What went by before it is counted is no sample's.
-    let was_counted = slot.count_time(cpu_ns);
-    // A store that was left alone for a while calls back at its first check, whenever the tick was; and a tick in a host call was
-    // answered there.
-    let most_ns = slot.answers.as_ref().and_then(Answers::answer_at_check);
-    if let (Some(most_ns), Some(answers), false, true) = (most_ns, &slot.answers, slot.is_stopped(), was_counted) {
-        answers.note_delay(most_ns);
-        let period_ns = (1e9 / store.shared.options.rate_hz) as u64;
-        let weight_ns = slot.since_check_ns(cpu_ns).min(at_least_a_step(most_ns));
-        let snapshot = Snapshot { place: Place::AtCheck, cpu_ns, weight_ns, used_ns: weight_ns, period_ns };
-        // SAFETY: this thread runs the store, is at a check, and is not interrupted by a handler that samples.
-        if !unsafe { collect(&snapshot, store, &slot.ring) } {
-            add(&slot.ring_full, 1);
-        }
-        slot.charge(cpu_ns, store.has_walk_panicked());
-        slot.leave_out(cpu_ns);
-        answers.goes_on();
-    }
-    slot.handler_ends();
-    store.dump.guest_waits();
-    slot.stay_if_halted();
 }
 
 /// What advances the epoch of an engine.
@@ -167,17 +140,21 @@ impl Ticked {
         let ticks = &mut report.ticks;
         let taken = ticks.sampled + ticks.unrecorded + ticks.ring_full;
         ticks.idle = idle;
-        // With several threads a tick may be several samples. Any other tick without a callback found no check to stop at before
-        // the next: the guest was busy in a host call or in straight-line code.
-        ticks.fired = fired.max(taken + idle);
+        // With several threads a tick may be several samples, as is one that stands for much time: those pieces are counted as fired already.
+        // Any other tick without a callback found no check to stop at before the next: the guest was busy in a host call or in
+        // straight-line code.
+        ticks.fired = (fired + ticks.fired).max(taken + idle);
         ticks.coalesced = ticks.fired - taken - idle;
         let mut note =
             "taken with the epoch sampler: time in straight-line code shows at the next loop head, function entry or host call"
                 .to_owned();
         if let Some((half_ns, most_ns)) = delays {
             let us = |ns: u64| ns as f64 / 1e3;
-            note +=
-                &format!("; half of the samples came within {:.1} µs, 99 % within {:.1} µs", us(half_ns), us(most_ns));
+            note += &format!(
+                "; half of those in the guest's code came within {:.1} µs, 99 % within {:.1} µs",
+                us(half_ns),
+                us(most_ns)
+            );
         }
         report.notes.push(note);
         if !SEES_THREADS {

@@ -37,6 +37,8 @@ pub(in crate::sampler) struct StoreState {
     /// A thread that did not run the store before the call hook said so, and what it ran instead, to be put back. Touched by the
     /// hook alone.
     before: Cell<Option<(*const ThreadSlot, Running)>>,
+    /// The call that the hook was told of is a check. Touched where the guest calls back, by the hook and by what the check calls.
+    at_check: Cell<bool>,
     /// The walker of the guest's language. Touched on the guest's thread, by a dump that keeps that from going on, and
     /// by whoever takes it when that is stopped for good.
     language: UnsafeCell<Option<LanguageWalk>>,
@@ -60,10 +62,10 @@ pub(in crate::sampler) struct StoreState {
     alive: AtomicBool,
 }
 
-// SAFETY: beside `language` and `before` everything is atomic or synchronized by itself. `language` is touched on the thread that
+// SAFETY: beside `language`, `before` and `at_check` everything is atomic or synchronized by itself. `language` is touched on the thread that
 // runs the store (handler and hook exclude each other by blocking the signal), by a dump from another one while that is in a
 // host call (both with the store locked), and, when sampling has ended and no dump is being made, by whoever takes it. `before`
-// is the call hook's: one thread at a time runs a store, and one happens before the next.
+// and `at_check` are those of whom the guest calls: one thread at a time runs a store, and one happens before the next.
 unsafe impl Sync for StoreState {}
 // SAFETY: nothing in it belongs to a thread: what the pointers lead to outlives it or is compared only.
 unsafe impl Send for StoreState {}
@@ -94,6 +96,7 @@ impl StoreState {
             activations: Activations::new(),
             ran_on: AtomicPtr::default(),
             before: Cell::new(None),
+            at_check: Cell::new(false),
             language: UnsafeCell::new(None),
             has_language: AtomicBool::new(false),
             reads_tasks: AtomicBool::new(false),
@@ -131,7 +134,7 @@ impl StoreState {
         let (activation, fiber) = unsafe { (self.context.activation(), self.context.fiber()) };
         let was_open = self.activations.any();
         if let Some(slot) = self.slot() {
-            self.crosses(slot, State::Host);
+            self.leaves_host(slot);
         }
         self.activations.enter(activation, fiber);
         if let Some(slot) = self.runs_here() {
@@ -177,14 +180,11 @@ impl StoreState {
         // SAFETY: the hook runs within the store.
         let activation = unsafe { self.context.activation() };
         self.activations.calling_host(activation);
-        if let Some(counts) = &self.host_calls {
-            counts.count(activation.exit_pc);
-        }
         if self.counted_heap.get().is_some_and(CountedHeap::is_due) {
             self.read_counted_heap();
         }
         let Some(slot) = self.slot() else { return self.dump.guest_waits() };
-        self.crosses(slot, State::Guest);
+        self.leaves_guest(slot);
         if self.dump.is_requested() || self.shared.options.import_watch.is_some() {
             return self.calling_host_for_others(slot);
         }
@@ -211,9 +211,14 @@ impl StoreState {
     pub(in crate::sampler) fn returning_from_host(&self) {
         self.dump.guest_goes_on();
         // SAFETY: the hook runs within the store.
-        let entry_fp = unsafe { self.context.activation() }.entry_fp;
+        let activation = unsafe { self.context.activation() };
+        // To Wasmtime a check is a call as well: that it was one is known once it is made.
+        let was_check = self.at_check.take();
+        if let (Some(counts), false) = (&self.host_calls, was_check) {
+            counts.count(activation.exit_pc);
+        }
         // Before the thread counts as running the store: it may be another one than that which made the call.
-        let entry = self.activations.returning_from_host(entry_fp);
+        let entry = self.activations.returning_from_host(activation.entry_fp);
         let slot = self.runs_here();
         if let (Some(slot), Some(entry)) = (slot, &entry)
             && entry.awaits_language()
@@ -221,7 +226,7 @@ impl StoreState {
             self.returning_to_samples(entry, slot);
         }
         if let (Some(slot), Some(_)) = (slot, &entry) {
-            self.crosses(slot, State::Host);
+            self.leaves_host(slot);
         }
         if let Some(entry) = entry {
             entry.host_call_is_over();

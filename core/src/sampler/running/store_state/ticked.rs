@@ -1,40 +1,64 @@
-//! Samples where the guest calls the host or the host returns, of threads that are read where they call back: of ticks that came before
-//! it did.
+//! Samples of threads that are read where they call back: of ticks that came before they did. They call back at checks, and where the guest
+//! calls the host or the host returns.
 
-use super::super::super::os::clock::{at_least_a_step, monotonic_ns, own_cpu_ns};
+use super::super::super::os::clock::{at_least_a_step, own_cpu_ns};
 use super::super::super::os::own_thread::SignalBlocked;
-use super::super::super::reading::{Entry, Header, Kind, Reading, Reads};
 use super::super::super::timing::add;
+use super::super::collect::{Place, Snapshot, collect};
 use super::super::slot::ThreadSlot;
 use super::StoreState;
-use crate::recording::State;
 
 impl StoreState {
-    /// The thread goes from the guest to the host or back: what it leaves is sampled, if any tick came in it. `state` says what that is.
-    /// To Wasmtime the callback of a check is a call of the host as well, so that most samples at checks are taken here.
-    /// To be called by the call hook, while what the store says is of the host call.
-    pub(super) fn crosses(&self, slot: &ThreadSlot, state: State) {
-        if state.is_guest() && self.activations.overflow() {
+    /// The guest has called back at a check: it is sampled, if any tick came in it. To Wasmtime that is a call of the host as well, so that
+    /// the call hook has answered most: not where more wasm is open than there is room for, and not ticks since then.
+    pub(in crate::sampler) fn calls_back(&self) {
+        self.at_check.set(true);
+        if let Some(slot) = self.slot()
+            && let Some(answers) = &slot.answers
+            // A store that was left alone for a while calls back at its first check, whenever the tick was.
+            && let Some(most_ns) = answers.answer_at_check()
+        {
+            answers.note_delay(most_ns);
+            self.sample_ticked(slot, most_ns, Place::AtCheck);
+        }
+    }
+
+    /// The guest calls the host: it is sampled, if any tick came in it. To be called by the call hook.
+    pub(super) fn leaves_guest(&self, slot: &ThreadSlot) {
+        if self.activations.overflow() {
             // Nothing is known of the call. Where it is a check, it is answered there.
             return;
         }
         if let Some(answers) = &slot.answers
             && let Some(most_ns) = answers.cross()
-            // SAFETY: the hook runs within the store, which is there.
-            && let Some(entry) = unsafe { self.entry() }.filter(|entry| entry.host_call() != 0)
+            && self.is_in_host_call()
         {
-            if state.is_guest() {
-                answers.note_delay(most_ns);
-            }
-            self.sample_at_host_call(&entry, slot, most_ns, state);
-            answers.goes_on();
+            answers.note_delay(most_ns);
+            self.sample_ticked(slot, most_ns, Place::AtCheck);
         }
+    }
+
+    /// A host call returns, or calls wasm: it is sampled, if any tick came in it. To be called by the call hook, while what the store says
+    /// is of the host call.
+    pub(super) fn leaves_host(&self, slot: &ThreadSlot) {
+        if let Some(answers) = &slot.answers
+            && let Some(most_ns) = answers.cross()
+            && self.is_in_host_call()
+        {
+            self.sample_ticked(slot, most_ns, Place::InHostCall);
+        }
+    }
+
+    fn is_in_host_call(&self) -> bool {
+        // SAFETY: the hook runs within the store, which is there.
+        unsafe { self.entry() }.is_some_and(|entry| entry.host_call() != 0)
     }
 
     #[cold]
     #[inline(never)]
-    fn sample_at_host_call(&self, entry: &Entry<'_>, slot: &ThreadSlot, most_ns: u64, state: State) {
+    fn sample_ticked(&self, slot: &ThreadSlot, most_ns: u64, place: Place) {
         let _no_signal = SignalBlocked::new();
+        // Others may read a guest that is in a host call, which a check is as well.
         let _locked = self.lock();
         let cpu_ns = own_cpu_ns();
         let was_counted = slot.count_time(cpu_ns);
@@ -43,50 +67,17 @@ impl StoreState {
             return;
         }
         let weight_ns = slot.since_check_ns(cpu_ns).min(at_least_a_step(most_ns));
-        let header = Header {
-            time_ns: monotonic_ns(),
-            cpu_ns,
-            weight_ns,
-            used_ns: weight_ns,
-            period_ns: (1e9 / self.shared.options.rate_hz) as u64,
-            store: self.number,
-            entry: entry.number(),
-            host_call: if state.is_guest() { 0 } else { entry.host_call() },
-            pause_ns: 0,
-            // SAFETY: this is the store's thread.
-            memory_bytes: unsafe { self.memory_bytes(Some(entry)) },
-            state,
-            kind: Kind::Sample,
-        };
-        if state.is_guest() {
-            // Before the walk, so that it counts as part of the pause.
-            // SAFETY: this is the guest's thread, the guest stands still in wasm, and the store is locked: nobody else has the walker.
-            unsafe { self.name_frames() };
-        }
-        let stack = self.stack(Reads::InPlace);
-        // SAFETY: this thread is in the host call whose stack is walked, nothing interrupts it to push into its ring, and the store is
-        // locked.
-        let pushed = unsafe {
-            slot.ring.push(|words| {
-                header.write(
-                    words,
-                    |frames| {
-                        let walked = stack.walk_blocked(frames);
-                        if state.is_guest() {
-                            // A call is like a check: what may have run before it is known.
-                            frames.leaf_is_at_check();
-                        }
-                        walked
-                    },
-                    |frames, words| self.collect_language(frames, Reading::Standing, words),
-                    |header| header.pause_ns = own_cpu_ns().saturating_sub(cpu_ns),
-                )
-            })
-        };
-        if !pushed {
+        let period_ns = (1e9 / self.shared.options.rate_hz) as u64;
+        let snapshot = Snapshot { place, cpu_ns, weight_ns, used_ns: weight_ns, period_ns };
+        // SAFETY: this thread runs the store and is in the call whose stack is walked, nothing interrupts it to push into its ring, and the
+        // store is locked.
+        if !unsafe { collect(&snapshot, self, &slot.ring) } {
             add(&slot.ring_full, 1);
         }
         slot.charge(cpu_ns, self.has_walk_panicked());
         slot.leave_out(cpu_ns);
+        if let Some(answers) = &slot.answers {
+            answers.goes_on();
+        }
     }
 }

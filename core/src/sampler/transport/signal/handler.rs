@@ -3,10 +3,10 @@
 
 use super::previous;
 use crate::sampler::arch::Registers;
-use crate::sampler::collect::{Place, Snapshot, collect};
 use crate::sampler::os::TimerClock;
 use crate::sampler::os::clock::own_cpu_ns;
 use crate::sampler::os::own_thread::SIGNAL;
+use crate::sampler::running::{Place, Snapshot, collect};
 use crate::sampler::running::{StoreState, ThreadSlot};
 use crate::sampler::timing::{Due, Timers, add};
 use std::io;

@@ -1,7 +1,5 @@
 //! What perf must know of the processor that the guest ran on.
 
-use super::addresses::SLOT;
-use crate::recording::Meta;
 use object::elf;
 
 /// A processor.
@@ -11,7 +9,7 @@ pub(super) struct Machine {
     /// As ELF files call it.
     pub(super) elf: u16,
     /// What does nothing in eight bytes, so that `perf annotate` has an instruction for each line, or two.
-    pub(super) no_op: [u8; SLOT as usize],
+    pub(super) no_op: [u8; 8],
 }
 
 const X86_64: Machine = Machine {
@@ -29,8 +27,8 @@ const AARCH64: Machine = Machine {
 };
 
 impl Machine {
-    /// The processor that a recording is of. Of one that perf would have to be told more of the first will do.
-    pub(super) fn of(meta: &Meta) -> &'static Self {
-        if meta.architecture == AARCH64.name { &AARCH64 } else { &X86_64 }
+    /// The processor of that name, as recordings have it. Of one that perf would have to be told more of the first will do.
+    pub(super) fn called(architecture: &str) -> &'static Self {
+        if architecture == AARCH64.name { &AARCH64 } else { &X86_64 }
     }
 }

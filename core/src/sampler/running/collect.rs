@@ -1,57 +1,60 @@
 //! Makes one record of a guest, its wasm stack and its language's: from its own thread where it stands still, or from another
 //! while it waits.
 
-use super::arch::Registers;
-use super::os::clock::{monotonic_ns, own_cpu_ns};
-use super::reading::{Header, Kind, Reading, Reads, Ring};
-use super::running::StoreState;
+use super::super::arch::Registers;
+use super::super::os::clock::{monotonic_ns, own_cpu_ns};
+use super::super::reading::{Header, Kind, Reading, Reads, Ring};
+use super::store_state::StoreState;
 use crate::recording::State;
 use std::cell::Cell;
 
 /// Where a thread stands still.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(in crate::sampler) enum Place {
     /// It was interrupted in compiled code.
     InWasm(Registers),
     /// It was interrupted in host code.
     InHost(Registers),
-    /// Its wasm has called back, at a check compiled into it.
+    /// Its wasm has called back, at a check compiled into it, or calls the host, which is like a check: what may have run before it is known.
     AtCheck,
+    /// A host call of its wasm is about to return, or to call wasm.
+    InHostCall,
 }
 
 /// A thread that stands still, and what the sample of it is to say.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Snapshot {
-    pub(super) place: Place,
+pub(in crate::sampler) struct Snapshot {
+    pub(in crate::sampler) place: Place,
     /// The thread's CPU time when it was stopped.
-    pub(super) cpu_ns: u64,
+    pub(in crate::sampler) cpu_ns: u64,
     /// The time that the sample stands for.
-    pub(super) weight_ns: u64,
+    pub(in crate::sampler) weight_ns: u64,
     /// Of that, CPU time.
-    pub(super) used_ns: u64,
+    pub(in crate::sampler) used_ns: u64,
     /// Time between samples now.
-    pub(super) period_ns: u64,
+    pub(in crate::sampler) period_ns: u64,
 }
 
 /// What is known of a thread that waits, seen from another thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sighting {
+pub(in crate::sampler) struct Sighting {
     /// The waiting thread's CPU time.
-    pub(super) cpu_ns: u64,
+    pub(in crate::sampler) cpu_ns: u64,
     /// The time that the sample stands for; 0 if this is only a sighting.
-    pub(super) weight_ns: u64,
+    pub(in crate::sampler) weight_ns: u64,
     /// Time between samples now.
-    pub(super) period_ns: u64,
+    pub(in crate::sampler) period_ns: u64,
 }
 
 /// Reads a thread that stands still and runs `store`, and pushes the sample into the thread's `ring`. `false` if the ring is full.
 /// Async-signal-safe.
 ///
 /// # Safety
-/// To be called on that thread, in the handler that interrupted it or at a check, while nothing else pushes into `ring`.
-pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Ring) -> bool {
+/// To be called on that thread, in the handler that interrupted it, at a check or in the call hook, while nothing else pushes into `ring` or
+/// reads the store's language.
+pub(in crate::sampler) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Ring) -> bool {
     let Snapshot { place, cpu_ns, weight_ns, used_ns, period_ns } = *snapshot;
-    let in_guest = !matches!(place, Place::InHost(_));
+    let in_guest = matches!(place, Place::InWasm(_) | Place::AtCheck);
     // SAFETY: the caller's promise: the store is there while its thread runs it.
     let entry = unsafe { store.entry() };
     let header = Header {
@@ -71,7 +74,7 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
     };
     // Before the walk, so that it counts as part of the pause.
     if in_guest {
-        // SAFETY: this is the guest's thread, and the guest stands still in wasm: nobody else has the walker.
+        // SAFETY: this is the guest's thread, and the guest stands still: nobody else has the walker, as the caller promises.
         unsafe { store.name_frames() };
     }
     let kind = Cell::new(Kind::Sample);
@@ -88,9 +91,10 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
                         frames.leaf_is_at_check();
                         walked
                     }
+                    Place::InHostCall => stack.walk_blocked(frames),
                 },
                 |frames, words| {
-                    if in_guest {
+                    if in_guest || matches!(place, Place::InHostCall) {
                         return store.collect_language(frames, Reading::Standing, words);
                     }
                     if store.is_between_wasm_and_host_call(frames) {
@@ -113,7 +117,7 @@ pub(super) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Rin
 ///
 /// The caller has seen the thread blocked. If it wakes during the walk the frames mean nothing, so `still_blocked` is asked
 /// afterwards.
-pub(super) fn collect_blocked(
+pub(in crate::sampler) fn collect_blocked(
     sighting: Sighting,
     store: &StoreState,
     words: &mut [u64],
