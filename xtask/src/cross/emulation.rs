@@ -48,6 +48,8 @@ const LIBRARY_TESTS: &[&str] = &[
 const COMMAND_TESTS: &[&str] = &[
     "behaviour::a_",
     "behaviour::every_end",
+    "contained::a_walk_leaves_the_guest_its_rounding",
+    "contained::signals_are_wlprofs_own",
     "layout::",
     "misbehaving::one_that_crashes",
     "misbehaving::one_that_does_not_come_back",
