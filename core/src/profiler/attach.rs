@@ -27,7 +27,8 @@ impl<T: 'static> Attach<T> {
     }
 
     /// The embedder's own call hook: a store has one, which is the profiler's, and that calls this. What it refuses does not happen, as
-    /// in [`Store::call_hook`].
+    /// in [`Store::call_hook`]. With the epoch sampler it is told of checks as well, which to Wasmtime are calls of the host: one that
+    /// counts or refuses calls would count and refuse these.
     #[must_use]
     pub fn call_hook(
         self,

@@ -93,8 +93,9 @@ impl Builder {
         self
     }
 
-    /// How many of the stores are sampled, as a fraction of 1: 1 unless told so. Which, is left to chance; the others are as if they had
-    /// not been attached, and their time is in no count. For programs with so many short stores that attaching each would cost too much.
+    /// How many of the stores are sampled, as a fraction of 1: 1 unless told so. Which, is left to chance; the others run as if they had
+    /// not been attached, but for the deadline of their epoch, which never comes if the [sampler](Self::sampler) goes by epochs, and their
+    /// time is in no count. For programs with so many short stores that attaching each would cost too much.
     #[must_use]
     pub fn fraction(mut self, fraction: f64) -> Self {
         self.fraction = fraction;
@@ -102,7 +103,7 @@ impl Builder {
     }
 
     /// Profiles what guests allocate as well: a sample each so many bytes on average ([`Rate::DEFAULT`] is 512 KiB). Of modules that
-    /// [`Profiler::load`] compiles; each has one memory, one table and three globals more then, which are exported by names that begin with
+    /// [`Profiler::load`] compiles; each has one memory, one table and two globals more then, which are exported by names that begin with
     /// `wlprof:`, and the engine must allow several memories.
     ///
     /// # Accuracy
@@ -137,7 +138,8 @@ impl Builder {
 
     /// The sampler; the signal sampler unless told so. For the epoch sampler the engine has to be configured with
     /// `epoch_interruption`. It advances the engine's epoch at each tick, and the deadline and the callback of stores that are attached are
-    /// its own: one that is not attached needs a deadline that no tick reaches, such as `u64::MAX / 2`.
+    /// its own: one that is not attached needs a deadline that no tick reaches, such as `u64::MAX / 2`. To Wasmtime a check that a tick has
+    /// come before is a call of the host, so that call hooks are told of it.
     #[must_use]
     pub fn sampler(mut self, kind: SamplerKind) -> Self {
         self.options.kind = kind;
@@ -170,12 +172,14 @@ impl Builder {
             "samples of wall time need the signal sampler: the epoch sampler does not see where a guest waits"
         );
         let session = Session::new(self.journal, self.name, options);
-        note.into_iter().for_each(|note| session.note(note));
+        note.iter().for_each(|note| session.note(note.clone()));
         if self.fraction < 1.0 {
             session
                 .note(format!("{} % of the stores are sampled: the others' time is not in it", 100.0 * self.fraction));
         }
-        session.start(engine)?;
+        // Why it is this sampler that does not start, if it was not asked for.
+        let started = session.start(engine);
+        started.map_err(|error| note.into_iter().fold(error, |error, note| error.context(note)))?;
         let profiler = Profiler::new(session, engine, self.languages, Share::of(self.fraction));
         if !self.is_paused {
             profiler.resume();

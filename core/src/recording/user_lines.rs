@@ -195,13 +195,13 @@ mod tests {
         out.push(SourceFrame { function: function.to_owned(), category, line, ..SourceFrame::default() });
     }
 
-    /// The recording of one sample, of one nanosecond, of each of these stacks, root first.
+    /// The recording of one sample, of one nanosecond, of each of these stacks, root first. The second may be another's.
     fn recording(stacks: &[&[Origin]]) -> Recording {
         let mut recorder = with_modules(1);
         for (cpu_ns, stack) in (0..).zip(stacks) {
             let frames: Vec<u32> = stack.iter().map(|origin| recorder.frame(*origin)).collect();
             let stack = recorder.stack(frames).unwrap();
-            let state = State::Guest;
+            let state = if cpu_ns == 1 { State::Returned } else { State::Guest };
             let sample = Sample { time_ns: cpu_ns, cpu_delta_ns: 0, period_ns: 1, stack, state, labels: None };
             recorder.sample(TRACK, 10 * cpu_ns, sample);
         }
@@ -236,6 +236,9 @@ mod tests {
         let native = |row: &NativeTotal| (what(row.what), row.self_time.ns, row.total_time.ns);
         let found: Vec<_> = lines.native.iter().map(native).collect();
         assert_eq!(found, [("memory", 2, 2), ("sort", 1, 4), ("fd_write", 1, 1)]);
+        let doubts: Vec<u64> = lines.functions.iter().map(|row| row.doubt.returned_ns).collect();
+        let of_native: Vec<u64> = lines.native.iter().map(|row| row.doubt.returned_ns).collect();
+        assert_eq!((&doubts[..], &of_native[..]), (&[1, 0][..], &[0, 1, 0][..]), "main's, in sort");
     }
 
     #[test]

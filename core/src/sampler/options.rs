@@ -59,7 +59,7 @@ pub struct SamplerOptions {
     /// Keep the samples of so long in memory, for windows that begin in the past ([`Profiler::last`](crate::Profiler::last)): some 13
     /// bytes each.
     pub keep: Option<Duration>,
-    /// Count calls of the host by name, for [`Profiler::activity`](crate::Profiler::activity).
+    /// Count calls of the host that return by name, for [`Profiler::activity`](crate::Profiler::activity).
     ///
     /// # Overhead
     /// Some nanoseconds a call.

@@ -56,8 +56,8 @@ pub struct Activity {
     pub duration_ns: u64,
     /// Size of the linear memories of the stores that are there, of each the first, in bytes.
     pub memory_bytes: u64,
-    /// Calls of the host by the names of what is imported, with [`SamplerOptions::counts_host_calls`]. What cannot be told apart has
-    /// no name.
+    /// Calls of the host that have returned by the names of what is imported, with [`SamplerOptions::counts_host_calls`]. What cannot be
+    /// told apart has no name.
     ///
     /// [`SamplerOptions::counts_host_calls`]: super::SamplerOptions::counts_host_calls
     pub host_calls: BTreeMap<Option<String>, u64>,

@@ -284,7 +284,9 @@ fn a_damaged_recording_is_refused_or_rendered_and_never_a_panic() {
     for part in 0..32 {
         place.file("cut.wlprof", &whole[..whole.len() * part / 32]);
         let ran = place.run(["render", "cut.wlprof", "-o", "cut.json"]);
-        let is_told = ran.code == Some(0) && ran.stderr.contains("note: the recording is not whole");
+        // Cut just where the samples end, it has all of them, and no names.
+        let labels = ["note: the recording is not whole", "note: functions have numbers instead of names"];
+        let is_told = ran.code == Some(0) && labels.iter().any(|label| ran.stderr.contains(label));
         assert!(is_told || ran.code == Some(125), "{ran:?}");
         assert!(ran.code == Some(0) || !place.path("cut.json").exists());
         told += usize::from(is_told);

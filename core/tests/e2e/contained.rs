@@ -5,7 +5,6 @@ use crate::guest::{Place, Ran, run, was_seen};
 use crate::library;
 use crate::misbehaving::misbehaving;
 use crate::sampled::fixture;
-use crate::tested::is_x86_64;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::OnceLock;
@@ -273,8 +272,7 @@ fn a_plugin_that_is_not_needed_is_not_opened() {
 #[test]
 fn checks_say_what_a_plugin_changes() {
     let place = Place::new();
-    let registers = if is_x86_64() { "MXCSR or the x87 control word" } else { "FPCR" };
-    let rounding = format!("changes how the processor rounds ({registers}; does it link crtfastmath?)");
+    let rounding = "changes how the processor rounds (MXCSR or the x87 control word; does it link crtfastmath?)";
     let blocked = "changes which signals the thread blocks";
     let handlers = "changes who handles a signal";
     fast(&place);

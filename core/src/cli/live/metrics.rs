@@ -81,7 +81,10 @@ fn text(activity: &Activity) -> String {
         writeln!(text, "# TYPE {name} gauge\n# UNIT {name} bytes\n# HELP {name} Size of the guest's linear memory.");
     let _ = writeln!(text, "{name} {}", activity.memory_bytes);
     let name = "wlprof_host_calls";
-    let _ = writeln!(text, "# TYPE {name} counter\n# HELP {name} Calls of the host by the guest, by import.");
+    let _ = writeln!(
+        text,
+        "# TYPE {name} counter\n# HELP {name} Calls of the host by the guest that have returned, by import."
+    );
     for (import, count) in &activity.host_calls {
         let import = label(import.as_deref().unwrap_or("other"));
         let _ = writeln!(text, "{name}_total{{import=\"{import}\"}} {count}");

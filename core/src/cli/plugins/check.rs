@@ -5,6 +5,7 @@ use super::super::guest::{cannot_load, environment};
 use super::super::{FAILED, Failure, escape};
 use crate::conformance::{Observer, Outcome, Trial, check};
 use crate::guest::LoadOptions;
+use crate::sampler::SamplerKind;
 use std::io::{Stdout, Write};
 use wlprof_wasi::WasiOptions;
 
@@ -24,7 +25,8 @@ pub(super) fn run(arguments: &CheckPlugin) -> Result<u8, Failure> {
             };
             // A folder that cannot be opened is a wrong option, not a wrong plugin.
             wasi.build().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
-            let load = LoadOptions::default();
+            let (kind, _) = SamplerKind::Auto.resolve().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
+            let load = LoadOptions { epoch_interruption: kind == SamplerKind::Epoch, ..LoadOptions::default() };
             let trial = Trial::load(path, &load, wasi, arguments.invoke.clone());
             Some(trial.map_err(|error| cannot_load(path, &error))?)
         }

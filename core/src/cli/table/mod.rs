@@ -125,11 +125,30 @@ fn tables(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Meta, Module, Origin, RequestTotal, Sample, State, testing};
+    use crate::recording::{Doubt, Meta, Module, Origin, RequestTotal, Sample, State, example, testing};
     use wlprof_plugin::SourceFrame;
 
     const OPTIONS: TableOptions =
         TableOptions { rows: 10, verbose: true, callers_of: None, shows_interpreter: false, width: None };
+
+    #[test]
+    fn functions_whose_time_may_be_anothers_have_signs() {
+        let recording = example();
+        let signed: Vec<FunctionTotal> =
+            Totals::of(&recording).functions.into_iter().filter(|total| total.doubt != Doubt::default()).collect();
+        assert!(!signed.is_empty());
+        for total in signed {
+            let sign = if total.doubt.entering_ns > 0 { '†' } else { '‡' };
+            let name = &recording.functions[total.function as usize].name;
+            let row = format!("{name} {sign}");
+            let of_callers = TableOptions { callers_of: Some(name.clone()), ..OPTIONS };
+            let of_frames = TableOptions { shows_interpreter: true, ..OPTIONS };
+            for options in [of_callers, of_frames] {
+                let text = table(&recording, None, &options);
+                assert!(text.contains(&row), "{row}: {text}");
+            }
+        }
+    }
 
     #[test]
     fn no_text_of_a_recording_reaches_the_terminal_as_it_is() {

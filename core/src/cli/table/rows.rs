@@ -171,6 +171,7 @@ mod tests {
             layout.title("what", &mut text).unwrap();
             layout.row(&[all, all], all, 0, " ‡", None, &mut text).unwrap();
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+            assert!(text.contains(" ‡"), "{text}");
             assert!(text.contains('…') && (width < 110 || text.contains(&"█".repeat(20))), "{text}");
         }
         let mut text = String::new();
