@@ -132,6 +132,8 @@ fn ways(recipe: &Recipe) -> Vec<Vec<&'static str>> {
     match (recipe.name, recipe.language) {
         // Programs for `GOOS=js` import what no WASI host has.
         (ENDLESS, _) | (_, Language::GoForJs(_)) => vec![],
+        // They answer requests, which nobody makes here.
+        (name, _) if name.starts_with("handler-") => vec![],
         // They print where their data is, and end before there is a sample.
         (name, Language::C | Language::Cpp) if name.contains("-layout") => vec![],
         ("c-traps", _) => vec![

@@ -4,8 +4,7 @@
 use super::super::super::os::clock::{at_least_a_step, own_cpu_ns};
 use super::super::super::os::own_thread::SignalBlocked;
 use super::super::super::timing::add;
-use super::super::collect::{Place, Snapshot, collect};
-use super::super::slot::ThreadSlot;
+use super::super::{Place, Snapshot, ThreadSlot, collect};
 use super::StoreState;
 
 impl StoreState {
