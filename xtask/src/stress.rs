@@ -133,7 +133,10 @@ fn ways(recipe: &Recipe) -> Vec<Vec<&'static str>> {
         // Programs for `GOOS=js` import what no WASI host has.
         (ENDLESS, _) | (_, Language::GoForJs(_)) => vec![],
         // They answer requests, which nobody makes here.
+        ("component-python-async", _) => vec![],
         (name, _) if name.starts_with("handler-") => vec![],
+        // It has its own program.
+        ("component-python-calls-rust", _) => vec![vec![]],
         // They print where their data is, and end before there is a sample.
         (name, Language::C | Language::Cpp) if name.contains("-layout") => vec![],
         ("c-traps", _) => vec![
@@ -150,6 +153,8 @@ fn ways(recipe: &Recipe) -> Vec<Vec<&'static str>> {
             vec![vec!["split"], vec!["channels", "20"], vec!["garbage", "20"], vec!["recursion", "20"]]
         }
         (_, Language::Python(_)) => vec![vec!["bench.py", "200"], vec!["stacks.py"], vec!["no-such-script.py"]],
+        // What a script fails with ends it by a panic of its own, which is none of wlprof's.
+        (_, Language::PythonComponent(_)) => vec![vec!["bench.py", "200"], vec!["stacks.py"]],
         (_, Language::QuickJs) => vec![vec!["shares.js", "loops", "10"], vec!["no-such-script.js"]],
         ("tiny", _) => vec![vec!["demo.tiny"]],
         _ => vec![vec![]],
@@ -159,7 +164,7 @@ fn ways(recipe: &Recipe) -> Vec<Vec<&'static str>> {
 /// The folder of `testdata` that a guest is shown, if it runs scripts.
 fn scripts(recipe: &Recipe) -> Option<&'static str> {
     match (recipe.name, recipe.language) {
-        (_, Language::Python(_)) => Some("python"),
+        (_, Language::Python(_) | Language::PythonComponent(_)) => Some("python"),
         (_, Language::QuickJs) => Some("quickjs"),
         ("tiny", _) => Some("tiny"),
         _ => None,
