@@ -1,13 +1,19 @@
 //! What samples stand for on a machine that does a lot else, some of it in scheduling groups of its own as containers are: the
 //! same as on a quiet one.
 
-use crate::sampled::{Shares, fixture, measure_again_if_off, profile};
+use crate::sampled::{Luck, Shares, fixture, measure_again_if_off, profile};
 use crate::tested::wlprof;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use wlprof::recording::{Meta, Recording, Sample, StackId, State, file};
+
+/// Of the measurements that are repeated.
+const LUCK: Luck = Luck {
+    why: "a virtual machine's host may take the processor away, which counts as the guest's own time",
+    off_of_100: 1,
+};
 
 const RATE_HZ: u64 = 250;
 const PERIOD_NS: u64 = 1_000_000_000 / RATE_HZ;
@@ -131,7 +137,7 @@ fn assert_busy_machine_takes_no_samples_away(clock: &str) {
     let _loaded = LOADED.read().unwrap_or_else(PoisonError::into_inner);
     let load = Load::shared();
     // The host of a virtual machine may take its processor away, which counts as the guest's own time.
-    measure_again_if_off(|| {
+    measure_again_if_off(LUCK, || {
         let recording = profile("c-shares.wasm", &options(clock).each_ref().map(String::as_str), &["4"]);
         let Meta { cpu_ns, duration_ns, .. } = recording.meta;
         well_sampled(&recording, clock, if clock == "cpu" { cpu_ns } else { duration_ns }, 0)?;
@@ -212,7 +218,7 @@ fn long_phases_keep_their_time_on_a_busy_machine() {
     let _loaded = LOADED.read().unwrap_or_else(PoisonError::into_inner);
     let load = Load::shared();
     // As above: a processor that was taken away is more than a sample may stand for.
-    CLOCKS.into_iter().for_each(|clock| measure_again_if_off(|| keeps_phases(clock)));
+    CLOCKS.into_iter().for_each(|clock| measure_again_if_off(LUCK, || keeps_phases(clock)));
     drop(load);
 }
 
@@ -264,7 +270,7 @@ fn max_overhead_bounds_what_the_whole_process_takes() {
     let _without_load = LOADED.write().unwrap_or_else(PoisonError::into_inner);
     let options = ["--sampler=signal".to_owned(), "--rate=10000".to_owned(), format!("--max-overhead={PERCENT}")];
     // What a tick costs is known when it has been looked at: other programs may make it dearer between two looks.
-    measure_again_if_off(|| {
+    measure_again_if_off(LUCK, || {
         let Phases { recording, cpu_ns, others_ns, .. } = Phases::run(&options);
         let meta = &recording.meta;
         let interrupts_ns = recording.ticks.fired * meta.pause.tick_ns;

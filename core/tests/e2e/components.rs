@@ -140,11 +140,11 @@ fn a_component_that_is_made_several_times_is_in_no_instance_that_can_be_told() {
 fn libraries_of_a_python_component_are_told_apart() {
     let place = Place::new();
     place.file("app.py", "print(sum(sum(i * i for i in range(300)) for _ in range(3000)))");
-    let guest = fixture("component-python-3.12.wasm");
+    let guest = fixture("component-python-3.14.wasm");
     let ran = place.run(["-o", "x.wlprof", "--dir", ".", guest.to_str().unwrap(), "app.py"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let heading = ran.stderr.lines().find(|line| line.starts_with("instance: "));
-    assert!(heading.is_some_and(|heading| heading.contains("libpython3.12.so ")), "{}", ran.stderr);
+    assert!(heading.is_some_and(|heading| heading.contains("libpython3.14.so ")), "{}", ran.stderr);
 }
 
 #[test]

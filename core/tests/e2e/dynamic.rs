@@ -107,7 +107,7 @@ fn a_loaded_plugin_says_what_it_is() {
 #[test]
 fn detection_is_the_same() {
     let plugin = go_plugin();
-    for guest in ["go-bench.wasm", "go-js.wasm", "go-stacks-1.21-stripped.wasm", "c-calls.wasm", "python-3.13.wasm"] {
+    for guest in ["go-bench.wasm", "go-js.wasm", "go-stacks-1.21-stripped.wasm", "c-calls.wasm", "python-3.11.wasm"] {
         let image = crate::sampled::image(guest);
         let answers = (wlprof_go::Go.detect(&image), plugin.languages[0].detect(&image));
         assert_eq!(answers.0, answers.1, "{guest}");

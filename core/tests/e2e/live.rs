@@ -296,8 +296,8 @@ fn what_a_python_guest_waits_in_is_shown_while_it_waits() {
         "waits.py",
         "import sys\ndef waits_for_input():\n    return sys.stdin.readline()\nprint('ready', flush=True)\nwaits_for_input()\n",
     );
-    let mut command = place.command(["--listen=0", "--dir=.", &python::library("3.13")]);
-    command.arg(fixture("python-3.13.wasm")).arg("waits.py");
+    let mut command = place.command(["--listen=0", "--dir=.", &python::library("3.11")]);
+    command.arg(fixture("python-3.11.wasm")).arg("waits.py");
     let live = Live::of(&command);
     let recording = live.wait_for_wait_in("waits_for_input");
     let functions = functions_in(&recording, State::Blocked);
@@ -318,7 +318,7 @@ fn what_a_python_guest_waits_in_is_shown_while_it_waits() {
 #[test]
 fn go_guests_show_goroutines_and_their_own_functions() {
     let place = Place::new();
-    let guest = fixture("go-goroutines-1.24.wasm");
+    let guest = fixture("go-goroutines-1.27.wasm");
     // Long enough for all that is asked: it is ended when that is answered.
     let mut child = place
         .command(["--listen=0".as_ref(), guest.as_os_str(), "100000".as_ref()])

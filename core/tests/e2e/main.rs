@@ -22,6 +22,7 @@ mod embedding;
 mod escape;
 mod go;
 mod go_calls;
+mod go_heap;
 mod grants;
 mod graph;
 mod guest;

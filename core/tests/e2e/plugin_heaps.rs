@@ -100,7 +100,7 @@ fn a_patch_for_something_else_is_not_written() {
 
 #[test]
 fn go_tells_the_same_of_its_heap_by_a_library() {
-    let guest = "go-heap-1.24.wasm";
+    let guest = "go-heap-1.27.wasm";
     let of = |plugin: Option<&Path>| {
         let place = Place::new();
         let ran = profile(&place, plugin, "go", guest, &["2000"]);
@@ -185,5 +185,5 @@ fn checks_say_what_is_wrong_with_what_is_told_of_heaps() {
     ] {
         check(&misbehaving(&place, wrong), "c-frames.wasm", &[], expected);
     }
-    check(go_library(), "go-heap-1.24.wasm", &["400000"], "ok (patches: ");
+    check(go_library(), "go-heap-1.27.wasm", &["400000"], "ok (patches: ");
 }

@@ -54,8 +54,8 @@ fn scripts_are_found_in_the_folders_that_the_interpreter_is_given() {
     let script = "def work():\n    return sum(i * i for i in range(20000))\n\nfor _ in range(100):\n    work()\n";
     std::fs::create_dir(place.path("scripts")).unwrap();
     place.file("scripts/work.py", script);
-    let library = format!("--dir={}::/usr/local/lib", fixture("python-3.13-lib").display());
-    let python = fixture("python-3.13.wasm");
+    let library = format!("--dir={}::/usr/local/lib", fixture("python-3.11-lib").display());
+    let python = fixture("python-3.11.wasm");
     let guest = [python.to_str().unwrap(), "/app/work.py"];
     let ran =
         place.run([&["-q", "--lang=python", "--dir=scripts::/app", &library, "-o", "p.json"][..], &guest].concat());

@@ -140,11 +140,11 @@ fn compiled_guests_are_read_with_their_lines_in_order_of_time() {
 #[test]
 fn scripts_of_interpreters_are_read_too() {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python");
-    let library = format!("--dir={}::/usr/local/lib", fixture("python-3.13-lib").display());
+    let library = format!("--dir={}::/usr/local/lib", fixture("python-3.11-lib").display());
     what_speedscope_says_is_what_was_recorded(
         &scripts,
         &["--dir=.", &library],
-        "python-3.13.wasm",
+        "python-3.11.wasm",
         &["shares.py", "1"],
     );
 }

@@ -106,9 +106,9 @@ fn a_scripts_line_has_the_time_of_what_it_called_in_c() {
     let scripts = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python");
     let folders = [
         format!("--dir={}::/scripts", scripts.display()),
-        format!("--dir={}::/usr/local/lib", fixture("python-3.13-lib").display()),
+        format!("--dir={}::/usr/local/lib", fixture("python-3.11-lib").display()),
     ];
-    let guest = fixture("python-3.13.wasm");
+    let guest = fixture("python-3.11.wasm");
     with_ever_more_work("a script's lines", |times| {
         let rounds = (1000 * times).to_string();
         let arguments = [text(&guest), "/scripts/shares.py", &rounds];

@@ -92,7 +92,7 @@ fn the_row_of_3_11_is_what_debug_information_says() {
 }
 
 #[test]
-fn the_description_of_3_13_is_what_debug_information_says() {
+fn the_description_of_every_other_release_is_what_debug_information_says() {
     let module = TestModule::fixture("python-3.13");
     let read = Module::read(&module.bytes);
     let runtime = debug_info::variables(&module).runtime.unwrap();

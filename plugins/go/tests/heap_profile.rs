@@ -14,12 +14,12 @@ struct Guest {
 }
 
 /// Where the list begins in the fixture, and a bucket.
-const LIST: u64 = 0x13_54e0;
+const LIST: u64 = 0xf_fa28;
 const BUCKET: u64 = 0x20_0000;
 
 impl Guest {
     fn new(rate: u64, stack: &[u64]) -> Self {
-        let walker = Go.attach(&TestModule::fixture("go-work-1.24")).unwrap();
+        let walker = Go.attach(&TestModule::fixture("go-work-1.21")).unwrap();
         let mut guest = Self { walker, frozen: Frozen::new(vec![0; 0x21_0000]) };
         let patches = guest.walker.switch_heap_profiler_on(rate);
         for patch in &patches {
@@ -47,7 +47,7 @@ impl Guest {
 
 /// The number of a function in the fixture.
 fn number(name: &str) -> u32 {
-    let module = TestModule::fixture("go-work-1.24");
+    let module = TestModule::fixture("go-work-1.21");
     let (function, _) = module.names.iter().find(|(_, known)| *known == name).unwrap();
     function - module.imports.len() as u32
 }
@@ -140,7 +140,7 @@ fn place(module: &[u8], address: u64) -> usize {
 /// A tool that sets variables before the program runs, or an address that is another's.
 #[test]
 fn variables_that_begin_otherwise_are_not_believed() {
-    let mut module = TestModule::fixture("go-work-1.24");
+    let mut module = TestModule::fixture("go-work-1.21");
     let rate = Go.attach(&module).unwrap().switch_heap_profiler_on(1)[1].address;
     let third = place(&module.bytes, rate + 2);
     assert_eq!(module.bytes[third], 8);

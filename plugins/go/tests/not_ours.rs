@@ -72,7 +72,7 @@ fn go_for_js_is_named_and_not_attached_to() {
     let real = TestModule::fixture("go-js");
     assert!(real.imports.iter().any(|import| import.module == "gojs"));
     let expected = Detection::Unsupported {
-        found: "Go 1.24.11 for GOOS=js".to_owned(),
+        found: "Go 1.27.3 for GOOS=js".to_owned(),
         supported: "Go 1.21 to 1.27 for GOOS=wasip1".to_owned(),
     };
     assert_eq!(Go.detect(&real), expected);

@@ -12,8 +12,8 @@ fn the_commands_print_what_the_page_says() {
     let place = Place::new();
     std::fs::copy(root.join("testdata/demo/demo.wasm"), place.path("demo.wasm")).unwrap();
     std::fs::copy(root.join("testdata/python/shop.py"), place.path("script.py")).unwrap();
-    place.file("python.wasm", fixture_bytes("python-3.13.wasm"));
-    place.folder("python-lib", &fixture("python-3.13-lib"));
+    place.file("python.wasm", fixture_bytes("python-3.11.wasm"));
+    place.folder("python-lib", &fixture("python-3.11-lib"));
     place.file("server.wasm", sections::strip(&fixture_bytes("go-bench.wasm")));
 
     let page = std::fs::read_to_string(root.join("docs/perf.md")).unwrap();

@@ -16,8 +16,8 @@ fn profile(place: &Place, command: &str) {
 
 fn python() -> Place {
     let place = Place::new();
-    place.file("python.wasm", fixture_bytes("python-3.13.wasm"));
-    place.folder("python-lib", &fixture("python-3.13-lib"));
+    place.file("python.wasm", fixture_bytes("python-3.11.wasm"));
+    place.folder("python-lib", &fixture("python-3.11-lib"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python/shop.py");
     std::fs::copy(script, place.path("script.py")).unwrap();
     profile(&place, "--lang=python --dir . python.wasm script.py");

@@ -73,7 +73,7 @@ impl Guest {
         match self {
             Self::Wasm { number, .. } => wasm(number).into_bytes(),
             Self::Go(_) => bytes("go-naps-1.27.wasm"),
-            Self::Python(_) => bytes("python-3.13.wasm"),
+            Self::Python(_) => bytes("python-3.11.wasm"),
         }
     }
 }
@@ -162,7 +162,7 @@ pub(super) async fn host_call(caller: Caller<'_, Host>, number: i32) -> i32 {
 fn world(guest: Guest) -> WasiP1Ctx {
     let mut world = WasiCtxBuilder::new();
     if let Guest::Python(_) = guest {
-        let library = fixture("python-3.13-lib");
+        let library = fixture("python-3.11-lib");
         world.preopened_dir(library, "/usr/local/lib", FsPerms::ReadOnly).unwrap();
         world.args(&["python", "-I", "-c", SCRIPT]);
     }

@@ -1,4 +1,4 @@
-//! Walks captured guests: `replay MODULE.wasm CAPTURES`, where each line of the file CAPTURES is
+//! Walks captured guests: `walk_captures MODULE.wasm CAPTURES`, where each line of the file CAPTURES is
 //! `NAME SP G MEMORY-FILE FUNCTION:OFFSET…`, wasm frames leaf first. Prints the stack of each, and all goroutines with
 //! `--goroutines` as a third argument.
 
