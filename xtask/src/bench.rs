@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-use crate::{checkout, fixtures, process, progress, tools};
+use crate::tools::{self, Tool};
+use crate::{checkout, fixtures, process, progress};
 
 const BENCH: &[&str] = &["bench", "--quiet", "--package", "wlprof", "--bench", "overhead", "--"];
 
@@ -12,7 +13,7 @@ const LIBRARY: &[&str] = &["build", "--quiet", "--release", "--package", "wlprof
 /// Runs the bench. `arguments` are its own.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     fixtures::build(&[])?;
-    if let Err(error) = tools::provide_perf() {
+    if let Err(error) = tools::provide(&[Tool::Perf]) {
         progress::say(format_args!("perf is left out of the comparison: {error:#}"));
     }
     process::visibly(checkout::cargo().args(LIBRARY))?;

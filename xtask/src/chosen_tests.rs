@@ -12,19 +12,18 @@ const SKIP: &str = "--skip=";
 
 /// Builds tests and runs those that `filters` choose. `cargo_test` is `cargo test` with what it is given after its own arguments.
 pub(crate) fn run(filters: &[&str], cargo_test: impl Fn(&[&str]) -> Command) -> Result<()> {
-    let names = build(&cargo_test)?;
+    let names = names(&cargo_test)?;
     refuse(&unmatched(filters, &names))?;
     process::visibly(&mut cargo_test(&[&["--"], filters].concat())).context("tests fail")
 }
 
 /// Builds tests and runs those that a user's `arguments` choose: names, and what comes after them. Gives the names that no test answers to,
 /// as other programs may have tests that do.
-pub(crate) fn run_named(arguments: &[String], cargo_test: impl Fn(&[&str]) -> Command) -> Result<Vec<&str>> {
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+pub(crate) fn run_named<'a>(arguments: &[&'a str], cargo_test: impl Fn(&[&str]) -> Command) -> Result<Vec<&'a str>> {
     let filters: Vec<&str> = arguments.iter().copied().take_while(|argument| !argument.starts_with('-')).collect();
-    let unmatched = unmatched(&filters, &build(&cargo_test)?);
+    let unmatched = unmatched(&filters, &names(&cargo_test)?);
     if filters.is_empty() || unmatched.len() < filters.len() {
-        process::visibly(&mut cargo_test(&[&["--"], &arguments[..]].concat())).context("tests fail")?;
+        process::visibly(&mut cargo_test(&[&["--"], arguments].concat())).context("tests fail")?;
     }
     Ok(unmatched)
 }
@@ -37,15 +36,27 @@ pub(crate) fn refuse(unmatched: &[&str]) -> Result<()> {
     }
 }
 
+/// Runs the tests of these names, which were built.
+pub(crate) fn run_exactly(names: &[String], cargo_test: impl Fn(&[&str]) -> Command) -> Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut tests = cargo_test(&[&["--", "--exact"], &names[..]].concat());
+    let status = tests.status().context("cannot run cargo")?;
+    // The command has hundreds of names.
+    if status.success() { Ok(()) } else { bail!("tests fail, see above") }
+}
+
 /// Builds tests, and gives their names.
-fn build(cargo_test: &impl Fn(&[&str]) -> Command) -> Result<Vec<String>> {
+pub(crate) fn names(cargo_test: &impl Fn(&[&str]) -> Command) -> Result<Vec<String>> {
     process::visibly(&mut cargo_test(&["--no-run"]))?;
     let listed = process::text(&mut cargo_test(&["--quiet", "--", "--list"]), "")?;
     Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
 /// Those of `filters` that no test answers to.
-fn unmatched<'a>(filters: &[&'a str], names: &[String]) -> Vec<&'a str> {
+pub(crate) fn unmatched<'a>(filters: &[&'a str], names: &[String]) -> Vec<&'a str> {
     let part = |filter: &'a str| filter.strip_prefix(SKIP).unwrap_or(filter);
     filters.iter().copied().filter(|filter| !names.iter().any(|name| name.contains(part(filter)))).collect()
 }
@@ -70,10 +81,7 @@ mod tests {
         let said = |filters: &[&str]| run(filters, cargo_test(&ran)).err().map(|error| error.to_string());
         assert_eq!(said(&["a::", "--skip=b"]), None);
         assert_eq!(said(&["a::", "--skip=c"]).as_deref(), Some("no test's name has `--skip=c` in it"));
-        let named = |arguments: &[&str]| -> usize {
-            let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-            run_named(&arguments, cargo_test(&ran)).unwrap().len()
-        };
+        let named = |arguments: &[&str]| -> usize { run_named(arguments, cargo_test(&ran)).unwrap().len() };
         assert_eq!([named(&["b", "--exact"]), named(&["c", "b"]), named(&["c"]), named(&["--ignored"])], [0, 1, 1, 0]);
         let found = std::fs::read_to_string(&ran).unwrap();
         std::fs::remove_file(&ran).unwrap();

@@ -12,22 +12,31 @@ use crate::component;
 use crate::cpython::{self, Release};
 use crate::links::symlink;
 use crate::progress::{self, Step};
-use crate::recipes::{Language, MadeInto, RECIPE_VERSION, RECIPES, Recipe};
+use crate::recipes::{GuestSet, Language, MadeInto, RECIPE_VERSION, RECIPES, Recipe};
 use crate::rust_target::RustTarget;
 use crate::wheels::{Pins, Wheels};
 use crate::{checkout, javascript_component, process, python_component, quickjs};
 
 /// Builds the guests named, or all if none is, as far as the cache does not have them.
 pub(crate) fn build(names: &[String]) -> Result<()> {
+    build_recipes(&choose(names)?)
+}
+
+/// Builds the guests of these sets, as far as the cache does not have them.
+pub(crate) fn build_sets(sets: &[GuestSet]) -> Result<()> {
+    let recipes: Vec<&Recipe> = RECIPES.iter().filter(|recipe| sets.contains(&recipe.set())).collect();
+    if recipes.is_empty() { Ok(()) } else { build_recipes(&recipes) }
+}
+
+fn build_recipes(recipes: &[&Recipe]) -> Result<()> {
     let step = Step::quietly("fixtures");
-    let recipes = choose(names)?;
     let cache = Cache::open()?;
     let pins = Pins::read()?;
     let needs_rust = recipes.iter().any(|recipe| recipe.language.is_rust());
     let rust = if needs_rust { RustTarget::find(&cache, &pins)? } else { None };
 
     let mut missing = Vec::new();
-    for recipe in &recipes {
+    for recipe in recipes {
         match finished(recipe, &cache, &pins, rust.as_ref())? {
             Some(path) => show(recipe, &path)?,
             None => missing.push(*recipe),

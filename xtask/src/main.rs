@@ -39,6 +39,7 @@ mod source_text;
 mod speedscope;
 mod stress;
 mod strip;
+mod suites;
 mod tests_and_lints;
 mod tidy;
 mod tools;
@@ -53,12 +54,16 @@ cargo xtask TASK
   test-fixtures [NAME…]  build the test guests (all, or those named) into target/fixtures
   test-tools             provide perf, what it needs, and wasmtime in target/tools
   real-guests            provide programs that others built in target/real
-  test [ARGS]            everything CI checks: fixtures, tools, demo, header, fmt, clippy, packages,
-                         documentation, tests, tidy, macOS and Windows, tests for aarch64;
-                         ARGS go to `cargo test`, without the last two;
-                         `--fast` runs only what needs no guest;
-                         `--target aarch64-unknown-linux-gnu` tests wlprof for that, emulated,
-                         `--target x86_64-pc-windows-gnu` under Wine
+  test                   the main tests: formatting, house rules, lints, unit tests and end-to-end tests
+                         on guests of each language; builds the guests that it needs
+  test NAME…             the tests that have one of these in their names, with the guests they need
+  test --all             the main tests, and then every suite, below
+  test --suite NAME…     these suites alone
+  test --suites, --list  print the names of the suites, or every test with its suite
+  test --fast            only what needs no guest
+  test --target TRIPLE [NAME…]
+                         tests of wlprof for aarch64-unknown-linux-gnu, emulated, or for
+                         x86_64-pc-windows-gnu, under Wine
   check-platforms        have the compiler check everything for macOS and Windows
   bench [ARGS]           run guests with and without sampling and print the ratios;
                          --help says more
@@ -100,7 +105,7 @@ fn main() -> ExitCode {
     }
     let outcome = match task.as_str() {
         "test-fixtures" => fixtures::build(&rest),
-        "test-tools" => tools::provide(),
+        "test-tools" => tools::provide(&tools::Tool::ALL),
         "real-guests" => real_guests::provide(),
         "test" => tests_and_lints::run(&rest),
         "check-platforms" => cross::check_platforms(),

@@ -1,6 +1,7 @@
 //! One line on standard error for each step, with the time since the program started.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
+use std::fs;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,38 @@ fn since_start() -> Duration {
 /// Prints one line.
 pub(crate) fn say(line: impl Display) {
     eprintln!("[{:6.1} s] {line}", since_start().as_secs_f64());
+}
+
+/// What work has cost so far: the time that passed, and the CPU time of the programs that were run for it.
+pub(crate) struct Cost {
+    started: Instant,
+    /// That of all programs before, where the system says it.
+    cpu_before: Option<Duration>,
+}
+
+impl Cost {
+    /// Begins to count.
+    pub(crate) fn begin() -> Self {
+        Self { started: Instant::now(), cpu_before: cpu_time_of_ended_children() }
+    }
+}
+
+impl Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.0} s", self.started.elapsed().as_secs_f64())?;
+        match (cpu_time_of_ended_children(), self.cpu_before) {
+            (Some(now), Some(before)) => write!(f, ", {:.0} s of CPU time", (now - before).as_secs_f64()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Fields 16 and 17 of `/proc/self/stat` (proc(5)), in hundredths of a second on any Linux. The name before them may have spaces.
+fn cpu_time_of_ended_children() -> Option<Duration> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks: u64 = fields.get(13)?.parse::<u64>().ok()? + fields.get(14)?.parse::<u64>().ok()?;
+    Some(Duration::from_millis(10 * ticks))
 }
 
 /// A step that is under way.

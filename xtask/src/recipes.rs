@@ -68,6 +68,29 @@ pub(crate) enum MadeInto {
     },
 }
 
+/// A group of guests that the same tests need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GuestSet {
+    /// One of each language, of the oldest and the newest release that is supported.
+    Main,
+    /// The other releases.
+    Releases,
+    /// JavaScript components, which npm's packages make.
+    JavaScript,
+    /// Programs as others publish them, which `cargo xtask real-guests` provides: no recipe makes one.
+    ThirdParty,
+}
+
+/// The releases of [`GuestSet::Main`]. Each of the others is one more toolchain to install or interpreter to build.
+const MAIN_RELEASES: [Language; 6] = [
+    GO_1_21,
+    GO_1_27,
+    Language::GoForJs("1.27.3"),
+    Language::Python("3.11"),
+    Language::PythonComponent("0.21.0"),
+    Language::PythonComponent("0.25.1"),
+];
+
 impl Language {
     /// Whether `rustc` builds it.
     pub(crate) fn is_rust(self) -> bool {
@@ -93,6 +116,19 @@ impl Language {
 }
 
 impl Recipe {
+    /// The group that the guest belongs to.
+    pub(crate) fn set(&self) -> GuestSet {
+        match self.language {
+            Language::JavaScriptComponent => GuestSet::JavaScript,
+            Language::Go(_) | Language::GoForJs(_) | Language::Python(_) | Language::PythonComponent(_)
+                if !MAIN_RELEASES.contains(&self.language) =>
+            {
+                GuestSet::Releases
+            }
+            _ => GuestSet::Main,
+        }
+    }
+
     /// The name of the built file; a folder for interpreters, which need their library beside them.
     pub(crate) fn file_name(&self) -> String {
         match self.language {
@@ -244,8 +280,8 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("cpp-inlined", Language::Cpp, "cpp/inlined.cpp", CPP),
     recipe("cpp-layout", Language::Cpp, "cpp/layout.cpp", CPP),
     recipe("cpp-shapes", Language::Cpp, "cpp/shapes.cpp", CPP),
-    recipe("go-bench", GO_1_24, "go/bench.go", GO),
-    recipe("go-export", GO_1_24, "go/export/export.go", GO_REACTOR),
+    recipe("go-bench", GO_1_27, "go/bench.go", GO),
+    recipe("go-export", GO_1_27, "go/export/export.go", GO_REACTOR),
     recipe("go-goroutines-1.21", GO_1_21, "go/goroutines/goroutines.go", GO),
     recipe("go-goroutines-1.22", GO_1_22, "go/goroutines/goroutines.go", GO),
     recipe("go-goroutines-1.23", GO_1_23, "go/goroutines/goroutines.go", GO),
@@ -253,7 +289,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("go-goroutines-1.25", GO_1_25, "go/goroutines/goroutines.go", GO),
     recipe("go-goroutines-1.26", GO_1_26, "go/goroutines/goroutines.go", GO),
     recipe("go-goroutines-1.27", GO_1_27, "go/goroutines/goroutines.go", GO),
-    recipe("go-js", Language::GoForJs("1.24.11"), "go/js/js.go", GO),
+    recipe("go-js", Language::GoForJs("1.27.3"), "go/js/js.go", GO),
     recipe("go-heap-1.21", GO_1_21, "go/heap/heap.go", GO),
     recipe("go-heap-1.22", GO_1_22, "go/heap/heap.go", GO),
     recipe("go-heap-1.23", GO_1_23, "go/heap/heap.go", GO),

@@ -1,8 +1,13 @@
-//! `cargo xtask test`: all that has to pass before a change goes in, the same here and in CI.
+//! `cargo xtask test`: the main tests with formatting and lints, and the suites, each by its name or all of them.
 
-use anyhow::{Context, Result};
+use std::process::Command;
+use std::thread;
 
-use crate::progress::Step;
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::progress::{self, Cost, Step};
+use crate::recipes::GuestSet;
+use crate::suites::{MAIN, SUITES, Suite};
 use crate::{checkout, chosen_tests, cross, demo, fixtures, header, package, process, real_guests, tidy, tools};
 
 const FORMAT: &[&str] = &["fmt", "--all", "--check"];
@@ -27,74 +32,207 @@ const LINT_LIBRARY: &[&str] = &[
     "warnings",
 ];
 const DOCUMENT: &[&str] = &["doc", "--release", "--no-deps"];
+const TEST_EXAMPLES: &[&str] = &["test", "--release", "--doc"];
 /// Apart from the rest: together they would have other features of shared dependencies, and Wasmtime be built anew.
-const TEST: &[&str] = &["test", "--release", "--package", "wlprof", "--package", "wlprof-wasi"];
-const TEST_OTHERS: &[&str] = &["test", "--release", "--workspace", "--exclude", "wlprof", "--exclude", "wlprof-wasi"];
-
-/// All but one that needs user namespaces, which not every system lets everyone have.
-const NEED_NOTHING_OF_THE_SYSTEM: &[&str] = &["--", "--skip=dist::tests::paths_are_the_same"];
+const OF_WASMTIME: &[&str] = &["--package", "wlprof", "--package", "wlprof-wasi"];
+const OTHERS: &[&str] = &["--workspace", "--exclude", "wlprof", "--exclude", "wlprof-wasi"];
 
 /// Unit tests that need no guest: neither fixtures nor a run of Wasmtime.
-const ARE_FAST: &[&str] = &["--lib", "--bins"];
 const NEED_NO_GUEST: &[&str] =
     &["--skip=sampler::reading", "--skip=sampler::code_map_tests", "--skip=heap::rewrite_tests"];
 
+/// Runs what `arguments` ask for, up to the first failure: without any the main tests.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        [] => run_main(),
+        ["--fast"] => run_fast(),
+        ["--all"] => {
+            run_main()?;
+            SUITES.iter().try_for_each(run_suite)
+        }
+        ["--suite", ref names @ ..] if !names.is_empty() => {
+            let suites = names.iter().map(|name| suite(name)).collect::<Result<Vec<_>>>()?;
+            suites.into_iter().try_for_each(run_suite)
+        }
+        ["--suites"] => {
+            SUITES.iter().for_each(|suite| println!("{}", suite.name));
+            Ok(())
+        }
+        ["--list"] => list(),
+        ["--target", target, ref names @ ..] => cross::test(target, names),
+        [option, ..] if option.starts_with('-') => {
+            bail!("{option} is none of --fast, --all, --suite NAME…, --suites, --list and --target TRIPLE")
+        }
+        _ => run_named(&arguments),
+    }
+}
+
+fn suite(name: &str) -> Result<&'static Suite> {
+    let names = || SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(", ");
+    SUITES
+        .iter()
+        .find(|suite| suite.name == name)
+        .with_context(|| format!("there is no suite `{name}`; there are {}", names()))
+}
+
 /// Runs what takes less than a minute once it is built.
 fn run_fast() -> Result<()> {
-    cargo(FORMAT, &[]).context("the code is not formatted: run `cargo fmt --all`")?;
-    tidy::run()?;
-    cargo(&[TEST_OTHERS, ARE_FAST, NEED_NOTHING_OF_THE_SYSTEM].concat(), &[]).context("tests fail")?;
+    check_text()?;
+    let others = [OTHERS, &["--lib", "--bins"]].concat();
+    // That one needs user namespaces, which not every system lets everyone have.
+    let skipped = ["--", "--skip=dist::tests::paths_are_the_same", "--skip=every_other_release"];
+    process::visibly(cargo("test").arg("--release").args(others).args(skipped)).context("tests fail")?;
     chosen_tests::run(NEED_NO_GUEST, |options| {
-        let mut cargo = checkout::cargo();
-        cargo.args(TEST).arg("--lib").args(options);
+        let mut cargo = cargo("test");
+        cargo.arg("--release").args(OF_WASMTIME).arg("--lib").args(options);
         cargo
     })
 }
 
-/// Runs everything, up to the first failure, or with `--fast` what needs no guest. `arguments` go to `cargo test`.
-pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    if arguments.first().is_some_and(|first| first == "--fast") {
-        return run_fast();
-    }
-    match arguments {
-        [option, target, others @ ..] if option == "--target" => return cross::test(target, others),
-        [option, others @ ..] if option.starts_with("--target") => {
-            let target = option.strip_prefix("--target=").context("--target is to have a platform's name after it")?;
-            return cross::test(target, others);
-        }
-        _ => {}
-    }
-    if arguments.is_empty() {
-        // First, as it may be refused here.
-        cross::provide()?;
-    }
-    fixtures::build(&[])?;
-    tools::provide()?;
-    real_guests::provide()?;
-    demo::run(&[])?;
+/// Formatting and house rules.
+fn check_text() -> Result<()> {
+    process::visibly(cargo(FORMAT[0]).args(&FORMAT[1..]))
+        .context("the code is not formatted: run `cargo fmt --all`")?;
+    tidy::run()
+}
+
+fn run_main() -> Result<()> {
+    let cost = Cost::begin();
+    check_text()?;
     header::run(&[])?;
-    cargo(FORMAT, &[]).context("the code is not formatted: run `cargo fmt --all`")?;
-    for crates in [PUBLISHED, TASKS] {
-        cargo(&[LINT, crates, DENY_WARNINGS].concat(), &[]).context("clippy has complaints")?;
-    }
-    cargo(LINT_LIBRARY, &[]).context("clippy has complaints about the library without default features")?;
-    package::run()?;
-    for crates in [PUBLISHED, TASKS] {
-        cargo(&[DOCUMENT, crates].concat(), &[]).context("the documentation has warnings")?;
-    }
-    cargo(TEST_OTHERS, arguments).context("tests fail")?;
-    cargo(TEST, arguments).context("tests fail")?;
-    tidy::run()?;
-    if arguments.is_empty() {
-        cross::check_platforms()?;
-        cross::test("aarch64-unknown-linux-gnu", &[])?;
+    // Guests wait for downloads and for compilers of one thread: both processors have enough to do only with the two at once.
+    thread::scope(|scope| {
+        let provided = scope.spawn(|| {
+            provide(&MAIN)?;
+            demo::run(&[])
+        });
+        let built = lint_and_build();
+        provided.join().unwrap_or_else(|_| Err(anyhow!("the thread that builds guests panicked"))).and(built)
+    })?;
+    run_tests(&MAIN)?;
+    progress::say(format_args!("suite {}: {cost}", MAIN.name));
+    Ok(())
+}
+
+fn lint_and_build() -> Result<()> {
+    run_cargo(&[LINT, PUBLISHED, DENY_WARNINGS].concat()).context("clippy has complaints")?;
+    for crates in [OTHERS, OF_WASMTIME] {
+        run_cargo(&[&["test", "--release", "--no-run"], crates].concat()).context("the tests do not compile")?;
     }
     Ok(())
 }
 
-fn cargo(task: &[&str], arguments: &[String]) -> Result<()> {
+/// Runs a suite and prints what it cost.
+fn run_suite(suite: &Suite) -> Result<()> {
+    let cost = Cost::begin();
+    progress::say(format_args!("suite {}: {} …", suite.name, suite.about));
+    let ran = || {
+        provide(suite)?;
+        suite.checks.iter().try_for_each(|check| check())?;
+        run_tests(suite)
+    };
+    ran().with_context(|| format!("suite {} (`cargo xtask test --suite {}` runs it alone)", suite.name, suite.name))?;
+    progress::say(format_args!("suite {}: {cost}", suite.name));
+    Ok(())
+}
+
+/// Provides the guests and programs that a suite's tests need.
+fn provide(suite: &Suite) -> Result<()> {
+    fixtures::build_sets(suite.guests)?;
+    if suite.guests.contains(&GuestSet::ThirdParty) {
+        real_guests::provide()?;
+    }
+    tools::provide(suite.tools)
+}
+
+/// `cargo test` of these crates with options. With `--no-run` it builds examples, too, which tests start.
+fn tests_of(crates: &'static [&'static str]) -> impl Fn(&[&str]) -> Command {
+    move |options| {
+        let mut cargo = cargo("test");
+        cargo.arg("--release").args(crates);
+        if options != ["--no-run"] {
+            cargo.arg("--tests");
+        }
+        cargo.args(options);
+        cargo
+    }
+}
+
+/// Runs a suite's tests in all crates.
+fn run_tests(suite: &Suite) -> Result<()> {
+    if suite.tests.is_empty() && suite.name != MAIN.name {
+        return Ok(());
+    }
+    let mut all = Vec::new();
+    for crates in [OTHERS, OF_WASMTIME] {
+        let tests = tests_of(crates);
+        let mut names = chosen_tests::names(&tests)?;
+        names.retain(|name| Suite::of_test(name).name == suite.name);
+        chosen_tests::run_exactly(&names, &tests)?;
+        all.extend(names);
+    }
+    let begins_or_ends = |part: &&&str| all.iter().any(|name| name.starts_with(**part) || name.ends_with(**part));
+    match suite.tests.iter().find(|part| !begins_or_ends(part)) {
+        Some(part) => bail!("no test's name begins or ends with `{part}`: correct the list in xtask/src/suites.rs"),
+        None => Ok(()),
+    }
+}
+
+/// Runs the tests that have one of `names` in their names, with what their suites provide.
+fn run_named(names: &[&str]) -> Result<()> {
+    let mut of_crates = Vec::new();
+    for crates in [OTHERS, OF_WASMTIME] {
+        of_crates.push((crates, chosen_tests::names(&tests_of(crates))?));
+    }
+    let all: Vec<String> = of_crates.iter().flat_map(|(_, names)| names).cloned().collect();
+    chosen_tests::refuse(&chosen_tests::unmatched(names, &all))?;
+    let mut provided = Vec::new();
+    for (_, of_crates) in &mut of_crates {
+        of_crates.retain(|test| names.iter().any(|name| test.contains(name)));
+        for suite in of_crates.iter().map(|test| Suite::of_test(test)) {
+            if !provided.contains(&suite.name) {
+                provided.push(suite.name);
+                provide(suite)?;
+            }
+        }
+    }
+    of_crates.iter().try_for_each(|(crates, names)| chosen_tests::run_exactly(names, tests_of(crates)))
+}
+
+/// Prints every test after the name of its suite.
+fn list() -> Result<()> {
+    for crates in [OTHERS, OF_WASMTIME] {
+        for name in chosen_tests::names(&tests_of(crates))? {
+            println!("{} {name}", Suite::of_test(&name).name);
+        }
+    }
+    Ok(())
+}
+
+/// What the crates are published with: packages, documentation with its examples, the library without the command.
+pub(crate) fn check_packages() -> Result<()> {
+    run_cargo(LINT_LIBRARY).context("clippy has complaints about the library without default features")?;
+    run_cargo(&[LINT, TASKS, DENY_WARNINGS].concat()).context("clippy has complaints")?;
+    package::run()?;
+    for crates in [PUBLISHED, TASKS] {
+        run_cargo(&[DOCUMENT, crates].concat()).context("the documentation has warnings")?;
+    }
+    for crates in [OTHERS, OF_WASMTIME] {
+        run_cargo(&[TEST_EXAMPLES, crates].concat()).context("examples of the documentation fail")?;
+    }
+    Ok(())
+}
+
+fn cargo(task: &str) -> Command {
+    let mut cargo = checkout::cargo();
+    cargo.arg(task);
+    cargo
+}
+
+fn run_cargo(task: &[&str]) -> Result<()> {
     let step = Step::announced(format!("cargo {}", task.join(" ")));
-    process::visibly(checkout::cargo().args(task).args(arguments).env("RUSTDOCFLAGS", "-D warnings"))?;
+    process::visibly(checkout::cargo().args(task).env("RUSTDOCFLAGS", "-D warnings"))?;
     step.done();
     Ok(())
 }

@@ -10,34 +10,57 @@ use crate::debian_tools::{GRAPHVIZ, PERF};
 use crate::links::symlink;
 use crate::{checkout, pprof, progress, speedscope, wasmtime};
 
-/// Links them, after building or downloading what neither the machine nor the cache has.
-pub(crate) fn provide() -> Result<()> {
+/// A program, or programs that come together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// `perf`, and `addr2line` and `objdump`, which it calls.
+    Perf,
+    /// `dot`.
+    Graphviz,
+    /// The `wasmtime` command.
+    Wasmtime,
+    /// What `go tool pprof` runs.
+    Pprof,
+    /// What reads profiles as speedscope does.
+    Speedscope,
+}
+
+impl Tool {
+    /// Every one.
+    pub(crate) const ALL: [Self; 5] = [Self::Perf, Self::Graphviz, Self::Wasmtime, Self::Pprof, Self::Speedscope];
+
+    /// Its programs with their paths, after building or downloading what neither the machine nor the cache has.
+    fn programs(self, cache: &Cache) -> Result<Vec<(&'static str, PathBuf)>> {
+        Ok(match self {
+            Self::Perf => PERF.programs(cache)?,
+            Self::Graphviz => GRAPHVIZ.programs(cache)?,
+            Self::Wasmtime => vec![("wasmtime", wasmtime::program(cache)?)],
+            Self::Pprof => vec![("pprof", pprof::program(cache)?)],
+            Self::Speedscope => vec![("speedscope-read", speedscope::program(cache)?)],
+        })
+    }
+}
+
+/// Links the programs of `tools`.
+pub(crate) fn provide(tools: &[Tool]) -> Result<()> {
+    if tools.is_empty() {
+        return Ok(());
+    }
     let cache = Cache::open()?;
-    let mut programs = PERF.programs(&cache)?;
-    programs.extend(GRAPHVIZ.programs(&cache)?);
-    programs.push(("wasmtime", wasmtime::program(&cache)?));
-    programs.push(("pprof", pprof::program(&cache)?));
-    programs.push(("speedscope-read", speedscope::program(&cache)?));
-    link(&programs)
-}
-
-/// The same of perf alone.
-pub(crate) fn provide_perf() -> Result<()> {
-    link(&PERF.programs(&Cache::open()?)?)
-}
-
-fn link(programs: &[(&'static str, PathBuf)]) -> Result<()> {
-    let tools = checkout::root().join("target/tools");
-    fs::create_dir_all(&tools)?;
-    for (program, path) in programs {
-        let link = tools.join(program);
-        if fs::read_link(&link).ok().as_ref() != Some(path) {
-            // Whatever is there is an older link of ours.
-            let _ = fs::remove_file(&link);
-            symlink(path, &link).with_context(|| format!("cannot make {}", link.display()))?;
+    let folder = checkout::root().join("target/tools");
+    fs::create_dir_all(&folder)?;
+    let mut names = Vec::new();
+    for tool in tools {
+        for (program, path) in tool.programs(&cache)? {
+            let link = folder.join(program);
+            if fs::read_link(&link).ok().as_ref() != Some(&path) {
+                // Whatever is there is an older link of ours.
+                let _ = fs::remove_file(&link);
+                symlink(&path, &link).with_context(|| format!("cannot make {}", link.display()))?;
+            }
+            names.push(program);
         }
     }
-    let names: Vec<&str> = programs.iter().map(|(program, _)| *program).collect();
     progress::say(format_args!("{} in target/tools", names.join(", ")));
     Ok(())
 }

@@ -57,14 +57,9 @@ const COMMAND_TESTS: &[&str] = &[
     "misbehaving::one_that_works",
 ];
 
-/// Finds the emulator, or downloads it, and sees whether it can be used here.
-pub(super) fn provide(cache: &Cache) -> Result<()> {
-    Emulator::get(cache).map(drop)
-}
-
 /// Runs the tests that say something of another processor, or, with `arguments`, the unit tests and the end-to-end tests that these
 /// choose.
-pub(crate) fn test(target: &str, arguments: &[String]) -> Result<()> {
+pub(crate) fn test(target: &str, arguments: &[&str]) -> Result<()> {
     refuse_others(target)?;
     let cache = Cache::open()?;
     let toolchain = Toolchain::get(&cache)?.without_optimization();

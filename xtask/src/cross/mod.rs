@@ -13,18 +13,18 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use crate::cache::Cache;
-use toolchain::Toolchain;
+/// Tests wlprof for aarch64 Linux.
+pub(crate) fn test_aarch64() -> Result<()> {
+    emulation::test(compilers::AARCH64_LINUX.triple, &[])
+}
 
-/// Provides what [`check_platforms`] and the tests of aarch64 need.
-pub(crate) fn provide() -> Result<()> {
-    let cache = Cache::open()?;
-    emulation::provide(&cache)?;
-    Toolchain::get(&cache).map(drop)
+/// Tests wlprof for Windows.
+pub(crate) fn test_windows() -> Result<()> {
+    wine::test(&[])
 }
 
 /// Tests wlprof for `target`. `arguments` go to the tests.
-pub(crate) fn test(target: &str, arguments: &[String]) -> Result<()> {
+pub(crate) fn test(target: &str, arguments: &[&str]) -> Result<()> {
     if target == compilers::WINDOWS_GNU.triple { wine::test(arguments) } else { emulation::test(target, arguments) }
 }
 

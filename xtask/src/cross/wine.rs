@@ -37,7 +37,7 @@ const TESTS: &[&str] = &["behaviour::", "the_epoch_sampler", "shares::time_"];
 
 /// Builds wlprof for Windows and runs tests of it. `arguments` go to the tests, instead of the names of those that are known to
 /// say something of Windows.
-pub(super) fn test(arguments: &[String]) -> Result<()> {
+pub(super) fn test(arguments: &[&str]) -> Result<()> {
     let cache = Cache::open()?;
     let toolchain = Toolchain::get(&cache)?;
     let wine = Wine::get(&cache, &toolchain)?;

@@ -1,0 +1,164 @@
+//! The suites: parts of the tests that `cargo xtask test` leaves out, because each needs more than a Rust toolchain and Python.
+//!
+//! Every test belongs to one suite or to none. Those of none are the main tests, so a new test is one of them until it is named here.
+
+use anyhow::Result;
+
+use crate::recipes::GuestSet::{self, JavaScript, Main, Releases, ThirdParty};
+use crate::tools::Tool::{self, Graphviz, Perf, Pprof, Speedscope, Wasmtime};
+use crate::{cross, tests_and_lints};
+
+/// Tests that need the same things, and checks that are no tests of `cargo test`.
+pub(crate) struct Suite {
+    pub(crate) name: &'static str,
+    /// What it tests and what it needs, for the list that `--help` prints.
+    pub(crate) about: &'static str,
+    /// How the names of its tests begin or end. A test that several suites name belongs to the first of them.
+    pub(crate) tests: &'static [&'static str],
+    pub(crate) guests: &'static [GuestSet],
+    pub(crate) tools: &'static [Tool],
+    /// Run before the tests.
+    pub(crate) checks: &'static [fn() -> Result<()>],
+}
+
+/// What `cargo xtask test` runs besides formatting and lints: every test that no suite names.
+pub(crate) const MAIN: Suite =
+    Suite { name: "main", about: "every test of no suite", tests: &[], guests: &[Main], tools: &[Pprof], checks: &[] };
+
+/// All others, in the order in which they run: what finds most for its time comes first.
+pub(crate) const SUITES: [Suite; 11] = [
+    Suite {
+        name: "releases",
+        about: "every other release of Go and CPython, and the walk through every guest",
+        tests: &["every_other_release", "every_fixture_the_stacks_are_equal"],
+        guests: &[Main, Releases, JavaScript],
+        tools: &[Pprof],
+        checks: &[],
+    },
+    Suite {
+        name: "as-wasmtime",
+        about: "runs compared with those of the wasmtime command, which it builds",
+        tests: &[
+            "as_wasmtime_run::",
+            "bench::guests_return_what_they_return_to_wasmtime_run",
+            "serve::answers_are_those_of_wasmtime_serve",
+            "serve::headers_and_limits_are_those_of_wasmtime_serve",
+            "serve::tasks_of_one_store_are_answered_and_sampled_each_for_itself",
+        ],
+        guests: &[Main, Releases, JavaScript],
+        tools: &[Wasmtime],
+        checks: &[],
+    },
+    Suite {
+        name: "perf",
+        about: "profiles compared with perf's, objdump's and Graphviz's reading (Debian's packages)",
+        tests: &["perf::", "assembly::", "graph::"],
+        guests: &[Main],
+        tools: &[Perf, Graphviz],
+        checks: &[],
+    },
+    Suite {
+        name: "plugins",
+        about: "plugins that crash, hang or are wrong, one by one, and the tutorial's commands",
+        tests: &[
+            "contained::",
+            "misbehaving::",
+            "plugin_heaps::checks_say_what_is_wrong_with_what_is_told_of_heaps",
+            "plugin_kit::what_is_wrong_is_found",
+            "tutorial::the_commands_print_what_the_page_says",
+        ],
+        guests: &[Main],
+        tools: &[],
+        checks: &[],
+    },
+    Suite {
+        name: "javascript",
+        about: "SpiderMonkey's guests and speedscope (npm)",
+        tests: &["spidermonkey::", "speedscope::"],
+        guests: &[Main, JavaScript],
+        tools: &[Speedscope],
+        checks: &[],
+    },
+    Suite {
+        name: "real-guests",
+        about: "third-party programs as they are published (npm)",
+        tests: &["real_guests::"],
+        guests: &[ThirdParty],
+        tools: &[Wasmtime],
+        checks: &[],
+    },
+    Suite {
+        name: "stress",
+        about: "a host of many stores, and clocks beside busy processes",
+        tests: &["stress::", "clock::"],
+        guests: &[Main],
+        tools: &[],
+        checks: &[],
+    },
+    Suite {
+        name: "packages",
+        about: "packages of the crates, documentation with its examples, the library without the command, xtask's lints",
+        tests: &["dist::tests::paths_are_the_same"],
+        guests: &[],
+        tools: &[],
+        checks: &[tests_and_lints::check_packages],
+    },
+    Suite {
+        name: "aarch64",
+        about: "tests of the walk and the command on aarch64 (emulated; user namespaces)",
+        tests: &[],
+        guests: &[Main],
+        tools: &[],
+        checks: &[cross::test_aarch64],
+    },
+    Suite {
+        name: "platforms",
+        about: "the compiler's check of all crates for macOS and Windows",
+        tests: &[],
+        guests: &[],
+        tools: &[],
+        checks: &[cross::check_platforms],
+    },
+    Suite {
+        name: "windows",
+        about: "end-to-end tests of the epoch sampler on Windows (Wine)",
+        tests: &[],
+        guests: &[Main],
+        tools: &[],
+        checks: &[cross::test_windows],
+    },
+];
+
+impl Suite {
+    /// The suite of a test.
+    pub(crate) fn of_test(name: &str) -> &'static Self {
+        let names_it = |suite: &&Self| suite.tests.iter().any(|part| name.starts_with(part) || name.ends_with(part));
+        SUITES.iter().find(names_it).unwrap_or(&MAIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_belong_to_the_first_suite_that_names_them() {
+        let suites = [
+            "perf::samples::the_lines_are_equal",
+            "export::perf::tests::a_line_is_whole",
+            "python::lines_have_their_shares",
+            "python::lines_have_their_shares_in_every_other_release",
+            "stress::of_every_other_release",
+        ]
+        .map(|name| Suite::of_test(name).name);
+        assert_eq!(suites, ["perf", "main", "main", "releases", "releases"]);
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = SUITES.iter().chain([&MAIN]).map(|suite| suite.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), SUITES.len() + 1);
+    }
+}
