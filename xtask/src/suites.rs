@@ -13,7 +13,8 @@ pub(crate) struct Suite {
     pub(crate) name: &'static str,
     /// What it tests and what it needs, for the list that `--help` prints.
     pub(crate) about: &'static str,
-    /// How the names of its tests begin or end. A test that several suites name belongs to the first of them.
+    /// Names of its tests, or parts of them; with `::` at the end, modules of the end-to-end tests. A test that several suites name
+    /// belongs to the first of them.
     pub(crate) tests: &'static [&'static str],
     pub(crate) guests: &'static [GuestSet],
     pub(crate) tools: &'static [Tool],
@@ -132,9 +133,13 @@ pub(crate) const SUITES: [Suite; 11] = [
 impl Suite {
     /// The suite of a test.
     pub(crate) fn of_test(name: &str) -> &'static Self {
-        let names_it = |suite: &&Self| suite.tests.iter().any(|part| name.starts_with(part) || name.ends_with(part));
-        SUITES.iter().find(names_it).unwrap_or(&MAIN)
+        SUITES.iter().find(|suite| suite.tests.iter().any(|part| is_part_of(part, name))).unwrap_or(&MAIN)
     }
+}
+
+/// Whether `part`, which stands in [`Suite::tests`], names the test `name`.
+pub(crate) fn is_part_of(part: &str, name: &str) -> bool {
+    if part.ends_with("::") { name.starts_with(part) } else { name.contains(part) }
 }
 
 #[cfg(test)]
@@ -148,7 +153,7 @@ mod tests {
             "export::perf::tests::a_line_is_whole",
             "python::lines_have_their_shares",
             "python::lines_have_their_shares_in_every_other_release",
-            "stress::of_every_other_release",
+            "sampler::of_every_other_release_stacks_are_whole",
         ]
         .map(|name| Suite::of_test(name).name);
         assert_eq!(suites, ["perf", "main", "main", "releases", "releases"]);
