@@ -36,13 +36,13 @@ pub(crate) fn refuse(unmatched: &[&str]) -> Result<()> {
     }
 }
 
-/// Runs the tests of these names, which were built.
-pub(crate) fn run_exactly(names: &[String], cargo_test: impl Fn(&[&str]) -> Command) -> Result<()> {
+/// Runs the tests of these names, which were built, with these options.
+pub(crate) fn run_exactly(names: &[String], options: &[&str], cargo_test: impl Fn(&[&str]) -> Command) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut tests = cargo_test(&[&["--", "--exact"], &names[..]].concat());
+    let mut tests = cargo_test(&[&["--", "--exact"], options, &names[..]].concat());
     let status = tests.status().context("cannot run cargo")?;
     // The command has hundreds of names.
     if status.success() { Ok(()) } else { bail!("tests fail, see above") }

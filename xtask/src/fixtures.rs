@@ -28,6 +28,11 @@ pub(crate) fn build_sets(sets: &[GuestSet]) -> Result<()> {
     if recipes.is_empty() { Ok(()) } else { build_recipes(&recipes) }
 }
 
+/// Builds the guests of the main tests, or all if the user chooses other tests.
+pub(crate) fn build_for(tests: &[&str]) -> Result<()> {
+    if tests.is_empty() { build_sets(&[GuestSet::Main]) } else { build(&[]) }
+}
+
 fn build_recipes(recipes: &[&Recipe]) -> Result<()> {
     let step = Step::quietly("fixtures");
     let cache = Cache::open()?;

@@ -52,15 +52,17 @@ const USAGE: &str = "\
 cargo xtask TASK
 
   test-fixtures [NAME…]  build the test guests (all, or those named) into target/fixtures
-  test-tools             provide perf, what it needs, and wasmtime in target/tools
+  test-tools             provide the programs that tests compare with in target/tools: perf, Graphviz,
+                         wasmtime, pprof, speedscope
   real-guests            provide programs that others built in target/real
   test                   the main tests: formatting, house rules, lints, unit tests and end-to-end tests
                          on guests of each language; builds the guests that it needs
-  test NAME…             the tests that have one of these in their names, with the guests they need
+  test NAME… [-- ARGS]   the tests that have one of these in their names, with the guests they need;
+                         ARGS go to the tests
   test --all             the main tests, and then every suite, below
-  test --suite NAME…     these suites alone
+  test --suite NAME…     only these suites
   test --suites, --list  print the names of the suites, or every test with its suite
-  test --fast            only what needs no guest
+  test --fast            formatting, house rules and the fast unit tests
   test --target TRIPLE [NAME…]
                          tests of wlprof for aarch64-unknown-linux-gnu, emulated, or for
                          x86_64-pc-windows-gnu, under Wine
@@ -90,13 +92,20 @@ cargo xtask TASK
 const WITHOUT_ARGUMENTS: [&str; 7] =
     ["test-tools", "real-guests", "check-platforms", "python-replays", "tidy", "package", "dist"];
 
+fn print_usage() {
+    println!("{USAGE}\nSuites of tests, in the order in which `test --all` runs them:\n");
+    for suite in [&suites::MAIN].into_iter().chain(&suites::SUITES) {
+        println!("  {:<12}  {}", suite.name, suite.about);
+    }
+}
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let task = arguments.next().unwrap_or_default();
     let rest: Vec<String> = arguments.collect();
     // The benchmark has a text of its own.
     if task != "bench" && rest.first().is_some_and(|first| first == "--help") {
-        print!("{USAGE}");
+        print_usage();
         return ExitCode::SUCCESS;
     }
     if let (true, Some(first)) = (WITHOUT_ARGUMENTS.contains(&task.as_str()), rest.first()) {
@@ -121,7 +130,7 @@ fn main() -> ExitCode {
         "header" => header::run(&rest),
         "goldens" => goldens::run(&rest),
         "" | "help" | "--help" | "-h" => {
-            print!("{USAGE}");
+            print_usage();
             return ExitCode::SUCCESS;
         }
         other => {

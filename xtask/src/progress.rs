@@ -15,10 +15,10 @@ pub(crate) fn say(line: impl Display) {
     eprintln!("[{:6.1} s] {line}", since_start().as_secs_f64());
 }
 
-/// What work has cost so far: the time that passed, and the CPU time of the programs that were run for it.
+/// The cost of some work so far: the time that passed, and the CPU time of the programs that it ran.
 pub(crate) struct Cost {
     started: Instant,
-    /// That of all programs before, where the system says it.
+    /// CPU time of the programs before it. `None` where there is no `/proc`.
     cpu_before: Option<Duration>,
 }
 

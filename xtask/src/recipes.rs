@@ -73,11 +73,13 @@ pub(crate) enum MadeInto {
 pub(crate) enum GuestSet {
     /// One of each language, of the oldest and the newest release that is supported.
     Main,
-    /// The other releases.
+    /// Other releases that componentize-py has of CPython.
+    Components,
+    /// The other releases of Go, and CPython as a command.
     Releases,
     /// JavaScript components, which npm's packages make.
     JavaScript,
-    /// Programs as others publish them, which `cargo xtask real-guests` provides: no recipe makes one.
+    /// Third-party programs, which `cargo xtask real-guests` provides: no recipe makes one.
     ThirdParty,
 }
 
@@ -85,7 +87,7 @@ pub(crate) enum GuestSet {
 const MAIN_RELEASES: [Language; 6] = [
     GO_1_21,
     GO_1_27,
-    Language::GoForJs("1.27.3"),
+    GO_FOR_JS,
     Language::Python("3.11"),
     Language::PythonComponent("0.21.0"),
     Language::PythonComponent("0.25.1"),
@@ -120,11 +122,9 @@ impl Recipe {
     pub(crate) fn set(&self) -> GuestSet {
         match self.language {
             Language::JavaScriptComponent => GuestSet::JavaScript,
-            Language::Go(_) | Language::GoForJs(_) | Language::Python(_) | Language::PythonComponent(_)
-                if !MAIN_RELEASES.contains(&self.language) =>
-            {
-                GuestSet::Releases
-            }
+            language if MAIN_RELEASES.contains(&language) => GuestSet::Main,
+            Language::PythonComponent(_) => GuestSet::Components,
+            Language::Go(_) | Language::GoForJs(_) | Language::Python(_) => GuestSet::Releases,
             _ => GuestSet::Main,
         }
     }
@@ -225,6 +225,7 @@ const GO_1_24: Language = Language::Go("1.24.11");
 const GO_1_25: Language = Language::Go("1.25.5");
 const GO_1_26: Language = Language::Go("1.26.6");
 const GO_1_27: Language = Language::Go("1.27.3");
+const GO_FOR_JS: Language = Language::GoForJs("1.27.3");
 
 /// Every guest.
 pub(crate) const RECIPES: &[Recipe] = &[
@@ -289,7 +290,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("go-goroutines-1.25", GO_1_25, "go/goroutines/goroutines.go", GO),
     recipe("go-goroutines-1.26", GO_1_26, "go/goroutines/goroutines.go", GO),
     recipe("go-goroutines-1.27", GO_1_27, "go/goroutines/goroutines.go", GO),
-    recipe("go-js", Language::GoForJs("1.27.3"), "go/js/js.go", GO),
+    recipe("go-js", GO_FOR_JS, "go/js/js.go", GO),
     recipe("go-heap-1.21", GO_1_21, "go/heap/heap.go", GO),
     recipe("go-heap-1.22", GO_1_22, "go/heap/heap.go", GO),
     recipe("go-heap-1.23", GO_1_23, "go/heap/heap.go", GO),

@@ -1,38 +1,44 @@
-//! The suites: parts of the tests that `cargo xtask test` leaves out, because each needs more than a Rust toolchain and Python.
+//! The suites: tests that `cargo xtask test` leaves out, because they need more than it does or find little for their time.
 //!
-//! Every test belongs to one suite or to none. Those of none are the main tests, so a new test is one of them until it is named here.
+//! Every test belongs to one suite. The others name theirs, and all the rest are the main suite's, so a new test is one of those.
 
 use anyhow::Result;
 
-use crate::recipes::GuestSet::{self, JavaScript, Main, Releases, ThirdParty};
+use crate::recipes::GuestSet::{self, Components, JavaScript, Main, Releases, ThirdParty};
 use crate::tools::Tool::{self, Graphviz, Perf, Pprof, Speedscope, Wasmtime};
 use crate::{cross, tests_and_lints};
 
-/// Tests that need the same things, and checks that are no tests of `cargo test`.
+/// A group of tests that need the same guests and programs.
 pub(crate) struct Suite {
     pub(crate) name: &'static str,
-    /// What it tests and what it needs, for the list that `--help` prints.
+    /// Its subject and its needs, as `--help` lists them.
     pub(crate) about: &'static str,
     /// Names of its tests, or parts of them; with `::` at the end, modules of the end-to-end tests. A test that several suites name
     /// belongs to the first of them.
     pub(crate) tests: &'static [&'static str],
     pub(crate) guests: &'static [GuestSet],
     pub(crate) tools: &'static [Tool],
-    /// Run before the tests.
+    /// Checks that `cargo test` does not run. They come before the tests.
     pub(crate) checks: &'static [fn() -> Result<()>],
 }
 
-/// What `cargo xtask test` runs besides formatting and lints: every test that no suite names.
-pub(crate) const MAIN: Suite =
-    Suite { name: "main", about: "every test of no suite", tests: &[], guests: &[Main], tools: &[Pprof], checks: &[] };
+/// The tests of `cargo xtask test`, which come after its formatting and lints.
+pub(crate) const MAIN: Suite = Suite {
+    name: "main",
+    about: "every test of no other suite",
+    tests: &[],
+    guests: &[Main],
+    tools: &[Pprof],
+    checks: &[],
+};
 
-/// All others, in the order in which they run: what finds most for its time comes first.
-pub(crate) const SUITES: [Suite; 11] = [
+/// All others, in the order in which they run: those that find most for their time come first.
+pub(crate) const SUITES: [Suite; 12] = [
     Suite {
         name: "releases",
         about: "every other release of Go and CPython, and the walk through every guest",
-        tests: &["every_other_release", "every_fixture_the_stacks_are_equal"],
-        guests: &[Main, Releases, JavaScript],
+        tests: &["every_other_release", "every_fixture"],
+        guests: &[Main, Components, Releases, JavaScript],
         tools: &[Pprof],
         checks: &[],
     },
@@ -46,7 +52,7 @@ pub(crate) const SUITES: [Suite; 11] = [
             "serve::headers_and_limits_are_those_of_wasmtime_serve",
             "serve::tasks_of_one_store_are_answered_and_sampled_each_for_itself",
         ],
-        guests: &[Main, Releases, JavaScript],
+        guests: &[Main, Components, JavaScript],
         tools: &[Wasmtime],
         checks: &[],
     },
@@ -99,10 +105,18 @@ pub(crate) const SUITES: [Suite; 11] = [
     Suite {
         name: "packages",
         about: "packages of the crates, documentation with its examples, the library without the command, xtask's lints",
-        tests: &["dist::tests::paths_are_the_same"],
+        tests: &[],
         guests: &[],
         tools: &[],
         checks: &[tests_and_lints::check_packages],
+    },
+    Suite {
+        name: "namespaces",
+        about: "a full disk, and paths in distributions (user namespaces)",
+        tests: &["bad_input::a_full_disk_is_told_before_the_guest_is_compiled", "dist::tests::paths_are_the_same"],
+        guests: &[Main],
+        tools: &[],
+        checks: &[],
     },
     Suite {
         name: "aarch64",

@@ -51,7 +51,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             run_main()?;
             SUITES.iter().try_for_each(run_suite)
         }
-        ["--suite", ref names @ ..] if !names.is_empty() => {
+        ["--suite"] => bail!("--suite needs the name of a suite: {}", names_of_suites()),
+        ["--suite", ref names @ ..] => {
             let suites = names.iter().map(|name| suite(name)).collect::<Result<Vec<_>>>()?;
             suites.into_iter().try_for_each(run_suite)
         }
@@ -60,27 +61,33 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             Ok(())
         }
         ["--list"] => list(),
+        ["--target"] => bail!("--target needs the name of a platform, as rustc knows it"),
         ["--target", target, ref names @ ..] => cross::test(target, names),
-        [option, ..] if option.starts_with('-') => {
-            bail!("{option} is none of --fast, --all, --suite NAME…, --suites, --list and --target TRIPLE")
-        }
+        [option, ref rest @ ..] if option.starts_with('-') => match option.split_once('=') {
+            Some(("--target", target)) => cross::test(target, rest),
+            _ if ["--fast", "--all", "--suites", "--list"].contains(&option) => bail!("{option} takes no arguments"),
+            _ => bail!("there is no option {option}: see `cargo xtask help`"),
+        },
         _ => run_named(&arguments),
     }
 }
 
+fn names_of_suites() -> String {
+    SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(", ")
+}
+
 fn suite(name: &str) -> Result<&'static Suite> {
-    let names = || SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(", ");
-    SUITES
-        .iter()
-        .find(|suite| suite.name == name)
-        .with_context(|| format!("there is no suite `{name}`; there are {}", names()))
+    let mut all = SUITES.iter().chain([&MAIN]);
+    all.find(|suite| suite.name == name)
+        .with_context(|| format!("there is no suite `{name}`; there are main, {}", names_of_suites()))
 }
 
 /// Runs what takes less than a minute once it is built.
 fn run_fast() -> Result<()> {
     check_text()?;
     let others = [OTHERS, &["--lib", "--bins"]].concat();
-    // That one needs user namespaces, which not every system lets everyone have.
+    provide(&MAIN)?;
+    // Some systems forbid the user namespaces that the first of them needs.
     let skipped = ["--", "--skip=dist::tests::paths_are_the_same", "--skip=every_other_release"];
     process::visibly(cargo("test").arg("--release").args(others).args(skipped)).context("tests fail")?;
     chosen_tests::run(NEED_NO_GUEST, |options| {
@@ -101,14 +108,19 @@ fn run_main() -> Result<()> {
     let cost = Cost::begin();
     check_text()?;
     header::run(&[])?;
-    // Guests wait for downloads and for compilers of one thread: both processors have enough to do only with the two at once.
+    // At once: downloads and compilers of one thread leave processors idle.
     thread::scope(|scope| {
         let provided = scope.spawn(|| {
-            provide(&MAIN)?;
-            demo::run(&[])
+            let provided = provide(&MAIN).and_then(|()| demo::run(&[]));
+            // The other thread may go on for a quarter of an hour.
+            provided.inspect_err(|error| progress::say(format_args!("error: {error:#}")))
         });
         let built = lint_and_build();
-        provided.join().unwrap_or_else(|_| Err(anyhow!("the thread that builds guests panicked"))).and(built)
+        let provided = provided.join().unwrap_or_else(|_| Err(anyhow!("the thread that builds guests panicked")));
+        match (provided, built) {
+            (Err(guests), Err(built)) => Err(built.context(format!("{guests:#}; and"))),
+            (provided, built) => provided.and(built),
+        }
     })?;
     run_tests(&MAIN)?;
     progress::say(format_args!("suite {}: {cost}", MAIN.name));
@@ -132,7 +144,7 @@ fn run_suite(suite: &Suite) -> Result<()> {
         suite.checks.iter().try_for_each(|check| check())?;
         run_tests(suite)
     };
-    ran().with_context(|| format!("suite {} (`cargo xtask test --suite {}` runs it alone)", suite.name, suite.name))?;
+    ran().with_context(|| format!("suite {}; to run it again: cargo xtask test --suite {}", suite.name, suite.name))?;
     progress::say(format_args!("suite {}: {cost}", suite.name));
     Ok(())
 }
@@ -169,7 +181,7 @@ fn run_tests(suite: &Suite) -> Result<()> {
         let tests = tests_of(crates);
         let mut names = chosen_tests::names(&tests)?;
         names.retain(|name| Suite::of_test(name).name == suite.name);
-        chosen_tests::run_exactly(&names, &tests)?;
+        chosen_tests::run_exactly(&names, &[], &tests)?;
         all.extend(names);
     }
     match suite.tests.iter().find(|part| !all.iter().any(|name| is_part_of(part, name))) {
@@ -178,17 +190,30 @@ fn run_tests(suite: &Suite) -> Result<()> {
     }
 }
 
-/// Runs the tests that have one of `names` in their names, with what their suites provide.
-fn run_named(names: &[&str]) -> Result<()> {
+/// Runs the tests that have one of the names in theirs, with the guests and programs of their suites. Tests of other suites than the main
+/// one are left out if there are some of that. Arguments after `--` go to the tests.
+fn run_named(arguments: &[&str]) -> Result<()> {
+    let mut parts = arguments.splitn(2, |argument| *argument == "--");
+    let (names, options) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    if let Some(option) = names.iter().find(|name| name.starts_with('-')) {
+        bail!("options of the tests stand after `--`: cargo xtask test NAME -- {option}");
+    }
     let mut of_crates = Vec::new();
     for crates in [OTHERS, OF_WASMTIME] {
         of_crates.push((crates, chosen_tests::names(&tests_of(crates))?));
     }
     let all: Vec<String> = of_crates.iter().flat_map(|(_, names)| names).cloned().collect();
     chosen_tests::refuse(&chosen_tests::unmatched(names, &all))?;
+    let is_named = |test: &String| names.iter().any(|name| test.contains(name));
+    let is_main = |test: &String| Suite::of_test(test).name == MAIN.name;
+    let only_main = all.iter().any(|test| is_named(test) && is_main(test));
+    let mut left_out = 0;
     let mut provided = Vec::new();
     for (_, of_crates) in &mut of_crates {
-        of_crates.retain(|test| names.iter().any(|name| test.contains(name)));
+        of_crates.retain(is_named);
+        let named = of_crates.len();
+        of_crates.retain(|test| !only_main || is_main(test));
+        left_out += named - of_crates.len();
         for suite in of_crates.iter().map(|test| Suite::of_test(test)) {
             if !provided.contains(&suite.name) {
                 provided.push(suite.name);
@@ -196,7 +221,10 @@ fn run_named(names: &[&str]) -> Result<()> {
             }
         }
     }
-    of_crates.iter().try_for_each(|(crates, names)| chosen_tests::run_exactly(names, tests_of(crates)))
+    if left_out > 0 {
+        progress::say(format_args!("{left_out} tests of other suites have such names, too, and are left out"));
+    }
+    of_crates.iter().try_for_each(|(crates, names)| chosen_tests::run_exactly(names, options, tests_of(crates)))
 }
 
 /// Prints every test after the name of its suite.
@@ -209,7 +237,7 @@ fn list() -> Result<()> {
     Ok(())
 }
 
-/// What the crates are published with: packages, documentation with its examples, the library without the command.
+/// Checks packages, the documentation with its examples, the library without the command, and xtask's lints.
 pub(crate) fn check_packages() -> Result<()> {
     run_cargo(LINT_LIBRARY).context("clippy has complaints about the library without default features")?;
     run_cargo(&[LINT, TASKS, DENY_WARNINGS].concat()).context("clippy has complaints")?;

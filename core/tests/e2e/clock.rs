@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use wlprof::recording::{Meta, Recording, Sample, StackId, State, file};
 
-/// Of the measurements that are repeated.
+/// The luck of measurements for clocks on a busy machine.
 const LUCK: Luck = Luck {
     why: "a virtual machine's host may take the processor away, which counts as the guest's own time",
     off_of_100: 1,
@@ -269,8 +269,8 @@ fn max_overhead_bounds_what_the_whole_process_takes() {
     const PERCENT: f64 = 1.0;
     let _without_load = LOADED.write().unwrap_or_else(PoisonError::into_inner);
     let options = ["--sampler=signal".to_owned(), "--rate=10000".to_owned(), format!("--max-overhead={PERCENT}")];
-    // What a tick costs is known when it has been looked at: other programs may make it dearer between two looks.
-    measure_again_if_off(LUCK, || {
+    let luck = Luck { why: "other programs make a tick dearer between two looks at what it costs", off_of_100: 1 };
+    measure_again_if_off(luck, || {
         let Phases { recording, cpu_ns, others_ns, .. } = Phases::run(&options);
         let meta = &recording.meta;
         let interrupts_ns = recording.ticks.fired * meta.pause.tick_ns;

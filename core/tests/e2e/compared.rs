@@ -5,7 +5,7 @@ use crate::sampled::{Luck, measure_again_if_off};
 use std::fmt::Write;
 use wlprof::recording::{Recording, Totals, View};
 
-/// Of the measurements that are repeated.
+/// The luck of measurements for comparisons.
 const LUCK: Luck =
     Luck { why: "other programs share the processor's caches, so that equal work takes unequal time", off_of_100: 1 };
 

@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::sync::OnceLock;
 use wlprof::recording::{Category, Frame, HeapPart, LanguageTruncation, Origin, Recording, Truncation, View};
 
-/// Of the measurements that are repeated.
+/// The luck of measurements for shares of time.
 const LUCK: Luck = Luck { why: "the script's clock runs on while another program has the processor", off_of_100: 1 };
 
 const GUESTS: [&str; 2] = ["quickjs-0.16.wasm", "quickjs-0.16-stripped.wasm"];

@@ -172,8 +172,8 @@ pub(crate) struct Luck {
 
 /// Measures up to four times, until `measure` returns no error.
 ///
-/// What a profiler gets wrong it gets wrong each time, so it still fails. A right one fails as often as four attempts in a row are off:
-/// `luck.off_of_100` to the fourth power.
+/// A wrong profiler is off each time, so the test still fails. A right one fails as often as four attempts in a row are off. That is
+/// `luck.off_of_100` to the fourth power if attempts are independent, and more often if what disturbs them lasts.
 pub(crate) fn measure_again_if_off(luck: Luck, mut measure: impl FnMut() -> Result<(), String>) {
     const ATTEMPTS: i32 = 4;
     for attempt in 1..=ATTEMPTS {
@@ -182,7 +182,9 @@ pub(crate) fn measure_again_if_off(luck: Luck, mut measure: impl FnMut() -> Resu
         if attempt == ATTEMPTS {
             let Luck { why, off_of_100 } = luck;
             let by_luck = (f64::from(off_of_100) / 100.0).powi(ATTEMPTS);
-            panic!("off {ATTEMPTS} times, which happens by luck ({why}) in {by_luck:.0e} of all runs: {off}");
+            panic!(
+                "off {ATTEMPTS} times, which is luck ({why}) in {by_luck:.0e} of all runs if attempts are independent: {off}"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Waiting is told apart from work, and shown alone at the line that waits: `--clock=wall` and `--off-cpu`.
 
 use crate::guest::{Place, Ran, fixture};
+use crate::python::library;
 use crate::running::start;
 use crate::sampled::{Luck, marked_line, measure_again_if_off};
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 use wlprof::recording::{Recording, State, View};
 
-/// Of the measurements that are repeated.
+/// The luck of measurements for waits.
 const LUCK: Luck =
     Luck { why: "the thread that looks where the guest waits may have to wait for a processor itself", off_of_100: 1 };
 
@@ -18,7 +19,7 @@ const POINTS: f64 = 3.0;
 
 struct Subject {
     options: Vec<String>,
-    guest: &'static str,
+    guest: String,
     arguments: &'static [&'static str],
     source: &'static str,
     /// How a comment begins.
@@ -27,12 +28,11 @@ struct Subject {
     prefix: &'static str,
 }
 
-fn python() -> Subject {
+fn python(release: &str) -> Subject {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/python");
-    let library = format!("--dir={}::/usr/local/lib", fixture("python-3.11-lib").display());
     Subject {
-        options: vec![format!("--dir={}::/scripts", testdata.display()), library],
-        guest: "python-3.11.wasm",
+        options: vec![format!("--dir={}::/scripts", testdata.display()), library(release)],
+        guest: format!("python-{release}.wasm"),
         arguments: &["/scripts/waits.py"],
         source: "python/waits.py",
         comment: "#",
@@ -40,14 +40,14 @@ fn python() -> Subject {
     }
 }
 
-fn compiled(guest: &'static str, source: &'static str, prefix: &'static str) -> Subject {
-    Subject { options: Vec::new(), guest, arguments: &[], source, comment: "//", prefix }
+fn compiled(guest: &str, source: &'static str, prefix: &'static str) -> Subject {
+    Subject { options: Vec::new(), guest: guest.to_owned(), arguments: &[], source, comment: "//", prefix }
 }
 
 /// Runs it and lets it wait for input that does not come, for a while.
 fn run(place: &Place, subject: &Subject, options: &[&str]) -> Ran {
     let mut command = place.command(options);
-    command.args(&subject.options).arg(fixture(subject.guest)).args(subject.arguments);
+    command.args(&subject.options).arg(fixture(&subject.guest)).args(subject.arguments);
     let started = start(&command);
     // How long it is does not matter: the guest measures it.
     std::thread::sleep(Duration::from_millis(800));
@@ -174,7 +174,12 @@ fn check_naps(minor: u32) {
 
 #[test]
 fn python_guests_wait_where_they_say() {
-    waits_where_it_says(&python());
+    waits_where_it_says(&python("3.11"));
+}
+
+#[test]
+fn python_guests_wait_where_they_say_in_every_other_release() {
+    waits_where_it_says(&python("3.13"));
 }
 
 #[test]

@@ -32,13 +32,13 @@ const MASK: &str = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xf
 /// The unit tests that say something of a processor: those of what walks, interrupts and names machine code. Not those
 /// of clocks, which are the emulator's. Of others some have many stores at a time, each of which costs the emulator 40 MB. To compile all
 /// fixtures takes it a quarter of an hour, and those of all releases of Go and Python ten minutes at least: that is for whoever has them, with
-/// `every_fixture` and `every_other_release` as arguments.
+/// `every_fixture_the_stacks` and `of_every_other_release_stacks` as arguments.
 const LIBRARY_TESTS: &[&str] = &[
     "sampler::",
     "machine_code::",
     "export::perf",
     "--skip=sampler::timing",
-    "--skip=every_fixture",
+    "--skip=at_every_host_call",
     "--skip=every_other_release",
 ];
 
@@ -64,7 +64,7 @@ pub(crate) fn test(target: &str, arguments: &[&str]) -> Result<()> {
     let cache = Cache::open()?;
     let toolchain = Toolchain::get(&cache)?.without_optimization();
     let emulator = Emulator::get(&cache)?;
-    fixtures::build(&[])?;
+    fixtures::build_for(arguments)?;
     let step = Step::announced(format!("tests of wlprof for {}", AARCH64_LINUX.triple));
     // With the command, which has no tests, so that its library is compiled beside the one that is tested.
     let of_the_library = |options: &[&str]| {
