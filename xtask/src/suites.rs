@@ -33,7 +33,7 @@ pub(crate) const MAIN: Suite = Suite {
 };
 
 /// All others, in the order in which they run: those that find most for their time come first.
-pub(crate) const SUITES: [Suite; 12] = [
+pub(crate) const SUITES: [Suite; 11] = [
     Suite {
         name: "releases",
         about: "every other release of Go and CPython, and the walk through every guest",
@@ -133,14 +133,6 @@ pub(crate) const SUITES: [Suite; 12] = [
         guests: &[],
         tools: &[],
         checks: &[cross::check_platforms],
-    },
-    Suite {
-        name: "windows",
-        about: "end-to-end tests of the epoch sampler on Windows (Wine)",
-        tests: &[],
-        guests: &[Main],
-        tools: &[],
-        checks: &[cross::test_windows],
     },
 ];
 

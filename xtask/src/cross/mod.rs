@@ -18,11 +18,6 @@ pub(crate) fn test_aarch64() -> Result<()> {
     emulation::test(compilers::AARCH64_LINUX.triple, &[])
 }
 
-/// Tests wlprof for Windows.
-pub(crate) fn test_windows() -> Result<()> {
-    wine::test(&[])
-}
-
 /// Tests wlprof for `target`. `arguments` go to the tests.
 pub(crate) fn test(target: &str, arguments: &[&str]) -> Result<()> {
     if target == compilers::WINDOWS_GNU.triple { wine::test(arguments) } else { emulation::test(target, arguments) }
