@@ -33,7 +33,7 @@ pub(crate) const MAIN: Suite = Suite {
 };
 
 /// All others, in the order in which they run: those that find most for their time come first.
-pub(crate) const SUITES: [Suite; 11] = [
+pub(crate) const SUITES: [Suite; 12] = [
     Suite {
         name: "releases",
         about: "every other release of Go and CPython, and the walk through every guest",
@@ -96,8 +96,16 @@ pub(crate) const SUITES: [Suite; 11] = [
     },
     Suite {
         name: "stress",
-        about: "a host of many stores, and clocks beside busy processes",
-        tests: &["stress::", "clock::"],
+        about: "a host of many stores",
+        tests: &["stress::"],
+        guests: &[Main],
+        tools: &[],
+        checks: &[],
+    },
+    Suite {
+        name: "clocks",
+        about: "clocks beside busy processes, and what sampling may take, which other tests beside it would disturb",
+        tests: &["clock::"],
         guests: &[Main],
         tools: &[],
         checks: &[],

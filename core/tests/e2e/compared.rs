@@ -7,7 +7,7 @@ use wlprof::recording::{Recording, Totals, View};
 
 /// The luck of measurements for comparisons.
 const LUCK: Luck =
-    Luck { why: "other programs share the processor's caches, so that equal work takes unequal time", off_of_100: 1 };
+    Luck { why: "other programs share the processor's caches, so that equal work takes unequal time", off: 1, of: 12 };
 
 /// A guest of ten functions that work for so many steps each, in turn.
 fn guest_of(steps: &[u32; 10]) -> String {

@@ -14,7 +14,7 @@ use wlprof::recording::{Category, Frame, LanguageTruncation, Origin, Recording, 
 
 /// The luck of measurements for shares of time.
 const LUCK: Luck =
-    Luck { why: "other programs share the processor's caches, so that equal work takes unequal time", off_of_100: 1 };
+    Luck { why: "other programs share the processor's caches, so that equal work takes unequal time", off: 0, of: 32 };
 
 /// The oldest release and the newest. Those of [`COMPONENTS`] are components, which have their library in them.
 const RELEASES: [&str; 2] = ["3.11", "3.14"];

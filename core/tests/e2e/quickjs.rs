@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use wlprof::recording::{Category, Frame, HeapPart, LanguageTruncation, Origin, Recording, Truncation, View};
 
 /// The luck of measurements for shares of time.
-const LUCK: Luck = Luck { why: "the script's clock runs on while another program has the processor", off_of_100: 1 };
+const LUCK: Luck = Luck { why: "the script's clock runs on while another program has the processor", off: 0, of: 32 };
 
 const GUESTS: [&str; 2] = ["quickjs-0.16.wasm", "quickjs-0.16-stripped.wasm"];
 

@@ -161,30 +161,30 @@ impl<K: Ord> Shares<K> {
     }
 }
 
-/// Why a measurement may be off by more than chance explains although the profiler is right, and how often it was.
+/// Why a measurement may be off by more than chance explains although the profiler is right, and how often it was: counted beside a
+/// build that kept both of two processors busy.
 #[derive(Clone, Copy)]
 pub(crate) struct Luck {
     /// What the machine does that is not the profiler's fault.
     pub(crate) why: &'static str,
-    /// How many of a hundred first attempts were off, rounded up, beside another test on two processors.
-    pub(crate) off_of_100: u32,
+    /// How many first attempts were off.
+    pub(crate) off: u32,
+    /// Of so many.
+    pub(crate) of: u32,
 }
 
 /// Measures up to four times, until `measure` returns no error.
 ///
-/// A wrong profiler is off each time, so the test still fails. A right one fails as often as four attempts in a row are off. That is
-/// `luck.off_of_100` to the fourth power if attempts are independent, and more often if what disturbs them lasts.
+/// A wrong profiler is off each time, so the test still fails. A right one fails as often as four attempts in a row are off. That is the
+/// share of `luck` to the fourth power if attempts are independent, and more often if what disturbs them lasts.
 pub(crate) fn measure_again_if_off(luck: Luck, mut measure: impl FnMut() -> Result<(), String>) {
-    const ATTEMPTS: i32 = 4;
+    const ATTEMPTS: u32 = 4;
     for attempt in 1..=ATTEMPTS {
-        let Err(off) = measure() else { return };
-        println!("attempt {attempt}: {off}");
+        let Err(error) = measure() else { return };
+        println!("attempt {attempt}: {error}");
         if attempt == ATTEMPTS {
-            let Luck { why, off_of_100 } = luck;
-            let by_luck = (f64::from(off_of_100) / 100.0).powi(ATTEMPTS);
-            panic!(
-                "off {ATTEMPTS} times, which is luck ({why}) in {by_luck:.0e} of all runs if attempts are independent: {off}"
-            );
+            let Luck { why, off, of } = luck;
+            panic!("off {ATTEMPTS} times; of first attempts {off} of {of} were on a busy machine ({why}): {error}");
         }
     }
 }

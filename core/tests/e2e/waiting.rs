@@ -11,7 +11,7 @@ use wlprof::recording::{Recording, State, View};
 
 /// The luck of measurements for waits.
 const LUCK: Luck =
-    Luck { why: "the thread that looks where the guest waits may have to wait for a processor itself", off_of_100: 1 };
+    Luck { why: "the thread that looks where the guest waits may have to wait for a processor itself", off: 0, of: 32 };
 
 /// How far a share of the wall time may be from what the guest measured, in points, besides time that is told to have no sample:
 /// on a busy machine, whoever looks where a thread waits may have to wait for a processor itself.
