@@ -9,7 +9,7 @@ use crate::world;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use wlprof::recording::{Clock, Recording, State, file};
 
 /// Says "ready", and then computes without end, three times as long in one function as in the other.
@@ -129,6 +129,17 @@ impl Drop for Live {
         if let Some(started) = &mut self.started {
             let _ = started.child.kill();
         }
+    }
+}
+
+/// A guest without an end, which is ended with its test.
+struct Endless(Child);
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        // It may have been ended by the test.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -320,14 +331,15 @@ fn go_guests_show_goroutines_and_their_own_functions() {
     let place = Place::new();
     let guest = fixture("go-goroutines-1.27.wasm");
     // Long enough for all that is asked: it is ended when that is answered.
-    let mut child = place
+    let child = place
         .command(["--listen=0".as_ref(), guest.as_os_str(), "100000".as_ref()])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut guest = Endless(child);
+    let lines = BufReader::new(guest.0.stderr.take().unwrap()).lines().map(Result::unwrap);
     let address =
         lines.filter_map(|line| Some(line.strip_prefix("listening at http://")?.trim_end_matches('/').to_owned()));
     let address = address.take(1).next().unwrap();
@@ -348,8 +360,8 @@ fn go_guests_show_goroutines_and_their_own_functions() {
         println!("{grouped}");
         grouped.contains(" @\n#\t") && grouped.contains("main.stage")
     });
-    send_signal(child.id(), "TERM");
-    child.wait().unwrap();
+    send_signal(guest.0.id(), "TERM");
+    guest.0.wait().unwrap();
 }
 
 #[test]
