@@ -13,7 +13,7 @@ use wlprof::recording::{Meta, Recording, Sample, StackId, State, file};
 const LUCK: Luck = Luck {
     why: "a virtual machine's host may take the processor away, which counts as the guest's own time",
     off: 0,
-    of: 6,
+    of: 4,
 };
 
 const RATE_HZ: u64 = 250;
