@@ -237,6 +237,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("c-inlined-O0", Language::C, "c/inlined.c", C_UNOPTIMISED),
     recipe("c-inlined-dwarf5", Language::C, "c/inlined.c", C_DWARF_5),
     recipe("c-interp", Language::C, "c/interp.c", C),
+    recipe("c-in-step", Language::C, "c/in_step.c", C),
     recipe("c-layout", Language::C, "c/layout.c", C),
     recipe("c-layout-O0", Language::C, "c/layout.c", C_UNOPTIMISED),
     recipe("c-layout-dwarf5", Language::C, "c/layout.c", C_DWARF_5),

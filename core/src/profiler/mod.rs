@@ -114,15 +114,17 @@ impl Profiler {
     pub fn load(&self, name: &str, bytes: &[u8]) -> wasmtime::Result<Module> {
         let binary = wat::parse_bytes(bytes)?;
         let mut image = read(name, &binary)?;
+        let own_name = image.name().to_owned();
         let chosen = choose(&Choice::Auto, &self.0.languages, &image)?;
         let rewritten = self.0.session.heap_rate().and_then(|rate| {
             // What the language's runtime counts itself is read, and its functions are left as they are.
             let walker = chosen.walker.as_ref();
             let counts_itself = walker.is_some_and(|walker| !walker.switch_heap_profiler_on(rate.get()).is_empty());
-            if counts_itself { None } else { self.rewritten(&mut image, chosen.walker.as_deref()) }
+            (!counts_itself).then(|| heap::compile(&self.0.engine, &mut image, &[], chosen.walker.as_deref()))
         });
         let module = match rewritten {
-            Some(module) => module,
+            Some(Ok(rewritten)) => self.with_notes(&own_name, rewritten),
+            Some(Err(reason)) => self.not_rewritten(&own_name, &reason, Module::from_binary(&self.0.engine, &binary)?),
             None => Module::from_binary(&self.0.engine, &binary)?,
         };
         self.add_chosen(&module, &GuestCode::of_module(module.clone(), Arc::new(image)), chosen);
@@ -139,12 +141,11 @@ impl Profiler {
         let mut modules = core_modules(&binary, name).with_context(|| format!("{name} cannot be read"))?;
         let views: Vec<_> = (0..modules.len()).filter_map(|number| among(&modules, number)).collect();
         let chosen = choose_each(&Choice::Auto, &self.0.languages, name, &views)?;
-        let rewritten = self.0.session.heap_rate().and_then(|_| {
-            let rewritten = heap::compile_component(&self.0.engine, &binary, &mut modules, &[]);
-            self.or_note(name, rewritten)
-        });
+        let is_heap_profiled = self.0.session.heap_rate().is_some();
+        let rewritten = is_heap_profiled.then(|| heap::compile_component(&self.0.engine, &binary, &mut modules, &[]));
         let component = match rewritten {
-            Some(component) => component,
+            Some(Ok(rewritten)) => self.with_notes(name, rewritten),
+            Some(Err(reason)) => self.not_rewritten(name, &reason, Component::from_binary(&self.0.engine, &binary)?),
             None => Component::from_binary(&self.0.engine, &binary)?,
         };
         let images = modules.into_iter().map(Arc::new).collect();
@@ -159,24 +160,16 @@ impl Profiler {
         self.remove_code(&component.image_range());
     }
 
-    /// What is to run in the place of `image`, compiled, for its heap to be profiled. `None`, and a note, if that cannot be.
-    fn rewritten(&self, image: &mut ModuleImage, walker: Option<&dyn Walker>) -> Option<Module> {
-        let name = image.name().to_owned();
-        self.or_note(&name, heap::compile(&self.0.engine, image, &[], walker))
+    /// What was compiled for its heap to be profiled, with notes of what will be missed.
+    fn with_notes<C>(&self, name: &str, (compiled, missed): (C, Vec<String>)) -> C {
+        missed.into_iter().for_each(|note| self.0.session.note(format!("{name}: {note}")));
+        compiled
     }
 
-    /// What was compiled for its heap to be profiled; `None`, and a note, if that cannot be.
-    fn or_note<C>(&self, name: &str, rewritten: Result<(C, Vec<String>), String>) -> Option<C> {
-        match rewritten {
-            Ok((compiled, missed)) => {
-                missed.into_iter().for_each(|note| self.0.session.note(format!("{name}: {note}")));
-                Some(compiled)
-            }
-            Err(reason) => {
-                self.0.session.note(format!("what {name} allocates is not profiled: {reason}"));
-                None
-            }
-        }
+    /// What was compiled as it is, with a note why its heap is not profiled.
+    fn not_rewritten<C>(&self, name: &str, reason: &str, compiled: C) -> C {
+        self.0.session.note(format!("what {name} allocates is not profiled: {reason}"));
+        compiled
     }
 
     /// Adds a module that was compiled, or deserialized, elsewhere: `binary` is what it was compiled from. To be called before its

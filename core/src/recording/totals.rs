@@ -1,6 +1,6 @@
 //! Sums over a recording: how much time each function has, itself and with all it called.
 
-use super::{Doubt, FunctionId, Recording, StackId, State, Weight};
+use super::{Doubt, FunctionId, Origin, Recording, StackId, State, Weight};
 use std::collections::{BTreeMap, HashMap};
 
 /// Time of one function.
@@ -31,6 +31,8 @@ pub struct Totals {
     pub entering: Weight,
     /// Time that may be of functions which that one had called that it is shown for.
     pub returned: Weight,
+    /// Time on stacks whose root is missing: totals may be too low by as much.
+    pub rootless: Weight,
     /// Functions that were seen, most self time first.
     pub functions: Vec<FunctionTotal>,
 }
@@ -72,6 +74,9 @@ impl Totals {
         let doubts = recording.doubts();
         let mut sums: HashMap<FunctionId, Sum> = HashMap::default();
         for (stack, weight) in recording.stack_weights() {
+            if recording.frames_of(stack).last().is_some_and(|frame| frame.origin == Origin::Truncated) {
+                totals.rootless.add(weight);
+            }
             for (depth, line) in recording.lines_of(stack).enumerate() {
                 let sum = sums.entry(line.function).or_default();
                 if depth == 0 {

@@ -9,9 +9,10 @@ use super::os::thread_watch::ThreadWatch;
 use super::reading::Probe;
 use super::running::{Attachment, Demand, EmbeddersHook, NamedStore, SlotTotals, StoreName, Threads, Transport};
 use super::shared::Shared;
-use super::timing::Ticks;
-use super::transport::epoch::{EpochTransport, Ticker};
+use super::timing::Delays;
+use super::transport::epoch::{self, EpochTransport};
 use super::transport::signal;
+use super::transport::ticker::Ticker;
 use crate::recording::{Clock, PauseStats, TickCounts};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,8 +31,10 @@ pub(super) struct Sampler {
     threads: Arc<Threads>,
     probe: Probe,
     engine: Engine,
-    /// Advances the engine's epoch, if that is what stops guests.
+    /// Asks threads for samples, if no event of their own does.
     ticker: Option<Ticker>,
+    /// How late guests come to their checks, if that is where they are read.
+    delays: Option<Arc<Delays>>,
     stop_drain: Arc<AtomicBool>,
     /// What is sampled for the recording of the whole run.
     _whole_run: Option<Demand>,
@@ -50,9 +53,12 @@ impl Sampler {
     /// If no thread can be started, the sampler does not work on this machine, or the self-check of Wasmtime's internals fails.
     pub(super) fn start(shared: &Arc<Shared>, engine: &Engine) -> wasmtime::Result<Self> {
         let by_epochs = shared.options.kind == SamplerKind::Epoch;
-        let ticks = Arc::new(Ticks::new());
-        let transport: Box<dyn Transport> =
-            if by_epochs { Box::new(EpochTransport(ticks.clone())) } else { signal::transport(&shared.options)? };
+        let by_ticker = !by_epochs && signal::needs_ticker();
+        let delays = by_epochs.then(|| Arc::new(Delays::new()));
+        let transport: Box<dyn Transport> = match &delays {
+            Some(delays) => Box::new(EpochTransport(delays.clone())),
+            None => signal::transport(&shared.options, by_ticker)?,
+        };
         let threads = Arc::new(Threads::new(shared.clone(), transport));
         let options = &shared.options;
         let whole_run = (!options.on_demand).then(|| Demand::new(&threads, options.clock));
@@ -63,7 +69,14 @@ impl Sampler {
                  `epoch_interruption(true)`, or take another sampler"
             );
         }
-        let ticker = by_epochs.then(|| Ticker::start(ticks, &threads, engine)).transpose()?;
+        let ticker = if by_epochs {
+            let engine = engine.clone();
+            Some(Ticker::start(&threads, move || engine.increment_epoch())?)
+        } else if by_ticker {
+            Some(Ticker::start(&threads, || ())?)
+        } else {
+            None
+        };
         let stop_drain = Arc::new(AtomicBool::new(false));
         let drain = std::thread::Builder::new().name("wlprof drain".into()).spawn({
             let (threads, stop) = (threads.clone(), stop_drain.clone());
@@ -71,7 +84,7 @@ impl Sampler {
         })?;
         threads.drained_by(drain.thread().clone());
         let (engine, running) = (engine.clone(), Mutex::new(Running::Yes(drain)));
-        Ok(Self { threads, probe, engine, ticker, stop_drain, _whole_run: whole_run, running })
+        Ok(Self { threads, probe, engine, ticker, delays, stop_drain, _whole_run: whole_run, running })
     }
 
     /// Samples `store` from here on, wherever it runs. Its call hook calls `embedders` as well.
@@ -91,8 +104,8 @@ impl Sampler {
         )?;
         let name = Arc::new(NamedStore::new(name));
         let state = self.threads.add_store(name.clone(), context);
-        if self.ticker.is_some() {
-            super::transport::epoch::call_back(store, state.clone());
+        if self.delays.is_some() {
+            epoch::call_back(store, state.clone());
         }
         let since = (self.probe.clone(), attached);
         Ok(Attachment::new(self.threads.clone(), state, name, since, store, embedders))
@@ -100,7 +113,11 @@ impl Sampler {
 
     /// Its name in profiles.
     pub(super) fn name(&self) -> &'static str {
-        if self.ticker.is_some() { "epoch" } else { "signal" }
+        match (&self.delays, &self.ticker) {
+            (Some(_), _) => "epoch",
+            (None, None) => "signal",
+            (None, Some(_)) => "signal, asked for by a ticker",
+        }
     }
 
     /// Stops the guests for good: in wasm at once, by a signal, or at the next check; in host code when that returns. Waits at most
@@ -195,9 +212,10 @@ impl Sampler {
             // SAFETY: no handler is at work, and none will be.
             rate_note = timers.find_map(|timers| unsafe { timers.rate_note() }).or(rate_note);
         }
-        let report = self.report(drained, threads.totals_at(&clocks), at_rest, rate_note);
+        let mut report = self.report(drained, threads.totals_at(&clocks), at_rest, rate_note);
+        report.notes.extend(self.delays.iter().flat_map(|delays| epoch::notes(delays)));
         match ticked {
-            Some(ticked) => ticked.report(report),
+            Some(ticked) => ticked.report(report, self.delays.is_some()),
             None => report,
         }
     }
@@ -219,7 +237,6 @@ impl Sampler {
     fn report(&self, drained: Drained, totals: SlotTotals, at_rest: bool, rate_note: Option<String>) -> Report {
         let options = &self.threads.shared.options;
         let fired = totals.fired + drained.waits.found + drained.lanes.split;
-        let intervals = totals.fired - totals.preempted - totals.waited;
         let percentile = |percent| drained.pauses.percentile(percent);
         let duration_ns = match self.threads.started_ns() {
             0 => 0,
@@ -234,8 +251,7 @@ impl Sampler {
         let mut ticks = TickCounts {
             fired,
             sampled: drained.lanes.sampled,
-            idle: totals.waited + if options.clock == Clock::Cpu { drained.waits.found } else { 0 },
-            preempted: totals.preempted,
+            idle: if options.clock == Clock::Cpu { drained.waits.found } else { 0 },
             ring_full: totals.ring_full,
             unrecorded: drained.unrecorded,
             woke: drained.waits.woke,
@@ -256,7 +272,7 @@ impl Sampler {
             },
             allowed_hz: match totals.periods_ns {
                 0 => options.rate_hz,
-                periods_ns => 1e9 * intervals as f64 / periods_ns as f64,
+                periods_ns => 1e9 * totals.fired as f64 / periods_ns as f64,
             },
             duration_ns,
             cpu_ns: totals.cpu_ns,

@@ -263,8 +263,6 @@ impl Window {
         let before = &self.before;
         let mut ticks = TickCounts {
             sampled: count,
-            idle: after.waited.saturating_sub(before.waited),
-            preempted: after.preempted.saturating_sub(before.preempted),
             ring_full: after.ring_full.saturating_sub(before.ring_full),
             ..TickCounts::default()
         };
@@ -272,7 +270,6 @@ impl Window {
         let (duration_ns, cpu_ns) = (until_ns.saturating_sub(self.from_ns), after.cpu_ns.saturating_sub(before.cpu_ns));
         let sampling_ns = after.handler_ns.saturating_sub(before.handler_ns);
         let signals = after.fired.saturating_sub(before.fired);
-        let intervals = signals.saturating_sub(ticks.preempted + ticks.idle);
         let mut meta = self.session.meta_so_far();
         meta.notes.extend(self.threads.failure().map(|error| format!("a thread was not sampled: {error}")));
         let began = SystemTime::now() - self.elapsed();
@@ -288,7 +285,7 @@ impl Window {
             clock: self.clock,
             allowed_hz: match after.periods_ns.saturating_sub(before.periods_ns) {
                 0 => meta.requested_hz,
-                periods_ns => 1e9 * intervals as f64 / periods_ns as f64,
+                periods_ns => 1e9 * signals as f64 / periods_ns as f64,
             },
             ..meta
         };

@@ -81,6 +81,44 @@ fn a_trap_says_why_first_and_names_the_guests_frames() {
     assert!(!ran.stderr.contains("wasmtime-"), "shows wlprof's own stack: {ran:?}");
 }
 
+/// As Wasmtime shows them with `WASMTIME_BACKTRACE_DETAILS=1`.
+#[test]
+fn a_trap_has_files_and_lines() {
+    let place = Place::new();
+    let traps = fixture("c-traps.wasm");
+    let line = |text: &str| {
+        let source = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/c/traps.c")).unwrap();
+        1 + source.lines().position(|line| line.contains(text)).unwrap()
+    };
+    let division = line("__asm__ volatile");
+    let load = line("0xfffffff0u");
+    for (how, line) in [("div0", division), ("oob", load)] {
+        for (option, details) in
+            [("--sampler=signal", "0"), ("--sampler=off", "0"), ("--memory", "0"), ("--sampler=off", "1")]
+        {
+            let mut command = place.command(["-q", option, traps.to_str().unwrap(), how]);
+            let ran =
+                run(command.env("WASMTIME_BACKTRACE_DETAILS", details).stdout(Stdio::piped()).stderr(Stdio::piped()));
+            let lines: Vec<&str> = ran.stderr.lines().collect();
+            let frame =
+                lines.iter().position(|line| line.ends_with("c-traps.wasm!end")).unwrap_or_else(|| panic!("{ran:?}"));
+            let place = lines[frame + 1].trim();
+            assert!(
+                place.starts_with("at ") && place.contains(&format!("/c/traps.c:{line}")),
+                "{option}: {}",
+                ran.stderr
+            );
+            // Its caller stands in the file, too.
+            assert!(
+                lines[frame + 2].contains("!main") || lines[frame + 2].contains("!__original_main"),
+                "{}",
+                ran.stderr
+            );
+            assert!(lines[frame + 3].contains("/c/traps.c:"), "{}", ran.stderr);
+        }
+    }
+}
+
 /// Guests that always print the same, with arguments that keep the run short.
 const DETERMINISTIC: [(&str, &[&str]); 10] = [
     ("c-calls.wasm", &[]),

@@ -429,7 +429,7 @@ fn a_script_interrupted_while_it_waits_shows_where() {
     started.signal("INT");
     assert_eq!(started.end().signal, Some(2));
     let folded = std::fs::read_to_string(&output).unwrap();
-    let naps = folded.lines().filter(|line| line.contains("<module>;nap;")).count();
+    let naps = folded.lines().filter(|line| line.contains(";nap;")).count();
     assert!(naps > 0, "{folded}");
 }
 

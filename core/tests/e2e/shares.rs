@@ -1,7 +1,8 @@
 //! Known costs must come out as known shares.
 
-use crate::guest::Place;
+use crate::guest::{Place, fixture_bytes};
 use crate::sampled::{Shares, innermost_functions, profile, profile_fast, profile_until};
+use crate::sections::{join, read_unsigned, split, unsigned};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -24,6 +25,48 @@ fn three_to_one_is_75_to_25() {
     let shares = Shares::of(innermost_functions(&recording));
     shares.near("heavy", 75.0, POINTS).unwrap();
     shares.near("light", 25.0, POINTS).unwrap();
+}
+
+/// A module whose tool has put an instruction into each body and kept the DWARF, which names functions by where they were.
+fn with_stale_dwarf(module: &[u8]) -> Vec<u8> {
+    const CODE: u8 = 10;
+    const NOP: u8 = 1;
+    let mut sections = split(module);
+    for section in sections.iter_mut().filter(|section| section.id == CODE) {
+        let (count, mut at) = read_unsigned(&section.payload);
+        let mut code = unsigned(count);
+        while at < section.payload.len() {
+            let (size, length) = read_unsigned(&section.payload[at..]);
+            let body = &section.payload[at + length..at + length + size];
+            let (rest, end) = body.split_at(size - 1);
+            code.extend([&unsigned(size + 1)[..], rest, &[NOP], end].concat());
+            at += length + size;
+        }
+        section.payload = code;
+    }
+    join(&sections)
+}
+
+#[test]
+fn shares_are_right_where_a_tool_left_old_dwarf_behind() {
+    let place = Place::new();
+    place.file("stale.wasm", with_stale_dwarf(&fixture_bytes("c-shares.wasm")));
+    let mut stderr = String::new();
+    let recording = profile_until(SAMPLES, |times| {
+        let options = ["--rate=10000", "--max-overhead=100", "-o", "x.wlprof", "stale.wasm"];
+        let ran = place.run(options.into_iter().chain([&*(2 * times).to_string()]));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        stderr = ran.stderr;
+        place.recording("x.wlprof")
+    });
+    let shares = Shares::of(innermost_functions(&recording));
+    shares.near("heavy", 75.0, POINTS).unwrap();
+    shares.near("light", 25.0, POINTS).unwrap();
+    let is_told = |note: &String| note.contains("kept the old DWARF");
+    assert_eq!(recording.meta.notes.iter().filter(|note| is_told(note)).count(), 1, "{:?}", recording.meta.notes);
+    assert!(is_told(&stderr) && !stderr.contains("does not fit its code"), "{stderr}");
+    let heavy = recording.functions.iter().find(|function| function.name == "heavy").unwrap();
+    assert_eq!((heavy.line, &heavy.file), (None, &None));
 }
 
 #[test]
@@ -52,7 +95,8 @@ fn samples_add_up_to_the_cpu_time() {
         println!("{guest}: samples for {stood_for} ns of {used} ns, {:?}", recording.ticks);
         assert_eq!(recording.ticks.ring_full, 0, "{guest}: samples were dropped");
         let told = recording.meta.sampling_ns + recording.meta.unsampled_ns;
-        assert!((stood_for + told).abs_diff(used) <= PERIOD_NS, "{guest}: {stood_for} + {told} ns of {used} ns");
+        // The instants of the first and the last period are anywhere in them, and what is missing is made up for little by little.
+        assert!((stood_for + told).abs_diff(used) <= 4 * PERIOD_NS, "{guest}: {stood_for} + {told} ns of {used} ns");
     }
     drop(load);
 }

@@ -4,7 +4,7 @@ use crate::sampled::{image, profile_fast, with_ever_more_work};
 use std::collections::{BTreeMap, BTreeSet};
 use wasmtime_environ::wasmparser::{BinaryReader, FunctionBody, Operator, OperatorsReader};
 use wlprof::module::ModuleImage;
-use wlprof::recording::{Origin, Recording, Truncation};
+use wlprof::recording::{Origin, Recording, Sample, Truncation};
 use wlprof_plugin::ModuleView;
 
 /// C, C++ and Rust guests, with deep recursion, traps, `memory.grow`, host calls, tail calls, exceptions and objects among them.
@@ -126,7 +126,7 @@ fn check(name: &str, recording: &Recording, image: &ModuleImage) -> (u64, u64) {
 }
 
 fn possible(callee_frame: &Origin, caller_frame: &Origin, image: &ModuleImage, tail_calls: &TailCalls) -> bool {
-    if matches!(caller_frame, Origin::Truncated) {
+    if matches!(caller_frame, Origin::Truncated | Origin::Elided) || matches!(callee_frame, Origin::Elided) {
         return true;
     }
     let Origin::Wasm { function: caller, code_offset, .. } = *caller_frame else { return false };
@@ -163,7 +163,7 @@ fn every_caller_stands_at_a_call_of_its_callee() {
 }
 
 #[test]
-fn a_stack_deeper_than_a_sample_is_labelled() {
+fn a_stack_deeper_than_a_sample_keeps_both_ends() {
     let mut found = None;
     with_ever_more_work("deep stacks", |times| {
         let recording = profile_fast("c-deep.wasm", "signal", &["6000", &(300 * times).to_string()]);
@@ -172,10 +172,13 @@ fn a_stack_deeper_than_a_sample_is_labelled() {
         found.is_some()
     });
     let (recording, deep) = found.unwrap();
-    let labelled = recording
-        .samples()
-        .filter(|sample| recording.frames_of(sample.stack).last().unwrap().origin == Origin::Truncated)
-        .count();
+    let is_elided = |sample: &Sample| recording.frames_of(sample.stack).any(|frame| frame.origin == Origin::Elided);
+    let labelled: Vec<Sample> = recording.samples().filter(is_elided).collect();
+    for sample in &labelled {
+        let root = recording.lines_of(sample.stack).last().unwrap();
+        assert_eq!(recording.functions[root.function as usize].name, "_start");
+    }
+    let labelled = labelled.len();
     assert_eq!(deep, labelled as u64);
     let (samples, _) = check("c-deep.wasm", &recording, &image("c-deep.wasm"));
     assert!(samples > 0 && labelled > 0);

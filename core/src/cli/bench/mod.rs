@@ -7,6 +7,7 @@ mod spec;
 
 use super::arguments::Bench;
 use super::guest::{cannot_load, environment};
+use super::os::Readers;
 use super::output_file::OutputFile;
 use super::progress::Spinner;
 use super::{CANNOT_RUN, FAILED, Failure, escape, interrupt, library, output, say};
@@ -109,7 +110,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 /// The file of results, in its place at once: each is in it when its run is over, whatever becomes of later ones. A link at its name
 /// is replaced, not followed.
 fn created(path: &Path) -> io::Result<File> {
-    let file = OutputFile::create(&output::real_path(path)?)?;
+    let file = OutputFile::create(&output::real_path(path)?, Readers::AsUsual)?;
     let results = file.file().try_clone()?;
     file.put_in_place().map_err(io::Error::other)?;
     Ok(results)

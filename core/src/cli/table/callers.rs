@@ -21,7 +21,7 @@ pub(super) fn write(
     if found.is_empty() {
         return writeln!(text, "\nno sample is through a function called {}", single_line(name));
     }
-    let layout = Layout::new(recording, totals.all, options.width, &["self", "total"]);
+    let layout = Layout::new(recording, totals.all, options.width, &["self", "total"]).bounded_by(totals);
     for one in found.iter().take(BLOCKS) {
         let rows = |which: &[(FunctionId, Weight)], text: &mut String| {
             which.iter().take(options.rows).try_for_each(|(function, weight)| {

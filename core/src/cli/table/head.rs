@@ -9,7 +9,7 @@ use std::fmt::{self, Write};
 /// What `±` means.
 const BOUND: &str = "± is the 95 % bound of what sampling can tell";
 /// What is lost is told from this part on: it could be seen in a table with one decimal.
-const TOLD: f64 = 0.001;
+pub(super) const TOLD: f64 = 0.001;
 /// Of the time that no sample stands for, more: sampling begins and ends somewhere between two samples.
 const TOLD_UNSAMPLED: f64 = 0.005;
 

@@ -11,7 +11,7 @@ pub(super) fn write(recording: &Recording, text: &mut String) -> fmt::Result {
     write!(text, "sampler: {} at {:.0} Hz", single_line(&meta.sampler), meta.allowed_hz)?;
     if meta.allowed_hz > meta.requested_hz {
         // More in the beginning.
-        write!(text, " on average, {:.0} Hz in the end", meta.requested_hz)?;
+        write!(text, " on average, {:.0} Hz at most after the first second", meta.requested_hz)?;
     } else {
         write!(text, " of {:.0} Hz that were asked for", meta.requested_hz)?;
     }

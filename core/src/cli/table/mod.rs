@@ -1,4 +1,4 @@
-//! The table printed after a run, on standard error: standard output is the guest's.
+//! The table printed after a run, on standard error, since standard output is the guest's; on standard output where no guest runs.
 
 mod callers;
 mod head;
@@ -38,7 +38,19 @@ impl TableOptions {
     /// For standard error. Where that is no terminal, but a file or a pipe, names are in full, as other tools have them: what
     /// reads it (`less`, `grep`) has no width, and what is cut cannot be had again.
     pub(super) fn for_terminal() -> Self {
-        Self { rows: 10, verbose: false, callers_of: None, shows_interpreter: false, width: os::columns() }
+        Self {
+            rows: 10,
+            verbose: false,
+            callers_of: None,
+            shows_interpreter: false,
+            width: os::columns(&std::io::stderr()),
+        }
+    }
+
+    /// The same for standard output.
+    #[must_use]
+    pub(super) fn for_output(self) -> Self {
+        Self { width: os::columns(&std::io::stdout()), ..self }
     }
 }
 
@@ -101,7 +113,7 @@ fn tables(
     {
         return user_lines::write(recording, totals, &lines, options, text);
     }
-    let layout = Layout::new(recording, totals.all, options.width, &["self", "total"]);
+    let layout = Layout::new(recording, totals.all, options.width, &["self", "total"]).bounded_by(totals);
     let columns = |total: &FunctionTotal| [total.self_time, total.total_time];
     if !is_waiting {
         layout.title("where the time itself went", text)?;

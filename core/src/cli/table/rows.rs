@@ -1,8 +1,9 @@
 //! Rows of the table: shares with their bounds, a bar, a function and where it is.
 
+use super::head::TOLD;
 use crate::cli::escape::single_line;
 use crate::export::short_path;
-use crate::recording::{Doubt, Function, FunctionId, Recording, Share, Weight};
+use crate::recording::{Doubt, Function, FunctionId, Recording, Share, Totals, Weight};
 use std::fmt::{self, Write};
 
 /// Cells of a share, as in `100.0 ±10.2 %`.
@@ -28,6 +29,8 @@ pub(super) struct Layout<'a> {
     bar_width: usize,
     /// Cells for a name and its place; `None` for as many as they have.
     name_width: Option<usize>,
+    /// Totals may be too low by what no bound says.
+    lacks_roots: bool,
 }
 
 impl<'a> Layout<'a> {
@@ -42,7 +45,13 @@ impl<'a> Layout<'a> {
         };
         let before = shares + if bar_width == 0 { 0 } else { bar_width + 2 };
         let name_width = width.map(|width| width.saturating_sub(before).max(MIN_NAME_WIDTH));
-        Self { recording, all, columns, bar_width, name_width }
+        Self { recording, all, columns, bar_width, name_width, lacks_roots: false }
+    }
+
+    /// Leaves out the bounds of totals if stacks lack their roots, for which no bound is known.
+    pub(super) fn bounded_by(self, totals: &Totals) -> Self {
+        let lacks_roots = totals.rootless.share_of(totals.all).percent >= 100.0 * TOLD;
+        Self { lacks_roots, ..self }
     }
 
     /// The heads of the columns, and what the rows are.
@@ -86,8 +95,11 @@ impl<'a> Layout<'a> {
         after: &str,
         text: &mut String,
     ) -> fmt::Result {
-        for weight in shares {
-            write!(text, "{:>SHARE_WIDTH$} ", shown(weight.share_of(self.all)))?;
+        for (weight, column) in shares.iter().zip(self.columns) {
+            let share = weight.share_of(self.all);
+            let has_bound = *column != "total" || !self.lacks_roots;
+            let share = if has_bound { shown(share) } else { format!("{:.1} %", share.percent) };
+            write!(text, "{share:>SHARE_WIDTH$} ")?;
         }
         text.push(' ');
         let cells = (bar.share_of(self.all).percent / 100.0 * self.bar_width as f64).round() as usize;
@@ -151,6 +163,16 @@ mod tests {
         let short = shorten(&name, 56);
         assert_eq!(short.chars().count(), 56);
         assert!(short.starts_with("begin") && short.ends_with("end"));
+    }
+
+    #[test]
+    fn totals_of_stacks_without_roots_have_no_bound() {
+        let recording = example();
+        let totals = Totals { rootless: Totals::of(&recording).all, ..Totals::of(&recording) };
+        let mut text = String::new();
+        let layout = Layout::new(&recording, totals.all, None, &["self", "total"]).bounded_by(&totals);
+        layout.row(&[totals.all, totals.all], totals.all, 0, "", None, &mut text).unwrap();
+        assert!(text.contains(" %       100.0 %  ") && text.matches('±').count() == 1, "{text}");
     }
 
     #[test]

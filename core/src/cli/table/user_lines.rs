@@ -16,7 +16,7 @@ pub(super) fn write(
     options: &TableOptions,
     text: &mut String,
 ) -> fmt::Result {
-    let layout = Layout::new(recording, totals.all, options.width, &["self", "of it in C", "total"]);
+    let layout = Layout::new(recording, totals.all, options.width, &["self", "of it in C", "total"]).bounded_by(totals);
     let columns = |row: &UserFunction| [row.self_time, row.native_time, row.total_time];
     layout.title("where the time itself went, what was called in C included", text)?;
     for row in lines.functions.iter().filter(|row| row.self_time.ns > 0).take(options.rows) {
@@ -40,7 +40,7 @@ pub(super) fn write(
         let signs = signs_of(row.self_time, row.doubt);
         layout.row(&columns(row), row.total_time, row.function, &signs, line, text)?;
     }
-    let layout = Layout::new(recording, totals.all, options.width, &["self", "total"]);
+    let layout = Layout::new(recording, totals.all, options.width, &["self", "total"]).bounded_by(totals);
     layout.title("what was called in C", text)?;
     for row in lines.native.iter().filter(|row| row.self_time.ns > 0).take(options.rows) {
         let shares = [row.self_time, row.total_time];

@@ -439,11 +439,15 @@ impl FunctionTable {
             category,
             module,
         };
-        let id = *self.ids.entry(function).or_insert_with_key(|function| {
+        Line { function: self.function(function), line: source.line, column: source.column }
+    }
+
+    /// The id of this function.
+    pub(super) fn function(&mut self, function: Function) -> FunctionId {
+        *self.ids.entry(function).or_insert_with_key(|function| {
             self.functions.push(function.clone());
             (self.functions.len() - 1) as FunctionId
-        });
-        Line { function: id, line: source.line, column: source.column }
+        })
     }
 }
 

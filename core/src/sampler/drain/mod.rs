@@ -154,6 +154,7 @@ impl Drain {
             self.record_heaps(last || flush.is_some(), &gone, shared, &mut recorder);
             // No sample of time has cost that.
             charged_ns += own_cpu_ns() - before_heaps_ns;
+            let before_stores_ns = own_cpu_ns();
             for (store, gone_ns) in gone {
                 self.lanes.store_has_gone(store, &mut recorder);
                 if let Some(id) = self.stores.gone(store) {
@@ -162,6 +163,8 @@ impl Drain {
                 threads.forget_name(store);
             }
             self.stores.write_labels(&mut recorder);
+            // However many stores come and go, that is no cost of samples: a lower rate would not make it less.
+            charged_ns += own_cpu_ns() - before_stores_ns;
             if last {
                 self.lanes.give_up(&mut recorder);
                 return;
@@ -478,9 +481,11 @@ impl Drain {
         recorder: &mut Recorder,
     ) -> Found {
         let mut truncation = record.walked.err().map(|reason| match reason {
-            Truncated::TooDeep => Truncation::TooDeep,
+            Truncated::Elided | Truncated::TooManyEntries => Truncation::TooDeep,
             Truncated::BrokenChain => Truncation::BrokenChain,
         });
+        // What is left out in the middle has its place there.
+        let has_root = matches!(record.walked, Ok(()) | Err(Truncated::Elided));
         let shows_language = record.language.is_some_and(|language| !language.is_empty());
         if shared.options.keep_functions && shows_language {
             self.note_functions(record, shared, recorder);
@@ -503,7 +508,7 @@ impl Drain {
             }
         }
         path.leave_out_leaves(is_left_out);
-        if truncation.is_some_and(loses_root) {
+        if truncation.is_some_and(|reason| loses_root(reason, has_root)) {
             path.push(Step::Truncated);
         }
         let Interned { leaf, stack } = path.intern(&mut self.frames, shared, recorder);
@@ -522,10 +527,11 @@ impl Drain {
     }
 }
 
-/// Whether the missing frames are at the root end.
-fn loses_root(truncation: Truncation) -> bool {
+/// Whether the missing frames are at the root end, of a wasm stack that `has_root` says so of.
+fn loses_root(truncation: Truncation, has_root: bool) -> bool {
     match truncation {
-        Truncation::TooDeep | Truncation::BrokenChain | Truncation::TooMany => true,
+        Truncation::TooDeep | Truncation::BrokenChain => !has_root,
+        Truncation::TooMany => true,
         // Without any frame of the language the wasm stack stands in, and that is whole.
         Truncation::Language(reason) => !matches!(
             reason,

@@ -18,7 +18,7 @@ pub(super) enum Step {
     HostCall(FrameWord),
     /// A frame of a language's own.
     Language(ModuleId, u64),
-    /// Frames that a walker left out.
+    /// Frames that a walker left out, or of a stack that is too deep.
     Elided,
     /// Frames that are missing at the root.
     Truncated,
@@ -125,12 +125,13 @@ impl Path {
     /// Adds a wasm stack.
     pub(super) fn push_native(&mut self, record: &Record<'_>, shared: &Shared) {
         let words = || record.frames.iter().map(|&word| FrameWord(word));
+        let step = |word: FrameWord| if word == FrameWord::ELIDED { Step::Elided } else { Step::Native(word) };
         match (words().next(), host_call(record, shared)) {
             (Some(leaf), Some(call)) if call != leaf => {
                 self.next.extend([Step::HostCall(call), Step::Caller(leaf)]);
-                self.next.extend(words().skip(1).map(Step::Native));
+                self.next.extend(words().skip(1).map(step));
             }
-            _ => self.next.extend(words().map(Step::Native)),
+            _ => self.next.extend(words().map(step)),
         }
     }
 

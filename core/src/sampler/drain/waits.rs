@@ -6,7 +6,7 @@ use super::super::os::thread_watch::ThreadWatch;
 use super::super::reading::MAX_WORDS;
 use super::super::running::{Sighting, collect_blocked};
 use super::super::running::{StoreState, ThreadSlot};
-use super::super::timing::Jitter;
+use super::super::timing::Instants;
 use crate::recording::Clock;
 use std::time::Duration;
 
@@ -17,9 +17,8 @@ const LOOK_AT_WAITS: Duration = Duration::from_millis(10);
 /// What looks at a thread, and what it saw last.
 pub(in crate::sampler) struct Waits {
     watch: ThreadWatch,
-    jitter: Jitter,
-    /// When to look next, with [`Clock::Wall`].
-    due_ns: u64,
+    /// When to look, with [`Clock::Wall`]; `None` before the first look.
+    instants: Option<Instants>,
     looked_ns: u64,
     cpu_ns: u64,
     /// The thread was found waiting.
@@ -53,23 +52,12 @@ impl Waits {
         let cpu_ns = watch.cpu_ns().unwrap_or(0);
         let words = vec![0; MAX_WORDS].into_boxed_slice();
         let now_ns = monotonic_ns();
-        let (due_ns, looked_ns) = (now_ns, now_ns);
-        Self {
-            watch,
-            jitter: Jitter::new(),
-            due_ns,
-            looked_ns,
-            cpu_ns,
-            waits: false,
-            words,
-            counts: WaitCounts::default(),
-        }
+        Self { watch, instants: None, looked_ns: now_ns, cpu_ns, waits: false, words, counts: WaitCounts::default() }
     }
 
     /// There is nothing to look at now.
     pub(in crate::sampler) fn rest(&mut self) {
-        let now_ns = monotonic_ns();
-        (self.due_ns, self.looked_ns, self.waits) = (now_ns, now_ns, false);
+        (self.instants, self.looked_ns, self.waits) = (None, monotonic_ns(), false);
     }
 
     /// How long until the next look is due, at the latest.
@@ -77,7 +65,10 @@ impl Waits {
         match clock {
             Clock::Cpu if self.waits => LOOK_AT_WAITS,
             Clock::Cpu => Duration::MAX,
-            Clock::Wall => Duration::from_nanos(self.due_ns.saturating_sub(monotonic_ns())),
+            Clock::Wall => {
+                let due_ns = self.instants.map_or(0, |instants| instants.due_ns());
+                Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()))
+            }
         }
     }
 
@@ -85,25 +76,35 @@ impl Waits {
     /// with [`Clock::Wall`], else only a sighting.
     pub(in crate::sampler) fn look(&mut self, clock: Clock, thread: &ThreadSlot, store: &StoreState) -> Option<&[u64]> {
         let period_ns = thread.period_ns();
-        if clock == Clock::Wall && !self.is_due(period_ns) {
+        let passed = if clock == Clock::Wall { self.pass(period_ns) } else { 1 };
+        if passed == 0 {
             return None;
         }
         let (activity, cpu_ns) = self.watch.look();
         let now_ns = monotonic_ns();
-        let since_ns = now_ns.saturating_sub(self.looked_ns);
         // A thread that has used no time since the last look has stood still all along, however long ago that was. Of
         // another one's past nothing is known.
         let stood_still = cpu_ns == self.cpu_ns;
         (self.looked_ns, self.cpu_ns) = (now_ns, cpu_ns);
-        self.waits = matches!(activity, Activity::Blocked | Activity::Stuck);
+        self.waits = match activity {
+            Activity::Blocked | Activity::Stuck => true,
+            // It has waited for something in a host call, and now for a processor.
+            Activity::Queued if clock == Clock::Wall && !store.is_in_wasm() => true,
+            Activity::Queued if clock == Clock::Wall => {
+                // Where it stands it says itself, when it has a processor.
+                thread.waits_for_processor(period_ns);
+                false
+            }
+            Activity::Queued | Activity::Running | Activity::Dead => false,
+        };
         if !self.waits {
             return None;
         }
         self.counts.found += 1;
         let weight_ns = match clock {
             Clock::Cpu => 0,
-            Clock::Wall if stood_still => since_ns,
-            Clock::Wall => since_ns.min(period_ns),
+            Clock::Wall if stood_still => passed * period_ns,
+            Clock::Wall => period_ns,
         };
         let watch = &self.watch;
         let is_there = || watch.look() == (activity, cpu_ns) && std::ptr::eq(thread.current(), store);
@@ -113,15 +114,12 @@ impl Waits {
         found.map(|length| &self.words[..length])
     }
 
-    /// Whether a look is due; if so, the next one will be a period after it.
-    fn is_due(&mut self, period_ns: u64) -> bool {
+    /// How many looks are due.
+    fn pass(&mut self, period_ns: u64) -> u64 {
         let now_ns = monotonic_ns();
-        if now_ns < self.due_ns {
-            return false;
-        }
-        // Looks that were not made are not made up for: they would all see one place.
-        self.counts.late += (now_ns - self.due_ns) / period_ns.max(1);
-        self.due_ns = (self.due_ns + self.jitter.around(period_ns)).max(now_ns);
-        true
+        let instants = self.instants.get_or_insert_with(|| Instants::new(now_ns, period_ns));
+        let passed = instants.pass(now_ns, period_ns);
+        self.counts.late += passed.saturating_sub(1);
+        passed
     }
 }

@@ -19,16 +19,7 @@ use macos as this;
 #[cfg(windows)]
 use windows as this;
 
-pub(super) use this::{clock, memory, own_thread, perf_marker, thread_timer, thread_watch};
-
-/// What a timer goes by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sampler) enum TimerClock {
-    /// CPU time of the thread that makes it.
-    OwnCpu,
-    /// Time that goes by.
-    Monotonic,
-}
+pub(super) use this::{clock, cpu_event, memory, own_thread, perf_marker, thread_watch};
 
 /// Where a thread is, seen from another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

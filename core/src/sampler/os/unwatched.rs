@@ -44,30 +44,31 @@ pub(in crate::sampler) mod own_thread {
     pub(in crate::sampler) fn interrupt(_tid: u32) {}
 }
 
-/// Timers that signal one thread: there are none.
-pub(in crate::sampler) mod thread_timer {
-    use super::super::TimerClock;
+/// Events that signal a thread: there are none.
+pub(in crate::sampler) mod cpu_event {
     use std::io;
 
-    /// A timer that cannot be had.
-    #[derive(Debug)]
-    pub(in crate::sampler) struct ThreadTimer;
+    /// The shortest time that an event is set to, in nanoseconds.
+    pub(in crate::sampler) const MIN_AFTER_NS: u64 = 50_000;
 
-    impl ThreadTimer {
+    /// An event that cannot be had.
+    #[derive(Debug)]
+    pub(in crate::sampler) struct CpuEvent;
+
+    impl CpuEvent {
         /// # Errors
         /// Always.
-        pub(in crate::sampler) fn new(_clock: TimerClock, _owner: u32) -> io::Result<Self> {
+        pub(in crate::sampler) fn new() -> io::Result<Self> {
             Err(io::Error::from(io::ErrorKind::Unsupported))
         }
 
         pub(in crate::sampler) fn set(&self, _after_ns: u64) {}
 
         pub(in crate::sampler) fn unset(&self) {}
-    }
 
-    /// Time between two of the kernel's ticks.
-    pub(in crate::sampler) fn kernel_tick_ns() -> u64 {
-        10_000_000
+        pub(in crate::sampler) fn count_ns(&self) -> u64 {
+            0
+        }
     }
 }
 
@@ -104,6 +105,10 @@ pub(in crate::sampler) mod thread_watch {
         }
 
         pub(in crate::sampler) fn cpu_ns(&self) -> Option<u64> {
+            None
+        }
+
+        pub(in crate::sampler) fn voluntary_waits(&self) -> Option<u64> {
             None
         }
 

@@ -5,7 +5,7 @@ use super::activations::Activations;
 use super::self_check;
 use super::self_report_tests::fixture;
 use super::vm_context::StoreContext;
-use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack, Truncated};
+use super::walk::{FrameWord, Frames, MAX_FRAMES, MAX_ROOTS, Reads, Stack, Truncated};
 use crate::guest::{EngineOptions, config};
 use crate::module::{Binary, Compiled, GuestCode, ModuleImage, read_binary};
 use crate::recording::Origin;
@@ -63,11 +63,13 @@ impl Comparison {
             Stack { code: self.code.read(), store: self.store, activations: &self.activations, reads: Reads::InPlace };
         // SAFETY: this thread runs the store and is in a host call.
         let end = unsafe { stack.walk_blocked(&mut frames) };
-        let length = frames.len();
+        assert_eq!(end, Ok(()));
+        let is_whole = frames.finish();
+        let (length, leaves) = (frames.len(), frames.leaves());
         let mut adapters = 0;
-        let walked: Vec<Option<(u32, u32)>> = words[..length]
-            .iter()
-            .filter_map(|&word| match self.code.origin(NativePc::Return(FrameWord(word).pc()))? {
+        let mut walked_of = |words: &[u64]| -> Vec<Option<(u32, u32)>> {
+            let frames = words.iter();
+            let frames = frames.filter_map(|&word| match self.code.origin(NativePc::Return(FrameWord(word).pc()))? {
                 Origin::Wasm { module, function, code_offset } => {
                     Some(Some((function, self.images[module as usize].file_offset(code_offset))))
                 }
@@ -76,8 +78,10 @@ impl Comparison {
                     Some(None)
                 }
                 _ => None,
-            })
-            .collect();
+            });
+            frames.collect()
+        };
+        let (walked, roots) = (walked_of(&words[..leaves]), walked_of(&words[leaves..length]));
         let said: Vec<Option<(u32, u32)>> = WasmBacktrace::force_capture(context)
             .frames()
             .iter()
@@ -89,12 +93,14 @@ impl Comparison {
             })
             .collect();
         self.compared.adapters += adapters;
-        if said.len() >= MAX_FRAMES {
-            assert_eq!(end, Err(Truncated::TooDeep));
-            assert_eq!(walked, said[..MAX_FRAMES]);
-        } else {
-            assert_eq!(end, Ok(()));
+        if roots.is_empty() {
+            assert_eq!(is_whole, Ok(()));
             assert_eq!(walked, said);
+        } else {
+            assert_eq!((is_whole, words[leaves]), (Err(Truncated::Elided), FrameWord::ELIDED.0));
+            assert_eq!((walked.len() + roots.len(), roots.len()), (MAX_FRAMES - 1, MAX_ROOTS));
+            assert_eq!(walked, said[..walked.len()]);
+            assert_eq!(roots, said[said.len() - roots.len()..]);
         }
         self.compared.calls += 1;
         self.compared.frames += walked.len();
@@ -116,11 +122,11 @@ fn fixtures() -> Vec<PathBuf> {
     paths
 }
 
-/// An engine like the guests', whose backtraces are as deep as ours instead of 20 frames. With a cache: to compile all fixtures takes
+/// An engine like the guests', whose backtraces are whole instead of 20 frames. With a cache: to compile all fixtures takes
 /// minutes on an emulated processor.
 fn engine() -> Engine {
     let mut config = config(EngineOptions { epoch_interruption: false, cache: true });
-    config.wasm_backtrace_max_frames(NonZeroUsize::new(MAX_FRAMES));
+    config.wasm_backtrace_max_frames(NonZeroUsize::new(1 << 20));
     Engine::new(&config).unwrap()
 }
 

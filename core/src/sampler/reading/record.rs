@@ -97,14 +97,16 @@ impl Header {
     ) -> usize {
         let (header, rest) = words.split_at_mut(FRAMES);
         let mut frames = Frames::new(rest);
-        let end = match walk(&mut frames) {
+        let walked = walk(&mut frames);
+        let end = match walked.and(frames.finish()) {
             Ok(()) => 0,
-            Err(Truncated::TooDeep) => 1,
+            Err(Truncated::Elided) => 1,
             Err(Truncated::BrokenChain) => 2,
+            Err(Truncated::TooManyEntries) => 3,
         };
-        let length = frames.len();
+        let (length, leaves) = (frames.len(), frames.leaves());
         let (frames, rest) = rest.split_at_mut(length);
-        let language = collect(frames, rest);
+        let language = collect(&frames[..leaves], rest);
         finish(&mut self);
         let state = match self.state {
             // What checks tell of it is not known before their code is looked at.
@@ -155,8 +157,9 @@ impl Header {
         };
         let walked = match words[KIND] >> 8 & 0xff {
             0 => Ok(()),
-            1 => Err(Truncated::TooDeep),
-            _ => Err(Truncated::BrokenChain),
+            1 => Err(Truncated::Elided),
+            2 => Err(Truncated::BrokenChain),
+            _ => Err(Truncated::TooManyEntries),
         };
         let language = (!language.is_empty()).then(|| LanguageStack::read(language));
         Record { header, walked, frames, language }

@@ -15,8 +15,12 @@ use super::super::os::memory;
 use super::activations::Activations;
 use super::vm_context::{Activation, StoreContext};
 
-/// Frames that a walk gives at most; deeper stacks lose their root end.
+/// Words that a walk gives at most. Of deeper stacks it gives both ends: [`MAX_ROOTS`] frames at the root, the others at the leaf, and
+/// [`FrameWord::ELIDED`] between them.
 pub(in crate::sampler) const MAX_FRAMES: usize = 2048;
+
+/// Frames of the root end that are given of a stack that is too deep.
+pub(in crate::sampler) const MAX_ROOTS: usize = 128;
 
 /// A frame as it goes into the ring: the pc, and what is known of it in the bits that no address uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +34,8 @@ impl FrameWord {
     /// The guest called back there, at a check.
     const AT_CHECK: u64 = 1 << 61;
     const PC: u64 = (1 << 48) - 1;
+    /// No frame: those that stood here are left out.
+    pub(in crate::sampler) const ELIDED: Self = Self(1 << 60 | 1);
 
     fn exact(pc: usize) -> Self {
         Self(pc as u64 | Self::EXACT)
@@ -68,8 +74,10 @@ impl FrameWord {
 /// Why a walk did not come to the frame through which the host entered wasm first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sampler) enum Truncated {
-    /// There are more than [`MAX_FRAMES`] frames, or more entries than are kept.
-    TooDeep,
+    /// There are more than [`MAX_FRAMES`] frames: some in the middle are left out.
+    Elided,
+    /// There are more entries than are kept, or more frames than are read of another thread: frames at the root are missing.
+    TooManyEntries,
     /// A frame pointer led off the stack, or a return address out of the guest's code.
     BrokenChain,
 }
@@ -77,33 +85,74 @@ pub(in crate::sampler) enum Truncated {
 /// Where frames go, leaf first.
 pub(in crate::sampler) struct Frames<'a> {
     words: &'a mut [u64],
-    length: usize,
+    /// Frames at the leaf end.
+    leaves: usize,
+    /// Frames beyond those, of which the last [`MAX_ROOTS`] are kept, in a ring behind a place for [`FrameWord::ELIDED`].
+    others: usize,
 }
 
 impl<'a> Frames<'a> {
     /// Collects up to [`MAX_FRAMES`] frames, or as many as there is room for.
     pub(in crate::sampler) fn new(words: &'a mut [u64]) -> Self {
         let room = words.len().min(MAX_FRAMES);
-        Self { words: &mut words[..room], length: 0 }
+        Self { words: &mut words[..room], leaves: 0, others: 0 }
     }
 
     fn push(&mut self, frame: FrameWord) -> Result<(), Truncated> {
-        let place = self.words.get_mut(self.length).ok_or(Truncated::TooDeep)?;
-        *place = frame.0;
-        self.length += 1;
+        if self.others == 0 {
+            if let Some(place) = self.words.get_mut(self.leaves) {
+                *place = frame.0;
+                self.leaves += 1;
+                return Ok(());
+            }
+            if self.words.len() < MAX_FRAMES {
+                // The leaf end is all that is wanted.
+                return Err(Truncated::Elided);
+            }
+            // The last of them are the first of the root end, and one makes room.
+            self.leaves -= MAX_ROOTS + 1;
+            self.words[self.leaves] = FrameWord::ELIDED.0;
+            self.others = MAX_ROOTS;
+        }
+        self.words[self.leaves + 1..][self.others % MAX_ROOTS] = frame.0;
+        self.others += 1;
         Ok(())
+    }
+
+    /// Puts the root end in order when all frames are there. Gives an error if some are left out.
+    pub(in crate::sampler) fn finish(&mut self) -> Result<(), Truncated> {
+        if self.others == 0 {
+            return Ok(());
+        }
+        self.words[self.leaves + 1..].rotate_left(self.others % MAX_ROOTS);
+        Err(Truncated::Elided)
     }
 
     /// The leaf is at a check: what it has called there is no host code of anybody's.
     pub(in crate::sampler) fn leaf_is_at_check(&mut self) {
-        if let Some(leaf) = self.words[..self.length].first_mut() {
+        if let Some(leaf) = self.words[..self.leaves].first_mut() {
             *leaf = *leaf & !FrameWord::CALLS_HOST | FrameWord::AT_CHECK;
         }
     }
 
-    /// Number of frames collected.
+    /// The leaf is about to call the host.
+    pub(in crate::sampler) fn leaf_calls_later(&mut self) {
+        if let Some(leaf) = self.words[..self.leaves].first_mut() {
+            *leaf &= !FrameWord::CALLS_HOST;
+        }
+    }
+
+    /// Number of words collected.
     pub(in crate::sampler) fn len(&self) -> usize {
-        self.length
+        match self.others {
+            0 => self.leaves,
+            _ => self.words.len(),
+        }
+    }
+
+    /// Number of frames from the leaf on of which none is left out.
+    pub(in crate::sampler) fn leaves(&self) -> usize {
+        self.leaves
     }
 }
 
@@ -241,7 +290,7 @@ impl Stack<'_> {
         if walked == Err(Truncated::BrokenChain) && !in_host_call {
             // Frames of the guest's last host call, found in what Wasmtime's own frames leave unwritten, after the stack
             // overflowed.
-            frames.length = 0;
+            (frames.leaves, frames.others) = (0, 0);
             return Ok(());
         }
         walked
@@ -280,14 +329,20 @@ impl Stack<'_> {
             // The entry itself called the host: an import that the outermost function ended with.
             return frames.push(FrameWord::calls_host(exit_pc));
         }
-        let first = frames.length;
-        let above = exit_trampoline_fp;
-        // SAFETY: passed on to the caller.
-        let walked = unsafe { self.walk_callers(caller, above, entry_fp, frames) };
-        if let Some(word) = frames.words[..frames.length].get_mut(first) {
-            *word = FrameWord::calls_host(exit_pc).0;
+        let is_frame = self.is_frame(caller, exit_trampoline_fp, entry_fp);
+        if !is_frame {
+            return Err(Truncated::BrokenChain);
         }
-        walked
+        frames.push(FrameWord::calls_host(exit_pc))?;
+        // SAFETY: compiled code returns there, as for the callers below.
+        let next = unsafe { self.caller_of(caller.fp)? };
+        // SAFETY: passed on to the caller.
+        unsafe { self.walk_callers(next, caller.fp, entry_fp, frames) }
+    }
+
+    /// Whether a frame that stands below `entry_fp` and above `above` returns to `caller`.
+    fn is_frame(&self, Caller { return_pc, fp }: Caller, above: usize, entry_fp: usize) -> bool {
+        self.code.contains(return_pc) && fp > above && fp <= entry_fp && fp.is_multiple_of(16)
     }
 
     /// Walks frames that return to `caller`, up to the entry frame. Every frame must lie above `above`.
@@ -300,11 +355,14 @@ impl Stack<'_> {
     ) -> Result<(), Truncated> {
         while caller.fp != entry_fp {
             let Caller { return_pc, fp } = caller;
-            let is_frame = self.code.contains(return_pc) && fp > above && fp <= entry_fp && fp.is_multiple_of(16);
-            if !is_frame {
+            if !self.is_frame(caller, above, entry_fp) {
                 return Err(Truncated::BrokenChain);
             }
             frames.push(FrameWord::return_address(return_pc))?;
+            if self.reads == Reads::ThroughKernel && frames.others > 0 {
+                // Each frame costs a system call, and the guest may wait for the reader.
+                return Err(Truncated::TooManyEntries);
+            }
             // SAFETY: compiled code returns there, so this is a frame pointer that compiled code has pushed, of a stack that
             // stands still or is read through the kernel.
             caller = unsafe { self.caller_of(fp)? };
@@ -327,7 +385,7 @@ impl Stack<'_> {
     /// Walks the entries that the one that runs, in `activation`, was made inside.
     unsafe fn walk_outer(&self, activation: Activation, frames: &mut Frames<'_>) -> Result<(), Truncated> {
         if self.activations.overflow() {
-            return Err(Truncated::TooDeep);
+            return Err(Truncated::TooManyEntries);
         }
         let mut entry = self.activations.current(activation);
         while let Some(inner) = entry {

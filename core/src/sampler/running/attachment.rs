@@ -16,7 +16,7 @@ use std::borrow::Borrow;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use wasmtime::{CallHook, ExternType, Instance, Store, StoreContextMut};
+use wasmtime::{AsContextMut, CallHook, ExternType, Instance, Store, StoreContextMut};
 use wlprof_plugin::{MemoryPatch, Walker};
 
 /// A call hook of the embedder's own.
@@ -40,12 +40,15 @@ struct Detach {
 }
 
 impl Detach {
-    fn tell(&self, hook: CallHook) {
+    fn tell(&self, hook: CallHook, context: impl AsContextMut) {
         match hook {
             CallHook::CallingHost => self.store.calling_host(),
             CallHook::ReturningFromHost => self.store.returning_from_host(),
             CallHook::CallingWasm => self.store.calling_wasm(),
-            CallHook::ReturningFromWasm => self.store.returning_from_wasm(),
+            CallHook::ReturningFromWasm => {
+                self.store.returning_from_wasm();
+                self.store.ends_allocator(context);
+            }
         }
     }
 }
@@ -68,29 +71,30 @@ impl Attachment {
     ) -> Self {
         let hooked = Detach { threads: threads.clone(), store: state.clone() };
         match embedders {
-            None => store.call_hook(move |_, hook| {
-                hooked.tell(hook);
+            None => store.call_hook(move |context, hook| {
+                hooked.tell(hook, context);
                 Ok(())
             }),
             // It is the host's code: it runs outside of wasm, or within a call of the host. Where it refuses, what it was asked for
             // does not happen, and Wasmtime says nothing of its end either.
-            Some(mut embedders) => store.call_hook(move |context, hook| match hook {
+            Some(mut embedders) => store.call_hook(move |mut context, hook| match hook {
                 CallHook::CallingWasm => {
-                    embedders(context, hook)?;
-                    hooked.tell(hook);
+                    embedders(context.as_context_mut(), hook)?;
+                    hooked.tell(hook, context);
                     Ok(())
                 }
                 CallHook::CallingHost => {
-                    hooked.tell(hook);
-                    embedders(context, hook).inspect_err(|_| hooked.tell(CallHook::ReturningFromHost))
+                    hooked.tell(hook, &mut context);
+                    let answer = embedders(context.as_context_mut(), hook);
+                    answer.inspect_err(|_| hooked.tell(CallHook::ReturningFromHost, context))
                 }
                 CallHook::ReturningFromHost => {
-                    let answer = embedders(context, hook);
-                    hooked.tell(hook);
+                    let answer = embedders(context.as_context_mut(), hook);
+                    hooked.tell(hook, context);
                     answer
                 }
                 CallHook::ReturningFromWasm => {
-                    hooked.tell(hook);
+                    hooked.tell(hook, &mut context);
                     embedders(context, hook)
                 }
             }),
@@ -185,7 +189,9 @@ impl Attachment {
         let context = self.find(store, instance, image)?;
         let memory = context.memory(image.compiled_index_spaces(), 0);
         let memory = memory.ok_or_else(|| wasmtime::format_err!("it has no memory"))?;
-        listen(&self.store, store, instance, memory, self.store.heap(rate).clone())
+        let mark = listen(&self.store, store, instance, memory, self.store.heap(rate).clone())?;
+        self.store.set_allocator_mark(mark);
+        Ok(())
     }
 
     /// Has the runtime of the guest's language count what the guest allocates, for which `patches` are to be written into the memory of

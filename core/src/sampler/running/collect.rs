@@ -17,6 +17,8 @@ pub(in crate::sampler) enum Place {
     InHost(Registers),
     /// Its wasm has called back, at a check compiled into it, or calls the host, which is like a check: what may have run before it is known.
     AtCheck,
+    /// Its wasm calls the host, and was sampled before that.
+    AtCall,
     /// A host call of its wasm is about to return, or to call wasm.
     InHostCall,
 }
@@ -54,7 +56,7 @@ pub(in crate::sampler) struct Sighting {
 /// reads the store's language.
 pub(in crate::sampler) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Ring) -> bool {
     let Snapshot { place, cpu_ns, weight_ns, used_ns, period_ns } = *snapshot;
-    let in_guest = matches!(place, Place::InWasm(_) | Place::AtCheck);
+    let in_guest = matches!(place, Place::InWasm(_) | Place::AtCheck | Place::AtCall);
     // SAFETY: the caller's promise: the store is there while its thread runs it.
     let entry = unsafe { store.entry() };
     let header = Header {
@@ -89,6 +91,11 @@ pub(in crate::sampler) unsafe fn collect(snapshot: &Snapshot, store: &StoreState
                     Place::AtCheck => {
                         let walked = stack.walk_blocked(frames);
                         frames.leaf_is_at_check();
+                        walked
+                    }
+                    Place::AtCall => {
+                        let walked = stack.walk_blocked(frames);
+                        frames.leaf_calls_later();
                         walked
                     }
                     Place::InHostCall => stack.walk_blocked(frames),

@@ -261,10 +261,11 @@ impl StoreState {
         let mut frames = Frames::new(&mut words);
         // Frames are shown as far as there are any.
         let _ = walk(&mut frames);
-        let length = frames.len();
+        let _ = frames.finish();
+        let (length, leaves) = (frames.len(), frames.leaves());
         let words = &words[..length];
-        // SAFETY: the caller's promise.
-        let of_language = unsafe { self.language_threads(words, state, through_kernel) };
+        // SAFETY: the guest's thread does not go on in wasm, and the store is locked.
+        let of_language = unsafe { self.language_threads(&words[..leaves], state, through_kernel) };
         let has_language = of_language.is_some();
         if let Some(dump) = of_language.filter(|dump| !dump.threads.is_empty()) {
             return dump;

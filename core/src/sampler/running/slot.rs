@@ -1,11 +1,11 @@
-//! A thread that is sampled: its ring, its timers if it has any, and which store it runs.
+//! A thread that is sampled: its ring, what interrupts it if signals do, and which store it runs.
 
 use super::super::arch::Registers;
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
-use super::super::os::own_thread::{self, own_stack_low};
+use super::super::os::own_thread::{self, SignalBlocked, own_stack_low};
 use super::super::os::thread_watch::own_tid;
 use super::super::reading::Ring;
-use super::super::timing::{Answers, Spent, Timers, add};
+use super::super::timing::{Answers, Due, Spent, Timers, add};
 use super::store_state::{StoreNumber, StoreState};
 use super::store_time::StoreTime;
 use crate::recording::Clock;
@@ -52,8 +52,16 @@ pub(in crate::sampler) struct ThreadSlot {
     /// Somebody wants samples, and with them to know how much CPU time there was in stores.
     is_wanted: AtomicBool,
     time: StoreTime,
-    /// CPU time in stores at its last check.
-    checked_ns: AtomicU64,
+    /// Instants of CPU time that another thread asks to be sampled.
+    asked: AtomicU64,
+    /// Those that count only if the thread stands in wasm: it was without a processor.
+    asked_standing: AtomicU64,
+    /// Time without a processor that another thread has seen, in nanoseconds.
+    queued_ns: AtomicU64,
+    /// CPU time in stores that samples stand for none of, where no timers count that.
+    left_out_ns: AtomicU64,
+    /// CPU time in stores at the last sample.
+    since_ns: AtomicU64,
     /// When it last left for none.
     pub(in crate::sampler) left_ns: AtomicU64,
 }
@@ -100,7 +108,11 @@ impl ThreadSlot {
             is_gone: AtomicBool::new(false),
             is_wanted: AtomicBool::new(true),
             time: StoreTime::new(monotonic_ns(), own_cpu_ns()),
-            checked_ns: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+            asked_standing: AtomicU64::new(0),
+            queued_ns: AtomicU64::new(0),
+            left_out_ns: AtomicU64::new(0),
+            since_ns: AtomicU64::new(0),
             left_ns: AtomicU64::new(0),
         })
     }
@@ -116,11 +128,16 @@ impl ThreadSlot {
 
     /// This thread's signals and hooks go to this slot, which must be its own, until [`ThreadSlot::leave_own`].
     pub(in crate::sampler) fn make_own(&self) {
-        if !std::ptr::eq(OWN.replace(self), self)
-            && let Some(timers) = &self.timers
+        if std::ptr::eq(OWN.get(), self) {
+            return;
+        }
+        let _no_signal = SignalBlocked::new();
+        OWN.set(self);
+        if let Some(timers) = &self.timers
+            && !self.is_stopped()
         {
-            // While signals went to the slot of another session, one of these may have expired unanswered.
-            timers.expired_outside();
+            // While signals went to the slot of another session, its event was put to rest.
+            timers.set_again();
         }
     }
 
@@ -149,12 +166,11 @@ impl ThreadSlot {
                 match (was_none, &self.answers) {
                     (true, _) => self.comes_in(),
                     // What ticked in a host call that now enters another store is not that store's.
-                    (false, Some(answers)) if !std::ptr::eq(self.current(), store) => drop(answers.cross()),
+                    (false, Some(answers)) if !std::ptr::eq(self.current(), store) => drop(answers.cross(false)),
                     (false, _) => {}
                 }
                 self.current_number.store(*number, Ordering::Relaxed);
                 self.current.store(store.cast_mut(), Ordering::Release);
-                self.goes_on();
             }
             None => {
                 self.current.store(std::ptr::null_mut(), Ordering::Release);
@@ -175,14 +191,97 @@ impl ThreadSlot {
         self.time.give_up();
         if let Some(answers) = &self.answers {
             // What ticked while it ran none is no host call's.
-            answers.cross();
+            answers.cross(false);
         }
         if self.is_wanted.load(Ordering::Relaxed) {
             let now_ns = monotonic_ns();
             self.settle_if_due(now_ns);
             self.time.begin(now_ns);
-            self.account();
+            self.timers.iter().for_each(Timers::account);
         }
+        if self.has_passed() {
+            self.pass_over();
+        }
+    }
+
+    /// Instants that have passed of which no signal has told are nobody's.
+    #[cold]
+    pub(in crate::sampler) fn pass_over(&self) {
+        let _no_signal = SignalBlocked::new();
+        if let Some(timers) = &self.timers
+            && let Some(instants) = timers.pass_unsignalled()
+        {
+            if !self.current().is_null() {
+                // Of the store's time, which no sample stands for.
+                timers.leave_out(instants * timers.period_ns());
+            }
+            let cpu_ns = own_cpu_ns();
+            // SAFETY: this is the timers' thread, and the signal is blocked.
+            unsafe { timers.goes_on(cpu_ns, || self.spent(cpu_ns)) };
+        }
+    }
+
+    /// A signal has told of instants where the thread runs no store: they are nobody's. Call this in the handler.
+    pub(in crate::sampler) fn pass_over_signalled(&self, timers: &Timers, asked: u64) {
+        let cpu_ns = own_cpu_ns();
+        timers.pass_over(asked, cpu_ns, self.in_stores_ns(cpu_ns));
+        // SAFETY: this is the handler.
+        unsafe { timers.goes_on(cpu_ns, || self.spent(cpu_ns)) };
+    }
+
+    /// A sample of the instants that have passed of which no signal has told, if any have. `cpu_ns` is the thread's CPU time, `in_guest` whether
+    /// they are the guest's own. Call this with the signal blocked, and then [`ThreadSlot::goes_on`].
+    pub(in crate::sampler) fn unsignalled(&self, cpu_ns: u64, in_guest: bool) -> Option<Due> {
+        let timers = self.timers.as_ref()?;
+        let instants = timers.pass_unsignalled()?;
+        self.count_time(cpu_ns);
+        let due = timers.due(instants, self.in_stores_ns(cpu_ns), in_guest);
+        Some(timers.with_wait(due, cpu_ns, || self.take_queued()))
+    }
+
+    /// Whether an instant has passed of which no signal has told. Costs a look at the monotonic clock at nearly every call.
+    pub(in crate::sampler) fn has_passed(&self) -> bool {
+        self.timers.as_ref().is_some_and(|timers| timers.may_have_passed() && timers.has_passed())
+    }
+
+    /// A sample that began at `began_ns` of CPU time has been taken, or could not be: what it took is nobody's, and the thread goes on.
+    ///
+    /// # Safety
+    /// Call this on the slot's thread, in the handler or with the signal blocked.
+    pub(in crate::sampler) unsafe fn goes_on(&self, began_ns: u64) {
+        if let Some(timers) = &self.timers {
+            let now_ns = own_cpu_ns();
+            timers.leave_out(now_ns.saturating_sub(began_ns));
+            // SAFETY: this is the timers' thread, in the handler or with the signal blocked.
+            unsafe { timers.goes_on(now_ns, || self.spent(now_ns)) };
+        }
+    }
+
+    /// Asks the thread, which runs or `is_standing` without a processor, for a sample of an instant of CPU time that stands for `ns`: by a
+    /// signal, or at its next check. One that is without a processor counts only if that is in wasm.
+    pub(in crate::sampler) fn ask(&self, ns: u64, is_standing: bool) {
+        match (&self.answers, is_standing) {
+            (Some(answers), _) => return answers.ask(ns, is_standing),
+            (None, true) => self.asked_standing.fetch_add(1, Ordering::Relaxed),
+            (None, false) => self.asked.fetch_add(1, Ordering::Relaxed),
+        };
+        self.interrupt();
+    }
+
+    /// The thread waits in wasm for a processor, for so much time as far as another thread sees it.
+    pub(in crate::sampler) fn waits_for_processor(&self, ns: u64) {
+        self.queued_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// What the thread has waited for a processor since it was last asked, as far as another thread has seen it.
+    pub(in crate::sampler) fn take_queued(&self) -> u64 {
+        self.queued_ns.swap(0, Ordering::Relaxed)
+    }
+
+    /// How many instants another thread has asked for, of a thread that stands in wasm or not.
+    pub(in crate::sampler) fn take_asked(&self, in_guest: bool) -> u64 {
+        let standing = self.asked_standing.swap(0, Ordering::Relaxed);
+        self.asked.swap(0, Ordering::Relaxed) + if in_guest { standing } else { 0 }
     }
 
     /// The thread has left a store for none.
@@ -195,7 +294,7 @@ impl ThreadSlot {
         self.left_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    /// Leaves out what went by outside of stores until the thread has used `cpu_ns`, and counts the time of the store that it runs from
+    /// Divides what went by until the thread has used `cpu_ns`, and counts the time of the store that it runs from
     /// here on, if samples are wanted. To be called in the handler, or where that cannot run. Gives whether it was counted before.
     pub(in crate::sampler) fn count_time(&self, cpu_ns: u64) -> bool {
         self.count_time_if(cpu_ns, self.is_wanted.load(Ordering::Relaxed))
@@ -210,7 +309,7 @@ impl ThreadSlot {
 
     fn count_time_if(&self, cpu_ns: u64, begins: bool) -> bool {
         let (now_ns, did_count) = (monotonic_ns(), self.time.counts());
-        self.leave_out_ns(self.time.settle(now_ns, cpu_ns));
+        self.time.settle(now_ns, cpu_ns);
         if !did_count && begins {
             self.time.begin(now_ns);
         }
@@ -219,7 +318,7 @@ impl ThreadSlot {
 
     fn settle_if_due(&self, now_ns: u64) {
         if self.time.is_due(now_ns) {
-            self.leave_out_ns(self.time.settle(now_ns, own_cpu_ns()));
+            self.time.settle(now_ns, own_cpu_ns());
         }
     }
 
@@ -246,10 +345,10 @@ impl ThreadSlot {
         self.time.in_stores_ns(monotonic_ns(), cpu_ns, !self.current().is_null())
     }
 
-    /// CPU time in stores since this was last asked, if the thread has used `cpu_ns` by now.
-    pub(in crate::sampler) fn since_check_ns(&self, cpu_ns: u64) -> u64 {
-        let in_stores_ns = self.in_stores_ns(cpu_ns);
-        in_stores_ns.saturating_sub(self.checked_ns.swap(in_stores_ns, Ordering::Relaxed))
+    /// CPU time in stores that samples are to stand for, where no timers count that, and what of it came since the last sample.
+    pub(in crate::sampler) fn sampleable_ns(&self, cpu_ns: u64) -> (u64, u64) {
+        let all_ns = self.in_stores_ns(cpu_ns).saturating_sub(self.left_out_ns.load(Ordering::Relaxed));
+        (all_ns, all_ns.saturating_sub(self.since_ns.swap(all_ns, Ordering::Relaxed)))
     }
 
     /// Samples of that clock are wanted from here on, or none. From any thread.
@@ -286,7 +385,7 @@ impl ThreadSlot {
         self.stop();
         self.enter(std::ptr::null(), true);
         // Nobody can ask the system for it when it has gone.
-        self.leave_out_ns(self.time.settle(monotonic_ns(), own_cpu_ns()));
+        self.time.settle(monotonic_ns(), own_cpu_ns());
         self.is_gone.store(true, Ordering::Release);
     }
 
@@ -363,28 +462,9 @@ impl ThreadSlot {
     /// handler cannot run, or in it.
     pub(in crate::sampler) fn leave_out(&self, began_ns: u64) {
         let ns = own_cpu_ns().saturating_sub(began_ns);
-        self.leave_out_ns(ns);
-        // By which threads that call back count what samples stand for.
-        add(&self.checked_ns, ns);
-        self.account();
-    }
-
-    fn leave_out_ns(&self, ns: u64) {
-        if let Some(timers) = &self.timers {
-            timers.leave_out(ns);
-        }
-    }
-
-    fn account(&self) {
-        if let Some(timers) = &self.timers {
-            timers.account();
-        }
-    }
-
-    /// Wasm goes on. To be called whenever it does.
-    pub(in crate::sampler) fn goes_on(&self) {
-        if let Some(timers) = &self.timers {
-            timers.goes_on();
+        match &self.timers {
+            Some(timers) => timers.leave_out_instants(ns),
+            None => add(&self.left_out_ns, ns),
         }
     }
 

@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::sampler) struct SlotTotals {
     pub(in crate::sampler) fired: u64,
-    pub(in crate::sampler) preempted: u64,
-    pub(in crate::sampler) waited: u64,
     pub(in crate::sampler) ring_full: u64,
     pub(in crate::sampler) periods_ns: u64,
     pub(in crate::sampler) handler_ns: u64,
@@ -28,8 +26,6 @@ impl SlotTotals {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         if let Some(Timers { counts, .. }) = &slot.timers {
             self.fired += count(&counts.fired);
-            self.preempted += count(&counts.preempted);
-            self.waited += count(&counts.waited);
             self.periods_ns += count(&counts.periods_ns);
         }
         self.ring_full += count(&slot.ring_full);

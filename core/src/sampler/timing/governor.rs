@@ -8,6 +8,14 @@ const LOWEST_HZ: f64 = 10.0;
 /// How long the guest is sampled at [`SamplerOptions::first_hz`], in nanoseconds of its CPU time.
 const FIRST_NS: u64 = 1_000_000_000;
 
+/// The most that interrupts may take at the default rate, as a fraction of the guest's CPU time, and in its first second, where short runs are
+/// to have samples enough.
+const INTERRUPTS: f64 = 0.006;
+const FIRST_INTERRUPTS: f64 = 0.02;
+
+/// The default rate is no lower, whatever an interrupt costs.
+const LOWEST_DEFAULT_HZ: f64 = 100.0;
+
 /// What sampling may take beyond its share, in nanoseconds of CPU time: the first walks touch memory and tables that
 /// nobody has touched before, and say nothing of what later ones cost.
 const CREDIT_NS: f64 = 20e6;
@@ -44,9 +52,17 @@ pub(in crate::sampler) struct Spent {
 impl Governor {
     /// `delivery_ns` is what a signal costs when the handler does nothing.
     pub(in crate::sampler) fn new(options: &SamplerOptions, delivery_ns: u64) -> Self {
-        let requested_hz = options.rate_hz;
+        let (requested_hz, first_hz) = match options.first_hz {
+            // Somebody has said at which rate.
+            None => (options.rate_hz, options.rate_hz),
+            Some(first_hz) => {
+                let at_most = |part: f64| part * 1e9 / delivery_ns.max(1) as f64;
+                let requested_hz = options.rate_hz.min(at_most(INTERRUPTS).max(LOWEST_DEFAULT_HZ));
+                (requested_hz, first_hz.min(at_most(FIRST_INTERRUPTS).max(requested_hz)))
+            }
+        };
         let mut governor = Self {
-            first_hz: options.first_hz.unwrap_or(requested_hz),
+            first_hz,
             requested_hz,
             max_overhead: options.max_overhead,
             delivery_ns: delivery_ns as f64,
@@ -126,7 +142,7 @@ mod tests {
     use super::*;
 
     fn options(rate_hz: f64, max_overhead: f64) -> SamplerOptions {
-        SamplerOptions { rate_hz, max_overhead, ..SamplerOptions::default() }
+        SamplerOptions { rate_hz, first_hz: None, max_overhead, ..SamplerOptions::default() }
     }
 
     fn spent(signals: u64, sampling_ns: u64, guest_ns: u64) -> Spent {
@@ -152,6 +168,19 @@ mod tests {
         governor.adjust(spent(1000, 1_001_000, 1_000_000_000));
         assert_eq!(governor.period_ns(), 4_000_000);
         assert_eq!(governor.note(), None);
+    }
+
+    #[test]
+    fn the_default_rate_is_one_whose_interrupts_cost_little() {
+        let rates = |delivery_ns| {
+            let options = SamplerOptions { first_hz: Some(1000.0), ..options(250.0, 0.02) };
+            let Governor { first_hz, requested_hz, .. } = Governor::new(&options, delivery_ns);
+            (requested_hz.round(), first_hz.round())
+        };
+        assert_eq!(rates(5_000), (250.0, 1000.0));
+        assert_eq!(rates(40_000), (150.0, 500.0));
+        assert_eq!(rates(100_000), (100.0, 200.0));
+        assert_eq!(Governor::new(&options(250.0, 0.02), 40_000).period_ns(), 4_000_000, "what was asked for is kept");
     }
 
     #[test]

@@ -1,39 +1,48 @@
-//! For threads that timers interrupt: when the next sample is due, what it stands for, what sampling may cost. Waits are in
-//! `drain/waits.rs`. Which ticks threads have to answer that call back by themselves is in `ticks.rs`.
+//! When threads are sampled, what a sample stands for, what sampling may cost. Waits are in `drain/waits.rs`. What threads have to answer
+//! that call back by themselves is in `ticks.rs`.
 
+mod conserved;
 mod governor;
+mod instants;
 mod pace;
 mod ticks;
 
+pub(in crate::sampler) use conserved::Conserved;
 pub(in crate::sampler) use governor::Spent;
-pub(in crate::sampler) use pace::{Jitter, MAX_PERIODS, Pace};
-pub(in crate::sampler) use ticks::{Answers, Ticks};
+pub(in crate::sampler) use instants::Instants;
+pub(in crate::sampler) use pace::Pace;
+pub(in crate::sampler) use ticks::{Answers, Delays};
 
 use super::options::SamplerOptions;
-use super::os::TimerClock;
-use super::os::clock::monotonic_ns;
+use super::os::clock::{monotonic_ns, own_cpu_ns};
+use super::os::cpu_event::CpuEvent;
 use super::os::own_thread::{SignalBlocked, voluntary_waits};
 use crate::recording::Clock;
 use governor::Governor;
-use pace::Expired;
+use pace::Signalled;
 use std::cell::UnsafeCell;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Periods that one sample of a recording may stand for: what stands for more is several.
+pub(in crate::sampler) const MAX_PERIODS: u64 = 4;
 
 /// Signals between two looks of the governor.
 const GOVERN_EVERY: u64 = 32;
 
-/// The timers of a thread, and what governs them.
+/// What interrupts a thread, and what governs it.
 pub(in crate::sampler) struct Timers {
     /// Waits count, too: see [`Clock::Wall`].
     wall: AtomicBool,
-    pace: Pace,
-    /// Touched in the handler alone.
-    governor: UnsafeCell<Option<Governor>>,
-    /// Wall time up to which samples stand for it, and how often the thread had waited of its own accord by then. Used with
-    /// [`Clock::Wall`].
+    /// With [`Clock::Wall`], when the last sample was taken, what CPU time the thread had used, and how often it had waited of its own accord.
     accounted_ns: AtomicU64,
+    accounted_cpu_ns: AtomicU64,
     accounted_waits: AtomicU64,
+    pace: Pace,
+    /// Touched in the handler, or with the signal blocked.
+    governor: UnsafeCell<Option<Governor>>,
+    conserved: Conserved,
+    /// CPU time in stores that samples stand for none of: what sampling took.
+    left_out_ns: AtomicU64,
     /// CPU time in which nobody wanted samples.
     rested_ns: AtomicU64,
     /// Signals when the governor last looked.
@@ -45,16 +54,12 @@ pub(in crate::sampler) struct Timers {
     handled: AtomicU64,
 }
 
-/// What became of the timers' signals.
+/// What became of the instants.
 #[derive(Default)]
 pub(in crate::sampler) struct SignalCounts {
-    /// All of them.
+    /// Those that called for a sample.
     pub(in crate::sampler) fired: AtomicU64,
-    /// The thread had been without a processor.
-    pub(in crate::sampler) preempted: AtomicU64,
-    /// The thread had been waiting.
-    pub(in crate::sampler) waited: AtomicU64,
-    /// Sum of the periods that were set when signals became samples, in nanoseconds.
+    /// Sum of the periods that were set then, in nanoseconds.
     pub(in crate::sampler) periods_ns: AtomicU64,
 }
 
@@ -74,69 +79,70 @@ pub(in crate::sampler) fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-// SAFETY: beside `governor` and what `pace` keeps for the handler everything is atomic or synchronized by itself; those two are
-// touched on the timers' own thread alone, or when the handler is not at work and will not be.
+// SAFETY: beside `governor` and what `pace` keeps for its thread everything is atomic or synchronized by itself; those two are
+// touched on the timers' own thread only, in the handler or with the signal blocked, or when the handler is not at work and will not be.
 unsafe impl Sync for Timers {}
 
 impl Timers {
-    /// Timers for the calling thread, which are not set.
-    ///
-    /// # Errors
-    /// If the system gives it none.
-    pub(in crate::sampler) fn new(clock: Clock) -> io::Result<Self> {
-        Ok(Self {
+    /// What interrupts the calling thread, not yet set: its own `event`, or another thread where there is none.
+    pub(in crate::sampler) fn new(clock: Clock, event: Option<CpuEvent>) -> Self {
+        Self {
             wall: AtomicBool::new(clock == Clock::Wall),
-            pace: Pace::new()?,
-            governor: UnsafeCell::new(None),
             accounted_ns: AtomicU64::new(0),
+            accounted_cpu_ns: AtomicU64::new(0),
             accounted_waits: AtomicU64::new(0),
+            pace: Pace::new(event),
+            governor: UnsafeCell::new(None),
+            conserved: Conserved::default(),
+            left_out_ns: AtomicU64::new(0),
             rested_ns: AtomicU64::new(0),
             governed_at: AtomicU64::new(0),
             counts: SignalCounts::default(),
             calibrating: AtomicBool::new(true),
             handled: AtomicU64::new(0),
-        })
+        }
     }
 
-    /// Ends the calibration: from here on signals may become samples. `interrupt_ns` is what one costs. To be called on the timers'
+    /// Ends the calibration: from here on signals may become samples. `interrupt_ns` is what one costs. Call this on the timers'
     /// thread.
     pub(in crate::sampler) fn start(&self, options: &SamplerOptions, interrupt_ns: u64) {
         self.pace.stop();
+        let _no_signal = SignalBlocked::new();
         let governor = Governor::new(options, interrupt_ns);
         let period_ns = governor.period_ns();
-        {
-            let _no_signal = SignalBlocked::new();
-            // SAFETY: the handler is the only other user, and the signal is blocked.
-            unsafe { *self.governor.get() = Some(governor) };
-        }
+        // SAFETY: the handler is the only other user, and the signal is blocked.
+        unsafe { *self.governor.get() = Some(governor) };
         self.account();
         self.calibrating.store(false, Ordering::SeqCst);
-        self.pace.start(period_ns);
+        self.pace.start(own_cpu_ns(), period_ns);
     }
 
-    /// No timer expires any more, but for one that the handler is just setting. From any thread.
+    /// No signal is sent any more, except one that is on its way. From any thread.
     pub(in crate::sampler) fn stop(&self) {
         self.pace.stop();
     }
 
-    /// No timer expires any more, until [`Timers::resume`]. From any thread; the handler may still be at work.
+    /// No signal is sent any more, until [`Timers::resume`]. From any thread; the handler may still be at work.
     pub(in crate::sampler) fn rest(&self) {
         self.pace.rest();
     }
 
     /// Samples are wanted again, or from here on of another clock. From any thread.
     pub(in crate::sampler) fn resume(&self, clock: Clock) {
-        // Before a sample counts waits, so that none counts those of long ago.
-        self.accounted_ns.store(monotonic_ns(), Ordering::SeqCst);
         self.wall.store(clock == Clock::Wall, Ordering::SeqCst);
         self.pace.resume();
     }
 
+    /// The event that interrupts the thread; `None` if another thread does.
+    pub(in crate::sampler) fn event(&self) -> Option<&CpuEvent> {
+        self.pace.event()
+    }
+
     /// Counts a signal, if the calibration is still going on.
-    pub(in crate::sampler) fn calibrates(&self, timer: Option<TimerClock>) -> bool {
+    pub(in crate::sampler) fn calibrates(&self) -> bool {
         let calibrating = self.calibrating.load(Ordering::Relaxed);
         if calibrating {
-            add(&self.handled, u64::from(timer.is_some()));
+            add(&self.handled, 1);
         }
         calibrating
     }
@@ -146,12 +152,9 @@ impl Timers {
         self.handled.load(Ordering::Relaxed)
     }
 
-    /// Has a timer expire soon, for the calibration; never, if `after_ns` is 0.
+    /// Has the event happen again and again after so long, for the calibration.
     pub(in crate::sampler) fn expire_in(&self, after_ns: u64) {
-        match after_ns {
-            0 => self.pace.stop(),
-            after_ns => self.pace.expire_in(after_ns),
-        }
+        self.pace.expire_in(after_ns);
     }
 
     /// Time between samples now.
@@ -159,49 +162,109 @@ impl Timers {
         self.pace.period_ns()
     }
 
-    /// A timer has expired. Gives the sample that is due, or `None` if the thread was without a processor or waited. `cpu_ns` is the thread's CPU time, `in_guest` whether
-    /// compiled code was interrupted, `may_wait` whether it may have waited for something else than a processor. To be called in
-    /// the handler.
-    pub(in crate::sampler) fn expired(
+    /// The event has sent a signal, or another thread has for `asked` instants. Gives the sample that is due, if one is. `cpu_ns` is the thread's
+    /// CPU time, `in_stores_ns` what of that was in stores, `in_guest` whether
+    /// compiled code was interrupted. Call this in the handler.
+    pub(in crate::sampler) fn on_signal(
         &self,
-        timer: TimerClock,
+        asked: u64,
         cpu_ns: u64,
+        in_stores_ns: u64,
         in_guest: bool,
-        may_wait: bool,
     ) -> Option<Due> {
-        let used_ns = match self.pace.on_expiry(timer, cpu_ns, may_wait) {
-            Expired::Sample { used_ns } => used_ns,
-            Expired::Preempted => {
-                add(&self.counts.fired, 1);
-                add(&self.counts.preempted, 1);
-                return None;
+        match self.pace.on_signal(asked, cpu_ns) {
+            Signalled::Sample { instants } => Some(self.due(instants, in_stores_ns, in_guest)),
+            Signalled::Nothing => None,
+            Signalled::Begins { rested_ns } => {
+                self.begin(rested_ns, in_stores_ns);
+                None
             }
-            Expired::Waited => {
-                add(&self.counts.fired, 1);
-                add(&self.counts.waited, 1);
-                return None;
-            }
-            // Not counted: no sample was to come of it.
-            Expired::Resting { rested_ns } => {
-                add(&self.rested_ns, rested_ns);
-                self.account();
-                return None;
-            }
-        };
-        add(&self.counts.fired, 1);
-        let period_ns = self.pace.period_ns();
-        add(&self.counts.periods_ns, period_ns);
-        let (weight_ns, used_ns) = self.weight(used_ns, in_guest);
-        Some(Due { weight_ns, used_ns, period_ns })
+        }
     }
 
-    /// A sample has been taken, or could not be. `cpu_ns` is the thread's CPU time now that all is done. `spent` is asked now and
-    /// then for what sampling has cost, but for the number of signals.
+    /// As [`Timers::on_signal`], where nothing is to be sampled.
+    pub(in crate::sampler) fn pass_over(&self, asked: u64, cpu_ns: u64, in_stores_ns: u64) {
+        if let Signalled::Begins { rested_ns } = self.pace.on_signal(asked, cpu_ns) {
+            self.begin(rested_ns, in_stores_ns);
+        }
+    }
+
+    fn begin(&self, rested_ns: u64, in_stores_ns: u64) {
+        add(&self.rested_ns, rested_ns);
+        self.account();
+        self.conserved.begin(self.sampleable_ns(in_stores_ns));
+    }
+
+    /// Whether an instant may have passed of which no signal has told. Costs a look at the monotonic clock.
+    pub(in crate::sampler) fn may_have_passed(&self) -> bool {
+        self.pace.may_have_passed()
+    }
+
+    /// The thread's signals are answered by this from here on: sets what rested meanwhile. Call this on the thread with the signal blocked.
+    pub(in crate::sampler) fn set_again(&self) {
+        if !self.calibrating.load(Ordering::Relaxed) {
+            self.pace.set_again();
+        }
+    }
+
+    /// Whether the next instant has passed. If not, it is not asked again before it may have.
+    pub(in crate::sampler) fn has_passed(&self) -> bool {
+        self.pace.has_passed()
+    }
+
+    /// How many instants have passed of which no signal has told, if any have: [`Timers::due`] makes a sample of them. Call this on the
+    /// thread with the signal blocked, and then [`Timers::goes_on`].
+    pub(in crate::sampler) fn pass_unsignalled(&self) -> Option<u64> {
+        self.pace.pass_unsignalled()
+    }
+
+    /// A sample of so many instants. In the guest's code no more than [`MAX_PERIODS`] of them count: the others passed where nobody looked.
+    pub(in crate::sampler) fn due(&self, instants: u64, in_stores_ns: u64, in_guest: bool) -> Due {
+        let period_ns = self.pace.period_ns();
+        add(&self.counts.fired, 1);
+        add(&self.counts.periods_ns, period_ns);
+        let too_many = if in_guest { instants.saturating_sub(MAX_PERIODS) } else { 0 };
+        self.leave_out(too_many * period_ns);
+        let instants = instants - too_many;
+        let weight_ns = self.conserved.give(instants * period_ns, self.sampleable_ns(in_stores_ns));
+        Due { weight_ns, used_ns: weight_ns, period_ns }
+    }
+
+    /// The sample `due` of a thread that has used `cpu_ns`: with [`Clock::Wall`] it stands for what the thread has waited for a processor, too,
+    /// since the sample before. If it has waited for nothing else meanwhile, that is what both clocks differ by; else what another thread
+    /// has `seen` of it.
+    pub(in crate::sampler) fn with_wait(&self, due: Due, cpu_ns: u64, seen: impl FnOnce() -> u64) -> Due {
+        if !self.wall.load(Ordering::Relaxed) {
+            return due;
+        }
+        let since_ns = monotonic_ns().saturating_sub(self.accounted_ns.load(Ordering::Relaxed));
+        let used_ns = cpu_ns.saturating_sub(self.accounted_cpu_ns.load(Ordering::Relaxed));
+        let has_waited = voluntary_waits() != self.accounted_waits.load(Ordering::Relaxed);
+        let seen_ns = seen();
+        let waited_ns = if has_waited { seen_ns } else { since_ns.saturating_sub(used_ns) };
+        Due { weight_ns: due.weight_ns + waited_ns, ..due }
+    }
+
+    /// With [`Clock::Wall`], begins the time in which the thread may wait for a processor. Call this on the thread.
+    pub(in crate::sampler) fn account(&self) {
+        if self.wall.load(Ordering::Relaxed) {
+            self.accounted_ns.store(monotonic_ns(), Ordering::Relaxed);
+            self.accounted_cpu_ns.store(own_cpu_ns(), Ordering::Relaxed);
+            self.accounted_waits.store(voluntary_waits(), Ordering::Relaxed);
+        }
+    }
+
+    fn sampleable_ns(&self, in_stores_ns: u64) -> u64 {
+        in_stores_ns.saturating_sub(self.left_out_ns.load(Ordering::Relaxed))
+    }
+
+    /// What had to be done is done, with or without a sample: the thread goes on, and has used `cpu_ns`. `spent` is asked now and then for what
+    /// sampling has cost, without the number of signals.
     ///
     /// # Safety
-    /// To be called in the handler.
-    pub(in crate::sampler) unsafe fn sampled(&self, cpu_ns: u64, spent: impl FnOnce() -> Spent) {
-        // SAFETY: this is the handler, and nothing else touches it after the start.
+    /// Call this on the timers' thread, in the handler or with the signal blocked.
+    pub(in crate::sampler) unsafe fn goes_on(&self, cpu_ns: u64, spent: impl FnOnce() -> Spent) {
+        // SAFETY: this thread is the only one that touches it, and the handler does not interrupt this.
         let governor = unsafe { &mut *self.governor.get() };
         let period_ns = governor.as_mut().map_or(self.pace.period_ns(), |governor| {
             let signals = self.counts.fired.load(Ordering::Relaxed);
@@ -214,59 +277,33 @@ impl Timers {
             }
             governor.period_ns()
         });
-        self.pace.sampled(cpu_ns, period_ns);
         self.account();
+        self.pace.goes_on(cpu_ns, period_ns);
     }
 
-    /// By which the timers' signals are told from others.
-    pub(in crate::sampler) fn owner(&self) -> u32 {
-        self.pace.owner()
-    }
-
-    /// A timer has expired, or may have, where the thread runs no guest of the session.
-    pub(in crate::sampler) fn expired_outside(&self) {
-        self.pace.expired_outside();
-    }
-
-    /// Wasm goes on. If a timer found the thread waiting, it is set again; else this costs a load.
-    pub(in crate::sampler) fn goes_on(&self) {
-        self.pace.goes_on();
-    }
-
-    /// So much CPU time went by that was not the guest's: no sample stands for it. To be called where the handler cannot run, or
-    /// in it.
+    /// So much CPU time went by in stores that no sample stands for.
     pub(in crate::sampler) fn leave_out(&self, ns: u64) {
-        self.pace.leave_out(ns);
+        add(&self.left_out_ns, ns);
     }
 
-    /// With [`Clock::Wall`], begins the time that the next sample stands for. To be called as [`Timers::leave_out`] is.
-    pub(in crate::sampler) fn account(&self) {
-        if self.wall.load(Ordering::Relaxed) {
-            self.accounted_ns.store(monotonic_ns(), Ordering::Relaxed);
-            self.accounted_waits.store(voluntary_waits(), Ordering::Relaxed);
+    /// As [`Timers::leave_out`]: nor is there to be any instant in it. Call this as [`Timers::goes_on`].
+    pub(in crate::sampler) fn leave_out_instants(&self, ns: u64) {
+        /// What is shorter is not worth setting the event again for.
+        const SHORT_NS: u64 = 50_000;
+        self.leave_out(ns);
+        self.account();
+        self.pace.leave_out(ns);
+        if ns > SHORT_NS {
+            self.pace.set_again();
         }
     }
 
-    /// What the user should know of the rate. To be called when no signal is answered any more.
+    /// What the user should know of the rate. Call this when no signal is answered any more.
     ///
     /// # Safety
     /// The handler must not be at work, nor begin to be.
     pub(in crate::sampler) unsafe fn rate_note(&self) -> Option<String> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the handler, which is the only other user, is not at work.
         unsafe { &*self.governor.get() }.as_ref()?.note()
-    }
-
-    /// The time that a sample stands for, and what of it is CPU time, of a thread that has used so much since the last. With [`Clock::Wall`]
-    /// what it has waited for a processor is added, if it has not waited for anything else meanwhile: then it stood where
-    /// it was without one. Its other waits are seen from outside.
-    fn weight(&self, used_ns: u64, in_guest: bool) -> (u64, u64) {
-        let most_ns = if in_guest { MAX_PERIODS * self.pace.period_ns() } else { u64::MAX };
-        let counted_ns = used_ns.min(most_ns);
-        let has_waited = || voluntary_waits() != self.accounted_waits.load(Ordering::Relaxed);
-        if !self.wall.load(Ordering::Relaxed) || has_waited() {
-            return (counted_ns, counted_ns);
-        }
-        let since_ns = monotonic_ns().saturating_sub(self.accounted_ns.load(Ordering::Relaxed));
-        (counted_ns + since_ns.saturating_sub(used_ns), counted_ns)
     }
 }

@@ -1,134 +1,106 @@
-//! When the guest's thread is interrupted next, and for how much time a sample stands.
+//! When a thread is interrupted next: at instants of its own CPU time, by an event that the kernel counts for it.
 //!
-//! The thread has two timers of its own. Up to the rate of the kernel's tick, one on its CPU clock is enough: it expires
-//! while the thread runs, costs next to nothing, and does not care what else the machine does. Above that, one on the
-//! monotonic clock is set to when the thread will have used its period if it goes on running. Should it be found to have
-//! run for less, it has been without a processor, and the timer is set for the rest; or it waits in host code, and is
-//! left alone until that is over ([`Pace::goes_on`]).
+//! Instants are of the time that the event counts, so that it and [`Pace::has_passed`] agree. The event reports those in user code. In the
+//! kernel it sends no signal, so that no wait is cut short: an instant there is found by the host call in which it was, when that returns,
+//! or by the guest, when it calls the host.
 //!
-//! A thread that runs guests for moments, as a server's does, would find the monotonic timer expired between two of them again and again.
-//! Where it has expired there, ticks have to do from then on.
-//!
-//! # Accuracy
-//! The kernel's ticks come at a steady rate. A guest that is woken by them, or does something in step with them, is not seen
-//! evenly at rates that are near it; above them times are jittered.
-//!
-//! A sample stands for the CPU time since the sample before. In the guest's code it never stands for more than
-//! [`MAX_PERIODS`]: what is beyond that was spent where nobody looked, and is told as such. In host code it does, since the
-//! kernel delivers a signal when the system call ends in which that time went by.
+//! Where the system refuses events another thread asks for samples, at instants of wall time that find this thread running
+//! (`transport/ticker.rs`).
 
-use super::super::os::TimerClock;
-use super::super::os::clock::{monotonic_ns, own_cpu_ns};
-use super::super::os::thread_timer::{ThreadTimer, kernel_tick_ns};
+use super::super::os::clock::monotonic_ns;
+use super::super::os::cpu_event::{CpuEvent, MIN_AFTER_NS};
+use super::instants::Instants;
 use std::cell::Cell;
-use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Periods that one sample may stand for.
-pub(in crate::sampler) const MAX_PERIODS: u64 = 4;
-
-/// What to do when a timer has expired.
+/// What a signal calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sampler) enum Expired {
-    /// Take a sample that stands for so much CPU time.
-    Sample { used_ns: u64 },
-    /// The thread was without a processor. The timer has been set for the rest.
-    Preempted,
-    /// The thread waited. It is looked at when it goes on.
-    Waited,
-    /// Nobody wants samples now, or wanted any until now.
-    Resting { rested_ns: u64 },
+pub(in crate::sampler) enum Signalled {
+    /// A sample of so many instants.
+    Sample { instants: u64 },
+    /// Nothing: nobody wants samples now, or the signal was on its way when the event was set again.
+    Nothing,
+    /// Samples are wanted again from here on; for so much CPU time none were.
+    Begins { rested_ns: u64 },
 }
 
-/// The timers of one thread. Used on that thread alone, by the handler and by what it interrupts, but for
-/// [`Pace::stop`], [`Pace::rest`] and [`Pace::resume`].
+/// The instants of one thread. Used on that thread only, except [`Pace::stop`], [`Pace::rest`] and [`Pace::resume`].
 pub(in crate::sampler) struct Pace {
-    /// By which the timers' signals are told from others: the thread may run guests of several sessions.
-    owner: u32,
-    cpu: ThreadTimer,
-    fine: ThreadTimer,
-    tick_ns: u64,
-    /// CPU time at which the next sample is due.
+    /// `None` if another thread asks for samples.
+    event: Option<CpuEvent>,
+    /// By what the event counts. Touched in the handler, or with the signal blocked.
+    instants: Cell<Instants>,
+    /// That count when it was last read. Touched as `instants` is.
+    counted_ns: Cell<u64>,
+    /// The next of them.
     due_ns: AtomicU64,
-    /// How much earlier it would be due, had the ones before come in time.
-    behind_ns: AtomicU64,
-    /// CPU time up to which samples stand for it.
+    /// Up to this time of the monotonic clock the next instant cannot have passed: no thread uses more CPU time than goes by.
+    not_before_ns: AtomicU64,
+    /// A signal that comes earlier was sent before the event was set.
+    set_until_ns: AtomicU64,
+    /// CPU time when the last sample had been taken.
     sampled_ns: AtomicU64,
     /// Time between samples, as the governor has it now.
     period_ns: AtomicU64,
-    /// The fine timer found the thread in a host call that waits, or one of the timers expired outside of guests.
-    waits: AtomicBool,
-    /// It was outside.
-    was_outside: AtomicBool,
-    /// No timer is set: nobody wants samples.
+    /// Nobody wants samples.
     rests: AtomicBool,
-    /// Samples are wanted again: the next expiry begins anew.
+    /// Samples are wanted again: the next signal begins anew.
     begins: AtomicBool,
-    jitter: Cell<Jitter>,
 }
 
 impl Pace {
-    /// Timers for the calling thread, which are not set.
-    ///
-    /// # Errors
-    /// If the system gives it none.
-    pub(in crate::sampler) fn new() -> io::Result<Self> {
-        static OWNERS: AtomicU32 = AtomicU32::new(0);
-        let owner = OWNERS.fetch_add(1, Ordering::Relaxed);
-        Ok(Self {
-            owner,
-            cpu: ThreadTimer::new(TimerClock::OwnCpu, owner)?,
-            fine: ThreadTimer::new(TimerClock::Monotonic, owner)?,
-            tick_ns: kernel_tick_ns(),
+    /// A pace for the calling thread, which is not interrupted yet.
+    pub(in crate::sampler) fn new(event: Option<CpuEvent>) -> Self {
+        Self {
+            event,
+            instants: Cell::new(Instants::new(0, 1)),
+            counted_ns: Cell::new(0),
             due_ns: AtomicU64::new(0),
-            behind_ns: AtomicU64::new(0),
+            not_before_ns: AtomicU64::new(u64::MAX),
+            set_until_ns: AtomicU64::new(0),
             sampled_ns: AtomicU64::new(0),
             period_ns: AtomicU64::new(u64::MAX),
-            waits: AtomicBool::new(false),
-            was_outside: AtomicBool::new(false),
             rests: AtomicBool::new(false),
             begins: AtomicBool::new(false),
-            jitter: Cell::new(Jitter::new()),
-        })
+        }
     }
 
-    /// By which the timers' signals are told from others.
-    pub(in crate::sampler) fn owner(&self) -> u32 {
-        self.owner
+    /// The event, if the thread has one.
+    pub(in crate::sampler) fn event(&self) -> Option<&CpuEvent> {
+        self.event.as_ref()
     }
 
-    /// Sets the timer for the first sample, somewhere within a period of `period_ns`.
-    pub(in crate::sampler) fn start(&self, period_ns: u64) {
-        let now = own_cpu_ns();
+    /// Begins: the first instant is somewhere within a period of `period_ns`. `cpu_ns` is the thread's CPU time.
+    ///
+    /// Call this on the thread, in the handler or with the signal blocked.
+    pub(in crate::sampler) fn start(&self, cpu_ns: u64, period_ns: u64) {
         self.period_ns.store(period_ns, Ordering::Relaxed);
-        self.sampled_ns.store(now, Ordering::Relaxed);
-        self.due_ns.store(now + self.random(|jitter| jitter.below(period_ns)), Ordering::Relaxed);
-        self.set(now);
+        self.sampled_ns.store(cpu_ns, Ordering::Relaxed);
+        self.keep(Instants::new(self.read_count(), period_ns));
+        self.set();
     }
 
-    /// No timer expires any more, but for one that the handler is just setting. From any thread; a signal may be on its way.
+    /// No signal is sent any more, except one that is on its way. From any thread.
     pub(in crate::sampler) fn stop(&self) {
-        self.cpu.unset();
-        self.fine.unset();
+        self.event.iter().for_each(CpuEvent::unset);
     }
 
-    /// No timer expires any more, until [`Pace::resume`]. From any thread; a signal may be on its way.
+    /// No signal is sent any more, until [`Pace::resume`]. From any thread.
     pub(in crate::sampler) fn rest(&self) {
         self.rests.store(true, Ordering::SeqCst);
         self.stop();
     }
 
-    /// Samples are wanted again: the first is due within a period, when the thread has run for a tick. From any thread.
+    /// Samples are wanted again. From any thread.
     pub(in crate::sampler) fn resume(&self) {
         self.begins.store(true, Ordering::SeqCst);
         self.rests.store(false, Ordering::SeqCst);
-        // At the first tick that finds the thread running: what it waits for is not interrupted.
-        self.cpu.set(1);
+        self.event.iter().for_each(|event| event.set(MIN_AFTER_NS));
     }
 
-    /// Has the monotonic timer expire soon, whatever is due: for measuring what that costs.
+    /// Has the event happen soon, whatever is due: for measuring what that costs.
     pub(in crate::sampler) fn expire_in(&self, after_ns: u64) {
-        self.fine.set(after_ns);
+        self.event.iter().for_each(|event| event.set(after_ns));
     }
 
     /// Time between samples now.
@@ -136,322 +108,206 @@ impl Pace {
         self.period_ns.load(Ordering::Relaxed)
     }
 
-    /// What a timer that has expired calls for. `now_ns` is the thread's CPU time; `may_wait` says whether what was interrupted
-    /// may have waited for something else than a processor.
-    pub(in crate::sampler) fn on_expiry(&self, timer: TimerClock, now_ns: u64, may_wait: bool) -> Expired {
+    /// What a signal calls for that the event has sent, or that another thread has for `asked` instants. `cpu_ns` is the thread's CPU
+    /// time. Call this in the handler.
+    pub(in crate::sampler) fn on_signal(&self, asked: u64, cpu_ns: u64) -> Signalled {
         if self.rests.load(Ordering::SeqCst) {
-            return Expired::Resting { rested_ns: 0 };
+            return Signalled::Nothing;
         }
         if self.begins.swap(false, Ordering::SeqCst) {
-            let rested_ns = now_ns.saturating_sub(self.sampled_ns.load(Ordering::Relaxed));
-            self.behind_ns.store(0, Ordering::Relaxed);
-            self.start(self.period_ns());
-            return Expired::Resting { rested_ns };
+            let rested_ns = cpu_ns.saturating_sub(self.sampled_ns.load(Ordering::Relaxed));
+            self.start(cpu_ns, self.period_ns());
+            return Signalled::Begins { rested_ns };
         }
-        let missing_ns = self.missing_ns(now_ns);
-        // The CPU clock's timer expires at ticks, so that it cannot be in step with what is due. Wherever it hits, the
-        // thread runs.
-        if timer == TimerClock::OwnCpu || missing_ns <= self.period_ns() / 8 {
-            let sampled_ns = self.sampled_ns.load(Ordering::Relaxed);
-            return Expired::Sample { used_ns: now_ns.saturating_sub(sampled_ns) };
+        if self.event.is_none() {
+            return if asked > 0 { Signalled::Sample { instants: asked } } else { Signalled::Nothing };
         }
-        if !may_wait {
-            self.set(now_ns);
-            return Expired::Preempted;
+        if monotonic_ns() < self.set_until_ns.load(Ordering::Relaxed) {
+            return Signalled::Nothing;
         }
-        // Where it goes on to wait, setting the timer again would do nothing but interrupt it. Host code that runs on
-        // instead meets a tick of the CPU clock's.
-        self.waits.store(true, Ordering::Relaxed);
-        self.cpu.set(missing_ns);
-        Expired::Waited
+        let instants = self.pass().unwrap_or_else(|| {
+            // What took the processor's time counts for the event's timer, and not for its count.
+            let mut instants = self.instants.get();
+            instants.take(self.period_ns());
+            self.keep(instants);
+            1
+        });
+        Signalled::Sample { instants }
     }
 
-    /// A sample has been taken, or could not be: the next is due a period on. `now_ns` is the thread's CPU time now, when
-    /// all is done that the sample took: the guest is not charged with that.
-    pub(in crate::sampler) fn sampled(&self, now_ns: u64, period_ns: u64) {
+    /// Whether an instant may have passed of which no signal has told. Costs a look at the monotonic clock.
+    pub(in crate::sampler) fn may_have_passed(&self) -> bool {
+        let not_before_ns = self.not_before_ns.load(Ordering::Relaxed);
+        not_before_ns < u64::MAX && monotonic_ns() >= not_before_ns
+    }
+
+    /// Whether the next instant has passed. If not, [`Pace::may_have_passed`] is `false` for as long as that cannot be.
+    pub(in crate::sampler) fn has_passed(&self) -> bool {
+        let Some(event) = &self.event else { return false };
+        if self.rests.load(Ordering::SeqCst) || self.begins.load(Ordering::SeqCst) {
+            // The first signal begins.
+            self.not_before_ns.store(u64::MAX, Ordering::Relaxed);
+            return false;
+        }
+        // Should the handler come in between, the time is too early or too late once, and the next signal puts it right.
+        let missing_ns = self.due_ns.load(Ordering::Relaxed).saturating_sub(event.count_ns());
+        if missing_ns > 0 {
+            self.not_before_ns.store(monotonic_ns() + missing_ns, Ordering::Relaxed);
+        }
+        missing_ns == 0
+    }
+
+    /// How many instants have passed of which no signal has told, if any have.
+    ///
+    /// Call this on the thread with the signal blocked, and [`Pace::goes_on`] when what has to be done is done.
+    pub(in crate::sampler) fn pass_unsignalled(&self) -> Option<u64> {
+        if self.has_passed() { self.pass() } else { None }
+    }
+
+    fn pass(&self) -> Option<u64> {
+        let mut instants = self.instants.get();
+        let passed = instants.pass(self.read_count(), self.period_ns());
+        self.keep(instants);
+        (passed > 0).then_some(passed)
+    }
+
+    fn read_count(&self) -> u64 {
+        let count_ns = self.event.as_ref().map_or(0, CpuEvent::count_ns);
+        self.counted_ns.set(count_ns);
+        count_ns
+    }
+
+    fn keep(&self, instants: Instants) {
+        self.due_ns.store(instants.due_ns(), Ordering::Relaxed);
+        self.instants.set(instants);
+    }
+
+    /// The thread goes on with what is sampled, and has used `cpu_ns`: there are no instants since it was asked for some. Sets the event for the
+    /// next one. Instants after that one are `period_ns` apart.
+    ///
+    /// Call this in the handler or with the signal blocked.
+    pub(in crate::sampler) fn goes_on(&self, cpu_ns: u64, period_ns: u64) {
         self.period_ns.store(period_ns, Ordering::Relaxed);
-        self.sampled_ns.store(now_ns, Ordering::Relaxed);
-        // Counted from when this one would have been due, so that lateness is made up for; but the guest gets on in between.
-        let behind_ns = self.behind_ns.load(Ordering::Relaxed);
-        let wanted_ns = (self.due_ns.load(Ordering::Relaxed) + self.until_next(period_ns)).saturating_sub(behind_ns);
-        let due_ns = wanted_ns.clamp(now_ns + period_ns / 2, now_ns + 2 * period_ns);
-        self.due_ns.store(due_ns, Ordering::Relaxed);
-        self.behind_ns.store(due_ns.saturating_sub(wanted_ns).min(MAX_PERIODS * period_ns), Ordering::Relaxed);
-        self.set(now_ns);
+        self.sampled_ns.store(cpu_ns, Ordering::Relaxed);
+        // Nothing, if the event has rested.
+        let before_ns = self.counted_ns.get();
+        self.leave_out(self.read_count().saturating_sub(before_ns));
+        if !self.rests.load(Ordering::SeqCst) {
+            self.set();
+        }
     }
 
-    /// So much CPU time went by that was not the guest's: no sample stands for it.
+    /// So much CPU time went by that was not the guest's: it has no instants. Call this as [`Pace::goes_on`].
     pub(in crate::sampler) fn leave_out(&self, ns: u64) {
-        self.sampled_ns.store(self.sampled_ns.load(Ordering::Relaxed) + ns, Ordering::Relaxed);
-        self.due_ns.store(self.due_ns.load(Ordering::Relaxed) + ns, Ordering::Relaxed);
+        let mut instants = self.instants.get();
+        instants.leave_out(ns);
+        self.keep(instants);
     }
 
-    /// A timer has expired, or may have, where nothing is sampled: it is set again when the thread goes on with wasm.
-    pub(in crate::sampler) fn expired_outside(&self) {
-        self.was_outside.store(true, Ordering::Relaxed);
-        self.waits.store(true, Ordering::Relaxed);
-    }
-
-    /// Wasm goes on, which the fine timer may have found waiting in a host call, or which it may have missed. To be called whenever
-    /// it does; costs a load.
-    pub(in crate::sampler) fn goes_on(&self) {
-        if self.waits.load(Ordering::Relaxed) {
-            self.goes_on_after_expiry(own_cpu_ns());
+    /// Sets the event for the next instant, or to begin if samples are wanted again. Call this as [`Pace::goes_on`].
+    pub(in crate::sampler) fn set_again(&self) {
+        if self.begins.load(Ordering::SeqCst) {
+            self.event.iter().for_each(|event| event.set(MIN_AFTER_NS));
+        } else if !self.rests.load(Ordering::SeqCst) {
+            self.read_count();
+            self.set();
         }
     }
 
-    /// Sets a timer in the place of the one that expired without a sample.
-    #[cold]
-    fn goes_on_after_expiry(&self, now_ns: u64) {
-        self.waits.store(false, Ordering::Relaxed);
-        let was_outside = self.was_outside.load(Ordering::Relaxed);
-        self.was_outside.store(false, Ordering::Relaxed);
-        if was_outside && self.goes_by_ticks() && !self.rests.load(Ordering::SeqCst) {
-            return self.set_to_tick(self.missing_ns(now_ns));
-        }
-        self.cpu.unset();
-        self.set(now_ns);
-    }
-
-    /// From one sample to the next, at random around a period. The kernel's ticks do not come at random: where nearly each of
-    /// them is a sample, that would only miss some.
-    fn until_next(&self, period_ns: u64) -> u64 {
-        if self.goes_by_ticks() && period_ns < 2 * self.tick_ns {
-            period_ns
-        } else {
-            self.random(|jitter| jitter.around(period_ns))
-        }
-    }
-
-    /// Sets the timer that suits what is due. A thread that shares its processor runs between ticks, too, and misses some: what
-    /// is due much before the next is not left to that.
-    fn set(&self, now_ns: u64) {
-        if self.rests.load(Ordering::SeqCst) {
-            return;
-        }
-        let missing_ns = self.missing_ns(now_ns);
-        if self.goes_by_ticks() && missing_ns >= self.tick_ns - self.tick_ns / 4 {
-            self.set_to_tick(missing_ns);
-        } else {
-            self.fine.set(missing_ns);
-        }
-    }
-
-    /// CPU time until the next sample is due.
-    fn missing_ns(&self, now_ns: u64) -> u64 {
-        self.due_ns.load(Ordering::Relaxed).saturating_sub(now_ns)
-    }
-
-    /// Sets the timer that expires at a tick which finds the thread running.
-    fn set_to_tick(&self, missing_ns: u64) {
-        // Half a tick early, since it expires half a tick late on average.
-        self.cpu.set(missing_ns.saturating_sub(self.tick_ns / 2));
-    }
-
-    /// Whether the kernel's ticks come often enough.
-    fn goes_by_ticks(&self) -> bool {
-        self.period_ns() >= self.tick_ns - self.tick_ns / 8
-    }
-
-    fn random<R>(&self, of: impl FnOnce(&mut Jitter) -> R) -> R {
-        let mut jitter = self.jitter.get();
-        let random = of(&mut jitter);
-        self.jitter.set(jitter);
-        random
+    /// Sets the event. Its count has just been read.
+    fn set(&self) {
+        let Some(event) = &self.event else { return };
+        let missing_ns = self.due_ns.load(Ordering::Relaxed).saturating_sub(self.counted_ns.get());
+        let now_ns = monotonic_ns();
+        self.not_before_ns.store(now_ns + missing_ns, Ordering::Relaxed);
+        self.set_until_ns.store(now_ns + missing_ns.max(MIN_AFTER_NS), Ordering::Relaxed);
+        event.set(missing_ns);
     }
 }
 
-/// Random times (xorshift64).
-#[derive(Clone, Copy)]
-pub(in crate::sampler) struct Jitter(u64);
-
-impl Jitter {
-    /// Other times than any before.
-    pub(in crate::sampler) fn new() -> Self {
-        Self(monotonic_ns() | 1)
-    }
-
-    /// Spreads evenly over ±1/8 of a period: a guest that does something at a steady rate must not meet the samples in
-    /// step.
-    pub(in crate::sampler) fn around(&mut self, period_ns: u64) -> u64 {
-        let span = (period_ns / 4).max(1);
-        period_ns - span / 2 + self.below(span)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end.max(1)
-    }
-}
-
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
 mod tests {
-    use super::super::super::os::own_thread::{SIGNAL, mask};
+    use super::super::super::os::clock::own_cpu_ns;
+    use super::super::super::os::own_thread::{SignalBlocked, unblock_signal};
     use super::*;
+    use std::io::Read as _;
 
-    /// Shorter than the kernel's tick.
-    const PERIOD: u64 = 1_000_000;
+    const PERIOD_NS: u64 = 1_000_000;
 
-    /// A pace for a thread on which the signal stays blocked: the test would not survive it.
-    fn pace_of(period_ns: u64) -> Pace {
-        mask(libc::SIG_BLOCK).unwrap();
-        let pace = Pace::new().unwrap();
-        pace.period_ns.store(period_ns, Ordering::Relaxed);
-        pace.due_ns.store(10 * period_ns, Ordering::Relaxed);
-        pace.sampled_ns.store(9 * period_ns, Ordering::Relaxed);
-        pace
+    fn event() -> CpuEvent {
+        CpuEvent::new().unwrap_or_else(|error| {
+            panic!("perf_event_open: {error}; set kernel.perf_event_paranoid to 2 or less, where no filter refuses it")
+        })
     }
 
-    fn pace() -> Pace {
-        pace_of(PERIOD)
-    }
-
-    /// Waits for one of the timers to expire.
-    fn next_expiry(pace: &Pace) -> Option<TimerClock> {
-        // SAFETY: zeroes are a valid set and a valid `siginfo_t`.
-        let (mut set, mut info) = unsafe { std::mem::zeroed::<(libc::sigset_t, libc::siginfo_t)>() };
-        // SAFETY: the set is valid.
-        unsafe { libc::sigaddset(&mut set, SIGNAL) };
-        // SAFETY: both places are valid for the call, which fills the second.
-        assert_eq!(unsafe { libc::sigwaitinfo(&set, &mut info) }, SIGNAL);
-        // SAFETY: what a handler would have been given.
-        unsafe { TimerClock::of_signal(&info, pace.owner()) }
-    }
-
-    fn is_set(timer: &ThreadTimer) -> bool {
-        timer.until_ns() > 0
-    }
-
-    /// When samples are taken that come as soon as they are due, after one at `first_ns`.
-    fn taken_in_time(pace: &Pace, first_ns: u64, count: usize) -> Vec<u64> {
-        let period_ns = pace.period_ns();
-        let mut now_ns = first_ns;
-        let next = || {
-            pace.sampled(now_ns, period_ns);
-            now_ns = pace.due_ns.load(Ordering::Relaxed);
-            now_ns
-        };
-        std::iter::repeat_with(next).take(count).collect()
-    }
-
-    #[test]
-    fn jitter_keeps_the_rate() {
-        let mut jitter = Jitter(0x9e37_79b9_7f4a_7c15);
-        let count = 100_000;
-        let mut sum = 0;
-        for _ in 0..count {
-            let interval = jitter.around(PERIOD);
-            assert!((875_000..=1_125_000).contains(&interval));
-            sum += interval;
+    /// Has the kernel work for this thread until it has used so much CPU time.
+    fn work_in_the_kernel(ns: u64) {
+        let until_ns = own_cpu_ns() + ns;
+        let mut zeroes = std::fs::File::open("/dev/zero").unwrap();
+        let mut bytes = vec![0; 1 << 20];
+        while own_cpu_ns() < until_ns {
+            zeroes.read_exact(&mut bytes).unwrap();
         }
-        assert!((999_000..=1_001_000).contains(&(sum / count)), "{}", sum / count);
     }
 
     #[test]
-    fn a_timer_that_has_expired_in_time_is_a_sample_of_what_was_used() {
-        let pace = pace();
-        let expired = pace.on_expiry(TimerClock::Monotonic, 10 * PERIOD + 5, true);
-        assert_eq!(expired, Expired::Sample { used_ns: PERIOD + 5 });
-        let expired = pace.on_expiry(TimerClock::OwnCpu, 9 * PERIOD + 100, false);
-        assert_eq!(expired, Expired::Sample { used_ns: 100 });
-    }
-
-    #[test]
-    fn samples_that_came_late_are_made_up_for_at_half_the_period() {
-        // By the kernel's ticks, so that nothing is random.
-        let period = kernel_tick_ns();
-        let pace = pace_of(period);
-        let halves: Vec<u64> = taken_in_time(&pace, 12 * period, 6).iter().map(|taken| taken * 2 / period).collect();
-        // The one that was due after ten periods came after twelve; those due after 11 to 14 are made up for by then.
-        assert_eq!(halves, [25, 26, 27, 28, 30, 32]);
-    }
-
-    #[test]
-    fn no_more_is_made_up_for_than_one_sample_may_stand_for() {
-        let period = kernel_tick_ns();
-        let pace = pace_of(period);
-        let taken = taken_in_time(&pace, 1000 * period, 20);
-        let in_time = (1000 + 20 - 1) * period;
-        assert!(taken[19] >= in_time - MAX_PERIODS * period, "{taken:?}");
-        assert_eq!(taken[19] - taken[18], period, "{taken:?}");
-    }
-
-    #[test]
-    fn a_sample_that_came_early_leaves_the_rate_as_it_is() {
-        let period = kernel_tick_ns();
-        let pace = pace_of(period);
-        pace.sampled(10 * period - period / 2, period);
-        assert_eq!(pace.due_ns.load(Ordering::Relaxed), 11 * period);
-    }
-
-    #[test]
-    fn what_is_left_out_is_in_no_sample_and_delays_the_next() {
-        let pace = pace();
-        pace.leave_out(3 * PERIOD);
-        let expired = pace.on_expiry(TimerClock::Monotonic, 10 * PERIOD, false);
-        assert_eq!(expired, Expired::Preempted, "it is not due before 13 periods");
-        let expired = pace.on_expiry(TimerClock::Monotonic, 13 * PERIOD, false);
-        assert_eq!(expired, Expired::Sample { used_ns: PERIOD });
-    }
-
-    #[test]
-    fn a_wait_is_left_alone_until_the_guest_goes_on() {
-        let pace = pace();
-        let now = own_cpu_ns();
-        pace.due_ns.store(now + 2 * PERIOD, Ordering::Relaxed);
-        assert_eq!(pace.on_expiry(TimerClock::Monotonic, now, true), Expired::Waited);
-        assert!(pace.waits.load(Ordering::Relaxed));
-        pace.goes_on();
-        assert!(!pace.waits.load(Ordering::Relaxed));
-        // The timer that goes on though the thread waits for its signal.
-        assert_eq!(next_expiry(&pace), Some(TimerClock::Monotonic));
-    }
-
-    #[test]
-    fn a_pace_that_rests_sets_no_timer_and_begins_anew_when_it_is_resumed() {
-        let pace = pace();
+    fn instants_in_the_kernel_are_found_by_who_asks() {
+        // The handler would take them.
+        let _no_signal = SignalBlocked::new();
+        let pace = Pace::new(Some(event()));
+        assert!(!pace.may_have_passed());
+        pace.start(own_cpu_ns(), PERIOD_NS);
+        work_in_the_kernel(10 * PERIOD_NS);
+        assert!(pace.may_have_passed() && pace.has_passed());
+        let passed = pace.pass_unsignalled().unwrap();
+        assert!((8..=200).contains(&passed), "{passed} of ten periods, or more on a machine that takes its time");
+        pace.goes_on(own_cpu_ns(), 1000 * PERIOD_NS);
+        assert_eq!(pace.pass_unsignalled(), None);
         pace.rest();
-        assert_eq!(pace.on_expiry(TimerClock::Monotonic, 20 * PERIOD, false), Expired::Resting { rested_ns: 0 });
-        pace.sampled(own_cpu_ns(), PERIOD);
-        pace.expired_outside();
-        pace.goes_on();
-        assert!(!is_set(&pace.cpu) && !is_set(&pace.fine));
         pace.resume();
-        assert!(is_set(&pace.cpu), "the first tick that finds the thread running");
-        let sampled_ns = pace.sampled_ns.load(Ordering::Relaxed);
-        let now_ns = sampled_ns + 1000 * PERIOD;
-        // What it has used while nobody wanted samples is in none.
-        let expired = pace.on_expiry(TimerClock::OwnCpu, now_ns, false);
-        assert_eq!(expired, Expired::Resting { rested_ns: 1000 * PERIOD });
-        let due_ns = pace.due_ns.load(Ordering::Relaxed);
-        let began_ns = pace.sampled_ns.load(Ordering::Relaxed);
-        assert!((began_ns..began_ns + PERIOD).contains(&due_ns), "{began_ns} {due_ns}");
-        let expired = pace.on_expiry(TimerClock::OwnCpu, due_ns, false);
-        assert_eq!(expired, Expired::Sample { used_ns: due_ns - began_ns });
+        assert!(!pace.has_passed(), "the first signal begins");
     }
 
     #[test]
-    fn after_an_expiry_outside_the_next_tick_in_a_guest_will_do() {
-        let pace = pace_of(kernel_tick_ns());
-        pace.expired_outside();
-        // A guest that goes on for itself would have the fine timer set for this.
-        pace.due_ns.store(own_cpu_ns() + kernel_tick_ns() / 8, Ordering::Relaxed);
-        pace.goes_on();
-        assert!(is_set(&pace.cpu) && !is_set(&pace.fine));
-        pace.due_ns.store(own_cpu_ns() + kernel_tick_ns() / 2, Ordering::Relaxed);
-        assert_eq!(pace.on_expiry(TimerClock::Monotonic, own_cpu_ns(), true), Expired::Waited);
-        pace.goes_on();
-        assert!(is_set(&pace.fine) && !is_set(&pace.cpu), "a wait is no expiry outside");
+    fn what_is_asked_for_is_sampled_where_there_is_no_event() {
+        let pace = Pace::new(None);
+        pace.start(own_cpu_ns(), PERIOD_NS);
+        assert!(!pace.may_have_passed() && !pace.has_passed());
+        assert_eq!(pace.on_signal(0, own_cpu_ns()), Signalled::Nothing);
+        assert_eq!(pace.on_signal(2, own_cpu_ns()), Signalled::Sample { instants: 2 });
+        pace.rest();
+        assert_eq!(pace.on_signal(1, own_cpu_ns()), Signalled::Nothing);
+        pace.resume();
+        assert!(matches!(pace.on_signal(1, own_cpu_ns()), Signalled::Begins { .. }));
+        assert_eq!(pace.on_signal(1, own_cpu_ns()), Signalled::Sample { instants: 1 });
     }
 
     #[test]
-    fn an_expiry_outside_sets_the_timer_when_the_guest_goes_on() {
-        let pace = pace();
-        pace.expired_outside();
-        pace.due_ns.store(own_cpu_ns() + PERIOD, Ordering::Relaxed);
-        pace.goes_on();
-        assert_eq!(next_expiry(&pace), Some(TimerClock::Monotonic));
+    fn a_signal_from_before_the_event_was_set_is_none() {
+        let _no_signal = SignalBlocked::new();
+        let pace = Pace::new(Some(event()));
+        pace.start(own_cpu_ns(), 1000 * PERIOD_NS);
+        pace.goes_on(own_cpu_ns(), 1000 * PERIOD_NS);
+        if pace.due_ns.load(Ordering::Relaxed) > 100 * PERIOD_NS {
+            assert_eq!(pace.on_signal(0, own_cpu_ns()), Signalled::Nothing);
+        }
+    }
+
+    /// Whatever the event does while a thread runs, it does nothing while it sleeps.
+    #[test]
+    fn no_sleep_is_cut_short() {
+        crate::sampler::transport::signal::handler::install().unwrap();
+        unblock_signal().unwrap();
+        let event = event();
+        event.set(0);
+        for _ in 0..200 {
+            let until_ns = own_cpu_ns() + PERIOD_NS / 10;
+            while own_cpu_ns() < until_ns {}
+            let sleep = libc::timespec { tv_sec: 0, tv_nsec: PERIOD_NS as libc::c_long };
+            // SAFETY: `sleep` is valid for the call, and what is left of it is not asked for.
+            let slept = unsafe { libc::nanosleep(&sleep, std::ptr::null_mut()) };
+            assert_eq!(slept, 0, "{}", std::io::Error::last_os_error());
+        }
+        event.unset();
     }
 }

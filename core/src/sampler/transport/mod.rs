@@ -4,6 +4,7 @@
 pub(super) mod epoch;
 #[cfg_attr(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))), path = "no_signal.rs")]
 pub(super) mod signal;
+pub(super) mod ticker;
 
 use super::options::SamplerKind;
 

@@ -15,6 +15,14 @@ pub(in crate::sampler) fn check() -> wasmtime::Result<()> {
 ///
 /// # Errors
 /// Always.
-pub(in crate::sampler) fn transport(_options: &SamplerOptions) -> wasmtime::Result<Box<dyn Transport>> {
+pub(in crate::sampler) fn transport(
+    _options: &SamplerOptions,
+    _by_ticker: bool,
+) -> wasmtime::Result<Box<dyn Transport>> {
     Err(check().unwrap_err())
+}
+
+/// Nothing is asked where there is no signal sampler.
+pub(in crate::sampler) fn needs_ticker() -> bool {
+    false
 }

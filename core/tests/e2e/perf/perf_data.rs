@@ -7,7 +7,7 @@ use linux_perf_data::{PerfFileReader, PerfFileRecord};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
-use wlprof::recording::View;
+use wlprof::recording::{Line, Recording, View};
 
 /// Runs `command` with output as perf.data, folded stacks and a recording.
 fn profile(place: &Place, command: &str) {
@@ -36,23 +36,33 @@ fn fold(script: &str) -> BTreeMap<String, u64> {
     stacks
 }
 
-fn read_folded(text: &str) -> BTreeMap<String, u64> {
-    let stack = |line: &str| {
-        let (stack, count) = line.rsplit_once(' ').unwrap();
-        (stack.to_owned(), count.parse().unwrap())
-    };
-    text.lines().map(stack).collect()
+/// How many samples a recording has of each of its stacks.
+fn counted(recording: &Recording) -> BTreeMap<String, u64> {
+    let mut stacks = BTreeMap::new();
+    for sample in recording.samples() {
+        let name = |line: Line| recording.functions[line.function as usize].name.replace(';', ":");
+        let mut names: Vec<String> = recording.lines_of(sample.stack).map(name).collect();
+        names.reverse();
+        *stacks.entry(names.join(";")).or_default() += 1;
+    }
+    stacks
 }
 
 fn assert_folds_alike(place: &Place) {
     let script = output(place, "perf script -i x.perf.data -F comm,ip,sym --max-stack 10000");
-    let own = read_folded(&std::fs::read_to_string(place.path("x.folded")).unwrap());
-    assert!(own.len() > 1, "{own:?}");
-    assert_eq!(fold(&script), own);
+    let recording = place.recording("x.wlprof").view(View::Guest);
+    let stacks = counted(&recording);
+    assert!(stacks.len() > 1, "{stacks:?}");
+    assert_eq!(fold(&script), stacks);
+    // The folded stacks have the time of the same samples, each line rounded up.
+    let text = std::fs::read_to_string(place.path("x.folded")).unwrap();
+    let micros: u64 = text.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
+    let expected = recording.samples().map(|sample| sample.period_ns).sum::<u64>() / 1000;
+    assert!((expected..=expected + text.lines().count() as u64).contains(&micros), "{micros} of {expected}");
 }
 
 #[test]
-fn perf_script_folds_to_the_folded_stacks() {
+fn perf_script_folds_to_the_stacks_of_the_recording() {
     assert_folds_alike(&python());
     for (guest, arguments) in [
         ("c-inlined.wasm", ""),

@@ -19,6 +19,7 @@ pub(in crate::sampler) fn own_tid() -> u32 {
 pub(in crate::sampler) struct ThreadWatch {
     clock: libc::clockid_t,
     stat: File,
+    status: File,
 }
 
 impl ThreadWatch {
@@ -26,12 +27,21 @@ impl ThreadWatch {
     pub(in crate::sampler) fn new(tid: u32) -> io::Result<Self> {
         // The kernel's encoding of "CPU clock of thread tid": the complement, then CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED.
         let clock = (!(tid as libc::pid_t) << 3) | 6;
-        Ok(Self { clock, stat: File::open(format!("/proc/self/task/{tid}/stat"))? })
+        let open = |name: &str| File::open(format!("/proc/self/task/{tid}/{name}"));
+        Ok(Self { clock, stat: open("stat")?, status: open("status")? })
     }
 
     /// CPU time that the thread has used, in nanoseconds; `None` when it is gone.
     pub(in crate::sampler) fn cpu_ns(&self) -> Option<u64> {
         read(self.clock)
+    }
+
+    /// How often the thread has waited for something else than a processor; `None` when it is gone.
+    pub(in crate::sampler) fn voluntary_waits(&self) -> Option<u64> {
+        let mut text = [0; 4096];
+        let length = self.status.read_at(&mut text, 0).ok()?;
+        let mut lines = std::str::from_utf8(&text[..length]).ok()?.lines();
+        lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
     }
 
     /// What the thread is doing, and its CPU time.
@@ -88,6 +98,7 @@ mod tests {
             }
             let before = watch.look().1;
             assert_eq!(watch.look(), (Activity::Blocked, before));
+            assert!(watch.voluntary_waits().unwrap() > 0);
             drop(send);
         });
     }

@@ -1,6 +1,6 @@
 //! What the guest of a store allocates: where the stacks of that are read, and what its language's runtime has counted.
 
-use super::super::super::heap::{CountedHeap, StoreHeap, stack_header};
+use super::super::super::heap::{AllocatorMark, CountedHeap, StoreHeap, stack_header};
 use super::super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::super::os::own_thread::SignalBlocked;
 use super::super::super::reading::{Reading, Reads};
@@ -8,6 +8,7 @@ use super::StoreState;
 use crate::heap::Rate;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use wasmtime::AsContextMut;
 
 impl StoreState {
     /// Its heap, which is profiled from here on.
@@ -20,6 +21,19 @@ impl StoreState {
     pub(in crate::sampler) fn memory_grows(&self, bytes: u64) {
         if let Some(heap) = self.heap.get() {
             heap.grew(bytes, |words| self.write_stack(words));
+        }
+    }
+
+    /// Has the mark of its allocator be looked at whenever its wasm has returned.
+    pub(in crate::sampler) fn set_allocator_mark(&self, mark: AllocatorMark) {
+        // One instance of a store is listened to.
+        let _ = self.allocator_mark.set(mark);
+    }
+
+    /// Its wasm has returned to the host, or was left by a trap: unless other wasm of it waits, no call of its allocator goes on.
+    pub(in crate::sampler) fn ends_allocator(&self, store: impl AsContextMut) {
+        if let Some(mark) = self.allocator_mark.get().filter(|_| !self.is_open()) {
+            mark.no_wasm_runs(store);
         }
     }
 

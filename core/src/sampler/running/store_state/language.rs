@@ -32,8 +32,8 @@ impl StoreState {
         self.awaits_tasks.store(false, Ordering::Relaxed);
         let began_ns = own_cpu_ns();
         let header = self.header(Kind::Language, 0, 0);
+        let _no_signal = SignalBlocked::new();
         {
-            let _no_signal = SignalBlocked::new();
             let _locked = self.lock();
             if slot.is_stopped() {
                 return;

@@ -5,7 +5,7 @@ mod heap;
 mod language;
 mod ticked;
 
-use super::super::heap::{CountedHeap, StoreHeap};
+use super::super::heap::{AllocatorMark, CountedHeap, StoreHeap};
 use super::super::os::clock::monotonic_ns;
 use super::super::reading::{
     Activations, Entry, Header, Kind, LanguageWalk, MemoryDefinition, Reads, Stack, StoreContext,
@@ -51,6 +51,8 @@ pub(in crate::sampler) struct StoreState {
     heap: OnceLock<Arc<StoreHeap>>,
     /// The same, if the language's runtime counts it.
     counted_heap: OnceLock<CountedHeap>,
+    /// That a call of its allocator is going on, if that tells of its calls.
+    allocator_mark: OnceLock<AllocatorMark>,
     pub(in crate::sampler) dump: DumpRequest,
     /// Samples taken while none of its wasm was open await what the language's tasks awaited then.
     awaits_tasks: AtomicBool,
@@ -104,6 +106,7 @@ impl StoreState {
             host_calls,
             heap: OnceLock::new(),
             counted_heap: OnceLock::new(),
+            allocator_mark: OnceLock::new(),
             dump: DumpRequest::default(),
             awaits_tasks: AtomicBool::new(false),
             walk_panicked: AtomicBool::new(false),
@@ -137,11 +140,11 @@ impl StoreState {
             self.leaves_host(slot);
         }
         self.activations.enter(activation, fiber);
-        if let Some(slot) = self.runs_here() {
-            if !was_open && self.awaits_tasks.load(Ordering::Relaxed) {
-                self.calling_tasks(slot);
-            }
-            slot.goes_on();
+        if let Some(slot) = self.runs_here()
+            && !was_open
+            && self.awaits_tasks.load(Ordering::Relaxed)
+        {
+            self.calling_tasks(slot);
         }
     }
 
@@ -154,7 +157,7 @@ impl StoreState {
         if let Some(slot) = self.slot() {
             if let Some(answers) = &slot.answers {
                 // Whose time it was has returned.
-                answers.cross();
+                answers.cross(false);
             }
             awaited.into_iter().for_each(|entry| self.nothing_will_come(entry, slot));
         }
@@ -232,7 +235,6 @@ impl StoreState {
             entry.host_call_is_over();
         }
         if let Some(slot) = slot {
-            slot.goes_on();
             slot.stay_if_halted();
         }
     }

@@ -1,9 +1,10 @@
-//! Samples of threads that are read where they call back: of ticks that came before they did. They call back at checks, and where the guest
-//! calls the host or the host returns.
+//! Samples of threads that call back: of ticks that they were asked to answer, or of instants in the kernel, where no signal is sent. They call
+//! back at checks, and where the guest calls the host or the host returns.
 
 use super::super::super::os::clock::{at_least_a_step, own_cpu_ns};
 use super::super::super::os::own_thread::SignalBlocked;
-use super::super::super::timing::add;
+use super::super::super::os::thread_watch::SEES_THREADS;
+use super::super::super::timing::{Answers, Due, add};
 use super::super::{Place, Snapshot, ThreadSlot, collect};
 use super::StoreState;
 
@@ -15,36 +16,40 @@ impl StoreState {
         if let Some(slot) = self.slot()
             && let Some(answers) = &slot.answers
             // A store that was left alone for a while calls back at its first check, whenever the tick was.
-            && let Some(most_ns) = answers.answer_at_check()
+            && let Some(asked_ns) = answers.answer_at_check()
         {
-            answers.note_delay(most_ns);
-            self.sample_ticked(slot, most_ns, Place::AtCheck);
+            answers.note_delay(asked_ns);
+            self.sample_ticked(slot, answers, asked_ns, Place::AtCheck);
         }
     }
 
-    /// The guest calls the host: it is sampled, if any tick came in it. To be called by the call hook.
+    /// The guest calls the host: it is sampled, if it is due in it and no signal has done so. Called by the call hook.
     pub(super) fn leaves_guest(&self, slot: &ThreadSlot) {
+        let Some(answers) = &slot.answers else {
+            return self.sample_if_unsignalled(slot, Place::AtCall);
+        };
         if self.activations.overflow() {
             // Nothing is known of the call. Where it is a check, it is answered there.
             return;
         }
-        if let Some(answers) = &slot.answers
-            && let Some(most_ns) = answers.cross()
+        if let Some(asked_ns) = answers.cross(false)
             && self.is_in_host_call()
         {
-            answers.note_delay(most_ns);
-            self.sample_ticked(slot, most_ns, Place::AtCheck);
+            answers.note_delay(asked_ns);
+            self.sample_ticked(slot, answers, asked_ns, Place::AtCheck);
         }
     }
 
-    /// A host call returns, or calls wasm: it is sampled, if any tick came in it. To be called by the call hook, while what the store says
-    /// is of the host call.
+    /// A host call returns, or calls wasm: it is sampled, if it is due in it and no signal has done so. Called by the call hook, while what the
+    /// store says is of the host call.
     pub(super) fn leaves_host(&self, slot: &ThreadSlot) {
-        if let Some(answers) = &slot.answers
-            && let Some(most_ns) = answers.cross()
+        let Some(answers) = &slot.answers else {
+            return self.sample_if_unsignalled(slot, Place::InHostCall);
+        };
+        if let Some(asked_ns) = answers.cross(true)
             && self.is_in_host_call()
         {
-            self.sample_ticked(slot, most_ns, Place::InHostCall);
+            self.sample_ticked(slot, answers, asked_ns, Place::InHostCall);
         }
     }
 
@@ -53,9 +58,41 @@ impl StoreState {
         unsafe { self.entry() }.is_some_and(|entry| entry.host_call() != 0)
     }
 
+    fn sample_if_unsignalled(&self, slot: &ThreadSlot, place: Place) {
+        if slot.has_passed() {
+            self.sample_unsignalled(slot, place);
+        }
+    }
+
+    /// Samples instants that have passed in the kernel: in the host call that this thread is in, or in the guest before it.
     #[cold]
     #[inline(never)]
-    fn sample_ticked(&self, slot: &ThreadSlot, most_ns: u64, place: Place) {
+    fn sample_unsignalled(&self, slot: &ThreadSlot, place: Place) {
+        if !self.is_in_host_call() {
+            // The host has not been called by wasm, or nothing is known of the call.
+            return slot.pass_over();
+        }
+        let began_ns = own_cpu_ns();
+        let _no_signal = SignalBlocked::new();
+        // Others may read a guest that is in a host call.
+        let _locked = self.lock();
+        // Whoever ends sampling waits for the lock, and then gives the rings to the drain.
+        if slot.is_stopped() {
+            return;
+        }
+        if let Some(due) = slot.unsignalled(began_ns, matches!(place, Place::AtCall)) {
+            // SAFETY: this thread runs the store and is in the call whose stack is walked, the handler cannot interrupt it, and the store is
+            // locked.
+            unsafe { self.sample(slot, place, began_ns, due) };
+        }
+        slot.charge(began_ns, self.has_walk_panicked());
+        // SAFETY: this is the slot's thread, and the signal is blocked.
+        unsafe { slot.goes_on(began_ns) };
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn sample_ticked(&self, slot: &ThreadSlot, answers: &Answers, asked_ns: u64, place: Place) {
         let _no_signal = SignalBlocked::new();
         // Others may read a guest that is in a host call, which a check is as well.
         let _locked = self.lock();
@@ -65,18 +102,28 @@ impl StoreState {
         if slot.is_stopped() || !was_counted {
             return;
         }
-        let weight_ns = slot.since_check_ns(cpu_ns).min(at_least_a_step(most_ns));
+        let (all_ns, since_ns) = slot.sampleable_ns(cpu_ns);
+        // Where nobody sees whether a thread waits, ticks that came while it did are among them.
+        let asked_ns = if SEES_THREADS { asked_ns } else { asked_ns.min(at_least_a_step(since_ns)) };
+        let weight_ns = answers.conserved.give(asked_ns, all_ns);
         let period_ns = (1e9 / self.shared.options.rate_hz) as u64;
-        let snapshot = Snapshot { place, cpu_ns, weight_ns, used_ns: weight_ns, period_ns };
         // SAFETY: this thread runs the store and is in the call whose stack is walked, nothing interrupts it to push into its ring, and the
         // store is locked.
-        if !unsafe { collect(&snapshot, self, &slot.ring) } {
-            add(&slot.ring_full, 1);
-        }
+        unsafe { self.sample(slot, place, cpu_ns, Due { weight_ns, used_ns: weight_ns, period_ns }) };
         slot.charge(cpu_ns, self.has_walk_panicked());
         slot.leave_out(cpu_ns);
-        if let Some(answers) = &slot.answers {
-            answers.goes_on();
+        answers.goes_on();
+    }
+
+    /// Takes a sample of this thread, which began at `cpu_ns`.
+    ///
+    /// # Safety
+    /// As for [`collect`].
+    unsafe fn sample(&self, slot: &ThreadSlot, place: Place, cpu_ns: u64, due: Due) {
+        let Due { weight_ns, used_ns, period_ns } = due;
+        // SAFETY: the callers are on the store's thread with the signal blocked and the store locked.
+        if !unsafe { collect(&Snapshot { place, cpu_ns, weight_ns, used_ns, period_ns }, self, &slot.ring) } {
+            add(&slot.ring_full, 1);
         }
     }
 }

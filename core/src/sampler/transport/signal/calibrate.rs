@@ -1,6 +1,8 @@
 //! Measures what an interrupt costs this machine, before the guest runs.
 
 use crate::sampler::os::clock::{monotonic_ns, own_cpu_ns};
+use crate::sampler::os::own_thread;
+use crate::sampler::os::thread_watch::own_tid;
 use crate::sampler::timing::Timers;
 
 /// Signals that are waited for.
@@ -13,7 +15,7 @@ const PATIENCE_NS: u64 = 5_000_000;
 /// Taken where no signal arrived in time: more than any machine was seen to need.
 const UNMEASURED_NS: u64 = 20_000;
 
-/// What an interrupt takes from the guest's thread, in nanoseconds: the timer's, the signal, an idle handler and the return.
+/// What an interrupt takes from the guest's thread, in nanoseconds: the event's, the signal, an idle handler and the return.
 ///
 /// The thread looks at its CPU clock without pause; the gaps in which a signal was handled are the cost. Its CPU clock,
 /// because on a busy machine it may lose its processor in between, which is no cost of ours, and the kernel charges
@@ -23,6 +25,16 @@ const UNMEASURED_NS: u64 = 20_000;
 /// the gap that counts reaches over two steps, less what two steps without a signal take.
 pub(super) fn interrupt_cost_ns(timers: &Timers) -> u64 {
     let mut gaps = Vec::with_capacity(SHOTS);
+    if timers.event().is_none() {
+        // The signal is handled in the system call that sends it.
+        gaps.extend((0..SHOTS).map(|_| {
+            let before_ns = own_cpu_ns();
+            own_thread::interrupt(own_tid());
+            own_cpu_ns() - before_ns
+        }));
+        gaps.sort_unstable();
+        return gaps[SHOTS / 2];
+    }
     // Two steps without a signal.
     let mut shortest = u64::MAX;
     let begin = monotonic_ns();
@@ -40,11 +52,10 @@ pub(super) fn interrupt_cost_ns(timers: &Timers) -> u64 {
             handled = handled_now;
             gaps.push(gap);
             timers.expire_in(SPACING_NS);
-            // What setting the timer takes is no step.
+            // What setting the event takes is no step.
             (before, last) = (own_cpu_ns(), own_cpu_ns());
         }
     }
-    timers.expire_in(0);
     gaps.sort_unstable();
     gaps.get(gaps.len() / 2).map_or(UNMEASURED_NS, |gap| gap.saturating_sub(shortest))
 }

@@ -3,8 +3,8 @@
 
 use super::previous;
 use crate::sampler::arch::Registers;
-use crate::sampler::os::TimerClock;
 use crate::sampler::os::clock::own_cpu_ns;
+use crate::sampler::os::cpu_event::CpuEvent;
 use crate::sampler::os::own_thread::SIGNAL;
 use crate::sampler::running::{Place, Snapshot, collect};
 use crate::sampler::running::{StoreState, ThreadSlot};
@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 ///
 /// # Errors
 /// Whatever the system says.
-pub(super) fn install() -> io::Result<()> {
+pub(in crate::sampler) fn install() -> io::Result<()> {
     static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
     INSTALLED.get_or_init(|| try_install().map_err(|error| error.to_string())).clone().map_err(io::Error::other)
 }
@@ -41,14 +41,16 @@ extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: 
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: this is a handler, and keeps nothing.
     let slot = unsafe { ThreadSlot::own() };
+    // SAFETY: these are the arguments of a SA_SIGINFO handler.
+    let sender = unsafe { CpuEvent::rest_sender(info) };
     if let Some((slot, timers)) = slot.and_then(|slot| Some((slot, slot.timers.as_ref()?))) {
+        let is_events = timers.event().is_some_and(|event| event.is(sender));
         // SAFETY: these are the arguments of a SA_SIGINFO handler.
-        let (timer, registers) =
-            unsafe { (TimerClock::of_signal(info, timers.owner()), Registers::interrupted(context)) };
+        let registers = unsafe { Registers::interrupted(context) };
         // SAFETY: this is the handler.
-        unsafe { answer(slot, timers, timer, registers) };
+        unsafe { answer(slot, timers, is_events, registers) };
     }
-    if !slot.is_some_and(ThreadSlot::takes_signal) {
+    if sender.is_none() && !slot.is_some_and(ThreadSlot::takes_signal) {
         // SAFETY: these are the arguments of a SA_SIGINFO handler.
         unsafe { previous::forward(signal, info, context) };
     }
@@ -56,23 +58,21 @@ extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: 
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Answers a signal of `timer`, or of none of this slot's, that interrupted this thread, whose slot this is, with these registers.
+/// Answers a signal that interrupted this thread, whose slot this is, with these registers. `is_events` says whether the thread's event sent it.
 ///
 /// # Safety
-/// To be called in the handler alone.
-unsafe fn answer(slot: &ThreadSlot, timers: &Timers, timer: Option<TimerClock>, registers: Registers) {
+/// Call this in the handler only.
+unsafe fn answer(slot: &ThreadSlot, timers: &Timers, is_events: bool, registers: Registers) {
     slot.handler_begins();
     let mut in_guest = false;
-    if slot.is_stopped() || timers.calibrates(timer) {
+    if slot.is_stopped() || timers.calibrates() {
         // Nothing is sampled any more, or yet.
     } else if let Some(store) = slot.interrupted_store(registers) {
         in_guest = store.shared.code.contains(registers.pc);
-        if let Some(timer) = timer {
-            // SAFETY: this is the handler, on the thread that runs the store.
-            unsafe { sample(slot, timers, store, timer, registers, in_guest) };
-        }
-        // Without a timer: anyone may send this signal. It counts if a dump or a halt waits for it.
-        if in_guest {
+        // SAFETY: this is the handler, on the thread that runs the store.
+        unsafe { sample(slot, timers, store, is_events, registers, in_guest) };
+        // Anyone may send this signal. It counts if a dump or a halt waits for it.
+        if in_guest && !is_events {
             let began_ns = own_cpu_ns();
             // SAFETY: this is the handler, in compiled code: nobody else has the walker.
             if unsafe { store.dump_interrupted(registers) } {
@@ -84,7 +84,10 @@ unsafe fn answer(slot: &ThreadSlot, timers: &Timers, timer: Option<TimerClock>, 
             // It has been suspended here, which the call hook does not see.
             slot.enter(std::ptr::null(), false);
         }
-        timers.expired_outside();
+        let asked = slot.take_asked(false);
+        if is_events || asked > 0 {
+            slot.pass_over_signalled(timers, asked);
+        }
     }
     slot.handler_ends();
     if in_guest {
@@ -93,30 +96,34 @@ unsafe fn answer(slot: &ThreadSlot, timers: &Timers, timer: Option<TimerClock>, 
     }
 }
 
-/// Takes a sample, if the timer that has expired calls for one.
+/// Takes a sample, if the signal calls for one.
 ///
 /// # Safety
-/// To be called in the handler alone, of the thread that runs `store`.
+/// Call this in the handler only, on the thread that runs `store`.
 unsafe fn sample(
     slot: &ThreadSlot,
     timers: &Timers,
     store: &StoreState,
-    timer: TimerClock,
+    is_events: bool,
     registers: Registers,
     in_guest: bool,
 ) {
+    let asked = slot.take_asked(in_guest);
+    if !is_events && asked == 0 {
+        return;
+    }
     let cpu_ns = own_cpu_ns();
     slot.count_time(cpu_ns);
-    // In wasm's own calls of host code the thread does not wait.
-    let may_wait = !in_guest && !store.is_in_wasm();
-    let Some(Due { weight_ns, used_ns, period_ns }) = timers.expired(timer, cpu_ns, in_guest, may_wait) else { return };
+    let due = timers.on_signal(asked, cpu_ns, slot.in_stores_ns(cpu_ns), in_guest);
+    let due = due.map(|due| timers.with_wait(due, cpu_ns, || slot.take_queued()));
     let place = if in_guest { Place::InWasm(registers) } else { Place::InHost(registers) };
-    // SAFETY: this is the handler, and what it interrupted does not push meanwhile: the call hook blocks the signal.
-    if !unsafe { collect(&Snapshot { place, cpu_ns, weight_ns, used_ns, period_ns }, store, &slot.ring) } {
-        add(&slot.ring_full, 1);
+    if let Some(Due { weight_ns, used_ns, period_ns }) = due {
+        // SAFETY: this is the handler, and what it interrupted does not push meanwhile: the call hook blocks the signal.
+        if !unsafe { collect(&Snapshot { place, cpu_ns, weight_ns, used_ns, period_ns }, store, &slot.ring) } {
+            add(&slot.ring_full, 1);
+        }
+        slot.charge(cpu_ns, store.has_walk_panicked());
     }
-    slot.charge(cpu_ns, store.has_walk_panicked());
-    let now_ns = own_cpu_ns();
     // SAFETY: this is the handler.
-    unsafe { timers.sampled(now_ns, || slot.spent(now_ns)) };
+    unsafe { slot.goes_on(cpu_ns) };
 }

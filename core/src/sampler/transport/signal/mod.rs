@@ -1,11 +1,12 @@
-//! The signal sampler: timers signal the guest's thread, and the handler reads the stopped guest in place.
+//! The signal sampler: an event signals the guest's thread, and the handler reads the stopped guest in place.
 //!
 //! ```text
-//! a thread's own timers ──► handler on that thread ──ring──► drain, one for all ──► recorder
+//! a thread's own event ──► handler on that thread ──ring──► drain, one for all ──► recorder
 //! ```
 //!
 //! # Accuracy
-//! A timer hits whatever instruction is running; up to the rate of the kernel's ticks it does so at these. Every stack is walked
+//! An event happens at random instants of the thread's CPU time, whatever instruction is running. In the kernel it sends no signal: the call
+//! hook finds such instants. Every stack is walked
 //! from the registers or from where wasm called the host, and a chain that does not hold is labelled, not guessed. What a sample
 //! stands for: [`timing`](super::super::timing).
 //!
@@ -16,16 +17,17 @@
 //! The handler reads a frame only if compiled code returns to it: [`reading`](super::super::reading).
 
 mod calibrate;
-mod handler;
+pub(in crate::sampler) mod handler;
 mod previous;
 
 use crate::sampler::configure::configure;
 use crate::sampler::options::SamplerOptions;
+use crate::sampler::os::cpu_event::CpuEvent;
 use crate::sampler::os::own_thread;
 use crate::sampler::os::thread_watch::{ThreadWatch, own_tid};
 use crate::sampler::reading::Probe;
 use crate::sampler::running::{ThreadSlot, Transport};
-use crate::sampler::timing::{Pace, Timers};
+use crate::sampler::timing::Timers;
 use std::io;
 use std::sync::{Arc, OnceLock};
 use wasmtime::{Config, Engine, error::Context as _};
@@ -39,21 +41,27 @@ pub(in crate::sampler) fn check() -> wasmtime::Result<()> {
     configure(&mut config);
     Probe::new(&Engine::new(&config)?).context("the self-check of Wasmtime's internals failed")?;
     ThreadWatch::new(own_tid()).context("a thread cannot be watched through /proc")?;
-    Pace::new().context("a thread has no timers here")?;
     Ok(())
+}
+
+/// Whether events are refused here, so that another thread has to ask for samples: `kernel.perf_event_paranoid` is above 2, or a seccomp filter
+/// forbids them.
+pub(in crate::sampler) fn needs_ticker() -> bool {
+    CpuEvent::new().is_err()
 }
 
 /// What interrupts threads so.
 ///
 /// # Errors
 /// None here.
-pub(in crate::sampler) fn transport(options: &SamplerOptions) -> wasmtime::Result<Box<dyn Transport>> {
-    Ok(Box::new(SignalTransport { options: options.clone(), interrupt_ns: OnceLock::new() }))
+pub(in crate::sampler) fn transport(options: &SamplerOptions, by_ticker: bool) -> wasmtime::Result<Box<dyn Transport>> {
+    Ok(Box::new(SignalTransport { options: options.clone(), by_ticker, interrupt_ns: OnceLock::new() }))
 }
 
-/// Interrupts threads by signals of their own timers.
+/// Interrupts threads by signals of their own events, a file each, or another thread's.
 struct SignalTransport {
     options: SamplerOptions,
+    by_ticker: bool,
     /// What a signal costs.
     interrupt_ns: OnceLock<u64>,
 }
@@ -64,7 +72,8 @@ impl Transport for SignalTransport {
         // Gives this thread Wasmtime's large alternate signal stack: a sample taken before the first wasm call would run on
         // Rust's, and overflow it.
         Engine::tls_eager_initialize();
-        let slot = Arc::new(ThreadSlot::new(Some(Timers::new(self.options.clock)?), None)?);
+        let event = if self.by_ticker { None } else { Some(CpuEvent::new()?) };
+        let slot = Arc::new(ThreadSlot::new(Some(Timers::new(self.options.clock, event)), None)?);
         own_thread::unblock_signal()?;
         slot.make_own();
         if let Some(timers) = &slot.timers {

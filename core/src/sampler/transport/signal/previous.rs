@@ -1,6 +1,5 @@
 //! The handler of `SIGPROF` that was there before: another profiler's of this process, which goes on as before.
 
-use crate::sampler::os::TimerClock;
 use crate::sampler::os::own_thread::SIGNAL;
 use std::io;
 use std::sync::OnceLock;
@@ -25,17 +24,13 @@ pub(super) fn keep() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the handler that was there before a signal that no timer of wlprof's sent. Async-signal-safe, as far as that handler is. The
+/// Gives the handler that was there before a signal that no event of wlprof's sent. Async-signal-safe, as far as that handler is. The
 /// mask that it was installed with is not set.
 ///
 /// # Safety
 /// To be called in a handler installed with `SA_SIGINFO`, with its arguments.
 pub(super) unsafe fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(previous) = PREVIOUS.get() else { return };
-    // SAFETY: the caller's promise.
-    if unsafe { TimerClock::is_wlprofs(info) } {
-        return;
-    }
     let handler = previous.sa_sigaction as *const ();
     if previous.sa_flags & libc::SA_SIGINFO != 0 {
         type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
