@@ -23,13 +23,15 @@ pub enum ForeignHost {
     JsOfEmscripten,
     /// JavaScript, through the glue of AssemblyScript.
     JsOfAssemblyScript,
+    /// JavaScript, through Ruby's gem `js`.
+    JsOfRuby,
 }
 
 /// Whether an import is the mark of a host.
 type IsMark = fn(&Import) -> bool;
 
 /// Each host and its marks. Emscripten comes before AssemblyScript: both import `env.abort`.
-const MARKS: [(ForeignHost, IsMark); 8] = [
+const MARKS: [(ForeignHost, IsMark); 9] = [
     (ForeignHost::WasiThreads, |import| import.module == "wasi" && import.name == "thread-spawn"),
     (ForeignHost::Wasix, |import| import.module.starts_with("wasix_")),
     (ForeignHost::Component, |import| {
@@ -54,6 +56,7 @@ const MARKS: [(ForeignHost, IsMark); 8] = [
         let parameters = import.function.as_ref().map(|ty| ty.params());
         import.module == "env" && import.name == "abort" && parameters == Some(&[ValType::I32; 4])
     }),
+    (ForeignHost::JsOfRuby, |import| import.module == "rb-js-abi-host"),
 ];
 
 impl ForeignHost {
@@ -92,6 +95,10 @@ impl fmt::Display for ForeignHost {
             Self::JsOfAssemblyScript => {
                 "it is AssemblyScript for a JavaScript host; build it with the configuration of @assemblyscript/wasi-shim"
             }
+            Self::JsOfRuby => {
+                "it is Ruby for a JavaScript host (the gem `js`); take the program of ruby.wasm's releases, \
+                 usr/local/bin/ruby of ruby-*-wasm32-unknown-wasip1-full.tar.gz"
+            }
         })
     }
 }
@@ -120,6 +127,10 @@ mod tests {
             (r#"(import "env" "emscripten_resize_heap" (func (param i32)))"#, Some(ForeignHost::JsOfEmscripten)),
             (r#"(import "a" "b" (func))"#, Some(ForeignHost::JsOfEmscripten)),
             (abort, Some(ForeignHost::JsOfAssemblyScript)),
+            (
+                r#"(import "rb-js-abi-host" "global-this: func() -> handle" (func (result i32)))"#,
+                Some(ForeignHost::JsOfRuby),
+            ),
             (&format!(r#"{abort} (import "env" "invoke_vi" (func))"#), Some(ForeignHost::JsOfEmscripten)),
             (r#"(import "env" "abort" (func))"#, None),
             (r#"(import "env" "log" (func))"#, None),

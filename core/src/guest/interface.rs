@@ -1,5 +1,6 @@
 //! What a module asks of its host and what it offers to be called, read from its sections without compiling it.
 
+use std::sync::Arc;
 use wasmtime_environ::wasmparser::{
     BinaryReaderError, CompositeInnerType, ExternalKind, FuncType, Parser, Payload, TypeRef,
 };
@@ -10,7 +11,7 @@ pub(super) struct Import {
     pub(super) name: String,
     pub(super) is_function: bool,
     /// The function's type, if that can be read.
-    pub(super) function: Option<FuncType>,
+    pub(super) function: Option<Arc<FuncType>>,
 }
 
 impl Import {
@@ -24,8 +25,9 @@ impl Import {
 #[derive(Default)]
 pub(super) struct Interface {
     pub(super) imports: Vec<Import>,
-    /// Names and types of the functions that it exports. No type is one that cannot be read: the engine says why.
-    pub(super) functions: Vec<(String, Option<FuncType>)>,
+    /// Names and types of the functions that it exports. No type is one that cannot be read: the engine says why. A type may have a thousand
+    /// parameters, and many functions.
+    pub(super) functions: Vec<(String, Option<Arc<FuncType>>)>,
     /// Whether it imports or has a memory for several threads.
     pub(super) has_shared_memory: bool,
 }
@@ -36,13 +38,13 @@ impl Interface {
         let mut interface = Self::default();
         // By type index; `None` for what is no function's type. Then, by function index, the type indices.
         let (mut types, mut functions) = (Vec::new(), Vec::new());
-        let type_of = |types: &[Option<FuncType>], index: u32| types.get(index as usize).cloned().flatten();
+        let type_of = |types: &[Option<Arc<FuncType>>], index: u32| types.get(index as usize).cloned().flatten();
         for payload in Parser::new(0).parse_all(bytes) {
             match payload? {
                 Payload::TypeSection(section) => {
                     for group in section {
                         types.extend(group?.into_types().map(|ty| match ty.composite_type.inner {
-                            CompositeInnerType::Func(function) => Some(function),
+                            CompositeInnerType::Func(function) => Some(Arc::new(function)),
                             _ => None,
                         }));
                     }
@@ -95,7 +97,7 @@ impl Interface {
 
     /// The exported function of that name: its type, if that can be read.
     pub(super) fn function(&self, name: &str) -> Option<Option<&FuncType>> {
-        self.functions.iter().find(|(exported, _)| exported == name).map(|(_, ty)| ty.as_ref())
+        self.functions.iter().find(|(exported, _)| exported == name).map(|(_, ty)| ty.as_deref())
     }
 }
 
@@ -121,6 +123,16 @@ mod tests {
         assert_eq!(interface.function("again").flatten().map(|ty| ty.params().len()), Some(2));
         assert!(interface.function("global").is_none());
         assert!(!interface.has_shared_memory);
+    }
+
+    #[test]
+    fn a_type_is_kept_once_however_many_functions_have_it() {
+        let parameters = "i32 ".repeat(1000);
+        let exports: String = (0..1000).map(|number| format!("(export \"e{number}\" (func 0))")).collect();
+        let text = format!("(module (func (param {parameters})) {exports})");
+        let interface = Interface::read(&wat::parse_str(text).unwrap()).unwrap();
+        let types: Vec<&Arc<FuncType>> = interface.functions.iter().filter_map(|(_, ty)| ty.as_ref()).collect();
+        assert!(types.len() == 1000 && types.iter().all(|ty| Arc::ptr_eq(ty, types[0])));
     }
 
     #[test]

@@ -269,6 +269,11 @@ impl Program {
         self.interface().is_some_and(exports)
     }
 
+    /// The exported functions that a run of the main function does not call.
+    pub fn other_functions(&self) -> Vec<String> {
+        self.interface().map(Interface::other_functions).unwrap_or_default()
+    }
+
     /// What the user should know of a run of the main function: that there is none.
     pub fn note_without_main(&self) -> Option<String> {
         self.interface()?.note_without_main(&self.name)
@@ -328,6 +333,7 @@ fn compile_module(
     let telling = heap.map(|Allocators { named, walker }| heap::compile(engine, &mut image, named, walker));
     let module = match telling.and_then(|telling| or_note(telling, notes)) {
         Some(module) => module,
+        // What is wrong with it, Wasmtime says of what the user has.
         None => Module::from_binary(engine, image.bytes())?,
     };
     Ok(GuestCode::of_module(module, Arc::new(image)))

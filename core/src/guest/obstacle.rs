@@ -17,6 +17,8 @@ pub enum Obstacle {
         missing: Vec<String>,
         /// The host that has it.
         host: Option<ForeignHost>,
+        /// It imports from WASI preview 1 as well.
+        is_wasi: bool,
     },
     /// It imports a function as another than it is.
     ImportType {
@@ -61,11 +63,16 @@ pub(super) struct Offered<'a> {
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Imports { missing, host } => {
-                let missing = shown(missing);
+            Self::Imports { missing, host, is_wasi } => {
+                let missing = shown(&missing.iter().map(|name| without_type(name).to_owned()).collect::<Vec<_>>());
                 write!(f, "it imports what wlprof does not provide: {missing} (provided: WASI preview 1); ")?;
                 match host {
                     Some(host) => host.fmt(f),
+                    None if *is_wasi => f.write_str(
+                        "it is built for WASI preview 1 and a host of its own: profile it in that host (docs/embedding.md), \
+                         give modules that export these (--preload NAME=FILE), or have functions trap when they are called \
+                         (-W unknown-imports-trap)",
+                    ),
                     None => f.write_str(
                         "link that into the module, or build it for that (Rust: --target wasm32-wasip1, Go: \
                          GOOS=wasip1); or give modules that export it (--preload NAME=FILE), or have functions trap when \
@@ -183,8 +190,27 @@ impl Interface {
         let mut seen = HashSet::new();
         missing.retain(|import| seen.insert((&import.module, &import.name)));
         let missing = missing.into_iter().map(Import::full_name).collect();
-        Err(Obstacle::Imports { missing, host })
+        let is_wasi = self.imports.iter().any(|import| import.module == "wasi_snapshot_preview1");
+        Err(Obstacle::Imports { missing, host, is_wasi })
     }
+
+    /// The functions that a run of the main function does not call. What compilers export for the host to manage memory and stacks is left
+    /// out.
+    pub(super) fn other_functions(&self) -> Vec<String> {
+        let prepares = |name: &str| MAIN_FUNCTIONS.contains(&name) || name == "_initialize";
+        let is_runtimes = |name: &str| {
+            let prefixes = ["__", "asyncify_", "cabi_", "stackSave", "stackRestore", "stackAlloc", "emscripten_"];
+            ["malloc", "free", "calloc", "realloc"].contains(&name)
+                || prefixes.iter().any(|prefix| name.starts_with(prefix))
+        };
+        let names = self.functions.iter().map(|(name, _)| name);
+        names.filter(|name| !prepares(name) && !is_runtimes(name)).cloned().collect()
+    }
+}
+
+/// An import's name without the type that some generators of interfaces put into it: `rb-js-abi-host.eval-js: func(code: string) -> …`.
+fn without_type(name: &str) -> &str {
+    name.split_once(": ").map_or(name, |(name, _)| name)
 }
 
 /// A function's type as people read it. The engine's types and the parser's are written the same.

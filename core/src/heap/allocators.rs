@@ -26,6 +26,9 @@ pub fn call_of_number(number: i32) -> Option<Call> {
 /// Functions that an allocator has at most. Those of C++'s libraries have some thirty.
 pub(super) const MAX_ALLOCATORS: usize = 1000;
 
+/// Places where functions return that are changed at most. C's `realloc` has some ten.
+pub(super) const MAX_EXITS: usize = 10_000;
+
 /// Why a module is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotRewritten {
@@ -45,12 +48,24 @@ pub enum NotRewritten {
     Memory(&'static str),
     /// The function leaves by a tail call that cannot be a call: it would catch what it does not catch, or come to itself without end.
     TailCall(u32),
+    /// The function has more places where it returns than are changed.
+    Exits(u32),
     /// So many functions are said to allocate.
     TooMany(usize),
     /// It exports something by a name that is wlprof's.
     Name(String),
     /// It cannot be read.
     Malformed(String),
+}
+
+impl NotRewritten {
+    /// The function without which it might be rewritten.
+    pub(super) fn function(&self) -> Option<u32> {
+        match self {
+            Self::Signature(function, _) | Self::TailCall(function) | Self::Exits(function) => Some(*function),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for NotRewritten {
@@ -72,6 +87,10 @@ impl fmt::Display for NotRewritten {
             Self::TailCall(function) => write!(
                 f,
                 "function {function} allocates by others, and leaves by a tail call where nothing can be done behind it"
+            ),
+            Self::Exits(function) => write!(
+                f,
+                "function {function} returns in more places than are changed (supported: {MAX_EXITS} in all functions together)"
             ),
             Self::TooMany(count) => write!(f, "{count} functions are said to be its allocator (supported: {MAX_ALLOCATORS})"),
             Self::Name(name) => write!(f, "it exports {name:?}, which is a name of wlprof's own"),

@@ -6,9 +6,30 @@ use super::instructions::INSIDE;
 use crate::recording::{Amount, SiteTotals};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Sampled blocks whose ends are waited for: some hundred megabytes. A guest says where blocks are, and need not have the memory.
-const MAX_HELD: usize = if cfg!(test) { 1 << 10 } else { 1 << 22 };
+/// Sampled blocks whose ends are waited for, in all memories of a session: 70 MB in one table, which is full then. A guest says where blocks
+/// are, and need not have the memory.
+const MAX_HELD: usize = if cfg!(test) { 1 << 10 } else { (1 << 21) / 8 * 7 };
+/// Room for so many blocks is kept when they are freed.
+const KEPT_ROOM: usize = 1 << 12;
+
+/// How many sampled blocks are held, of all that share a bound.
+#[derive(Debug, Default)]
+pub struct HeldBudget(AtomicUsize);
+
+impl HeldBudget {
+    /// Takes room for one, if there is any.
+    fn take(&self) -> bool {
+        let more = |held: usize| (held < MAX_HELD).then_some(held + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn give_back(&self, count: usize) {
+        self.0.fetch_sub(count, Ordering::Relaxed);
+    }
+}
 
 /// How many bytes are allocated between two samples, on average.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,8 +96,8 @@ struct Site {
 /// A block that was sampled and is held.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    site: usize,
-    amount: Amount,
+    site: u32,
+    size: u64,
     since_ns: u64,
 }
 
@@ -86,7 +107,8 @@ pub struct Blocks<S> {
     rate: Rate,
     chance: RandomState,
     draws: u64,
-    sites: HashMap<S, usize>,
+    budget: Arc<HeldBudget>,
+    sites: HashMap<S, u32>,
     totals: Vec<Site>,
     held: HashMap<u32, Held>,
     all_held: Amount,
@@ -102,8 +124,14 @@ pub struct Blocks<S> {
 impl<S: Eq + Hash> Blocks<S> {
     /// Samples at that rate.
     pub fn new(rate: Rate) -> Self {
+        Self::within(rate, Arc::default())
+    }
+
+    /// As [`Blocks::new`], with a bound of the blocks that are held which others share.
+    pub fn within(rate: Rate, budget: Arc<HeldBudget>) -> Self {
         Self {
             rate,
+            budget,
             chance: RandomState::new(),
             draws: 0,
             sites: HashMap::new(),
@@ -138,21 +166,22 @@ impl<S: Eq + Hash> Blocks<S> {
         if !told.is_sample || told.block == 0 {
             return;
         }
-        let next = self.totals.len();
+        let next = self.totals.len() as u32;
         let site = *self.sites.entry(site()).or_insert(next);
         if site == next {
             self.totals.push(Site::default());
         }
-        let amount = Amount::of_block(told.size, self.rate.weight(told.size));
-        self.totals[site].samples += 1;
-        self.totals[site].allocated.add(amount);
+        let amount = self.amount(told.size);
+        let totals = &mut self.totals[site as usize];
+        totals.samples += 1;
+        totals.allocated.add(amount);
         // If its last end was missed it ends now.
         self.freed(told.block, filter);
-        if self.held.len() >= MAX_HELD {
+        if !self.budget.take() {
             self.unheld += 1;
             return;
         }
-        self.held.insert(told.block, Held { site, amount, since_ns: told.time_ns });
+        self.held.insert(told.block, Held { site, size: told.size, since_ns: told.time_ns });
         let counter = &mut filter[hash(told.block)];
         *counter = counter.saturating_add(1);
         let site = self.changing(site);
@@ -168,7 +197,14 @@ impl<S: Eq + Hash> Blocks<S> {
 
     /// Takes note of a block that was freed; it may not be one that was sampled.
     pub fn freed(&mut self, block: u32, filter: &mut [u8]) {
-        let Some(Held { site, amount, .. }) = self.held.remove(&block) else { return };
+        let Some(Held { site, size, .. }) = self.held.remove(&block) else { return };
+        self.budget.give_back(1);
+        let room = self.held.capacity();
+        if room > KEPT_ROOM && self.held.len() < room / 8 {
+            // Others may need the memory.
+            self.held.shrink_to(room / 4);
+        }
+        let amount = self.amount(size);
         let counter = &mut filter[hash(block)];
         // One that is full is not known any more.
         if *counter < u8::MAX {
@@ -187,9 +223,14 @@ impl<S: Eq + Hash> Blocks<S> {
         }
     }
 
+    /// What a sampled block of that size stands for.
+    fn amount(&self, size: u64) -> Amount {
+        Amount::of_block(size, self.rate.weight(size))
+    }
+
     /// A site whose blocks change: what it held at the last peak is kept.
-    fn changing(&mut self, site: usize) -> &mut Site {
-        let site = &mut self.totals[site];
+    fn changing(&mut self, site: u32) -> &mut Site {
+        let site = &mut self.totals[site as usize];
         if site.peak < self.peaks {
             (site.at_peak, site.peak) = (site.held, self.peaks);
         }
@@ -200,14 +241,15 @@ impl<S: Eq + Hash> Blocks<S> {
     pub fn sites(&self) -> impl Iterator<Item = (&S, SiteTotals)> {
         let mut since_ns: Vec<Option<(u64, u64)>> = vec![None; self.totals.len()];
         for Held { site, since_ns: at_ns, .. } in self.held.values() {
-            let (oldest, newest) = since_ns[*site].get_or_insert((*at_ns, *at_ns));
+            let (oldest, newest) = since_ns[*site as usize].get_or_insert((*at_ns, *at_ns));
             (*oldest, *newest) = ((*oldest).min(*at_ns), (*newest).max(*at_ns));
         }
         self.sites.iter().map(move |(site, index)| {
-            let Site { samples, allocated, held, at_peak, peak, .. } = self.totals[*index];
+            let index = *index as usize;
+            let Site { samples, allocated, held, at_peak, peak, .. } = self.totals[index];
             // Nothing has changed since.
             let at_peak = if peak < self.peaks { held } else { at_peak };
-            let held_since_ns = since_ns[*index];
+            let held_since_ns = since_ns[index];
             (site, SiteTotals { samples, allocated, held, at_peak, held_since_ns, ..SiteTotals::default() })
         })
     }
@@ -230,6 +272,12 @@ impl<S: Eq + Hash> Blocks<S> {
     /// When that was: the time of the allocation that it came with.
     pub fn peak_ns(&self) -> u64 {
         self.peak_ns
+    }
+}
+
+impl<S> Drop for Blocks<S> {
+    fn drop(&mut self) {
+        self.budget.give_back(self.held.len());
     }
 }
 
@@ -301,6 +349,32 @@ mod tests {
         blocks.freed(16, &mut filter);
         blocks.allocated(&told(Call::Malloc, 1, 16, 0), &mut filter, || "a");
         assert_eq!((blocks.held().blocks, blocks.unheld()), (1024.0, 7));
+    }
+
+    #[test]
+    fn the_bound_is_of_all_that_share_it_and_room_comes_back() {
+        let mut filter = vec![0; FILTER_BYTES as usize];
+        let budget = Arc::new(HeldBudget::default());
+        let take = |blocks: &mut Blocks<&'static str>, filter: &mut [u8]| {
+            for block in 1..=MAX_HELD as u32 {
+                blocks.allocated(&told(Call::Malloc, 1, 16 * block, 0), filter, || "a");
+            }
+        };
+        let mut first = Blocks::within(Rate::bytes(1), budget.clone());
+        let mut second = Blocks::within(Rate::bytes(1), budget.clone());
+        take(&mut first, &mut filter);
+        take(&mut second, &mut filter);
+        assert_eq!((first.held().blocks, first.unheld()), (1024.0, 0));
+        assert_eq!((second.held().blocks, second.unheld()), (0.0, 1024), "all of it is counted, and nothing held");
+        assert_eq!(of(&second, "a").allocated.blocks, 1024.0);
+        first.freed(16, &mut filter);
+        take(&mut second, &mut filter);
+        assert_eq!((second.held().blocks, second.unheld()), (1.0, 1024 + 1023));
+        drop(first);
+        take(&mut second, &mut filter);
+        assert_eq!((second.held().blocks, second.unheld()), (1024.0, 1024 + 1023));
+        drop(second);
+        assert_eq!(budget.0.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -61,8 +61,9 @@ impl<'a> Body<'a> {
     }
 
     /// With `around` around it: it becomes a block, and what returned from the function leaves that. A tail call is a call then, since
-    /// something is done behind it: see [`tail_calls`](super::tail_calls).
-    pub(super) fn enclosed(&self, around: Around) -> Result<Vec<Part<'a>>, NotRewritten> {
+    /// something is done behind it: see [`tail_calls`](super::tail_calls). `None` if it has more than `exits` ways out; else there are so
+    /// many fewer then.
+    pub(super) fn enclosed(&self, around: Around, exits: &mut usize) -> Result<Option<Vec<Part<'a>>>, NotRewritten> {
         let mut groups = BinaryReader::new(&self.code[self.range.start..self.first], self.range.start);
         let count = groups.read_var_u32().map_err(malformed)?;
         let mut more = Vec::new();
@@ -78,6 +79,10 @@ impl<'a> Body<'a> {
         let mut operators = self.reader().get_operators_reader().map_err(malformed)?;
         while !operators.eof() {
             let (operator, at) = operators.read_with_offset().map_err(malformed)?;
+            if leaves(&operator) {
+                let Some(left) = exits.checked_sub(1) else { return Ok(None) };
+                *exits = left;
+            }
             match operator {
                 Operator::Block { .. }
                 | Operator::Loop { .. }
@@ -108,7 +113,7 @@ impl<'a> Body<'a> {
         }
         parts.push(self.part(done..self.range.end));
         parts.push((None, around.after.into()));
-        Ok(parts)
+        Ok(Some(parts))
     }
 
     fn part(&self, range: Range<usize>) -> Part<'a> {
@@ -118,6 +123,17 @@ impl<'a> Body<'a> {
     fn reader(&self) -> FunctionBody<'a> {
         FunctionBody::new(BinaryReader::new(&self.code[self.range.clone()], self.range.start))
     }
+}
+
+/// Whether it is a way out of its function beside the end.
+fn leaves(operator: &Operator<'_>) -> bool {
+    matches!(
+        operator,
+        Operator::Return
+            | Operator::ReturnCall { .. }
+            | Operator::ReturnCallIndirect { .. }
+            | Operator::ReturnCallRef { .. }
+    )
 }
 
 fn number(number: u32) -> Vec<u8> {

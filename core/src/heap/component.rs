@@ -2,6 +2,7 @@
 
 use super::allocators::NotRewritten;
 use super::prepare::{NamedAllocator, Prepared, cannot_be_compiled};
+use super::validity::check_component;
 use crate::module::{ModuleImage, core_module_ranges};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -56,6 +57,7 @@ pub fn compile_component(
     let Some((number, prepared, others)) = prepared.pop_first().map(|(number, first)| (number, first, prepared)) else {
         return Err(refused.unwrap_or_else(|| not_named.unwrap_or(NotRewritten::NoAllocator).to_string()));
     };
+    check_component(engine, component, images[number].bytes())?;
     let name = images[number].name();
     let others: Vec<&str> = others.keys().map(|other| images[*other].name()).collect();
     let apart = (!others.is_empty()).then(|| {

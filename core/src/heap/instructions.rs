@@ -4,7 +4,7 @@
 
 use super::allocators::{Allocator, Call, number_of};
 use super::bodies::Around;
-use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
+use wasm_encoder::{BlockType, Catch, Function, InstructionSink, MemArg, ValType};
 
 /// Where what was added to a module is, by its indices.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,11 @@ pub(super) const FREED: i32 = 1;
 /// No countdown that is drawn is as much.
 pub(super) const INSIDE: i64 = i64::MAX / 2;
 
+/// Whether a call of the allocator is going on where the countdown is this.
+pub(crate) fn is_inside(countdown: i64) -> bool {
+    countdown > INSIDE
+}
+
 /// Size of the filter: one counter a hash of 16 bits.
 pub(super) const FILTER_BYTES: u32 = 1 << 16;
 /// Addresses are multiplied by it; the upper half of the product is the hash.
@@ -40,6 +45,8 @@ pub(super) const HASH_FACTOR: u32 = 0x9E37_79B1;
 /// What is built into a module.
 pub(super) struct Instructions {
     pub(super) added: Added,
+    /// Exceptions may leave the allocator: they are caught, and thrown again once nobody is inside any more.
+    pub(super) catches: bool,
 }
 
 impl Instructions {
@@ -72,11 +79,22 @@ impl Instructions {
         let mut function = Function::new([(1, ValType::I32)]);
         let mut code = function.instructions();
         code.i64_const(i64::MAX).global_set(self.added.countdown);
+        self.begin(&mut code);
         parameters(&mut code, allocator);
-        code.call(allocator.function).local_set(result);
+        code.call(allocator.function);
+        let asked_for = |code: &mut InstructionSink<'_>| size(code, allocator);
+        if self.catches {
+            code.end();
+            self.end(&mut code, |code| {
+                // As if it had given nothing, so that the countdown is set anew.
+                code.i64_const(-1).global_set(self.added.countdown);
+                code.i32_const(i32::from(allocator.call == Call::PosixMemalign)).local_set(result);
+                self.tell_allocated(code, allocator.call, asked_for, allocator.leading_parameters, result);
+            });
+        }
+        code.local_set(result);
         // Whoever is told finds it as he would behind a body with something around it.
         code.i64_const(-1).global_set(self.added.countdown);
-        let asked_for = |code: &mut InstructionSink<'_>| size(code, allocator);
         self.tell_allocated(&mut code, allocator.call, asked_for, allocator.leading_parameters, result);
         code.local_get(result).end();
         function.into_raw_body()
@@ -98,8 +116,15 @@ impl Instructions {
             code.i32_const(0).local_get(left).i64_const(INSIDE).i64_le_s().select().local_set(was_told);
         }
         code.i64_const(i64::MAX).global_set(self.added.countdown);
-        code.block(BlockType::Result(ValType::I32));
+        match self.catches {
+            true => self.begin(&mut code),
+            false => _ = code.block(BlockType::Result(ValType::I32)),
+        }
         let mut code = exit.instructions();
+        if self.catches {
+            // As if it had not been called.
+            self.end(&mut code, |code| _ = code.local_get(left).global_set(self.added.countdown));
+        }
         code.local_set(result);
         code.local_get(left).local_get(asked_for).i64_sub().local_tee(left).global_set(self.added.countdown);
         code.local_get(left).i64_const(0).i64_lt_s().local_get(was_told).i32_or();
@@ -109,6 +134,21 @@ impl Instructions {
         // Without the empty declarations of locals.
         let [entry, exit] = [entry, exit].map(|function| function.into_raw_body().split_off(1));
         Around { locals: vec![(2, ValType::I64), (3, ValType::I32)], before: entry, after: exit }
+    }
+
+    /// Begins what exceptions are caught in, if any may come. It ends with the beginning of a block that leaves the result of a call.
+    fn begin(&self, code: &mut InstructionSink<'_>) {
+        if self.catches {
+            code.block(BlockType::Result(ValType::I32)).block(BlockType::Result(ValType::EXNREF));
+            code.try_table(BlockType::Result(ValType::I32), [Catch::AllRef { label: 0 }]);
+        }
+    }
+
+    /// Ends that behind the end of the block. Does what `leaving` does before an exception is thrown again.
+    fn end(&self, code: &mut InstructionSink<'_>, leaving: impl FnOnce(&mut InstructionSink<'_>)) {
+        code.br(1).end();
+        leaving(code);
+        code.throw_ref().end();
     }
 
     /// Leaves whether the block that a call is given may have been told of.

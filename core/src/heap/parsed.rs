@@ -44,6 +44,8 @@ pub(super) struct Parsed {
     pub(super) tables: u32,
     pub(super) memories: u32,
     pub(super) globals: u32,
+    /// It imports or defines tags: exceptions that it may throw or catch.
+    pub(super) has_tags: bool,
     /// Types of the functions that it defines.
     pub(super) functions: Vec<u32>,
     /// Where their bodies are, and the instructions in them.
@@ -102,7 +104,7 @@ impl Parsed {
                             self.has_other_memory |= memory.memory64 || memory.shared;
                         }
                         TypeRef::Global(_) => self.globals += 1,
-                        TypeRef::Tag(_) => {}
+                        TypeRef::Tag(_) => self.has_tags = true,
                     }
                 }
             }
@@ -120,6 +122,7 @@ impl Parsed {
                 }
             }
             Payload::GlobalSection(globals) => self.globals = self.globals.saturating_add(globals.count()),
+            Payload::TagSection(tags) => self.has_tags |= tags.count() > 0,
             Payload::ExportSection(exports) => {
                 for export in exports {
                     self.exports.push(export?.name.to_owned());

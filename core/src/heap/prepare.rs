@@ -4,6 +4,7 @@ use super::allocators::{Allocator, Call, NotRewritten, call_named, names_of_call
 use super::c_library::{c_library, passes_on};
 use super::rewrite::{Rewritten, rewrite};
 use super::tinygo::tinygo;
+use super::validity::check_module;
 use crate::module::ModuleImage;
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -57,6 +58,7 @@ pub fn compile(
     walker: Option<&dyn Walker>,
 ) -> Result<(Module, Vec<String>), String> {
     let prepared = Prepared::new(image, functions, walker).map_err(|reason| reason.to_string())?;
+    check_module(engine, image.bytes())?;
     // Engines may allow one memory, or one table, alone.
     let module = Module::from_binary(engine, prepared.bytes()).map_err(cannot_be_compiled)?;
     Ok((module, prepared.was_compiled(image)))
@@ -82,8 +84,21 @@ impl Prepared {
         walker: Option<&dyn Walker>,
     ) -> Result<Self, NotRewritten> {
         let mut missed = Vec::new();
-        let allocators = find(image, functions, walker, &mut missed)?;
-        let rewritten = rewrite(image.bytes(), &allocators)?;
+        let Found { mut allocators, are_guessed } = find(image, functions, walker, &mut missed)?;
+        let rewritten = loop {
+            let reason = match rewrite(image.bytes(), &allocators) {
+                Ok(rewritten) => break rewritten,
+                Err(reason) => reason,
+            };
+            // It may be another function that has the name by chance.
+            let left_out = reason.function().filter(|_| are_guessed).ok_or_else(|| reason.clone())?;
+            allocators.retain(|allocator| allocator.function != left_out);
+            if !allocates(&allocators) {
+                return Err(reason);
+            }
+            let name = image.function_name(left_out).unwrap_or("a function");
+            missed.push(format!("{name} is left out: {reason}"));
+        };
         missed.extend(without_function(&allocators));
         Ok(Self { rewritten, allocators, missed })
     }
@@ -112,23 +127,36 @@ impl Prepared {
     }
 }
 
+/// The functions of an allocator.
+struct Found {
+    allocators: Vec<Allocator>,
+    /// They are known by their names alone.
+    are_guessed: bool,
+}
+
+/// Whether any of them allocates.
+fn allocates(allocators: &[Allocator]) -> bool {
+    allocators.iter().any(|allocator| allocator.call != Call::Free)
+}
+
 fn find(
     image: &ModuleImage,
     functions: &[NamedAllocator],
     walker: Option<&dyn Walker>,
     missed: &mut Vec<String>,
-) -> Result<Vec<Allocator>, NotRewritten> {
-    let allocates = |allocators: &[Allocator]| allocators.iter().any(|allocator| allocator.call != Call::Free);
+) -> Result<Found, NotRewritten> {
     let named: Vec<Allocator> = functions.iter().map(|function| function.find(image)).collect::<Result<_, _>>()?;
     if !named.is_empty() {
-        return Some(named).filter(|named| allocates(named)).ok_or(NotRewritten::NoAllocator);
+        let named = Some(named).filter(|named| allocates(named)).ok_or(NotRewritten::NoAllocator)?;
+        return Ok(Found { allocators: named, are_guessed: false });
     }
     let of_language = walker.map_or_else(Vec::new, |walker| walker.allocators(image, missed));
     if allocates(&of_language) {
-        return Ok(of_language);
+        return Ok(Found { allocators: of_language, are_guessed: false });
     }
     missed.clear();
-    [tinygo(image), c_library(image)].into_iter().find(|found| allocates(found)).ok_or(NotRewritten::NoAllocator)
+    let found = [tinygo(image), c_library(image)].into_iter().find(|found| allocates(found));
+    Ok(Found { allocators: found.ok_or(NotRewritten::NoAllocator)?, are_guessed: true })
 }
 
 /// What no function is known for: link-time optimization may have put it into its callers, and who tells of others may leave it out.

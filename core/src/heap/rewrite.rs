@@ -8,13 +8,14 @@
 //! come first: it is put into a table that is added, once the module is instantiated. Until then nothing is told, and nothing is missed
 //! that would have to be known later.
 
-use super::allocators::{Allocator, Call, MAX_ALLOCATORS, NotRewritten};
+use super::allocators::{Allocator, Call, MAX_ALLOCATORS, MAX_EXITS, NotRewritten};
 use super::bodies::{Body, Part};
+use super::calls::Calls;
 use super::instructions::{Added, FILTER_BYTES, Instructions, parameter_count};
 use super::parsed::{Parsed, SectionId};
 use super::tail_calls;
 use crate::module::{IndexSpaces, OffsetMap, Stretch};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use wasm_encoder::{ConstExpr, Encode, ExportKind, GlobalType, MemoryType, RefType, TableType, ValType};
 use wasmtime_environ::wasmparser;
 
@@ -59,8 +60,13 @@ pub struct Rewritten {
 pub fn rewrite(bytes: &[u8], allocators: &[Allocator]) -> Result<Rewritten, NotRewritten> {
     let parsed = Parsed::read(bytes)?;
     check(&parsed, allocators)?;
-    let outer = outer_functions(&parsed, bytes, allocators)?;
+    let allocating: HashSet<u32> =
+        allocators.iter().filter(|other| other.call != Call::Free).map(|other| other.function).collect();
+    let calls = Calls::of(&parsed, bytes, allocating.iter().copied())?;
+    // What those that call others have these allocate is theirs.
+    let outer = calls.reaching(&allocating);
     let instructions = Instructions {
+        catches: parsed.has_tags,
         added: Added {
             countdown: parsed.globals,
             is_heard: parsed.globals + 1,
@@ -70,7 +76,7 @@ pub fn rewrite(bytes: &[u8], allocators: &[Allocator]) -> Result<Rewritten, NotR
             freed: parsed.signatures.len() as u32 + 1,
         },
     };
-    let code = Code::new(&parsed, bytes, allocators, &outer, &instructions)?;
+    let code = Code::new(&parsed, bytes, allocators, (&outer, &calls), &instructions)?;
     Ok(code.into_module(&parsed, bytes, &instructions.added))
 }
 
@@ -109,33 +115,6 @@ fn check(parsed: &Parsed, allocators: &[Allocator]) -> Result<(), NotRewritten> 
     }
 }
 
-/// The allocator functions that call other ones, by whatever way: what these allocate then is the outer one's.
-fn outer_functions(parsed: &Parsed, bytes: &[u8], allocators: &[Allocator]) -> Result<BTreeSet<u32>, NotRewritten> {
-    let allocating: HashSet<u32> =
-        allocators.iter().filter(|other| other.call != Call::Free).map(|other| other.function).collect();
-    let mut calls: HashMap<u32, Vec<u32>> = HashMap::new();
-    let mut outer = BTreeSet::new();
-    for &function in &allocating {
-        let (mut seen, mut open) = (HashSet::from([function]), vec![function]);
-        while let Some(caller) = open.pop() {
-            let Ok(defined) = parsed.defined(caller) else { continue };
-            let called = match calls.get(&caller) {
-                Some(called) => called.clone(),
-                None => calls.entry(caller).or_insert(parsed.calls(bytes, defined)?).clone(),
-            };
-            for callee in called {
-                // Itself among them.
-                if allocating.contains(&callee) {
-                    outer.insert(function);
-                } else if seen.insert(callee) {
-                    open.push(callee);
-                }
-            }
-        }
-    }
-    Ok(outer)
-}
-
 /// The code section of a rewritten module, and the functions that were added.
 #[derive(Default)]
 struct Code {
@@ -151,7 +130,7 @@ impl Code {
         parsed: &Parsed,
         bytes: &[u8],
         allocators: &[Allocator],
-        outer: &BTreeSet<u32>,
+        (outer, calls): (&HashSet<u32>, &Calls),
         instructions: &Instructions,
     ) -> Result<Self, NotRewritten> {
         let section = code_section(parsed).cloned().unwrap_or_default();
@@ -159,6 +138,7 @@ impl Code {
             allocators.iter().map(|allocator| (allocator.function, allocator)).collect();
         let mut code = Self::default();
         let (mut added, mut bodies) = (Vec::new(), Vec::new());
+        let mut exits = MAX_EXITS;
         for (function, (range, first)) in (parsed.imported_functions..).zip(&parsed.bodies) {
             let in_section = |at: usize| at - section.start;
             let body = Body {
@@ -169,9 +149,10 @@ impl Code {
             bodies.push(match of_function.get(&function) {
                 None => body.whole(),
                 Some(&&allocator) if allocator.call == Call::Realloc || outer.contains(&function) => {
-                    tail_calls::check(parsed, bytes, function)?;
+                    tail_calls::check(parsed, bytes, calls, function)?;
                     let first_local = parameter_count(allocator) + body.local_count()?;
-                    body.enclosed(instructions.around(allocator, first_local))?
+                    let around = instructions.around(allocator, first_local);
+                    body.enclosed(around, &mut exits)?.ok_or(NotRewritten::Exits(function))?
                 }
                 Some(&&allocator) => {
                     let slow = parsed.function_count() + added.len() as u32;

@@ -276,6 +276,88 @@ fn calls_are_told_of_once_however_they_are_made() {
     assert_eq!(heard, expected, "a block that moves is told of though there is room");
 }
 
+/// A module whose functions are chained: each of `first` is called by `realloc` by a tail call, and calls the next one so.
+fn chained(first: usize, all: usize) -> Vec<u8> {
+    let tails: String = (0..first)
+        .map(|number| format!("(if (local.get 0) (then (return_call $c{number} (local.get 0) (local.get 1))))"))
+        .collect();
+    let chain: String = (0..all)
+        .map(|number| {
+            let next = number + 1;
+            let body = match next < all {
+                true => format!("(return_call $c{next} (local.get 0) (local.get 1))"),
+                false => "(i32.const 8)".to_owned(),
+            };
+            format!("(func $c{number} (param i32 i32) (result i32) {body})")
+        })
+        .collect();
+    let text = format!(
+        r#"(module (memory 1) (func $realloc (export "realloc") (param i32 i32) (result i32) {tails} (i32.const 8)) {chain}
+            (func $malloc (export "malloc") (param i32) (result i32) (i32.const 8)))"#
+    );
+    wat::parse_str(text).unwrap()
+}
+
+fn allocators_of(bytes: &[u8]) -> Vec<Allocator> {
+    c_library(&ModuleImage::parse(bytes.to_vec(), "guest").unwrap())
+}
+
+#[test]
+fn work_grows_as_the_module_does() {
+    let began = std::time::Instant::now();
+    let bytes = chained(9_000, 100_000);
+    let changed = rewrite(&bytes, &allocators_of(&bytes)).unwrap();
+    compare_tails(&bytes, &changed, 9_000);
+    // A thousand allocators, each of which calls the first of a long chain.
+    let allocators: String = (0..1000).map(|_| "(func (param i32) (result i32) (call 1000 (local.get 0)))").collect();
+    let chain: String =
+        (1001..60_000).map(|next| format!("(func (param i32) (result i32) (call {next} (local.get 0)))")).collect();
+    let text = format!("(module (memory 1) {allocators} {chain} (func (param i32) (result i32) (i32.const 8)))");
+    let bytes = wat::parse_str(text).unwrap();
+    let named = |function| Allocator { function, call: Call::Malloc, leading_parameters: 0, trailing_parameters: 0 };
+    rewrite(&bytes, &(0..1000).map(named).collect::<Vec<_>>()).unwrap();
+    // Deep in blocks, and out of them many times.
+    let deep = format!("{}{}", "(block ".repeat(900), "(if (local.get 0) (then (return (i32.const 8))))".repeat(9_000));
+    let text = format!(
+        r#"(module (memory 1) (func $realloc (export "realloc") (param i32 i32) (result i32) {deep}{} (i32.const 8)))"#,
+        ")".repeat(900)
+    );
+    let bytes = wat::parse_str(text).unwrap();
+    rewrite(&bytes, &allocators_of(&bytes)).unwrap();
+    // It was minutes, and is far less than a second.
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+}
+
+/// Checks that a module is valid, and that so many tail calls have become calls.
+fn compare_tails(bytes: &[u8], changed: &Rewritten, count: usize) {
+    let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+    Module::validate(&engine, &changed.bytes).unwrap();
+    let tails = |bytes: &[u8]| {
+        let parsed = parsed::Parsed::read(bytes).unwrap();
+        let (range, _) = &parsed.bodies[0];
+        let body = wasmtime_environ::wasmparser::FunctionBody::new(wasmtime_environ::wasmparser::BinaryReader::new(
+            &bytes[range.clone()],
+            0,
+        ));
+        let operators = body.get_operators_reader().unwrap().into_iter().map(Result::unwrap);
+        operators
+            .filter(|operator| matches!(operator, wasmtime_environ::wasmparser::Operator::ReturnCall { .. }))
+            .count()
+    };
+    assert_eq!((tails(bytes), tails(&changed.bytes)), (count, 0));
+}
+
+#[test]
+fn a_function_with_too_many_ways_out_is_left_out() {
+    let bytes = chained(10_001, 10_001);
+    let error = rewrite(&bytes, &allocators_of(&bytes)).unwrap_err();
+    assert_eq!(error, NotRewritten::Exits(0));
+    let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
+    let mut image = ModuleImage::parse(bytes, "guest").unwrap();
+    let (_, notes) = compile(&engine, &mut image, &[], None).unwrap();
+    assert!(notes[0].starts_with("realloc is left out: function 0 returns in more places"), "{notes:?}");
+}
+
 #[test]
 fn what_is_better_left_alone_is_left_alone() {
     let refused = |text: &str, call| {

@@ -1,24 +1,27 @@
 //! Tail calls of functions that something is put around, where they become calls.
 
 use super::allocators::NotRewritten;
+use super::calls::Calls;
 use super::parsed::{Parsed, malformed};
-use std::collections::HashSet;
 use wasmtime_environ::wasmparser::{BinaryReader, FunctionBody, Operator};
 
 /// Looks whether each tail call of `function`, which the module defines, can be a call that is followed by a return. It cannot where the
 /// function would still be there to catch what is thrown, or where it comes to itself that way: what was a loop would have a stack.
-pub(super) fn check(parsed: &Parsed, bytes: &[u8], function: u32) -> Result<(), NotRewritten> {
+pub(super) fn check(parsed: &Parsed, bytes: &[u8], calls: &Calls, function: u32) -> Result<(), NotRewritten> {
     let (range, _) = &parsed.bodies[parsed.defined(function)?];
     let body = FunctionBody::new(BinaryReader::new(&bytes[range.clone()], 0));
-    // Of each block that is open, whether it is one that catches.
-    let mut open = Vec::new();
+    // Of each block that is open, whether it is one that catches, and how many are.
+    let (mut open, mut catching) = (Vec::new(), 0_usize);
     for operator in body.get_operators_reader().map_err(malformed)? {
         match operator.map_err(malformed)? {
             Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => open.push(false),
-            Operator::TryTable { .. } | Operator::Try { .. } => open.push(true),
-            Operator::End | Operator::Delegate { .. } => _ = open.pop(),
-            Operator::ReturnCall { function_index }
-                if !open.contains(&true) && !reaches(parsed, bytes, function_index, function)? => {}
+            Operator::TryTable { .. } | Operator::Try { .. } => {
+                open.push(true);
+                catching += 1;
+            }
+            Operator::End | Operator::Delegate { .. } => catching -= usize::from(open.pop() == Some(true)),
+            Operator::ReturnCall { function_index } if catching == 0 && !calls.comes_back(function, function_index) => {
+            }
             Operator::ReturnCall { .. } | Operator::ReturnCallIndirect { .. } | Operator::ReturnCallRef { .. } => {
                 return Err(NotRewritten::TailCall(function));
             }
@@ -26,19 +29,6 @@ pub(super) fn check(parsed: &Parsed, bytes: &[u8], function: u32) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// Whether `from` is `to`, or calls it, directly or through others.
-fn reaches(parsed: &Parsed, bytes: &[u8], from: u32, to: u32) -> Result<bool, NotRewritten> {
-    let (mut seen, mut open) = (HashSet::from([from]), vec![from]);
-    while let Some(function) = open.pop() {
-        if function == to {
-            return Ok(true);
-        }
-        let Ok(defined) = parsed.defined(function) else { continue };
-        open.extend(parsed.calls(bytes, defined)?.into_iter().filter(|callee| seen.insert(*callee)));
-    }
-    Ok(false)
 }
 
 #[cfg(test)]
@@ -59,7 +49,8 @@ mod tests {
             (func $indirect (result i32) (return_call_indirect (type $f) (i32.const 0))))"#;
         let bytes = wat::parse_str(text).unwrap();
         let parsed = Parsed::read(&bytes).unwrap();
-        let refused: Vec<u32> = (0..8).filter(|function| check(&parsed, &bytes, *function).is_err()).collect();
+        let calls = Calls::of(&parsed, &bytes, 0..8).unwrap();
+        let refused: Vec<u32> = (0..8).filter(|function| check(&parsed, &bytes, &calls, *function).is_err()).collect();
         assert_eq!(refused, [2, 4, 5, 7]);
     }
 }

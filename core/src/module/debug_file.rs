@@ -5,6 +5,7 @@ use super::image::ModuleImage;
 use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use wlprof_plugin::ModuleView;
 
 /// Largest debug file that a module can name, in bytes. Those of browsers, the largest programs there are, have half of it.
 const LARGEST: u64 = 2 << 30;
@@ -42,7 +43,26 @@ pub(super) fn find(
             path.display()
         ));
     }
+    if let Some((of_file, of_guest)) = difference(&debug, image) {
+        return Err(format!(
+            "debug file {} is of another program or build: it has {of_file}, the guest {of_guest}",
+            path.display()
+        ));
+    }
     Ok(Some(debug))
+}
+
+/// Returns the facts by which a debug file and a guest are not of one build; `None` if nothing speaks against it. The code decides where
+/// both have it, since the debug information is of its offsets. A file with debug sections only may have a build id.
+fn difference(debug: &ModuleImage, guest: &ModuleImage) -> Option<(String, String)> {
+    let code = |image: &ModuleImage| {
+        let hash = image.code_hash().filter(|_| image.code_size() > 0)?;
+        let hash: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        Some(format!("{} bytes of code with the hash {hash}", image.code_size()))
+    };
+    let build_id = |image: &ModuleImage| image.own_build_id().map(|id| format!("the build id {id}"));
+    let facts = code(debug).zip(code(guest)).or_else(|| build_id(debug).zip(build_id(guest)));
+    facts.filter(|(of_file, of_guest)| of_file != of_guest)
 }
 
 /// The file that a plain file name means, beside the module.
@@ -100,6 +120,32 @@ mod tests {
         bytes.extend([0, (section.len() + name.len() + 2) as u8, section.len() as u8]);
         bytes.extend(section.bytes().chain([name.len() as u8]).chain(name.bytes()));
         ModuleImage::parse(bytes, "guest.wasm").unwrap()
+    }
+
+    fn image(text: &str, sections: &[(&str, &[u8])]) -> ModuleImage {
+        let mut bytes = wat::parse_str(text).unwrap();
+        for (name, content) in sections {
+            bytes.extend([0, (name.len() + content.len() + 1) as u8, name.len() as u8]);
+            bytes.extend(name.bytes().chain(content.iter().copied()));
+        }
+        ModuleImage::parse(bytes, "x").unwrap()
+    }
+
+    #[test]
+    fn a_debug_file_is_of_the_guest_if_the_code_is_or_without_code_the_build_id() {
+        let (code, other) = ("(module (func nop))", "(module (func nop nop))");
+        let one: &[(&str, &[u8])] = &[("build_id", &[2, 0xab, 1])];
+        let two: &[(&str, &[u8])] = &[("build_id", &[2, 0xcd, 2])];
+        let facts = |debug: &ModuleImage, guest: &ModuleImage| difference(debug, guest);
+        assert_eq!(facts(&image(code, &[("name", &[])]), &image(code, &[])), None);
+        assert_eq!(facts(&image(code, one), &image(code, two)), None, "its code is the guest's");
+        let (of_file, of_guest) = facts(&image(other, one), &image(code, one)).unwrap();
+        assert!(of_file.starts_with("6 bytes of code with the hash "), "{of_file}");
+        assert!(of_guest.starts_with("5 bytes of code with the hash "), "{of_guest}");
+        let by_id = ("the build id ab01".to_owned(), "the build id cd02".to_owned());
+        assert_eq!(facts(&image("(module)", one), &image(code, two)), Some(by_id));
+        assert_eq!(facts(&image("(module)", one), &image(code, one)), None);
+        assert_eq!(facts(&image("(module)", &[]), &image(code, two)), None, "nothing to tell by");
     }
 
     #[cfg(unix)]

@@ -272,18 +272,28 @@ impl ModuleImage {
 
     /// The `build_id` section in hex, or else a hash of the code section: what tells builds of a module apart.
     pub fn build_id(&self) -> String {
-        match self.own_section("build_id") {
+        self.own_build_id().unwrap_or_else(|| {
+            use std::hash::Hasher;
+            let mut hasher = rustc_hash::FxHasher::default();
+            hasher.write(&self.bytes);
+            format!("{:016x}", hasher.finish())
+        })
+    }
+
+    /// Returns the `build_id` section in hex.
+    pub(super) fn own_build_id(&self) -> Option<String> {
+        match self.own_section("build_id")? {
             // The payload is a byte vector: its length, then the id.
-            Some([len, id @ ..]) if usize::from(*len) == id.len() => {
-                id.iter().map(|byte| format!("{byte:02x}")).collect()
+            [len, id @ ..] if usize::from(*len) == id.len() => {
+                Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
             }
-            _ => {
-                use std::hash::Hasher;
-                let mut hasher = rustc_hash::FxHasher::default();
-                hasher.write(&self.bytes);
-                format!("{:016x}", hasher.finish())
-            }
+            _ => None,
         }
+    }
+
+    /// Size of the code section's payload in bytes.
+    pub(super) fn code_size(&self) -> u32 {
+        self.sections.code_size
     }
 
     /// The bytes from a code offset to the end of its function's body.

@@ -7,6 +7,7 @@ pub use language_names::LanguageWalkers;
 use crate::module::ModuleImage;
 use crate::recording::file::unnamed;
 use crate::recording::{ADAPTER, Frame, ModuleId, Names, Origin, RawRecording, Recording, shorten_names};
+use std::collections::HashMap;
 use std::sync::Arc;
 use wasmtime_environ::wasmparser::Operator;
 use wlprof_plugin::{Category, FrameKey, ModuleView, SourceFrame, Walker, WasmFrame};
@@ -21,6 +22,38 @@ pub fn name(
     progress: impl FnMut(usize),
 ) -> Recording {
     Symbols::new(modules, languages).name(raw, progress)
+}
+
+/// Names the wasm frames of a recording anew that has names. `of` says which of `modules` each of the recording's modules is; frames of
+/// others keep their names. `languages` are as [`name`] has them.
+pub fn rename(
+    recording: &mut Recording,
+    modules: &[Arc<ModuleImage>],
+    languages: Vec<Option<Box<dyn Walker>>>,
+    of: &HashMap<ModuleId, ModuleId>,
+) {
+    let mut symbols = Symbols::new(modules, languages);
+    recording.rename(|origin, out| {
+        if let Origin::Wasm { module, function, code_offset } = *origin
+            && let Some(&module) = of.get(&module)
+        {
+            symbols.frames(&Origin::Wasm { module, function, code_offset }, out);
+        }
+    });
+    for (&id, &module) in of {
+        let symbolizer = &symbols.0[module as usize];
+        // What was said for want of these symbols is not true any more.
+        let advice = without_debug_information(symbolizer.image.name());
+        recording.meta.notes.retain(|note| !note.contains(&advice));
+        let mut notes: Vec<String> = symbolizer.notes(id, recording).collect();
+        notes.retain(|note| !recording.meta.notes.contains(note));
+        recording.meta.notes.append(&mut notes);
+    }
+}
+
+/// What notes begin with of a module without debug information.
+fn without_debug_information(module: &str) -> String {
+    format!("{module} has no debug information; ")
 }
 
 /// Which module, of those that work on the same memory, has the walker.
@@ -219,11 +252,14 @@ impl Symbolizer {
         let is_beside = self.image.is_glue() || self.walked_by.is_some();
         let without_lines = match (any_wasm && !any_line && !is_beside, self.image.has_dwarf()) {
             (false, _) => None,
+            // Its warnings say so.
+            (true, true) if self.dwarf.has_stale_dwarf() => None,
             (true, true) => Some(format!(
                 "the debug information of {name} does not fit its code (stale or corrupt DWARF); {functions}"
             )),
             (true, false) => {
-                Some(format!("{name} has no debug information; {functions} (compile with -g, or give --debug-file)"))
+                let advice = "(compile with -g, or give --debug-file)";
+                Some(format!("{}{functions} {advice}", without_debug_information(name)))
             }
         };
         let language = self.language.as_ref().map(|language| language.warnings()).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use crate::running::wait_until;
 use std::time::Duration;
-use wasmtime::{Caller, Engine, Func, Instance, ResourceLimiter, Store};
+use wasmtime::{Caller, Engine, Func, Instance, Ref, ResourceLimiter, Store, Val};
 use wlprof::heap::Rate;
 use wlprof::recording::{HeapPart, Recording};
 use wlprof::{Attach, Attached, Profiler};
@@ -158,4 +158,123 @@ fn growth_that_is_told_of_from_elsewhere_has_no_stack() {
     }
     found.sort_by(|one, other| one.0.total_cmp(&other.0));
     assert_eq!(found, [(7.0, false), (11.0, true)]);
+}
+
+#[test]
+fn a_host_that_reaches_what_is_added_makes_its_own_figures_wrong_and_nothing_else() {
+    let engine = engine();
+    let profiler = Profiler::builder().heap(Rate::bytes(1)).paused().start(&engine).unwrap();
+    let module = profiler.load("guest.wasm", GUEST.as_bytes()).unwrap();
+    let honest = store(&profiler, &engine, &module, "eve");
+    let mut liar = Store::new(&engine, Host::default());
+    let attached = profiler.attach(&mut liar, Attach::named("guest").label("tenant", "mallory")).unwrap();
+    let instance = Instance::new(&mut liar, &module, &[]).unwrap();
+    attached.instantiated(&mut liar, &instance).unwrap();
+    let table = instance.get_table(&mut liar, "wlprof:heap/table").unwrap();
+    let function = |store: &mut Store<Host>, place| match table.get(&mut *store, place) {
+        Some(Ref::Func(Some(function))) => function,
+        other => panic!("{other:?}"),
+    };
+    let (allocated, freed) = (function(&mut liar, 0), function(&mut liar, 1));
+    let countdown = instance.get_global(&mut liar, "wlprof:heap/countdown").unwrap();
+    instance.get_memory(&mut liar, "wlprof:heap/filter").unwrap().data_mut(&mut liar).fill(255);
+    for number in 0..5000 {
+        for call in [(-1_i64, number, 7, 99), (i64::MAX, -1, number, 2), (0, 0, -1, 4), (5, number, 0, 0)] {
+            countdown.set(&mut liar, Val::I64(i64::MIN)).unwrap();
+            let (size, block, before, call) = call;
+            let parameters = [Val::I64(size), Val::I32(block), Val::I32(before), Val::I32(call)];
+            allocated.call(&mut liar, &parameters, &mut []).unwrap();
+        }
+        freed.call(&mut liar, &[Val::I32(number)], &mut []).unwrap();
+    }
+    let snapshot = profiler.snapshot().unwrap();
+    let of_eve = snapshot.of_label("tenant", "eve");
+    let held = bytes(of_eve.recording(), HeapPart::Held);
+    assert_eq!(held, [vec![("keeps".to_owned(), 1000.0); 2]]);
+    drop((honest, liar));
+}
+
+/// Traps in its allocator where it is asked for 13 bytes: in one that something is put around, and in one that is called once more when a sample
+/// is due.
+const TRAPS: &str = r#"(module
+    (memory (export "memory") 1)
+    (func $malloc (export "malloc") (param i32) (result i32)
+        (if (i32.eq (local.get 0) (i32.const 13)) (then unreachable)) (i32.const 64))
+    (func $calloc (export "calloc") (param i32 i32) (result i32) (call $malloc (local.get 0)))
+    (func $free (export "free") (param i32))
+    (func $keeps (drop (call $malloc (i32.const 1000))) (drop (call $calloc (i32.const 70) (i32.const 10))))
+    (func (export "malloc_traps") (drop (call $malloc (i32.const 13))))
+    (func (export "calloc_traps") (drop (call $calloc (i32.const 13) (i32.const 1))))
+    (func (export "run") (call $keeps)))"#;
+
+#[test]
+fn an_allocator_that_traps_is_seen_when_its_instance_is_called_again() {
+    let engine = engine();
+    let profiler = Profiler::builder().heap(Rate::bytes(1)).paused().start(&engine).unwrap();
+    let module = profiler.load("guest.wasm", TRAPS.as_bytes()).unwrap();
+    let mut store = Store::new(&engine, ());
+    let attached = profiler.attach(&mut store, Attach::named("guest")).unwrap();
+    let instance = Instance::new(&mut store, &module, &[]).unwrap();
+    attached.instantiated(&mut store, &instance).unwrap();
+    for (number, name) in (1..).zip(["run", "calloc_traps", "run", "malloc_traps", "run"]) {
+        let function = instance.get_typed_func::<(), ()>(&mut store, name).unwrap();
+        assert_eq!(function.call(&mut store, ()).is_err(), name.ends_with("traps"), "{number}");
+    }
+    let snapshot = profiler.snapshot().unwrap();
+    let heap = snapshot.recording().stores[0].heap.as_ref().unwrap();
+    let all = heap.total(HeapPart::Allocated);
+    assert_eq!((all.blocks, all.bytes), (6.0, 3.0 * 1700.0));
+    let told = heap.notes.iter().filter(|note| note.contains("has ended calls of the allocator (2 times)"));
+    assert_eq!(told.count(), 1, "{:?}", heap.notes);
+}
+
+/// Gives addresses that there are not, as many as it is asked for.
+const MAKES_UP: &str = r#"(module
+    (memory (export "memory") 1) (global $next (mut i32) (i32.const 0))
+    (func $malloc (export "malloc") (param i32) (result i32)
+        (global.set $next (i32.add (global.get $next) (i32.const 1)))
+        (global.get $next))
+    (func $free (export "free") (param i32))
+    (func (export "run") (param $left i32)
+        (loop $again
+            (drop (call $malloc (i32.const 1)))
+            (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"#;
+
+#[test]
+fn stores_have_room_for_blocks_together_and_those_that_go_give_it_back() {
+    const MANY: i32 = 1_000_000;
+    let engine = engine();
+    let profiler = Profiler::builder().heap(Rate::bytes(1)).paused().start(&engine).unwrap();
+    let module = profiler.load("guest.wasm", MAKES_UP.as_bytes()).unwrap();
+    let run = || {
+        let mut store = Store::new(&engine, ());
+        let attached = profiler.attach(&mut store, Attach::named("guest")).unwrap();
+        let instance = Instance::new(&mut store, &module, &[]).unwrap();
+        attached.instantiated(&mut store, &instance).unwrap();
+        instance.get_typed_func::<i32, ()>(&mut store, "run").unwrap().call(&mut store, MANY).unwrap();
+        store
+    };
+    // Of each heap what is held, and whether a note says that there is more.
+    let heaps = || {
+        let snapshot = profiler.snapshot().unwrap();
+        let heaps = snapshot.recording().stores.iter().filter_map(|store| store.heap.as_ref());
+        let of_heap = |heap: &wlprof::recording::Heap| {
+            assert_eq!(heap.total(HeapPart::Allocated).blocks, f64::from(MANY));
+            let is_told =
+                heap.notes.iter().any(|note| note.contains("so many blocks are held, by all stores together"));
+            (heap.total(HeapPart::Held).blocks, is_told)
+        };
+        heaps.map(of_heap).collect::<Vec<_>>()
+    };
+    let all = (f64::from(MANY), false);
+    let first = run();
+    assert_eq!(heaps(), [all]);
+    drop(first);
+    // What a store held is given back when its heap has been recorded.
+    heaps();
+    let second = run();
+    assert_eq!(heaps().last(), Some(&all));
+    let third = run();
+    assert_eq!(heaps().last(), Some(&(835_008.0, true)), "there is room for 1,835,008");
+    drop((second, third));
 }

@@ -84,7 +84,7 @@ pub(crate) fn unsigned(mut value: usize) -> Vec<u8> {
 }
 
 /// A LEB128 number and where it ends.
-fn read_unsigned(bytes: &[u8]) -> (usize, usize) {
+pub(crate) fn read_unsigned(bytes: &[u8]) -> (usize, usize) {
     let end = bytes.iter().position(|byte| byte & 0x80 == 0).expect("a number ends") + 1;
     let value = bytes[..end].iter().rev().fold(0, |value, byte| value << 7 | usize::from(byte & 0x7f));
     (value, end)

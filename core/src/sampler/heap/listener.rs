@@ -2,7 +2,8 @@
 //!
 //! # Accuracy
 //! Stacks are those of the call itself, whole as those of any host call. Of allocations by start functions nothing is told: the module has
-//! to be there first.
+//! to be there first. Where a trap or an exception leaves the allocator, and the module has no exceptions of its own, nothing is seen until the
+//! store's wasm has returned: a note says so.
 //!
 //! # Overhead
 //! What the guest's code does at each call of its allocator is a nanosecond. A call that is told of takes about two microseconds, and with a
@@ -17,9 +18,9 @@ use super::super::os::clock::monotonic_ns;
 use super::super::reading::MemoryDefinition;
 use super::super::running::StoreState;
 use super::StoreHeap;
-use crate::heap::{Call, EXPORTS, Told, call_of_number};
+use crate::heap::{Call, EXPORTS, Told, call_of_number, is_inside};
 use std::sync::Arc;
-use wasmtime::{Caller, Func, Global, Instance, Memory, Ref, Store, Val};
+use wasmtime::{AsContextMut, Caller, Func, Global, Instance, Memory, Ref, Store, Val};
 
 /// What is told of one instance.
 struct Listener {
@@ -29,6 +30,24 @@ struct Listener {
     filter: Memory,
     /// The guest's memory.
     memory: MemoryDefinition,
+}
+
+/// The mark of an instance that a call of its allocator is going on.
+pub(in crate::sampler) struct AllocatorMark {
+    countdown: Global,
+    heap: Arc<StoreHeap>,
+}
+
+impl AllocatorMark {
+    /// Takes the mark away where none of the store's wasm runs any more: a trap or an exception has ended the call.
+    pub(in crate::sampler) fn no_wasm_runs(&self, mut store: impl AsContextMut) {
+        if self.countdown.get(&mut store).i64().is_some_and(is_inside) {
+            self.heap.was_left();
+            let next = Val::I64(self.heap.draw());
+            // It is a mutable global of that type.
+            let _ = self.countdown.set(&mut store, next);
+        }
+    }
 }
 
 /// Has `instance`, of a module that was rewritten, tell of what it allocates from here on. `memory` is its own.
@@ -41,7 +60,7 @@ pub(in crate::sampler) fn listen<T: 'static>(
     instance: &Instance,
     memory: MemoryDefinition,
     heap: Arc<StoreHeap>,
-) -> wasmtime::Result<()> {
+) -> wasmtime::Result<AllocatorMark> {
     let missing = || wasmtime::format_err!("it does not have what its allocator tells by");
     let table = instance.get_table(&mut *store, EXPORTS.table).ok_or_else(missing)?;
     let countdown = instance.get_global(&mut *store, EXPORTS.countdown).ok_or_else(missing)?;
@@ -61,7 +80,8 @@ pub(in crate::sampler) fn listen<T: 'static>(
         table.set(&mut *store, place, Ref::Func(Some(function)))?;
     }
     countdown.set(&mut *store, Val::I64(listener.heap.draw()))?;
-    is_heard.set(&mut *store, Val::I32(1))
+    is_heard.set(&mut *store, Val::I32(1))?;
+    Ok(AllocatorMark { countdown, heap: listener.heap.clone() })
 }
 
 impl Listener {

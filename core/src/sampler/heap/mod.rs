@@ -6,5 +6,5 @@ mod listener;
 mod store_heap;
 
 pub(super) use counted::{CountedHeap, patch};
-pub(super) use listener::listen;
+pub(super) use listener::{AllocatorMark, listen};
 pub(super) use store_heap::{HeapTotals, Heaps, SiteNumber, StoreHeap, Taken, stack_header};

@@ -4,25 +4,52 @@ use super::super::os::clock::monotonic_ns;
 use super::super::reading::{Header, Kind, MAX_WORDS, Truncated};
 use super::super::running::StoreNumber;
 use super::counted::totals;
-use crate::heap::{Blocks, Rate, Told};
+use crate::heap::{Blocks, HeldBudget, Rate, Told};
 use crate::recording::{Amount, SiteTotals};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wlprof_plugin::{HeapBucket, Truncation};
 
 /// A stack that allocates: the number of those of its heap that came before.
 pub(in crate::sampler) type SiteNumber = u32;
 
-/// Distinct stacks of a heap that are told apart. A guest may make stacks without end.
-const MAX_SITES: usize = 1 << 17;
+/// Distinct stacks that are told apart, of all heaps of a session. A guest may make stacks without end.
+const MAX_SITES: usize = if cfg!(test) { 1 << 8 } else { 1 << 17 };
 /// Words that their records have together: 64 MiB.
 const MAX_SITE_WORDS: usize = 1 << 23;
+
+/// What the heaps of a session may hold, all together: stores that have gone have given it back.
+#[derive(Default)]
+struct Budget {
+    held: Arc<HeldBudget>,
+    sites: AtomicUsize,
+    site_words: AtomicUsize,
+}
+
+impl Budget {
+    /// Takes room for a site whose record has so many words, if there is any.
+    fn take_site(&self, words: usize) -> bool {
+        let take = |counter: &AtomicUsize, count: usize, most: usize| {
+            let more = |taken: usize| Some(taken + count).filter(|taken| *taken <= most);
+            counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        };
+        if !take(&self.sites, 1, MAX_SITES) {
+            return false;
+        }
+        let has_room = take(&self.site_words, words, MAX_SITE_WORDS);
+        if !has_room {
+            self.sites.fetch_sub(1, Ordering::Relaxed);
+        }
+        has_room
+    }
+}
 
 /// The heap of a store.
 pub(in crate::sampler) struct StoreHeap {
     pub(in crate::sampler) store: StoreNumber,
     pub(in crate::sampler) rate: Rate,
+    budget: Arc<Budget>,
     /// Locked by the guest's thread in its host calls and by the drain, never by a handler.
     state: Mutex<State>,
     /// Some heap of the session has new sites.
@@ -36,6 +63,8 @@ struct State {
     sites: Sites,
     /// Room for a record, once there is one.
     words: Vec<u64>,
+    /// How often its wasm has returned from within the allocator.
+    left: u64,
     /// Something has been told since the drain has last looked.
     has_changed: bool,
 }
@@ -51,8 +80,14 @@ impl State {
                 told.peak_ns = blocks.peak_ns();
                 if blocks.unheld() > 0 {
                     told.notes.push(format!(
-                        "so many blocks are held that {} more count as freed at once: less frequent samples (--memory-rate) tell of all",
+                        "so many blocks are held, by all stores together, that {} more count as freed at once: less frequent samples (--memory-rate) tell of all",
                         blocks.unheld()
+                    ));
+                }
+                if self.left > 0 {
+                    told.notes.push(format!(
+                        "a trap or an exception has ended calls of the allocator ({} times): what was allocated after that, until the guest returned to its host, is not counted",
+                        self.left
                     ));
                 }
             }
@@ -115,24 +150,37 @@ struct Counted {
 }
 
 /// The stacks that allocate.
-#[derive(Default)]
 struct Sites {
     /// Records of stacks, without anything that is not the same each time.
     known: HashMap<Arc<[u64]>, SiteNumber>,
     /// Those that the drain has not taken, in order of their numbers.
     new: Vec<Arc<[u64]>>,
-    /// Words of all of them.
-    words: usize,
+    budget: Arc<Budget>,
+    /// What of it is taken: sites, and the words of their records.
+    taken: (usize, usize),
     /// The site of those that there is no room for.
     overflow: Option<SiteNumber>,
 }
 
+impl Drop for Sites {
+    fn drop(&mut self) {
+        let (sites, words) = self.taken;
+        self.budget.sites.fetch_sub(sites, Ordering::Relaxed);
+        self.budget.site_words.fetch_sub(words, Ordering::Relaxed);
+    }
+}
+
 impl Sites {
+    fn new(budget: Arc<Budget>) -> Self {
+        Self { known: HashMap::new(), new: Vec::new(), budget, taken: (0, 0), overflow: None }
+    }
+
     fn number(&mut self, record: &[u64]) -> SiteNumber {
         if let Some(known) = self.known.get(record) {
             return *known;
         }
-        if self.known.len() < MAX_SITES && self.words + record.len() <= MAX_SITE_WORDS {
+        if self.budget.take_site(record.len()) {
+            self.taken = (self.taken.0 + 1, self.taken.1 + record.len());
             return self.add(record);
         }
         // What there is no room for is told of together, without its frames.
@@ -140,7 +188,7 @@ impl Sites {
             Some(site) => site,
             None => {
                 let mut words = vec![0; MIN_WORDS];
-                let length = stack_header().write(&mut words, |_| Err(Truncated::TooDeep), |_, _| 0, |_| ());
+                let length = stack_header().write(&mut words, |_| Err(Truncated::TooManyEntries), |_, _| 0, |_| ());
                 let site = self.add(&words[..length]);
                 self.overflow = Some(site);
                 site
@@ -150,7 +198,6 @@ impl Sites {
 
     fn add(&mut self, record: &[u64]) -> SiteNumber {
         let (number, record) = (self.known.len() as SiteNumber, Arc::<[u64]>::from(record));
-        self.words += record.len();
         self.known.insert(record.clone(), number);
         self.new.push(record);
         number
@@ -177,20 +224,21 @@ pub(in crate::sampler) struct HeapTotals {
 }
 
 impl StoreHeap {
-    fn new(store: StoreNumber, rate: Rate, has_new: Arc<AtomicBool>) -> Self {
+    fn new(store: StoreNumber, rate: Rate, budget: Arc<Budget>, has_new: Arc<AtomicBool>) -> Self {
         let state = State {
             told: By::Nobody,
             grown: BTreeMap::new(),
-            sites: Sites::default(),
+            sites: Sites::new(budget.clone()),
             words: Vec::new(),
+            left: 0,
             has_changed: true,
         };
-        Self { store, rate, state: Mutex::new(state), has_new }
+        Self { store, rate, budget, state: Mutex::new(state), has_new }
     }
 
     /// Has it be told of by an allocator, call by call. `false` if somebody tells of it already.
     pub(super) fn claim_for_calls(&self) -> bool {
-        self.claim(By::Calls(Blocks::new(self.rate)))
+        self.claim(By::Calls(Blocks::within(self.rate, self.budget.held.clone())))
     }
 
     /// Has it be told of by the language's runtime. `false` if somebody tells of it already.
@@ -222,6 +270,13 @@ impl StoreHeap {
             By::Calls(blocks) => blocks.draw(),
             By::Runtime(_) | By::Nobody => i64::MAX,
         }
+    }
+
+    /// Its wasm has returned from within the allocator.
+    pub(super) fn was_left(&self) {
+        let mut state = self.state();
+        state.left += 1;
+        state.has_changed = true;
     }
 
     /// Takes a call of the allocator that was told of. `read` writes the record of its stack, which is to be equal for equal stacks, and
@@ -325,6 +380,7 @@ impl StoreHeap {
 #[derive(Default)]
 pub(in crate::sampler) struct Heaps {
     all: Mutex<BTreeMap<StoreNumber, Arc<StoreHeap>>>,
+    budget: Arc<Budget>,
     /// Some have new sites.
     has_new: Arc<AtomicBool>,
 }
@@ -332,7 +388,7 @@ pub(in crate::sampler) struct Heaps {
 impl Heaps {
     /// The heap of a store.
     pub(in crate::sampler) fn of(&self, store: StoreNumber, rate: Rate) -> Arc<StoreHeap> {
-        let new = || Arc::new(StoreHeap::new(store, rate, self.has_new.clone()));
+        let new = || Arc::new(StoreHeap::new(store, rate, self.budget.clone(), self.has_new.clone()));
         self.heaps().entry(store).or_insert_with(new).clone()
     }
 
@@ -378,5 +434,37 @@ pub(in crate::sampler) fn stack_header() -> Header {
         memory_bytes: 0,
         state: crate::recording::State::Host,
         kind: Kind::Language,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many sites a heap tells apart of so many stacks.
+    fn sites_of(heap: &StoreHeap, stacks: u64) -> usize {
+        for stack in 0..stacks {
+            heap.grew(1, |words| {
+                words[0] = stack;
+                1
+            });
+        }
+        heap.take(true).totals.map_or(0, |totals| totals.sites.len())
+    }
+
+    #[test]
+    fn stores_share_the_room_for_stacks_and_give_it_back() {
+        let heaps = Heaps::default();
+        let first = heaps.of(1, Rate::DEFAULT);
+        assert_eq!(sites_of(&first, 200), 200);
+        let second = heaps.of(2, Rate::DEFAULT);
+        // What there is no room for is one more.
+        assert_eq!(sites_of(&second, 200), MAX_SITES - 200 + 1);
+        heaps.forget(1);
+        drop(first);
+        let third = heaps.of(3, Rate::DEFAULT);
+        assert_eq!(sites_of(&third, 200), 200);
+        let note = |heap: &StoreHeap| heap.state().totals(Rate::DEFAULT).notes.len();
+        assert_eq!([&second, &third].map(|heap| note(heap)), [1, 0]);
     }
 }
