@@ -42,6 +42,17 @@ impl Bodies {
         (!range.is_empty() && found.start <= range.start && range.end <= found.end).then_some((body, range))
     }
 
+    /// Returns whether a body begins at `address`.
+    pub(crate) fn begins_at(&self, address: u64) -> bool {
+        u32::try_from(address)
+            .is_ok_and(|address| self.ranges.binary_search_by_key(&address, |body| body.start).is_ok())
+    }
+
+    /// Returns whether a body ends at `address`.
+    pub(crate) fn ends_at(&self, address: u64) -> bool {
+        u32::try_from(address).is_ok_and(|address| self.ranges.binary_search_by_key(&address, |body| body.end).is_ok())
+    }
+
     /// The bodies that `[begin, end)` touches.
     pub(crate) fn touching(&self, begin: u64, end: u64) -> Range<usize> {
         let first = self.ranges.partition_point(|body| u64::from(body.end) <= begin);

@@ -4,7 +4,7 @@ use crate::{
     bodies::Bodies,
     budget::{self, Fault},
     category::categorize,
-    function::{self, Function},
+    function::{self, Function, UnitFit},
     inlined::{Inlined, InlinedCalls},
     line::{self, Row, Sequence},
     names::{self, Names},
@@ -53,8 +53,10 @@ pub(crate) struct DebugInfo {
 pub(crate) struct Damage {
     pub(crate) units: usize,
     pub(crate) line_programs: usize,
-    pub(crate) misplaced: usize,
-    pub(crate) placed: usize,
+    /// Units that describe other code than the module has.
+    pub(crate) stale_units: usize,
+    /// How the functions of those fit, all together.
+    pub(crate) stale: UnitFit,
     pub(crate) split: usize,
     /// Places with more inlined calls than are shown.
     pub(crate) deep_places: usize,
@@ -168,8 +170,13 @@ impl DebugInfo {
         let mut found = function::Found::default();
         let read = function::functions(&self.units, unit, bodies, &mut self.budget, &mut found);
         self.damage.units += usize::from(read == Err(Fault::Broken));
-        self.damage.misplaced += found.misplaced;
-        self.damage.placed += found.functions.len();
+        if found.fit.is_stale() {
+            return self.leave_out(found.fit);
+        }
+        if found.is_doubtful() {
+            return;
+        }
+        let has_functions = found.fit != UnitFit::default();
         for (body, function) in found.functions {
             self.functions.entry(body).or_default().push(function);
         }
@@ -180,10 +187,20 @@ impl DebugInfo {
         let mut lines = line::Lines::default();
         let read = line::lines(&self.units, unit, offset, bodies, &mut self.lines_budget, &mut lines);
         self.damage.line_programs += usize::from(read == Err(Fault::Broken));
+        if !has_functions && lines.fit.is_stale() {
+            return self.leave_out(lines.fit);
+        }
         for (body, sequence) in lines.sequences {
             self.sequences.entry(body).or_default().push(sequence);
         }
         self.headers.extend(lines.header.map(|header| (offset.0, header)));
+    }
+
+    /// Counts a unit of which nothing is shown.
+    fn leave_out(&mut self, fit: UnitFit) {
+        self.damage.stale_units += 1;
+        self.damage.stale.fitting += fit.fitting;
+        self.damage.stale.stray += fit.stray;
     }
 
     /// The function whose code at `offset` is. A body has one; where the DWARF has several, all but one are dead

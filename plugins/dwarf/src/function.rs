@@ -21,8 +21,26 @@ pub(crate) struct Function {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) functions: Vec<(usize, Function)>,
-    /// Ranges that lie in no body, not counting what the linker marked as dead.
-    pub(crate) misplaced: usize,
+    pub(crate) fit: UnitFit,
+    /// Functions that begin within the first body, which is near 0: older linkers leave such addresses of dead functions.
+    near_zero: usize,
+}
+
+/// How well a unit fits the code. Linkers mix units that fit with others that a tool left behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UnitFit {
+    /// Functions that lie in a body and begin where it begins.
+    pub(crate) fitting: usize,
+    /// Functions that begin where no body begins. The linker's dead ones are in neither count.
+    pub(crate) stray: usize,
+}
+
+impl UnitFit {
+    /// Returns whether the unit describes other code than the module has. No linker puts a function elsewhere than at the start of
+    /// a body, and some of a stale unit's functions begin at one by chance.
+    pub(crate) fn is_stale(self) -> bool {
+        self.stray > 0 && self.stray >= self.fitting
+    }
 }
 
 /// Finds the functions of `unit` with the bodies they lie in. Entries before a broken one are kept.
@@ -50,15 +68,41 @@ pub(crate) fn functions(
             let attribute = entries.read_attribute(*spec)?;
             readable = readable.and(span.note(&units.dwarf, dies, attribute.name(), attribute.value()));
         }
-        let readable = readable.and_then(|()| {
-            span.for_each(&units.dwarf, dies, budget, |range| match bodies.enclosing(range.begin, range.end) {
-                Some((body, range)) => found.functions.push((body, Function { unit, die, range })),
-                None => found.misplaced += usize::from(!dies.header.is_tombstone_address(range.begin)),
-            })
-        });
+        let mut ranges = Vec::new();
+        let readable = readable.and_then(|()| span.for_each(&units.dwarf, dies, budget, |range| ranges.push(range)));
+        found.take(unit, die, &ranges, bodies, |address| dies.header.is_tombstone_address(address));
         if readable == Err(Fault::Budget) {
             return Err(Fault::Budget);
         }
     }
     Ok(())
+}
+
+impl Found {
+    /// Returns whether nothing shows that the unit describes this module's code.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.functions.is_empty() && self.near_zero > 0
+    }
+
+    /// Adds the function at `die` with the code in `ranges`, if it begins where a body begins.
+    fn take(
+        &mut self,
+        unit: usize,
+        die: UnitOffset,
+        ranges: &[gimli::Range],
+        bodies: &Bodies,
+        is_tombstone: impl Fn(u64) -> bool,
+    ) {
+        // Older linkers leave 0.
+        let live = || ranges.iter().filter(|range| range.begin != 0 && !is_tombstone(range.begin));
+        let Some(begin) = live().map(|range| range.begin).min() else { return };
+        if !bodies.begins_at(begin) {
+            *(if begin < bodies.range(0).end.into() { &mut self.near_zero } else { &mut self.fit.stray }) += 1;
+            return;
+        }
+        let before = self.functions.len();
+        let enclosed = live().filter_map(|range| bodies.enclosing(range.begin, range.end));
+        self.functions.extend(enclosed.map(|(body, range)| (body, Function { unit, die, range })));
+        self.fit.fitting += usize::from(self.functions.len() > before);
+    }
 }

@@ -3,6 +3,7 @@
 use crate::{
     bodies::Bodies,
     budget::Fault,
+    function::UnitFit,
     names::{shorten, text},
     sections::Reader,
     unit::Units,
@@ -58,6 +59,8 @@ impl Sequence {
 #[derive(Default)]
 pub(crate) struct Lines {
     pub(crate) sequences: Vec<(usize, Sequence)>,
+    /// How sequences fit: a linker's end where a body ends. They need not begin with it, as its local variables have no line.
+    pub(crate) fit: UnitFit,
     /// The file table.
     pub(crate) header: Option<gimli::LineProgramHeader<Reader>>,
 }
@@ -75,12 +78,17 @@ pub(crate) fn lines(
     pay_for_header(units, offset, budget)?;
     let program = units.dwarf.debug_line.program(offset, dies.address_size(), None, None)?;
     budget.spend(program.header().unit_length())?;
+    let is_tombstone = |address| dies.header.is_tombstone_address(address);
     let mut rows = program.rows();
-    let mut sequence = Vec::new();
+    let mut sequence: Vec<Row> = Vec::new();
     let result = loop {
         match rows.next_row() {
             Ok(Some((_, row))) if row.end_sequence() => {
                 let rows = std::mem::take(&mut sequence);
+                if rows.first().is_some_and(|row| row.address != 0 && !is_tombstone(row.address.into())) {
+                    let ends = bodies.ends_at(row.address());
+                    *(if ends { &mut out.fit.fitting } else { &mut out.fit.stray }) += 1;
+                }
                 if let Err(fault) = keep(unit, rows, row.address(), bodies, budget, out) {
                     break Err(fault);
                 }

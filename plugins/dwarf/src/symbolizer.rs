@@ -65,6 +65,13 @@ impl Symbolizer {
     }
 }
 
+impl Symbolizer {
+    /// Returns whether DWARF was left out that describes other code than the module has. [`Walker::warnings`] says how much.
+    pub fn has_stale_dwarf(&self) -> bool {
+        matches!(&self.debug_info, Source::Read(debug_info) if debug_info.damage().stale_units > 0)
+    }
+}
+
 impl Walker for Symbolizer {
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
         let FrameKey::Wasm(frame) = frame else { return };
@@ -94,7 +101,7 @@ impl Walker for Symbolizer {
         }
         let Source::Read(debug_info) = &self.debug_info else { return warnings };
         let damage = debug_info.damage();
-        let Damage { units, line_programs, misplaced, placed, split, deep_places, budget, lines_budget } = damage;
+        let Damage { units, line_programs, stale_units, stale, split, deep_places, budget, lines_budget } = damage;
         if budget {
             let text = "the DWARF asks for far more work than its size justifies, and reading it was given up: functions read \
                         after that have names alone";
@@ -117,11 +124,14 @@ impl Walker for Symbolizer {
         if line_programs > 0 {
             warnings.push(format!("{line_programs} line tables of the DWARF are broken and were read only in part"));
         }
-        if misplaced > placed {
+        if stale_units > 0 {
+            let (are, them) =
+                if stale_units == 1 { ("unit of the DWARF is", "it") } else { ("units of the DWARF are", "them") };
             warnings.push(format!(
-                "{misplaced} of {} functions in the DWARF lie outside the module's functions: a tool may have rewritten \
-                 the module without its DWARF",
-                misplaced + placed
+                "{stale_units} {are} left out, since a tool rewrote the code and kept the old DWARF: {} of {} functions in {them} \
+                 begin where none of the module's begins. Their functions have the names of the name section, and no lines",
+                stale.stray,
+                stale.fitting + stale.stray
             ));
         }
         if split > 0 {

@@ -77,7 +77,40 @@ fn a_rewritten_module_is_warned_of() {
     assert_eq!(symbolizer.warnings(), [""; 0]);
     assert_eq!(symbolize(&mut symbolizer, module.frame(0, 5))[0].function, "first");
     let warnings = symbolizer.warnings();
-    assert!(warnings.len() == 1 && warnings[0].starts_with("2 of 2 functions"), "{warnings:?}");
+    // What begins at 0 was dropped by a linker, and says nothing of a tool.
+    assert!(warnings.len() == 1 && warnings[0].contains("1 of 1 functions"), "{warnings:?}");
+    assert!(symbolizer.has_stale_dwarf());
+}
+
+/// Two of three functions begin elsewhere, and the third begins at a body by chance: that body is another function's.
+#[test]
+fn a_unit_that_fits_by_chance_names_nothing() {
+    for version in [4, 5] {
+        let stale = [
+            written("third", 3, 0x20, 1, true),
+            written("first", 0x94, 0xb0, 2, true),
+            written("x", 0x105, 0x130, 3, true),
+        ];
+        // A linker put it beside a unit that fits.
+        let sound = [written("second", 0x42, 0x90, 21, true)];
+        for units in
+            [[stale.iter().collect(), sound.iter().collect()], [sound.iter().collect(), stale.iter().collect()]]
+        {
+            let module = module(version, &units);
+            let mut symbolizer = Symbolizer::new(&module);
+            let mut at = |body: usize, offset: u32| {
+                let frames = symbolize(&mut symbolizer, module.frame(body, offset));
+                frames.iter().map(show).collect::<Vec<_>>().join(" < ")
+            };
+            assert_eq!([at(0, 3), at(0, 0x1f), at(0, 0x30)], ["first ?:0:0"; 3], "version {version}");
+            assert_eq!([at(2, 0x96), at(3, 0x106)], ["third ?:0:0", "wasm-function[4] ?:0:0"]);
+            assert_eq!(at(1, 0x42), "second /src/second.c:21:0");
+            assert_eq!(at(1, 0x8f), "inlined /src/second.c:22:0 < second /src/second.c:25:0");
+            let warnings = symbolizer.warnings();
+            assert!(warnings.len() == 1 && warnings[0].starts_with("1 unit of the DWARF is left out"), "{warnings:?}");
+            assert!(warnings[0].contains("2 of 3 functions"), "{warnings:?}");
+        }
+    }
 }
 
 /// A module of [`BODIES`] behind one import, whose names are first, second, third and none.

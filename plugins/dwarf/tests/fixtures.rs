@@ -5,7 +5,9 @@ mod module;
 use module::{instructions, symbolize};
 use std::collections::BTreeSet;
 use wlprof_dwarf::{Dwarf, Symbolizer};
-use wlprof_plugin::{Category, Detection, FrameKey, Language, ModuleView, SourceFrame, WasmFrame, testing::TestModule};
+use wlprof_plugin::{
+    Category, Detection, FrameKey, Language, ModuleView, SourceFrame, Walker, WasmFrame, testing::TestModule,
+};
 
 /// The line of a source that ends in a comment, from 1.
 fn marked(source: &str, mark: &str) -> u32 {
@@ -155,6 +157,41 @@ fn rust_functions_have_paths_and_are_not_the_users() {
             let standard = ["core::", "std::", "alloc::"].iter().any(|path| name.starts_with(path));
             assert!(!standard || frame.category != Category::User, "{fixture}: {frame:?}");
             assert_ne!(name, "fmt", "{fixture}");
+        }
+    }
+}
+
+/// What tools do that rewrite code and copy the DWARF: from some function on, all lie elsewhere. Names are those that the module has without
+/// DWARF, wherever that does not fit, and untouched modules are believed as a whole.
+#[test]
+fn units_of_other_code_name_nothing() {
+    for fixture in ["c-inlined", "c-inlined-dwarf5", "cpp-inlined", "rust-mix-v0"] {
+        let untouched = TestModule::fixture(fixture);
+        let mut without = untouched.clone();
+        without.sections.clear();
+        let mut all = Symbolizer::new(&untouched);
+        let outermost = |symbolizer: &mut Symbolizer, module: &TestModule, body: usize| {
+            symbolize(symbolizer, module.frame(body, module.bodies[body].start)).pop().unwrap()
+        };
+        let before: Vec<SourceFrame> =
+            (0..untouched.bodies.len()).map(|body| outermost(&mut all, &untouched, body)).collect();
+        assert!(!all.has_stale_dwarf() && before.iter().any(|frame| frame.line.is_some()), "{fixture}");
+        for first in [0, before.len() / 2] {
+            let mut module = untouched.clone();
+            for (added, body) in (1..).zip(&mut module.bodies[first..]) {
+                *body = body.start + added - 1..body.end + added;
+            }
+            let (mut symbolizer, mut names) = (Symbolizer::new(&module), Symbolizer::new(&without));
+            for (body, frame_before) in before.iter().enumerate() {
+                let frame = outermost(&mut symbolizer, &module, body);
+                let name = outermost(&mut names, &untouched, body);
+                let is_unchanged = body < first && frame == *frame_before;
+                // The first function begins where it began.
+                let is_named = frame.function == name.function && (frame.line.is_none() || body == first);
+                assert!(is_unchanged || is_named, "{fixture}: {frame:?} instead of {name:?} at body {body}, {first}");
+            }
+            assert!(symbolizer.has_stale_dwarf(), "{fixture}");
+            assert!(symbolizer.warnings()[0].contains("kept the old DWARF"), "{:?}", symbolizer.warnings());
         }
     }
 }
