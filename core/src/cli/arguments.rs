@@ -292,7 +292,7 @@ pub(super) struct View {
 /// Where names come from that a recording lacks.
 #[derive(Debug, Args)]
 pub(super) struct Names {
-    /// The program that was run, which names what a run that was cut short could not name
+    /// The program that was run: it names what a run that was cut short could not name, and with --debug-file what a stripped one could not
     #[arg(long, value_name = "GUEST")]
     pub(super) guest: Option<PathBuf>,
     /// File with the program's debug sections, if they are not in the program

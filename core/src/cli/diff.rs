@@ -1,13 +1,13 @@
 //! `wlprof diff`: which functions took another share of the time, and which differences are noise.
 
-use super::arguments::FramesChoice;
+use super::arguments::{FramesChoice, Names};
 use super::escape::single_line;
-use super::os::limits;
+use super::os::{Readers, limits};
 use super::output;
 use super::output_file::OutputFile;
 use super::showing::ShowChoice;
 use super::table::{TableOptions, differences, shorten, shown};
-use super::{FAILED, Failure, render, say};
+use super::{FAILED, Failure, print, render, say};
 use crate::export::{self, Exporter, short_path};
 use crate::recording::{Difference, Recording, Selection};
 use clap::Args;
@@ -37,6 +37,8 @@ pub(super) struct Diff {
     /// Rows of the table
     #[arg(long, value_name = "ROWS", default_value_t = 20)]
     top: usize,
+    #[command(flatten)]
+    names: Names,
     /// The recording to compare with
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
@@ -50,18 +52,24 @@ pub(super) fn run(diff: &Diff) -> Result<(), Failure> {
     let target = diff.file.as_deref().map(|path| Ok((path, exporter(path)?))).transpose()?;
     let sizes = [&diff.before, &diff.after].map(|path| path.metadata().map_or(0, |metadata| metadata.len()));
     limits::set(sizes[0].saturating_add(sizes[1])).map_err(|error| Failure::new(FAILED, error))?;
-    let [before, after] = [read(diff, &diff.before)?, read(diff, &diff.after)?];
+    let paths = [&diff.before, &diff.after];
+    let mut shown = Vec::new();
+    for (recording, path) in render::read_all(paths, &diff.names)?.into_iter().zip(paths) {
+        shown.push(as_shown(diff, recording, path)?);
+    }
+    let [before, after] = <[Recording; 2]>::try_from(shown).map_err(|_| Failure::new(FAILED, "not two recordings"))?;
     let names = [&diff.before, &diff.after].map(|path| path.display().to_string());
     if let Some(part) = diff.show.part() {
-        say::text(&differences([&before, &after], part, diff.top));
+        print(differences([&before, &after], part, diff.top).as_bytes())?;
     } else {
         Recording::check_clocks([(names[0].as_str(), &before), (names[1].as_str(), &after)])
             .map_err(|error| Failure::new(FAILED, error))?;
-        say::text(&table(&before, &after, diff.top));
+        print(table(&before, &after, diff.top).as_bytes())?;
     }
     if let Some((path, exporter)) = target {
         let cannot = |error| Failure::new(FAILED, format!("cannot write {}: {error}", path.display()));
-        let file = output::real_path(path).and_then(|path| OutputFile::create(&path)).map_err(cannot)?;
+        let file =
+            output::real_path(path).and_then(|path| OutputFile::create(&path, Readers::AsUsual)).map_err(cannot)?;
         let mut out = BufWriter::new(file.file());
         exporter.export_difference([&before, &after], &mut out).and_then(|()| out.flush()).map_err(cannot)?;
         drop(out);
@@ -82,10 +90,10 @@ fn exporter(path: &Path) -> Result<&'static dyn Exporter, Failure> {
     })
 }
 
-fn read(diff: &Diff, path: &Path) -> Result<Recording, Failure> {
+/// What is compared of a recording, which was read from `path`.
+fn as_shown(diff: &Diff, recording: Recording, path: &Path) -> Result<Recording, Failure> {
     let selection =
         Selection { focus: diff.focus.clone(), ignore: diff.ignore.clone(), off_cpu: false, part: diff.show.part() };
-    let recording = render::read(path)?;
     render::check_frames(&recording, diff.frames, path)?;
     let recording = recording.bounded().view(diff.frames.view());
     let (recording, _) = recording.select(&selection).map_err(|reason| render::cannot_read(path, &reason))?;
@@ -106,7 +114,7 @@ fn table(before: &Recording, after: &Recording, rows: usize) -> String {
         "after",
         "more"
     );
-    let options = TableOptions::for_terminal();
+    let options = TableOptions::for_terminal().for_output();
     let room = options.width.map_or(usize::MAX, |width| width.saturating_sub(60).max(24));
     for row in differences.iter().take(rows) {
         let [one, other] = row.shares.map(shown);

@@ -4,7 +4,7 @@ use super::arguments::GuestOptions;
 use super::available_plugins::Plugins;
 use super::progress::Spinner;
 use super::trap::how_it_failed;
-use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say};
+use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say, usage};
 use crate::guest::{Allocators, Entry, Guest, LoadError, LoadOptions, Program};
 use crate::heap::{NamedAllocator, Rate};
 use crate::languages::{self, Choice, Library};
@@ -28,6 +28,8 @@ pub(super) struct Loaded {
     pub(super) language: Option<String>,
     /// The library that the first module looks for.
     pub(super) library: Option<Library>,
+    /// The functions that it exports and that are not called, if its main function is.
+    pub(super) not_called: Vec<String>,
 }
 
 /// How a guest is to be loaded.
@@ -92,6 +94,9 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     }
     if *loading.choice == Choice::Auto {
         notes.extend(program.image().into_iter().flat_map(|image| plugins.strangers(image)));
+        if chosen.walkers.iter().all(Option::is_none) {
+            notes.extend(program.image().and_then(|image| languages::note_of_unwalked_interpreter(image)));
+        }
     }
     // What the language's runtime counts itself is read, and its functions are left as they are.
     let counts_itself = |rate: Rate| {
@@ -100,6 +105,9 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     let heap = loading.heap.clone().filter(|(rate, _)| loading.native || !counts_itself(*rate));
     let walker = chosen.walkers.first().and_then(Option::as_deref);
     let heap = heap.as_ref().map(|(_, named)| Allocators { named, walker });
+    // Of a reactor a note says so in any case.
+    let has_main = options.invoke.is_none() && program.note_without_main().is_none();
+    let not_called = if has_main { program.other_functions() } else { Vec::new() };
     let message = format!("compiling {}", escape::single_line(&path.to_string_lossy()));
     let spinner = if loading.quiet { Spinner::new(message) } else { Spinner::with_line(message) };
     let mut guest = program.compile(loading.entry, heap).map_err(|error| cannot_load(path, &error))?;
@@ -109,7 +117,7 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     guest.notes.extend(failures);
     // Native frames alone are wanted; the library that a named language brings is needed all the same.
     let (walkers, language) = if loading.native { (Vec::new(), None) } else { (chosen.walkers, chosen.language) };
-    Ok(Loaded { guest, walkers, language, library: chosen.library })
+    Ok(Loaded { guest, walkers, language, library: chosen.library, not_called })
 }
 
 /// Starts the guest with these arguments, its name not among them, and records what is sampled into what `journal` gives
@@ -157,10 +165,13 @@ pub(super) fn cannot_load(path: &Path, error: &LoadError) -> Failure {
     }
     let hint = match path.to_str() {
         // What perf, samply and wasmtime call it.
-        Some("run" | "record") => "; to run a guest give its path alone: wlprof [OPTIONS] GUEST [ARGS]",
-        _ => "; give the path of a .wasm or .wat file",
+        Some("run" | "record") => "to run a guest give its path alone: wlprof [OPTIONS] GUEST [ARGS]".to_owned(),
+        name => match name.and_then(usage::similar_command) {
+            Some(command) => format!("there is a command `wlprof {command}`"),
+            None => "give the path of a .wasm or .wat file".to_owned(),
+        },
     };
-    Failure::new(NO_GUEST, format!("{error}{hint}"))
+    Failure::new(NO_GUEST, format!("{error}; {hint}"))
 }
 
 /// The guest's arguments, without its name.

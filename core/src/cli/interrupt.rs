@@ -1,7 +1,8 @@
 //! Ctrl-C and its kin: the profile is written, then the process dies of the signal as it would have without wlprof.
 
-pub(super) use super::os::signals::{Signals, die_of, survive_large_files};
+pub(super) use super::os::signals::{Signals, die_of, ignores_interrupts, survive_large_files};
 
+use super::say;
 use crate::profile::Interrupter;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +12,15 @@ use std::time::{Duration, Instant};
 /// Signals this soon after the first are the same key press: wrappers such as `npm` pass on a Ctrl-C that the terminal
 /// has already sent to the whole process group. Taken for a second one, it would cost the profile.
 const SAME_PRESS: Duration = Duration::from_millis(500);
+
+/// Says that Ctrl-C is ignored, if it is: shells start background jobs of scripts so, and a user cannot see it.
+pub(super) fn note_if_ignored() {
+    if ignores_interrupts() {
+        say::line(format_args!(
+            "note: Ctrl-C (SIGINT) is ignored, as it was when wlprof was started; SIGTERM ends the run"
+        ));
+    }
+}
 
 /// What signals that end the process are to end first.
 #[derive(Clone, Default)]

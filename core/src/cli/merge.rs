@@ -1,6 +1,6 @@
 //! `wlprof merge`: several recordings as one.
 
-use super::arguments::Output;
+use super::arguments::{Names, Output};
 use super::os::limits;
 use super::{FAILED, Failure, render};
 use crate::recording::Recording;
@@ -13,6 +13,8 @@ use std::path::PathBuf;
 pub(super) struct Merge {
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    names: Names,
     /// The recordings
     #[arg(value_name = "FILE", required = true, num_args = 2..)]
     recordings: Vec<PathBuf>,
@@ -22,8 +24,8 @@ pub(super) struct Merge {
 pub(super) fn run(merge: &Merge) -> Result<(), Failure> {
     let sizes = merge.recordings.iter().map(|path| path.metadata().map_or(0, |metadata| metadata.len()));
     limits::set(sizes.fold(0, u64::saturating_add)).map_err(|error| Failure::new(FAILED, error))?;
-    let named = |path: &PathBuf| Ok((path.display().to_string(), render::read(path)?));
-    let recordings = merge.recordings.iter().map(named).collect::<Result<Vec<_>, Failure>>()?;
-    let recording = Recording::merge(recordings).map_err(|reason| Failure::new(FAILED, reason))?;
+    let recordings = render::read_all(&merge.recordings, &merge.names)?;
+    let named = merge.recordings.iter().map(|path| path.display().to_string()).zip(recordings).collect();
+    let recording = Recording::merge(named).map_err(|reason| Failure::new(FAILED, reason))?;
     render::write(recording, &merge.output, &merge.recordings[0])
 }

@@ -22,6 +22,7 @@ mod machine_code;
 mod man_pages;
 mod memory;
 mod merge;
+mod naming;
 mod os;
 mod output;
 mod output_file;
@@ -40,6 +41,7 @@ mod table;
 mod thread_stacks;
 mod top;
 mod trap;
+mod usage;
 mod view;
 mod wasmtime_options;
 mod window_profiles;
@@ -95,9 +97,10 @@ pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version go to standard output and are no failure.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { FAILED } else { 0 });
+            // Help and version are no failure.
+            let code = if error.use_stderr() { FAILED } else { 0 };
+            usage::print(error);
+            return ExitCode::from(code);
         }
     };
     let result = match arguments.command {

@@ -1,6 +1,7 @@
 //! The files that the user wants profiles in: opened first, written by an exporter, put in place last.
 
 use super::arguments::Output;
+use super::os::Readers;
 use super::output_file::OutputFile;
 use super::{FAILED, Failure, escape, formats};
 use crate::export::{self, Exporter};
@@ -24,6 +25,8 @@ pub(super) struct Target {
     path: PathBuf,
     /// Whether there was a file before, which this one replaces.
     replaces: bool,
+    /// It is this process's standard output.
+    is_standard_output: bool,
     pub(super) file: OutputFile,
     /// The second file of formats that come as two.
     pub(super) companion: Option<OutputFile>,
@@ -53,7 +56,7 @@ impl Target {
         }
         let file = match descriptor {
             Some(_) => OutputFile::as_it_is(&path),
-            None => OutputFile::create(&path),
+            None => OutputFile::create(&path, readers(exporter)),
         };
         let file = file.map_err(|error| cannot_write(name, &explained(&error)))?;
         let replaces = !file.is_written_as_it_is() && std::fs::symlink_metadata(&path).is_ok();
@@ -70,7 +73,13 @@ impl Target {
                 }
             }
         };
-        Ok(Self { exporter, name: name.to_owned(), path, replaces, file, companion })
+        let is_standard_output = descriptor == Some(1);
+        Ok(Self { exporter, name: name.to_owned(), path, replaces, is_standard_output, file, companion })
+    }
+
+    /// Whether it is this process's standard output, which has no room for a table then.
+    pub(super) fn is_standard_output(&self) -> bool {
+        self.is_standard_output
     }
 
     /// Whether it is a pipe, a device, or a file that whoever started wlprof has opened.
@@ -100,6 +109,11 @@ impl Target {
         let (name, how) = (self.name.to_string_lossy(), self.exporter.how_to_open(&self.name));
         Ok(format!("wrote {}{replaced}: {}", escape::single_line(&name), escape::single_line(&how)))
     }
+}
+
+/// Who may read files in this format.
+fn readers(exporter: &dyn Exporter) -> Readers {
+    if exporter.is_private() { Readers::Owner } else { Readers::AsUsual }
 }
 
 /// `name` as an absolute path through no link but those of the system in `/dev`, such as `/dev/stdout`. One in any other place

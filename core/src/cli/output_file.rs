@@ -5,6 +5,7 @@
 //! what is written has no name until it is finished (or one that is not believed), and is then put under its name in that
 //! folder without following whatever stands there.
 
+use super::os::Readers;
 use super::os::folder::{Folder, check_room};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -31,6 +32,7 @@ enum Place {
 struct InFolder {
     folder: Folder,
     name: OsString,
+    readers: Readers,
     /// What the file is called meanwhile, where it cannot be without a name.
     temporary: Option<OsString>,
 }
@@ -40,7 +42,7 @@ impl OutputFile {
     ///
     /// # Errors
     /// If there is no such folder, if nothing may be written there, or if the disk is full.
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    pub(super) fn create(path: &Path, readers: Readers) -> io::Result<Self> {
         let found = std::fs::symlink_metadata(path).map(|found| found.file_type());
         if found.is_ok_and(|found| !found.is_file() && !found.is_dir() && !found.is_symlink()) {
             return Self::as_it_is(path);
@@ -48,7 +50,7 @@ impl OutputFile {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::Error::from(ErrorKind::IsADirectory));
         };
-        Self::in_folder(Folder::open(folder)?, name)
+        Self::in_folder(Folder::open(folder)?, name, readers)
     }
 
     /// Opens what is at `path`, a pipe, a device or a file that the process was started with, to be written as it is.
@@ -59,23 +61,29 @@ impl OutputFile {
         Ok(Self { file: File::options().append(true).open(path)?, place: Place::AsItIs })
     }
 
-    /// A second file, with this ending, beside one that is not written as it is.
+    /// A second file, with this ending, beside one that is not written as it is. It has the same readers.
     pub(super) fn beside(&self, ending: &str) -> io::Result<Option<Self>> {
+        let Place::Folder(InFolder { readers, .. }) = &self.place else { return Ok(None) };
+        self.beside_for(*readers, ending)
+    }
+
+    /// As [`OutputFile::beside`], with these readers.
+    pub(super) fn beside_for(&self, readers: Readers, ending: &str) -> io::Result<Option<Self>> {
         let Place::Folder(InFolder { folder, name, .. }) = &self.place else { return Ok(None) };
         let mut name = name.clone();
         name.push(ending);
-        Self::in_folder(folder.try_clone()?, &name).map(Some)
+        Self::in_folder(folder.try_clone()?, &name, readers).map(Some)
     }
 
-    fn in_folder(folder: Folder, name: &OsStr) -> io::Result<Self> {
-        let (file, temporary) = match folder.create_unnamed()? {
+    fn in_folder(folder: Folder, name: &OsStr, readers: Readers) -> io::Result<Self> {
+        let (file, temporary) = match folder.create_unnamed(readers)? {
             Some(file) => (file, None),
             None => {
-                let (file, temporary) = create_new(&folder, name)?;
+                let (file, temporary) = create_new(&folder, name, readers)?;
                 (file, Some(temporary))
             }
         };
-        let place = InFolder { folder, name: name.to_owned(), temporary };
+        let place = InFolder { folder, name: name.to_owned(), readers, temporary };
         let output = Self { file, place: Place::Folder(place) };
         check_room(&output.file, ROOM)?;
         Ok(output)
@@ -94,8 +102,8 @@ impl OutputFile {
     /// Makes a file that has this one's name until this one is put there: for what must be found even if this process is
     /// killed. `None` if this one is written as it is.
     pub(super) fn forerunner(&self) -> io::Result<Option<File>> {
-        let Place::Folder(InFolder { folder, name, .. }) = &self.place else { return Ok(None) };
-        let (file, temporary) = create_new(folder, name)?;
+        let Place::Folder(InFolder { folder, name, readers, .. }) = &self.place else { return Ok(None) };
+        let (file, temporary) = create_new(folder, name, *readers)?;
         folder.rename(&temporary, name)?;
         Ok(Some(file))
     }
@@ -163,7 +171,7 @@ impl InFolder {
     }
 
     fn copy(&self, mut file: &File) -> io::Result<OsString> {
-        let (mut copy, name) = create_new(&self.folder, &self.name)?;
+        let (mut copy, name) = create_new(&self.folder, &self.name, self.readers)?;
         io::Seek::rewind(&mut file)?;
         match io::copy(&mut file, &mut copy) {
             Ok(_) => Ok(name),
@@ -176,10 +184,10 @@ impl InFolder {
 }
 
 /// Makes a new file in `folder`, with a name that begins with `name`.
-fn create_new(folder: &Folder, name: &OsStr) -> io::Result<(File, OsString)> {
+fn create_new(folder: &Folder, name: &OsStr, readers: Readers) -> io::Result<(File, OsString)> {
     loop {
         let name = new_name(name);
-        match folder.create_new(&name) {
+        match folder.create_new(&name, readers) {
             Ok(file) => return Ok((file, name)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -217,7 +225,7 @@ mod tests {
         let folder = folder();
         let path = folder.path().join("profile");
         std::fs::write(&path, "old").unwrap();
-        let output = OutputFile::create(&path).unwrap();
+        let output = OutputFile::create(&path, Readers::AsUsual).unwrap();
         output.file().write_all(b"new").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         output.put_in_place().unwrap();
@@ -228,7 +236,7 @@ mod tests {
     #[test]
     fn what_is_not_finished_is_gone() {
         let folder = folder();
-        let output = OutputFile::create(&folder.path().join("profile")).unwrap();
+        let output = OutputFile::create(&folder.path().join("profile"), Readers::AsUsual).unwrap();
         output.file().write_all(b"half").unwrap();
         drop(output);
         assert!(names(folder.path()).is_empty());
@@ -240,7 +248,7 @@ mod tests {
         let victim = elsewhere.path().join("victim");
         std::fs::write(&victim, "precious").unwrap();
         let path = folder.path().join("profile");
-        let output = OutputFile::create(&path).unwrap();
+        let output = OutputFile::create(&path, Readers::AsUsual).unwrap();
         symlink(&victim, &path).unwrap();
         output.file().write_all(b"new").unwrap();
         output.put_in_place().unwrap();
@@ -254,7 +262,7 @@ mod tests {
         let folder = folder();
         let inner = folder.path().join("inner");
         std::fs::create_dir(&inner).unwrap();
-        let output = OutputFile::create(&inner.join("profile")).unwrap();
+        let output = OutputFile::create(&inner.join("profile"), Readers::AsUsual).unwrap();
         std::fs::rename(&inner, folder.path().join("moved")).unwrap();
         symlink("/", &inner).unwrap();
         output.put_in_place().unwrap();
@@ -262,10 +270,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_for_the_owner_is_for_nobody_else_in_any_of_its_forms() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = folder();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        let path = |name: &str| folder.path().join(name);
+        // What a stranger could read, a new one takes the place of.
+        std::fs::write(path("placed"), "old").unwrap();
+        std::fs::set_permissions(path("placed"), PermissionsExt::from_mode(0o644)).unwrap();
+        let placed = OutputFile::create(&path("placed"), Readers::Owner).unwrap();
+        placed.forerunner().unwrap().unwrap();
+        assert_eq!(mode(&path("placed")), 0o600);
+        let beside = placed.beside(".elf").unwrap().unwrap();
+        placed.put_in_place().unwrap();
+        beside.put_in_place().unwrap();
+        let usual = OutputFile::create(&path("usual"), Readers::AsUsual).unwrap();
+        let kept = usual.beside_for(Readers::Owner, ".kept").unwrap().unwrap();
+        usual.put_in_place().unwrap();
+        kept.keep().unwrap().unwrap();
+        let modes = ["placed", "placed.elf", "usual.kept"].map(|name| mode(&path(name)));
+        assert_eq!(modes, [0o600; 3]);
+        // As any file of this process.
+        std::fs::write(path("any"), "").unwrap();
+        assert_eq!(mode(&path("usual")), mode(&path("any")));
+    }
+
+    #[test]
     fn a_folder_in_its_place_does_not_cost_the_file() {
         let folder = folder();
         let path = folder.path().join("profile");
-        let output = OutputFile::create(&path).unwrap();
+        let output = OutputFile::create(&path, Readers::AsUsual).unwrap();
         output.file().write_all(b"new").unwrap();
         std::fs::create_dir(&path).unwrap();
         let error = output.put_in_place().unwrap_err();
@@ -278,7 +312,7 @@ mod tests {
     fn a_forerunner_is_there_until_it_is_replaced_or_removed() {
         let folder = folder();
         let path = folder.path().join("run.wlprof");
-        let output = OutputFile::create(&path).unwrap();
+        let output = OutputFile::create(&path, Readers::AsUsual).unwrap();
         let mut forerunner = output.forerunner().unwrap().unwrap();
         forerunner.write_all(b"so far").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"so far");
@@ -295,7 +329,7 @@ mod tests {
         let folder = folder();
         let path = folder.path().join("profile");
         let keep = |contents: &[u8]| {
-            let output = OutputFile::create(&path).unwrap();
+            let output = OutputFile::create(&path, Readers::AsUsual).unwrap();
             output.file().write_all(contents).unwrap();
             output.keep().unwrap().unwrap()
         };
@@ -313,11 +347,12 @@ mod tests {
     fn a_file_whose_name_is_taken_away_is_copied() {
         let folder = folder();
         let held = Folder::open(folder.path()).unwrap();
-        let (mut file, temporary) = create_new(&held, OsStr::new("profile")).unwrap();
+        let (mut file, temporary) = create_new(&held, OsStr::new("profile"), Readers::Owner).unwrap();
         file.write_all(b"contents").unwrap();
         std::fs::remove_file(folder.path().join(&temporary)).unwrap();
         std::fs::write(folder.path().join(&temporary), "the guest's").unwrap();
-        let place = InFolder { folder: held, name: "profile".into(), temporary: Some(temporary) };
+        let place =
+            InFolder { folder: held, name: "profile".into(), readers: Readers::Owner, temporary: Some(temporary) };
         OutputFile { file, place: Place::Folder(place) }.put_in_place().unwrap();
         assert_eq!(std::fs::read(folder.path().join("profile")).unwrap(), b"contents");
     }

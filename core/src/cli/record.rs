@@ -8,11 +8,16 @@ use super::live::{self, Live};
 use super::machine_code;
 use super::profiling::Profiling;
 use super::run_outputs::{self, ProfileOf, RunOutputs};
-use super::{FAILED, Failure, source_folders};
+use super::{FAILED, Failure, escape, library, say, source_folders};
 use crate::guest::Entry;
 use crate::languages::Choice;
 use crate::profile::Ended;
 use crate::sampler::SamplerKind;
+use std::path::Path;
+use wlprof_wasi::{Exit, shown};
+
+/// Samples of a run that did next to nothing.
+const FEW: u64 = 10;
 
 /// Runs the guest and gives its exit code.
 pub(super) fn run(record: &Record) -> Result<u8, Failure> {
@@ -49,13 +54,16 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         heap: memory.heap(),
         quiet: output.quiet,
     };
-    let Loaded { mut guest, mut walkers, language, library } = guest::load(&record.guest, &plugins, &loading)?;
+    let Loaded { mut guest, mut walkers, language, library, not_called } =
+        guest::load(&record.guest, &plugins, &loading)?;
     guest.notes.extend(fallback.flatten());
     let mut code = match output.code_format() {
         Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &mut walkers)?),
         None => None,
     };
     let journal = || run_outputs::begin_journal(&mut outputs, listener.is_some());
+    let guest_path = Path::new(&record.guest.guest_and_arguments[0]);
+    let hint = library.as_ref().and_then(|library| library::hint(guest_path, library, &record.guest.directories));
     let run = guest::start(&record.guest, &guest, library, &arguments, walkers, sampler, journal)?;
     let images = guest.images();
     let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
@@ -69,6 +77,9 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         _ => None,
     };
     let interrupts = Interrupts::default();
+    if !output.quiet {
+        interrupt::note_if_ignored();
+    }
     if outputs.is_some() {
         interrupts.watch(run.interrupter(), 1).map_err(|error| Failure::new(FAILED, error))?;
     }
@@ -82,9 +93,20 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
             outputs.iter().for_each(RunOutputs::remove_forerunner);
             guest::print_notes(&guest);
         })?;
+        if matches!(exit, Exit::Code(code) if *code != 0) {
+            hint.iter().for_each(|hint| say::line(format_args!("{}", escape::single_line(hint))));
+            if output.files.is_empty() && has_output_option(&arguments) {
+                say::line(format_args!(
+                    "note: -o stands behind the guest, which got it; options of wlprof come before the guest"
+                ));
+            }
+        }
     }
     let (mut written, mut seen, mut languages) = (Ok(()), Vec::new(), None);
-    if let (Some(finished), Some(outputs)) = (run.finish(), outputs) {
+    if let (Some(mut finished), Some(outputs)) = (run.finish(), outputs) {
+        if finished.ticks.sampled < FEW {
+            finished.meta.notes.extend(note_of_functions_not_called(&guest.name, &not_called));
+        }
         let functions_seen = finished.recorder.functions_seen();
         let walkers;
         (walkers, seen, written) = outputs.finish(finished, profile, &interrupts);
@@ -116,4 +138,23 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         (None, Ended::Exit(exit)) => written.map(|()| guest::exit_code(&exit)),
         (None, Ended::Interrupted(signal)) => interrupt::die_of(signal),
     }
+}
+
+/// Names the functions that a run of a program's main function has not called: it may do next to nothing, and its work be in those.
+fn note_of_functions_not_called(guest: &str, names: &[String]) -> Option<String> {
+    (!names.is_empty()).then(|| {
+        format!(
+            "{guest} exports functions that were not called ({}): choose one with --invoke NAME, or profile them in their own host \
+             (docs/embedding.md)",
+            shown(names)
+        )
+    })
+}
+
+/// Returns whether a guest's arguments have wlprof's option for outputs among them.
+fn has_output_option(arguments: &[String]) -> bool {
+    arguments
+        .iter()
+        .take_while(|argument| *argument != "--")
+        .any(|argument| argument == "--output" || argument.starts_with("--output=") || argument.starts_with("-o"))
 }

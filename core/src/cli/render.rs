@@ -5,15 +5,11 @@ use super::os::limits;
 use super::output::{self, Shown, Target};
 use super::showing::ShowChoice;
 use super::table::table;
-use super::{FAILED, Failure, guest, say, source_folders};
-use crate::languages::{self, Choice};
-use crate::module::{among, read_binary};
+use super::{FAILED, Failure, naming, print, say, source_folders};
 use crate::recording::{RawRecording, Recording};
-use crate::symbols::name;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 /// Renders a recording.
 pub(super) fn run(render: &Render) -> Result<(), Failure> {
@@ -22,7 +18,7 @@ pub(super) fn run(render: &Render) -> Result<(), Failure> {
     let raw = read_within_limits(path)?;
     let wants_files = render.output.names_files() || render.output.format.is_some();
     let targets = if wants_files { output::open(&render.output)? } else { Vec::new() };
-    write_to(targets, named(raw, &render.names)?, &render.output, path)
+    write_to(targets, naming::named(raw, &render.names)?, &render.output, path)
 }
 
 /// Refuses formats of machine code, of which a recording has none.
@@ -45,16 +41,29 @@ pub(super) fn read_within_limits(path: &Path) -> Result<RawRecording, Failure> {
     RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))
 }
 
-/// Reads a recording with the names that it has.
-pub(super) fn read(path: &Path) -> Result<Recording, Failure> {
-    let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
-    let raw = RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))?;
-    if !raw.is_named() {
-        let reason =
-            "the run was cut short, and no functions are named in it; `wlprof render --guest GUEST` names them";
-        return Err(cannot_read(path, &reason));
+/// Reads recordings with the names that they have, or that the program in `names` has for its own frames.
+pub(super) fn read_all<'a>(
+    paths: impl IntoIterator<Item = &'a PathBuf>,
+    names: &Names,
+) -> Result<Vec<Recording>, Failure> {
+    let mut is_of_program = false;
+    let read = |path: &PathBuf| {
+        let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
+        let raw = RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))?;
+        if !raw.is_named() && names.guest.is_none() {
+            let reason =
+                "the run was cut short, and no functions are named in it; `wlprof render --guest GUEST` names them";
+            return Err(cannot_read(path, &reason));
+        }
+        let (recording, is_it) = naming::named_as_far_as_it_is(raw, names)?;
+        is_of_program |= is_it;
+        Ok(recording)
+    };
+    let recordings: Vec<Recording> = paths.into_iter().map(read).collect::<Result<_, _>>()?;
+    match names.guest.as_deref() {
+        Some(guest) if !is_of_program => Err(other_program(guest)),
+        _ => Ok(recordings),
     }
-    Ok(name(raw, &[], Vec::new(), |_| ()))
 }
 
 /// Writes a recording to the files of `output`, and prints its table. It was read from `path`.
@@ -84,40 +93,18 @@ fn write_to(targets: Vec<Target>, mut recording: Recording, output: &Output, pat
     let shown = output::write(recording, output.frames.view(), &selection, &destinations);
     let Shown { recording, selected, written } = shown.map_err(|reason| cannot_read(path, &reason))?;
     drop(destinations);
+    let output_is_taken = targets.iter().any(Target::is_standard_output);
     let (lines, placed) = output::put_in_place(targets, written);
     if let Some(options) = output.table() {
-        say::text(&table(&recording, selected.as_ref(), &options));
+        if output_is_taken {
+            say::text(&table(&recording, selected.as_ref(), &options));
+        } else {
+            // No guest has it.
+            print(table(&recording, selected.as_ref(), &options.for_output()).as_bytes())?;
+        }
         lines.iter().for_each(|line| say::line(format_args!("{line}")));
     }
     placed
-}
-
-/// The recording with names: its own, or, if the run was cut short before they were found, those that the guest has.
-pub(super) fn named(raw: RawRecording, names: &Names) -> Result<Recording, Failure> {
-    if raw.is_named() {
-        return Ok(name(raw, &[], Vec::new(), |_| ()));
-    }
-    let Some(path) = names.guest.as_deref() else {
-        let mut recording = name(raw, &[], Vec::new(), |_| ());
-        let note = "functions have numbers instead of names, since no profile was made of it; give the program that was \
-                    run with --guest";
-        recording.meta.notes.push(note.to_owned());
-        return Ok(recording);
-    };
-    let (binary, notes) =
-        read_binary(path, names.debug_file.as_deref()).map_err(|error| guest::cannot_load(path, &error.into()))?;
-    let images: Vec<_> = binary.into_images().into_iter().map(Arc::new).collect();
-    let ids: Vec<_> = images.iter().map(|image| image.build_id()).collect();
-    // Others may have been loaded beside it, after it.
-    let recorded = raw.modules().iter().take(ids.len()).map(|module| &module.build_id);
-    if ids.is_empty() || !recorded.eq(&ids) {
-        return Err(other_program(path));
-    }
-    let modules: Vec<_> = (0..images.len()).filter_map(|number| among(&images, number)).collect();
-    let chosen = languages::choose_each(&Choice::Auto, languages::BUILT_IN, "", &modules).unwrap_or_default();
-    let mut recording = name(raw, &images, chosen.walkers, |_| ());
-    recording.meta.notes.extend(notes);
-    Ok(recording)
 }
 
 /// `path` is not the program that was asked for.

@@ -3,6 +3,7 @@
 use super::arguments::Output;
 use super::finish::{Made, Making, Settings};
 use super::interrupt::Interrupts;
+use super::os::Readers;
 use super::output::{self, Target};
 use super::output_file::OutputFile;
 use super::table::TableOptions;
@@ -186,10 +187,10 @@ fn keep(journal: OutputFile, name: Option<&Path>) -> io::Result<PathBuf> {
 }
 
 /// A new file for the recording of a run: beside the first of `targets` that lies in a folder, or in the system's folder for
-/// such files.
+/// such files. It is kept where no profile can be made of it, and has the guest's arguments in it: nobody but its owner may read it.
 fn new_journal(targets: &[Target]) -> io::Result<OutputFile> {
     for target in targets {
-        if let Ok(Some(file)) = target.file.beside(&format!(".{EXTENSION}")) {
+        if let Ok(Some(file)) = target.file.beside_for(Readers::Owner, &format!(".{EXTENSION}")) {
             return Ok(file);
         }
     }
@@ -197,7 +198,7 @@ fn new_journal(targets: &[Target]) -> io::Result<OutputFile> {
 }
 
 fn in_temporary_folder() -> io::Result<OutputFile> {
-    OutputFile::create(&std::env::temp_dir().join(format!("profile.{EXTENSION}")))
+    OutputFile::create(&std::env::temp_dir().join(format!("profile.{EXTENSION}")), Readers::Owner)
 }
 
 fn no_place(error: io::Error) -> Failure {

@@ -1,13 +1,14 @@
 //! Folded stacks: `root;caller;leaf 12`, one line a stack, for flame graph scripts and for grep.
 
 use super::Exporter;
-use super::plain_text::plain_name;
-use crate::recording::{Recording, Sample, StackId};
-use std::collections::{BTreeMap, BTreeSet};
+use super::plain_text::{plain_name, short_path};
+use crate::recording::{Function, FunctionId, Recording, StackId};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// `folded`: one line per distinct stack with the number of its samples, or of its bytes, sorted.
+/// `folded`: one line per distinct stack with its microseconds, or its bytes, sorted. Samples stand for different times, so that their
+/// numbers would be no shares.
 pub(super) struct Folded;
 
 impl Exporter for Folded {
@@ -16,7 +17,7 @@ impl Exporter for Folded {
     }
 
     fn description(&self) -> &'static str {
-        "Folded stacks: a line for each with the number of its samples, for flame graphs and for grep"
+        "Folded stacks: a line for each with its microseconds, for flame graphs and for grep"
     }
 
     fn extensions(&self) -> &'static [&'static str] {
@@ -28,9 +29,9 @@ impl Exporter for Folded {
     }
 
     fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
-        let is_memory = recording.part.is_some();
-        let counts = sums(recording, |sample| if is_memory { sample.period_ns } else { 1 });
-        counts.iter().try_for_each(|(stack, count)| writeln!(out, "{stack} {count}"))?;
+        let unit = per_count(recording);
+        let weights = sums(recording, &Homonyms::of(&[recording]));
+        weights.iter().try_for_each(|(stack, weight)| writeln!(out, "{stack} {}", weight.div_ceil(unit)))?;
         Ok(None)
     }
 
@@ -41,9 +42,10 @@ impl Exporter for Folded {
     /// Writes lines as `difffolded.pl` does: `stack before after`, sorted. The numbers are microseconds: samples stand for
     /// different times. Of memory they are bytes.
     fn export_difference(&self, recordings: [&Recording; 2], out: &mut dyn Write) -> io::Result<()> {
-        let [before, after] = recordings.map(|recording| sums(recording, |sample| sample.period_ns));
+        let homonyms = Homonyms::of(&recordings);
+        let [before, after] = recordings.map(|recording| sums(recording, &homonyms));
         let stacks: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-        let unit = if recordings[0].part.is_some() { 1 } else { 1000 };
+        let unit = per_count(recordings[0]);
         let micros =
             |sums: &BTreeMap<String, u64>, stack: &String| sums.get(stack).copied().unwrap_or(0).div_ceil(unit);
         stacks
@@ -52,19 +54,62 @@ impl Exporter for Folded {
     }
 }
 
+/// What a line counts one for: a microsecond, or a byte.
+fn per_count(recording: &Recording) -> u64 {
+    if recording.part.is_some() { 1 } else { 1000 }
+}
+
+/// Where a function is defined.
+type Place<'a> = (Option<&'a str>, Option<u32>);
+
+/// Functions of one name that are defined in different places: their names alone would make one of them.
+struct Homonyms<'a>(HashMap<&'a str, BTreeSet<Place<'a>>>);
+
+impl<'a> Homonyms<'a> {
+    /// Finds those of all recordings together, so that a function has one name in all.
+    fn of(recordings: &[&'a Recording]) -> Self {
+        let mut places = HashMap::<&str, BTreeSet<Place<'_>>>::new();
+        for recording in recordings {
+            let lines = recording.stacks.iter().flat_map(|stack| &recording.frames[stack.frame as usize].lines);
+            let seen: BTreeSet<FunctionId> = lines.map(|line| line.function).collect();
+            for function in seen.into_iter().map(|id| &recording.functions[id as usize]) {
+                places.entry(&function.name).or_default().insert(place(function));
+            }
+        }
+        places.retain(|_, places| places.len() > 1);
+        Self(places)
+    }
+
+    /// The name of a function, with its file where others have the name, and with its line where the file does not tell them apart.
+    fn label(&self, function: &Function) -> String {
+        let name = plain_name(&function.name);
+        let others = self.0.get(&*function.name);
+        let (Some(places), (Some(file), line)) = (others, place(function)) else { return name.into_owned() };
+        let short = short_path(file);
+        let of_file = places.iter().filter(|(other, _)| other.is_some_and(|other| short_path(other) == short));
+        let at = match line.filter(|_| of_file.count() > 1) {
+            Some(line) => format!("{short}:{line}"),
+            None => short.to_owned(),
+        };
+        format!("{name} ({})", plain_name(&at))
+    }
+}
+
+fn place(function: &Function) -> Place<'_> {
+    (function.file.as_deref().filter(|file| !file.is_empty()), function.line)
+}
+
 /// What samples of each stack come to, as it is written.
-fn sums(recording: &Recording, of_sample: impl Fn(&Sample) -> u64) -> BTreeMap<String, u64> {
+fn sums(recording: &Recording, homonyms: &Homonyms<'_>) -> BTreeMap<String, u64> {
     let mut of_stacks = BTreeMap::<StackId, u64>::new();
     for sample in recording.samples() {
         let sum = of_stacks.entry(sample.stack).or_default();
-        *sum = sum.saturating_add(of_sample(&sample));
+        *sum = sum.saturating_add(sample.period_ns);
     }
+    let labels: Vec<String> = recording.functions.iter().map(|function| homonyms.label(function)).collect();
     let mut sums = BTreeMap::<String, u64>::new();
     for (stack, of_stack) in of_stacks {
-        let mut names: Vec<_> = recording
-            .lines_of(stack)
-            .map(|line| plain_name(&recording.functions[line.function as usize].name))
-            .collect();
+        let mut names: Vec<&str> = recording.lines_of(stack).map(|line| &*labels[line.function as usize]).collect();
         names.reverse();
         let sum = sums.entry(names.join(";")).or_default();
         *sum = sum.saturating_add(of_stack);
@@ -75,7 +120,7 @@ fn sums(recording: &Recording, of_sample: impl Fn(&Sample) -> u64) -> BTreeMap<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::example;
+    use crate::recording::{Category, Line, Stack, example};
 
     #[test]
     fn differences_have_the_time_of_both() {
@@ -92,5 +137,58 @@ mod tests {
         });
         let micros = |recording: &Recording| recording.samples().map(|sample| sample.period_ns).sum::<u64>() / 1000;
         assert_eq!(sums, (micros(&example()), micros(&other)), "{text}");
+    }
+
+    #[test]
+    fn functions_of_one_name_have_their_files_where_these_differ_and_their_lines_where_not() {
+        let function = |name: &str, file: &str, line| Function {
+            name: name.to_owned(),
+            linkage_name: None,
+            file: (!file.is_empty()).then(|| file.to_owned()),
+            line: Some(line),
+            category: Category::User,
+            module: Some(0),
+        };
+        let functions = [
+            function("work", "/src/app/a.c", 3),
+            function("work", "/src/app/b.c", 3),
+            function("twice", "/src/app/a.c", 3),
+            function("twice", "/src/app/a.c", 9),
+            function("mixed;", "/src/app/a.c", 1),
+            function("mixed;", "", 1),
+            function("alone", "/src/app/a.c", 3),
+        ];
+        let mut recording = example();
+        recording.functions = functions.to_vec();
+        // A function that is on no stack is nobody's namesake.
+        recording.functions.push(function("alone", "/src/app/b.c", 3));
+        recording.frames.truncate(1);
+        let line = |function| Line { function, line: None, column: None };
+        recording.frames[0].lines = (0..functions.len() as u32).map(line).collect();
+        recording.stacks = vec![Stack { parent: None, frame: 0 }];
+        let homonyms = Homonyms::of(&[&recording]);
+        let labels = functions.each_ref().map(|function| homonyms.label(function));
+        let expected = [
+            "work (app/a.c)",
+            "work (app/b.c)",
+            "twice (app/a.c:3)",
+            "twice (app/a.c:9)",
+            "mixed: (app/a.c)",
+            "mixed:",
+            "alone",
+        ];
+        assert_eq!(labels, expected);
+    }
+
+    #[test]
+    fn weights_are_the_time_that_samples_stand_for() {
+        let mut out = Vec::new();
+        let recording = example();
+        Folded.export(&recording, Path::new("x.folded"), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let sum: u64 = text.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+        let periods: BTreeSet<u64> = recording.samples().map(|sample| sample.period_ns).collect();
+        assert!(periods.len() > 1, "they are counted otherwise");
+        assert_eq!(sum, recording.samples().map(|sample| sample.period_ns).sum::<u64>() / 1000, "{text}");
     }
 }

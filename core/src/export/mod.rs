@@ -23,9 +23,23 @@ mod speedscope;
 
 pub use plain_text::short_path;
 
-use crate::recording::Recording;
+use crate::recording::{Recording, Store, Thread};
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::Path;
+
+/// The recording with a thread, if it has none: readers of some formats fail where there is no profile at all, and read an empty one.
+fn with_a_thread(recording: &Recording) -> Cow<'_, Recording> {
+    if !recording.threads.is_empty() {
+        return Cow::Borrowed(recording);
+    }
+    let mut whole = recording.clone();
+    if whole.stores.is_empty() {
+        whole.stores.push(Store::default());
+    }
+    whole.threads.push(Thread { name: "guest".to_owned(), ..Thread::default() });
+    Cow::Owned(whole)
+}
 
 /// Writes recordings in one format.
 pub trait Exporter: Sync {
@@ -64,6 +78,11 @@ pub trait Exporter: Sync {
 
     /// Whether files in this format have the texts of source files in them ([`Recording::sources`]).
     fn shows_sources(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the program that these files are for makes them for their owner only.
+    fn is_private(&self) -> bool {
         false
     }
 

@@ -26,7 +26,7 @@ impl Exporter for Raw {
     }
 
     fn how_to_open(&self, path: &Path) -> String {
-        format!("wlprof render {} -o profile.json", path.display())
+        format!("wlprof view {}", path.display())
     }
 
     fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {

@@ -10,6 +10,7 @@
 use super::Exporter;
 use super::json::Column;
 use super::plain_text::printable_name;
+use super::with_a_thread;
 use crate::recording::{FunctionId, Line, Recording, StackId, Thread};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ impl Exporter for Speedscope {
     }
 
     fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
+        let recording = &*with_a_thread(recording);
         let frames = Frames::of(recording);
         let meta = &recording.meta;
         let words: Vec<_> =

@@ -2,6 +2,9 @@
 
 #[cfg(feature = "loader")]
 pub mod loader;
+mod unwalked;
+
+pub use unwalked::note_of_unwalked_interpreter;
 
 use std::fmt;
 use wlprof_plugin::{Detection, Language, ModuleView, Walker};

@@ -27,6 +27,7 @@ mod numbers;
 mod own_names;
 mod owner;
 mod recent;
+mod renamed;
 mod requests;
 mod restack;
 mod samples;

@@ -100,7 +100,11 @@ fn missing_imports_are_listed_with_what_is_there() {
             (import "wasi_snapshot_preview1" "proc_exit" (func (param i32))) (func (export "_start")))"#,
     );
     let ran = place.run(["imports.wat"]);
-    assert_refused(&ran, 126, &["imports.wat: ", "env.log, env.table (provided: WASI preview 1)", "wasm32-wasip1"]);
+    assert_refused(
+        &ran,
+        126,
+        &["imports.wat: ", "env.log, env.table (provided: WASI preview 1)", "built for WASI preview 1"],
+    );
     let many: String = (0..100).map(|index| format!(r#"(import "env" "f{index}" (func))"#)).collect();
     place.file("many.wat", format!(r#"(module {many} (func (export "_start")))"#));
     assert_refused(&place.run(["many.wat"]), 126, &["env.f7 and 92 more"]);
@@ -111,8 +115,24 @@ fn missing_imports_are_listed_with_what_is_there() {
 fn what_is_in_the_way_is_told_before_the_guest_is_compiled() {
     let place = Place::new();
     let wasi = r#"import "wasi_snapshot_preview1""#;
-    let cases: [(&str, &[&str], &[&str]); 13] = [
+    let cases: [(&str, &[&str], &[&str]); 15] = [
         (r#"(import "env" "log" (func))"#, &[], &["env.log (provided: WASI preview 1)", "--target wasm32-wasip1"]),
+        // It has that target already.
+        (
+            r#"(import "env" "log: func(text: string) -> list<u8>" (func))
+               (import "wasi_snapshot_preview1" "sched_yield" (func (result i32)))"#,
+            &[],
+            &[
+                "does not provide: env.log (provided",
+                "built for WASI preview 1 and a host of its own: profile it in that host",
+            ],
+        ),
+        (
+            r#"(import "rb-js-abi-host" "eval-js: func(code: string) -> variant { success(handle<js-abi-value>) }" (func))
+               (import "wasi_snapshot_preview1" "sched_yield" (func (result i32)))"#,
+            &[],
+            &["does not provide: rb-js-abi-host.eval-js (provided", "it is Ruby for a JavaScript host"],
+        ),
         (r#"(import "gojs" "runtime.wasmExit" (func (param i32)))"#, &[], &["Go for a JavaScript host", "GOOS=wasip1"]),
         (r#"(import "env" "emscripten_resize_heap" (func))"#, &[], &["Emscripten", "-sSTANDALONE_WASM"]),
         (r#"(import "./app_bg.js" "__wbindgen_throw" (func))"#, &[], &["wasm-bindgen", "wasm32-wasip1"]),
@@ -215,6 +235,12 @@ fn folders_and_debug_files_are_checked_before_the_guest_runs() {
     assert_refused(&place.run(["--debug-file", "file", traps]), 125, &["debug file file: not WebAssembly but a text"]);
     place.file("empty.wat", "(module)");
     assert_refused(&place.run(["--debug-file", "empty.wat", traps]), 125, &["no .debug_info", "build it with -g"]);
+    // It has DWARF, of other code.
+    let shares = fixture("c-shares.wasm");
+    let refused = place.run(["--debug-file", shares.to_str().unwrap(), traps]);
+    let facts =
+        ["c-shares.wasm is of another program or build: it has ", " bytes of code with the hash ", ", the guest "];
+    assert_refused(&refused, 125, &facts);
 }
 
 #[test]
@@ -286,7 +312,7 @@ fn a_damaged_recording_is_refused_or_rendered_and_never_a_panic() {
         let ran = place.run(["render", "cut.wlprof", "-o", "cut.json"]);
         // Cut just where the samples end, it has all of them, and no names.
         let labels = ["note: the recording is not whole", "note: functions have numbers instead of names"];
-        let is_told = ran.code == Some(0) && labels.iter().any(|label| ran.stderr.contains(label));
+        let is_told = ran.code == Some(0) && labels.iter().any(|label| ran.stdout.contains(label));
         assert!(is_told || ran.code == Some(125), "{ran:?}");
         assert!(ran.code == Some(0) || !place.path("cut.json").exists());
         told += usize::from(is_told);

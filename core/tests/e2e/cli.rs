@@ -9,9 +9,10 @@ use wlprof::export::EXPORTERS;
 fn without_arguments_it_says_how_to_be_used() {
     let ran = Place::new().run::<&str>([]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(125), ""));
-    for part in ["Usage: wlprof", "GUEST", "--help"] {
+    for part in ["Usage: wlprof", "GUEST", "--help", "wlprof view run.wlprof", "Commands: render, diff, "] {
         assert!(ran.stderr.contains(part), "{ran:?}");
     }
+    assert!(ran.stderr.lines().count() < 15 && !ran.stderr.contains("make-profile"), "{}", ran.stderr);
 }
 
 #[test]
@@ -160,6 +161,73 @@ fn misspelt_options_are_answered_with_the_right_ones() {
     }
 }
 
+/// What turns the direction of the text around it, clears a terminal or sets its title.
+#[test]
+fn what_was_typed_is_escaped_in_errors_about_it() {
+    let place = Place::new();
+    let hostile = "\u{9b}2J\u{202e}\u{1b}]0;x\u{7}\n";
+    let with = |before: &str| format!("{before}{hostile}");
+    for arguments in [
+        vec![with("--")],
+        vec![with("--rate=")],
+        vec![with("--sampler=")],
+        vec![format!("--dir=::{hostile}"), "guest.wasm".to_owned()],
+        vec!["render".to_owned(), with("--format=")],
+        vec!["view".to_owned(), "a".to_owned(), with("b")],
+        vec!["plugins".to_owned(), with("")],
+        vec![with("")],
+    ] {
+        let ran = place.run(&arguments);
+        assert!([125, 126, 127].contains(&ran.code.unwrap()), "{arguments:?}: {ran:?}");
+        assert!(ran.stderr.contains("\\u{9b}2J\\u{202e}\\u{1b}]0;x\\u{7}"), "{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{:?}", ran.stderr);
+    }
+}
+
+#[test]
+fn misspelt_commands_are_answered_with_the_right_ones() {
+    let place = Place::new();
+    for (typed, meant) in [("rendr", "render"), ("veiw", "view"), ("anotate", "annotate")] {
+        let ran = place.run([typed, "x.wlprof"]);
+        assert_eq!(ran.code, Some(127), "{ran:?}");
+        assert!(ran.stderr.contains(&format!("there is a command `wlprof {meant}`")), "{ran:?}");
+    }
+    let other = place.run(["app", "x.wlprof"]);
+    assert!(other.code == Some(127) && other.stderr.contains("give the path of a .wasm or .wat file"), "{other:?}");
+}
+
+#[test]
+fn options_behind_the_guest_are_pointed_out_where_the_guest_fails() {
+    let place = Place::new();
+    let exit = |code: u32| {
+        format!(
+            "(module (import \"wasi_snapshot_preview1\" \"proc_exit\" (func $exit (param i32))) (memory (export \"memory\") 1)
+                (func (export \"_start\") (call $exit (i32.const {code}))))"
+        )
+    };
+    place.file("fails.wat", exit(2));
+    place.file("ends.wat", exit(0));
+    let note = "note: -o stands behind the guest, which got it; options of wlprof come before the guest\n";
+    for (arguments, is_told) in [
+        (&["fails.wat", "-o", "x.json"][..], true),
+        (&["fails.wat", "--output=x.json"], true),
+        (&["ends.wat", "-o", "x.json"], false),
+        (&["fails.wat", "--", "-o"], false),
+        (&["-o", "x.json", "fails.wat", "-o", "y"], false),
+        (&["fails.wat"], false),
+    ] {
+        let ran = place.run(arguments);
+        assert_eq!(ran.stderr.contains(note), is_told, "{arguments:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_recording_is_written_with_the_command_that_shows_it() {
+    let place = Place::new();
+    let ran = place.run(["-o", "run.wlprof", fixture("c-traps.wasm").to_str().unwrap()]);
+    assert!(ran.stderr.ends_with("wrote run.wlprof: wlprof view run.wlprof\n"), "{ran:?}");
+}
+
 #[test]
 fn what_other_tools_call_running_is_answered() {
     let place = Place::new();
@@ -208,4 +276,31 @@ fn the_cache_can_be_left_out() {
     command.env_remove("HOME").env_remove("XDG_CACHE_HOME").env_remove("XDG_CONFIG_HOME");
     let ran = run(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+}
+
+/// Graph renderers and interpreters that others drive have a `_start` that does next to nothing.
+#[test]
+fn functions_that_were_not_called_are_named_where_the_main_function_does_little() {
+    let place = Place::new();
+    let module = |work: &str| {
+        format!(
+            "(module (memory (export \"memory\") 1) (func $luaV_execute) (func (export \"render\") call $luaV_execute)
+                (func (export \"malloc\")) (func (export \"layout\")) (func (export \"_start\") (local i32) {work}))"
+        )
+    };
+    place.file("little.wat", module(""));
+    place.file(
+        "much.wat",
+        module("(loop (br_if 0 (i32.ne (i32.const 300000000) (local.tee 0 (i32.add (i32.const 1) (local.get 0))))))"),
+    );
+    let note = "exports functions that were not called (render, layout): choose one with --invoke NAME";
+    let interpreter = "is an interpreter of Lua, and there is no plugin that walks Lua's stacks";
+    for (guest, options, is_told) in
+        [("little.wat", &[][..], true), ("much.wat", &[], false), ("little.wat", &["--invoke=render"], false)]
+    {
+        let ran = place.run([&["-o", "x.wlprof"], options, &[guest]].concat());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert_eq!(ran.stderr.contains(note), is_told, "{guest} {options:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(interpreter), "{}", ran.stderr);
+    }
 }

@@ -40,10 +40,10 @@ const STEPS: [u32; 10] = [9000, 6000, 4000, 3000, 2500, 2000, 1500, 1000, 500, 5
 fn compared(place: &Place, before: &str, after: &str) -> (Vec<String>, Vec<String>) {
     let ran = place.run(["diff", before, after]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let rows = ran.stderr.lines().filter(|line| line.contains(" ±") && line.contains("work"));
+    let rows = ran.stdout.lines().filter(|line| line.contains(" ±") && line.contains("work"));
     let (noise, real): (Vec<&str>, Vec<&str>) = rows.partition(|row| row.ends_with("  (noise)"));
     let name = |row: &str| row.split_whitespace().find(|word| word.starts_with("work")).unwrap().to_owned();
-    println!("{}", ran.stderr);
+    println!("{}", ran.stdout);
     (real.into_iter().map(name).collect(), noise.into_iter().map(name).collect())
 }
 
@@ -84,9 +84,9 @@ fn recordings_are_compared_and_merged() {
     let compared = place.run(["diff", "a.wlprof", "b.wlprof", "-o", "d.folded"]);
     assert_eq!(compared.code, Some(0), "{compared:?}");
     assert!(
-        compared.stderr.contains("  work") && compared.stderr.contains("own time: before, after"),
+        compared.stdout.contains("  work") && compared.stdout.contains("own time: before, after"),
         "{}",
-        compared.stderr
+        compared.stdout
     );
     let folded = std::fs::read_to_string(place.path("d.folded")).unwrap();
     let micros = |field: usize| -> u64 {

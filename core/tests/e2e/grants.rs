@@ -116,3 +116,33 @@ fn what_is_not_plainly_the_library_is_not_given() {
     let ran = run(&place, &plugin, &["--lang=reader"], "app.wat");
     assert!(ran.code == NOT_GIVEN && !ran.stderr.contains("app-lib"), "{ran:?}");
 }
+
+/// As the test fixtures lie: the guest's file is called otherwise where it really is, and both are links of one folder.
+#[test]
+fn a_link_to_the_library_is_followed_beside_the_link_that_the_user_names() {
+    let (place, plugin) = place();
+    let links = Place::new();
+    symlink(place.path("app.wat"), links.path("reader-1.wat")).unwrap();
+    std::fs::create_dir(place.path("books")).unwrap();
+    symlink(place.path("books"), links.path("reader-1-lib")).unwrap();
+    let ran = run(&links, &plugin, &[], "reader-1.wat");
+    assert_eq!(ran.code, NOT_GIVEN, "a folder without the library's files: {ran:?}");
+    place.file("books/index", "");
+    let ran = run(&links, &plugin, &[], "reader-1.wat");
+    assert_eq!(ran.code, GIVEN, "{ran:?}");
+    let books = place.path("books").canonicalize().unwrap();
+    let said = format!("note: {} is the guest's /usr/books, read-only\n", books.display());
+    assert!(ran.stderr.contains(&said) && !ran.stderr.contains("--dir"), "{ran:?}");
+}
+
+#[test]
+fn a_guest_that_fails_without_its_library_is_answered_with_the_option() {
+    let (place, plugin) = place();
+    let hint = "note: the guest was given no folder as its /usr/books; if its library is missing, --dir FOLDER::/usr/books gives it\n";
+    let ran = run(&place, &plugin, &[], "app.wat");
+    assert_eq!((ran.code, ran.stderr.matches(hint).count()), (NOT_GIVEN, 1), "{ran:?}");
+    let given = run(&place, &plugin, &["--dir=.::/usr/books"], "app.wat");
+    assert!(given.code == GIVEN && !given.stderr.contains("--dir"), "{given:?}");
+    let native = run(&place, &plugin, &["--lang=native"], "app.wat");
+    assert!(native.code == NOT_GIVEN && !native.stderr.contains("--dir"), "{native:?}");
+}

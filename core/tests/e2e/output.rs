@@ -1,8 +1,15 @@
 //! The files that wlprof writes: which, in what format, and that they say the same.
 
-use crate::guest::{Place, fixture, output};
+use crate::guest::{Place, fixture, fixture_bytes, output, run};
+use crate::running::start;
+use crate::sampled::innermost_functions;
+use crate::sections::strip;
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use wlprof::export::EXPORTERS;
+use wlprof::recording::Recording;
 
 fn traps() -> String {
     fixture("c-traps.wasm").to_str().unwrap().to_owned()
@@ -32,7 +39,9 @@ fn a_rendered_recording_is_what_the_run_would_have_written() {
     assert_eq!(ran.code, Some(0));
     for round in ["first", "second"] {
         let rendered = place.run(["render", "a.wlprof", "-o", "b.wlprof", "-o", "b.json", "-o", "b.folded"]);
-        assert_eq!((rendered.code, rendered.stdout.as_str()), (Some(0), ""));
+        assert_eq!(rendered.code, Some(0), "{rendered:?}");
+        // Where no guest runs, its output is the table.
+        assert!(rendered.stderr.lines().all(|line| line.starts_with("wrote ")), "{}", rendered.stderr);
         for ending in ["json", "folded"] {
             let (a, b) = (read(&place, &format!("a.{ending}")), read(&place, &format!("b.{ending}")));
             assert!(a == b, "{ending} differs in the {round} rendering");
@@ -42,7 +51,7 @@ fn a_rendered_recording_is_what_the_run_would_have_written() {
         let table = |text: &str| -> Vec<String> {
             text.lines().filter(|line| !line.starts_with("wrote ")).map(str::to_owned).collect()
         };
-        assert_eq!(table(&ran.stderr), table(&rendered.stderr));
+        assert_eq!(table(&ran.stderr), table(&rendered.stdout));
     }
 }
 
@@ -51,9 +60,24 @@ fn render_alone_prints_the_table_and_writes_nothing() {
     let place = Place::new();
     assert_eq!(place.run(["-q", "-o", "a.wlprof", &traps()]).code, Some(0));
     let ran = place.run(["render", "a.wlprof"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""));
-    assert!(ran.stderr.contains("work  c/traps.c:"), "{}", ran.stderr);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(ran.stdout.contains("work  c/traps.c:"), "{}", ran.stdout);
     assert_eq!(place.files(), ["a.wlprof"]);
+    let of_callers = place.run(["render", "--callers-of=work", "a.wlprof"]);
+    assert!(
+        of_callers.stderr.is_empty() && of_callers.stdout.contains("callers, the function, callees"),
+        "{of_callers:?}"
+    );
+    let diffed = place.run(["diff", "a.wlprof", "a.wlprof"]);
+    assert!(diffed.stderr.is_empty() && diffed.stdout.contains("  work  c/traps.c"), "{diffed:?}");
+    // Nobody reads it to its end.
+    let mut command = place.command(["render", "a.wlprof"]);
+    let ran = run(command.stdout(std::io::pipe().unwrap().1).stderr(Stdio::piped()));
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    // A file that takes standard output leaves the table the other.
+    let folded = place.run(["render", "--format=folded", "-o", "/dev/stdout", "a.wlprof"]);
+    assert!(folded.stdout.lines().all(|line| line.rsplit(' ').next().unwrap().parse::<u64>().is_ok()), "{folded:?}");
+    assert!(folded.code == Some(0) && folded.stderr.contains("work  c/traps.c:"), "{folded:?}");
 }
 
 #[test]
@@ -143,7 +167,7 @@ fn a_recording_that_may_not_grow_any_more_is_read_up_to_there() {
         let script = format!(r#"ulimit -f {blocks}; exec "$0" "$@""#);
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", &script, env!("CARGO_BIN_EXE_wlprof"), "-q", "--rate=50000", "--max-overhead=100"]);
-        let ran = output(shell.args(["-o", "p.wlprof"]).arg(&guest).current_dir(place.path("")));
+        let ran = output(shell.args(["-o", "p.wlprof"]).arg(&guest).arg("8").current_dir(place.path("")));
         is_told += u32::from(ran.stderr.contains("not all of what was sampled could be written: File too large"));
         let rendered = place.run(["render", "p.wlprof", "-o", "p.folded"]);
         assert_eq!(rendered.code, Some(0), "{blocks}: {ran:?} {rendered:?}");
@@ -227,4 +251,96 @@ fn tables_of_the_firefox_profile_fit_together() {
         thread["samples"]["time"].as_array().unwrap().iter().map(|time| time.as_f64().unwrap()).collect();
     assert!(times.is_sorted(), "samples out of order");
     assert_eq!(thread["markers"]["length"].as_u64().unwrap() as usize, recording.threads[0].host_calls.len());
+}
+
+/// Production runs a stripped program, and its symbols are elsewhere.
+#[test]
+fn symbols_can_be_added_to_the_recording_of_a_stripped_guest() {
+    let place = Place::new();
+    let full = fixture_bytes("c-shares.wasm");
+    place.file("full.wasm", &full);
+    place.file("bare.wasm", strip(&full));
+    place.file("other.wasm", strip(&fixture_bytes("c-traps.wasm")));
+    assert_eq!(place.run(["-q", "-o", "with.folded", "-o", "with.wlprof", "full.wasm"]).code, Some(0));
+    let ran = place.run(["-o", "bare.wlprof", "bare.wasm"]);
+    assert!(ran.code == Some(0) && ran.stderr.contains("or give --debug-file)"), "{ran:?}");
+    let names = ["--guest=bare.wasm", "--debug-file=full.wasm"];
+    let run = |arguments: &[&str]| {
+        let ran = place.run([arguments, &names].concat());
+        assert_eq!(ran.code, Some(0), "{arguments:?}: {ran:?}");
+        assert!(!ran.stdout.contains("wasm-function[") && !ran.stdout.contains("--debug-file"), "{}", ran.stdout);
+        ran.stdout
+    };
+    let table = run(&["render", "bare.wlprof", "-o", "named.wlprof", "-o", "named.folded"]);
+    assert!(table.contains("  heavy  c/shares.c:"), "{table}");
+    // Names, files and lines are those of a run with them.
+    let [with, named] = ["with.wlprof", "named.wlprof"].map(|name| place.recording(name));
+    let places = |recording: &Recording| -> BTreeSet<_> {
+        let hot = innermost_functions(recording).filter(|(name, _)| ["heavy", "light"].contains(name));
+        let hot: BTreeSet<&str> = hot.map(|(name, _)| name).collect();
+        let functions = recording.functions.iter().filter(|function| hot.contains(&*function.name));
+        functions.map(|function| (function.name.clone(), function.file.clone(), function.line)).collect()
+    };
+    assert_eq!((places(&named), places(&with).len()), (places(&with), 2));
+    assert!(!named.meta.notes.iter().any(|note| note.contains("no debug information")), "{:?}", named.meta.notes);
+    assert!(run(&["annotate", "bare.wlprof", "heavy"]).starts_with("heavy\n"));
+    assert!(run(&["diff", "with.wlprof", "bare.wlprof"]).contains("  heavy  c/shares.c"));
+    assert!(run(&["merge", "-o", "all.wlprof", "with.wlprof", "bare.wlprof"]).contains("  heavy  c/shares.c:"));
+    for command in
+        [&["render"][..], &["annotate"], &["diff", "bare.wlprof"], &["merge", "-o", "x.wlprof", "bare.wlprof"]]
+    {
+        let refused = place.run([&command[..1], &["--guest=other.wasm"], &command[1..], &["bare.wlprof"]].concat());
+        assert_eq!(refused.code, Some(125), "{command:?}: {refused:?}");
+        assert!(refused.stderr.contains("not the program that was run"), "{refused:?}");
+    }
+}
+
+/// A recording has the arguments of its guest in it, as perf.data has, which perf writes for its owner.
+#[test]
+fn what_is_kept_and_what_is_perfs_is_for_its_owner() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    let ran = place.run(["-q", "-o", "x.perf.data", &traps(), "secret"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for name in ["x.perf.data", "x.perf.data.elf"] {
+        assert_eq!(mode(&place.path(name)), 0o600, "{name}");
+    }
+    // As perf does it, if it is here.
+    if let Ok(perf) = Command::new("perf").args(["record", "-q", "-o"]).arg(place.path("perfs")).arg("true").output()
+        && perf.status.success()
+    {
+        assert_eq!(mode(&place.path("perfs")), 0o600);
+    }
+    // The folder of the profile is gone at the end, so that the recording is kept where everybody can look.
+    let shared = Place::new();
+    std::fs::create_dir(place.path("gone")).unwrap();
+    let mut command = place.command(["-q", "-o", "gone/x.folded", fixture("c-spin.wasm").to_str().unwrap(), "secret"]);
+    command.env("TMPDIR", shared.path(""));
+    let started = start(&command);
+    started.wait_for_work();
+    std::fs::remove_dir(place.path("gone")).unwrap();
+    started.signal("TERM");
+    let ran = started.end();
+    let kept = shared.files();
+    assert_eq!(kept.len(), 1, "{ran:?}");
+    assert_eq!(mode(&shared.path(&kept[0])), 0o600);
+}
+
+/// Their readers fail where there is no thread at all.
+#[test]
+fn a_run_without_samples_has_a_profile_with_an_empty_thread() {
+    let place = Place::new();
+    place.file("nothing.wat", "(module (func (export \"_start\")))");
+    place.file("trap.wat", "(module (func (export \"_start\") unreachable))");
+    for (guest, code) in [("nothing.wat", 0), ("trap.wat", 134)] {
+        let ran = place.run(["-q", "-o", "x.json", "-o", "x.speedscope.json", guest]);
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        let json = |name: &str| -> Value { serde_json::from_str(&read(&place, name)).unwrap() };
+        let firefox = json("x.json");
+        let threads = firefox["threads"].as_array().unwrap();
+        assert_eq!(threads.len(), 1, "{guest}: {firefox}");
+        assert!(threads[0]["samples"]["length"].is_u64() && threads[0]["isMainThread"] == true, "{firefox}");
+        assert_eq!(json("x.speedscope.json")["profiles"].as_array().unwrap().len(), 1, "{guest}");
+    }
 }

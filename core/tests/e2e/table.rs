@@ -55,24 +55,24 @@ fn a_selection_is_told_and_other_formats_have_it() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let rendered = place.run(["render", "--focus=seventy", "x.wlprof", "-o", "x.folded"]);
     let all = place.run(["render", "x.wlprof"]);
-    let (share, _) = total_of(&all.stderr, "seventy");
-    assert!(rendered.stderr.contains(&format!("shown is {share:.1} ±")), "{} {}", rendered.stderr, all.stderr);
-    assert!(rendered.stderr.contains("through `seventy`; the shares below are of it"), "{}", rendered.stderr);
+    let (share, _) = total_of(&all.stdout, "seventy");
+    assert!(rendered.stdout.contains(&format!("shown is {share:.1} ±")), "{} {}", rendered.stdout, all.stdout);
+    assert!(rendered.stdout.contains("through `seventy`; the shares below are of it"), "{}", rendered.stdout);
     let folded = std::fs::read_to_string(place.path("x.folded")).unwrap();
     assert!(
         !folded.is_empty() && folded.lines().all(|line| frames_of(line).any(|frame| frame == "seventy")),
         "{folded}"
     );
     let ignored = place.run(["render", "--ignore=seventy", "--top=2", "x.wlprof"]);
-    assert!(!ignored.stderr.contains("  seventy"), "{}", ignored.stderr);
-    let rows = ignored.stderr.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
-    assert!((2..=4).contains(&rows.count()), "two at most in each of two tables: {}", ignored.stderr);
+    assert!(!ignored.stdout.contains("  seventy"), "{}", ignored.stdout);
+    let rows = ignored.stdout.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
+    assert!((2..=4).contains(&rows.count()), "two at most in each of two tables: {}", ignored.stdout);
     let nothing = place.run(["render", "--focus=NOBODY", "x.wlprof"]);
-    assert!(nothing.code == Some(0) && nothing.stderr.contains("no samples are left"), "{nothing:?}");
+    assert!(nothing.code == Some(0) && nothing.stdout.contains("no samples are left"), "{nothing:?}");
     let callers = place.run(["render", "--callers-of=work", "x.wlprof"]);
     let position =
-        |name: &str| callers.stderr.find(&format!("  {name}  ")).unwrap_or_else(|| panic!("{}", callers.stderr));
-    assert!(position("seventy") < position("work") && position("seven") < position("work"), "{}", callers.stderr);
+        |name: &str| callers.stdout.find(&format!("  {name}  ")).unwrap_or_else(|| panic!("{}", callers.stdout));
+    assert!(position("seventy") < position("work") && position("seven") < position("work"), "{}", callers.stdout);
     let recording = place.recording("x.wlprof");
     let (mut called, mut all) = (0, 0);
     for sample in recording.samples() {
@@ -83,8 +83,8 @@ fn a_selection_is_told_and_other_formats_have_it() {
         called += if names.contains(&"seventy") && names.contains(&"work") { sample.period_ns } else { 0 };
     }
     let called = 100.0 * called as f64 / all as f64;
-    let row = callers.stderr.lines().find(|line| line.contains("  seventy  ")).unwrap();
-    assert!(row.contains(&format!(" {called:.1} ±")), "{called} {}", callers.stderr);
+    let row = callers.stdout.lines().find(|line| line.contains("  seventy  ")).unwrap();
+    assert!(row.contains(&format!(" {called:.1} ±")), "{called} {}", callers.stdout);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn counts_of_ticks_are_for_those_who_ask() {
     let verbose = place.run(["render", "--verbose", "x.wlprof"]);
     let ticks = place.recording("x.wlprof").ticks;
     let said = format!("ticks: {} fired, {} sampled, {} lost", ticks.fired, ticks.sampled, ticks.lost());
-    assert!(verbose.stderr.contains(&said) && verbose.stderr.contains("sampler: signal at "), "{}", verbose.stderr);
+    assert!(verbose.stdout.contains(&said) && verbose.stdout.contains("sampler: signal at "), "{}", verbose.stdout);
 }
 
 /// `shares.py` has three lines that do all the work, in C: 75, 20 and 5 parts of it.
@@ -137,7 +137,7 @@ fn a_scripts_line_has_the_time_of_what_it_called_in_c() {
     assert_eq!(native.code, Some(0), "{native:?}");
     let folded = std::fs::read_to_string(place.path("native.folded")).unwrap();
     assert!(folded.contains(";_PyEval_EvalFrame;") && !folded.contains("<module>"), "{folded}");
-    assert!(!native.stderr.contains("of it in C"), "{}", native.stderr);
+    assert!(!native.stdout.contains("of it in C"), "{}", native.stdout);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! `wlprof view`: what it serves, to whom, and how it ends.
 
 use crate::guest::{Place, Ran, finish, fixture};
-use crate::running::with_default_signals;
+use crate::running::{wait_until, with_default_signals};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 const FRONT_END: &str = "https://profiler.firefox.com";
 
@@ -28,7 +28,10 @@ struct Viewing {
 
 fn view(place: &Place, arguments: &[&str]) -> Viewing {
     let command = place.command(["view", "--no-open"].iter().chain(arguments));
-    let mut command = with_default_signals(&command);
+    start_viewing(with_default_signals(&command))
+}
+
+fn start_viewing(mut command: Command) -> Viewing {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut url = String::new();
@@ -153,6 +156,39 @@ fn names_in_a_recording_are_text_in_the_page() {
     let profile: Value = serde_json::from_slice(&viewing.profile(FRONT_END).body).unwrap();
     assert!(profile.to_string().contains("<script>alert(1)</script>"));
     viewing.end();
+}
+
+/// Any user of a machine can read the arguments of its processes.
+#[test]
+fn the_browser_is_led_to_the_profile_by_a_file_that_nobody_else_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.file("p.json", "{}");
+    // Stands in for the program that opens browsers.
+    let opener = place.file("xdg-open", "#!/bin/sh\nprintf '%s\\n' \"$@\" > opening\nmv opening opened\n");
+    std::fs::set_permissions(&opener, PermissionsExt::from_mode(0o755)).unwrap();
+    let path = std::env::join_paths([place.path("."), "/usr/bin".into(), "/bin".into()]).unwrap();
+    for (variable, is_there) in [("XDG_RUNTIME_DIR", true), ("TMPDIR", true), ("XDG_RUNTIME_DIR", false)] {
+        let folder = place.path("private");
+        std::fs::create_dir_all(&folder).unwrap();
+        let _ = std::fs::remove_file(place.path("opened"));
+        let command = place.command(["view", "p.json"]);
+        let mut command = with_default_signals(&command);
+        command.env("PATH", &path).env_remove("XDG_RUNTIME_DIR").env("TMPDIR", &folder);
+        command.env(variable, if is_there { folder.clone() } else { place.path("nowhere") });
+        let viewing = start_viewing(command);
+        wait_until("the browser is started", || place.path("opened").exists());
+        let arguments = std::fs::read_to_string(place.path("opened")).unwrap();
+        assert!(!arguments.contains(&viewing.secret), "{arguments}");
+        let page = std::path::PathBuf::from(arguments.trim_end());
+        assert_eq!(page.parent().unwrap(), folder, "{arguments}");
+        assert_eq!(page.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let text = std::fs::read_to_string(&page).unwrap();
+        let url = viewing.url.trim_end();
+        assert!(text.contains(&format!("http-equiv=\"refresh\" content=\"0; url={url}\"")), "{text}");
+        viewing.end();
+        assert!(!page.exists(), "{}", page.display());
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod disassembly;
 use super::arguments::Annotate;
 use super::escape::single_line;
 use super::table::shown;
-use super::{Failure, print, render, source_folders};
+use super::{Failure, naming, print, render, source_folders};
 use crate::recording::{FunctionId, LineTotal, LineTotals, RawRecording, Recording, Totals, Weight};
 use crate::sources::SourceFolders;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ fn lines(annotate: &Annotate, raw: RawRecording, folders: &SourceFolders) -> Res
             "the run was cut short, and no functions are named in it; give the program that was run with --guest";
         return Err(render::cannot_read(path, &reason));
     }
-    let recording = render::named(raw, &annotate.names)?;
+    let recording = naming::named(raw, &annotate.names)?;
     render::check_frames(&recording, annotate.frames, path)?;
     let recording = recording.bounded().view(annotate.frames.view());
     let totals = LineTotals::of(&recording);

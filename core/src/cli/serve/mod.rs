@@ -154,6 +154,9 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let totals = Arc::new(Totals::new(serve.requests));
     let (sender, events) = channel();
     let interrupts = Interrupts::default();
+    if !output.quiet {
+        interrupt::note_if_ignored();
+    }
     // The first has it begin no more, the second wait no longer.
     interrupts.watch(Interrupter::of(sender.clone()), 2).map_err(|error| failed(&error))?;
     let stop = serving::begin(serve, &guest, wasi, profiler.clone(), (totals.clone(), headers), ports, sender)?;

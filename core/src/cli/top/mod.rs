@@ -86,7 +86,7 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
         epoch_interruption: sampler.kind == SamplerKind::Epoch,
         quiet: true,
     };
-    let Loaded { guest, walkers, language, library } = guest::load(&top.guest, &plugins, &loading)?;
+    let Loaded { guest, walkers, language, library, .. } = guest::load(&top.guest, &plugins, &loading)?;
     let screen = Screen::new().map_err(|error| failed(&error))?;
     let streams = GuestStreams::divert().map_err(|error| failed(&error))?;
     let journal = || Ok(Journal::of_windows());

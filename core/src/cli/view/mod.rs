@@ -1,7 +1,8 @@
 //! `wlprof view`: serves a profile on loopback, for as long as somebody looks at it, and opens the browser.
 //!
 //! # Security
-//! The profile lies below a path that nobody can guess: other users of the machine can connect, too. A recording may be a
+//! The profile lies below a path that nobody can guess: other users of the machine can connect, too. Nor can they read it among the
+//! arguments of the browser ([`browser`]). A recording may be a
 //! stranger's, so that another process works on it, within limits ([`rendered`]).
 
 mod browser;
@@ -12,7 +13,7 @@ pub(super) use rendered::run_child;
 
 use super::arguments::View;
 use super::http::{ListenAddress, Server, firefox_profiler_url, for_firefox_profiler};
-use super::interrupt::{Signals, die_of};
+use super::interrupt::{Signals, die_of, ignores_interrupts};
 use super::{FAILED, Failure, escape};
 use crate::recording::MAGIC;
 use axum::Router;
@@ -21,6 +22,7 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Html;
 use axum::routing::get;
+use browser::Redirect;
 use flate2::read::GzDecoder;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -59,20 +61,23 @@ pub(super) fn run(view: &View) -> Result<u8, Failure> {
         };
     let mut signals = Signals::that_end().map_err(|error| Failure::new(FAILED, error))?;
     let start = || {
-        let token = token()?;
-        let pages = pages(&token, &base(listener.local_addr()?, &token), path, shown);
-        Ok((Server::start(listener, pages, CONTENTS)?, token))
+        let [secret, name] = [token()?, token()?];
+        let pages = pages(&secret, &base(listener.local_addr()?, &secret), path, shown);
+        Ok((Server::start(listener, pages, CONTENTS)?, secret, name))
     };
-    let (server, token) = start().map_err(|error: io::Error| Failure::new(FAILED, error))?;
-    let base = base(server.address(), &token);
+    let (server, secret, name) = start().map_err(|error: io::Error| Failure::new(FAILED, error))?;
+    let base = base(server.address(), &secret);
     let url = firefox_profiler_url(&format!("{base}/profile.json"));
+    let end =
+        if ignores_interrupts() { "SIGTERM: Ctrl-C is ignored, as it was when wlprof was started" } else { "Ctrl-C" };
     // Nobody may be reading it.
-    let _ = writeln!(io::stdout(), "{url}\nwithout the net: {base}/\nuntil Ctrl-C");
-    if !view.no_open {
-        browser::open(&url);
-    }
+    let _ = writeln!(io::stdout(), "{url}\nwithout the net: {base}/\nuntil {end}");
+    // Without it there is the URL.
+    let redirect = if view.no_open { None } else { Redirect::to(&url, &name).ok() };
+    redirect.iter().for_each(Redirect::open);
     let signal = signals.wait();
     server.stop();
+    drop(redirect);
     die_of(signal)
 }
 

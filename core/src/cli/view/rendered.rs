@@ -7,9 +7,9 @@
 use super::Shown;
 use crate::cli::arguments::{FramesChoice, MAKE_VIEW, View};
 use crate::cli::os::{self, how_it_ended};
-use crate::cli::render;
 use crate::cli::table::{TableOptions, table};
 use crate::cli::{FAILED, Failure};
+use crate::cli::{naming, render};
 use crate::export;
 use std::io::{self, BufWriter, Read, Write};
 use std::process::{Command, Stdio};
@@ -41,7 +41,7 @@ pub(super) fn rendered(view: &View) -> Result<Shown, Failure> {
 pub(in super::super) fn run_child(view: &View) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::new(FAILED, error);
     os::die_with_parent().map_err(failed)?;
-    let recording = render::named(render::read_within_limits(&view.file)?, &view.names)?;
+    let recording = naming::named(render::read_within_limits(&view.file)?, &view.names)?;
     render::check_frames(&recording, view.frames, &view.file)?;
     let shown = recording.bounded().view(view.frames.view());
     let shows_interpreter = view.frames != FramesChoice::Guest;

@@ -21,6 +21,7 @@ mod markers;
 use super::Exporter;
 use super::categories::{CATEGORIES, category_index};
 use super::json::Column;
+use super::with_a_thread;
 use crate::recording::{Frame, Function, Line, Origin, Recording, Thread};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -59,7 +60,8 @@ impl Exporter for Firefox {
     }
 
     fn export(&self, recording: &Recording, _: &Path, out: &mut dyn Write) -> io::Result<Option<Vec<u8>>> {
-        let recording = &*allocations::with_threads(recording);
+        let with_threads = allocations::with_threads(recording);
+        let recording = &*with_a_thread(&with_threads);
         let tables = Tables::new(recording);
         let profile = Profile {
             meta: meta(recording),

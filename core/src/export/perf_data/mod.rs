@@ -46,6 +46,10 @@ impl Exporter for PerfData {
         format!("perf report -i {0} (names and lines are in {0}{ELF_ENDING}, keep both)", path.display())
     }
 
+    fn is_private(&self) -> bool {
+        true
+    }
+
     fn companion_ending(&self) -> Option<&'static str> {
         Some(ELF_ENDING)
     }

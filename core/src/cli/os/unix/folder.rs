@@ -1,5 +1,6 @@
 //! A folder that is held open, and files in it by their names: whatever becomes of its path, it is this one.
 
+use crate::cli::os::Readers;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -10,7 +11,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// Permissions of new files, less what the user's umask takes away.
-const MODE: Mode = Mode::from_bits_retain(0o666);
+fn mode(readers: Readers) -> Mode {
+    Mode::from_bits_retain(match readers {
+        Readers::Owner => 0o600,
+        Readers::AsUsual => 0o666,
+    })
+}
 
 /// Where nothing of it is read, the right to that is not asked for.
 #[cfg(target_os = "linux")]
@@ -47,9 +53,9 @@ impl Folder {
     /// # Errors
     /// What else keeps it from being made.
     #[cfg(target_os = "linux")]
-    pub(in crate::cli) fn create_unnamed(&self) -> io::Result<Option<File>> {
+    pub(in crate::cli) fn create_unnamed(&self, readers: Readers) -> io::Result<Option<File>> {
         let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        match rustix::fs::openat(&self.handle, ".", unnamed, MODE) {
+        match rustix::fs::openat(&self.handle, ".", unnamed, mode(readers)) {
             Ok(file) => Ok(Some(file.into())),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
@@ -61,7 +67,7 @@ impl Folder {
     /// # Errors
     /// None.
     #[cfg(not(target_os = "linux"))]
-    pub(in crate::cli) fn create_unnamed(&self) -> io::Result<Option<File>> {
+    pub(in crate::cli) fn create_unnamed(&self, _readers: Readers) -> io::Result<Option<File>> {
         Ok(None)
     }
 
@@ -89,9 +95,9 @@ impl Folder {
     ///
     /// # Errors
     /// `AlreadyExists` if there is something of that name.
-    pub(in crate::cli) fn create_new(&self, name: &OsStr) -> io::Result<File> {
+    pub(in crate::cli) fn create_new(&self, name: &OsStr, readers: Readers) -> io::Result<File> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(&self.handle, name, flags, MODE)?.into())
+        Ok(rustix::fs::openat(&self.handle, name, flags, mode(readers))?.into())
     }
 
     /// Gives a file another name, and with it the place of what has that.

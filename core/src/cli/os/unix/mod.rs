@@ -4,12 +4,14 @@ pub(in crate::cli) mod folder;
 pub(in crate::cli) mod limits;
 pub(in crate::cli) mod signals;
 
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-/// Columns of the terminal that standard error is; `None` if it is none.
-pub(in crate::cli) fn columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+/// Columns of the terminal that a stream of this process is; `None` if it is none.
+pub(in crate::cli) fn columns(stream: &impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream);
     size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
@@ -18,11 +20,17 @@ pub(in crate::cli) fn keep_interrupts_from(command: &mut Command) {
     command.process_group(0);
 }
 
-/// What opens `url` in the browser that the user has chosen.
-pub(in crate::cli) fn open_browser(url: &str) -> Command {
+/// What opens the page in `file` in the browser that the user has chosen.
+pub(in crate::cli) fn open_browser(file: &Path) -> Command {
     let mut opener = Command::new(if cfg!(target_os = "macos") { "open" } else { "xdg-open" });
-    opener.arg(url);
+    opener.arg(file);
     opener
+}
+
+/// The folder for files of the user's session, or the system's for temporary files where there is none.
+pub(in crate::cli) fn folder_of_the_session() -> PathBuf {
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    named.filter(|folder| folder.is_absolute() && folder.is_dir()).unwrap_or_else(std::env::temp_dir)
 }
 
 /// What became of a process that works within limits and failed, in words for the user.

@@ -52,6 +52,11 @@ fn ignored_signals() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
+/// Returns whether Ctrl-C does nothing: this process was started so, and stays so, as under `nohup`.
+pub(in crate::cli) fn ignores_interrupts() -> bool {
+    ignored_signals() >> (SIGINT - 1) & 1 == 1
+}
+
 /// Ends the process by `signal`, so that whoever waits for it sees what it would have seen without wlprof.
 pub(in crate::cli) fn die_of(signal: i32) -> ! {
     // Fails only for signals that cannot be had from `that_end`.

@@ -4,6 +4,7 @@
 //! Windows has no files without names, and a folder cannot be held open by safe code: names are resolved each time. Whoever may make
 //! symbolic links in the folder can lead them elsewhere. A guest may not: WASI makes none that lead out of its folders.
 
+use crate::cli::os::Readers;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -35,7 +36,7 @@ impl Folder {
     ///
     /// # Errors
     /// None.
-    pub(in crate::cli) fn create_unnamed(&self) -> io::Result<Option<File>> {
+    pub(in crate::cli) fn create_unnamed(&self, _readers: Readers) -> io::Result<Option<File>> {
         Ok(None)
     }
 
@@ -51,7 +52,7 @@ impl Folder {
     ///
     /// # Errors
     /// `AlreadyExists` if there is something of that name.
-    pub(in crate::cli) fn create_new(&self, name: &OsStr) -> io::Result<File> {
+    pub(in crate::cli) fn create_new(&self, name: &OsStr, _readers: Readers) -> io::Result<File> {
         File::options().read(true).write(true).create_new(true).open(self.path_of(name))
     }
 

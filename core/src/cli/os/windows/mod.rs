@@ -6,14 +6,15 @@ pub(in crate::cli) mod signals;
 
 use std::io::IsTerminal;
 use std::os::windows::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 /// `CREATE_NEW_PROCESS_GROUP`, as `winbase.h` has it.
 const NEW_PROCESS_GROUP: u32 = 0x200;
 
-/// Columns of the console that standard error is; `None` if it is none.
-pub(in crate::cli) fn columns() -> Option<usize> {
-    if !std::io::stderr().is_terminal() {
+/// Columns of the console that a stream of this process is; `None` if it is none.
+pub(in crate::cli) fn columns(stream: &impl IsTerminal) -> Option<usize> {
+    if !stream.is_terminal() {
         return None;
     }
     ratatui::crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0)
@@ -24,11 +25,16 @@ pub(in crate::cli) fn keep_interrupts_from(command: &mut Command) {
     command.creation_flags(NEW_PROCESS_GROUP);
 }
 
-/// What opens `url` in the browser that the user has chosen. Not `start`, to whose shell an `&` is the end of a command.
-pub(in crate::cli) fn open_browser(url: &str) -> Command {
+/// What opens the page in `file` in the browser that the user has chosen. Not `start`, to whose shell an `&` is the end of a command.
+pub(in crate::cli) fn open_browser(file: &Path) -> Command {
     let mut opener = Command::new("rundll32.exe");
-    opener.arg("url.dll,FileProtocolHandler").arg(url);
+    opener.arg("url.dll,FileProtocolHandler").arg(file);
     opener
+}
+
+/// The user's folder for temporary files.
+pub(in crate::cli) fn folder_of_the_session() -> PathBuf {
+    std::env::temp_dir()
 }
 
 /// What became of a process that failed, in words for the user.

@@ -26,6 +26,11 @@ enum Caught {
     Asking(CtrlBreak),
 }
 
+/// Returns whether Ctrl-C does nothing. What a console tells cannot be seen to be ignored.
+pub(in crate::cli) fn ignores_interrupts() -> bool {
+    false
+}
+
 impl Signals {
     /// Catches all that end the process, from here on.
     ///

@@ -1,0 +1,102 @@
+//! What is said of a command line that is wrong, and of an empty one.
+
+use super::arguments::Arguments;
+use super::{escape, say};
+use clap::{CommandFactory, Parser};
+use std::ffi::OsString;
+
+/// What `wlprof` without arguments prints.
+const SHORT: &str = "\
+Usage: wlprof [OPTIONS] GUEST [ARGS]
+
+  wlprof guest.wasm                   run a WebAssembly program and show where its time goes
+  wlprof -o run.wlprof guest.wasm     keep what was sampled
+  wlprof view run.wlprof              show it in the browser
+  wlprof --memory guest.wasm          show what allocates memory
+
+";
+
+/// Prints what is wrong with the arguments of this process, or the help that they ask for. Help and version go to standard output.
+pub(super) fn print(error: clap::Error) {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.len() <= 1 {
+        return say::text(&format!("{SHORT}{}", commands()));
+    }
+    // The message has words of the arguments in it: with escapes in these it has none of their control characters.
+    let escaped: Vec<String> =
+        arguments.iter().map(|argument| escape::single_line(&argument.to_string_lossy())).collect();
+    if !error.use_stderr() || escaped.iter().zip(&arguments).all(|(escaped, argument)| **argument == **escaped) {
+        let _ = error.print();
+    } else if let Err(error) = Arguments::try_parse_from(escaped)
+        && error.use_stderr()
+    {
+        let _ = error.print();
+    } else {
+        // Escapes alone have made it right.
+        say::text(&escape::multi_line(&error.render().to_string()));
+    }
+}
+
+/// The commands that there are, in lines for a terminal.
+fn commands() -> String {
+    let command = Arguments::command();
+    let names: Vec<&str> =
+        command.get_subcommands().filter(|command| !command.is_hide_set()).map(|command| command.get_name()).collect();
+    format!(
+        "Commands: {}\n\n`wlprof --help` lists all options, `wlprof COMMAND --help` those of a command.\n",
+        names.join(", ")
+    )
+}
+
+/// The command that was meant by the name of a guest that is not there: one with a letter more, less, or another in a place or two.
+pub(super) fn similar_command(name: &str) -> Option<String> {
+    let command = Arguments::command();
+    let known = command.get_subcommands().filter(|command| !command.is_hide_set()).map(|command| command.get_name());
+    let distances = known.map(|known| (distance(known, name), known));
+    let (_, nearest) = distances.filter(|(distance, known)| *distance <= known.len().div_ceil(4)).min()?;
+    Some(nearest.to_owned())
+}
+
+/// How many letters have to be put in, left out or changed to make one of the other. Two that are exchanged count as one.
+fn distance(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    // Rows of the table: the one before the last, and the last.
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in other.iter().enumerate() {
+            let mut least = (last[j] + usize::from(a != b)).min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *a == other[j - 1] && one[i - 1] == *b {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelt_commands_are_known_and_other_words_are_not() {
+        let meant = [("rendr", "render"), ("veiw", "view"), ("vew", "view"), ("annotat", "annotate"), ("dif", "diff")];
+        for (typed, command) in meant {
+            assert_eq!(similar_command(typed).as_deref(), Some(command), "{typed}");
+        }
+        for other in ["guest", "app", "main.wasm", "", "x", "python", "./rendr", "bin"] {
+            assert_eq!(similar_command(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn distances_are_those_of_the_letters() {
+        let cases = [("", "", 0), ("", "abc", 3), ("abc", "acb", 1), ("kitten", "sitting", 3), ("ä", "a", 1)];
+        for (one, other, expected) in cases {
+            assert_eq!((distance(one, other), distance(other, one)), (expected, expected), "{one} {other}");
+        }
+    }
+}
