@@ -34,7 +34,8 @@ fn names(recording: &Recording, stack: StackId) -> Vec<&str> {
 
 #[test]
 fn a_stack_goes_through_all_components_and_what_joins_them() {
-    let recording = profile("component-fused.wat", &[], &[]);
+    // It runs for a moment, which the usual rate may see a few times only.
+    let recording = profile("component-fused.wat", &["--rate", "5000", "--max-overhead", "100"], &[]);
     let whole = [
         "run",
         "recurse",

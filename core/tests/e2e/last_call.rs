@@ -48,7 +48,9 @@ fn a_host_call_without_a_caller_is_recorded() {
     let images = [guest.code.images[0].clone()];
     let recording = symbolize(run.finish().unwrap(), &images, |_| ()).unwrap();
     assert!(recording.ticks.balanced(), "{:?}", recording.ticks);
-    assert_eq!((recording.ticks.unrecorded, &recording.meta.notes), (0, &Vec::new()));
+    // How far the rate has to be lowered is up to the machine.
+    let others: Vec<_> = recording.meta.notes.iter().filter(|note| !note.contains("the rate was lowered")).collect();
+    assert!(recording.ticks.unrecorded == 0 && others.is_empty(), "{} {others:?}", recording.ticks.unrecorded);
     assert!(recording.ticks.sampled > 0);
     // With a caller there would be a frame of the call itself.
     assert!(!recording.frames.iter().any(|frame| matches!(frame.origin, Origin::HostCall { .. })), "{recording:?}");

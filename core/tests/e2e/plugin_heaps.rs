@@ -6,7 +6,7 @@ use crate::heap::counted;
 use crate::heap_profile::heap;
 use crate::library;
 use crate::misbehaving::misbehaving;
-use crate::sampled::fixture;
+use crate::sampled::{fixture, with_ever_more_work};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -89,13 +89,17 @@ fn what_a_runtime_has_counted_is_what_is_told() {
 fn a_patch_for_something_else_is_not_written() {
     let place = Place::new();
     let library = heap_library(&place, &["-DCOUNTS_ITSELF", "-DEXPECTS_OTHERS"]);
-    let alone = place.run(["-q", "--sampler=off", fixture("c-heap.wasm").to_str().unwrap(), "20000"]);
-    let ran = profile(&place, Some(&library), "heap", "c-heap.wasm", &["20000"]);
-    assert_eq!((ran.code, &ran.stdout), (alone.code, &alone.stdout));
-    let note = "what c-heap.wasm allocates is not profiled: at 0x";
-    assert!(ran.stderr.contains(note) && ran.stderr.contains(", and a patch expects ["), "{}", ran.stderr);
-    let recording = place.recording("x.wlprof");
-    assert!(was_seen(&recording, "all") && by_function(&recording).is_empty(), "{}", ran.stderr);
+    with_ever_more_work("a guest that is not patched", |times| {
+        let rounds = (20_000 * times).to_string();
+        let alone = place.run(["-q", "--sampler=off", fixture("c-heap.wasm").to_str().unwrap(), &rounds]);
+        let ran = profile(&place, Some(&library), "heap", "c-heap.wasm", &[&rounds]);
+        assert_eq!((ran.code, &ran.stdout), (alone.code, &alone.stdout));
+        let note = "what c-heap.wasm allocates is not profiled: at 0x";
+        assert!(ran.stderr.contains(note) && ran.stderr.contains(", and a patch expects ["), "{}", ran.stderr);
+        let recording = place.recording("x.wlprof");
+        assert!(by_function(&recording).is_empty(), "{}", ran.stderr);
+        was_seen(&recording, "all")
+    });
 }
 
 #[test]
@@ -144,7 +148,9 @@ fn what_cannot_be_costs_the_heap_alone_or_the_plugin() {
         let place = Place::new();
         let library = misbehaving(&place, wrong);
         let outputs = ["x.wlprof", "x.json", "x.folded", "x.pb.gz"].iter().flat_map(|file| ["-o", file]);
-        let mut command = place.command(["--memory", "--memory-rate=1", "--plugin"]);
+        // A guest this short needs more than the usual rate.
+        let options = ["--memory", "--memory-rate=1", "--rate=5000", "--max-overhead=100", "--plugin"];
+        let mut command = place.command(options);
         command.arg(library).args(outputs).arg(&guest).stdout(Stdio::piped()).stderr(Stdio::piped());
         let ran = run(&mut command);
         assert_eq!((ran.code, &ran.stdout), (alone.code, &alone.stdout), "{wrong}: {}", ran.stderr);

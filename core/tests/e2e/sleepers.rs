@@ -5,7 +5,11 @@ use crate::sampled::{Shares, innermost_functions, profile_command};
 use crate::tested::{c_compiler, samplers, wlprof};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
+use wasmtime::{Config, Engine, Instance, Store};
 use wlprof::recording::Recording;
+use wlprof::sampler::{SamplerKind, SamplerOptions};
+use wlprof::{Attach, Profiler};
 
 /// How far a share may be off by itself, in points: equal work takes a little more time or less by where its code lies.
 const POINTS: f64 = 1.0;
@@ -112,6 +116,67 @@ fn a_guest_in_step_with_the_clock_is_seen_evenly() {
                 format!("{sampler}, {period_us} µs at {rate} Hz: first {found:.2} %, truth {truth:.2} ± {chance:.2} %");
             println!("{said}");
             assert!((found - truth).abs() <= chance + POINTS, "{said}");
+        }
+    }
+}
+
+/// A request: a quarter of its work is in `parse`, the rest in `answer`.
+const REQUEST: &str = r#"
+(module
+  (memory 1)
+  (func $parse (param $rounds i32)
+    (loop $again
+      (i32.store (i32.const 256) (i32.mul (i32.add (i32.load (i32.const 256)) (i32.const 7)) (i32.const 1664525)))
+      (br_if $again (local.tee $rounds (i32.sub (local.get $rounds) (i32.const 1))))))
+  (func $answer (param $rounds i32)
+    (loop $again
+      (i32.store (i32.const 256) (i32.mul (i32.add (i32.load (i32.const 256)) (i32.const 7)) (i32.const 1664525)))
+      (br_if $again (local.tee $rounds (i32.sub (local.get $rounds) (i32.const 1))))))
+  (func (export "run") (param $rounds i32)
+    (call $parse (local.get $rounds))
+    (call $answer (i32.mul (local.get $rounds) (i32.const 3)))))
+"#;
+
+/// Requests that take a part of a period, some periods, or about one: each in a store of its own, one after another and after pauses.
+#[test]
+fn requests_of_about_a_period_have_their_shares() {
+    const AT_LEAST: Duration = Duration::from_secs(2);
+    for kind in [SamplerKind::Signal, SamplerKind::Epoch] {
+        for (rounds, pause) in [
+            (10_000, Duration::ZERO),
+            (40_000, Duration::ZERO),
+            (150_000, Duration::ZERO),
+            (40_000, Duration::from_millis(1)),
+        ] {
+            let mut config = Config::new();
+            config.epoch_interruption(kind == SamplerKind::Epoch);
+            wlprof::configure(&mut config);
+            let engine = Engine::new(&config).unwrap();
+            let options = SamplerOptions { kind, keep: Some(10 * AT_LEAST), ..SamplerOptions::default() };
+            let profiler = Profiler::builder().sampler_options(options).start(&engine).unwrap();
+            let module = profiler.load("request.wasm", REQUEST.as_bytes()).unwrap();
+            let (began, mut requests) = (Instant::now(), 0);
+            while began.elapsed() < AT_LEAST {
+                let mut store = Store::new(&engine, ());
+                let attached = profiler.attach(&mut store, Attach::named("request")).unwrap();
+                let instance = Instance::new(&mut store, &module, &[]).unwrap();
+                attached.instantiated(&mut store, &instance).unwrap();
+                instance.get_typed_func::<i32, ()>(&mut store, "run").unwrap().call(&mut store, rounds).unwrap();
+                requests += 1;
+                std::thread::sleep(pause);
+            }
+            profiler.pause();
+            let snapshot = profiler.snapshot().unwrap();
+            let recording = snapshot.recording();
+            let in_guest = innermost_functions(recording).filter(|(name, _)| ["parse", "answer"].contains(name));
+            let shares = Shares::of(in_guest);
+            let (found, chance) = (shares.percent("parse"), shares.chance(25.0));
+            let said = format!(
+                "{kind:?}, {requests} requests of {rounds} rounds, {pause:?} apart: parse {found:.2} ± {chance:.2} %, {:?}",
+                recording.ticks
+            );
+            println!("{said}");
+            assert!((found - 25.0).abs() <= chance + POINTS, "{said}");
         }
     }
 }

@@ -465,7 +465,9 @@ fn go_guests_in_several_stores_have_goroutines_of_their_own() {
             }
         });
         let recording = finish(&profiler, &[(module.clone(), image.clone())]);
-        assert_eq!(recording.meta.notes, [] as [String; 0]);
+        // How far the rate has to be lowered is up to the machine.
+        let others: Vec<_> = recording.meta.notes.iter().filter(|note| !note.contains("the rate was lowered")).collect();
+        assert!(others.is_empty(), "{others:?}");
         let mut functions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for thread in &recording.threads {
             let of_store = functions.entry(&recording.stores[thread.store as usize].name).or_default();

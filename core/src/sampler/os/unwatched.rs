@@ -40,6 +40,9 @@ pub(in crate::sampler) mod own_thread {
         std::thread::park();
     }
 
+    /// Turns are as long as the system makes them.
+    pub(in crate::sampler) fn take_short_turns() {}
+
     /// Interrupts nothing: the thread is read at its next check or host call.
     pub(in crate::sampler) fn interrupt(_tid: u32) {}
 }

@@ -198,6 +198,8 @@ impl ThreadSlot {
             self.settle_if_due(now_ns);
             self.time.begin(now_ns);
             self.timers.iter().for_each(Timers::account);
+            // What it waited for in another store is not this one's.
+            self.take_queued();
         }
         if self.has_passed() {
             self.pass_over();

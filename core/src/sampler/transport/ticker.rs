@@ -1,10 +1,11 @@
 //! Asks threads for samples at random instants of wall time, where nothing on the threads themselves does.
 //!
 //! # Accuracy
-//! An instant counts for the threads that it finds running, and for those that have run since the last one and are without a processor, which
-//! this thread may have taken. Those that have waited for something else meanwhile may only have woken: they count where they stand in wasm.
-//! Of others it says nothing. So each sample stands for a period of CPU time, and a wait takes nothing from what was before it. Where other threads cannot be looked at (macOS,
-//! Windows) every thread that runs a store is asked.
+//! An instant counts for the threads that it finds running. So each sample stands for a period of CPU time, and a wait takes nothing from what
+//! was before it. Threads without a processor do not count: where they lost it is not where they used it. On the only processor no other thread
+//! can run: there those count that have run since the last instant. Of these some have waited for something else meanwhile, and may only have
+//! woken: they count where they stand in wasm. Where other threads cannot be looked at (macOS, Windows) every thread that runs a store is
+//! asked.
 //!
 //! # Overhead
 //! A thread that wakes at each instant. It needs a processor for that: on a busy machine there are fewer samples.
@@ -12,6 +13,7 @@
 use crate::sampler::Report;
 use crate::sampler::os::Activity;
 use crate::sampler::os::clock::monotonic_ns;
+use crate::sampler::os::own_thread::take_short_turns;
 use crate::sampler::os::thread_watch::ThreadWatch;
 use crate::sampler::running::{ThreadSlot, Threads};
 use crate::sampler::timing::Instants;
@@ -43,6 +45,8 @@ pub(in crate::sampler) struct Ticked {
     preempted: u64,
     /// Instants at which this thread had no processor itself.
     late: u64,
+    /// This thread takes the processor from those that it asks.
+    has_only_processor: bool,
 }
 
 /// A thread that is asked, and what looks at it.
@@ -66,7 +70,10 @@ impl Ticker {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, threads) = (stop.clone(), threads.clone());
         let thread = std::thread::Builder::new().name("wlprof ticker".into()).spawn(move || {
-            let mut ticked = Ticked::default();
+            // What a busy processor does at an instant is seen only if this thread interrupts it.
+            take_short_turns();
+            let has_only_processor = std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
+            let mut ticked = Ticked { has_only_processor, ..Ticked::default() };
             let mut watched = Vec::new();
             let mut instants = None;
             while !stopped.load(Ordering::Relaxed) {
@@ -141,7 +148,7 @@ impl Ticked {
             let has_run = std::mem::replace(cpu_ns, now_ns) != now_ns;
             match activity {
                 Activity::Running => slot.ask(own_ns, false),
-                Activity::Queued if has_run => {
+                Activity::Queued if has_run && self.has_only_processor => {
                     let now = watch.as_ref().and_then(ThreadWatch::voluntary_waits);
                     let has_waited = std::mem::replace(waits, now) != now || now.is_none();
                     if has_waited && slot.timers.is_some() {
@@ -169,7 +176,7 @@ impl Ticked {
 
     /// The report of a sampler whose threads answered these, at checks or by signals. Those that signals called for are in the report already.
     pub(in crate::sampler) fn report(self, mut report: Report, at_checks: bool) -> Report {
-        let Self { asked, standing, idle, preempted, late } = self;
+        let Self { asked, standing, idle, preempted, late, .. } = self;
         let ticks = &mut report.ticks;
         ticks.late += late;
         ticks.idle += idle;

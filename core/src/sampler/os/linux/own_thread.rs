@@ -90,3 +90,34 @@ pub(in crate::sampler) fn interrupt(tid: u32) {
     // handler does nothing.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, SIGNAL) };
 }
+
+/// Has the calling thread get a processor soon after it wakes, as it runs for moments only. Since Linux 6.12 a thread that asks for short turns
+/// may come before one whose turn is not over; earlier releases ignore the length of turns.
+pub(in crate::sampler) fn take_short_turns() {
+    /// The shortest that the kernel gives.
+    const TURN_NS: u64 = 100_000;
+    /// `struct sched_attr` of `linux/sched/types.h`, its first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Scheduling {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        turn_ns: u64,
+        deadline_ns: u64,
+        period_ns: u64,
+    }
+    const BYTES: u32 = 48;
+    const _: () = assert!(size_of::<Scheduling>() == BYTES as usize);
+    let mut scheduling = Scheduling::default();
+    // SAFETY: the kernel writes `BYTES` bytes, which there are; 0 is the calling thread.
+    let known = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut scheduling, BYTES, 0) };
+    if known == 0 && scheduling.policy == libc::SCHED_OTHER as u32 {
+        scheduling.size = BYTES;
+        scheduling.turn_ns = TURN_NS;
+        // SAFETY: the kernel reads as many bytes as `size` says. Should it refuse, the thread has the turns that it had.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const scheduling, 0) };
+    }
+}
