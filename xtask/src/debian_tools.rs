@@ -14,6 +14,8 @@ use crate::progress::Step;
 /// Programs that come together.
 pub(crate) struct DebianTools {
     programs: &'static [&'static str],
+    /// Where the programs are, below the packages' `/usr`.
+    programs_in: &'static str,
     /// With all that these depend on.
     packages: &'static [&'static str],
     /// Its place among the toolchains of the cache.
@@ -30,6 +32,7 @@ pub(crate) struct DebianTools {
 /// perf, and the programs of binutils that it calls.
 pub(crate) const PERF: DebianTools = DebianTools {
     programs: &["perf", "addr2line", "objdump"],
+    programs_in: "bin",
     packages: &["linux-perf", "binutils"],
     folder: "perf-debian-1",
     version_option: "--version",
@@ -41,12 +44,26 @@ pub(crate) const PERF: DebianTools = DebianTools {
 /// Graphviz. It looks for its plugins in a list that is made when it is installed.
 pub(crate) const GRAPHVIZ: DebianTools = DebianTools {
     programs: &["dot"],
+    programs_in: "bin",
     packages: &["graphviz"],
     folder: "graphviz-debian-1",
     version_option: "-V",
     environment: "GVBINDIR=$(echo \"$root\"/lib/*-linux-gnu/graphviz)",
     set_up: &["dot", "-c"],
     remedy: "install Graphviz (Debian: apt-get install graphviz)",
+};
+
+/// Chromium without windows. Its script in `bin` has the path of an installed one. Fonts are found beside it.
+pub(crate) const CHROMIUM: DebianTools = DebianTools {
+    programs: &["chromium-headless-shell"],
+    programs_in: "lib/chromium",
+    packages: &["chromium-headless-shell", "fonts-dejavu-core"],
+    folder: "chromium-debian-1",
+    version_option: "--version",
+    environment: "FONTCONFIG_PATH=\"$top/etc/fonts\" XDG_DATA_HOME=\"$root/share\" \
+                  LD_LIBRARY_PATH=$(echo \"$root\"/lib/*-linux-gnu/pulseaudio)",
+    set_up: &[],
+    remedy: "install Chromium's headless shell (Debian: apt-get install chromium-headless-shell)",
 };
 
 /// Comes with the machine, and must be of one piece with its loader.
@@ -96,8 +113,8 @@ impl DebianTools {
                  top=$(dirname \"$(readlink -f \"$0\")\")/root\n\
                  root=$top/usr\n\
                  export PATH=\"$root/bin:$PATH\" {}\n\
-                 LD_LIBRARY_PATH=$(echo \"$root\"/lib/*-linux-gnu):$(echo \"$top\"/lib/*-linux-gnu) exec \"$root/bin/{program}\" \"$@\"\n",
-                self.environment,
+                 LD_LIBRARY_PATH=$(echo \"$root\"/lib/*-linux-gnu):$(echo \"$top\"/lib/*-linux-gnu)${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}} exec \"$root/{}/{program}\" \"$@\"\n",
+                self.environment, self.programs_in,
             );
             process::write_program(&made.join(program), &script)?;
         }

@@ -3,6 +3,7 @@
 mod architecture;
 mod bench;
 mod bounds;
+mod browser;
 mod cache;
 mod cargo_install;
 mod checkout;
@@ -53,7 +54,7 @@ cargo xtask TASK
 
   test-fixtures [NAME…]  build the test guests (all, or those named) into target/fixtures
   test-tools             provide the programs that tests compare with in target/tools: perf, Graphviz,
-                         wasmtime, pprof, speedscope
+                         wasmtime, pprof, speedscope, Chromium
   real-guests            provide programs that others built in target/real
   test                   the main tests: formatting, house rules, lints, unit tests and end-to-end tests
                          on guests of each language; builds the guests that it needs

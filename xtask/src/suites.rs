@@ -5,7 +5,7 @@
 use anyhow::Result;
 
 use crate::recipes::GuestSet::{self, Components, JavaScript, Main, Releases, ThirdParty};
-use crate::tools::Tool::{self, Graphviz, Perf, Pprof, Speedscope, Wasmtime};
+use crate::tools::Tool::{self, Browser, Graphviz, Perf, Pprof, Speedscope, Wasmtime};
 use crate::{cross, tests_and_lints};
 
 /// A group of tests that need the same guests and programs.
@@ -80,10 +80,10 @@ pub(crate) const SUITES: [Suite; 12] = [
     },
     Suite {
         name: "javascript",
-        about: "SpiderMonkey's guests and speedscope (npm)",
-        tests: &["spidermonkey::", "speedscope::"],
+        about: "SpiderMonkey's guests and speedscope (npm), and pages in Chromium (Debian's package)",
+        tests: &["spidermonkey::", "speedscope::", "browser::"],
         guests: &[Main, JavaScript],
-        tools: &[Speedscope],
+        tools: &[Browser, Speedscope],
         checks: &[],
     },
     Suite {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::cache::Cache;
 use crate::debian_tools::{GRAPHVIZ, PERF};
 use crate::links::symlink;
-use crate::{checkout, pprof, progress, speedscope, wasmtime};
+use crate::{browser, checkout, pprof, progress, speedscope, wasmtime};
 
 /// A program, or programs that come together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +23,14 @@ pub(crate) enum Tool {
     Pprof,
     /// What reads profiles as speedscope does.
     Speedscope,
+    /// What opens pages in Chromium.
+    Browser,
 }
 
 impl Tool {
     /// Every one.
-    pub(crate) const ALL: [Self; 5] = [Self::Perf, Self::Graphviz, Self::Wasmtime, Self::Pprof, Self::Speedscope];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Perf, Self::Graphviz, Self::Wasmtime, Self::Pprof, Self::Speedscope, Self::Browser];
 
     /// Its programs with their paths, after building or downloading what neither the machine nor the cache has.
     fn programs(self, cache: &Cache) -> Result<Vec<(&'static str, PathBuf)>> {
@@ -37,6 +40,7 @@ impl Tool {
             Self::Wasmtime => vec![("wasmtime", wasmtime::program(cache)?)],
             Self::Pprof => vec![("pprof", pprof::program(cache)?)],
             Self::Speedscope => vec![("speedscope-read", speedscope::program(cache)?)],
+            Self::Browser => vec![("browse", browser::program(cache)?)],
         })
     }
 }

@@ -282,6 +282,9 @@ pub(super) struct View {
     /// Which frames of a recording to show
     #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
     pub(super) frames: FramesChoice,
+    /// Show sources that are in this folder, by any end of their names; may repeat
+    #[arg(long = "source-dir", value_name = "DIR")]
+    pub(super) source_dirs: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) names: Names,
     /// The profile: a recording (x.wlprof), or a profile for the Firefox Profiler (.json, .json.gz)

@@ -70,6 +70,14 @@ impl LineTotals {
         self.lines.range(range).map(|((_, line), total)| (*line, *total))
     }
 
+    /// What the lines of a file have for themselves.
+    pub fn own_of_file(&self, file: &str) -> Weight {
+        self.of_file(file).fold(Weight::default(), |mut sum, (_, total)| {
+            sum.add(total.self_time);
+            sum
+        })
+    }
+
     /// The file with the most time in its own lines.
     pub fn hottest_file(&self) -> Option<&str> {
         let mut files = BTreeMap::<&str, (u64, u64)>::new();

@@ -6,6 +6,7 @@
 
 mod bounds;
 mod build;
+mod call_tree;
 mod difference;
 mod doubt;
 mod draws;
@@ -44,6 +45,7 @@ mod waits;
 #[cfg(test)]
 pub(crate) use build::testing;
 pub use build::{Names, Recorder};
+pub use call_tree::{Call, CallTree};
 pub use difference::Difference;
 pub use doubt::Doubt;
 #[cfg(test)]

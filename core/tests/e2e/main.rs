@@ -11,6 +11,7 @@ mod bad_input;
 mod bad_modules;
 mod behaviour;
 mod bench;
+mod browser;
 mod cli;
 mod clock;
 mod compared;

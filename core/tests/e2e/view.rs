@@ -16,17 +16,19 @@ const HOSTILE: &str = "(module (memory (export \"memory\") 1)
     (func (export \"_start\") (call 0)))";
 
 /// A `wlprof view` that serves.
-struct Viewing {
+pub(crate) struct Viewing {
     child: Child,
     stdout: BufReader<ChildStdout>,
+    /// What the browser opens.
+    opened: String,
     /// What opens the Firefox Profiler.
-    url: String,
+    firefox: String,
     /// Host and port, and the secret path.
     host: String,
     secret: String,
 }
 
-fn view(place: &Place, arguments: &[&str]) -> Viewing {
+pub(crate) fn view(place: &Place, arguments: &[&str]) -> Viewing {
     let command = place.command(["view", "--no-open"].iter().chain(arguments));
     start_viewing(with_default_signals(&command))
 }
@@ -34,19 +36,25 @@ fn view(place: &Place, arguments: &[&str]) -> Viewing {
 fn start_viewing(mut command: Command) -> Viewing {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let mut url = String::new();
-    stdout.read_line(&mut url).unwrap();
-    let encoded = url.trim_end().strip_prefix("https://profiler.firefox.com/from-url/").unwrap_or_else(|| {
+    let [mut opened, mut other] = [(); 2].map(|()| String::new());
+    stdout.read_line(&mut opened).unwrap();
+    stdout.read_line(&mut other).unwrap();
+    if other.is_empty() {
         let mut stderr = String::new();
         child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        panic!("{url:?} {stderr}")
-    });
-    let local = encoded.replace("%3A", ":").replace("%2F", "/");
-    let rest = local.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/profile.json")).unwrap();
-    let (host, secret) = rest.split_once('/').unwrap();
-    assert!(host.starts_with("127.0.0.1:") && secret.len() == 32, "{local}");
+        panic!("{opened:?} {stderr}");
+    }
+    let opened = opened.trim_end().to_owned();
+    let (base, firefox) = match other.trim_end().strip_prefix("in the Firefox Profiler: ") {
+        Some(firefox) => (opened.clone(), firefox.to_owned()),
+        None => (other.trim_end().strip_prefix("without the net: ").unwrap().to_owned(), opened.clone()),
+    };
+    let (host, secret) = base.strip_prefix("http://").and_then(|rest| rest.strip_suffix('/')?.split_once('/')).unwrap();
+    assert!(host.starts_with("127.0.0.1:") && secret.len() == 32, "{base}");
+    let encoded = format!("{base}profile.json").replace(':', "%3A").replace('/', "%2F");
+    assert_eq!(firefox, format!("{FRONT_END}/from-url/{encoded}"));
     let (host, secret) = (host.to_owned(), secret.to_owned());
-    Viewing { child, stdout, url, host, secret }
+    Viewing { child, stdout, opened, firefox, host, secret }
 }
 
 /// Head and body of an answer.
@@ -70,6 +78,15 @@ impl Answer {
 }
 
 impl Viewing {
+    /// The address of the page at this path.
+    pub(crate) fn address(&self, path: &str) -> String {
+        format!("http://{}/{}/{path}", self.host, self.secret)
+    }
+
+    fn page(&self, path: &str) -> Answer {
+        self.get(&format!("/{}/{path}", self.secret), "null")
+    }
+
     /// Asks as a page of `origin` would.
     fn get(&self, path: &str, origin: &str) -> Answer {
         let mut stream = TcpStream::connect(&self.host).unwrap();
@@ -86,12 +103,12 @@ impl Viewing {
     }
 
     /// Ends it as Ctrl-C does.
-    fn end(mut self) -> Ran {
+    pub(crate) fn end(mut self) -> Ran {
         crate::guest::send_signal(self.child.id(), "INT");
         let ran = finish(self.child, "wlprof view");
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).unwrap();
-        assert!(rest.contains(&format!("http://{}/{}/", self.host, self.secret)), "{rest}");
+        assert_eq!(rest, "until Ctrl-C\n");
         ran
     }
 }
@@ -108,15 +125,7 @@ fn a_recording_is_served_as_the_profile_that_render_writes() {
     assert!(profile.body == std::fs::read(place.path("a.json")).unwrap(), "not what the run wrote");
     assert_eq!(viewing.profile("https://evil.example").header("access-control-allow-origin"), None);
 
-    let page = viewing.get(&format!("/{}/", viewing.secret), "null");
-    assert_eq!((page.status(), page.header("content-type")), ("200", Some("text/html; charset=utf-8")));
-    assert!(page.header("content-security-policy").unwrap().contains("default-src 'none'"), "{}", page.head);
-    assert!(
-        page.text().contains("work  c/traps.c:") && page.text().contains(viewing.url.trim_end()),
-        "{}",
-        page.text()
-    );
-
+    assert_eq!(viewing.opened, viewing.address(""));
     for path in ["/", "/profile.json", "/0123456789abcdef0123456789abcdef/profile.json"] {
         let none = viewing.get(path, FRONT_END);
         assert_eq!(none.status(), "404", "{path}");
@@ -144,17 +153,74 @@ fn a_firefox_profile_is_served_as_it_is() {
 }
 
 #[test]
-fn names_in_a_recording_are_text_in_the_page() {
+fn a_recording_has_pages_that_need_nothing_of_the_net() {
+    let place = Place::new();
+    let guest = fixture("c-traps.wasm").to_str().unwrap().to_owned();
+    assert_eq!(place.run(["-q", "-o", "a.wlprof", "-o", "a.svg", &guest]).code, Some(0));
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata");
+    let viewing = view(&place, &["--source-dir", sources, "a.wlprof"]);
+    for (path, part) in [
+        ("", "<iframe src=\"flamegraph.svg\""),
+        ("call-tree", "\"work\""),
+        ("sources", "c/traps.c</a>"),
+        ("source/0", "state ^= state"),
+        ("source/0/whole", "#include &lt;stdint.h&gt;"),
+        ("table", "work  c/traps.c:"),
+    ] {
+        let page = viewing.page(path);
+        assert_eq!((page.status(), page.header("content-type")), ("200", Some("text/html; charset=utf-8")), "{path}");
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("http"), "{path}: {policy}");
+        assert!(page.text().contains(part) && page.text().contains(&viewing.firefox), "{path}: {}", page.text());
+        assert_eq!(page.header("access-control-allow-origin"), None);
+        // Nothing is loaded from elsewhere. Where links lead is another matter.
+        for loaded in ["src=\"http", "src='", "@import", "url(", "<link"] {
+            assert!(!page.text().contains(loaded), "{path}: {loaded}");
+        }
+    }
+    let graph = viewing.page("flamegraph.svg");
+    assert_eq!((graph.status(), graph.header("content-type")), ("200", Some("image/svg+xml")));
+    assert!(graph.body == std::fs::read(place.path("a.svg")).unwrap(), "not what the run wrote");
+    for path in ["source/99999", "source/x", "source/-1", "nothing"] {
+        assert!(["400", "404"].contains(&viewing.page(path).status()), "{path}");
+    }
+    viewing.end();
+}
+
+#[test]
+fn names_in_a_recording_are_text_in_the_pages() {
     let place = Place::new();
     place.file("hostile.wat", HOSTILE);
     assert_eq!(place.run(["-q", "-o", "a.wlprof", "hostile.wat"]).code, Some(0));
     let viewing = view(&place, &["--frames=merged", "--guest=hostile.wat", "a.wlprof"]);
-    let page = viewing.get(&format!("/{}/", viewing.secret), FRONT_END);
+    let page = viewing.page("table");
     assert!(page.text().contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{}", page.text());
     assert!(!page.text().contains("<script"), "{}", page.text());
-    assert_eq!(page.header("access-control-allow-origin"), None);
+    let page = viewing.page("call-tree");
+    assert!(page.text().contains("\\u003cscript>alert(1)\\u003c/script>"), "{}", page.text());
+    for path in ["", "call-tree", "sources", "table", "flamegraph.svg"] {
+        assert!(!viewing.page(path).text().contains("<script>alert"), "{path}");
+    }
     let profile: Value = serde_json::from_slice(&viewing.profile(FRONT_END).body).unwrap();
     assert!(profile.to_string().contains("<script>alert(1)</script>"));
+    viewing.end();
+}
+
+/// Pages are made by another process: one that was killed is not waited for, and what it made is still there.
+#[test]
+fn a_process_that_dies_is_reported_on_the_pages_that_it_did_not_make() {
+    let place = Place::new();
+    place.file("hostile.wat", HOSTILE);
+    assert_eq!(place.run(["-q", "-o", "a.wlprof", "hostile.wat"]).code, Some(0));
+    let viewing = view(&place, &["a.wlprof"]);
+    let table = viewing.page("table");
+    let children = format!("/proc/{0}/task/{0}/children", viewing.child.id());
+    let children = std::fs::read_to_string(children).unwrap();
+    crate::guest::send_signal(children.trim().parse().unwrap(), "KILL");
+    let lost = viewing.page("flamegraph.svg");
+    assert_eq!(lost.status(), "500");
+    assert!(lost.text().contains("cannot be rendered") && lost.text().contains("it was killed"), "{}", lost.text());
+    assert_eq!(viewing.page("table").text(), table.text());
     viewing.end();
 }
 
@@ -184,7 +250,7 @@ fn the_browser_is_led_to_the_profile_by_a_file_that_nobody_else_can_read() {
         assert_eq!(page.parent().unwrap(), folder, "{arguments}");
         assert_eq!(page.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let text = std::fs::read_to_string(&page).unwrap();
-        let url = viewing.url.trim_end();
+        let url = &viewing.opened;
         assert!(text.contains(&format!("http-equiv=\"refresh\" content=\"0; url={url}\"")), "{text}");
         viewing.end();
         assert!(!page.exists(), "{}", page.display());

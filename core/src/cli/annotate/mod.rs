@@ -108,7 +108,7 @@ fn chosen(recording: &Recording, totals: &LineTotals, what: Option<&str>) -> Res
 }
 
 /// Ranges with some lines around those given, which are sorted.
-fn around(lines: impl Iterator<Item = u32>) -> Vec<RangeInclusive<u32>> {
+pub(super) fn around(lines: impl Iterator<Item = u32>) -> Vec<RangeInclusive<u32>> {
     let mut ranges: Vec<RangeInclusive<u32>> = Vec::new();
     for line in lines {
         let (first, last) = (line.saturating_sub(AROUND).max(1), line.saturating_add(AROUND));

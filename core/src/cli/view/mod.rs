@@ -1,15 +1,22 @@
 //! `wlprof view`: serves a profile on loopback, for as long as somebody looks at it, and opens the browser.
 //!
+//! A recording is shown on pages that need nothing of the net; another program's profile by the Firefox Profiler only.
+//!
 //! # Security
 //! The profile lies below a path that nobody can guess: other users of the machine can connect, too. Nor can they read it among the
 //! arguments of the browser ([`browser`]). A recording may be a
-//! stranger's, so that another process works on it, within limits ([`rendered`]).
+//! stranger's, so that another process works on it, within limits ([`renderer`]).
 
 mod browser;
+mod call_tree;
+mod lines;
 mod page;
-mod rendered;
+mod part;
+mod parts;
+mod recording_pages;
+mod renderer;
 
-pub(super) use rendered::run_child;
+pub(super) use parts::run_child;
 
 use super::arguments::View;
 use super::http::{ListenAddress, Server, firefox_profiler_url, for_firefox_profiler};
@@ -24,10 +31,13 @@ use axum::response::Html;
 use axum::routing::get;
 use browser::Redirect;
 use flate2::read::GzDecoder;
+use page::Shell;
+use renderer::Renderer;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 /// What somebody reads who asks for another path than the one that was printed.
 const CONTENTS: &str = "The address that `wlprof view` printed leads to the profile.\n";
@@ -41,13 +51,16 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// How much of a file is looked at for the beginning of JSON: in one of gzip, names and tables may come before it.
 const BEGINNING: u64 = 4096;
 
-/// A profile that the Firefox Profiler reads.
-struct Shown {
-    json: Vec<u8>,
-    /// `json` is compressed.
-    is_gzip: bool,
-    /// The table, if it was made of a recording.
-    table: Option<String>,
+/// What is shown.
+enum Shown {
+    /// A profile that the Firefox Profiler reads.
+    Profile {
+        json: Vec<u8>,
+        /// `json` is compressed.
+        is_gzip: bool,
+    },
+    /// A recording.
+    Recording(Renderer),
 }
 
 /// Serves the profile until a signal comes, of which the process dies.
@@ -57,21 +70,26 @@ pub(super) fn run(view: &View) -> Result<u8, Failure> {
     let shown =
         match firefox_profile(path).map_err(|error| Failure::new(FAILED, format!("{}: {error}", path.display())))? {
             Some(shown) => shown,
-            None => rendered::rendered(view)?,
+            None => Shown::Recording(Renderer::start(view)?),
         };
+    let is_recording = matches!(shown, Shown::Recording(_));
     let mut signals = Signals::that_end().map_err(|error| Failure::new(FAILED, error))?;
     let start = || {
         let [secret, name] = [token()?, token()?];
-        let pages = pages(&secret, &base(listener.local_addr()?, &secret), path, shown);
+        let pages = pages(&secret, base(listener.local_addr()?, &secret), path, shown);
         Ok((Server::start(listener, pages, CONTENTS)?, secret, name))
     };
     let (server, secret, name) = start().map_err(|error: io::Error| Failure::new(FAILED, error))?;
     let base = base(server.address(), &secret);
-    let url = firefox_profiler_url(&format!("{base}/profile.json"));
+    let firefox = firefox_profiler_url(&format!("{base}/profile.json"));
     let end =
         if ignores_interrupts() { "SIGTERM: Ctrl-C is ignored, as it was when wlprof was started" } else { "Ctrl-C" };
+    let (url, other) = match is_recording {
+        true => (format!("{base}/"), format!("in the Firefox Profiler: {firefox}")),
+        false => (firefox, format!("without the net: {base}/")),
+    };
     // Nobody may be reading it.
-    let _ = writeln!(io::stdout(), "{url}\nwithout the net: {base}/\nuntil {end}");
+    let _ = writeln!(io::stdout(), "{url}\n{other}\nuntil {end}");
     // Without it there is the URL.
     let redirect = if view.no_open { None } else { Redirect::to(&url, &name).ok() };
     redirect.iter().for_each(Redirect::open);
@@ -86,12 +104,20 @@ fn base(address: SocketAddr, token: &str) -> String {
     format!("http://{address}/{token}")
 }
 
-/// The profile and a page about it, below `token`. `base` is the URL of that.
-fn pages(token: &str, base: &str, path: &Path, shown: Shown) -> Router {
-    let Shown { json, is_gzip, table } = shown;
+/// All pages, below `token`. `base` is the URL of that.
+fn pages(token: &str, base: String, path: &Path, shown: Shown) -> Router {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    let page = page::page(&escape::single_line(&name), base, table.as_deref());
-    let json = Bytes::from(json);
+    let shell = Shell::new(escape::single_line(&name), base);
+    let pages = match shown {
+        Shown::Profile { json, is_gzip } => pages_of_profile(&shell, json, is_gzip),
+        Shown::Recording(renderer) => recording_pages::router(shell, Arc::new(renderer)),
+    };
+    Router::new().nest(&format!("/{token}/"), pages)
+}
+
+/// A profile as it is, and a page that leads to who shows it.
+fn pages_of_profile(shell: &Shell, json: Vec<u8>, is_gzip: bool) -> Router {
+    let (page, json) = (shell.of_firefox(), Bytes::from(json));
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if is_gzip {
@@ -99,8 +125,8 @@ fn pages(token: &str, base: &str, path: &Path, shown: Shown) -> Router {
     }
     let profile = get(async move || (headers.clone(), json.clone()));
     Router::new()
-        .route(&format!("/{token}/"), get(async move || Html(page.clone())))
-        .route(&format!("/{token}/profile.json"), for_firefox_profiler(profile))
+        .route("/", get(async move || Html(page.clone())))
+        .route("/profile.json", for_firefox_profiler(profile))
 }
 
 /// What nobody guesses, of letters and digits.
@@ -129,7 +155,7 @@ fn firefox_profile(path: &Path) -> io::Result<Option<Shown>> {
         return if is_recording { Ok(None) } else { Err(io::Error::other(NO_PROFILE)) };
     }
     file.read_to_end(&mut json)?;
-    Ok(Some(Shown { json, is_gzip, table: None }))
+    Ok(Some(Shown::Profile { json, is_gzip }))
 }
 
 #[cfg(test)]
@@ -143,8 +169,9 @@ mod tests {
         std::fs::write(file.path(), bytes).unwrap();
         let shown = firefox_profile(file.path()).unwrap();
         shown.map(|shown| {
-            assert_eq!(shown.json, bytes);
-            shown.is_gzip
+            let Shown::Profile { json, is_gzip } = shown else { panic!("it is no recording") };
+            assert_eq!(json, bytes);
+            is_gzip
         })
     }
 
