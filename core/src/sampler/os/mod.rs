@@ -19,7 +19,7 @@ use macos as this;
 #[cfg(windows)]
 use windows as this;
 
-pub(super) use this::{clock, cpu_event, memory, own_thread, perf_marker, thread_watch};
+pub(super) use this::{clock, cpu_event, memory, own_thread, perf_marker, processors, thread_watch};
 
 /// Where a thread is, seen from another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

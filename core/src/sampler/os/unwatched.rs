@@ -75,6 +75,24 @@ pub(in crate::sampler) mod cpu_event {
     }
 }
 
+/// Which processors a thread may run on: not known, and not needed where threads are not looked at.
+pub(in crate::sampler) mod processors {
+    /// Some processors.
+    pub(in crate::sampler) struct Processors;
+
+    impl Processors {
+        pub(in crate::sampler) fn own() -> Self {
+            Self
+        }
+
+        pub(in crate::sampler) fn are_one(&self) -> bool {
+            false
+        }
+
+        pub(in crate::sampler) fn leave(&self, _processor: usize) {}
+    }
+}
+
 /// Looks at other threads: nothing is seen.
 pub(in crate::sampler) mod thread_watch {
     use super::super::Activity;
@@ -112,6 +130,10 @@ pub(in crate::sampler) mod thread_watch {
         }
 
         pub(in crate::sampler) fn voluntary_waits(&self) -> Option<u64> {
+            None
+        }
+
+        pub(in crate::sampler) fn processor(&self) -> Option<usize> {
             None
         }
 

@@ -1,6 +1,6 @@
 //! Windows.
 
-pub(in crate::sampler) use super::unwatched::{cpu_event, memory, own_thread, perf_marker, thread_watch};
+pub(in crate::sampler) use super::unwatched::{cpu_event, memory, own_thread, perf_marker, processors, thread_watch};
 
 /// The clocks that samples are stamped with.
 ///

@@ -2,7 +2,7 @@
 //!
 //! # Accuracy
 //! An instant counts for the threads that it finds running. So each sample stands for a period of CPU time, and a wait takes nothing from what
-//! was before it. Threads without a processor do not count: where they lost it is not where they used it. On the only processor no other thread
+//! was before it. Threads without a processor do not count: where they lost it is not where they used it. This thread leaves the processor of one that it may have taken it from. On the only processor no other thread
 //! can run: there those count that have run since the last instant. Of these some have waited for something else meanwhile, and may only have
 //! woken: they count where they stand in wasm. Where other threads cannot be looked at (macOS, Windows) every thread that runs a store is
 //! asked.
@@ -14,6 +14,7 @@ use crate::sampler::Report;
 use crate::sampler::os::Activity;
 use crate::sampler::os::clock::monotonic_ns;
 use crate::sampler::os::own_thread::take_short_turns;
+use crate::sampler::os::processors::Processors;
 use crate::sampler::os::thread_watch::ThreadWatch;
 use crate::sampler::running::{ThreadSlot, Threads};
 use crate::sampler::timing::Instants;
@@ -45,8 +46,6 @@ pub(in crate::sampler) struct Ticked {
     preempted: u64,
     /// Instants at which this thread had no processor itself.
     late: u64,
-    /// This thread takes the processor from those that it asks.
-    has_only_processor: bool,
 }
 
 /// A thread that is asked, and what looks at it.
@@ -72,8 +71,8 @@ impl Ticker {
         let thread = std::thread::Builder::new().name("wlprof ticker".into()).spawn(move || {
             // What a busy processor does at an instant is seen only if this thread interrupts it.
             take_short_turns();
-            let has_only_processor = std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
-            let mut ticked = Ticked { has_only_processor, ..Ticked::default() };
+            let processors = Processors::own();
+            let mut ticked = Ticked::default();
             let mut watched = Vec::new();
             let mut instants = None;
             while !stopped.load(Ordering::Relaxed) {
@@ -92,7 +91,7 @@ impl Ticker {
                 if passed > 0 {
                     // All of them would see one place.
                     ticked.late += passed - 1;
-                    if ticked.ask(&mut watched, period_ns) {
+                    if ticked.ask(&mut watched, period_ns, &processors) {
                         asked();
                     }
                 }
@@ -131,7 +130,7 @@ fn period_ns(threads: &Threads, watched: &[Watched]) -> u64 {
 
 impl Ticked {
     /// Looks at the threads that run stores, and asks those that run. Gives whether any was asked.
-    fn ask(&mut self, watched: &mut [Watched], period_ns: u64) -> bool {
+    fn ask(&mut self, watched: &mut [Watched], period_ns: u64, processors: &Processors) -> bool {
         let mut any = false;
         for Watched { slot, watch, gone, cpu_ns, waits } in watched.iter_mut().filter(|watched| !watched.slot.is_idle())
         {
@@ -148,7 +147,7 @@ impl Ticked {
             let has_run = std::mem::replace(cpu_ns, now_ns) != now_ns;
             match activity {
                 Activity::Running => slot.ask(own_ns, false),
-                Activity::Queued if has_run && self.has_only_processor => {
+                Activity::Queued if has_run && processors.are_one() => {
                     let now = watch.as_ref().and_then(ThreadWatch::voluntary_waits);
                     let has_waited = std::mem::replace(waits, now) != now || now.is_none();
                     if has_waited && slot.timers.is_some() {
@@ -161,6 +160,10 @@ impl Ticked {
                 }
                 Activity::Queued => {
                     self.preempted += 1;
+                    if let Some(processor) = watch.as_ref().and_then(ThreadWatch::processor).filter(|_| has_run) {
+                        // This thread may have taken it, and would do so again.
+                        processors.leave(processor);
+                    }
                     continue;
                 }
                 Activity::Blocked | Activity::Stuck | Activity::Dead => {
@@ -176,7 +179,7 @@ impl Ticked {
 
     /// The report of a sampler whose threads answered these, at checks or by signals. Those that signals called for are in the report already.
     pub(in crate::sampler) fn report(self, mut report: Report, at_checks: bool) -> Report {
-        let Self { asked, standing, idle, preempted, late, .. } = self;
+        let Self { asked, standing, idle, preempted, late } = self;
         let ticks = &mut report.ticks;
         ticks.late += late;
         ticks.idle += idle;

@@ -4,6 +4,7 @@ pub(in crate::sampler) mod cpu_event;
 pub(in crate::sampler) mod memory;
 pub(in crate::sampler) mod own_thread;
 pub(in crate::sampler) mod perf_marker;
+pub(in crate::sampler) mod processors;
 pub(in crate::sampler) mod thread_watch;
 
 pub(in crate::sampler) use super::posix_clock as clock;

@@ -54,17 +54,30 @@ impl ThreadWatch {
             return (Activity::Running, second);
         }
         let mut line = [0; 1024];
-        let length = self.stat.read_at(&mut line, 0).unwrap_or(0);
-        // "TID (NAME) S ...": the name may hold parentheses and spaces, so the last ')' counts.
-        let end = line[..length].iter().rposition(|&byte| byte == b')').unwrap_or(length);
-        let fields = std::str::from_utf8(line[..length].get(end + 1..).unwrap_or_default()).unwrap_or_default();
-        let activity = match fields.split_ascii_whitespace().next() {
+        let mut fields = self.fields(&mut line);
+        let activity = match fields.next() {
             Some("R") => Activity::Queued,
             Some("S") => Activity::Blocked,
             Some("D" | "T" | "t" | "I" | "P") => Activity::Stuck,
             _ => Activity::Dead,
         };
         (activity, second)
+    }
+
+    /// The processor that the thread last had.
+    pub(in crate::sampler) fn processor(&self) -> Option<usize> {
+        /// Behind the state, in `proc_pid_stat(5)`.
+        const BEHIND_STATE: usize = 36;
+        self.fields(&mut [0; 1024]).nth(BEHIND_STATE)?.parse().ok()
+    }
+
+    /// What the kernel says of the thread, from its state on.
+    fn fields<'a>(&self, line: &'a mut [u8; 1024]) -> std::str::SplitAsciiWhitespace<'a> {
+        let length = self.stat.read_at(line, 0).unwrap_or(0);
+        // "TID (NAME) S ...": the name may hold parentheses and spaces, so the last ')' counts.
+        let end = line[..length].iter().rposition(|&byte| byte == b')').unwrap_or(length);
+        let fields = std::str::from_utf8(line[..length].get(end + 1..).unwrap_or_default()).unwrap_or_default();
+        fields.split_ascii_whitespace()
     }
 }
 

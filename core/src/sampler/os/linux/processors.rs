@@ -1,0 +1,67 @@
+//! Which processors a thread may run on.
+
+/// The processors that the calling thread may have, as they were when this was made.
+pub(in crate::sampler) struct Processors(libc::cpu_set_t);
+
+impl Processors {
+    /// Those of the calling thread.
+    pub(in crate::sampler) fn own() -> Self {
+        // SAFETY: zeroes are a set of no processors.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel writes no more than the size of the set; 0 is the calling thread. If it refuses, the set stays empty.
+        unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+        Self(set)
+    }
+
+    /// Whether there is one only, or nobody knows.
+    pub(in crate::sampler) fn are_one(&self) -> bool {
+        // SAFETY: it reads the set.
+        unsafe { libc::CPU_COUNT(&self.0) <= 1 }
+    }
+
+    /// Has the calling thread, if it is on `processor`, run on the others from here on.
+    pub(in crate::sampler) fn leave(&self, processor: usize) {
+        // SAFETY: it asks the kernel for a number.
+        let own = usize::try_from(unsafe { libc::sched_getcpu() });
+        if own != Ok(processor) || processor >= libc::CPU_SETSIZE as usize || self.are_one() {
+            return;
+        }
+        let mut others = self.0;
+        // SAFETY: the number is within the set, which the kernel reads; should it refuse, the thread stays where it is.
+        unsafe {
+            libc::CPU_CLR(processor, &mut others);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const others);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_leaves_the_processor_that_it_is_on() {
+        std::thread::spawn(|| {
+            let processors = Processors::own();
+            // SAFETY: it asks the kernel for a number.
+            let own = || unsafe { libc::sched_getcpu() } as usize;
+            if processors.are_one() {
+                processors.leave(own());
+                assert!(Processors::own().are_one(), "it has no other");
+                return;
+            }
+            let mut first = own();
+            // The system may move it in between.
+            while {
+                processors.leave(first);
+                // SAFETY: it reads the sets.
+                unsafe { libc::CPU_COUNT(&Processors::own().0) == libc::CPU_COUNT(&processors.0) }
+            } {
+                first = own();
+            }
+            assert_ne!(own(), first);
+        })
+        .join()
+        .unwrap();
+    }
+}
