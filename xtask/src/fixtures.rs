@@ -15,7 +15,7 @@ use crate::progress::{self, Step};
 use crate::recipes::{GuestSet, Language, MadeInto, RECIPE_VERSION, RECIPES, Recipe};
 use crate::rust_target::RustTarget;
 use crate::wheels::{Pins, Wheels};
-use crate::{checkout, javascript_component, process, python_component, quickjs};
+use crate::{assemblyscript, checkout, javascript_component, process, python_component, quickjs};
 
 /// Builds the guests named, or all if none is, as far as the cache does not have them.
 pub(crate) fn build(names: &[String]) -> Result<()> {
@@ -166,6 +166,7 @@ fn build_one(recipe: &Recipe, toolchains: &Toolchains<'_>) -> Result<()> {
                 run(rustc.arg("-o").arg(&output).arg(&source))?;
             }
         }
+        Language::AssemblyScript => assemblyscript::build(recipe.source, recipe.flags, cache, &output)?,
         Language::JavaScriptComponent => javascript_component::build(recipe.source, recipe.flags, cache, &output)?,
         Language::Python(minor) => cpython::build(&Release::find(minor)?, cache, wheels, &output)?,
         Language::PythonComponent(release) => python_component::build(release, recipe.source, cache, &output)?,
@@ -217,6 +218,7 @@ fn place(recipe: &Recipe, cache: &Cache, pins: &Pins, rust: Option<&RustTarget>)
     let toolchain = match recipe.language {
         Language::C | Language::Cpp | Language::QuickJs => pins.line("ziglang")?.to_owned(),
         Language::Go(release) | Language::GoForJs(release) => pins.go(release)?.to_owned(),
+        Language::AssemblyScript => assemblyscript::pins()?,
         Language::JavaScriptComponent => javascript_component::pins()?,
         Language::Python(minor) => format!("{} {}", Release::find(minor)?.identity(), pins.line("ziglang")?),
         Language::PythonComponent(_) | Language::Wat => String::new(),

@@ -1,6 +1,7 @@
 //! `cargo xtask`: wlprof's build automation. One file a task; this one only chooses which to run.
 
 mod architecture;
+mod assemblyscript;
 mod bench;
 mod bounds;
 mod browser;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{cpython, python_component, quickjs};
+use crate::{assemblyscript, cpython, python_component, quickjs};
 
 /// Change this when the way of building changes in a manner that no flag or source shows.
 pub(crate) const RECIPE_VERSION: &str = "1";
@@ -26,6 +26,8 @@ pub(crate) enum Language {
     Python(&'static str),
     /// A component that runs scripts, made by this release of componentize-py.
     PythonComponent(&'static str),
+    /// `asc`. The module is in a folder with its source map.
+    AssemblyScript,
     /// A component that runs one program, made by componentize-js.
     JavaScriptComponent,
     /// The `qjs` command itself; what it runs are scripts.
@@ -77,7 +79,7 @@ pub(crate) enum GuestSet {
     Components,
     /// The other releases of Go, and CPython as a command.
     Releases,
-    /// JavaScript components, which npm's packages make.
+    /// AssemblyScript and JavaScript components, which npm's packages make.
     JavaScript,
     /// Third-party programs, which `cargo xtask real-guests` provides: no recipe makes one.
     ThirdParty,
@@ -104,7 +106,8 @@ impl Language {
         match self {
             Self::Go(release) => Some((release, "wasip1")),
             Self::GoForJs(release) => Some((release, "js")),
-            Self::C
+            Self::AssemblyScript
+            | Self::C
             | Self::Cpp
             | Self::JavaScriptComponent
             | Self::Python(_)
@@ -121,7 +124,7 @@ impl Recipe {
     /// The group that the guest belongs to.
     pub(crate) fn set(&self) -> GuestSet {
         match self.language {
-            Language::JavaScriptComponent => GuestSet::JavaScript,
+            Language::AssemblyScript | Language::JavaScriptComponent => GuestSet::JavaScript,
             language if MAIN_RELEASES.contains(&language) => GuestSet::Main,
             Language::PythonComponent(_) => GuestSet::Components,
             Language::Go(_) | Language::GoForJs(_) | Language::Python(_) => GuestSet::Releases,
@@ -132,7 +135,7 @@ impl Recipe {
     /// The name of the built file; a folder for interpreters, which need their library beside them.
     pub(crate) fn file_name(&self) -> String {
         match self.language {
-            Language::Python(_) | Language::QuickJs => self.name.to_owned(),
+            Language::AssemblyScript | Language::Python(_) | Language::QuickJs => self.name.to_owned(),
             Language::Wat => format!("{}.wat", self.name),
             _ => format!("{}.wasm", self.name),
         }
@@ -141,6 +144,9 @@ impl Recipe {
     /// What tests find in `target/fixtures`, and where it is, given what was built.
     pub(crate) fn shown(&self, built: &Path) -> Vec<(String, PathBuf)> {
         match self.language {
+            Language::AssemblyScript => assemblyscript::PARTS
+                .map(|(part, suffix)| (format!("{}{suffix}", self.name), built.join(part)))
+                .to_vec(),
             Language::Python(_) => {
                 cpython::PARTS.map(|(part, suffix)| (format!("{}{suffix}", self.name), built.join(part))).to_vec()
             }
@@ -172,6 +178,8 @@ const CPP: &[&str] = &["-g", "-O2", "-std=c++17", "-fno-exceptions", "-Wall", "-
 const GO: &[&str] = &["-trimpath", "-buildvcs=false"];
 const GO_STRIPPED: &[&str] = &["-trimpath", "-buildvcs=false", "-ldflags=-s -w"];
 const GO_REACTOR: &[&str] = &["-trimpath", "-buildvcs=false", "-buildmode=c-shared"];
+// With names of functions, and without a runtime, which would import functions.
+const ASSEMBLYSCRIPT: &[&str] = &["--sourceMap", "--debug", "--runtime", "stub", "--use", "abort="];
 // With names of the engine's functions. The web's `fetch` event would be one more way to be called.
 const JAVASCRIPT: &[&str] = &["--use-debug-build", "--disable", "http", "fetch-event"];
 const JAVASCRIPT_HANDLER: &[&str] = &["--use-debug-build", "--disable", "fetch-event"];
@@ -261,6 +269,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("handler-js", Language::JavaScriptComponent, "http/app.js", JAVASCRIPT_HANDLER),
     recipe("handler-python-3.12", Language::PythonComponent("0.17.2"), "http/app.py", &[]),
     recipe("handler-python-3.14", Language::PythonComponent("0.21.0"), "http/app.py", &[]),
+    recipe("assemblyscript", Language::AssemblyScript, "assemblyscript/shares.ts", ASSEMBLYSCRIPT),
     recipe("component-js", Language::JavaScriptComponent, "js/app.js", JAVASCRIPT),
     recipe("component-python-3.12", Language::PythonComponent("0.17.2"), python_component::PROGRAM, &[]),
     recipe("component-python-3.12-by-0.14", Language::PythonComponent("0.14.0"), python_component::PROGRAM, &[]),

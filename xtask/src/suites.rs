@@ -80,8 +80,8 @@ pub(crate) const SUITES: [Suite; 12] = [
     },
     Suite {
         name: "javascript",
-        about: "SpiderMonkey's guests and speedscope (npm), and pages in Chromium (Debian's package)",
-        tests: &["spidermonkey::", "speedscope::", "browser::"],
+        about: "SpiderMonkey's and AssemblyScript's guests and speedscope (npm), and pages in Chromium (Debian's package)",
+        tests: &["spidermonkey::", "source_map::lines_of_assemblyscript", "speedscope::", "browser::"],
         guests: &[Main, JavaScript],
         tools: &[Browser, Speedscope],
         checks: &[],

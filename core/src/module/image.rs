@@ -57,6 +57,8 @@ pub struct ModuleImage {
     sections: Sections,
     component: InComponent,
     debug: Option<Box<ModuleImage>>,
+    /// The JSON of its source map.
+    source_map: Option<Vec<u8>>,
     /// What was compiled, if the module was rewritten before.
     rewritten: Option<Rewriting>,
     /// The DWARF's data, read when a plugin first asks for it.
@@ -88,6 +90,7 @@ impl ModuleImage {
             sections,
             component: InComponent::default(),
             debug: None,
+            source_map: None,
             rewritten: None,
             layout: OnceLock::new(),
             initial: OnceLock::new(),
@@ -172,6 +175,27 @@ impl ModuleImage {
     /// The file that holds its debug sections, if it was given one.
     pub fn debug_file(&self) -> Option<&ModuleImage> {
         self.debug.as_deref()
+    }
+
+    /// Adds the JSON of the module's source map.
+    pub fn set_source_map(&mut self, json: Vec<u8>) {
+        self.source_map = Some(json);
+    }
+
+    /// Returns the JSON of its source map, if it was given one. Untrusted.
+    pub fn source_map(&self) -> Option<&[u8]> {
+        self.source_map.as_deref()
+    }
+
+    /// Returns the address of its source map, if the module has one: a URL, relative to the module.
+    pub(crate) fn source_map_url(&self) -> Option<&str> {
+        let mut reader = BinaryReader::new(self.own_section("sourceMappingURL")?, 0);
+        reader.read_string().ok()
+    }
+
+    /// Returns the names that its functions have in its name section, or are exported by.
+    pub(crate) fn function_names(&self) -> impl Iterator<Item = &str> {
+        self.sections.names.values().map(String::as_str)
     }
 
     /// What is compiled is another module, which this one was rewritten to: `offsets` lead back from its code to this one's, and it has

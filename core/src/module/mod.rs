@@ -16,6 +16,7 @@ mod offset_map;
 mod position_index;
 mod read;
 mod sections;
+mod source_map;
 
 pub use among::{Among, among};
 pub use binary::{ModuleError, read_module};

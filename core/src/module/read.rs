@@ -4,6 +4,7 @@ use super::binary::{ModuleError, read_module};
 use super::component::core_modules;
 use super::debug_file;
 use super::image::ModuleImage;
+use super::source_map;
 use std::path::Path;
 use wasmtime_environ::wasmparser::Parser;
 
@@ -47,8 +48,9 @@ pub fn read_binary(path: &Path, debug_file: Option<&Path>) -> Result<(Binary, Ve
                 path.display()
             )));
         }
-        let modules = core_modules(&bytes, &file_name(path)).map_err(malformed)?;
-        return Ok((Binary::Component { bytes, modules }, Vec::new()));
+        let mut modules = core_modules(&bytes, &file_name(path)).map_err(malformed)?;
+        let notes = modules.iter_mut().filter_map(|image| add_source_map(image, path)).collect();
+        return Ok((Binary::Component { bytes, modules }, notes));
     }
     let mut image = ModuleImage::parse(bytes, &file_name(path)).map_err(malformed)?;
     let mut notes = Vec::new();
@@ -59,7 +61,19 @@ pub fn read_binary(path: &Path, debug_file: Option<&Path>) -> Result<(Binary, Ve
         Err(message) if debug_file.is_some() => return Err(ModuleError::DebugFile(message)),
         Err(note) => notes.push(note),
     }
+    notes.extend(add_source_map(&mut image, path));
     Ok((Binary::Module(Box::new(image)), notes))
+}
+
+/// Adds the source map of a module of the file at `path`. Returns what there is to say of one that cannot be had.
+fn add_source_map(image: &mut ModuleImage, path: &Path) -> Option<String> {
+    match source_map::find(image, path) {
+        Ok(json) => {
+            json.into_iter().for_each(|json| image.set_source_map(json));
+            None
+        }
+        Err(note) => Some(note),
+    }
 }
 
 /// What a module is called that does not say so itself.

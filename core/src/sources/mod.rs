@@ -13,13 +13,15 @@
 //! * It is a regular file of text, UTF-8 without NUL.
 //! * It has at most [`MOST_BYTES`], and all files of a recording together at most [`MOST_BYTES_OF_ALL`].
 
+mod below;
 mod open;
 
+pub(crate) use below::read_below;
+
 use crate::recording::Recording;
-use open::open;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 /// Bytes that a file may have.
@@ -111,17 +113,7 @@ impl Folder {
 
     /// The text of the file at that path below the folder, if it may be read.
     fn read(&self, below: &Path) -> Option<String> {
-        let path = self.host.join(below).canonicalize().ok()?;
-        path.strip_prefix(&self.host).ok()?;
-        let (file, opened) = open(&path).ok()?;
-        let real = opened.strip_prefix(&self.host).ok()?;
-        let is_hidden = |part: Component<'_>| part.as_os_str().as_encoded_bytes().starts_with(b".");
-        if real.components().any(is_hidden) || !file.metadata().ok()?.is_file() {
-            return None;
-        }
-        let mut bytes = Vec::new();
-        file.take(MOST_BYTES + 1).read_to_end(&mut bytes).ok()?;
-        let text = String::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= MOST_BYTES)?;
+        let text = String::from_utf8(read_below(&self.host, below, MOST_BYTES).ok()?).ok()?;
         (!text.contains('\0')).then_some(text)
     }
 }

@@ -1,14 +1,17 @@
 //! Names every distinct frame of a recording, once.
 
+mod advice;
 mod language_names;
+mod source_map;
 
 pub use language_names::LanguageWalkers;
 
 use crate::module::ModuleImage;
 use crate::recording::file::unnamed;
 use crate::recording::{ADAPTER, Frame, ModuleId, Names, Origin, RawRecording, Recording, shorten_names};
+use source_map::SourceMap;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use wasmtime_environ::wasmparser::Operator;
 use wlprof_plugin::{Category, FrameKey, ModuleView, SourceFrame, Walker, WasmFrame};
 
@@ -192,12 +195,14 @@ struct Symbolizer {
     /// The module whose walker reads the stacks that this one's frames are on, if that is another.
     walked_by: Option<usize>,
     dwarf: wlprof_dwarf::Symbolizer,
+    /// What its source map says, once a frame has asked for it.
+    source_map: OnceLock<Result<SourceMap, String>>,
 }
 
 impl Symbolizer {
     fn new(image: Arc<ModuleImage>, language: Option<Box<dyn Walker>>) -> Self {
         let dwarf = wlprof_dwarf::Symbolizer::new(&*image);
-        Self { image, language, walked_by: None, dwarf }
+        Self { image, language, walked_by: None, dwarf, source_map: OnceLock::new() }
     }
 
     /// Asks the language first: it may know better names for wasm functions than DWARF or the name section does.
@@ -207,6 +212,7 @@ impl Symbolizer {
         }
         if out.is_empty() {
             self.dwarf.symbolize(key, out);
+            self.locate(key, out);
             for frame in out {
                 if let Some(language) = &self.language {
                     frame.category = language.categorize(frame).unwrap_or(frame.category);
@@ -219,6 +225,23 @@ impl Symbolizer {
                 }
             }
         }
+    }
+
+    /// Adds the lines of the module's source map, if it has one, to the function at `key`, which is the only frame.
+    fn locate(&self, key: FrameKey, out: &mut Vec<SourceFrame>) {
+        if let FrameKey::Wasm(WasmFrame { function, code_offset, .. }) = key
+            && let Some(Ok(map)) = self.source_map()
+            && let Some(body) = self.image.function_body(function)
+            && let Some(frame) = out.pop()
+        {
+            let start = self.image.code_start();
+            map.locate(start + body.start..start + body.end, start.saturating_add(code_offset), frame, out);
+        }
+    }
+
+    fn source_map(&self) -> Option<&Result<SourceMap, String>> {
+        let json = self.image.source_map()?;
+        Some(self.source_map.get_or_init(|| SourceMap::read(json)))
     }
 
     /// What the host does for the instruction at `code_offset`: the import that it calls, or the operation that
@@ -257,10 +280,16 @@ impl Symbolizer {
             (true, true) => Some(format!(
                 "the debug information of {name} does not fit its code (stale or corrupt DWARF); {functions}"
             )),
-            (true, false) => {
-                let advice = "(compile with -g, or give --debug-file)";
-                Some(format!("{}{functions} {advice}", without_debug_information(name)))
-            }
+            (true, false) => match self.source_map() {
+                Some(Err(error)) => Some(format!("the source map of {name} cannot be read: {error}; {functions}")),
+                Some(Ok(_)) => Some(format!("the source map of {name} does not fit its code; {functions}")),
+                // Who has read the module has said why there is none.
+                None if self.image.source_map_url().is_some() => None,
+                None => {
+                    let advice = advice::of(&self.image);
+                    Some(format!("{}{functions} ({advice})", without_debug_information(name)))
+                }
+            },
         };
         let language = self.language.as_ref().map(|language| language.warnings()).unwrap_or_default();
         let warnings =

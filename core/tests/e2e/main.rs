@@ -57,6 +57,7 @@ mod sections;
 mod serve;
 mod shares;
 mod sleepers;
+mod source_map;
 mod sources;
 mod speedscope;
 mod spidermonkey;

@@ -43,12 +43,13 @@ impl Wanted {
     }
 }
 
-/// A module whose bytes follow, with those of its debug file.
+/// A module whose bytes follow, with those of its debug file and its source map.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Module {
     name: String,
     size: u64,
     debug_size: Option<u64>,
+    source_map_size: Option<u64>,
     component: InComponent,
 }
 
@@ -58,6 +59,7 @@ impl Module {
             name: image.name().to_owned(),
             size: image.bytes().len() as u64,
             debug_size: image.debug_file().map(|debug| debug.bytes().len() as u64),
+            source_map_size: image.source_map().map(|json| json.len() as u64),
             component: image.in_component().clone(),
         }
     }
@@ -72,6 +74,7 @@ impl Request {
         for image in images {
             out.write_all(image.bytes())?;
             image.debug_file().map_or(Ok(()), |debug| out.write_all(debug.bytes()))?;
+            image.source_map().map_or(Ok(()), |json| out.write_all(json))?;
         }
         out.flush()
     }
@@ -87,6 +90,9 @@ impl Request {
             let mut image = parse(take(input, module.size)?)?;
             if let Some(size) = module.debug_size {
                 image.set_debug_file(parse(take(input, size)?)?);
+            }
+            if let Some(size) = module.source_map_size {
+                image.set_source_map(take(input, size)?);
             }
             image.set_in_component(module.component.clone());
             images.push(Arc::new(image));
