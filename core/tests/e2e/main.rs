@@ -14,6 +14,7 @@ mod bench;
 mod cli;
 mod clock;
 mod compared;
+mod compiling;
 mod components;
 mod contained;
 mod dynamic;
