@@ -55,6 +55,7 @@ mod running;
 mod sampled;
 mod sections;
 mod serve;
+mod serve_turns;
 mod shares;
 mod sleepers;
 mod sources;
