@@ -2,7 +2,7 @@
 
 use super::arguments::GuestOptions;
 use super::available_plugins::Plugins;
-use super::progress::Spinner;
+use super::compiling::Compiling;
 use super::trap::how_it_failed;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say, usage};
 use crate::guest::{Allocators, Entry, Guest, LoadError, LoadOptions, Program};
@@ -108,10 +108,9 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     // Of a reactor a note says so in any case.
     let has_main = options.invoke.is_none() && program.note_without_main().is_none();
     let not_called = if has_main { program.other_functions() } else { Vec::new() };
-    let message = format!("compiling {}", escape::single_line(&path.to_string_lossy()));
-    let spinner = if loading.quiet { Spinner::new(message) } else { Spinner::with_line(message) };
+    let compiling = Compiling::begin(path, &program, !options.no_cache, loading.quiet);
     let mut guest = program.compile(loading.entry, heap).map_err(|error| cannot_load(path, &error))?;
-    drop(spinner);
+    compiling.end();
     guest.notes.extend(notes);
     let failures = plugins.failures(&guest.notes);
     guest.notes.extend(failures);

@@ -7,6 +7,7 @@ mod annotate;
 mod arguments;
 mod available_plugins;
 mod bench;
+mod compiling;
 mod completions;
 mod diff;
 mod dump;

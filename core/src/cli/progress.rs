@@ -1,8 +1,10 @@
 //! Spinner and progress bar on standard error. Where that is no terminal, a line for what takes long.
 
 use super::{os, say};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt;
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -23,6 +25,22 @@ impl Spinner {
         bar.set_message(message);
         bar.enable_steady_tick(Duration::from_millis(100));
         Self { bar, line: None }
+    }
+
+    /// As [`Spinner::new`], with how many of `total` are `done`.
+    pub(super) fn counting(message: String, total: u64, done: &'static AtomicU64) -> Self {
+        let spinner = Self::new(message);
+        let count = move |_: &ProgressState, out: &mut dyn fmt::Write| {
+            let done = done.load(Ordering::Relaxed);
+            if done > 0 {
+                // What wlprof has added to the guest counts as well.
+                let _ = write!(out, ": {done} of {} functions", total.max(done));
+            }
+        };
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}{count}") {
+            spinner.bar.set_style(style.with_key("count", count));
+        }
+        spinner
     }
 
     /// As [`Spinner::new`]. Where standard error is no terminal, it prints a line once it has taken long.

@@ -156,6 +156,16 @@ impl Attached {
         self.store.iter().for_each(AttachedStore::ready_thread);
     }
 
+    /// The store's wasm is at a check compiled into it, in a callback of the embedder's own: is sampled there if that is how.
+    pub(crate) fn reaches_check(&self) {
+        self.store.iter().for_each(AttachedStore::reaches_check);
+    }
+
+    /// The store is about to be suspended in the call of the host that this thread is in.
+    pub(crate) fn suspends(&self) {
+        self.store.iter().for_each(AttachedStore::suspends);
+    }
+
     /// Whether the store is sampled: see [`Builder::fraction`](super::Builder::fraction).
     pub fn is_sampled(&self) -> bool {
         self.store.is_some()

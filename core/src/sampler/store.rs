@@ -37,6 +37,16 @@ impl AttachedStore {
         self.0.read_heap();
     }
 
+    /// The store's wasm is at a check compiled into it, in a callback that is not the sampler's own.
+    pub(crate) fn reaches_check(&self) {
+        self.0.reaches_check();
+    }
+
+    /// The store is about to be suspended in the host call that this thread is in.
+    pub(crate) fn suspends(&self) {
+        self.0.suspends();
+    }
+
     /// Wraps `future`: each poll says which thread runs the store. `future` must run guests of this store only.
     ///
     /// Without it wasm is still sampled, but host code only while it runs on the stack that wasm called it on.

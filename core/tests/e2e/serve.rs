@@ -15,9 +15,9 @@ use wlprof::recording::{HeapPart, HeapSite, Recording, Thread};
 const ADDRESS: &str = "--addr=127.0.0.1:0";
 
 /// A server that runs.
-struct Server {
-    child: Child,
-    address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
     /// Another one that it has told of before, if it has.
     other_address: Option<SocketAddr>,
     /// Reads what it says.
@@ -51,7 +51,7 @@ impl Server {
         Self { child, address, other_address, said }
     }
 
-    fn of_wlprof(place: &Place, options: &[&str], guest: &str) -> Self {
+    pub(crate) fn of_wlprof(place: &Place, options: &[&str], guest: &str) -> Self {
         let options: Vec<&str> = ["-o", "p.wlprof"].iter().chain(options).copied().collect();
         Self::of_wlprof_as_it_is(place, &options, guest)
     }
@@ -79,7 +79,7 @@ impl Server {
     }
 
     /// Waits until it has used so much CPU time.
-    fn uses_cpu(&self, at_least: Duration) {
+    pub(crate) fn uses_cpu(&self, at_least: Duration) {
         let watchdog = Watchdog::of(&self.child);
         let begin = self.cpu_time();
         // A process that has ended, or was, uses none.
@@ -98,7 +98,7 @@ impl Server {
         (fields[0] != "Z").then_some(Duration::from_millis(10 * ticks))
     }
 
-    fn interrupt(self) -> (Option<i32>, String) {
+    pub(crate) fn interrupt(self) -> (Option<i32>, String) {
         send_signal(self.child.id(), "INT");
         self.end()
     }
@@ -106,14 +106,14 @@ impl Server {
 
 /// An answer: its status, its headers but the time, its body.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     headers: BTreeSet<String>,
     body: String,
 }
 
 /// Asks for a page on a connection of its own.
-fn ask(address: SocketAddr, method: &str, path: &str) -> Answer {
+pub(crate) fn ask(address: SocketAddr, method: &str, path: &str) -> Answer {
     ask_saying(address, method, path, "nothing")
 }
 
@@ -133,7 +133,7 @@ fn ask_saying(address: SocketAddr, method: &str, path: &str, said: &str) -> Answ
 }
 
 /// Sends all of a request but the end of its head.
-fn begin_to_ask(address: SocketAddr, method: &str, path: &str) -> TcpStream {
+pub(crate) fn begin_to_ask(address: SocketAddr, method: &str, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n").unwrap();
     stream
@@ -184,7 +184,7 @@ fn ask_often(address: SocketAddr, paths: &[&str], count: usize, clients: usize) 
 }
 
 /// The functions of each sample of a thread in wasm, root first.
-fn stacks<'r>(recording: &'r Recording, thread: &'r Thread) -> impl Iterator<Item = Vec<&'r str>> {
+pub(crate) fn stacks<'r>(recording: &'r Recording, thread: &'r Thread) -> impl Iterator<Item = Vec<&'r str>> {
     thread.samples.iter().map(|sample| {
         let lines = recording.lines_of(sample.stack);
         let mut names: Vec<&str> = lines.map(|line| &*recording.functions[line.function as usize].name).collect();
@@ -334,12 +334,11 @@ fn what_cannot_be_served_is_refused() {
     let [module, command, handler] =
         ["c-calls.wasm", "component-c-calls.wasm", "handler-c.wasm"].map(|guest| fixture(guest).display().to_string());
     let python = fixture("handler-python-3.14.wasm").display().to_string();
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 8] = [
         (&[&module], 126, "core module"),
         (&[&command], 126, "wasi:cli/environment"),
         (&["-Scli", &command], 126, "no `wasi:http` handler"),
         (&[&python], 126, "-S cli"),
-        (&["-Wtimeout=1s", "--sampler=epoch", &handler], 125, "-W timeout"),
         (&["--clock=wall", &handler], 125, "--clock=wall"),
         (&["--header=x", &handler], 125, "NAME: VALUE"),
         (&["--format=perfmap", &handler], 125, "format"),

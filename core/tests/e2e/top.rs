@@ -26,7 +26,7 @@ struct Shown {
 }
 
 /// `wlprof top` on a terminal of its own.
-struct OnTerminal {
+pub(crate) struct OnTerminal {
     child: Child,
     keyboard: File,
     /// Its end of the terminal, so that it can be looked at when the process has ended.
@@ -37,6 +37,13 @@ struct OnTerminal {
 
 impl OnTerminal {
     fn start<A: AsRef<OsStr>>(place: &Place, arguments: impl IntoIterator<Item = A>) -> Self {
+        let mut command = place.command(["top"]);
+        command.args(arguments);
+        Self::run(place, &command)
+    }
+
+    /// The same of another of wlprof's commands.
+    pub(crate) fn run(place: &Place, wlprof: &Command) -> Self {
         // Processes that other tests start at the same time must not have it: it would stay open.
         let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -44,11 +51,11 @@ impl OnTerminal {
         let no_ctty = OFlag::O_NOCTTY.bits();
         let slave = File::options().read(true).write(true).custom_flags(no_ctty).open(ptsname_r(&master).unwrap());
         let slave = slave.unwrap();
-        let wlprof = place.command(["top"]);
         let mut command = Command::new("setsid");
         // The terminal that is its standard input becomes the process's own.
         command.args(["--ctty", "sh", "-c", &format!("stty rows {ROWS} cols {COLUMNS} && exec \"$@\""), "sh"]);
-        command.arg(wlprof.get_program()).args(wlprof.get_args()).args(arguments);
+        command.arg(wlprof.get_program()).args(wlprof.get_args());
+        command.envs(wlprof.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.current_dir(place.path("")).env("TERM", "xterm-256color");
         let end = || Stdio::from(slave.try_clone().unwrap());
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
@@ -88,6 +95,14 @@ impl OnTerminal {
             done
         });
         screen
+    }
+
+    /// Waits for the end, and gives all that was written.
+    pub(crate) fn written(mut self) -> String {
+        self.child.wait().unwrap();
+        drop((self.terminal, self.keyboard));
+        self.reader.join().unwrap();
+        String::from_utf8_lossy(&self.shown.lock().unwrap().bytes).into_owned()
     }
 
     /// Waits for the end: its code, its signal, and what is then on the screen.

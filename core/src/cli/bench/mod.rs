@@ -6,6 +6,7 @@ mod runs;
 mod spec;
 
 use super::arguments::Bench;
+use super::compiling::Compiling;
 use super::guest::{cannot_load, environment};
 use super::os::Readers;
 use super::output_file::OutputFile;
@@ -162,9 +163,9 @@ fn prepare(
 fn compiled(program: Program, path: &Path, bench: &Bench) -> Result<Compiled, LoadError> {
     let chosen = program.image().map(|image| languages::choose(&Choice::Auto, languages::BUILT_IN, image));
     let library = chosen.and_then(|chosen| chosen.ok()?.library);
-    let spinner = Spinner::new(format!("compiling {}", escape::single_line(&path.to_string_lossy())));
+    let compiling = Compiling::begin(path, &program, true, true);
     let guest = program.compile(Entry::Main, None)?;
-    drop(spinner);
+    compiling.end();
     let beside = library.and_then(|library| library::beside(path, &library, &bench.directories));
     let directories = bench.directories.iter().cloned().chain(beside).collect();
     Ok(Compiled { guest, directories })

@@ -19,8 +19,8 @@ mod headers;
 mod kinds;
 mod serving;
 mod stores;
-mod time_limit;
 mod totals;
+mod turns;
 
 use super::arguments::{FramesChoice, GuestOptions};
 use super::available_plugins::Plugins;
@@ -99,10 +99,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let Profiling { output, memory, listen, .. } = &serve.profiling;
     let (sampler, fallback) = serve.profiling.sampler(Clock::Cpu)?.unzip();
     let by_epochs = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
-    let time_limit = serve.guest.wasmtime.timeout();
-    if by_epochs && time_limit.is_some() {
-        return Err(failed(&"-W timeout and the epoch sampler each need the engine's epochs: leave out one of them"));
-    }
+    let takes_turns = by_epochs || serve.guest.wasmtime.timeout().is_some();
     let listener = listen.map(live::listen).transpose()?;
     let on_demand = serve.profiling.samples_on_demand();
     let wanted = sampler.as_ref().filter(|_| !on_demand);
@@ -123,7 +120,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
         arguments: &[],
         choice: &choice,
         native,
-        epoch_interruption: by_epochs || time_limit.is_some(),
+        epoch_interruption: takes_turns,
         heap: memory.heap(),
         quiet: output.quiet,
     };
@@ -159,7 +156,8 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     }
     // The first has it begin no more, the second wait no longer.
     interrupts.watch(Interrupter::of(sender.clone()), 2).map_err(|error| failed(&error))?;
-    let stop = serving::begin(serve, &guest, wasi, profiler.clone(), (totals.clone(), headers), ports, sender)?;
+    let made = (totals.clone(), headers);
+    let stop = serving::begin(serve, (&guest, takes_turns), wasi, profiler.clone(), made, ports, sender)?;
     let ended = serving::wait(&events, &stop);
     if let (Ok(Served::InPart), Some(profiler)) = (&ended, &profiler) {
         profiler.halt_guests();

@@ -4,8 +4,8 @@ use super::Serve;
 use super::connections::{Bounds, Server};
 use super::headers::Headers;
 use super::stores::{Reuse, Stores};
-use super::time_limit;
 use super::totals::Totals;
+use super::turns;
 use crate::cli::{CANNOT_RUN, FAILED, Failure, say};
 use crate::guest::{Guest, Linked};
 use crate::profile::Ended;
@@ -34,10 +34,10 @@ impl Ports {
     }
 }
 
-/// Begins to serve `guest`. What this gives stops it; that it has ended is told to `events`.
+/// Begins to serve `guest`, whose code has checks if it `takes_turns`. What this gives stops it; that it has ended is told to `events`.
 pub(super) fn begin(
     serve: &Serve,
-    guest: &Guest,
+    (guest, takes_turns): (&Guest, bool),
     wasi: WasiOptions,
     profiler: Option<Profiler>,
     (totals, headers): (Arc<Totals>, Headers),
@@ -51,7 +51,9 @@ pub(super) fn begin(
     let is_concurrent = handler.is_concurrent();
     let (few, many) = if is_concurrent { (16, 128) } else { (1, 1) };
     let time_limit = serve.guest.wasmtime.timeout();
-    time_limit.map_or(Ok(()), |limit| time_limit::begin(&guest.engine, limit)).map_err(failed)?;
+    if takes_turns {
+        turns::begin(&guest.engine, time_limit).map_err(failed)?;
+    }
     let (stop, stopped) = watch::channel(false);
     let stores = Stores {
         engine: guest.engine.clone(),
@@ -66,6 +68,7 @@ pub(super) fn begin(
             idle: serve.idle_instance_timeout,
             time_limit,
         },
+        takes_turns,
         says_which: !serve.no_logging_prefix,
         stopped: stopped.clone(),
     };

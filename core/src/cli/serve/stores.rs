@@ -1,6 +1,6 @@
 //! The stores that requests are answered in: each made for its first request, sampled, and gone when it has answered enough.
 
-use super::time_limit::Deadline;
+use super::turns::{self, Deadline};
 use crate::cli::{escape, say};
 use crate::profiler::{Attach, Attached, Profiler};
 use crate::recording::{OTHER_REQUESTS, REQUEST, SEVERAL, STATUS, status_text};
@@ -29,6 +29,8 @@ pub(super) struct Stores {
     /// What they allocate is profiled, too.
     pub(super) profiles_memory: bool,
     pub(super) reuse: Reuse,
+    /// Their code has checks, at which they let others run.
+    pub(super) takes_turns: bool,
     /// Each line of output says which store's it is.
     pub(super) says_which: bool,
     /// Turns true when no more requests come.
@@ -122,7 +124,7 @@ impl HandlerState for Workers {
     async fn instantiate(&self) -> wasmtime::Result<Instance<GuestState, Expiration, Worker>> {
         // From here on it is waited for.
         let alive = self.alive.clone();
-        let Stores { engine, handler, name, wasi, profiler, profiles_memory, reuse, says_which, stopped } =
+        let Stores { engine, handler, name, wasi, profiler, profiles_memory, reuse, takes_turns, says_which, stopped } =
             &self.stores;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut wasi = WasiOptions { stdio: Stdio::Lines(says_which.then_some(number)), ..wasi.clone() };
@@ -135,8 +137,8 @@ impl HandlerState for Workers {
         };
         let attached = profiler.as_ref().map(attach).transpose()?;
         let deadline = reuse.time_limit.map(Deadline::new);
-        if let Some(deadline) = &deadline {
-            deadline.end_guest_of(&mut store);
+        if *takes_turns {
+            turns::take_turns(&mut store, attached.clone(), deadline.clone());
         }
         let proxy = handler.instantiate(&mut store).await?;
         if let Some(attached) = &attached {

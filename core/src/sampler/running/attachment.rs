@@ -229,6 +229,16 @@ impl Attachment {
         self.store.memory_grows(bytes);
     }
 
+    /// The store's wasm is at a check compiled into it, in a callback that is not the sampler's own.
+    pub(in crate::sampler) fn reaches_check(&self) {
+        self.store.calls_back();
+    }
+
+    /// The store is about to be suspended in the host call that this thread is in.
+    pub(in crate::sampler) fn suspends(&self) {
+        self.store.suspends();
+    }
+
     /// Reads what the language's runtime has counted so far. To be called on the store's thread while none of its wasm runs.
     pub(in crate::sampler) fn read_heap(&self) {
         self.store.read_counted_heap();

@@ -239,6 +239,14 @@ impl StoreState {
         }
     }
 
+    /// To be called where the store is about to be suspended in a host call: this thread runs none of it until that returns, there or on
+    /// another thread.
+    pub(in crate::sampler) fn suspends(&self) {
+        if let Some(slot) = self.slot().filter(|slot| !slot.is_told()) {
+            slot.enter(std::ptr::null(), false);
+        }
+    }
+
     /// Of a record about samples that were taken before.
     fn header(&self, kind: Kind, entry: u64, host_call: u64) -> Header {
         Header {
