@@ -30,7 +30,7 @@ const ROOMS: &[Room] = &[
     room("wlprof_wasi", "core/wasi/src", &[]),
     room("recording", "core/src/recording", &["wlprof_plugin"]),
     room("sources", "core/src/sources", &["recording"]),
-    room("module", "core/src/module", &["wlprof_plugin", "wlprof_dwarf", "recording"]),
+    room("module", "core/src/module", &["wlprof_plugin", "wlprof_dwarf", "recording", "sources"]),
     room("heap", "core/src/heap", &["wlprof_plugin", "recording", "module"]),
     room("languages", "core/src/languages", &["wlprof_plugin", "wlprof_go", "wlprof_cpython", "wlprof_spidermonkey"]),
     room("guest", "core/src/guest", &["wlprof_plugin", "module", "heap", "wlprof_wasi"]),

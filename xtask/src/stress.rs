@@ -192,7 +192,9 @@ impl Tested {
                     options.push("--env=PYTHONDONTWRITEBYTECODE=1".to_owned());
                 }
                 let file = match recipe.language {
-                    Language::AssemblyScript | Language::Python(_) | Language::QuickJs => format!("{}.wasm", recipe.name),
+                    Language::AssemblyScript | Language::Python(_) | Language::QuickJs => {
+                        format!("{}.wasm", recipe.name)
+                    }
                     _ => recipe.file_name(),
                 };
                 let guest = fixtures.join(file);

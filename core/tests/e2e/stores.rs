@@ -466,7 +466,8 @@ fn go_guests_in_several_stores_have_goroutines_of_their_own() {
         });
         let recording = finish(&profiler, &[(module.clone(), image.clone())]);
         // How far the rate has to be lowered is up to the machine.
-        let others: Vec<_> = recording.meta.notes.iter().filter(|note| !note.contains("the rate was lowered")).collect();
+        let others: Vec<_> =
+            recording.meta.notes.iter().filter(|note| !note.contains("the rate was lowered")).collect();
         assert!(others.is_empty(), "{others:?}");
         let mut functions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for thread in &recording.threads {
