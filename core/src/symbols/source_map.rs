@@ -102,19 +102,18 @@ mod tests {
         SourceMap::read(format!(r#"{{"version":3,"sources":{sources},"names":[],"mappings":"{mappings}"}}"#).as_bytes())
     }
 
-    /// What is at an offset of a function from 10 to 20: functions with files and lines.
-    fn at(map: &SourceMap, offset: u32) -> Vec<(String, Option<String>, Option<u32>, Option<u32>)> {
+    /// Function, file, line and column of a frame.
+    type Shown = (String, Option<String>, Option<u32>, Option<u32>);
+
+    /// What is at an offset of a function from 10 to 20.
+    fn at(map: &SourceMap, offset: u32) -> Vec<Shown> {
         let mut out = Vec::new();
         let frame = SourceFrame { function: "f".to_owned(), ..SourceFrame::default() };
         map.locate(10..20, offset, frame, &mut out);
         out.into_iter().map(|frame| (frame.function, frame.file, frame.line, frame.column)).collect()
     }
 
-    fn shown(
-        function: &str,
-        file: &str,
-        place: Option<(u32, u32)>,
-    ) -> (String, Option<String>, Option<u32>, Option<u32>) {
+    fn shown(function: &str, file: &str, place: Option<(u32, u32)>) -> Shown {
         let (line, column) = place.unzip();
         (function.to_owned(), Some(file.to_owned()), line, column)
     }
