@@ -22,6 +22,7 @@ mod raw;
 mod speedscope;
 
 pub use plain_text::short_path;
+pub use pprof::{NamedCall, stack_counts};
 
 use crate::recording::{Recording, Store, Thread};
 use std::borrow::Cow;
@@ -120,7 +121,7 @@ pub static EXPORTERS: &[&dyn Exporter] = &[
     &folded::Folded,
     &graph::CallGraph,
     &perf_data::PerfData,
-    &pprof::Pprof,
+    &pprof::Pprof { is_scraped: false },
     &speedscope::Speedscope,
     &raw::Raw,
 ];
@@ -129,9 +130,12 @@ pub static EXPORTERS: &[&dyn Exporter] = &[
 /// a flame graph elsewhere.
 static DRAWN_CALL_GRAPH: &dyn Exporter = &graph::DrawnCallGraph;
 
+/// pprof for servers that scrape it. It is none of [`EXPORTERS`]: files have the labels that this leaves out.
+static SCRAPED_PPROF: &dyn Exporter = &pprof::Pprof { is_scraped: true };
+
 /// The format of that name.
 pub fn by_name(name: &str) -> Option<&'static dyn Exporter> {
-    EXPORTERS.iter().chain([&DRAWN_CALL_GRAPH]).copied().find(|exporter| exporter.name() == name)
+    EXPORTERS.iter().chain([&DRAWN_CALL_GRAPH, &SCRAPED_PPROF]).copied().find(|exporter| exporter.name() == name)
 }
 
 /// The format that a file's name means: the one with the longest ending that it has.

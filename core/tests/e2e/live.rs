@@ -228,14 +228,16 @@ fn clients_overlap_leave_and_read_slowly_and_nothing_is_left_of_them() {
 const LEFT_BYTES: u64 = 8 << 20;
 
 /// What is answered at once, and how.
-const AT_ONCE: [(&str, u16); 9] = [
+const AT_ONCE: [(&str, u16); 11] = [
     ("/metrics", 200),
     ("/debug/pprof/", 200),
     ("/debug/pprof/cmdline", 200),
     ("/debug/pprof/goroutine?debug=1", 200),
     ("/debug/pprof/goroutine?debug=2", 200),
     ("/debug/pprof/threads?debug=2", 200),
-    ("/debug/pprof/goroutine", 400),
+    ("/debug/pprof/goroutine", 200),
+    ("/debug/pprof/goroutine?debug=3", 400),
+    ("/debug/pprof/block", 200),
     ("/firefox?seconds=soon", 400),
     ("/no/such/page", 404),
 ];
@@ -366,22 +368,57 @@ fn go_guests_show_goroutines_and_their_own_functions() {
         println!("{grouped}");
         grouped.contains(" @\n#\t") && grouped.contains("main.stage")
     });
+    wait_until("goroutines are counted", || {
+        let counts = place.file("goroutines.pb.gz", get(&address, "/debug/pprof/goroutine").body);
+        let counts = sums_by_pprof(&counts, &["-unit=auto"], "");
+        println!("{counts:?}");
+        counts.get("main.stage").is_some_and(|(_, all)| *all == 8)
+    });
     send_signal(guest.0.id(), "TERM");
     guest.0.wait().unwrap();
+}
+
+/// What Grafana's Alloy and Parca ask for by default, and what else has the same form.
+const SCRAPED: [&str; 8] =
+    ["profile?seconds=0.5", "allocs", "block", "goroutine", "mutex", "threadcreate", "threads", "wall?seconds=0.5"];
+
+#[test]
+fn all_that_servers_scrape_by_default_are_profiles() {
+    let place = Place::new();
+    for options in [&["busy.wat"][..], &["--memory", "busy.wat"]] {
+        place.file("busy.wat", BUSY);
+        let live = Live::start(&place, options);
+        live.samples_of_some_work();
+        for page in SCRAPED {
+            let functions = || {
+                let answer = live.get(&format!("/debug/pprof/{page}"));
+                assert_eq!(answer.status, 200, "{page}: {}", answer.text());
+                assert!(answer.head.contains("content-type: application/octet-stream"), "{page}: {}", answer.head);
+                sums_by_pprof(&place.file("x.pb.gz", answer.body), &["-unit=auto", "-sample_index=0"], "")
+            };
+            if ["allocs", "block", "mutex", "threadcreate"].contains(&page) {
+                assert_eq!(functions(), BTreeMap::new(), "{page}");
+            } else {
+                // On a busy machine the guest may have no processor in a short window.
+                wait_until("the guest is in the profile", || functions().contains_key("_start"));
+            }
+        }
+        live.kill();
+    }
 }
 
 #[test]
 fn the_pages_say_what_there_is_and_what_is_wrong() {
     let place = Place::new();
     let live = Live::busy(&place);
-    let unknown = live.get("/debug/pprof/block");
+    let unknown = live.get("/debug/pprof/blocks");
     assert_eq!(unknown.status, 404);
     for page in ["/debug/pprof/profile", "/metrics", "/flamegraph", "/firefox", "/speedscope"] {
         assert!(unknown.text().contains(page), "{}", unknown.text());
     }
     let wrong = live.get("/firefox?seconds=soon");
     assert!(wrong.status == 400 && wrong.text().contains("expected 0.01 to 3600"), "{}", wrong.text());
-    assert_eq!(live.get("/debug/pprof/goroutine").status, 400);
+    assert_eq!(live.get("/debug/pprof/goroutine?debug=3").status, 400);
     assert_eq!(live.text("/debug/pprof/cmdline"), "busy.wat");
     let hot = live.get("/?seconds=2");
     assert!(hot.text().contains("<h1>busy.wat</h1>") && hot.text().contains("  heavy\n"), "{}", hot.text());

@@ -5,6 +5,7 @@ use crate::guest::{Place, fixture, tool};
 use crate::quickjs;
 use crate::tested::wlprof;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wlprof::recording::{Recording, View};
@@ -47,6 +48,57 @@ pub(crate) fn sums_by_pprof(profile: &Path, arguments: &[&str], unit: &str) -> T
         (name.trim_end().to_owned(), (sum(columns[0]), sum(columns[3])))
     };
     rows.map(row).collect()
+}
+
+/// The part of `profile.proto` that rows are of.
+mod proto {
+    #[derive(prost::Message)]
+    pub(super) struct Profile {
+        #[prost(message, repeated, tag = "2")]
+        pub(super) sample: Vec<Sample>,
+        #[prost(string, repeated, tag = "6")]
+        pub(super) string_table: Vec<String>,
+    }
+
+    #[derive(prost::Message)]
+    pub(super) struct Sample {
+        #[prost(uint64, repeated, tag = "1")]
+        pub(super) location_id: Vec<u64>,
+        #[prost(int64, repeated, tag = "2")]
+        pub(super) value: Vec<i64>,
+        #[prost(message, repeated, tag = "3")]
+        pub(super) label: Vec<Label>,
+    }
+
+    #[derive(prost::Message)]
+    pub(super) struct Label {
+        #[prost(int64, tag = "1")]
+        pub(super) key: i64,
+        #[prost(int64, tag = "2")]
+        pub(super) text: i64,
+        #[prost(int64, tag = "3")]
+        pub(super) number: i64,
+    }
+}
+
+/// The locations of a sample, its labels that are texts, and those that are numbers.
+pub(crate) type Row = (Vec<u64>, BTreeMap<String, String>, BTreeMap<String, i64>);
+
+/// The first value of each sample of a profile as it is in the file: `pprof` adds up those that are equal. That is not left to it.
+pub(crate) fn rows(profile: &[u8]) -> BTreeMap<Row, i64> {
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(profile).read_to_end(&mut bytes).unwrap();
+    let profile = <proto::Profile as prost::Message>::decode(&*bytes).unwrap();
+    let text = |place: i64| profile.string_table[place as usize].clone();
+    let mut rows = BTreeMap::new();
+    for sample in &profile.sample {
+        let (texts, numbers): (Vec<_>, Vec<_>) = sample.label.iter().partition(|label| label.text != 0);
+        let texts = texts.into_iter().map(|label| (text(label.key), text(label.text))).collect();
+        let numbers = numbers.into_iter().map(|label| (text(label.key), label.number)).collect();
+        let is_new = rows.insert((sample.location_id.clone(), texts, numbers), sample.value[0]).is_none();
+        assert!(is_new, "two samples are equal: {sample:?}");
+    }
+    rows
 }
 
 fn times_by_recording(recording: &Recording) -> Times {
@@ -118,10 +170,16 @@ fn numbers_are_equal_for_goroutines_which_are_labels() {
     }
     assert!(of_goroutines.len() > 3, "{of_goroutines:?}");
     let focused = |goroutine: &str| {
-        let printed = pprof(&["-top", &format!("-tagfocus=goroutine=^{goroutine}$")], &place.path("x.pb.gz"));
+        // Numbers are numeric labels, which are no text: Pyroscope makes a series of each set of texts.
+        let is_number = goroutine.parse::<u64>().is_ok();
+        let focus = if is_number { format!("goroutine={goroutine}") } else { format!("goroutine=^{goroutine}$") };
+        let printed = pprof(&["-top", &format!("-tagfocus={focus}")], &place.path("x.pb.gz"));
         let (_, total) = printed.split_once("Showing nodes accounting for ").unwrap_or_else(|| panic!("{printed}"));
         total.split_once("ns,").and_then(|(ns, _)| ns.parse::<u64>().ok()).unwrap_or_else(|| panic!("{printed}"))
     };
+    let texts = rows(&std::fs::read(place.path("x.pb.gz")).unwrap()).into_keys().flat_map(|(_, texts, _)| texts);
+    let goroutines: BTreeSet<String> = texts.filter(|(key, _)| key == "goroutine").map(|(_, value)| value).collect();
+    assert!(goroutines.iter().all(|goroutine| goroutine == "scheduler"), "{goroutines:?}");
     for (goroutine, time_ns) in of_goroutines.into_iter().filter(|(goroutine, _)| !goroutine.is_empty()) {
         assert_eq!(focused(goroutine), time_ns, "goroutine {goroutine}");
     }

@@ -1,7 +1,9 @@
 //! `wlprof serve`: answers as `wasmtime serve` does, each request's samples are its own, and it ends when it is told to.
 
 use crate::guest::{Place, fixture, send_signal, tool};
-use crate::running::{Watchdog, with_default_signals};
+use crate::http;
+use crate::pprof::{self, Row};
+use crate::running::{Watchdog, wait_until, with_default_signals};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -443,6 +445,16 @@ fn a_connection_to_its_shutdown_address_ends_it() {
     assert_eq!(place.recording("p.wlprof").meta.requests.len(), 1);
 }
 
+/// The rows of a scraped profile in which some stack was sampled more than once, whichever request's it was.
+fn scraped_rows(pages: SocketAddr) -> BTreeMap<Row, i64> {
+    let mut rows = BTreeMap::new();
+    wait_until("stacks have several samples", || {
+        rows = pprof::rows(&http::get(&pages.to_string(), "/debug/pprof/profile?seconds=1").body);
+        rows.values().any(|count| *count > 1)
+    });
+    rows
+}
+
 #[test]
 fn a_server_is_looked_at_while_it_runs() {
     let place = Place::new();
@@ -455,11 +467,15 @@ fn a_server_is_looked_at_while_it_runs() {
                 assert_eq!(ask(address, "GET", "/work/2000").status, 200);
             }
         });
-        let folded = std::panic::catch_unwind(|| ask(pages, "GET", "/folded?seconds=1"));
+        let answers = std::panic::catch_unwind(|| (ask(pages, "GET", "/folded?seconds=1"), scraped_rows(pages)));
         is_over.store(true, Ordering::Relaxed);
-        folded
+        answers
     });
-    let folded = folded.expect("it answers");
+    let (folded, rows) = folded.expect("it answers");
+    // A series each, of which servers have thousands at most, is made of each set of texts.
+    let texts: BTreeSet<_> = rows.into_keys().map(|(_, texts, _)| texts).collect();
+    assert!(texts.iter().all(|texts| !texts.contains_key("thread")), "{texts:?}");
+    assert!(texts.iter().any(|texts| texts.get("request").is_some_and(|kind| kind == "GET /work/*")), "{texts:?}");
     assert!(folded.status == 200 && folded.body.contains("work;one_round "), "{folded:?}");
     let (code, said) = server.interrupt();
     assert_eq!(code, Some(0), "{said}");

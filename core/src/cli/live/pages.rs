@@ -27,6 +27,19 @@ const HEAP: Wanted = Wanted { seconds: 0.0, part: Some(HeapPart::Held), ..PPROF 
 const ALLOCATIONS: Wanted = Wanted { part: Some(HeapPart::Allocated), ..HEAP };
 const PEAK: Wanted = Wanted { part: Some(HeapPart::Peak), ..HEAP };
 
+/// The format of profiles that servers ask for again and again, and keep.
+const SCRAPED: &str = "pprof-scraped";
+
+/// Profiles that servers ask for by default, of what wlprof does not measure: without them they would report an error for ever.
+const EMPTY: [(&str, &[(&str, &str)]); 3] = [
+    ("/debug/pprof/block", &[("contentions", "count"), ("delay", "nanoseconds")]),
+    ("/debug/pprof/mutex", &[("contentions", "count"), ("delay", "nanoseconds")]),
+    ("/debug/pprof/threadcreate", &[("threadcreate", "count")]),
+];
+/// What a profile of allocations has, where memory is not profiled.
+const NO_ALLOCATIONS: &[(&str, &str)] =
+    &[("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")];
+
 /// A flame graph is a program: it searches and zooms.
 const SVG_POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; frame-ancestors 'none'";
@@ -44,13 +57,19 @@ pub(super) fn router(state: Arc<State>) -> Router {
         .route("/debug/pprof", get(async || Redirect::permanent("/debug/pprof/")))
         .route("/debug/pprof/", get(index))
         .route("/debug/pprof/cmdline", get(command_line))
-        .route("/debug/pprof/profile", window_of("pprof", PPROF))
-        .route("/debug/pprof/wall", window_of("pprof", PPROF_WALL))
-        .route("/debug/pprof/heap", window_of("pprof", HEAP))
-        .route("/debug/pprof/allocs", window_of("pprof", ALLOCATIONS))
+        .route("/debug/pprof/profile", window_of(SCRAPED, PPROF))
+        .route("/debug/pprof/wall", window_of(SCRAPED, PPROF_WALL))
+        .route("/debug/pprof/heap", window_of(SCRAPED, HEAP))
+        .route("/debug/pprof/allocs", get(allocations))
         .route("/memory", get(memory));
-    for path in stacks::PATHS {
-        router = router.route(path, get(stacks::answer));
+    for (path, counted) in stacks::PATHS {
+        let stacks = async move |Given(state): Given<Arc<State>>, RawQuery(query): RawQuery| {
+            stacks::answer(state, &query.unwrap_or_default(), counted).await
+        };
+        router = router.route(path, get(stacks));
+    }
+    for (path, types) in EMPTY {
+        router = router.route(path, get(async || empty(types)));
     }
     for exporter in formats() {
         let page = window_of(exporter.name(), BROWSER);
@@ -69,7 +88,8 @@ pub(super) fn contents() -> String {
          /debug/pprof/heap               what the guest holds and has allocated so far, for go tool pprof (with --memory)\n\
          /debug/pprof/allocs             the same, of which go tool pprof shows first what was allocated\n\
          /memory                         who has allocated so far, and who holds it\n\
-         /debug/pprof/goroutine?debug=2  every stack of the guest now (debug=1: equal ones together); /debug/pprof/threads is the same\n\
+         /debug/pprof/goroutine?debug=2  every stack of the guest now (debug=1: equal ones together; without: a profile of counts); /debug/pprof/threads is the same\n\
+         /debug/pprof/block              empty, as /debug/pprof/mutex and /debug/pprof/threadcreate: for servers that ask for them\n\
          /debug/pprof/cmdline            the guest and its arguments\n\
          /metrics                        counts for Prometheus and its like (OpenMetrics)\n",
     );
@@ -83,13 +103,31 @@ pub(super) fn contents() -> String {
 
 /// A window, as a file of the format called `name`.
 fn window_of(name: &'static str, unless_told: Wanted) -> MethodRouter<Arc<State>> {
-    get(async move |Given(state): Given<Arc<State>>, RawQuery(query): RawQuery| -> Result<Response, Refusal> {
-        let gone = || (StatusCode::NOT_FOUND, format!("there is no format {name}\n"));
-        let exporter = export::by_name(name).ok_or_else(gone)?;
-        let wanted = Wanted::of_query(&query.unwrap_or_default(), unless_told)?;
-        let file = make(state, wanted, Made::File(exporter)).await?;
-        Ok(with_type(exporter, file))
+    get(async move |Given(state): Given<Arc<State>>, RawQuery(query): RawQuery| {
+        file(state, &query.unwrap_or_default(), name, unless_told).await
     })
+}
+
+async fn file(state: Arc<State>, query: &str, name: &str, unless_told: Wanted) -> Result<Response, Refusal> {
+    let gone = || (StatusCode::NOT_FOUND, format!("there is no format {name}\n"));
+    let exporter = export::by_name(name).ok_or_else(gone)?;
+    let wanted = Wanted::of_query(query, unless_told)?;
+    let file = make(state, wanted, Made::File(exporter)).await?;
+    Ok(with_type(exporter, file))
+}
+
+/// What was allocated. Servers ask for it by default, so that there is an answer without `--memory`, too: an empty one.
+async fn allocations(Given(state): Given<Arc<State>>, RawQuery(query): RawQuery) -> Result<Response, Refusal> {
+    if state.profiles_memory {
+        file(state, &query.unwrap_or_default(), SCRAPED, ALLOCATIONS).await
+    } else {
+        empty(NO_ALLOCATIONS)
+    }
+}
+
+/// A profile of nothing.
+fn empty(types: &[(&str, &str)]) -> Result<Response, Refusal> {
+    stacks::counts(types, []).map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")))
 }
 
 fn is_json(exporter: &dyn Exporter) -> bool {
