@@ -261,7 +261,7 @@ fn without_a_sampler_signals_are_not_touched() {
     assert!(place.files().is_empty());
 }
 
-/// As shells start the background jobs of scripts. It stays so, as under `nohup`, and the user is told what ends the run.
+/// As shells start the background jobs of scripts. It stays so, as under `nohup`, and a line says what ends the run.
 #[test]
 fn a_program_that_ignores_ctrl_c_says_so_and_ends_by_sigterm() {
     let place = Place::new();

@@ -34,7 +34,7 @@ impl Ports {
     }
 }
 
-/// Begins to serve `guest`, whose code has checks if it `takes_turns`. What this gives stops it; that it has ended is told to `events`.
+/// Begins to serve `guest`, whose code has checks if it `takes_turns`. What this gives stops it; `events` receives its end.
 pub(super) fn begin(
     serve: &Serve,
     (guest, takes_turns): (&Guest, bool),

@@ -34,7 +34,7 @@ impl Redirect {
         Ok(redirect)
     }
 
-    /// Opens it in the browser, if there is what opens it: the user has been told the URL all the same.
+    /// Opens it in the browser, if there is what opens it: the URL has been printed all the same.
     pub(super) fn open(&self) {
         let mut opener = os::open_browser(&self.path());
         opener.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -190,7 +190,7 @@ fn location(recording: &Recording, id: u64, frame: &Frame) -> proto::Location {
     proto::Location {
         id,
         mapping_id,
-        // Frames without one are told apart by their lines.
+        // Lines distinguish frames without one.
         address: offset.map_or(0, |offset| first_address(recording, mapping_id) + u64::from(offset)),
         line: frame.lines.iter().map(line).collect(),
     }

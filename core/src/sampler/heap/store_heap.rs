@@ -14,7 +14,7 @@ use wlprof_plugin::{HeapBucket, Truncation};
 /// A stack that allocates: the number of those of its heap that came before.
 pub(in crate::sampler) type SiteNumber = u32;
 
-/// Distinct stacks that are told apart, of all heaps of a session. A guest may make stacks without end.
+/// Distinct stacks that are kept, of all heaps of a session. A guest may make stacks without end.
 const MAX_SITES: usize = if cfg!(test) { 1 << 8 } else { 1 << 17 };
 /// Words that their records have together: 64 MiB.
 const MAX_SITE_WORDS: usize = 1 << 23;

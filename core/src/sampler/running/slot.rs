@@ -206,7 +206,7 @@ impl ThreadSlot {
         }
     }
 
-    /// Instants that have passed of which no signal has told are nobody's.
+    /// Instants that have passed that no signal has reported are nobody's.
     #[cold]
     pub(in crate::sampler) fn pass_over(&self) {
         let _no_signal = SignalBlocked::new();
@@ -223,7 +223,7 @@ impl ThreadSlot {
         }
     }
 
-    /// A signal has told of instants where the thread runs no store: they are nobody's. Call this in the handler.
+    /// A signal has reported instants where the thread runs no store: they are nobody's. Call this in the handler.
     pub(in crate::sampler) fn pass_over_signalled(&self, timers: &Timers, asked: u64) {
         let cpu_ns = own_cpu_ns();
         timers.pass_over(asked, cpu_ns, self.in_stores_ns(cpu_ns));
@@ -231,7 +231,7 @@ impl ThreadSlot {
         unsafe { timers.goes_on(cpu_ns, || self.spent(cpu_ns)) };
     }
 
-    /// A sample of the instants that have passed of which no signal has told, if any have. `cpu_ns` is the thread's CPU time, `in_guest` whether
+    /// A sample of the instants that have passed that no signal has reported, if any have. `cpu_ns` is the thread's CPU time, `in_guest` whether
     /// they are the guest's own. Call this with the signal blocked, and then [`ThreadSlot::goes_on`].
     pub(in crate::sampler) fn unsignalled(&self, cpu_ns: u64, in_guest: bool) -> Option<Due> {
         let timers = self.timers.as_ref()?;
@@ -241,7 +241,7 @@ impl ThreadSlot {
         Some(timers.with_wait(due, cpu_ns, || self.take_queued()))
     }
 
-    /// Whether an instant has passed of which no signal has told. Costs a look at the monotonic clock at nearly every call.
+    /// Whether an instant has passed that no signal has reported. Costs a look at the monotonic clock at nearly every call.
     pub(in crate::sampler) fn has_passed(&self) -> bool {
         self.timers.as_ref().is_some_and(|timers| timers.may_have_passed() && timers.has_passed())
     }

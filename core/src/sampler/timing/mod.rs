@@ -195,7 +195,7 @@ impl Timers {
         self.conserved.begin(self.sampleable_ns(in_stores_ns));
     }
 
-    /// Whether an instant may have passed of which no signal has told. Costs a look at the monotonic clock.
+    /// Whether an instant may have passed that no signal has reported. Costs a look at the monotonic clock.
     pub(in crate::sampler) fn may_have_passed(&self) -> bool {
         self.pace.may_have_passed()
     }
@@ -212,7 +212,7 @@ impl Timers {
         self.pace.has_passed()
     }
 
-    /// How many instants have passed of which no signal has told, if any have: [`Timers::due`] makes a sample of them. Call this on the
+    /// How many instants have passed that no signal has reported, if any have: [`Timers::due`] makes a sample of them. Call this on the
     /// thread with the signal blocked, and then [`Timers::goes_on`].
     pub(in crate::sampler) fn pass_unsignalled(&self) -> Option<u64> {
         self.pace.pass_unsignalled()

@@ -135,7 +135,7 @@ impl Pace {
         Signalled::Sample { instants }
     }
 
-    /// Whether an instant may have passed of which no signal has told. Costs a look at the monotonic clock.
+    /// Whether an instant may have passed that no signal has reported. Costs a look at the monotonic clock.
     pub(in crate::sampler) fn may_have_passed(&self) -> bool {
         let not_before_ns = self.not_before_ns.load(Ordering::Relaxed);
         not_before_ns < u64::MAX && monotonic_ns() >= not_before_ns
@@ -157,7 +157,7 @@ impl Pace {
         missing_ns == 0
     }
 
-    /// How many instants have passed of which no signal has told, if any have.
+    /// How many instants have passed that no signal has reported, if any have.
     ///
     /// Call this on the thread with the signal blocked, and [`Pace::goes_on`] when what has to be done is done.
     pub(in crate::sampler) fn pass_unsignalled(&self) -> Option<u64> {

@@ -140,7 +140,7 @@ impl CpuEvent {
         control(self.0.as_raw_fd(), request, argument);
     }
 
-    /// Whether this is the event of a signal that [`CpuEvent::rest_sender`] has told of.
+    /// Whether this is the event of a signal that [`CpuEvent::rest_sender`] has identified.
     pub(in crate::sampler) fn is(&self, sender: Option<Sender>) -> bool {
         sender.is_some_and(|Sender(file)| file == self.0.as_raw_fd())
     }

@@ -51,7 +51,7 @@ pub(in crate::sampler) struct StoreState {
     heap: OnceLock<Arc<StoreHeap>>,
     /// The same, if the language's runtime counts it.
     counted_heap: OnceLock<CountedHeap>,
-    /// That a call of its allocator is going on, if that tells of its calls.
+    /// Whether a call of its allocator is going on, if its calls are reported.
     allocator_mark: OnceLock<AllocatorMark>,
     pub(in crate::sampler) dump: DumpRequest,
     /// Samples taken while none of its wasm was open await what the language's tasks awaited then.
