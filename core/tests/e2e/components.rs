@@ -153,14 +153,15 @@ fn libraries_of_a_python_component_are_told_apart() {
 #[test]
 fn lines_of_a_component_are_those_of_its_module() {
     let [module, component] = ["c-shares.wasm", "component-c-shares.wasm"].map(|guest| profile(guest, &[], &["2"]));
-    let lines = |recording: &Recording| -> BTreeSet<(String, String, Option<u32>)> {
+    let lines = |recording: &Recording| -> BTreeSet<(String, String, u32)> {
         let samples = recording.samples().filter(|sample| sample.state == State::Guest);
         let leaves = samples.filter_map(|sample| recording.lines_of(sample.stack).next());
-        let told = |line: wlprof::recording::Line| {
+        // A few instructions are of no line. Whether a sample is at one of those is left to chance.
+        let known = |line: wlprof::recording::Line| {
             let function = &recording.functions[line.function as usize];
-            (function.name.to_string(), function.file.clone().unwrap_or_default().to_string(), line.line)
+            Some((function.name.to_string(), function.file.clone().unwrap_or_default().to_string(), line.line?))
         };
-        leaves.map(told).filter(|(name, ..)| ["heavy", "light"].contains(&name.as_str())).collect()
+        leaves.filter_map(known).filter(|(name, ..)| ["heavy", "light"].contains(&name.as_str())).collect()
     };
     let [of_module, of_component] = [&module, &component].map(lines);
     assert!(of_module.len() >= 2, "{of_module:?}");

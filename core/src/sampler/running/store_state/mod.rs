@@ -19,7 +19,7 @@ use super::threads::Threads;
 use crate::recording::State;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Which store of a session: no other has the same, gone or not.
@@ -268,9 +268,14 @@ impl StoreState {
 
     /// This thread runs the store from here on, if it did not already. Gives its slot.
     fn runs_here(&self) -> Option<&ThreadSlot> {
-        let slot = self.slot().or_else(|| self.comes_here())?;
-        self.ran_on.store((&raw const *slot).cast_mut(), Ordering::Release);
-        Some(slot)
+        // Before anything asks what the thread runs: a handler that found it to run this store, which was last seen elsewhere, would take it
+        // for suspended here, and have the thread run none.
+        // SAFETY: this is asked by the call hook, on the thread that it runs on.
+        if let Some(own) = unsafe { ThreadSlot::own() } {
+            self.ran_on.store((&raw const *own).cast_mut(), Ordering::Release);
+            compiler_fence(Ordering::SeqCst);
+        }
+        self.slot().or_else(|| self.comes_here())
     }
 
     /// This thread begins to run the store.
