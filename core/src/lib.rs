@@ -13,27 +13,25 @@
 
 #[cfg(all(feature = "loader", feature = "wasi"))]
 pub mod conformance;
-pub mod export;
 #[cfg(feature = "wasi")]
 pub mod guest;
 pub mod heap;
 pub mod languages;
 pub mod machine_code;
-pub mod module;
 #[cfg(feature = "wasi")]
 pub mod profile;
 pub mod profiler;
-pub mod recording;
 pub mod sampler;
-pub mod sources;
-pub mod symbols;
 
 #[cfg(feature = "cli")]
 pub mod cli;
 
 pub use profiler::{Attach, Attached, Builder, Held, OpenWindow, Profiler, Snapshot, configure};
-pub use recording::{Clock, View};
 pub use sampler::Activity;
+pub use wlprof_export as export;
+pub use wlprof_module as module;
+pub use wlprof_recording::{self as recording, Clock, View, sources};
+pub use wlprof_symbols as symbols;
 
 #[cfg(feature = "wasi")]
 pub mod wasi {

@@ -1,18 +1,19 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
 use crate::guest::{Guest, Linked, Preload};
-use crate::module::{Compiled, ModuleImage};
+use crate::machine_code::Compiled;
 use crate::profiler::{Attach, Attached, Profiler};
-use crate::recording::file::ReadError;
-use crate::recording::{Journal, RawRecording, Recording};
 use crate::sampler::{Finished, SamplerOptions};
-use crate::symbols::{LanguageWalkers, name};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use wasmtime::{Module, Store, Trap};
+use wlprof_module::ModuleImage;
 use wlprof_plugin::Walker;
+use wlprof_recording::file::ReadError;
+use wlprof_recording::{Journal, RawRecording, Recording};
+use wlprof_symbols::{LanguageWalkers, name};
 use wlprof_wasi::{
     CallableComponent, Exit, GuestState, WasiOptions, call, instantiate, linker, make_room_for_profiler, watch_memory,
 };

@@ -1,11 +1,11 @@
-//! `cargo xtask goldens`: the files that exporters have to write of an example recording, in `core/src/export/golden`.
+//! `cargo xtask goldens`: the files that exporters have to write of an example recording, in `core/export/src/golden`.
 
 use anyhow::{Context, Result, bail};
 
 use crate::{checkout, process};
 
 /// The test that compares them.
-const TEST: &[&str] = &["test", "--release", "--package", "wlprof", "--lib", "export::golden"];
+const TEST: &[&str] = &["test", "--release", "--package", "wlprof-export", "--lib", "golden"];
 
 /// Tells the test to write them.
 const BLESS: &str = "WLPROF_BLESS_GOLDENS";

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// How the names of wlprof's other crates begin.
-const OWN_CRATES: &str = "wlprof_";
+pub(crate) const OWN_CRATES: &str = "wlprof_";
 
 /// A module that is written out inside a file.
 struct InlineModule {

@@ -33,9 +33,36 @@ const LINT_LIBRARY: &[&str] = &[
 ];
 const DOCUMENT: &[&str] = &["doc", "--release", "--no-deps"];
 const TEST_EXAMPLES: &[&str] = &["test", "--release", "--doc"];
-/// Apart from the rest: together they would have other features of shared dependencies, and Wasmtime be built anew.
-const OF_WASMTIME: &[&str] = &["--package", "wlprof", "--package", "wlprof-wasi"];
-const OTHERS: &[&str] = &["--workspace", "--exclude", "wlprof", "--exclude", "wlprof-wasi"];
+/// The crates of `core`. Apart from the rest: together they would have other features of shared dependencies, and Wasmtime be built anew.
+const CORE: &[&str] = &[
+    "--package",
+    "wlprof",
+    "--package",
+    "wlprof-export",
+    "--package",
+    "wlprof-module",
+    "--package",
+    "wlprof-recording",
+    "--package",
+    "wlprof-symbols",
+    "--package",
+    "wlprof-wasi",
+];
+const OTHERS: &[&str] = &[
+    "--workspace",
+    "--exclude",
+    "wlprof",
+    "--exclude",
+    "wlprof-export",
+    "--exclude",
+    "wlprof-module",
+    "--exclude",
+    "wlprof-recording",
+    "--exclude",
+    "wlprof-symbols",
+    "--exclude",
+    "wlprof-wasi",
+];
 
 /// Unit tests that need no guest: neither fixtures nor a run of Wasmtime.
 const NEED_NO_GUEST: &[&str] =
@@ -92,7 +119,7 @@ fn run_fast() -> Result<()> {
     process::visibly(cargo("test").arg("--release").args(others).args(skipped)).context("tests fail")?;
     chosen_tests::run(NEED_NO_GUEST, |options| {
         let mut cargo = cargo("test");
-        cargo.arg("--release").args(OF_WASMTIME).arg("--lib").args(options);
+        cargo.arg("--release").args(CORE).arg("--lib").args(options);
         cargo
     })
 }
@@ -129,7 +156,7 @@ fn run_main() -> Result<()> {
 
 fn lint_and_build() -> Result<()> {
     run_cargo(&[LINT, PUBLISHED, DENY_WARNINGS].concat()).context("clippy has complaints")?;
-    for crates in [OTHERS, OF_WASMTIME] {
+    for crates in [OTHERS, CORE] {
         run_cargo(&[&["test", "--release", "--no-run"], crates].concat()).context("the tests do not compile")?;
     }
     Ok(())
@@ -177,7 +204,7 @@ fn run_tests(suite: &Suite) -> Result<()> {
         return Ok(());
     }
     let mut all = Vec::new();
-    for crates in [OTHERS, OF_WASMTIME] {
+    for crates in [OTHERS, CORE] {
         let tests = tests_of(crates);
         let mut names = chosen_tests::names(&tests)?;
         names.retain(|name| Suite::of_test(name).name == suite.name);
@@ -199,7 +226,7 @@ fn run_named(arguments: &[&str]) -> Result<()> {
         bail!("options of the tests stand after `--`: cargo xtask test NAME -- {option}");
     }
     let mut of_crates = Vec::new();
-    for crates in [OTHERS, OF_WASMTIME] {
+    for crates in [OTHERS, CORE] {
         of_crates.push((crates, chosen_tests::names(&tests_of(crates))?));
     }
     let all: Vec<String> = of_crates.iter().flat_map(|(_, names)| names).cloned().collect();
@@ -229,7 +256,7 @@ fn run_named(arguments: &[&str]) -> Result<()> {
 
 /// Prints every test after the name of its suite.
 fn list() -> Result<()> {
-    for crates in [OTHERS, OF_WASMTIME] {
+    for crates in [OTHERS, CORE] {
         for name in chosen_tests::names(&tests_of(crates))? {
             println!("{} {name}", Suite::of_test(&name).name);
         }
@@ -245,7 +272,7 @@ pub(crate) fn check_packages() -> Result<()> {
     for crates in [PUBLISHED, TASKS] {
         run_cargo(&[DOCUMENT, crates].concat()).context("the documentation has warnings")?;
     }
-    for crates in [OTHERS, OF_WASMTIME] {
+    for crates in [OTHERS, CORE] {
         run_cargo(&[TEST_EXAMPLES, crates].concat()).context("examples of the documentation fail")?;
     }
     Ok(())

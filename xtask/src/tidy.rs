@@ -174,7 +174,7 @@ mod tests {
         assert!(check("core/src/languages/loader.rs", body).is_empty());
         assert!(check("core/src/languages/loader/abi.rs", body).is_empty());
         assert_eq!(check("core/src/languages/loaders.rs", body).len(), 1);
-        assert_eq!(check("core/src/recording/file.rs", body).len(), 1);
+        assert_eq!(check("core/recording/src/file.rs", body).len(), 1);
         assert!(check("core/src/machine_code/image_bytes.rs", body).is_empty());
         assert_eq!(check("core/src/machine_code/native_code.rs", body).len(), 1);
         assert!(check("a.rs", "#![forbid(unsafe_code)] // unsafe\nlet s = \"unsafe {\";\n").is_empty());

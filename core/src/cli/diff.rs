@@ -8,12 +8,12 @@ use super::output_file::OutputFile;
 use super::showing::ShowChoice;
 use super::table::{TableOptions, differences, shorten, shown};
 use super::{FAILED, Failure, print, render, say};
-use crate::export::{self, Exporter, short_path};
-use crate::recording::{Difference, Recording, Selection};
 use clap::Args;
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use wlprof_export::{self, Exporter, short_path};
+use wlprof_recording::{Difference, Recording, Selection};
 
 /// Options of `wlprof diff`.
 #[derive(Debug, Args)]

@@ -6,17 +6,17 @@ use super::guest::{self, Loaded};
 use super::interrupt::Signals;
 use super::{FAILED, Failure, escape, say, thread_stacks};
 use crate::guest::{Entry, Guest};
-use crate::module::ModuleImage;
 use crate::profile::Ended;
 use crate::profiler::Profiler;
-use crate::recording::Journal;
 use crate::sampler::{Dump as Stacks, ImportWatch, SamplerKind, SamplerOptions};
-use crate::symbols::Symbols;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
+use wlprof_recording::Journal;
+use wlprof_symbols::Symbols;
 
 /// Ticks a second: how soon a busy guest is read when a dump is asked for.
 const RATE_HZ: f64 = 100.0;

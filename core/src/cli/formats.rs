@@ -1,10 +1,10 @@
 //! What `--format` takes and what the endings of files mean, in words for help and errors: those in which the formats
 //! describe themselves.
 
-use crate::export::{EXPORTERS, Exporter};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::fmt;
+use wlprof_export::{EXPORTERS, Exporter};
 
 /// What to write.
 #[derive(Clone, Copy)]

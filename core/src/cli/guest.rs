@@ -8,13 +8,13 @@ use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say, usage};
 use crate::guest::{Allocators, Entry, Guest, LoadError, LoadOptions, Program};
 use crate::heap::{NamedAllocator, Rate};
 use crate::languages::{self, Choice, Library};
-use crate::module::ModuleError;
 use crate::profile::{Run, RunOptions};
-use crate::recording::Journal;
 use crate::sampler::SamplerOptions;
 use std::io::Write;
 use std::path::Path;
+use wlprof_module::ModuleError;
 use wlprof_plugin::{Detection, Walker};
+use wlprof_recording::Journal;
 use wlprof_wasi::{Exit, Stdio, WasiOptions};
 
 /// The walker of each of a guest's modules that has one.

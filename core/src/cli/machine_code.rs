@@ -9,17 +9,17 @@ use super::formats::CodeFormat;
 use super::guest::Walkers;
 use super::progress::Spinner;
 use super::{FAILED, Failure, escape, os, say};
-use crate::export::jitdump::JitDump;
-use crate::export::perf_map;
 use crate::guest::Guest;
 use crate::machine_code::{CodeName, Lines, NativeFunction, for_each_function};
-use crate::recording::ModuleId;
 use crate::sampler::show_to_perf;
-use crate::symbols::Symbols;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use wlprof_export::jitdump::JitDump;
+use wlprof_export::perf_map;
+use wlprof_recording::ModuleId;
+use wlprof_symbols::Symbols;
 
 /// Functions from which on `perf inject` takes some seconds to make a file of each.
 const MANY: usize = 50_000;

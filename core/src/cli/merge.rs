@@ -3,9 +3,9 @@
 use super::arguments::{Names, Output};
 use super::os::limits;
 use super::{FAILED, Failure, render};
-use crate::recording::Recording;
 use clap::Args;
 use std::path::PathBuf;
+use wlprof_recording::Recording;
 
 /// Options of `wlprof merge`.
 #[derive(Debug, Args)]

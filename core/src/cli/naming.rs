@@ -4,13 +4,13 @@
 use super::arguments::Names;
 use super::{Failure, guest, render};
 use crate::languages::{self, Choice};
-use crate::module::{ModuleImage, among, read_binary};
-use crate::recording::{Module, ModuleId, RawRecording, Recording};
-use crate::symbols::{self, name};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use wlprof_module::{ModuleImage, among, read_binary};
 use wlprof_plugin::Walker;
+use wlprof_recording::{Module, ModuleId, RawRecording, Recording};
+use wlprof_symbols::{self, name};
 
 /// The recording with names: its own, those that the program has for its frames instead, or, if it has none and no program is given,
 /// numbers.

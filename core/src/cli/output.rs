@@ -4,11 +4,11 @@ use super::arguments::Output;
 use super::os::Readers;
 use super::output_file::OutputFile;
 use super::{FAILED, Failure, escape, formats};
-use crate::export::{self, Exporter};
-use crate::recording::{Recording, Selected, Selection, View};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use wlprof_export::{self, Exporter};
+use wlprof_recording::{Recording, Selected, Selection, View};
 
 /// What means standard output.
 const STANDARD_OUTPUT: &str = "-";

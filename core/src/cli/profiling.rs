@@ -9,10 +9,10 @@ use super::showing::ShowChoice;
 use super::table::TableOptions;
 use super::window_profiles::Shown;
 use super::{FAILED, Failure};
-use crate::recording::{Clock, Selection};
 use crate::sampler::SamplerOptions;
-use crate::sources::SourceFolders;
 use clap::Args;
+use wlprof_recording::sources::SourceFolders;
+use wlprof_recording::{Clock, Selection};
 
 /// What is profiled, and where that goes.
 #[derive(Args)]

@@ -6,10 +6,10 @@ use super::output::{self, Shown, Target};
 use super::showing::ShowChoice;
 use super::table::table;
 use super::{FAILED, Failure, naming, print, say, source_folders};
-use crate::recording::{RawRecording, Recording};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
+use wlprof_recording::{RawRecording, Recording};
 
 /// Renders a recording.
 pub(super) fn run(render: &Render) -> Result<(), Failure> {

@@ -8,16 +8,16 @@ use super::output::{self, Target};
 use super::output_file::OutputFile;
 use super::table::TableOptions;
 use super::{FAILED, Failure, escape, say};
-use crate::module::ModuleImage;
-use crate::recording::file::EXTENSION;
-use crate::recording::{Journal, Selection, View};
 use crate::sampler::Finished;
-use crate::sources::SourceFolders;
-use crate::symbols::LanguageWalkers;
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wlprof_module::ModuleImage;
+use wlprof_recording::file::EXTENSION;
+use wlprof_recording::sources::SourceFolders;
+use wlprof_recording::{Journal, Selection, View};
+use wlprof_symbols::LanguageWalkers;
 
 pub(super) struct RunOutputs {
     journal: OutputFile,

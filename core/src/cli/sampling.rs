@@ -1,8 +1,8 @@
 //! Options of how a guest is sampled.
 
-use crate::recording::Clock;
 use crate::sampler::{SamplerKind, SamplerOptions};
 use clap::{Args, ValueEnum};
+use wlprof_recording::Clock;
 
 /// How samples are taken, and how many.
 #[derive(Debug, Args)]

@@ -1,8 +1,8 @@
 //! Options of what is shown of a recording: which samples, and how the table is.
 
 use super::table::TableOptions;
-use crate::recording::{HeapPart, Selection};
 use clap::{Args, ValueEnum};
+use wlprof_recording::{HeapPart, Selection};
 
 /// What is shown.
 #[derive(Debug, Default, Args)]

@@ -1,9 +1,9 @@
-//! The folders in which sources may be looked for: those that the user says. [`crate::sources`] has the rules.
+//! The folders in which sources may be looked for: those that the user says. [`wlprof_recording::sources`] has the rules.
 
 use super::arguments::Output;
 use super::{FAILED, Failure};
-use crate::sources::SourceFolders;
 use std::path::PathBuf;
+use wlprof_recording::sources::SourceFolders;
 use wlprof_wasi::Directory;
 
 /// The folders of `--source-dir`, and those that the guest is `given`. To be asked for before the guest begins.

@@ -2,10 +2,10 @@
 
 use super::escape;
 use crate::sampler::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
-use crate::symbols::Symbols;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use wlprof_plugin::SourceFrame;
+use wlprof_symbols::Symbols;
 
 /// Those threads of `stacks` that `shows` says, each with its frames, leaf first. Safe to print.
 pub(super) fn text(stacks: &Dump, symbols: &mut Symbols, shows: impl Fn(&DumpedThread) -> bool) -> String {

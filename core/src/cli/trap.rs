@@ -2,12 +2,12 @@
 
 use super::escape::single_line;
 use crate::guest::Guest;
-use crate::module::Compiled;
-use crate::recording::{ModuleId, Origin};
-use crate::symbols::Symbols;
+use crate::machine_code::Compiled;
 use std::fmt::Write;
 use wasmtime::{FrameInfo, WasmBacktrace};
 use wlprof_plugin::SourceFrame;
+use wlprof_recording::{ModuleId, Origin};
+use wlprof_symbols::Symbols;
 
 /// The reason first, then where. Not the error's own rendering: with `RUST_BACKTRACE` that shows Wasmtime's stack.
 pub(super) fn how_it_failed(error: &wasmtime::Error, guest: &Guest) -> String {

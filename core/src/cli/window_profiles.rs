@@ -5,13 +5,13 @@ use super::interrupt::Interrupts;
 use super::os::in_memory;
 use super::output::Destination;
 use super::table::TableOptions;
-use crate::export::Exporter;
-use crate::module::ModuleImage;
-use crate::recording::{HeapPart, Selection, View};
-use crate::sources::SourceFolders;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wlprof_export::Exporter;
+use wlprof_module::ModuleImage;
+use wlprof_recording::sources::SourceFolders;
+use wlprof_recording::{HeapPart, Selection, View};
 
 /// What is shown of a guest.
 pub(super) struct Shown {

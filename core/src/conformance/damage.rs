@@ -2,9 +2,9 @@
 //! were tampered with.
 
 use super::moment::Moment;
-use crate::module::ModuleImage;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use wlprof_module::ModuleImage;
 use wlprof_plugin::{GuestMemory, ModuleView, OutOfBounds, WasmFrame};
 
 /// Damaged memories of each moment, and damaged modules.

@@ -7,9 +7,9 @@ use super::moment::Moment;
 use super::subject::Subject;
 use super::walking::Walking;
 use crate::heap::{Allocator, Call, NotRewritten, not_expected, rewrite};
-use crate::module::ModuleImage;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+use wlprof_module::ModuleImage;
 use wlprof_plugin::{FrameKey, GuestMemory, HeapBucket, MemoryPatch, ModuleView, Truncation, Walker};
 
 /// Bytes between two samples that the runtime is asked for.

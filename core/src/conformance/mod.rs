@@ -13,14 +13,14 @@ mod walking;
 
 use crate::languages::BUILT_IN;
 use crate::languages::loader::{ForeignLanguage, LoadedPlugin};
-use crate::module::ModuleImage;
-use crate::recording::Clock;
 use moment::Moment;
 use std::collections::BTreeSet;
 use std::path::Path;
 use subject::{Ran, Subject};
 pub use trial::Trial;
+use wlprof_module::ModuleImage;
 use wlprof_plugin::{Detection, Language, ModuleView};
+use wlprof_recording::Clock;
 
 /// How a check went.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use super::trial::Observed;
 use super::walking::{Walking, difference};
 use super::{Trial, damage, heap, not_failed};
 use crate::languages::loader::{LoadError, LoadedPlugin};
-use crate::module::ModuleImage;
-use crate::recording::Clock;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use wlprof_module::ModuleImage;
 use wlprof_plugin::{FrameKey, FrameSink, Language, Truncation};
+use wlprof_recording::Clock;
 
 /// Stack that a walk may take, and what wlprof itself needs around it.
 const STACK: usize = (200 << 10) + (24 << 10);

@@ -3,14 +3,14 @@
 use super::Outcome;
 use super::moment::{Keeping, MOST_BYTES, Moment};
 use crate::guest::{Entry, Guest, LoadError, LoadOptions, Program};
-use crate::module::ModuleImage;
 use crate::profile::{Ended, Run, RunOptions, symbolize};
-use crate::recording::{Clock, Origin, Recording, Truncation};
 use crate::sampler::{SamplerKind, SamplerOptions};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+use wlprof_module::ModuleImage;
 use wlprof_plugin::Walker;
+use wlprof_recording::{Clock, Origin, Recording, Truncation};
 use wlprof_wasi::{Exit, Stdio, WasiOptions};
 
 /// A guest that runs longer is halted: there are moments enough by then.

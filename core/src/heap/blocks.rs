@@ -3,11 +3,11 @@
 
 use super::allocators::Call;
 use super::instructions::INSIDE;
-use crate::recording::{Amount, SiteTotals};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use wlprof_recording::{Amount, SiteTotals};
 
 /// Sampled blocks whose ends are waited for, in all memories of a session: 70 MB in one table, which is full then. A guest says where blocks
 /// are, and need not have the memory.

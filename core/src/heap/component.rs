@@ -3,7 +3,6 @@
 use super::allocators::NotRewritten;
 use super::prepare::{NamedAllocator, Prepared, cannot_be_compiled};
 use super::validity::check_component;
-use crate::module::{ModuleImage, core_module_ranges};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::ops::Range;
@@ -11,6 +10,7 @@ use wasm_encoder::{RawSection, Section};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 use wasmtime_environ::wasmparser::BinaryReader;
+use wlprof_module::{ModuleImage, core_module_ranges};
 use wlprof_plugin::ModuleView;
 
 /// The section of a component that holds a component.
@@ -125,7 +125,7 @@ fn replace(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::module::core_modules;
+    use wlprof_module::core_modules;
 
     const TEXT: &str = r#"(component (core module $first (func nop))
         (component (core module $a (func)) (component (core module $deep (func nop nop))) (core module $b))

@@ -5,10 +5,10 @@ use super::c_library::{c_library, passes_on};
 use super::rewrite::{Rewritten, rewrite};
 use super::tinygo::tinygo;
 use super::validity::check_module;
-use crate::module::ModuleImage;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 use wasmtime::{Engine, Module};
+use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Walker};
 
 /// An allocator function as a user names it: `malloc=NAME`, or `malloc=INDEX` of one that has no name.

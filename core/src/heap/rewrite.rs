@@ -14,10 +14,10 @@ use super::calls::Calls;
 use super::instructions::{Added, FILTER_BYTES, Instructions, parameter_count};
 use super::parsed::{Parsed, SectionId};
 use super::tail_calls;
-use crate::module::{IndexSpaces, OffsetMap, Stretch};
 use std::collections::{HashMap, HashSet};
 use wasm_encoder::{ConstExpr, Encode, ExportKind, GlobalType, MemoryType, RefType, TableType, ValType};
 use wasmtime_environ::wasmparser;
+use wlprof_module::{IndexSpaces, OffsetMap, Stretch};
 
 /// By what names a rewritten module exports what was added to it.
 #[derive(Clone, Copy, Debug)]

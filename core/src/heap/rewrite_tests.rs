@@ -3,12 +3,13 @@
 use super::*;
 use crate::guest::{EngineOptions, engine};
 use crate::machine_code::{CodeOffsets, CompiledImage};
-use crate::module::{GuestCode, ModuleImage, was_compiled_from};
+use crate::machine_code::{GuestCode, was_compiled_from};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wasmtime::{Caller, Func, Instance, Module, Ref, Store, Val};
 use wasmtime_environ::wasmparser::{Parser, Payload};
+use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
 
 /// One of each language.

@@ -21,7 +21,7 @@ pub(super) fn tinygo(module: &dyn ModuleView) -> Vec<Allocator> {
 mod tests {
     use super::*;
     use crate::heap::rewrite;
-    use crate::module::ModuleImage;
+    use wlprof_module::ModuleImage;
 
     #[test]
     fn it_is_found_with_and_without_what_its_collector_should_know() {

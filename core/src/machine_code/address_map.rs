@@ -85,9 +85,9 @@ impl Iterator for Block<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::compiled_image::CompiledImage;
+    use super::Compiled;
     use super::*;
     use crate::guest::{EngineOptions, engine};
-    use crate::module::Compiled;
     use wasmtime::Module;
 
     /// Functions of many sizes, the largest over several blocks, with code that no instruction is kept for.

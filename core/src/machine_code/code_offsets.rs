@@ -1,9 +1,9 @@
 //! Which wasm instruction each stretch of compiled code is for.
 
+use super::GuestCode;
 use super::address_map::AddressMap;
 use super::compiled_image::CompiledImage;
 use super::image_bytes::image_bytes;
-use crate::module::GuestCode;
 use std::ops::Range;
 use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
 

@@ -1,7 +1,7 @@
 //! The ELF image that Wasmtime compiles a module or a component to: what its pieces of code are called and how they are unwound.
 
+use super::Compiled;
 use super::image_bytes::image_bytes;
-use crate::module::Compiled;
 use gimli::{BaseAddresses, CieOrFde, DwEhPe, EhFrame, LittleEndian, UnwindSection};
 use goblin::elf::Elf;
 use goblin::elf::sym::{STT_FUNC, st_type};
@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use std::ffi::CStr;
 use std::ops::Range;
 use wasmtime_environ::obj::ELF_WASMTIME_ADDRMAP;
+use wlprof_export::UnwindInfo;
 
 /// What a piece of machine code is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,16 +32,6 @@ pub enum CodeName<'m> {
     },
     /// Another trampoline or stub, by Wasmtime's name for it.
     Stub(&'m str),
-}
-
-/// An entry of `.eh_frame` and the one with what it has in common with others, as they are there. Addresses are relative
-/// (`DW_EH_PE_pcrel`, eight bytes).
-#[derive(Clone, Copy, Debug)]
-pub struct UnwindInfo<'m> {
-    /// The common information entry.
-    pub cie: &'m [u8],
-    /// The frame description entry.
-    pub fde: &'m [u8],
 }
 
 /// The image of a module or a component, read with goblin.

@@ -1,7 +1,7 @@
 //! The bytes of the image that Wasmtime maps for a compiled module or component. The one thing of this folder that no safe code does:
 //! Wasmtime's API gives the image's address alone, or a copy of it all.
 
-use crate::module::Compiled;
+use super::Compiled;
 
 /// The image of `compiled`.
 pub(super) fn image_bytes(compiled: &Compiled) -> &[u8] {

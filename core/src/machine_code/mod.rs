@@ -4,13 +4,17 @@
 
 mod address_map;
 mod code_offsets;
+mod compiled;
+mod compiled_from;
 mod compiled_image;
 mod image_bytes;
 mod native_code;
 mod native_symbols;
 
 pub(crate) use code_offsets::{CodeOffsets, Stretches};
+pub use compiled::{Compiled, GuestCode};
+pub(crate) use compiled_from::was_compiled_from;
+pub use compiled_image::CodeName;
 pub(crate) use compiled_image::CompiledImage;
-pub use compiled_image::{CodeName, UnwindInfo};
 pub use native_code::{NativeCode, native_code};
-pub use native_symbols::{Lines, NativeFunction, NativeLine, for_each_function};
+pub use native_symbols::{Lines, for_each_function};

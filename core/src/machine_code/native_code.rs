@@ -1,10 +1,11 @@
 //! The machine code that a guest was compiled to, piece by piece, for tools that sample this process themselves.
 
+use super::GuestCode;
 use super::code_offsets::{CodeOffsets, Stretches};
-use super::compiled_image::{CodeName, CompiledImage, UnwindInfo};
-use crate::module::GuestCode;
-use crate::recording::ADAPTER;
+use super::compiled_image::{CodeName, CompiledImage};
 use std::ops::Range;
+use wlprof_export::UnwindInfo;
+use wlprof_recording::ADAPTER;
 
 /// A piece of machine code in this process.
 #[derive(Clone, Debug)]
@@ -61,9 +62,9 @@ pub fn native_code(code: &GuestCode) -> Vec<NativeCode<'_>> {
 mod tests {
     use super::*;
     use crate::guest::{EngineOptions, engine};
-    use crate::module::ModuleImage;
     use std::sync::Arc;
     use wasmtime::Module;
+    use wlprof_module::ModuleImage;
 
     const TEXT: &str = r#"(module (memory 1)
         (func (export "grow") (result i32) (memory.grow (i32.const 1)))

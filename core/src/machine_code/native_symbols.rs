@@ -1,39 +1,15 @@
 //! Names and lines of a guest's machine code, for tools that sample this process themselves.
 
-use super::compiled_image::{CodeName, UnwindInfo};
+use super::GuestCode;
+use super::compiled_image::CodeName;
 use super::native_code::{NativeCode, native_code};
-use crate::module::{GuestCode, ModuleImage};
-use crate::recording::{ModuleId, Origin};
-use crate::symbols::Symbols;
 use std::io;
 use std::sync::Arc;
+use wlprof_export::{NativeFunction, NativeLine};
+use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, SourceFrame};
-
-/// A function in machine code.
-#[derive(Clone, Debug)]
-pub struct NativeFunction<'m> {
-    /// Where it is.
-    pub address: u64,
-    /// The code.
-    pub code: &'m [u8],
-    /// Its name. Untrusted text.
-    pub name: String,
-    /// From where on which line's code it is, in order, the first from the beginning; empty if no lines are known.
-    pub lines: Vec<NativeLine>,
-    /// How it is unwound, if that is known.
-    pub unwind: Option<UnwindInfo<'m>>,
-}
-
-/// Where the code of a line begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NativeLine {
-    /// Offset into the function's code.
-    pub offset: u32,
-    /// Source file. Untrusted text, not empty. Where the line is not known, that of the code before or after.
-    pub file: Arc<str>,
-    /// Line, from 1; 0 for code of which none is known, as in DWARF.
-    pub line: u32,
-}
+use wlprof_recording::{ModuleId, Origin};
+use wlprof_symbols::Symbols;
 
 /// Which lines to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use super::Profiler;
 use super::share::Share;
 use crate::heap::Rate;
 use crate::languages::BUILT_IN;
-use crate::recording::{Clock, Journal};
 use crate::sampler::{RunName, SamplerKind, SamplerOptions, Session};
 use std::time::Duration;
 use wasmtime::Engine;
 use wlprof_plugin::Language;
+use wlprof_recording::{Clock, Journal};
 
 /// Makes a [`Profiler`].
 pub struct Builder {
@@ -107,7 +107,7 @@ impl Builder {
     /// `wlprof:`, and the engine must allow several memories.
     ///
     /// # Accuracy
-    /// Estimates are right on average, and say how far off they may be ([`Amount`](crate::recording::Amount)). Of several instances in one
+    /// Estimates are right on average, and say how far off they may be ([`Amount`](wlprof_recording::Amount)). Of several instances in one
     /// store the first is profiled.
     ///
     /// # Overhead

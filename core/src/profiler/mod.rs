@@ -34,8 +34,7 @@ pub use snapshot::{OpenWindow, Snapshot};
 
 use crate::heap;
 use crate::languages::{Choice, Chosen, choose, choose_each};
-use crate::module::{Compiled, GuestCode, ModuleImage, among, core_modules, was_compiled_from};
-use crate::recording::{Clock, ModuleId};
+use crate::machine_code::{Compiled, GuestCode, was_compiled_from};
 pub use crate::sampler::configure;
 use crate::sampler::{Activity, Dump, Finished, LoadedModule, Sampling, Session};
 use naming::Naming;
@@ -45,7 +44,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Module, Store, error::Context as _};
+use wlprof_module::{ModuleImage, among, core_modules};
 use wlprof_plugin::{Language, ModuleView as _, Walker};
+use wlprof_recording::{Clock, ModuleId};
 
 /// Profiles guests of an engine. Clones are the same profiler: it ends when the last of them, of its [`Attached`] and of its
 /// [`OpenWindow`]s goes, and stores may outlive it.

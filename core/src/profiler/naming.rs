@@ -1,13 +1,13 @@
 //! What names what was seen of a profiler's modules.
 
-use crate::module::ModuleImage;
-use crate::recording::{RawRecording, Recording};
 use crate::sampler::{Session, Window, WindowEnd};
-use crate::symbols::{LanguageWalkers, Symbols};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use wlprof_module::ModuleImage;
 use wlprof_plugin::Walker;
+use wlprof_recording::{RawRecording, Recording};
+use wlprof_symbols::{LanguageWalkers, Symbols};
 
 /// How long naming what a window has found may take.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,14 +1,14 @@
 //! What was sampled, to be written.
 
 use super::{Inner, Profiler};
-use crate::export::{self, Exporter};
-use crate::recording::{HeapPart, Recording, View};
 use crate::sampler::Window;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, absolute};
 use std::sync::PoisonError;
 use std::time::Duration;
+use wlprof_export::{self, Exporter};
+use wlprof_recording::{HeapPart, Recording, View};
 
 /// A part of a run that is sampled until this is dropped, whether the profiler is paused or not. Any number of them may overlap.
 pub struct OpenWindow {
@@ -32,7 +32,7 @@ impl OpenWindow {
     }
 
     /// As [`OpenWindow::snapshot`], as the bytes of a recording whose frames of wasm have no names yet: for who names them in another
-    /// process, or not at all. [`RawRecording`](crate::recording::RawRecording) reads it.
+    /// process, or not at all. [`RawRecording`](wlprof_recording::RawRecording) reads it.
     ///
     /// # Errors
     /// If the thread that records has failed.

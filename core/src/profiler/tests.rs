@@ -1,12 +1,12 @@
 //! Modules and stores that come and go while they are sampled.
 
 use super::*;
-use crate::recording::{Line, Recording};
 use std::collections::BTreeSet;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use wasmtime::TypedFunc;
+use wlprof_recording::{Line, Recording};
 
 /// How long what has to come about may take, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(120);

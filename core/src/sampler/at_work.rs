@@ -13,12 +13,12 @@ use super::timing::Delays;
 use super::transport::epoch::{self, EpochTransport};
 use super::transport::signal;
 use super::transport::ticker::Ticker;
-use crate::recording::{Clock, PauseStats, TickCounts};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wasmtime::{Engine, Store, bail, error::Context as _};
+use wlprof_recording::{Clock, PauseStats, TickCounts};
 
 /// How long to wait, when sampling ends, for a handler or a call hook that still reads a guest.
 const LAST_WALK: Duration = Duration::from_millis(100);

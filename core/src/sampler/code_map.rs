@@ -1,11 +1,12 @@
 //! From a native pc to the wasm function and instruction that it stands for.
 
+use crate::machine_code::GuestCode;
 use crate::machine_code::{CodeName, CodeOffsets, CompiledImage, Stretches};
-use crate::module::{GuestCode, ModuleImage, PositionIndex};
-use crate::recording::{ModuleId, Origin};
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use wlprof_module::{ModuleImage, PositionIndex};
+use wlprof_recording::{ModuleId, Origin};
 
 /// An address of machine code in this process, and which instruction it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

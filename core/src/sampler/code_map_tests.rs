@@ -3,11 +3,12 @@
 use super::arch::{DIRECT_CALL, directly_called};
 use super::code_map::{CodeMap, NativePc};
 use crate::guest::{EngineOptions, engine};
+use crate::machine_code::GuestCode;
 use crate::machine_code::{CodeName, native_code};
-use crate::module::{Checks, GuestCode, ModuleImage};
-use crate::recording::Origin;
 use wasmtime::Module;
 use wasmtime_environ::wasmparser::Operator;
+use wlprof_module::{Checks, ModuleImage};
+use wlprof_recording::Origin;
 
 const TEXT: &str = r#"(module (memory 1)
     (func (export "grow") (result i32) (memory.grow (i32.const 1)))

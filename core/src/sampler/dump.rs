@@ -1,7 +1,7 @@
 //! All that the guest's threads have on their stacks at one moment.
 
-use crate::recording::{LanguageTruncation, Origin};
 use wlprof_plugin::{Label, SourceFrame};
+use wlprof_recording::{LanguageTruncation, Origin};
 
 /// The stacks of a guest.
 #[derive(Clone, Debug, Default)]

@@ -1,9 +1,9 @@
 //! What of a run that goes on is kept for who may still look at it: from when on, and what had been counted by then.
 
 use super::running::SlotTotals;
-use crate::recording::Truncation;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+use wlprof_recording::Truncation;
 
 /// Marks that are set in the time that is kept: windows into the past begin at one.
 const MARKS: u32 = 60;

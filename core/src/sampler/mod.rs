@@ -49,7 +49,7 @@ pub(crate) use shared::LoadedModule;
 pub(crate) use store::{AttachedStore, HeldStore};
 pub(crate) use window::{Sampling, Window, WindowEnd};
 
-use crate::recording::{PauseStats, TickCounts};
+use wlprof_recording::{PauseStats, TickCounts};
 
 /// What came of sampling, besides the samples.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +62,7 @@ struct Report {
     cpu_ns: u64,
     /// CPU time that sampling took from the guests' threads.
     sampling_ns: u64,
-    /// Time of [`Meta::clock`](crate::recording::Meta::clock) that no sample stands for.
+    /// Time of [`Meta::clock`](wlprof_recording::Meta::clock) that no sample stands for.
     unsampled_ns: u64,
     notes: Vec<String>,
 }

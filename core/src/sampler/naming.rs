@@ -2,11 +2,11 @@
 //! drain says what it lacks, the handler asks the walker where the guest stands in compiled code, and the drain takes the
 //! answers.
 
-use crate::recording::{ModuleId, Recorder, Unnamed};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use wlprof_plugin::{FrameKey, Label, SourceFrame, Walker};
+use wlprof_recording::{ModuleId, Recorder, Unnamed};
 
 /// What one sample names at most, for it makes the guest wait.
 const MAX_NAMED_A_SAMPLE: usize = 2;

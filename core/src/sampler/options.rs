@@ -2,9 +2,9 @@
 
 use super::ImportWatch;
 use crate::heap::Rate;
-use crate::recording::Clock;
 use std::sync::Arc;
 use std::time::Duration;
+use wlprof_recording::Clock;
 
 /// Which sampler to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct SamplerOptions {
     /// Some nanoseconds a call.
     pub counts_host_calls: bool,
     /// Keep in mind which wasm functions were on a stack where the language shows its own frames instead:
-    /// [`Recorder::functions_seen`](crate::recording::Recorder::functions_seen) knows of them then.
+    /// [`Recorder::functions_seen`](wlprof_recording::Recorder::functions_seen) knows of them then.
     pub keep_functions: bool,
     /// Sample what guests allocate, as often as this says, where their modules were rewritten to tell of it.
     pub heap: Option<Rate>,

@@ -8,12 +8,13 @@ use super::running::{Attachment, EmbeddersHook, StoreName};
 use super::shared::{HeldIds, LoadedModule, Shared};
 use super::store::AttachedStore;
 use crate::heap::Rate;
-use crate::module::{GuestCode, ModuleImage};
-use crate::recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
+use crate::machine_code::GuestCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::{Engine, Instance, Store};
+use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Walker};
+use wlprof_recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
 
 /// Who names what was found in modules, by their ids.
 type Namers = Vec<Option<Box<dyn Walker>>>;

@@ -7,14 +7,15 @@ use super::naming::Naming;
 use super::options::SamplerOptions;
 use super::reading::FrameWord;
 use super::unloading::Unloading;
-use crate::module::{GuestCode, ModuleImage};
-use crate::recording::{Module, ModuleId, Origin, Recorder};
+use crate::machine_code::GuestCode;
 use std::collections::BTreeSet;
 use std::iter::repeat_with;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use wasmtime_environ::wasmparser::Operator;
+use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Walker};
+use wlprof_recording::{Module, ModuleId, Origin, Recorder};
 
 /// A module whose code may be sampled.
 pub(crate) struct LoadedModule {

@@ -2,9 +2,9 @@
 //! their names, once no sample that is kept needs them.
 
 use super::shared::{LoadedModule, Shared};
-use crate::recording::{ModuleId, Recorder};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use wlprof_recording::{ModuleId, Recorder};
 
 /// Modules that are to go.
 #[derive(Default)]

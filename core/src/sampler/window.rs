@@ -5,12 +5,12 @@ use super::options::SamplerKind;
 use super::os::clock::monotonic_ns;
 use super::running::{Demand, SlotTotals, Threads};
 use super::session::Session;
-use crate::recording::{Clock, LanguageNames, Meta, Recorder, TickCounts, Truncation, Unnamed, WindowOf};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use wlprof_recording::{Clock, LanguageNames, Meta, Recorder, TickCounts, Truncation, Unnamed, WindowOf};
 
 /// A part of a run that is sampled, from [`Session::window`] until it is dropped. Any number of them may
 /// overlap: a guest is sampled once for all.

@@ -12,15 +12,15 @@ use crate::cli::{FAILED, Failure, guest, render};
 use crate::guest::{Entry, LoadOptions, Program};
 use crate::languages::{self, Choice};
 use crate::machine_code::{CodeName, NativeCode, native_code};
-use crate::module::ModuleImage;
-use crate::recording::{InstructionTotals, Module, ModuleId, Origin, RawRecording, Recording};
-use crate::sources::SourceFolders;
-use crate::symbols::{Symbols, name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, SourceFrame};
+use wlprof_recording::sources::SourceFolders;
+use wlprof_recording::{InstructionTotals, Module, ModuleId, Origin, RawRecording, Recording};
+use wlprof_symbols::{Symbols, name};
 
 /// Prints the functions that the user asks for. `path` is the guest's.
 pub(super) fn annotated(

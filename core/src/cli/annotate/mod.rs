@@ -7,11 +7,11 @@ use super::arguments::Annotate;
 use super::escape::single_line;
 use super::table::shown;
 use super::{Failure, naming, print, render, source_folders};
-use crate::recording::{FunctionId, LineTotal, LineTotals, RawRecording, Recording, Totals, Weight};
-use crate::sources::SourceFolders;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
+use wlprof_recording::sources::SourceFolders;
+use wlprof_recording::{FunctionId, LineTotal, LineTotals, RawRecording, Recording, Totals, Weight};
 
 /// Lines that are shown around those with time.
 const AROUND: u32 = 3;
@@ -180,7 +180,7 @@ fn share(time: Weight, all: Weight) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::example;
+    use wlprof_recording::example;
 
     fn printed(what: Option<&str>, source: Option<&str>) -> Result<String, String> {
         let recording = example();

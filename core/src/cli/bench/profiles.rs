@@ -8,10 +8,10 @@ use crate::guest::Guest;
 use crate::languages::{self, Choice};
 use crate::profile;
 use crate::profiler::Profiler;
-use crate::recording::Selection;
 use crate::sampler::SamplerOptions;
-use crate::sources::SourceFolders;
 use std::path::{Path, PathBuf};
+use wlprof_recording::Selection;
+use wlprof_recording::sources::SourceFolders;
 use wlprof_wasi::WasiOptions;
 
 /// Where the profile of a row is to be, opened before any guest runs.

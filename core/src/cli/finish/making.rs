@@ -5,16 +5,16 @@ use crate::cli::available_plugins::Plugins;
 use crate::cli::output::{self, Destination, Shown};
 use crate::cli::progress::Bar;
 use crate::cli::table::table;
-use crate::export::Exporter;
 use crate::languages::{self, Choice};
-use crate::module::{ModuleImage, among};
-use crate::recording::RawRecording;
-use crate::symbols::name;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::PathBuf;
 use std::sync::Arc;
+use wlprof_export::Exporter;
+use wlprof_module::{ModuleImage, among};
 use wlprof_plugin::Walker;
+use wlprof_recording::RawRecording;
+use wlprof_symbols::name;
 
 /// All that is needed for it.
 pub(super) struct Work {

@@ -10,13 +10,13 @@ pub(super) use other_process::run_child;
 
 use super::output::Destination;
 use super::table::TableOptions;
-use crate::module::ModuleImage;
-use crate::recording::{Selection, View};
-use crate::sources::SourceFolders;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
+use wlprof_module::ModuleImage;
+use wlprof_recording::sources::SourceFolders;
+use wlprof_recording::{Selection, View};
 
 /// How a profile is to be made.
 pub(super) struct Making<'a> {

@@ -21,13 +21,13 @@ mod windows;
 use super::http::{ListenAddress, Server};
 use super::window_profiles::{Shown, WindowProfiles};
 use super::{FAILED, Failure, say};
-use crate::module::ModuleImage;
 use crate::profiler::Profiler;
-use crate::symbols::Symbols;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
+use wlprof_module::ModuleImage;
+use wlprof_symbols::Symbols;
 
 /// Answers that are made at a time: each takes a processor and the memory of a profile.
 const MAKERS: usize = 2;

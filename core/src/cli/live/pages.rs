@@ -4,8 +4,6 @@ use super::windows::{Refusal, Wanted, make};
 use super::{State, metrics, stacks};
 use crate::cli::http::{escaped, for_firefox_profiler};
 use crate::cli::window_profiles::Made;
-use crate::export::{self, EXPORTERS, Exporter};
-use crate::recording::{Clock, HeapPart};
 use axum::Router;
 use axum::extract::{RawQuery, State as Given};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
@@ -14,6 +12,8 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{MethodRouter, get};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use wlprof_export::{self, EXPORTERS, Exporter};
+use wlprof_recording::{Clock, HeapPart};
 
 /// As pprof's own endpoint has it.
 const PPROF: Wanted = Wanted { seconds: 30.0, clock: Clock::Cpu, part: None };

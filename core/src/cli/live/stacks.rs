@@ -4,9 +4,7 @@
 use super::State;
 use super::windows::{Refusal, blocking};
 use crate::cli::{escape, thread_stacks};
-use crate::export::{NamedCall, stack_counts};
 use crate::sampler::{Dump, DumpedThread};
-use crate::symbols::Symbols;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +13,8 @@ use std::fmt::Write as _;
 use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+use wlprof_export::{NamedCall, stack_counts};
+use wlprof_symbols::Symbols;
 
 /// Where they are, as Go calls its threads and as others do, and what a profile of counts calls them.
 pub(super) const PATHS: [(&str, &str); 2] =

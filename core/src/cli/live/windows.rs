@@ -3,13 +3,13 @@
 use super::State;
 use crate::cli::window_profiles::Made;
 use crate::profiler::OpenWindow;
-use crate::recording::{Clock, HeapPart};
 use axum::http::StatusCode;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use wlprof_recording::{Clock, HeapPart};
 
 /// The longest window, in seconds: its samples are in memory.
 const LONGEST: f64 = 3600.0;

@@ -1,8 +1,8 @@
 //! Which requests are of one kind: those of a method and of a path, apart from what looks like a number or a key in it.
 
-use crate::recording::OTHER_REQUESTS;
 use std::collections::HashMap;
 use std::sync::Arc;
+use wlprof_recording::OTHER_REQUESTS;
 
 /// Kinds that are told apart. Paths are the clients'.
 const MAX_KINDS: usize = 256;

@@ -34,7 +34,6 @@ use super::{FAILED, Failure, source_folders};
 use crate::guest::Entry;
 use crate::languages::Choice;
 use crate::profile::{Interrupter, profiler};
-use crate::recording::Clock;
 use crate::sampler::SamplerKind;
 use clap::Args;
 use headers::Headers;
@@ -45,6 +44,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use totals::Totals;
 use wasmtime_cli_flags::opt::WasmtimeOptionValue;
+use wlprof_recording::Clock;
 use wlprof_wasi::{Stdio, WasiOptions};
 
 /// Options of `wlprof serve`.

@@ -3,7 +3,6 @@
 use super::turns::{self, Deadline};
 use crate::cli::{escape, say};
 use crate::profiler::{Attach, Attached, Profiler};
-use crate::recording::{OTHER_REQUESTS, REQUEST, SEVERAL, STATUS, status_text};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,6 +14,7 @@ use wasmtime::component::GuestTaskId;
 use wasmtime::{Engine, Store, StoreContextMut};
 use wasmtime_wasi_http::WasiHttpView;
 use wasmtime_wasi_http::handler::{HandlerState, Instance, ShouldAccept, WorkerExpiration, WorkerState, WorkerStatus};
+use wlprof_recording::{OTHER_REQUESTS, REQUEST, SEVERAL, STATUS, status_text};
 use wlprof_wasi::{GuestState, HttpHandler, Stdio, WasiOptions, make_room_for_profiler, watch_memory};
 
 /// What stores are made of.

@@ -1,12 +1,12 @@
 //! How many requests there were of each kind, and how long they took.
 
 use super::kinds::Kinds;
-use crate::recording::{OTHER_REQUESTS, RequestTotal};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use wlprof_recording::{OTHER_REQUESTS, RequestTotal};
 
 /// Kinds and statuses that are told apart. Statuses are the guest's.
 const MAX_TOTALS: usize = 1024;

@@ -3,8 +3,8 @@
 use super::TableOptions;
 use super::rows::{Layout, signs_of};
 use crate::cli::escape::single_line;
-use crate::recording::{FunctionId, Neighbors, Recording, Totals, Weight};
 use std::fmt::{self, Write};
+use wlprof_recording::{FunctionId, Neighbors, Recording, Totals, Weight};
 
 /// Blocks that are printed: a part of a name may be in many.
 const BLOCKS: usize = 10;

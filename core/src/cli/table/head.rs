@@ -2,9 +2,9 @@
 
 use super::rows::{ENTERING, RETURNED, shown};
 use crate::cli::escape::single_line;
-use crate::recording::{Clock, INSTANCE, Recording, Selected, State, Totals, Truncation, Weight};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
+use wlprof_recording::{Clock, INSTANCE, Recording, Selected, State, Totals, Truncation, Weight};
 
 /// What `±` means.
 const BOUND: &str = "± is the 95 % bound of what sampling can tell";
@@ -180,7 +180,7 @@ fn labels(recording: &Recording, totals: &Totals, text: &mut String) -> fmt::Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Selection, TickCounts, example};
+    use wlprof_recording::{Selection, TickCounts, example};
 
     fn head(recording: &Recording) -> String {
         let mut text = String::new();

@@ -4,12 +4,12 @@ use super::TableOptions;
 use super::rows::{place_of, shorten};
 use super::user_lines::OUTSIDE_OF_THE_SCRIPT;
 use crate::cli::escape::single_line;
-use crate::export::short_path;
-use crate::recording::{
-    Amount, Category, Frame, FunctionId, Heap, HeapPart, Line, Origin, Recording, SiteTotals, StackId, bytes, scaled,
-};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
+use wlprof_export::short_path;
+use wlprof_recording::{
+    Amount, Category, Frame, FunctionId, Heap, HeapPart, Line, Origin, Recording, SiteTotals, StackId, bytes, scaled,
+};
 
 /// Cells of an amount, as in `1023.9 ±12.3 MiB`.
 const AMOUNT_WIDTH: usize = 17;
@@ -248,7 +248,7 @@ fn count(amount: Amount) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::example;
+    use wlprof_recording::example;
 
     const OPTIONS: TableOptions =
         TableOptions { rows: 10, verbose: false, callers_of: None, shows_interpreter: false, width: None };

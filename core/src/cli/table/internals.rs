@@ -2,8 +2,8 @@
 
 use super::head::describe;
 use crate::cli::escape::single_line;
-use crate::recording::Recording;
 use std::fmt::{self, Write};
+use wlprof_recording::Recording;
 
 /// Writes it.
 pub(super) fn write(recording: &Recording, text: &mut String) -> fmt::Result {
@@ -66,7 +66,7 @@ fn list(text: &mut String, items: impl Iterator<Item = String>) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::example;
+    use wlprof_recording::example;
 
     #[test]
     fn every_tick_is_told_of() {

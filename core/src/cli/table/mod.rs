@@ -11,13 +11,13 @@ mod waits;
 
 use super::escape::single_line;
 use super::os;
-use crate::recording::{FunctionTotal, Recording, Selected, Totals, UserLines};
 pub(super) use heap::differences;
 use rows::{Layout, signs_of};
 pub(super) use rows::{place_of, shorten, shown};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 pub(super) use user_lines::OUTSIDE_OF_THE_SCRIPT;
+use wlprof_recording::{FunctionTotal, Recording, Selected, Totals, UserLines};
 
 /// What the table shows, and how wide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,8 +137,8 @@ fn tables(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Doubt, Meta, Module, Origin, RequestTotal, Sample, State, example, testing};
     use wlprof_plugin::SourceFrame;
+    use wlprof_recording::{Doubt, Meta, Module, Origin, RequestTotal, Sample, State, example, testing};
 
     const OPTIONS: TableOptions =
         TableOptions { rows: 10, verbose: true, callers_of: None, shows_interpreter: false, width: None };

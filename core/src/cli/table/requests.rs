@@ -2,8 +2,8 @@
 
 use super::shorten;
 use crate::cli::escape::single_line;
-use crate::recording::{Recording, RequestTotal};
 use std::fmt::{self, Write};
+use wlprof_recording::{Recording, RequestTotal};
 
 /// Kinds that are shown, those with the most requests.
 const SHOWN: usize = 10;

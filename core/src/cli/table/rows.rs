@@ -2,9 +2,9 @@
 
 use super::head::TOLD;
 use crate::cli::escape::single_line;
-use crate::export::short_path;
-use crate::recording::{Doubt, Function, FunctionId, Recording, Share, Totals, Weight};
 use std::fmt::{self, Write};
+use wlprof_export::short_path;
+use wlprof_recording::{Doubt, Function, FunctionId, Recording, Share, Totals, Weight};
 
 /// Cells of a share, as in `100.0 ±10.2 %`.
 const SHARE_WIDTH: usize = 13;
@@ -155,7 +155,7 @@ pub(in crate::cli) fn place_of(function: &Function, line: Option<u32>) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::example;
+    use wlprof_recording::example;
 
     #[test]
     fn long_names_keep_both_ends() {

@@ -2,8 +2,8 @@
 
 use super::TableOptions;
 use super::rows::{Layout, signs_of};
-use crate::recording::{Native, Recording, Totals, UserFunction, UserLines};
 use std::fmt;
+use wlprof_recording::{Native, Recording, Totals, UserFunction, UserLines};
 
 /// What time is called that no function of the script has a part in.
 pub(in crate::cli) const OUTSIDE_OF_THE_SCRIPT: &str = "[outside of the script: starting, ending]";

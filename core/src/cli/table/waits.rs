@@ -3,8 +3,8 @@
 use super::TableOptions;
 use super::rows::{Layout, place_of};
 use crate::cli::escape::single_line;
-use crate::recording::{Recording, Totals, WaitTotal};
 use std::fmt;
+use wlprof_recording::{Recording, Totals, WaitTotal};
 
 /// Writes it.
 pub(super) fn write(recording: &Recording, totals: &Totals, options: &TableOptions, text: &mut String) -> fmt::Result {

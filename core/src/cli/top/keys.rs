@@ -7,13 +7,13 @@ use super::snapshots::{News, Order, Picture};
 use super::terminal::Screen;
 use crate::cli::os::signals::SIGINT;
 use crate::profile::Interrupter;
-use crate::recording::View;
 use crate::sampler::Activity;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
+use wlprof_recording::View;
 
 /// How soon news are seen.
 const LOOK: Duration = Duration::from_millis(50);

@@ -20,11 +20,9 @@ use super::sampling::Sampling;
 use super::table::TableOptions;
 use super::window_profiles::{Shown, WindowProfiles};
 use super::{FAILED, Failure, formats, source_folders};
-use crate::export::{self, Exporter};
 use crate::guest::Entry;
 use crate::languages::Choice;
 use crate::profile::{Ended, Run};
-use crate::recording::{Clock, Journal, Selection};
 use crate::sampler::{SamplerKind, SamplerOptions};
 use clap::Args;
 use keys::Viewer;
@@ -36,6 +34,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use terminal::{GuestStreams, Screen};
+use wlprof_export::{self, Exporter};
+use wlprof_recording::{Clock, Journal, Selection};
 use wlprof_wasi::Exit;
 
 /// How often a signal is looked for once the guest has ended.

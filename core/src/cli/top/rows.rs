@@ -2,8 +2,8 @@
 
 use crate::cli::escape::single_line;
 use crate::cli::table::{OUTSIDE_OF_THE_SCRIPT, place_of};
-use crate::recording::{Line, Recording, View, Weight};
 use std::collections::{BTreeMap, BTreeSet};
+use wlprof_recording::{Line, Recording, View, Weight};
 
 /// What a row is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,7 +155,7 @@ fn threads(recording: &Recording, view: View) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Totals, UserLines, example};
+    use wlprof_recording::{Totals, UserLines, example};
 
     #[test]
     fn functions_are_those_of_the_table_after_a_run() {

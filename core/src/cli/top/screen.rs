@@ -4,13 +4,13 @@ use super::rows::{Of, Row, Rows};
 use super::snapshots::Picture;
 use crate::cli::escape::single_line;
 use crate::cli::table::shown;
-use crate::recording::Clock;
 use crate::sampler::Activity;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState};
+use wlprof_recording::Clock;
 
 const KEYS: &str = "f functions  l lines  t threads   s self/total   a all/now   space freeze   w write   q quit";
 /// Cells of a share, as in `100.0 ±10.2 %`, and of its bar.

@@ -2,16 +2,16 @@
 
 use crate::cli::output::Target;
 use crate::cli::window_profiles::{Made, WindowProfiles};
-use crate::export::{EXPORTERS, Exporter};
 use crate::profiler::OpenWindow;
 use crate::profiler::Profiler;
-use crate::recording::{Clock, Recording, View, file};
 use crate::sampler::Activity;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
+use wlprof_export::{EXPORTERS, Exporter};
+use wlprof_recording::{Clock, Recording, View, file};
 
 /// What is "now".
 const RECENT: Duration = Duration::from_secs(5);

@@ -1,11 +1,11 @@
 //! The call tree's page: the calls as data, and a script that makes their rows when a caller is opened.
 
 use crate::cli::escape::single_line;
-use crate::export::short_path;
-use crate::recording::{CallTree, Recording};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
+use wlprof_export::short_path;
+use wlprof_recording::{CallTree, Recording};
 
 /// The script.
 pub(super) const SCRIPT: &str = include_str!("call_tree.js");
@@ -58,7 +58,7 @@ pub(super) fn part(recording: &Recording) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::example;
+    use wlprof_recording::example;
 
     #[test]
     fn names_end_no_element_and_come_back_as_they_are() {

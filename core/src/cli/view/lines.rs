@@ -3,10 +3,10 @@
 use crate::cli::annotate::around;
 use crate::cli::escape::single_line;
 use crate::cli::http::escaped;
-use crate::recording::{LineTotal, LineTotals, Recording, Weight};
-use crate::sources::SourceFolders;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use wlprof_recording::sources::SourceFolders;
+use wlprof_recording::{LineTotal, LineTotals, Recording, Weight};
 
 const NO_LINES: &str = "<p>No lines are known of what was sampled. Compile the guest with debug information, or see the notes of \
                         the <a href=\"table\">table</a>.</p>\n";
@@ -104,7 +104,7 @@ impl SampledFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::example;
+    use wlprof_recording::example;
 
     fn folder_with(text: &str) -> (tempfile::TempDir, SourceFolders) {
         let folder = tempfile::tempdir().unwrap();

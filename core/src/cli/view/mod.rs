@@ -22,7 +22,6 @@ use super::arguments::View;
 use super::http::{ListenAddress, Server, firefox_profiler_url, for_firefox_profiler};
 use super::interrupt::{Signals, die_of, ignores_interrupts};
 use super::{FAILED, Failure, escape};
-use crate::recording::MAGIC;
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -38,6 +37,7 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use wlprof_recording::MAGIC;
 
 /// What somebody reads who asks for another path than the one that was printed.
 const CONTENTS: &str = "The address that `wlprof view` printed leads to the profile.\n";

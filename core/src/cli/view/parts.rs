@@ -9,12 +9,12 @@ use crate::cli::os;
 use crate::cli::table::{TableOptions, table};
 use crate::cli::{FAILED, Failure};
 use crate::cli::{naming, render, source_folders};
-use crate::export;
-use crate::recording::Recording;
-use crate::sources::SourceFolders;
 use lines::SampledFiles;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
+use wlprof_export;
+use wlprof_recording::Recording;
+use wlprof_recording::sources::SourceFolders;
 
 /// Reads the recording, says so, and answers requests until there are no more.
 pub(in super::super) fn run_child(view: &View) -> Result<(), Failure> {

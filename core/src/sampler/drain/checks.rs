@@ -7,9 +7,9 @@
 use super::super::code_map::CodeReader;
 use super::super::reading::{FrameWord, LanguageEntry, Record};
 use super::super::shared::Shared;
-use crate::module::Checks;
-use crate::recording::{ModuleId, Origin, State};
 use std::collections::HashMap;
+use wlprof_module::Checks;
+use wlprof_recording::{ModuleId, Origin, State};
 
 /// What a sample at a check says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use super::super::running::StoreNumber;
 use super::super::shared::Shared;
 use super::Drain;
 use super::paths::Path;
-use crate::recording::{Heap, HeapSite, Numbers, Origin, Recorder, SiteTotals, StackId};
 use std::collections::HashMap;
 use std::sync::Arc;
+use wlprof_recording::{Heap, HeapSite, Numbers, Origin, Recorder, SiteTotals, StackId};
 
 /// How long after sampling began heaps are written for the first time, in nanoseconds. From then on whenever as much has gone by as a tenth of
 /// the run: that is what is lost if wlprof is killed, and a journal does not grow by much. Whoever asks for a window has them written, too.

@@ -4,10 +4,10 @@
 use super::super::reading::Header;
 use super::super::running::StoreNumber;
 use super::super::timing::MAX_PERIODS;
-use crate::recording::{
+use std::collections::{HashMap, VecDeque};
+use wlprof_recording::{
     FrameId, Held, LabelSetId, LanguageTruncation, Recorder, Renumbered, Sample, StackId, StoreId, TrackId, Truncation,
 };
-use std::collections::{HashMap, VecDeque};
 
 /// The most samples of a lane that may wait. Beyond that all of them are recorded without the language's stack.
 const MAX_WAITING: usize = 1 << 18;
@@ -235,7 +235,7 @@ impl Lane {
 mod tests {
     use super::super::super::reading::Kind;
     use super::*;
-    use crate::recording::{Journal, Meta, Origin, State};
+    use wlprof_recording::{Journal, Meta, Origin, State};
 
     const STORE: StoreNumber = 7;
     const TID: u32 = 1;

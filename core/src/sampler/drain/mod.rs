@@ -19,7 +19,6 @@ use super::reading::{FrameWord, Header, Kind, MAX_WORDS, Record, Ring, Truncated
 use super::running::{StoreState, ThreadSlot, Threads};
 use super::shared::Shared;
 use super::unloading::Leaving;
-use crate::recording::{Clock, Held, LanguageTruncation, ModuleId, Origin, Recorder, State, Truncation};
 use checks::CheckTable;
 use heaps::HeapStacks;
 use lanes::{Found, Lanes};
@@ -31,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stores::Stores;
 use waits::Waits;
+use wlprof_recording::{Clock, Held, LanguageTruncation, ModuleId, Origin, Recorder, State, Truncation};
 
 /// How long samples may wait in a ring.
 const MAX_INTERVAL: Duration = Duration::from_millis(250);

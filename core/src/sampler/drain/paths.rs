@@ -3,9 +3,9 @@
 
 use super::super::reading::{FrameWord, LanguageEntry, Record};
 use super::super::shared::Shared;
-use crate::module::ModuleImage;
-use crate::recording::{FrameId, Keyed, ModuleId, Origin, Recorder, StackId, keyed};
 use std::collections::HashMap;
+use wlprof_module::ModuleImage;
+use wlprof_recording::{FrameId, Keyed, ModuleId, Origin, Recorder, StackId, keyed};
 
 /// What a record says of one place of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

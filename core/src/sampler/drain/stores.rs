@@ -1,9 +1,9 @@
 //! Which stores the recording knows: those that something was recorded of, as long as it has that.
 
 use super::super::running::{NamedStore, StoreNumber, Threads};
-use crate::recording::{Numbers, Recorder, StoreId};
 use std::collections::HashMap;
 use std::sync::Arc;
+use wlprof_recording::{Numbers, Recorder, StoreId};
 
 /// The recording's numbers of stores.
 #[derive(Default)]

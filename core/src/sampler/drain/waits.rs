@@ -7,8 +7,8 @@ use super::super::reading::MAX_WORDS;
 use super::super::running::{Sighting, collect_blocked};
 use super::super::running::{StoreState, ThreadSlot};
 use super::super::timing::Instants;
-use crate::recording::Clock;
 use std::time::Duration;
+use wlprof_recording::Clock;
 
 /// Between looks with [`Clock::Cpu`] at a thread that waits: the wait's end is known so well. Until then there is a look whenever the rings
 /// are emptied, and shorter waits may not be seen.

@@ -3,11 +3,11 @@
 use super::super::os::clock::monotonic_ns;
 use super::StoreHeap;
 use crate::heap::not_expected;
-use crate::recording::{Amount, SiteTotals};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use wasmtime::{Instance, Store};
 use wlprof_plugin::{HeapBucket, MemoryPatch};
+use wlprof_recording::{Amount, SiteTotals};
 
 /// Nanoseconds between two readings at least.
 const LEAST_NS: u64 = 20_000_000;

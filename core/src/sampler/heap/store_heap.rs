@@ -5,11 +5,11 @@ use super::super::reading::{Header, Kind, MAX_WORDS, Truncated};
 use super::super::running::StoreNumber;
 use super::counted::totals;
 use crate::heap::{Blocks, HeldBudget, Rate, Told};
-use crate::recording::{Amount, SiteTotals};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wlprof_plugin::{HeapBucket, Truncation};
+use wlprof_recording::{Amount, SiteTotals};
 
 /// A stack that allocates: the number of those of its heap that came before.
 pub(in crate::sampler) type SiteNumber = u32;
@@ -432,7 +432,7 @@ pub(in crate::sampler) fn stack_header() -> Header {
         host_call: 0,
         pause_ns: 0,
         memory_bytes: 0,
-        state: crate::recording::State::Host,
+        state: wlprof_recording::State::Host,
         kind: Kind::Language,
     }
 }

@@ -7,15 +7,16 @@ use super::self_report_tests::fixture;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, MAX_ROOTS, Reads, Stack, Truncated};
 use crate::guest::{EngineOptions, config};
-use crate::module::{Binary, Compiled, GuestCode, ModuleImage, read_binary};
-use crate::recording::Origin;
+use crate::machine_code::{Compiled, GuestCode};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use wasmtime::component::{self, Component};
 use wasmtime::{AsContext, CallHook, Caller, Engine, Func, Instance, Module, Store, WasmBacktrace};
 use wasmtime_wasi::p2::{self, bindings::sync::Command};
+use wlprof_module::{Binary, ModuleImage, read_binary};
 use wlprof_plugin::ModuleView;
+use wlprof_recording::Origin;
 use wlprof_wasi::{CallableComponent, Stdio, WasiOptions, linker};
 
 /// Host calls compared in one guest. Some make millions.

@@ -8,13 +8,13 @@ use super::super::shared::LoadedModule;
 use super::language_record::{self, Natives};
 use super::vm_context::{InstanceContext, MemoryDefinition};
 use super::walk::FrameWord;
-use crate::recording::{LanguageTruncation, Origin};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use wlprof_plugin::{
     FrameKey, FrameSink, GuestMemory, HeapBucket, OutOfBounds, ThreadStack, Truncation, Walker, WasmFrame,
 };
+use wlprof_recording::{LanguageTruncation, Origin};
 
 /// Panics of a walker after which it is not called any more.
 const MOST_PANICS: u32 = 3;

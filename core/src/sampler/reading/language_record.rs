@@ -1,7 +1,7 @@
 //! How a record says what a language's stack is: some words, the flags of the entries, the entries, the keys of labels.
 
-use crate::recording::{LanguageTruncation, ModuleId};
 use wlprof_plugin::{FrameSink, SinkEntry};
+use wlprof_recording::{LanguageTruncation, ModuleId};
 
 /// Words that a language's stack may take in a record.
 pub(in crate::sampler) const MAX_WORDS: usize = HEADER + FLAGS + FrameSink::CAPACITY + FrameSink::LABEL_CAPACITY;

@@ -2,7 +2,7 @@
 
 use super::language_record::{self, LanguageStack};
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Truncated};
-use crate::recording::State;
+use wlprof_recording::State;
 
 const TIME: usize = 1;
 const CPU: usize = 2;

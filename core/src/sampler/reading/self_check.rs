@@ -10,14 +10,15 @@ use super::core_instances;
 use super::vm_context::{Activation, InstanceContext, StoreContext};
 use super::walk::{FrameWord, Frames, Reads, Stack};
 use crate::machine_code::CompiledImage;
-use crate::module::{GuestCode, ModuleImage};
-use crate::recording::Origin;
+use crate::machine_code::GuestCode;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use wasmtime::{
     Caller, Engine, Extern, Func, Instance, Memory, MemoryType, Module, Store, Trap, WasmBacktrace, bail, format_err,
 };
+use wlprof_module::ModuleImage;
+use wlprof_recording::Origin;
 
 const PROBE: &str = r#"(module
   (import "" "check" (func $check (param i32) (result i32)))

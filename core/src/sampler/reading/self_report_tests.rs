@@ -13,15 +13,16 @@ use super::self_check;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
 use crate::guest::{EngineOptions, engine};
-use crate::module::{Compiled, among};
-use crate::recording::{LanguageTruncation, Origin};
+use crate::machine_code::Compiled;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use wasmtime::{CallHook, Instance, Store, component};
 use wasmtime_wasi::p2::bindings::sync::Command;
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
 use wasmtime_wasi::{WasiCtxBuilder, p2, p3};
+use wlprof_module::among;
 use wlprof_plugin::{Detection, FrameKey, Language, Walker, WasmFrame};
+use wlprof_recording::{LanguageTruncation, Origin};
 use wlprof_wasi::{Flags, GuestState, component_linker, linker};
 
 /// A fixture's path.

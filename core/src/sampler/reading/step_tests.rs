@@ -8,7 +8,7 @@ mod processor;
 mod modules;
 
 use crate::guest::{EngineOptions, config};
-use crate::module::{GuestCode, ModuleImage};
+use crate::machine_code::GuestCode;
 use crate::sampler::arch::Registers;
 use crate::sampler::code_map::{CodeKind, CodeMap};
 use crate::sampler::reading::activations::Activations;
@@ -17,6 +17,7 @@ use crate::sampler::reading::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack}
 use std::cell::RefCell;
 use std::sync::Arc;
 use wasmtime::{Engine, Func, Instance, Module, Store};
+use wlprof_module::ModuleImage;
 
 /// What an instruction did that has run.
 enum Step {

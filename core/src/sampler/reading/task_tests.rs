@@ -9,8 +9,7 @@ use super::activations::Activations;
 use super::self_check;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
-use crate::module::{Compiled, GuestCode, core_modules};
-use crate::recording::{Journal, Meta, Recorder, State};
+use crate::machine_code::{Compiled, GuestCode};
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
@@ -18,6 +17,8 @@ use std::task::Poll;
 use std::time::Duration;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{AsContext, CallHook, Config, Engine, Store, WasmBacktrace};
+use wlprof_module::core_modules;
+use wlprof_recording::{Journal, Meta, Recorder, State};
 
 /// A guest whose `run` works at several depths and waits at the innermost. `ROUNDS` times.
 const COMPONENT: &str = r#"(component

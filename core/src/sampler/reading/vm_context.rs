@@ -2,12 +2,12 @@
 //! this version. [`super::self_check`] proves them against the public API before anything relies on them.
 
 use super::super::os::memory;
-use crate::module::IndexSpaces;
 use wasmtime::{AsContextMut, Func};
 use wasmtime_environ::{
     DefinedGlobalIndex, DefinedMemoryIndex, EntityRef, GlobalIndex, HostPtr, MemoryIndex, PtrSize, VMCONTEXT_MAGIC,
     VMOffsets, VMOffsetsFields,
 };
+use wlprof_module::IndexSpaces;
 
 /// The part of a store in which running wasm leaves its traces (`VMStoreContext`).
 #[derive(Clone, Copy, Debug)]

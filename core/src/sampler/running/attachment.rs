@@ -11,12 +11,12 @@ use super::store_name::NamedStore;
 use super::store_state::StoreState;
 use super::threads::Threads;
 use crate::heap::Rate;
-use crate::module::ModuleImage;
 use std::borrow::Borrow;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use wasmtime::{AsContextMut, CallHook, ExternType, Instance, Store, StoreContextMut};
+use wlprof_module::ModuleImage;
 use wlprof_plugin::{MemoryPatch, Walker};
 
 /// A call hook of the embedder's own.

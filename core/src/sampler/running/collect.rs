@@ -5,8 +5,8 @@ use super::super::arch::Registers;
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::reading::{Header, Kind, Reading, Reads, Ring};
 use super::store_state::StoreState;
-use crate::recording::State;
 use std::cell::Cell;
+use wlprof_recording::State;
 
 /// Where a thread stands still.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! Who wants samples. While nobody does, guests run as if there were no sampler.
 
 use super::threads::Threads;
-use crate::recording::Clock;
 use std::sync::Arc;
+use wlprof_recording::Clock;
 
 /// How many want samples, by what time those are to stand for.
 #[derive(Clone, Copy, Debug, Default)]

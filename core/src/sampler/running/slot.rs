@@ -8,10 +8,10 @@ use super::super::reading::Ring;
 use super::super::timing::{Answers, Due, Spent, Timers, add};
 use super::store_state::{StoreNumber, StoreState};
 use super::store_time::StoreTime;
-use crate::recording::Clock;
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, compiler_fence};
+use wlprof_recording::Clock;
 
 /// A thread that runs guests of a session.
 pub(in crate::sampler) struct ThreadSlot {

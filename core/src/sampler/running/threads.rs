@@ -10,13 +10,13 @@ use super::slot::{Running, ThreadSlot};
 use super::store_name::NamedStore;
 use super::store_state::{StoreNumber, StoreState};
 use super::totals::{Clocks, SlotTotals};
-use crate::recording::Clock;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
+use wlprof_recording::Clock;
 
 /// What stops guests so that they can be read: makes a thread ready for that.
 pub(in crate::sampler) trait Transport: Send + Sync {

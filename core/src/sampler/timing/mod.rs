@@ -17,11 +17,11 @@ use super::options::SamplerOptions;
 use super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::os::cpu_event::CpuEvent;
 use super::os::own_thread::{SignalBlocked, voluntary_waits};
-use crate::recording::Clock;
 use governor::Governor;
 use pace::Signalled;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use wlprof_recording::Clock;
 
 /// Periods that one sample of a recording may stand for: what stands for more is several.
 pub(in crate::sampler) const MAX_PERIODS: u64 = 4;

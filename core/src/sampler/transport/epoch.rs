@@ -4,7 +4,7 @@
 //! Checks stand at function entries and loop heads only, so time in straight-line code is charged to whatever check
 //! comes next, often in another function: a function without loops may show 0 % of the 75 % it uses. Where the module's code
 //! shows that the caller of a function that has not begun was the only one to run, the time is the caller's; samples that may be another's
-//! are marked ([`State::Entering`](crate::recording::State), [`State::Returned`](crate::recording::State); `drain/checks.rs`). A tick in a
+//! are marked ([`State::Entering`](wlprof_recording::State), [`State::Returned`](wlprof_recording::State); `drain/checks.rs`). A tick in a
 //! host call is answered when that is left, by the call hook, and one before it, in the guest, when it is made. Ticks come at random instants of
 //! the guest's running: `ticker.rs`.
 //!

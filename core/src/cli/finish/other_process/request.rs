@@ -4,12 +4,12 @@
 //! told by their descriptors, which it inherits.
 
 use super::super::Settings;
-use crate::export::{self, Exporter};
-use crate::module::{InComponent, ModuleImage};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use wlprof_export::{self, Exporter};
+use wlprof_module::{InComponent, ModuleImage};
 use wlprof_plugin::ModuleView;
 
 /// What is to be made.

@@ -16,11 +16,11 @@ use super::host_call_counts::HostCallCounts;
 use super::linear_memory::LinearMemory;
 use super::slot::{Running, ThreadSlot};
 use super::threads::Threads;
-use crate::recording::State;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 use std::sync::{Arc, OnceLock, Weak};
+use wlprof_recording::State;
 
 /// Which store of a session: no other has the same, gone or not.
 pub(in crate::sampler) type StoreNumber = u64;

@@ -1,0 +1,327 @@
+//! Names every distinct frame of a recording, once.
+
+#![forbid(unsafe_code)]
+
+mod advice;
+mod language_names;
+mod source_map;
+
+pub use language_names::LanguageWalkers;
+
+use source_map::SourceMap;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use wasmparser::Operator;
+use wlprof_module::ModuleImage;
+use wlprof_plugin::{Category, FrameKey, ModuleView, SourceFrame, Walker, WasmFrame};
+use wlprof_recording::file::unnamed;
+use wlprof_recording::{ADAPTER, Frame, ModuleId, Names, Origin, RawRecording, Recording, shorten_names};
+
+/// Names the frames of a recording that has no names yet. `modules` are those that it was made of, and `languages` those of
+/// them that have one: not necessarily the walkers that walked the stacks. `progress` is called with the number of frames
+/// done.
+pub fn name(
+    raw: RawRecording,
+    modules: &[Arc<ModuleImage>],
+    languages: Vec<Option<Box<dyn Walker>>>,
+    progress: impl FnMut(usize),
+) -> Recording {
+    Symbols::new(modules, languages).name(raw, progress)
+}
+
+/// Names the wasm frames of a recording anew that has names. `of` says which of `modules` each of the recording's modules is; frames of
+/// others keep their names. `languages` are as [`name`] has them.
+pub fn rename(
+    recording: &mut Recording,
+    modules: &[Arc<ModuleImage>],
+    languages: Vec<Option<Box<dyn Walker>>>,
+    of: &HashMap<ModuleId, ModuleId>,
+) {
+    let mut symbols = Symbols::new(modules, languages);
+    recording.rename(|origin, out| {
+        if let Origin::Wasm { module, function, code_offset } = *origin
+            && let Some(&module) = of.get(&module)
+        {
+            symbols.frames(&Origin::Wasm { module, function, code_offset }, out);
+        }
+    });
+    for (&id, &module) in of {
+        let symbolizer = &symbols.0[module as usize];
+        // What was said for want of these symbols is not true any more.
+        let advice = without_debug_information(symbolizer.image.name());
+        recording.meta.notes.retain(|note| !note.contains(&advice));
+        let mut notes: Vec<String> = symbolizer.notes(id, recording).collect();
+        notes.retain(|note| !recording.meta.notes.contains(note));
+        recording.meta.notes.append(&mut notes);
+    }
+}
+
+/// What notes begin with of a module without debug information.
+fn without_debug_information(module: &str) -> String {
+    format!("{module} has no debug information; ")
+}
+
+/// Which module, of those that work on the same memory, has the walker.
+fn walked_by(image: &ModuleImage, has_walker: impl Fn(&usize) -> bool) -> Option<usize> {
+    image.siblings().iter().map(|sibling| *sibling as usize).find(has_walker)
+}
+
+struct Naming<'a, P> {
+    symbolizers: &'a mut [Symbolizer],
+    done: usize,
+    progress: P,
+}
+
+impl<P: FnMut(usize)> Names for Naming<'_, P> {
+    fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>) {
+        name_origin(origin, self.symbolizers, out);
+        out.iter_mut().for_each(shorten_names);
+        self.done += 1;
+        (self.progress)(self.done);
+    }
+
+    fn instance(&self, module: ModuleId) -> Option<&str> {
+        self.symbolizers.get(module as usize)?.image.instance()
+    }
+
+    fn is_glue(&self, module: ModuleId) -> bool {
+        self.symbolizers.get(module as usize).is_some_and(|symbolizer| symbolizer.image.is_glue())
+    }
+}
+
+fn named(function: &str) -> SourceFrame {
+    SourceFrame { function: function.to_owned(), ..SourceFrame::default() }
+}
+
+/// Names frames: of recordings, or one by one.
+#[derive(Default)]
+pub struct Symbols(Vec<Symbolizer>);
+
+impl Symbols {
+    /// Reads the names and debug information of the modules of a program. `languages` are those of the modules that have one.
+    pub fn new(modules: &[Arc<ModuleImage>], languages: Vec<Option<Box<dyn Walker>>>) -> Self {
+        let has_language: Vec<bool> = languages.iter().map(Option::is_some).collect();
+        let has_language = |module: &usize| has_language.get(*module).is_some_and(|has| *has);
+        let languages = languages.into_iter().chain(std::iter::repeat_with(|| None));
+        let symbolizer = |(image, walker): (&Arc<ModuleImage>, Option<Box<dyn Walker>>)| {
+            let walked_by = if walker.is_some() { None } else { walked_by(image, has_language) };
+            Symbolizer { walked_by, ..Symbolizer::new(image.clone(), walker) }
+        };
+        Self(modules.iter().zip(languages).map(symbolizer).collect())
+    }
+
+    /// Has the module of that id, the next one at most, be this one from here on. `walked_by` is the one that has the walker of those who work
+    /// on its memory, if it has none itself.
+    pub fn set(
+        &mut self,
+        id: usize,
+        image: Arc<ModuleImage>,
+        language: Option<Box<dyn Walker>>,
+        walked_by: Option<usize>,
+    ) {
+        let symbolizer = Symbolizer { walked_by, ..Symbolizer::new(image, language) };
+        match self.0.get_mut(id) {
+            Some(old) => *old = symbolizer,
+            None => self.0.push(symbolizer),
+        }
+    }
+
+    /// How many modules it knows.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// As [`name`], with these symbols.
+    pub fn name(&mut self, raw: RawRecording, progress: impl FnMut(usize)) -> Recording {
+        if raw.is_named() {
+            return raw.named(&mut |origin: &Origin, out: &mut Vec<SourceFrame>| out.push(named(&unnamed(origin))));
+        }
+        let mut recording = raw.named(&mut Naming { symbolizers: &mut self.0, done: 0, progress });
+        for (id, symbolizer) in (0..).zip(&self.0) {
+            let mut notes: Vec<String> = symbolizer.notes(id, &recording).collect();
+            // The walker that walked may have said the same.
+            notes.retain(|note| !recording.meta.notes.contains(note));
+            recording.meta.notes.extend(notes);
+        }
+        recording
+    }
+
+    /// The languages that it was given.
+    pub fn into_languages(self) -> Vec<Option<Box<dyn Walker>>> {
+        self.0.into_iter().map(|symbolizer| symbolizer.language).collect()
+    }
+
+    /// Appends what is at `origin`, innermost inlined call first.
+    pub fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>) {
+        name_origin(origin, &mut self.0, out);
+        out.iter_mut().for_each(shorten_names);
+    }
+}
+
+/// Names that are no function's are in brackets, as perf has them: scripts that fold stacks drop those that begin with a
+/// parenthesis.
+fn name_origin(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<SourceFrame>) {
+    match *origin {
+        Origin::Wasm { module, function, code_offset } => {
+            if let Some(symbolizer) = symbolizers.get_mut(module as usize) {
+                symbolizer.symbolize(FrameKey::Wasm(WasmFrame::attached(function, code_offset)), out);
+            }
+            categorize_as_sibling(module, symbolizers, out);
+        }
+        Origin::HostCall { module, function, code_offset } => {
+            let symbolizer = symbolizers.get(module as usize);
+            out.extend(symbolizer.map(|symbolizer| named(&symbolizer.host_call(function, code_offset))));
+        }
+        Origin::Language { .. } | Origin::Host | Origin::Truncated | Origin::Elided | Origin::Adapter => {}
+    }
+    if out.is_empty() {
+        out.push(named(&unnamed(origin)));
+    }
+}
+
+/// What works on a language's memory is of its interpreter, or not, in whatever module it is.
+fn categorize_as_sibling(module: ModuleId, symbolizers: &[Symbolizer], frames: &mut [SourceFrame]) {
+    let sibling = symbolizers.get(module as usize).and_then(|symbolizer| symbolizers.get(symbolizer.walked_by?));
+    if let Some(language) = sibling.and_then(|sibling| sibling.language.as_deref()) {
+        for frame in frames {
+            frame.category = language.categorize(frame).unwrap_or(frame.category);
+        }
+    }
+}
+
+/// Names the frames of one module.
+struct Symbolizer {
+    image: Arc<ModuleImage>,
+    /// Who read the language's stacks.
+    language: Option<Box<dyn Walker>>,
+    /// The module whose walker reads the stacks that this one's frames are on, if that is another.
+    walked_by: Option<usize>,
+    dwarf: wlprof_dwarf::Symbolizer,
+    /// What its source map says, once a frame has asked for it.
+    source_map: OnceLock<Result<SourceMap, String>>,
+}
+
+impl Symbolizer {
+    fn new(image: Arc<ModuleImage>, language: Option<Box<dyn Walker>>) -> Self {
+        let dwarf = wlprof_dwarf::Symbolizer::new(&*image);
+        Self { image, language, walked_by: None, dwarf, source_map: OnceLock::new() }
+    }
+
+    /// Asks the language first: it may know better names for wasm functions than DWARF or the name section does.
+    fn symbolize(&mut self, key: FrameKey, out: &mut Vec<SourceFrame>) {
+        if let Some(language) = &mut self.language {
+            language.symbolize(key, out);
+        }
+        if out.is_empty() {
+            self.dwarf.symbolize(key, out);
+            self.locate(key, out);
+            for frame in out {
+                if let Some(language) = &self.language {
+                    frame.category = language.categorize(frame).unwrap_or(frame.category);
+                } else if self.image.is_glue() {
+                    frame.category = Category::Runtime;
+                }
+                // They are called by numbers.
+                if self.image.stands_in() {
+                    ADAPTER.clone_into(&mut frame.function);
+                }
+            }
+        }
+    }
+
+    /// Adds the lines of the module's source map, if it has one, to the function at `key`, which is the only frame.
+    fn locate(&self, key: FrameKey, out: &mut Vec<SourceFrame>) {
+        if let FrameKey::Wasm(WasmFrame { function, code_offset, .. }) = key
+            && let Some(Ok(map)) = self.source_map()
+            && let Some(body) = self.image.function_body(function)
+            && let Some(frame) = out.pop()
+        {
+            let start = self.image.code_start();
+            map.locate(start + body.start..start + body.end, start.saturating_add(code_offset), frame, out);
+        }
+    }
+
+    fn source_map(&self) -> Option<&Result<SourceMap, String>> {
+        let json = self.image.source_map()?;
+        Some(self.source_map.get_or_init(|| SourceMap::read(json)))
+    }
+
+    /// What the host does for the instruction at `code_offset`: the import that it calls, or the operation that
+    /// Wasmtime carries out in host code.
+    fn host_call(&self, function: u32, code_offset: u32) -> String {
+        match self.image.operator_at(function, code_offset) {
+            Some(Operator::Call { function_index } | Operator::ReturnCall { function_index }) => {
+                self.image.import_name(function_index).unwrap_or_else(|| "[wasmtime]".into())
+            }
+            Some(Operator::CallIndirect { .. } | Operator::CallRef { .. }) => {
+                "[host function called indirectly]".into()
+            }
+            Some(operator) => builtin(&operator).map_or_else(|| "[wasmtime]".into(), |name| format!("wasm.{name}")),
+            None => "[host]".into(),
+        }
+    }
+
+    /// What the user should know of the module's symbols.
+    fn notes(&self, id: ModuleId, recording: &Recording) -> impl Iterator<Item = String> {
+        let of_wasm = |frame: &&Frame| matches!(frame.origin, Origin::Wasm { module, .. } if module == id);
+        let any_wasm = recording.frames.iter().any(|frame| of_wasm(&frame));
+        let of_module = |frame: &&Frame| frame.origin.module() == Some(id);
+        let lines = recording.frames.iter().filter(of_module).flat_map(|frame| &frame.lines);
+        let any_line = lines.into_iter().any(|line| line.line.is_some());
+        let name = self.image.name();
+        let functions = match self.image.custom_section("name") {
+            Some(_) => "functions have names but no lines",
+            None => "functions have no lines, and names only where they are exported",
+        };
+        // Of the libraries that an interpreter is linked with, those without lines are nobody's concern who looks at its language.
+        let is_beside = self.image.is_glue() || self.walked_by.is_some();
+        let without_lines = match (any_wasm && !any_line && !is_beside, self.image.has_dwarf()) {
+            (false, _) => None,
+            // Its warnings say so.
+            (true, true) if self.dwarf.has_stale_dwarf() => None,
+            (true, true) => Some(format!(
+                "the debug information of {name} does not fit its code (stale or corrupt DWARF); {functions}"
+            )),
+            (true, false) => match self.source_map() {
+                Some(Err(error)) => Some(format!("the source map of {name} cannot be read: {error}; {functions}")),
+                Some(Ok(_)) => Some(format!("the source map of {name} does not fit its code; {functions}")),
+                // Who has read the module has said why there is none.
+                None if self.image.source_map_url().is_some() => None,
+                None => {
+                    let advice = advice::of(&self.image);
+                    Some(format!("{}{functions} ({advice})", without_debug_information(name)))
+                }
+            },
+        };
+        let language = self.language.as_ref().map(|language| language.warnings()).unwrap_or_default();
+        let warnings =
+            self.dwarf.warnings().into_iter().chain(language).map(move |warning| format!("{name}: {warning}"));
+        without_lines.into_iter().chain(warnings)
+    }
+}
+
+/// The operations that Wasmtime carries out in host code, by their names in the text format.
+fn builtin(operator: &Operator<'_>) -> Option<&'static str> {
+    Some(match operator {
+        Operator::MemoryGrow { .. } => "memory.grow",
+        Operator::MemoryCopy { .. } => "memory.copy",
+        Operator::MemoryFill { .. } => "memory.fill",
+        Operator::MemoryInit { .. } => "memory.init",
+        Operator::DataDrop { .. } => "data.drop",
+        Operator::TableGrow { .. } => "table.grow",
+        Operator::TableCopy { .. } => "table.copy",
+        Operator::TableFill { .. } => "table.fill",
+        Operator::TableInit { .. } => "table.init",
+        Operator::TableGet { .. } => "table.get",
+        Operator::TableSet { .. } => "table.set",
+        Operator::ElemDrop { .. } => "elem.drop",
+        Operator::RefFunc { .. } => "ref.func",
+        Operator::MemoryAtomicNotify { .. } => "memory.atomic.notify",
+        Operator::MemoryAtomicWait32 { .. } => "memory.atomic.wait32",
+        Operator::MemoryAtomicWait64 { .. } => "memory.atomic.wait64",
+        Operator::Throw { .. } | Operator::ThrowRef => "throw",
+        Operator::StructNew { .. } | Operator::StructNewDefault { .. } => "struct.new",
+        Operator::ArrayNew { .. } | Operator::ArrayNewDefault { .. } | Operator::ArrayNewData { .. } => "array.new",
+        _ => return None,
+    })
+}
