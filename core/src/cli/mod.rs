@@ -126,5 +126,5 @@ pub fn main() -> ExitCode {
         failure.code
     });
     // The destructors of plugins are nobody's to wait for.
-    crate::languages::loader::end_process(code)
+    wlprof_loader::end_process(code)
 }

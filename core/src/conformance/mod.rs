@@ -12,12 +12,12 @@ mod trial;
 mod walking;
 
 use crate::languages::BUILT_IN;
-use crate::languages::loader::{ForeignLanguage, LoadedPlugin};
 use moment::Moment;
 use std::collections::BTreeSet;
 use std::path::Path;
 use subject::{Ran, Subject};
 pub use trial::Trial;
+use wlprof_loader::{ForeignLanguage, LoadedPlugin};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{Detection, Language, ModuleView};
 use wlprof_recording::Clock;

@@ -2,8 +2,8 @@
 
 use super::moment::Moment;
 use super::not_failed;
-use crate::languages::loader::LoadedPlugin;
 use std::collections::BTreeSet;
+use wlprof_loader::LoadedPlugin;
 use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SinkEntry, SourceFrame, Truncation, Walker, WasmFrame};
 
 /// A stack as a walker gave it.

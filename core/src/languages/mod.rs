@@ -1,10 +1,10 @@
 //! Which language a guest is written in: the built-in plugins, and choosing among them.
 
-#[cfg(feature = "loader")]
-pub mod loader;
 mod unwalked;
 
 pub use unwalked::note_of_unwalked_interpreter;
+#[cfg(feature = "loader")]
+pub use wlprof_loader as loader;
 
 use std::fmt;
 use wlprof_plugin::{Detection, Language, ModuleView, Walker};

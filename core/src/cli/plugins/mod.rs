@@ -7,8 +7,8 @@ use super::arguments::{ListPlugins, PluginsAction, PluginsCommand};
 use super::available_plugins::{failed_to_load, libraries_in_folders, say_what_is_no_folder};
 use super::{Failure, escape};
 use crate::languages::BUILT_IN;
-use crate::languages::loader::PluginFile;
 use std::io::Write;
+use wlprof_loader::PluginFile;
 
 /// Runs `wlprof plugins` and gives the exit code.
 pub(super) fn run(command: &PluginsCommand) -> Result<u8, Failure> {

@@ -3,9 +3,9 @@
 use super::super::arguments::{NewPlugin, PluginLanguage};
 use super::super::{FAILED, Failure, escape, say};
 use crate::languages::BUILT_IN;
-use crate::languages::loader::why_no_name;
 use std::io::ErrorKind;
 use std::path::Path;
+use wlprof_loader::why_no_name;
 use wlprof_plugin::sources::{CRATE, HEADER};
 
 /// Writes the folder.

@@ -4,7 +4,7 @@ use super::{Activity, Calls};
 use wlprof_plugin::abi;
 
 /// A walker that is not asked any more.
-pub(in crate::languages::loader) struct EndedWalker {
+pub(crate) struct EndedWalker {
     walker: *mut abi::Walker,
     destroy: unsafe extern "C" fn(*mut abi::Walker),
 }
@@ -17,15 +17,12 @@ impl EndedWalker {
     ///
     /// # Safety
     /// No call uses the walker, and none will.
-    pub(in crate::languages::loader) unsafe fn new(
-        walker: *mut abi::Walker,
-        destroy: unsafe extern "C" fn(*mut abi::Walker),
-    ) -> Self {
+    pub(crate) unsafe fn new(walker: *mut abi::Walker, destroy: unsafe extern "C" fn(*mut abi::Walker)) -> Self {
         Self { walker, destroy }
     }
 
     /// Has the plugin free it.
-    pub(in crate::languages::loader) fn destroy(self, calls: &Calls) {
+    pub(crate) fn destroy(self, calls: &Calls) {
         let Self { walker, destroy } = self;
         // SAFETY: no call uses it, and none will: whoever made this has promised that. It is freed once, since this is gone then.
         calls.call(Activity::Destroy, || unsafe { destroy(walker) });

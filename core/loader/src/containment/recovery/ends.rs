@@ -1,7 +1,7 @@
 //! Ways in which a plugin would end the thread or the process instead of coming back: each of them leads through here.
 
 use super::{CURRENT, leave, signals};
-use crate::languages::loader::containment::Left;
+use crate::containment::Left;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::io::Write;
