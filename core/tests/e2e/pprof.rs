@@ -222,7 +222,7 @@ fn listings_show_the_source_with_the_time_of_each_line() {
 
 #[test]
 fn what_a_guest_calls_its_functions_and_labels_stays_text() {
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/export/golden/example.pb.gz");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("export/src/golden/example.pb.gz");
     for view in ["-top", "-traces", "-tags", "-raw", "-peek=.", "-tree", "-comments", "-dot"] {
         let printed = pprof(&[view], &example);
         let odd = printed.chars().find(|c| c.is_control() && !"\n\t".contains(*c));

@@ -151,7 +151,7 @@ fn scripts_of_interpreters_are_read_too() {
 
 #[test]
 fn what_a_guest_calls_its_functions_stays_text() {
-    let group = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/export/golden/example.speedscope.json"));
+    let group = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("export/src/golden/example.speedscope.json"));
     assert_eq!(group.profiles.len(), 2);
     let frames = || group.profiles.iter().flat_map(|profile| &profile.frames);
     assert!(frames().any(|frame| frame.name.contains("</script> 99")));
