@@ -5,7 +5,7 @@ use std::path::Path;
 
 pub(crate) const FILE: &str = "ARCHITECTURE.md";
 
-/// Folders whose subfolders each stand in the table.
+/// Folders whose subfolders each stand in the table, as do all crates.
 const PARTS: [&str; 2] = ["core/src/", "plugins/"];
 
 /// The claims in `text`, ARCHITECTURE.md, that `files`, all of the checkout, do not bear out, as `path:line: what`.

@@ -1,11 +1,11 @@
-//! `cargo xtask bench`: what sampling costs, measured by `core/benches/overhead`.
+//! `cargo xtask bench`: what sampling costs, measured by `core/cli/benches/overhead`.
 
 use anyhow::Result;
 
 use crate::tools::{self, Tool};
 use crate::{checkout, fixtures, process, progress};
 
-const BENCH: &[&str] = &["bench", "--quiet", "--package", "wlprof", "--bench", "overhead", "--"];
+const BENCH: &[&str] = &["bench", "--quiet", "--package", "wlprof-cli", "--bench", "overhead", "--"];
 
 /// The Go plugin as a library, to compare with the built-in one.
 const LIBRARY: &[&str] = &["build", "--quiet", "--release", "--package", "wlprof-go", "--example", "go_plugin"];

@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         _ => bail!("too many arguments"),
     };
     fixtures::build(&["c-random".to_owned()])?;
-    process::visibly(checkout::cargo().args(["build", "--release", "--package", "wlprof"]))?;
+    process::visibly(checkout::cargo().args(["build", "--release", "--package", "wlprof-cli"]))?;
     let wlprof = checkout::root().join("target/release/wlprof");
     let folder = checkout::root().join("target/bounds");
     std::fs::create_dir_all(&folder)?;

@@ -114,7 +114,7 @@ fn time() -> Result<String> {
 fn build(target: &str, time: &str) -> Result<PathBuf> {
     let step = Step::announced("cargo build --profile dist, which takes a while");
     let mut cargo = checkout::cargo_alone();
-    cargo.args(["build", "--locked", "--profile", "dist", "--package", "wlprof", "--bin", "wlprof"]);
+    cargo.args(["build", "--locked", "--profile", "dist", "--package", "wlprof-cli", "--bin", "wlprof"]);
     // A user's own configuration may name another platform and another folder.
     cargo.args(["--target", target, "--target-dir", BUILT]);
     // The workspace's own flags, set where they outrank a user's: those of a processor, or a linker's, would be in what is given to others.

@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         _ => bail!("too many arguments"),
     };
     fixtures::build(&[])?;
-    process::visibly(checkout::cargo().args(["build", "--release", "--package", "wlprof"]))?;
+    process::visibly(checkout::cargo().args(["build", "--release", "--package", "wlprof-cli"]))?;
     let native = checkout::root().join("target/release/wlprof");
     let tested = match target {
         Some(target) => Tested { wlprof: cross::command_with_signals(target)?, native, hung: HUNG_EMULATED },

@@ -112,7 +112,7 @@ pub(crate) const SUITES: [Suite; 12] = [
     },
     Suite {
         name: "packages",
-        about: "packages of the crates, documentation with its examples, the library without the command, xtask's lints",
+        about: "packages of the crates, documentation with its examples, xtask's lints",
         tests: &[],
         guests: &[],
         tools: &[],

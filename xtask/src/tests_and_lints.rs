@@ -17,56 +17,44 @@ const PUBLISHED: &[&str] = &["--workspace", "--exclude", "xtask"];
 const TASKS: &[&str] = &["--package", "xtask"];
 const LINT: &[&str] = &["clippy", "--release", "--all-targets"];
 const DENY_WARNINGS: &[&str] = &["--", "-D", "warnings"];
-/// As programs that embed the library build it.
-const LINT_LIBRARY: &[&str] = &[
-    "clippy",
-    "--release",
-    "--package",
-    "wlprof",
-    "--lib",
-    "--no-default-features",
-    "--features",
-    "_dependencies",
-    "--",
-    "-D",
-    "warnings",
-];
 const DOCUMENT: &[&str] = &["doc", "--release", "--no-deps"];
 const TEST_EXAMPLES: &[&str] = &["test", "--release", "--doc"];
-/// The crates of `core`. Apart from the rest: together they would have other features of shared dependencies, and Wasmtime be built anew.
-const CORE: &[&str] = &[
-    "--package",
+/// The crates of `core`. Their tests are built apart from the rest: together they would have other features of shared dependencies, and
+/// Wasmtime be built anew.
+const CORE: [&str; 9] = [
     "wlprof",
-    "--package",
+    "wlprof-cli",
     "wlprof-export",
-    "--package",
     "wlprof-loader",
-    "--package",
     "wlprof-module",
-    "--package",
     "wlprof-recording",
-    "--package",
+    "wlprof-run",
     "wlprof-symbols",
-    "--package",
     "wlprof-wasi",
 ];
-const OTHERS: &[&str] = &[
-    "--workspace",
-    "--exclude",
-    "wlprof",
-    "--exclude",
-    "wlprof-export",
-    "--exclude",
-    "wlprof-loader",
-    "--exclude",
-    "wlprof-module",
-    "--exclude",
-    "wlprof-recording",
-    "--exclude",
-    "wlprof-symbols",
-    "--exclude",
-    "wlprof-wasi",
-];
+
+/// What is tested at once.
+#[derive(Clone, Copy)]
+enum Crates {
+    /// Those of [`CORE`].
+    Core,
+    /// The rest of the workspace.
+    Others,
+}
+
+impl Crates {
+    const ALL: [Self; 2] = [Self::Others, Self::Core];
+
+    /// Arguments of cargo that choose them.
+    fn arguments(self) -> Vec<&'static str> {
+        let (mut arguments, option) = match self {
+            Self::Core => (Vec::new(), "--package"),
+            Self::Others => (vec!["--workspace"], "--exclude"),
+        };
+        CORE.iter().for_each(|name| arguments.extend([option, name]));
+        arguments
+    }
+}
 
 /// Unit tests that need no guest: neither fixtures nor a run of Wasmtime.
 const NEED_NO_GUEST: &[&str] =
@@ -116,14 +104,14 @@ fn suite(name: &str) -> Result<&'static Suite> {
 /// Runs what takes less than a minute once it is built.
 fn run_fast() -> Result<()> {
     check_text()?;
-    let others = [OTHERS, &["--lib", "--bins"]].concat();
+    let others = [&Crates::Others.arguments()[..], &["--lib", "--bins"]].concat();
     provide(&MAIN)?;
     // Some systems forbid the user namespaces that the first of them needs.
     let skipped = ["--", "--skip=dist::tests::paths_are_the_same", "--skip=every_other_release"];
     process::visibly(cargo("test").arg("--release").args(others).args(skipped)).context("tests fail")?;
     chosen_tests::run(NEED_NO_GUEST, |options| {
         let mut cargo = cargo("test");
-        cargo.arg("--release").args(CORE).arg("--lib").args(options);
+        cargo.arg("--release").args(Crates::Core.arguments()).arg("--lib").args(options);
         cargo
     })
 }
@@ -160,8 +148,8 @@ fn run_main() -> Result<()> {
 
 fn lint_and_build() -> Result<()> {
     run_cargo(&[LINT, PUBLISHED, DENY_WARNINGS].concat()).context("clippy has complaints")?;
-    for crates in [OTHERS, CORE] {
-        run_cargo(&[&["test", "--release", "--no-run"], crates].concat()).context("the tests do not compile")?;
+    for crates in Crates::ALL {
+        run_cargo(&[&["test", "--release", "--no-run"], &crates.arguments()[..]].concat()).context("the tests do not compile")?;
     }
     Ok(())
 }
@@ -190,10 +178,10 @@ fn provide(suite: &Suite) -> Result<()> {
 }
 
 /// `cargo test` of these crates with options. With `--no-run` it builds examples, too, which tests start.
-fn tests_of(crates: &'static [&'static str]) -> impl Fn(&[&str]) -> Command {
+fn tests_of(crates: Crates) -> impl Fn(&[&str]) -> Command {
     move |options| {
         let mut cargo = cargo("test");
-        cargo.arg("--release").args(crates);
+        cargo.arg("--release").args(crates.arguments());
         if options != ["--no-run"] {
             cargo.arg("--tests");
         }
@@ -208,7 +196,7 @@ fn run_tests(suite: &Suite) -> Result<()> {
         return Ok(());
     }
     let mut all = Vec::new();
-    for crates in [OTHERS, CORE] {
+    for crates in Crates::ALL {
         let tests = tests_of(crates);
         let mut names = chosen_tests::names(&tests)?;
         names.retain(|name| Suite::of_test(name).name == suite.name);
@@ -230,7 +218,7 @@ fn run_named(arguments: &[&str]) -> Result<()> {
         bail!("options of the tests stand after `--`: cargo xtask test NAME -- {option}");
     }
     let mut of_crates = Vec::new();
-    for crates in [OTHERS, CORE] {
+    for crates in Crates::ALL {
         of_crates.push((crates, chosen_tests::names(&tests_of(crates))?));
     }
     let all: Vec<String> = of_crates.iter().flat_map(|(_, names)| names).cloned().collect();
@@ -255,12 +243,12 @@ fn run_named(arguments: &[&str]) -> Result<()> {
     if left_out > 0 {
         progress::say(format_args!("{left_out} tests of other suites have such names, too, and are left out"));
     }
-    of_crates.iter().try_for_each(|(crates, names)| chosen_tests::run_exactly(names, options, tests_of(crates)))
+    of_crates.iter().try_for_each(|(crates, names)| chosen_tests::run_exactly(names, options, tests_of(*crates)))
 }
 
 /// Prints every test after the name of its suite.
 fn list() -> Result<()> {
-    for crates in [OTHERS, CORE] {
+    for crates in Crates::ALL {
         for name in chosen_tests::names(&tests_of(crates))? {
             println!("{} {name}", Suite::of_test(&name).name);
         }
@@ -268,16 +256,15 @@ fn list() -> Result<()> {
     Ok(())
 }
 
-/// Checks packages, the documentation with its examples, the library without the command, and xtask's lints.
+/// Checks packages, the documentation with its examples, and xtask's lints.
 pub(crate) fn check_packages() -> Result<()> {
-    run_cargo(LINT_LIBRARY).context("clippy has complaints about the library without default features")?;
     run_cargo(&[LINT, TASKS, DENY_WARNINGS].concat()).context("clippy has complaints")?;
     package::run()?;
     for crates in [PUBLISHED, TASKS] {
         run_cargo(&[DOCUMENT, crates].concat()).context("the documentation has warnings")?;
     }
-    for crates in [OTHERS, CORE] {
-        run_cargo(&[TEST_EXAMPLES, crates].concat()).context("examples of the documentation fail")?;
+    for crates in Crates::ALL {
+        run_cargo(&[TEST_EXAMPLES, &crates.arguments()[..]].concat()).context("examples of the documentation fail")?;
     }
     Ok(())
 }

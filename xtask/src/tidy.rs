@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::progress::Step;
 use crate::source_text::code_only;
-use crate::{architecture, checkout, rooms};
+use crate::{architecture, checkout};
 
 const MOST_LINES: usize = 600;
 const MOST_BYTES: u64 = 1 << 20;
@@ -35,7 +35,7 @@ pub(crate) fn run() -> Result<()> {
         .into_iter()
         .filter(|path| root.join(path).is_symlink() || root.join(path).exists())
         .collect();
-    let mut violations = rooms::check_table(&files);
+    let mut violations = Vec::new();
     let document = root.join(architecture::FILE);
     let text = fs::read_to_string(&document).with_context(|| format!("cannot read {}", document.display()))?;
     violations.extend(architecture::check(&text, &files));
@@ -48,7 +48,6 @@ pub(crate) fn run() -> Result<()> {
         if metadata.is_file() && path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&full).with_context(|| format!("cannot read {}", full.display()))?;
             violations.extend(check_source(path, &text));
-            violations.extend(rooms::check(path, &text));
         }
     }
     for violation in &violations {

@@ -1,7 +1,7 @@
 //! Rewritten modules beside what they were.
 
 use super::*;
-use crate::guest::{EngineOptions, engine};
+use wlprof_run::guest::{EngineOptions, engine};
 use crate::machine_code::{CodeOffsets, CompiledImage};
 use crate::machine_code::{GuestCode, was_compiled_from};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,8 +3,6 @@
 mod unwalked;
 
 pub use unwalked::note_of_unwalked_interpreter;
-#[cfg(feature = "loader")]
-pub use wlprof_loader as loader;
 
 use std::fmt;
 use wlprof_plugin::{Detection, Language, ModuleView, Walker};

@@ -87,7 +87,7 @@ mod tests {
     use super::super::compiled_image::CompiledImage;
     use super::Compiled;
     use super::*;
-    use crate::guest::{EngineOptions, engine};
+    use wlprof_run::guest::{EngineOptions, engine};
     use wasmtime::Module;
 
     /// Functions of many sizes, the largest over several blocks, with code that no instruction is kept for.

@@ -61,7 +61,7 @@ pub fn native_code(code: &GuestCode) -> Vec<NativeCode<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guest::{EngineOptions, engine};
+    use wlprof_run::guest::{EngineOptions, engine};
     use std::sync::Arc;
     use wasmtime::Module;
     use wlprof_module::ModuleImage;

@@ -331,7 +331,7 @@ fn is_entry(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guest::{EngineOptions, engine};
+    use wlprof_run::guest::{EngineOptions, engine};
 
     /// Code of its own, by the id of its module.
     fn code(engine: &wasmtime::Engine, id: ModuleId) -> GuestCode {

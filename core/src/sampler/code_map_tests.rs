@@ -2,7 +2,7 @@
 
 use super::arch::{DIRECT_CALL, directly_called};
 use super::code_map::{CodeMap, NativePc};
-use crate::guest::{EngineOptions, engine};
+use wlprof_run::guest::{EngineOptions, engine};
 use crate::machine_code::GuestCode;
 use crate::machine_code::{CodeName, native_code};
 use wasmtime::Module;

@@ -36,7 +36,8 @@ const MASK: &str = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xf
 const LIBRARY_TESTS: &[&str] = &[
     "sampler::",
     "machine_code::",
-    "export::perf",
+    "perf_data::",
+    "perf_map::",
     "--skip=sampler::timing",
     "--skip=at_every_host_call",
     "--skip=every_other_release",
@@ -66,15 +67,14 @@ pub(crate) fn test(target: &str, arguments: &[&str]) -> Result<()> {
     let emulator = Emulator::get(&cache)?;
     fixtures::build_for(arguments)?;
     let step = Step::announced(format!("tests of wlprof for {}", AARCH64_LINUX.triple));
-    // With the command, which has no tests, so that its library is compiled beside the one that is tested.
     let of_the_library = |options: &[&str]| {
-        let test = ["test", "--release", "--package", "wlprof", "--lib", "--bin", "wlprof"];
+        let test = ["test", "--release", "--package", "wlprof", "--package", "wlprof-export", "--lib"];
         emulator.around(toolchain.cargo(&test, &[AARCH64_LINUX]).args(options))
     };
     // This machine's own, which start the other's.
     let of_the_command = |command: &Path, options: &[&str]| {
         let mut tests = checkout::cargo();
-        tests.args(["test", "--release", "--package", "wlprof", "--test", "e2e"]).args(options);
+        tests.args(["test", "--release", "--package", "wlprof-cli", "--test", "e2e"]).args(options);
         toolchain.for_zig(&mut tests).env("WLPROF_TESTED_CC", toolchain.c_compiler(AARCH64_LINUX));
         tests.env("WLPROF_TESTED", command).env("WLPROF_TESTED_TARGET", AARCH64_LINUX.triple);
         emulator.around(&mut tests)

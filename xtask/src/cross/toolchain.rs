@@ -67,7 +67,7 @@ impl Toolchain {
         cargo.arg(task[0]).arg("--target-dir").arg(&self.built);
         // All of it as it is released would take more than ten minutes of a processor. WASI's functions are called seldom; Wasmtime, which
         // compiles the guests, is as it is released.
-        for (package, level) in [("wlprof", self.optimization), ("wlprof-wasi", 0)] {
+        for (package, level) in [("wlprof", self.optimization), ("wlprof-cli", self.optimization), ("wlprof-wasi", 0)] {
             cargo.arg("--config").arg(format!("profile.release.package.{package}.opt-level={level}"));
         }
         for target in targets {
@@ -96,7 +96,7 @@ impl Toolchain {
     /// Builds the command for `target`, and gives it a place in the checkout: another checkout builds its own where this one was built.
     pub(crate) fn build_wlprof(&self, target: Target) -> Result<PathBuf> {
         let name = if target.triple.contains("windows") { "wlprof.exe" } else { "wlprof" };
-        let build = ["build", "--release", "--package", "wlprof", "--bin", "wlprof"];
+        let build = ["build", "--release", "--package", "wlprof-cli", "--bin", "wlprof"];
         process::visibly(&mut self.cargo(&build, &[target]))
             .with_context(|| format!("wlprof cannot be built for {}", target.triple))?;
         let folder = checkout::root().join("target/cross").join(target.triple);

@@ -46,7 +46,7 @@ pub(super) fn test(arguments: &[&str]) -> Result<()> {
     let command = wine.command_of(&toolchain.build_wlprof(WINDOWS_GNU)?)?;
     let cargo_test = |options: &[&str]| {
         let mut tests = checkout::cargo();
-        tests.args(["test", "--release", "--package", "wlprof", "--test", "e2e"]).args(options);
+        tests.args(["test", "--release", "--package", "wlprof-cli", "--test", "e2e"]).args(options);
         tests.env("WLPROF_TESTED", &command).env("WLPROF_TESTED_TARGET", WINDOWS_GNU.triple);
         tests
     };

@@ -6,7 +6,7 @@ use super::self_check;
 use super::self_report_tests::fixture;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, MAX_ROOTS, Reads, Stack, Truncated};
-use crate::guest::{EngineOptions, config};
+use wlprof_run::guest::{EngineOptions, config};
 use crate::machine_code::{Compiled, GuestCode};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};

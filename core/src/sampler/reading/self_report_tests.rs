@@ -12,7 +12,7 @@ use super::language_record::{Entry, LanguageStack, MAX_WORDS};
 use super::self_check;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
-use crate::guest::{EngineOptions, engine};
+use wlprof_run::guest::{EngineOptions, engine};
 use crate::machine_code::Compiled;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -7,7 +7,7 @@ mod processor;
 
 mod modules;
 
-use crate::guest::{EngineOptions, config};
+use wlprof_run::guest::{EngineOptions, config};
 use crate::machine_code::GuestCode;
 use crate::sampler::arch::Registers;
 use crate::sampler::code_map::{CodeKind, CodeMap};

@@ -1,0 +1,169 @@
+//! `wlprof dump GUEST`: runs the guest and shows its stacks when asked, as Go shows them when a program panics.
+
+use super::arguments::Dump;
+use super::available_plugins::Plugins;
+use super::guest::{self, Loaded};
+use super::interrupt::Signals;
+use super::{FAILED, Failure, escape, say, thread_stacks};
+use wlprof_run::guest::{Entry, Guest};
+use wlprof_run::profile::Ended;
+use wlprof::profiler::Profiler;
+use wlprof::sampler::{Dump as Stacks, ImportWatch, SamplerKind, SamplerOptions};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use wlprof_module::ModuleImage;
+use wlprof_plugin::ModuleView;
+use wlprof_recording::Journal;
+use wlprof_symbols::Symbols;
+
+/// Ticks a second: how soon a busy guest is read when a dump is asked for.
+const RATE_HZ: f64 = 100.0;
+
+/// Runs the guest and gives its exit code.
+pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
+    let fail = |error: io::Error| Failure::new(FAILED, error);
+    let arguments = guest::arguments(&dump.guest)?;
+    let (kind, _) = SamplerKind::Signal
+        .resolve()
+        .map_err(|error| Failure::new(FAILED, format!("{error:#}; a dump cannot be taken without it")))?;
+    let choice = dump.guest.language.as_str().into();
+    let plugins = Plugins::for_run(&dump.guest.plugins, &choice)?;
+    let loading = guest::Loading {
+        entry: Entry::function_or_main(dump.guest.invoke.as_deref()),
+        heap: None,
+        arguments: &arguments,
+        choice: &choice,
+        native: false,
+        epoch_interruption: false,
+        quiet: false,
+    };
+    let Loaded { guest, walkers, library, .. } = guest::load(&dump.guest, &plugins, &loading)?;
+    guest::print_notes(&guest);
+    let printer = Arc::new(Printer::new(dump.threads, &guest));
+    let import_watch = watch(dump, &guest, &printer)?;
+    let sampler = SamplerOptions { kind, import_watch: import_watch.clone(), ..SamplerOptions::at_rate(RATE_HZ) };
+    // Before the guest runs: from here on Ctrl-\ no longer ends the process.
+    let mut interrupts = Signals::that_ask().map_err(fail)?;
+    let journal = || Ok(Journal::default());
+    let run = guest::start(&dump.guest, &guest, library, &arguments, walkers, Some(sampler), journal)?;
+    let (interrupted, profiler) = (printer.clone(), run.profiler());
+    let by_signal = move || {
+        loop {
+            interrupts.wait();
+            interrupted.dump(profiler.as_ref());
+        }
+    };
+    std::thread::Builder::new().name("wlprof signals".into()).spawn(by_signal).map_err(fail)?;
+    let (mut times, started, timed, profiler) = (dump.dump_at.clone(), Instant::now(), printer.clone(), run.profiler());
+    times.sort_by(f64::total_cmp);
+    let by_time = move || {
+        for time in times {
+            std::thread::sleep(Duration::from_secs_f64(time).saturating_sub(started.elapsed()));
+            timed.dump(profiler.as_ref());
+        }
+    };
+    std::thread::Builder::new().name("wlprof timer".into()).spawn(by_time).map_err(fail)?;
+    let ended = run.wait();
+    // What was read is printed before this ends.
+    drop(printer.symbols.lock());
+    let Ended::Exit(exit) = ended else { return Err(Failure::new(FAILED, "the run was interrupted")) };
+    // The walkers are gone then.
+    let notes = run.finish().map(|finished| finished.meta.notes).unwrap_or_default();
+    for note in notes.iter().filter(|note| !guest.notes.contains(note)) {
+        say::line(format_args!("note: {}", escape::single_line(note)));
+    }
+    plugins.print_failures(&[notes, guest.notes.clone()].concat());
+    guest::report_exit(&exit, &guest, &dump.guest)?;
+    match (import_watch.map(|watch| watch.calls()), printer.asked.load(Ordering::SeqCst)) {
+        (Some(0), _) => {
+            let message = format!("note: the guest did not call {}", dump.at_imports.join(", "));
+            say::line(format_args!("{}", escape::single_line(&message)));
+        }
+        (Some(calls), _) if calls > dump.at_import_limit => {
+            let more = calls - dump.at_import_limit;
+            say::line(format_args!("note: {more} more of these calls are not shown; --at-import-limit has them shown"));
+        }
+        (None, 0) => {
+            let message = "note: the guest ended before its stacks were asked for: press Ctrl-\\ while it runs, or give a \
+                           time with --dump-at";
+            say::line(format_args!("{message}"));
+        }
+        _ => {}
+    }
+    Ok(guest::exit_code(&exit))
+}
+
+/// What the calls that the user wants to see are watched with; `None` if that is none.
+fn watch(dump: &Dump, guest: &Guest, printer: &Arc<Printer>) -> Result<Option<Arc<ImportWatch>>, Failure> {
+    let mut functions = Vec::new();
+    let mut names = Vec::new();
+    for wanted in &dump.at_imports {
+        let before = functions.len();
+        for (module, image) in (0..).zip(&guest.code.images) {
+            for (index, import) in (0..).zip(image.function_imports()) {
+                let own = format!("{}.{}", import.module, import.name);
+                let name = image.import_name(index).unwrap_or_else(|| own.clone());
+                if [&import.name, &own, &name].contains(&wanted) {
+                    functions.push((module, index));
+                    names.push(name);
+                }
+            }
+        }
+        if functions.len() == before {
+            let imports = guest.code.images.iter().flat_map(|image| image.function_imports());
+            let imports: Vec<&str> = imports.map(|import| import.name.as_str()).collect();
+            let message = format!("--at-import {wanted}: {} imports {}", guest.name, imports.join(", "));
+            return Err(Failure::new(FAILED, message));
+        }
+    }
+    if functions.is_empty() {
+        return Ok(None);
+    }
+    let printer = printer.clone();
+    let tell = move |function: usize, number, stacks| {
+        printer.print(&format!("call {number}, {}:\n", escape::single_line(&names[function])), &stacks);
+    };
+    Ok(Some(Arc::new(ImportWatch::new(functions, dump.at_import_limit, tell))))
+}
+
+/// Takes dumps and prints them, one at a time.
+struct Printer {
+    all: bool,
+    images: Vec<Arc<ModuleImage>>,
+    /// Made when first needed.
+    symbols: Mutex<Option<Symbols>>,
+    asked: AtomicU64,
+}
+
+impl Printer {
+    fn new(all: bool, guest: &Guest) -> Self {
+        Self { all, images: guest.images(), symbols: Mutex::new(None), asked: AtomicU64::new(0) }
+    }
+
+    /// Asks for a dump and prints it.
+    fn dump(&self, profiler: Option<&Profiler>) {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let mut symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(profiler) = profiler else { return };
+        match profiler.dump() {
+            Ok(stacks) => self.print_with(&mut symbols, "", &stacks),
+            Err(reason) => say::line(format_args!("wlprof: no stacks: {reason}")),
+        }
+    }
+
+    /// Prints what was read, below a heading of whole lines.
+    fn print(&self, heading: &str, stacks: &Stacks) {
+        self.print_with(&mut self.symbols.lock().unwrap_or_else(PoisonError::into_inner), heading, stacks);
+    }
+
+    fn print_with(&self, symbols: &mut Option<Symbols>, heading: &str, stacks: &Stacks) {
+        let symbols = symbols.get_or_insert_with(|| Symbols::new(&self.images, Vec::new()));
+        let mut text = thread_stacks::text(stacks, symbols, |thread| self.all || thread.is_running);
+        if text.is_empty() {
+            text = format!("nothing is running, {} wait (--threads shows them)\n", stacks.threads.len());
+        }
+        say::text(&escape::multi_line(&format!("{heading}{text}")));
+    }
+}

@@ -1,0 +1,77 @@
+//! `wlprof plugins check`: prints what a plugin does and does not do as it should.
+
+use super::super::arguments::CheckPlugin;
+use super::super::guest::{cannot_load, environment};
+use super::super::{FAILED, Failure, escape};
+use crate::conformance::{Observer, Outcome, Trial, check};
+use wlprof_run::guest::LoadOptions;
+use wlprof::sampler::SamplerKind;
+use std::io::{Stdout, Write};
+use wlprof_wasi::WasiOptions;
+
+/// The exit code if the plugin failed a check.
+const CHECK_FAILED: u8 = 1;
+
+/// Checks a plugin and gives the exit code.
+pub(super) fn run(arguments: &CheckPlugin) -> Result<u8, Failure> {
+    let trial = match &arguments.guest {
+        Some(path) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let wasi = WasiOptions {
+                arguments: std::iter::once(name).chain(arguments.arguments.iter().cloned()).collect(),
+                directories: arguments.directories.clone(),
+                environment: environment(&arguments.environment),
+                ..WasiOptions::default()
+            };
+            // A folder that cannot be opened is a wrong option, not a wrong plugin.
+            wasi.build().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
+            let (kind, _) = SamplerKind::Auto.resolve().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
+            let load = LoadOptions { epoch_interruption: kind == SamplerKind::Epoch, ..LoadOptions::default() };
+            let trial = Trial::load(path, &load, wasi, arguments.invoke.clone());
+            Some(trial.map_err(|error| cannot_load(path, &error))?)
+        }
+        None if !arguments.arguments.is_empty() => {
+            let usage = "wlprof plugins check PLUGIN --guest GUEST [OPTIONS] ARGUMENTS";
+            let found = arguments.arguments.join(" ");
+            let message = format!("`{found}` is for a guest, and there is none; options come first: {usage}");
+            return Err(Failure::new(FAILED, message));
+        }
+        None => None,
+    };
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "checking {}", escape::single_line(&arguments.plugin.to_string_lossy()));
+    let mut printer = Printer { out, passed: 0, failed: 0 };
+    check(&arguments.plugin, trial.as_ref(), &mut printer);
+    let Printer { mut out, passed, failed } = printer;
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    let _ = writeln!(out, "check result: {result}. {passed} passed; {failed} failed");
+    Ok(if failed == 0 { 0 } else { CHECK_FAILED })
+}
+
+/// Prints as test runners do. Whoever closed standard output wants no more of it.
+struct Printer {
+    out: Stdout,
+    passed: u32,
+    failed: u32,
+}
+
+impl Observer for Printer {
+    fn begins(&mut self, what: &'static str) {
+        let _ = write!(self.out, "check {what} ... ");
+        let _ = self.out.flush();
+    }
+
+    fn ended(&mut self, outcome: Outcome) {
+        let (word, details) = match &outcome {
+            Outcome::Passed(details) | Outcome::Warned { seen: details, .. } => ("ok", details),
+            Outcome::Failed(details) => ("FAILED", details),
+            Outcome::Skipped(details) => ("skipped", details),
+        };
+        self.passed += u32::from(matches!(outcome, Outcome::Passed(_) | Outcome::Warned { .. }));
+        self.failed += u32::from(matches!(outcome, Outcome::Failed(_)));
+        let _ = writeln!(self.out, "{word} ({})", escape::single_line(details));
+        if let Outcome::Warned { warning, .. } = &outcome {
+            let _ = writeln!(self.out, "warning: {}", escape::single_line(warning));
+        }
+    }
+}

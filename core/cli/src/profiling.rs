@@ -1,0 +1,104 @@
+//! Options of what is profiled of a guest while it runs, and where that goes: what `wlprof GUEST` and `wlprof serve` share.
+
+use super::arguments::{FramesChoice, GuestOptions, Output};
+use super::http::ListenAddress;
+use super::memory::MemoryOptions;
+use super::run_outputs::ProfileOf;
+use super::sampling::{SamplerChoice, Sampling};
+use super::showing::ShowChoice;
+use super::table::TableOptions;
+use super::window_profiles::Shown;
+use super::{FAILED, Failure};
+use wlprof::sampler::SamplerOptions;
+use clap::Args;
+use wlprof_recording::sources::SourceFolders;
+use wlprof_recording::{Clock, Selection};
+
+/// What is profiled, and where that goes.
+#[derive(Args)]
+pub(super) struct Profiling {
+    #[command(flatten)]
+    pub(super) output: Output,
+    #[command(flatten)]
+    pub(super) sampling: Sampling,
+    #[command(flatten)]
+    pub(super) memory: MemoryOptions,
+    /// Show the guest while it runs: at http://ADDR:PORT/, for browsers, `go tool pprof` and metrics. On this machine alone, unless
+    /// an address is given. Without -o and --format the guest is sampled only while somebody asks
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    pub(super) listen: Option<ListenAddress>,
+}
+
+impl Profiling {
+    /// Whether samples are taken for who asks for them while the guest runs, and for nobody else.
+    pub(super) fn samples_on_demand(&self) -> bool {
+        self.listen.is_some() && !self.output.names_files() && self.output.format.is_none()
+    }
+
+    /// Whether memory is profiled, and time is not.
+    fn profiles_memory_alone(&self) -> bool {
+        self.memory.memory && self.sampling.sampler == SamplerChoice::Off
+    }
+
+    /// Refuses options that say nothing together.
+    pub(super) fn check(&self, guest: &GuestOptions) -> Result<(), &'static str> {
+        self.sampling.check()?;
+        if self.listen.is_some() && self.sampling.sampler == SamplerChoice::Off {
+            return Err("--listen needs samples; leave out --sampler=off");
+        }
+        if self.memory.memory && guest.wasmtime.limit_fuel() {
+            return Err("-W fuel counts what --memory adds to the guest as well: leave out one of them");
+        }
+        if self.profiles_memory_alone() && self.selection().part.is_none() {
+            return Err("there is no time to show; leave out --show=time or --sampler=off");
+        }
+        if self.output.showing.names_memory() && !self.memory.memory {
+            return Err("--show is for what was profiled: add --memory");
+        }
+        Ok(())
+    }
+
+    /// Which samples are shown.
+    pub(super) fn selection(&self) -> Selection {
+        self.output.showing.selection(if self.memory.memory { ShowChoice::Peak } else { ShowChoice::Time })
+    }
+
+    /// How to sample the time of `clock`, unless the user says which, and what to say of it; `None` for not at all.
+    ///
+    /// # Errors
+    /// If the sampler that the user names does not work here.
+    pub(super) fn sampler(&self, clock: Clock) -> Result<Option<(SamplerOptions, Option<String>)>, Failure> {
+        let sampling = match self.profiles_memory_alone() {
+            true => Some(SamplerOptions::default()),
+            false => self.sampling.options(clock),
+        };
+        let Some(sampling) = sampling else { return Ok(None) };
+        let resolved = sampling.kind.resolve();
+        let (kind, fallback) =
+            resolved.map_err(|error| Failure::new(FAILED, format!("{error:#}; try --sampler=epoch")))?;
+        let options = SamplerOptions {
+            kind,
+            on_demand: self.samples_on_demand() || self.profiles_memory_alone(),
+            counts_host_calls: self.listen.is_some(),
+            heap: self.memory.rate(),
+            ..sampling
+        };
+        Ok(Some((options, fallback)))
+    }
+
+    /// What is shown of the guest while it runs, with the texts of `sources`.
+    pub(super) fn shown(&self, of: &ProfileOf<'_>, sources: SourceFolders) -> Shown {
+        let Output { frames, showing, .. } = &self.output;
+        Shown {
+            images: of.images.to_vec(),
+            language: of.language.clone(),
+            plugins: of.plugins.clone(),
+            sources,
+            view: frames.view(),
+            profiles_memory: self.memory.memory,
+            // Who asks for a window says which clock it goes by.
+            selection: Selection { off_cpu: false, part: None, ..self.selection() },
+            table: TableOptions { width: None, ..showing.table(*frames != FramesChoice::Guest) },
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `wlprof GUEST`: runs the guest, samples it, writes the profile.
+
+use super::arguments::{FramesChoice, Record};
+use super::available_plugins::Plugins;
+use super::guest::{self, Loaded};
+use super::interrupt::{self, Interrupts};
+use super::live::{self, Live};
+use super::machine_code;
+use super::profiling::Profiling;
+use super::run_outputs::{self, ProfileOf, RunOutputs};
+use super::{FAILED, Failure, escape, library, say, source_folders};
+use wlprof_run::guest::Entry;
+use wlprof::languages::Choice;
+use wlprof_run::profile::Ended;
+use wlprof::sampler::SamplerKind;
+use std::path::Path;
+use wlprof_wasi::{Exit, shown};
+
+/// Samples of a run that did next to nothing.
+const FEW: u64 = 10;
+
+/// Runs the guest and gives its exit code.
+pub(super) fn run(record: &Record) -> Result<u8, Failure> {
+    record.check().map_err(|message| Failure::new(FAILED, message))?;
+    interrupt::survive_large_files().map_err(|error| Failure::new(FAILED, error))?;
+    let Profiling { output, memory, listen, .. } = &record.profiling;
+    let arguments = guest::arguments(&record.guest)?;
+    let (sampler, fallback) = record.sampler()?.unzip();
+    let listener = listen.map(live::listen).transpose()?;
+    let mut outputs = match &sampler {
+        Some(_) if !record.profiling.samples_on_demand() => {
+            Some(RunOutputs::open(output, record.profiling.selection())?)
+        }
+        _ => None,
+    };
+    let sources = source_folders::named(output, &record.guest.directories)?;
+    // While the guest runs none of its own, which it can change.
+    let named_sources = source_folders::named(output, &[])?;
+    let epoch = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
+    // What nobody will look at is not walked, nor is a plugin opened for it.
+    let names_nothing = sampler.is_none() && output.code_format().is_none();
+    let native = output.frames == FramesChoice::Native || names_nothing;
+    let choice = match record.guest.language.as_str().into() {
+        Choice::Auto if native => Choice::Native,
+        choice => choice,
+    };
+    let plugins = Plugins::for_run(&record.guest.plugins, &choice)?;
+    let loading = guest::Loading {
+        entry: Entry::function_or_main(record.guest.invoke.as_deref()),
+        arguments: &arguments,
+        choice: &choice,
+        native,
+        epoch_interruption: epoch,
+        heap: memory.heap(),
+        quiet: output.quiet,
+    };
+    let Loaded { mut guest, mut walkers, language, library, not_called } =
+        guest::load(&record.guest, &plugins, &loading)?;
+    guest.notes.extend(fallback.flatten());
+    let mut code = match output.code_format() {
+        Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &mut walkers)?),
+        None => None,
+    };
+    let journal = || run_outputs::begin_journal(&mut outputs, listener.is_some());
+    let guest_path = Path::new(&record.guest.guest_and_arguments[0]);
+    let hint = library.as_ref().and_then(|library| library::hint(guest_path, library, &record.guest.directories));
+    let run = guest::start(&record.guest, &guest, library, &arguments, walkers, sampler, journal)?;
+    let images = guest.images();
+    let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
+    let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
+    let live = match (listener, run.profiler()) {
+        (Some(listener), Some(profiler)) => {
+            let command = std::iter::once(guest.name.clone()).chain(arguments.iter().cloned()).collect();
+            let shown = record.profiling.shown(&profile, named_sources);
+            Some(Live::start(listener, profiler, command, shown, output.quiet)?)
+        }
+        _ => None,
+    };
+    let interrupts = Interrupts::default();
+    if !output.quiet {
+        interrupt::note_if_ignored();
+    }
+    if outputs.is_some() {
+        interrupts.watch(run.interrupter(), 1).map_err(|error| Failure::new(FAILED, error))?;
+    }
+    let ended = run.wait();
+    interrupts.run_is_over();
+    live.into_iter().for_each(Live::end);
+    let late = run.late_interruption();
+    if let Ended::Exit(exit) = &ended {
+        // What was found out about the guest may say why it does not run.
+        guest::report_exit(exit, &guest, &record.guest).inspect_err(|_| {
+            outputs.iter().for_each(RunOutputs::remove_forerunner);
+            guest::print_notes(&guest);
+        })?;
+        if matches!(exit, Exit::Code(code) if *code != 0) {
+            hint.iter().for_each(|hint| say::line(format_args!("{}", escape::single_line(hint))));
+            if output.files.is_empty() && has_output_option(&arguments) {
+                say::line(format_args!(
+                    "note: -o stands behind the guest, which got it; options of wlprof come before the guest"
+                ));
+            }
+        }
+    }
+    let (mut written, mut seen, mut languages) = (Ok(()), Vec::new(), None);
+    if let (Some(mut finished), Some(outputs)) = (run.finish(), outputs) {
+        if finished.ticks.sampled < FEW {
+            finished.meta.notes.extend(note_of_functions_not_called(&guest.name, &not_called));
+        }
+        let functions_seen = finished.recorder.functions_seen();
+        let walkers;
+        (walkers, seen, written) = outputs.finish(finished, profile, &interrupts);
+        let walkers = languages.insert(walkers);
+        let dumped =
+            code.as_mut().map_or(Ok(()), |code| code.add_sampled(&functions_seen, walkers.walkers_mut(), &guest));
+        code = code.filter(|_| dumped.is_ok());
+        written = match (dumped, written) {
+            (Err(one), Err(other)) => Err(Failure::new(FAILED, format!("{}\nwlprof: {}", one.message, other.message))),
+            (dumped, written) => dumped.and(written),
+        };
+    }
+    if let Some(code) = code {
+        code.finish(output.quiet);
+    }
+    // Plugins may end the process when they are told to let go of what they have: nothing else is left to do then.
+    drop(languages);
+    plugins.print_failures(&seen);
+    let signal = match ended {
+        Ended::Interrupted(signal) => Some(signal),
+        Ended::Exit(_) => late.or(interrupts.signal()),
+    };
+    match (signal, ended) {
+        (Some(signal), _) => {
+            // Whoever sent the signal waits for a process that died of it, whatever else went wrong.
+            written.unwrap_or_else(|failure| failure.print());
+            interrupt::die_of(signal)
+        }
+        (None, Ended::Exit(exit)) => written.map(|()| guest::exit_code(&exit)),
+        (None, Ended::Interrupted(signal)) => interrupt::die_of(signal),
+    }
+}
+
+/// Names the functions that a run of a program's main function has not called: it may do next to nothing, and its work be in those.
+fn note_of_functions_not_called(guest: &str, names: &[String]) -> Option<String> {
+    (!names.is_empty()).then(|| {
+        format!(
+            "{guest} exports functions that were not called ({}): choose one with --invoke NAME, or profile them in their own host \
+             (docs/embedding.md)",
+            shown(names)
+        )
+    })
+}
+
+/// Returns whether a guest's arguments have wlprof's option for outputs among them.
+fn has_output_option(arguments: &[String]) -> bool {
+    arguments
+        .iter()
+        .take_while(|argument| *argument != "--")
+        .any(|argument| argument == "--output" || argument.starts_with("--output=") || argument.starts_with("-o"))
+}

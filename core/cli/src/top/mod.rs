@@ -1,0 +1,225 @@
+//! `wlprof top`: runs a guest and shows what is hot in it, in a table that refreshes.
+//!
+//! # Overhead
+//! That of a profile at the same rate, and a process that names what was sampled, once for each picture: another processor's work
+//! if there is one. Where naming takes long, pictures come less often.
+
+mod keys;
+mod rows;
+mod screen;
+mod snapshots;
+#[cfg_attr(not(target_os = "linux"), path = "no_terminal.rs")]
+mod terminal;
+
+use super::arguments::{FramesChoice, GuestOptions};
+use super::available_plugins::Plugins;
+use super::guest::{self, Loaded};
+use super::interrupt::{self, Interrupts};
+use super::output::Target;
+use super::sampling::Sampling;
+use super::table::TableOptions;
+use super::window_profiles::{Shown, WindowProfiles};
+use super::{FAILED, Failure, formats, source_folders};
+use wlprof_run::guest::Entry;
+use wlprof::languages::Choice;
+use wlprof_run::profile::{Ended, Run};
+use wlprof::sampler::{SamplerKind, SamplerOptions};
+use clap::Args;
+use keys::Viewer;
+use screen::Heading;
+use snapshots::{News, Order, Snapshots};
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use terminal::{GuestStreams, Screen};
+use wlprof_export::{self, Exporter};
+use wlprof_recording::{Clock, Journal, Selection};
+use wlprof_wasi::Exit;
+
+/// How often a signal is looked for once the guest has ended.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the screen may take to be given back once a signal has come: a terminal that is gone, or that nobody reads any more,
+/// takes for ever.
+const GIVEN_BACK: Duration = Duration::from_secs(2);
+/// What a run is interrupted with that the user has seen enough of: no signal.
+const ENOUGH: i32 = 0;
+
+/// Options of `wlprof top`.
+#[derive(Args)]
+pub(super) struct Top {
+    /// What the key w writes, of the whole run so far. The ending tells the format, as with -o of a run [default: profile.json]
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Which frames to show
+    #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
+    frames: FramesChoice,
+    /// Source files in this folder are in profiles that the key w writes; may repeat
+    #[arg(long = "source-dir", value_name = "DIR")]
+    source_dirs: Vec<PathBuf>,
+    #[command(flatten)]
+    sampling: Sampling,
+    #[command(flatten)]
+    guest: GuestOptions,
+}
+
+/// Runs the guest and gives its exit code; 0 if the user ended it.
+pub(super) fn run(top: &Top) -> Result<u8, Failure> {
+    let failed = |error: &dyn Display| Failure::new(FAILED, error);
+    let (output, exporter) = output(top)?;
+    let arguments = guest::arguments(&top.guest)?;
+    let sampler = sampler(top)?;
+    let sources = source_folders::of_dirs(&top.source_dirs)?;
+    let native = top.frames == FramesChoice::Native;
+    let choice = match top.guest.language.as_str().into() {
+        Choice::Auto if native => Choice::Native,
+        choice => choice,
+    };
+    let plugins = Plugins::for_run(&top.guest.plugins, &choice)?;
+    let loading = guest::Loading {
+        entry: Entry::function_or_main(top.guest.invoke.as_deref()),
+        heap: None,
+        arguments: &arguments,
+        choice: &choice,
+        native,
+        epoch_interruption: sampler.kind == SamplerKind::Epoch,
+        quiet: true,
+    };
+    let Loaded { guest, walkers, language, library, .. } = guest::load(&top.guest, &plugins, &loading)?;
+    let screen = Screen::new().map_err(|error| failed(&error))?;
+    let streams = GuestStreams::divert().map_err(|error| failed(&error))?;
+    let journal = || Ok(Journal::of_windows());
+    let run = guest::start(&top.guest, &guest, library, &arguments, walkers, Some(sampler.clone()), journal)?;
+    Interrupts::default().watch(run.interrupter(), 1).map_err(|error| failed(&error))?;
+    let profiler = run.profiler().ok_or_else(|| failed(&"nothing is sampled"))?;
+    let shown = Shown {
+        profiles_memory: false,
+        images: guest.images(),
+        plugins: language.iter().flat_map(|language| plugins.files_of(language)).collect(),
+        language,
+        sources,
+        view: top.frames.view(),
+        selection: Selection::default(),
+        table: TableOptions::for_terminal(),
+    };
+    let profiles = WindowProfiles::new(shown);
+    let (news, heard) = channel();
+    let (orders, ordered) = channel();
+    let snapshots = Snapshots {
+        profiler,
+        profiles,
+        view: top.frames.view(),
+        clock: sampler.clock,
+        output,
+        exporter,
+        news: news.clone(),
+    };
+    let worker = spawn("wlprof snapshots", move || snapshots.run(&ordered))?;
+    let viewer = Viewer {
+        heading: Heading::new(&guest.name, &arguments),
+        view: top.frames.view(),
+        orders: orders.clone(),
+        news: heard,
+        interrupter: run.interrupter(),
+    };
+    let interrupter = run.interrupter();
+    // Without a screen nobody can end the run.
+    let show = move || viewer.run(screen).inspect_err(|_| interrupter.interrupt(ENOUGH));
+    let viewer = spawn("wlprof screen", show)?;
+    let ended = wait(&run, &viewer, &orders, &news);
+    let shown = viewer.join().unwrap_or_else(|_| Err(std::io::Error::other("the screen failed")));
+    drop(orders);
+    // Before what may take its time.
+    drop(streams);
+    // It panics only if what it does panics, which has been printed then.
+    let _ = worker.join();
+    run.finish();
+    shown.map_err(|error| failed(&error))?;
+    match ended {
+        Ended::Exit(exit) => {
+            guest::report_exit(&exit, &guest, &top.guest)?;
+            guest::print_notes(&guest);
+            Ok(guest::exit_code(&exit))
+        }
+        Ended::Interrupted(ENOUGH) => Ok(0),
+        Ended::Interrupted(signal) => interrupt::die_of(signal),
+    }
+}
+
+/// Waits until the guest has ended and the user has seen enough.
+fn wait<T>(run: &Run, viewer: &JoinHandle<T>, orders: &Sender<Order>, news: &Sender<News>) -> Ended {
+    let mut ended = run.wait();
+    match &ended {
+        Ended::Exit(exit) => {
+            // Both are there until the viewer has ended.
+            let _ = news.send(News::Ended(how(exit)));
+            let _ = orders.send(Order::Ended);
+        }
+        Ended::Interrupted(_) => {
+            let _ = news.send(News::Quit);
+        }
+    }
+    let mut since = Instant::now();
+    while !viewer.is_finished() {
+        if let Ended::Interrupted(signal) = ended
+            && signal != ENOUGH
+            && since.elapsed() > GIVEN_BACK
+        {
+            interrupt::die_of(signal);
+        }
+        if let Some(signal) = run.late_interruption() {
+            let _ = news.send(News::Quit);
+            if signal != ENOUGH {
+                (ended, since) = (Ended::Interrupted(signal), Instant::now());
+            }
+        }
+        std::thread::sleep(LOOK);
+    }
+    ended
+}
+
+/// How the guest ended, for the heading.
+fn how(exit: &Exit) -> String {
+    match exit {
+        Exit::Returned(_) => "returned".to_owned(),
+        Exit::Code(code) => format!("ended with code {code}"),
+        Exit::Trapped(_) => "trapped".to_owned(),
+        Exit::NotCallable(_) => "cannot be run".to_owned(),
+    }
+}
+
+/// What w writes. Tried here, so that a misspelt ending is told before the guest runs.
+fn output(top: &Top) -> Result<(PathBuf, &'static dyn Exporter), Failure> {
+    let Some(path) = &top.output else {
+        let exporter = export::EXPORTERS[0];
+        return Ok((formats::default_file(exporter).into(), exporter));
+    };
+    let exporter = export::by_path(path).ok_or_else(|| {
+        let text = format!("{}: its ending tells no format (known: {})", path.display(), formats::endings());
+        Failure::new(FAILED, text)
+    })?;
+    if exporter.companion_ending().is_some() {
+        let text =
+            format!("{} is two files, which `wlprof top` does not write; give -o another ending", exporter.name());
+        return Err(Failure::new(FAILED, text));
+    }
+    Target::open(path, exporter)?;
+    Ok((path.clone(), exporter))
+}
+
+fn sampler(top: &Top) -> Result<SamplerOptions, Failure> {
+    top.sampling.check().map_err(|reason| Failure::new(FAILED, reason))?;
+    let mut options = top
+        .sampling
+        .options(Clock::Cpu)
+        .ok_or_else(|| Failure::new(FAILED, "there is nothing to show without samples; leave out --sampler=off"))?;
+    let (kind, _) = options.kind.resolve().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
+    options.kind = kind;
+    options.on_demand = true;
+    Ok(options)
+}
+
+fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, Failure> {
+    std::thread::Builder::new().name(name.into()).spawn(work).map_err(|error| Failure::new(FAILED, error))
+}

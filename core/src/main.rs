@@ -1,7 +1,0 @@
-//! The `wlprof` command.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    wlprof::cli::main()
-}
