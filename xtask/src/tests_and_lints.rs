@@ -149,7 +149,8 @@ fn run_main() -> Result<()> {
 fn lint_and_build() -> Result<()> {
     run_cargo(&[LINT, PUBLISHED, DENY_WARNINGS].concat()).context("clippy has complaints")?;
     for crates in Crates::ALL {
-        run_cargo(&[&["test", "--release", "--no-run"], &crates.arguments()[..]].concat()).context("the tests do not compile")?;
+        run_cargo(&[&["test", "--release", "--no-run"], &crates.arguments()[..]].concat())
+            .context("the tests do not compile")?;
     }
     Ok(())
 }

@@ -13,13 +13,13 @@ use super::showing::Showing;
 use super::table::TableOptions;
 use super::top::Top;
 use super::wasmtime_options::WasmtimeOptions;
-use wlprof::sampler::SamplerOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::LazyLock;
+use wlprof::sampler::SamplerOptions;
 use wlprof_export::Exporter;
-use wlprof_recording::{self, Clock};
+use wlprof_recording::{self as recording, Clock};
 use wlprof_wasi::Directory;
 
 /// The subcommand that wlprof starts itself with to make a profile.

@@ -1,9 +1,9 @@
 //! Which language plugins there are: those that the user names, those in the folders for them, then the built-in ones.
 
 use super::{FAILED, Failure, escape, say};
-use wlprof::languages::{BUILT_IN, Choice};
 use std::env;
 use std::path::{Path, PathBuf};
+use wlprof::languages::{BUILT_IN, Choice};
 use wlprof_loader::{ForeignLanguage, LoadError, LoadedPlugin, PluginFile};
 use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Walker};
 

@@ -5,13 +5,13 @@
 
 use super::progress::Spinner;
 use super::{escape, say};
-use wlprof_run::guest::Program;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wlprof_plugin::ModuleView;
+use wlprof_run::guest::Program;
 
 /// Which part of Wasmtime logs the lines.
 const TARGET: &str = "wasmtime_internal_cranelift::compiler";

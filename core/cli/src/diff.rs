@@ -12,7 +12,7 @@ use clap::Args;
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
-use wlprof_export::{self, Exporter, short_path};
+use wlprof_export::{self as export, Exporter, short_path};
 use wlprof_recording::{Difference, Recording, Selection};
 
 /// Options of `wlprof diff`.

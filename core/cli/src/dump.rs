@@ -5,17 +5,17 @@ use super::available_plugins::Plugins;
 use super::guest::{self, Loaded};
 use super::interrupt::Signals;
 use super::{FAILED, Failure, escape, say, thread_stacks};
-use wlprof_run::guest::{Entry, Guest};
-use wlprof_run::profile::Ended;
-use wlprof::profiler::Profiler;
-use wlprof::sampler::{Dump as Stacks, ImportWatch, SamplerKind, SamplerOptions};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use wlprof::profiler::Profiler;
+use wlprof::sampler::{Dump as Stacks, ImportWatch, SamplerKind, SamplerOptions};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
 use wlprof_recording::Journal;
+use wlprof_run::guest::{Entry, Guest};
+use wlprof_run::profile::Ended;
 use wlprof_symbols::Symbols;
 
 /// Ticks a second: how soon a busy guest is read when a dump is asked for.

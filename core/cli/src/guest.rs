@@ -5,16 +5,16 @@ use super::available_plugins::Plugins;
 use super::compiling::Compiling;
 use super::trap::how_it_failed;
 use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say, usage};
-use wlprof_run::guest::{Allocators, Entry, Guest, LoadError, LoadOptions, Program};
-use wlprof::heap::{NamedAllocator, Rate};
-use wlprof::languages::{self, Choice, Library};
-use wlprof_run::profile::{Run, RunOptions};
-use wlprof::sampler::SamplerOptions;
 use std::io::Write;
 use std::path::Path;
+use wlprof::heap::{NamedAllocator, Rate};
+use wlprof::languages::{self, Choice, Library};
+use wlprof::sampler::SamplerOptions;
 use wlprof_module::ModuleError;
 use wlprof_plugin::{Detection, Walker};
 use wlprof_recording::Journal;
+use wlprof_run::guest::{Allocators, Entry, Guest, LoadError, LoadOptions, Program};
+use wlprof_run::profile::{Run, RunOptions};
 use wlprof_wasi::{Exit, Stdio, WasiOptions};
 
 /// The walker of each of a guest's modules that has one.

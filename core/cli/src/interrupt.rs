@@ -3,11 +3,11 @@
 pub(super) use super::os::signals::{Signals, die_of, ignores_interrupts, survive_large_files};
 
 use super::say;
-use wlprof_run::profile::Interrupter;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use wlprof_run::profile::Interrupter;
 
 /// Signals this soon after the first are the same key press: wrappers such as `npm` pass on a Ctrl-C that the terminal
 /// has already sent to the whole process group. Taken for a second one, it would cost the profile.

@@ -3,10 +3,10 @@
 //! one, too: whoever made that chose the guest already.
 
 use super::{escape, say};
-use wlprof::languages::Library;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use wlprof::languages::Library;
 use wlprof_wasi::Directory;
 
 /// What there is beside a guest.

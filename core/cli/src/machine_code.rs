@@ -9,16 +9,17 @@ use super::formats::CodeFormat;
 use super::guest::Walkers;
 use super::progress::Spinner;
 use super::{FAILED, Failure, escape, os, say};
-use wlprof_run::guest::Guest;
-use wlprof::machine_code::{CodeName, Lines, NativeFunction, for_each_function};
-use wlprof::sampler::show_to_perf;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use wlprof::machine_code::{CodeName, Lines, for_each_function};
+use wlprof::sampler::show_to_perf;
+use wlprof_export::NativeFunction;
 use wlprof_export::jitdump::JitDump;
 use wlprof_export::perf_map;
 use wlprof_recording::ModuleId;
+use wlprof_run::guest::Guest;
 use wlprof_symbols::Symbols;
 
 /// Functions from which on `perf inject` takes some seconds to make a file of each.

@@ -1,7 +1,7 @@
 //! Options of what is profiled of a guest's memory.
 
-use wlprof::heap::{NamedAllocator, Rate};
 use clap::Args;
+use wlprof::heap::{NamedAllocator, Rate};
 
 /// Whether what the guest allocates is profiled, and how.
 #[derive(Debug, Args)]

@@ -3,14 +3,14 @@
 
 use super::arguments::Names;
 use super::{Failure, guest, render};
-use wlprof::languages::{self, Choice};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use wlprof::languages::{self, Choice};
 use wlprof_module::{ModuleImage, among, read_binary};
 use wlprof_plugin::Walker;
 use wlprof_recording::{Module, ModuleId, RawRecording, Recording};
-use wlprof_symbols::{self, name};
+use wlprof_symbols::{self as symbols, name};
 
 /// The recording with names: its own, those that the program has for its frames instead, or, if it has none and no program is given,
 /// numbers.

@@ -7,7 +7,7 @@ use super::{FAILED, Failure, escape, formats};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use wlprof_export::{self, Exporter};
+use wlprof_export::{self as export, Exporter};
 use wlprof_recording::{Recording, Selected, Selection, View};
 
 /// What means standard output.

@@ -9,8 +9,8 @@ use super::showing::ShowChoice;
 use super::table::TableOptions;
 use super::window_profiles::Shown;
 use super::{FAILED, Failure};
-use wlprof::sampler::SamplerOptions;
 use clap::Args;
+use wlprof::sampler::SamplerOptions;
 use wlprof_recording::sources::SourceFolders;
 use wlprof_recording::{Clock, Selection};
 

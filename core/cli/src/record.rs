@@ -9,11 +9,11 @@ use super::machine_code;
 use super::profiling::Profiling;
 use super::run_outputs::{self, ProfileOf, RunOutputs};
 use super::{FAILED, Failure, escape, library, say, source_folders};
-use wlprof_run::guest::Entry;
-use wlprof::languages::Choice;
-use wlprof_run::profile::Ended;
-use wlprof::sampler::SamplerKind;
 use std::path::Path;
+use wlprof::languages::Choice;
+use wlprof::sampler::SamplerKind;
+use wlprof_run::guest::Entry;
+use wlprof_run::profile::Ended;
 use wlprof_wasi::{Exit, shown};
 
 /// Samples of a run that did next to nothing.

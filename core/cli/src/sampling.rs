@@ -1,7 +1,7 @@
 //! Options of how a guest is sampled.
 
-use wlprof::sampler::{SamplerKind, SamplerOptions};
 use clap::{Args, ValueEnum};
+use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_recording::Clock;
 
 /// How samples are taken, and how many.

@@ -1,9 +1,9 @@
 //! Stacks that were read of a running guest, as text: what Go prints when a program panics, for every language.
 
 use super::escape;
-use wlprof::sampler::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use wlprof::sampler::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use wlprof_plugin::SourceFrame;
 use wlprof_symbols::Symbols;
 

@@ -1,11 +1,11 @@
 //! The options of `wasmtime run` that Wasmtime's own crate for them defines: `-O`, `-C`, `-D`, `-W` and `-S`.
 
 use super::{FAILED, Failure};
-use wlprof_run::guest::{Entry, LoadOptions};
 use clap::Args;
 use std::time::Duration;
 use wasmtime::{Config, Engine, Inlining, Strategy};
 use wasmtime_cli_flags::CommonOptions;
+use wlprof_run::guest::{Entry, LoadOptions};
 use wlprof_wasi::Flags;
 
 /// Options of Wasmtime, under the names that they have there.

@@ -1,14 +1,14 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
 use crate::guest::{Guest, Linked, Preload};
-use wlprof::machine_code::Compiled;
-use wlprof::profiler::{Attach, Attached, Profiler};
-use wlprof::sampler::{Finished, SamplerOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use wasmtime::{Module, Store, Trap};
+use wlprof::machine_code::Compiled;
+use wlprof::profiler::{Attach, Attached, Profiler};
+use wlprof::sampler::{Finished, SamplerOptions};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::Walker;
 use wlprof_recording::file::ReadError;

@@ -1,7 +1,6 @@
 //! Rewritten modules beside what they were.
 
 use super::*;
-use wlprof_run::guest::{EngineOptions, engine};
 use crate::machine_code::{CodeOffsets, CompiledImage};
 use crate::machine_code::{GuestCode, was_compiled_from};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +10,7 @@ use wasmtime::{Caller, Func, Instance, Module, Ref, Store, Val};
 use wasmtime_environ::wasmparser::{Parser, Payload};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
+use wlprof_run::guest::{EngineOptions, engine};
 
 /// One of each language.
 const FEW: [&str; 7] = [

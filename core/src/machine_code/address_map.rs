@@ -87,8 +87,8 @@ mod tests {
     use super::super::compiled_image::CompiledImage;
     use super::Compiled;
     use super::*;
-    use wlprof_run::guest::{EngineOptions, engine};
     use wasmtime::Module;
+    use wlprof_run::guest::{EngineOptions, engine};
 
     /// Functions of many sizes, the largest over several blocks, with code that no instruction is kept for.
     fn functions() -> String {

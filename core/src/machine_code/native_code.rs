@@ -61,10 +61,10 @@ pub fn native_code(code: &GuestCode) -> Vec<NativeCode<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wlprof_run::guest::{EngineOptions, engine};
     use std::sync::Arc;
     use wasmtime::Module;
     use wlprof_module::ModuleImage;
+    use wlprof_run::guest::{EngineOptions, engine};
 
     const TEXT: &str = r#"(module (memory 1)
         (func (export "grow") (result i32) (memory.grow (i32.const 1)))

@@ -157,12 +157,12 @@ impl Attached {
     }
 
     /// The store's wasm is at a check compiled into it, in a callback of the embedder's own: is sampled there if that is how.
-        pub(crate) fn reaches_check(&self) {
+    pub(crate) fn reaches_check(&self) {
         self.store.iter().for_each(AttachedStore::reaches_check);
     }
 
     /// The store is about to be suspended in the call of the host that this thread is in.
-        pub(crate) fn suspends(&self) {
+    pub(crate) fn suspends(&self) {
         self.store.iter().for_each(AttachedStore::suspends);
     }
 

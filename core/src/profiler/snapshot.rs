@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, absolute};
 use std::sync::PoisonError;
 use std::time::Duration;
-use wlprof_export::{self, Exporter};
+use wlprof_export::{self as export, Exporter};
 use wlprof_recording::{HeapPart, Recording, View};
 
 /// A part of a run that is sampled until this is dropped, whether the profiler is paused or not. Any number of them may overlap.

@@ -2,13 +2,13 @@
 
 use super::arch::{DIRECT_CALL, directly_called};
 use super::code_map::{CodeMap, NativePc};
-use wlprof_run::guest::{EngineOptions, engine};
 use crate::machine_code::GuestCode;
 use crate::machine_code::{CodeName, native_code};
 use wasmtime::Module;
 use wasmtime_environ::wasmparser::Operator;
 use wlprof_module::{Checks, ModuleImage};
 use wlprof_recording::Origin;
+use wlprof_run::guest::{EngineOptions, engine};
 
 const TEXT: &str = r#"(module (memory 1)
     (func (export "grow") (result i32) (memory.grow (i32.const 1)))

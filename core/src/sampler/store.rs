@@ -38,12 +38,12 @@ impl AttachedStore {
     }
 
     /// The store's wasm is at a check compiled into it, in a callback that is not the sampler's own.
-        pub(crate) fn reaches_check(&self) {
+    pub(crate) fn reaches_check(&self) {
         self.0.reaches_check();
     }
 
     /// The store is about to be suspended in the host call that this thread is in.
-        pub(crate) fn suspends(&self) {
+    pub(crate) fn suspends(&self) {
         self.0.suspends();
     }
 

@@ -10,12 +10,12 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use wlprof_run::guest::{Guest, LoadOptions};
-use wlprof_loader::LoadedPlugin;
-use wlprof_run::profile::{Run, RunOptions};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
-use wlprof_wasi::{Stdio, WasiOptions};
+use wlprof_loader::LoadedPlugin;
 use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Language, SourceFrame, Truncation, Walker, WasmFrame};
+use wlprof_run::guest::{Guest, LoadOptions};
+use wlprof_run::profile::{Run, RunOptions};
+use wlprof_wasi::{Stdio, WasiOptions};
 
 /// Walks of each at one sample after the first.
 const MORE_WALKS: u32 = 8;

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use wasmtime::{Engine, GuestProfiler, Store, UpdateDeadline};
-use wlprof_run::guest::Guest;
 use wlprof::languages::{self, Choice};
 use wlprof::module::ModuleImage;
 use wlprof::recording::{Journal, PauseStats};
-use wlprof_wasi::{Directory, Exit, GuestState, Stdio, WasiOptions, call, linker};
 use wlprof::{Attach, Attached, Held};
+use wlprof_run::guest::Guest;
+use wlprof_wasi::{Directory, Exit, GuestState, Stdio, WasiOptions, call, linker};
 
 /// The stack that `wlprof` gives its guests.
 const STACK_SIZE: usize = 8 << 20;

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wasmtime::{Engine, Module, Store};
-use wlprof_run::guest::{EngineOptions, engine};
 use wlprof::module::{ModuleImage, read_module};
 use wlprof::sampler::SamplerOptions;
-use wlprof_wasi::{Stdio, WasiOptions};
 use wlprof::{Attach, Profiler};
+use wlprof_run::guest::{EngineOptions, engine};
+use wlprof_wasi::{Stdio, WasiOptions};
 
 /// The times of one start.
 struct Start {

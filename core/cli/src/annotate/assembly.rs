@@ -9,17 +9,17 @@ use super::{Annotate, PROPOSED, share};
 use crate::arguments::FramesChoice;
 use crate::escape::single_line;
 use crate::{FAILED, Failure, guest, render};
-use wlprof_run::guest::{Entry, LoadOptions, Program};
-use wlprof::languages::{self, Choice};
-use wlprof::machine_code::{CodeName, NativeCode, native_code};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use wlprof::languages::{self, Choice};
+use wlprof::machine_code::{CodeName, NativeCode, native_code};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, SourceFrame};
 use wlprof_recording::sources::SourceFolders;
 use wlprof_recording::{InstructionTotals, Module, ModuleId, Origin, RawRecording, Recording};
+use wlprof_run::guest::{Entry, LoadOptions, Program};
 use wlprof_symbols::{Symbols, name};
 
 /// Prints the functions that the user asks for. `path` is the guest's.

@@ -12,9 +12,6 @@ use super::os::Readers;
 use super::output_file::OutputFile;
 use super::progress::Spinner;
 use super::{CANNOT_RUN, FAILED, Failure, escape, interrupt, library, output, say};
-use wlprof_run::guest::{Entry, Guest, LoadError, LoadOptions, Program};
-use wlprof::languages::{self, Choice};
-use wlprof::sampler::{SamplerKind, SamplerOptions};
 use profiles::{Profile, profile_path};
 use results::{Results, table};
 use runs::Runs;
@@ -24,6 +21,9 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
+use wlprof::languages::{self, Choice};
+use wlprof::sampler::{SamplerKind, SamplerOptions};
+use wlprof_run::guest::{Entry, Guest, LoadError, LoadOptions, Program};
 use wlprof_wasi::{Directory, Flags, Stdio, WasiOptions};
 
 /// As large as the stack of a guest that is run alone.

@@ -4,14 +4,14 @@ use crate::arguments::Output;
 use crate::interrupt::Interrupts;
 use crate::run_outputs::{ProfileOf, RunOutputs};
 use crate::{FAILED, Failure, escape, say};
-use wlprof_run::guest::Guest;
+use std::path::{Path, PathBuf};
 use wlprof::languages::{self, Choice};
-use wlprof_run::profile;
 use wlprof::profiler::Profiler;
 use wlprof::sampler::SamplerOptions;
-use std::path::{Path, PathBuf};
 use wlprof_recording::Selection;
 use wlprof_recording::sources::SourceFolders;
+use wlprof_run::guest::Guest;
+use wlprof_run::profile;
 use wlprof_wasi::WasiOptions;
 
 /// Where the profile of a row is to be, opened before any guest runs.

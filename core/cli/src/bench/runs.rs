@@ -1,10 +1,10 @@
 //! Runs a guest many times: compiled once, with an instance of its own for each run.
 
 use super::Times;
-use wlprof_run::guest::Guest;
-use wlprof::profiler::{Attach, Attached, Profiler};
 use std::time::Instant;
 use wasmtime::{Instance, InstancePre, Store};
+use wlprof::profiler::{Attach, Attached, Profiler};
+use wlprof_run::guest::Guest;
 use wlprof_wasi::{Exit, GuestState, WasiOptions, call, linker, make_room_for_profiler};
 
 /// What to run.

@@ -2,13 +2,13 @@
 
 use super::State;
 use super::windows::{Refusal, blocking};
-use wlprof::sampler::Activity;
 use axum::extract::State as Given;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use wlprof::sampler::Activity;
 
 /// What metrics are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

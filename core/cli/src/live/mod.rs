@@ -21,11 +21,11 @@ mod windows;
 use super::http::{ListenAddress, Server};
 use super::window_profiles::{Shown, WindowProfiles};
 use super::{FAILED, Failure, say};
-use wlprof::profiler::Profiler;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
+use wlprof::profiler::Profiler;
 use wlprof_module::ModuleImage;
 use wlprof_symbols::Symbols;
 

@@ -12,7 +12,7 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{MethodRouter, get};
 use std::fmt::Write as _;
 use std::sync::Arc;
-use wlprof_export::{self, EXPORTERS, Exporter};
+use wlprof_export::{self as export, EXPORTERS, Exporter};
 use wlprof_recording::{Clock, HeapPart};
 
 /// As pprof's own endpoint has it.

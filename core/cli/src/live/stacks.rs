@@ -4,7 +4,6 @@
 use super::State;
 use super::windows::{Refusal, blocking};
 use crate::{escape, thread_stacks};
-use wlprof::sampler::{Dump, DumpedThread};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -13,6 +12,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+use wlprof::sampler::{Dump, DumpedThread};
 use wlprof_export::{NamedCall, stack_counts};
 use wlprof_symbols::Symbols;
 

@@ -2,13 +2,13 @@
 
 use super::State;
 use crate::window_profiles::Made;
-use wlprof::profiler::OpenWindow;
 use axum::http::StatusCode;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use wlprof::profiler::OpenWindow;
 use wlprof_recording::{Clock, HeapPart};
 
 /// The longest window, in seconds: its samples are in memory.

@@ -4,9 +4,9 @@ use super::super::arguments::CheckPlugin;
 use super::super::guest::{cannot_load, environment};
 use super::super::{FAILED, Failure, escape};
 use crate::conformance::{Observer, Outcome, Trial, check};
-use wlprof_run::guest::LoadOptions;
-use wlprof::sampler::SamplerKind;
 use std::io::{Stdout, Write};
+use wlprof::sampler::SamplerKind;
+use wlprof_run::guest::LoadOptions;
 use wlprof_wasi::WasiOptions;
 
 /// The exit code if the plugin failed a check.

@@ -6,8 +6,8 @@ mod skeleton;
 use super::arguments::{ListPlugins, PluginsAction, PluginsCommand};
 use super::available_plugins::{failed_to_load, libraries_in_folders, say_what_is_no_folder};
 use super::{Failure, escape};
-use wlprof::languages::BUILT_IN;
 use std::io::Write;
+use wlprof::languages::BUILT_IN;
 use wlprof_loader::PluginFile;
 
 /// Runs `wlprof plugins` and gives the exit code.

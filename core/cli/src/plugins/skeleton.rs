@@ -2,9 +2,9 @@
 
 use super::super::arguments::{NewPlugin, PluginLanguage};
 use super::super::{FAILED, Failure, escape, say};
-use wlprof::languages::BUILT_IN;
 use std::io::ErrorKind;
 use std::path::Path;
+use wlprof::languages::BUILT_IN;
 use wlprof_loader::why_no_name;
 use wlprof_plugin::sources::{CRATE, HEADER};
 

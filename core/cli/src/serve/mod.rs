@@ -31,10 +31,6 @@ use super::profiling::Profiling;
 use super::run_outputs::{self, ProfileOf, RunOutputs};
 use super::sampling::ClockChoice;
 use super::{FAILED, Failure, source_folders};
-use wlprof_run::guest::Entry;
-use wlprof::languages::Choice;
-use wlprof_run::profile::{Interrupter, profiler};
-use wlprof::sampler::SamplerKind;
 use clap::Args;
 use headers::Headers;
 use serving::{Ports, Served};
@@ -44,7 +40,11 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use totals::Totals;
 use wasmtime_cli_flags::opt::WasmtimeOptionValue;
+use wlprof::languages::Choice;
+use wlprof::sampler::SamplerKind;
 use wlprof_recording::Clock;
+use wlprof_run::guest::Entry;
+use wlprof_run::profile::{Interrupter, profiler};
 use wlprof_wasi::{Stdio, WasiOptions};
 
 /// Options of `wlprof serve`.

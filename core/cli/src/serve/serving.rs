@@ -7,14 +7,14 @@ use super::stores::{Reuse, Stores};
 use super::totals::Totals;
 use super::turns;
 use crate::{CANNOT_RUN, FAILED, Failure, say};
-use wlprof_run::guest::{Guest, Linked};
-use wlprof_run::profile::Ended;
-use wlprof::profiler::Profiler;
 use std::net::{SocketAddr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use tokio::sync::watch;
+use wlprof::profiler::Profiler;
+use wlprof_run::guest::{Guest, Linked};
+use wlprof_run::profile::Ended;
 use wlprof_wasi::{Exit, WasiOptions};
 
 /// Where a server is connected to.

@@ -2,7 +2,6 @@
 
 use super::turns::{self, Deadline};
 use crate::{escape, say};
-use wlprof::profiler::{Attach, Attached, Profiler};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -14,6 +13,7 @@ use wasmtime::component::GuestTaskId;
 use wasmtime::{Engine, Store, StoreContextMut};
 use wasmtime_wasi_http::WasiHttpView;
 use wasmtime_wasi_http::handler::{HandlerState, Instance, ShouldAccept, WorkerExpiration, WorkerState, WorkerStatus};
+use wlprof::profiler::{Attach, Attached, Profiler};
 use wlprof_recording::{OTHER_REQUESTS, REQUEST, SEVERAL, STATUS, status_text};
 use wlprof_wasi::{GuestState, HttpHandler, Stdio, WasiOptions, make_room_for_profiler, watch_memory};
 

@@ -7,11 +7,11 @@
 //! Guests have checks compiled into them with `-W timeout`, as those of `wasmtime serve -W timeout` have, and with the epoch
 //! sampler. Others run until they wait for something.
 
-use wlprof::profiler::Attached;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wasmtime::{Engine, Store, Trap, UpdateDeadline};
+use wlprof::profiler::Attached;
 
 /// How often guests come to their checks, at least: a turn, unless a guest waits before.
 const TURN: Duration = Duration::from_millis(10);

@@ -6,14 +6,14 @@ use super::screen::{Heading, Shows, draw};
 use super::snapshots::{News, Order, Picture};
 use super::terminal::Screen;
 use crate::os::signals::SIGINT;
-use wlprof_run::profile::Interrupter;
-use wlprof::sampler::Activity;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
+use wlprof::sampler::Activity;
 use wlprof_recording::View;
+use wlprof_run::profile::Interrupter;
 
 /// How soon news are seen.
 const LOOK: Duration = Duration::from_millis(50);

@@ -20,10 +20,6 @@ use super::sampling::Sampling;
 use super::table::TableOptions;
 use super::window_profiles::{Shown, WindowProfiles};
 use super::{FAILED, Failure, formats, source_folders};
-use wlprof_run::guest::Entry;
-use wlprof::languages::Choice;
-use wlprof_run::profile::{Ended, Run};
-use wlprof::sampler::{SamplerKind, SamplerOptions};
 use clap::Args;
 use keys::Viewer;
 use screen::Heading;
@@ -34,8 +30,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use terminal::{GuestStreams, Screen};
-use wlprof_export::{self, Exporter};
+use wlprof::languages::Choice;
+use wlprof::sampler::{SamplerKind, SamplerOptions};
+use wlprof_export::{self as export, Exporter};
 use wlprof_recording::{Clock, Journal, Selection};
+use wlprof_run::guest::Entry;
+use wlprof_run::profile::{Ended, Run};
 use wlprof_wasi::Exit;
 
 /// How often a signal is looked for once the guest has ended.

@@ -4,12 +4,12 @@ use super::rows::{Of, Row, Rows};
 use super::snapshots::Picture;
 use crate::escape::single_line;
 use crate::table::shown;
-use wlprof::sampler::Activity;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState};
+use wlprof::sampler::Activity;
 use wlprof_recording::Clock;
 
 const KEYS: &str = "f functions  l lines  t threads   s self/total   a all/now   space freeze   w write   q quit";

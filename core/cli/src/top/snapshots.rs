@@ -2,14 +2,14 @@
 
 use crate::output::Target;
 use crate::window_profiles::{Made, WindowProfiles};
-use wlprof::profiler::OpenWindow;
-use wlprof::profiler::Profiler;
-use wlprof::sampler::Activity;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
+use wlprof::profiler::OpenWindow;
+use wlprof::profiler::Profiler;
+use wlprof::sampler::Activity;
 use wlprof_export::{EXPORTERS, Exporter};
 use wlprof_recording::{Clock, Recording, View, file};
 

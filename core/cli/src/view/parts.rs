@@ -12,7 +12,7 @@ use crate::{naming, render, source_folders};
 use lines::SampledFiles;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
-use wlprof_export;
+use wlprof_export as export;
 use wlprof_recording::Recording;
 use wlprof_recording::sources::SourceFolders;
 

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wlprof_run::guest::{Guest, LoadOptions};
 use wlprof::module::Compiled;
 use wlprof::recording::{Origin, Recording};
+use wlprof_run::guest::{Guest, LoadOptions};
 
 fn objdump(file: &Path, options: &[String]) -> BTreeMap<u64, String> {
     let ran = output(Command::new(tool("objdump")).arg("-d").arg("--no-show-raw-insn").args(options).arg(file));

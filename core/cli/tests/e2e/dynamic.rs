@@ -6,16 +6,16 @@ use crate::sampled::fixture;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
-use wlprof_run::guest::{Guest, LoadOptions};
-use wlprof_loader::LoadedPlugin;
-use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
 use wlprof::recording::Recording;
 use wlprof::sampler::{SamplerKind, SamplerOptions};
-use wlprof_wasi::WasiOptions;
+use wlprof_loader::LoadedPlugin;
 use wlprof_plugin::{
     AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, SourceFrame, ThreadStack,
     Truncation, Walker, WasmFrame,
 };
+use wlprof_run::guest::{Guest, LoadOptions};
+use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
+use wlprof_wasi::WasiOptions;
 
 /// The Go plugin's library, built on first use.
 pub(crate) fn go_library() -> &'static Path {

@@ -2,16 +2,16 @@
 //! test's own at arbitrary instructions.
 
 use crate::sampled::{Shares, are_few, fixture, profile_until};
-use wlprof_run::guest::{Guest, LoadOptions};
 use wlprof::languages::{self, Choice, ChooseError};
-use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
 use wlprof::recording::{self, LanguageTruncation, Origin, Recording};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
-use wlprof_wasi::WasiOptions;
 use wlprof_plugin::{
     AttachError, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, SourceFrame, Truncation,
     Walker, WasmFrame,
 };
+use wlprof_run::guest::{Guest, LoadOptions};
+use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
+use wlprof_wasi::WasiOptions;
 
 /// The toy interpreter, or a plugin for it that misbehaves.
 struct Toy(Behaviour);

@@ -1,12 +1,12 @@
 //! A guest whose outermost function ends with a host call: nothing of the guest is on the stack below it then.
 
 use crate::guest::Place;
-use wlprof_run::guest::{Guest, LoadOptions};
-use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
 use wlprof::recording::{Clock, Origin};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
-use wlprof_wasi::WasiOptions;
 use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SourceFrame, Truncation, Walker, WasmFrame};
+use wlprof_run::guest::{Guest, LoadOptions};
+use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
+use wlprof_wasi::WasiOptions;
 
 /// Sleeps for a fifth of a second in a tail call.
 const GUEST: &str = r#"(module

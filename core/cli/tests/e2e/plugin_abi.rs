@@ -6,9 +6,9 @@ use crate::sampled::fixture;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use wlprof_loader::LoadedPlugin;
 use wlprof::module::ModuleImage;
 use wlprof::recording::{self, LanguageTruncation};
+use wlprof_loader::LoadedPlugin;
 use wlprof_plugin::{FrameKey, FrameSink, FunctionImport, GuestMemory, Language, ModuleView, OutOfBounds, WasmFrame};
 
 fn testdata(path: &str) -> PathBuf {

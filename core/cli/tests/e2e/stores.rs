@@ -10,14 +10,14 @@ use std::time::Duration;
 use wasmtime::{
     AsContext, Caller, Config, Engine, Instance, Linker, MemoryType, Module, SharedMemory, Store, WasmBacktrace,
 };
-use wlprof_run::guest::{Guest, LoadOptions};
 use wlprof::languages::{self, Choice};
 use wlprof::module::ModuleImage;
-use wlprof_run::profile::symbolize;
 use wlprof::recording::{Journal, LanguageTruncation, Origin, Recording, Truncation};
 use wlprof::sampler::{Dump, DumpedFrame, ImportWatch, SamplerKind, SamplerOptions};
-use wlprof_wasi::{Exit, Stdio, WasiOptions, call, linker};
 use wlprof::{Attach, Profiler};
+use wlprof_run::guest::{Guest, LoadOptions};
+use wlprof_run::profile::symbolize;
+use wlprof_wasi::{Exit, Stdio, WasiOptions, call, linker};
 
 /// A frame: module, function, and offset in the code section.
 type Frame = (u32, u32, u32);

@@ -3,13 +3,13 @@
 use super::engine::{EngineOptions, complete, config};
 use super::interface::Interface;
 use super::obstacle::{Obstacle, Offered};
-use wlprof::heap::{self, NamedAllocator};
-use wlprof::machine_code::{Compiled, GuestCode};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine, Module};
+use wlprof::heap::{self, NamedAllocator};
+use wlprof::machine_code::{Compiled, GuestCode};
 use wlprof_module::{Among, Binary, ImageError, ModuleError, ModuleImage, among, file_name, read_binary};
 use wlprof_plugin::{ModuleView, Walker};
 use wlprof_wasi::{CallableComponent, Flags, HttpHandler, Stdio, WasiOptions, linker};

@@ -6,7 +6,6 @@ use super::self_check;
 use super::self_report_tests::fixture;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, MAX_ROOTS, Reads, Stack, Truncated};
-use wlprof_run::guest::{EngineOptions, config};
 use crate::machine_code::{Compiled, GuestCode};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use wasmtime_wasi::p2::{self, bindings::sync::Command};
 use wlprof_module::{Binary, ModuleImage, read_binary};
 use wlprof_plugin::ModuleView;
 use wlprof_recording::Origin;
+use wlprof_run::guest::{EngineOptions, config};
 use wlprof_wasi::{CallableComponent, Stdio, WasiOptions, linker};
 
 /// Host calls compared in one guest. Some make millions.

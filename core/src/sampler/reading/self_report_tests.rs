@@ -12,7 +12,6 @@ use super::language_record::{Entry, LanguageStack, MAX_WORDS};
 use super::self_check;
 use super::vm_context::StoreContext;
 use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
-use wlprof_run::guest::{EngineOptions, engine};
 use crate::machine_code::Compiled;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -23,6 +22,7 @@ use wasmtime_wasi::{WasiCtxBuilder, p2, p3};
 use wlprof_module::among;
 use wlprof_plugin::{Detection, FrameKey, Language, Walker, WasmFrame};
 use wlprof_recording::{LanguageTruncation, Origin};
+use wlprof_run::guest::{EngineOptions, engine};
 use wlprof_wasi::{Flags, GuestState, component_linker, linker};
 
 /// A fixture's path.

@@ -7,7 +7,6 @@ mod processor;
 
 mod modules;
 
-use wlprof_run::guest::{EngineOptions, config};
 use crate::machine_code::GuestCode;
 use crate::sampler::arch::Registers;
 use crate::sampler::code_map::{CodeKind, CodeMap};
@@ -18,6 +17,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use wasmtime::{Engine, Func, Instance, Module, Store};
 use wlprof_module::ModuleImage;
+use wlprof_run::guest::{EngineOptions, config};
 
 /// What an instruction did that has run.
 enum Step {

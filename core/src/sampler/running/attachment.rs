@@ -230,12 +230,12 @@ impl Attachment {
     }
 
     /// The store's wasm is at a check compiled into it, in a callback that is not the sampler's own.
-        pub(in crate::sampler) fn reaches_check(&self) {
+    pub(in crate::sampler) fn reaches_check(&self) {
         self.store.calls_back();
     }
 
     /// The store is about to be suspended in the host call that this thread is in.
-        pub(in crate::sampler) fn suspends(&self) {
+    pub(in crate::sampler) fn suspends(&self) {
         self.store.suspends();
     }
 

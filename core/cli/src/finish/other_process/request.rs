@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use wlprof_export::{self, Exporter};
+use wlprof_export::{self as export, Exporter};
 use wlprof_module::{InComponent, ModuleImage};
 use wlprof_plugin::ModuleView;
 

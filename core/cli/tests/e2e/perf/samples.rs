@@ -7,11 +7,11 @@ use crate::guest::{Place, fixture, fixture_bytes};
 use crate::sections;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use wlprof_run::guest::{Guest, LoadOptions};
 use wlprof::languages::{self, BUILT_IN, Choice};
 use wlprof::machine_code::{CodeName, Lines, NativeCode, for_each_function, native_code};
 use wlprof::recording::{Origin, Recording, State};
 use wlprof::symbols::Symbols;
+use wlprof_run::guest::{Guest, LoadOptions};
 
 const RECORD: &str = "perf record -q -e cpu-clock:u -F 4000 -g";
 

@@ -241,7 +241,7 @@ impl StoreState {
 
     /// To be called where the store is about to be suspended in a host call: this thread runs none of it until that returns, there or on
     /// another thread.
-        pub(in crate::sampler) fn suspends(&self) {
+    pub(in crate::sampler) fn suspends(&self) {
         if let Some(slot) = self.slot().filter(|slot| !slot.is_told()) {
             slot.enter(std::ptr::null(), false);
         }
