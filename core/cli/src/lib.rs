@@ -9,6 +9,7 @@ mod available_plugins;
 mod bench;
 mod compiling;
 mod completions;
+mod conformance;
 mod diff;
 mod dump;
 mod escape;

@@ -57,7 +57,7 @@ pub struct Interrupter(Sender<Ended>);
 
 impl Interrupter {
     /// One whose interruptions go to `events`.
-    pub(crate) fn of(events: Sender<Ended>) -> Self {
+    pub fn of(events: Sender<Ended>) -> Self {
         Self(events)
     }
 
@@ -170,7 +170,7 @@ pub fn profiler(
     let builder = Profiler::builder().name(&guest.name).arguments(wasi.arguments.get(1..).unwrap_or_default());
     let profiler = builder.journal(journal).sampler_options(sampler).paused().start(&guest.engine)?;
     profiler.add_compiled(&guest.code, walkers);
-    guest.preloads.iter().for_each(|preload| drop(profiler.add_compiled(&preload.code, vec![None])));
+    guest.preloads.iter().for_each(|preload| profiler.add_compiled(&preload.code, vec![None]));
     guest.notes.iter().for_each(|note| profiler.note(note));
     Ok(profiler)
 }

@@ -30,6 +30,6 @@ pub use blocks::{Blocks, HeldBudget, Rate, Told};
 pub use c_library::c_library;
 pub use component::compile_component;
 pub(crate) use instructions::is_inside;
-pub(crate) use patches::not_expected;
+pub use patches::not_expected;
 pub use prepare::{NamedAllocator, compile};
 pub use rewrite::{EXPORTS, Exports, Rewritten, rewrite};

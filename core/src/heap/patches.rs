@@ -3,7 +3,7 @@
 use wlprof_plugin::MemoryPatch;
 
 /// Why a patch is not written, in words for the user, where `found` is what is in its place.
-pub(crate) fn not_expected(patch: &MemoryPatch, found: Option<&[u8]>) -> String {
+pub fn not_expected(patch: &MemoryPatch, found: Option<&[u8]>) -> String {
     const MOST_SHOWN: usize = 16;
     let shown = |bytes: &[u8]| {
         let rest = if bytes.len() > MOST_SHOWN { " and more" } else { "" };

@@ -86,7 +86,7 @@ impl GuestCode {
     }
 
     /// The module that a function is of, by its number; `None` of an adapter's.
-    pub(crate) fn module_of(&self, function: &ModuleFunction) -> Option<u32> {
+    pub fn module_of(&self, function: &ModuleFunction) -> Option<u32> {
         let number = function.module.as_u32();
         match self.compiled {
             Compiled::Module(_) => Some(0),

@@ -156,13 +156,13 @@ impl Attached {
         self.store.iter().for_each(AttachedStore::ready_thread);
     }
 
-    /// The store's wasm is at a check compiled into it, in a callback of the embedder's own: is sampled there if that is how.
-    pub(crate) fn reaches_check(&self) {
+    /// Samples the store at a check compiled into its wasm, if it is sampled at checks. Call this in an epoch callback of your own.
+    pub fn reaches_check(&self) {
         self.store.iter().for_each(AttachedStore::reaches_check);
     }
 
-    /// The store is about to be suspended in the call of the host that this thread is in.
-    pub(crate) fn suspends(&self) {
+    /// Reports that the store is about to be suspended in the host call that this thread is in.
+    pub fn suspends(&self) {
         self.store.iter().for_each(AttachedStore::suspends);
     }
 

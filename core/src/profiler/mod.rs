@@ -150,7 +150,7 @@ impl Profiler {
             None => Component::from_binary(&self.0.engine, &binary)?,
         };
         let images = modules.into_iter().map(Arc::new).collect();
-        self.add_compiled(&GuestCode { compiled: Compiled::Component(component.clone()), images }, chosen.walkers);
+        self.load_code(&GuestCode { compiled: Compiled::Component(component.clone()), images }, chosen.walkers);
         chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
         self.let_go_of_names();
         Ok(component)
@@ -188,7 +188,7 @@ impl Profiler {
 
     fn add_chosen(&self, module: &Module, code: &GuestCode, chosen: Chosen) {
         let is_known = self.loaded(module).is_some();
-        self.add_compiled(code, vec![chosen.walker]);
+        self.load_code(code, vec![chosen.walker]);
         if !is_known {
             chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
         }
@@ -208,7 +208,7 @@ impl Profiler {
     ) -> wasmtime::Result<ModuleId> {
         let code = GuestCode::of_module(module.clone(), image.clone());
         self.check(&code)?;
-        Ok(self.add_compiled(&code, vec![walker])[0].id)
+        Ok(self.load_code(&code, vec![walker])[0].id)
     }
 
     /// # Errors
@@ -223,13 +223,13 @@ impl Profiler {
         Ok(())
     }
 
-    /// Adds code that whoever calls has compiled from its images himself: to check that takes 17 ms of a CPython. `walkers` are those of its
-    /// modules' languages, in their order.
-    pub(crate) fn add_compiled(
-        &self,
-        code: &GuestCode,
-        walkers: Vec<Option<Box<dyn Walker>>>,
-    ) -> Vec<Arc<LoadedModule>> {
+    /// Adds code that the caller has just compiled from its images, without the check of [`Profiler::add_read`], which takes 17 ms for a
+    /// CPython. `walkers` are those of its modules' languages, in their order.
+    pub fn add_compiled(&self, code: &GuestCode, walkers: Vec<Option<Box<dyn Walker>>>) {
+        self.load_code(code, walkers);
+    }
+
+    fn load_code(&self, code: &GuestCode, walkers: Vec<Option<Box<dyn Walker>>>) -> Vec<Arc<LoadedModule>> {
         // One at a time, so that none is added twice. Whoever looks for another one meanwhile does not wait.
         let _adding = self.0.adding.lock().unwrap_or_else(PoisonError::into_inner);
         let image = code.compiled.image_range();

@@ -6,9 +6,9 @@ use super::damage;
 use super::moment::Moment;
 use super::subject::Subject;
 use super::walking::Walking;
-use wlprof::heap::{Allocator, Call, NotRewritten, not_expected, rewrite};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+use wlprof::heap::{Allocator, Call, NotRewritten, not_expected, rewrite};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{FrameKey, GuestMemory, HeapBucket, MemoryPatch, ModuleView, Truncation, Walker};
 

@@ -11,12 +11,12 @@ mod subject;
 mod trial;
 mod walking;
 
-use wlprof::languages::BUILT_IN;
 use moment::Moment;
 use std::collections::BTreeSet;
 use std::path::Path;
 use subject::{Ran, Subject};
-pub use trial::Trial;
+pub(crate) use trial::Trial;
+use wlprof::languages::BUILT_IN;
 use wlprof_loader::{ForeignLanguage, LoadedPlugin};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{Detection, Language, ModuleView};
@@ -24,7 +24,7 @@ use wlprof_recording::Clock;
 
 /// How a check went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// As it should; with what was seen.
     Passed(String),
     /// As it should, as far as can be said after so little.
@@ -41,7 +41,7 @@ pub enum Outcome {
 }
 
 /// Who is told how it goes.
-pub trait Observer {
+pub(crate) trait Observer {
     /// A check begins. If the plugin ends the process, it was in this one.
     fn begins(&mut self, what: &'static str);
     /// It has ended.
@@ -49,7 +49,7 @@ pub trait Observer {
 }
 
 /// Checks the plugin at `path`, with a guest of its language if there is one.
-pub fn check(path: &Path, trial: Option<&Trial>, observer: &mut dyn Observer) {
+pub(crate) fn check(path: &Path, trial: Option<&Trial>, observer: &mut dyn Observer) {
     let mut loaded = None;
     ask(observer, "is a plugin", || {
         let plugin = LoadedPlugin::load_to_check(path).map_err(|error| error.to_string())?;

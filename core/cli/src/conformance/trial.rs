@@ -2,15 +2,15 @@
 
 use super::Outcome;
 use super::moment::{Keeping, MOST_BYTES, Moment};
-use wlprof_run::guest::{Entry, Guest, LoadError, LoadOptions, Program};
-use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
-use wlprof::sampler::{SamplerKind, SamplerOptions};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::Walker;
 use wlprof_recording::{Clock, Origin, Recording, Truncation};
+use wlprof_run::guest::{Entry, Guest, LoadError, LoadOptions, Program};
+use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
 use wlprof_wasi::{Exit, Stdio, WasiOptions};
 
 /// A guest that runs longer is halted: there are moments enough by then.
@@ -42,7 +42,7 @@ impl Observed {
 }
 
 /// A guest in the language of a plugin.
-pub struct Trial {
+pub(crate) struct Trial {
     guest: Guest,
     wasi: WasiOptions,
     invoke: Option<String>,
@@ -55,7 +55,7 @@ impl Trial {
     ///
     /// # Errors
     /// [`LoadError`] if it cannot be run.
-    pub fn load(
+    pub(crate) fn load(
         path: &Path,
         options: &LoadOptions,
         wasi: WasiOptions,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wlprof::module::Compiled;
+use wlprof::machine_code::Compiled;
 use wlprof::recording::{Origin, Recording};
 use wlprof_run::guest::{Guest, LoadOptions};
 

@@ -20,7 +20,7 @@ pub fn engine(options: EngineOptions) -> wasmtime::Result<Engine> {
 }
 
 /// The configuration of [`engine`].
-pub(crate) fn config(options: EngineOptions) -> Config {
+pub fn config(options: EngineOptions) -> Config {
     let mut config = Config::new();
     if options.cache {
         // Without a home directory there is no place for it; that costs time, not the profile.

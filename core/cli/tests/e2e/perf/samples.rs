@@ -157,7 +157,7 @@ impl<'g> Own<'g> {
         let walker = languages::choose(&Choice::from(language), BUILT_IN, &**image).unwrap().walker;
         let mut symbols = Symbols::new(std::slice::from_ref(image), vec![walker]);
         let mut names = Vec::new();
-        let add = |function: &wlprof::machine_code::NativeFunction<'_>| {
+        let add = |function: &wlprof::export::NativeFunction<'_>| {
             names.push(function.name.clone());
             Ok(())
         };
