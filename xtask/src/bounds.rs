@@ -32,11 +32,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     called_different(&wlprof, &folder, runs)
 }
 
-/// Standard error of a run of `wlprof`, where its tables are.
-fn said(wlprof: &Path, arguments: &[&str]) -> Result<String> {
+/// What `wlprof` prints: its tables are on standard error where a guest runs, and on standard output elsewhere.
+fn printed(wlprof: &Path, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(wlprof);
     let output = command.args(arguments).output().with_context(|| format!("cannot run {command:?}"))?;
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     if !output.status.success() {
         bail!("{command:?} failed ({}): {text}", output.status);
     }
@@ -49,8 +49,10 @@ fn within(wlprof: &Path, folder: &Path, runs: usize) -> Result<()> {
     let folded = text(&folder.join("x.folded"))?;
     let mut within = [0; SHARES.len()];
     for run in 0..runs {
-        let table =
-            said(wlprof, &[OPTIONS[0], OPTIONS[1], "--frames=native", "-o", &folded, &guest, "1", &run.to_string()])?;
+        let table = printed(
+            wlprof,
+            &[OPTIONS[0], OPTIONS[1], "--frames=native", "-o", &folded, &guest, "1", &run.to_string()],
+        )?;
         for (count, (name, truth)) in within.iter_mut().zip(SHARES) {
             let (share, bound) = total(&table, name).with_context(|| format!("no {name} in {table}"))?;
             *count += usize::from((share - truth).abs() <= bound);
@@ -70,23 +72,19 @@ fn called_different(wlprof: &Path, folder: &Path, runs: usize) -> Result<()> {
     let guest = text(&checkout::testdata().join("demo/demo.wasm"))?;
     let recordings = ["a.wlprof", "b.wlprof"].map(|name| folder.join(name));
     let [one, other] = [text(&recordings[0])?, text(&recordings[1])?];
-    let (mut rows, mut different, mut pairs_with_one) = (0_u32, 0_u32, 0_u32);
+    let (mut functions, mut different, mut pairs_with_one) = (0_u32, 0_u32, 0_u32);
     for _ in 0..pairs {
         for recording in [&one, &other] {
-            said(wlprof, &["--quiet", OPTIONS[0], OPTIONS[1], "-o", recording, &guest])?;
+            printed(wlprof, &["--quiet", OPTIONS[0], OPTIONS[1], "-o", recording, &guest])?;
         }
-        let table = said(wlprof, &["diff", "--top=1000", &one, &other])?;
-        let of_functions = table.lines().filter(|line| line.matches('±').count() == 3);
-        let called: Vec<bool> = of_functions.map(|row| !row.ends_with("(noise)")).collect();
-        rows += called.len() as u32;
-        different += called.iter().filter(|is_different| **is_different).count() as u32;
-        pairs_with_one += u32::from(called.contains(&true));
-    }
-    if rows == 0 {
-        bail!("`wlprof diff` has printed no rows of functions that this knows");
+        let table = printed(wlprof, &["diff", "--top=1000", &one, &other])?;
+        let (called, all) = differences(&table).with_context(|| format!("no number of functions in {table}"))?;
+        functions += all;
+        different += called;
+        pairs_with_one += u32::from(called > 0);
     }
     progress::say(format_args!(
-        "{different} of {rows} rows are called different, in {pairs_with_one} of {pairs} pairs"
+        "{different} of {functions} functions are called different, in {pairs_with_one} of {pairs} pairs"
     ));
     step.done();
     Ok(())
@@ -94,6 +92,13 @@ fn called_different(wlprof: &Path, folder: &Path, runs: usize) -> Result<()> {
 
 fn text(path: &Path) -> Result<String> {
     path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()))
+}
+
+/// How many functions `wlprof diff` calls different, and of how many.
+fn differences(table: &str) -> Option<(u32, u32)> {
+    let called = table.lines().filter(|line| line.matches('±').count() == 3).count();
+    let (before, _) = table.split_once(" functions ")?;
+    Some((called as u32, before.rsplit(' ').next()?.parse().ok()?))
 }
 
 /// The last share of the row of `name`, its total, and the bound of that.
@@ -110,9 +115,19 @@ mod tests {
 
     #[test]
     fn shares_are_read_from_the_table() {
-        let table = "  79.9 ±3.3 %   80.1 ±3.4 %  ████  sum  a.c:13\n   0.0 ±0.5 %  100.0 ±0.6 %  █  both  a.c\n";
+        let table = "  79.9 ±3.3 %  80.1 ±3.4 %    1.90 s  ████  sum  a.c:13\n   0.0 ±0.5 %  100.0 ±0.6 %  2.38 s  █  both  a.c\n";
         assert_eq!(total(table, "sum"), Some((80.1, 3.4)));
         assert_eq!(total(table, "both"), Some((100.0, 0.6)));
         assert_eq!(total(table, "bot"), None);
+    }
+
+    #[test]
+    fn differences_are_read_from_the_table() {
+        let none = "\nno difference above chance in the own time of 12 functions (5 % level, all together)\n";
+        assert_eq!(differences(none), Some((0, 12)));
+        let one = "\nself: the function's own code; 1 of 12 functions with a difference above chance; ± is the bound\n\
+                   before  after  more  function\n7.0 ±0.1 %  1.00 s  9.0 ±0.1 %  1.30 s  +2.0 ±0.2 %  main  a.c\n";
+        assert_eq!(differences(one), Some((1, 12)));
+        assert_eq!(differences(""), None);
     }
 }

@@ -59,7 +59,7 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Render a recording (x.wlprof) in other formats
     Render(Render),
-    /// Compare two recordings: which functions took another share of the time, and which differences are noise
+    /// Compare two recordings: which functions took another share of the time, by more than chance
     Diff(Diff),
     /// Put several recordings together
     Merge(Merge),

@@ -1,4 +1,4 @@
-//! `wlprof diff`: which functions took another share of the time, and which differences are noise.
+//! `wlprof diff`: which functions took another share of the time, by more than chance.
 
 use super::arguments::{FramesChoice, Names};
 use super::escape::single_line;
@@ -6,7 +6,8 @@ use super::os::{Readers, limits};
 use super::output;
 use super::output_file::OutputFile;
 use super::showing::ShowChoice;
-use super::table::{TableOptions, differences, shorten, shown};
+use super::table::{Row, Table, TableOptions, differences, seconds, shown};
+use super::wrapping::wrapped;
 use super::{FAILED, Failure, print, render, say};
 use clap::Args;
 use std::fmt::Write as _;
@@ -34,7 +35,7 @@ pub(super) struct Diff {
     /// What to compare: the share of the time of each function, or the bytes of each
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = ShowChoice::Time)]
     show: ShowChoice,
-    /// Rows of the table
+    /// Rows of the table, which has what differs by more than chance
     #[arg(long, value_name = "ROWS", default_value_t = 20)]
     top: usize,
     #[command(flatten)]
@@ -59,12 +60,13 @@ pub(super) fn run(diff: &Diff) -> Result<(), Failure> {
     }
     let [before, after] = <[Recording; 2]>::try_from(shown).map_err(|_| Failure::new(FAILED, "not two recordings"))?;
     let names = [&diff.before, &diff.after].map(|path| path.display().to_string());
+    let width = TableOptions::for_terminal().for_output().width;
     if let Some(part) = diff.show.part() {
-        print(differences([&before, &after], part, diff.top).as_bytes())?;
+        print(differences([&before, &after], part, diff.top, width).as_bytes())?;
     } else {
         Recording::check_clocks([(names[0].as_str(), &before), (names[1].as_str(), &after)])
             .map_err(|error| Failure::new(FAILED, error))?;
-        print(table(&before, &after, diff.top).as_bytes())?;
+        print(table(&before, &after, diff.top, width).as_bytes())?;
     }
     if let Some((path, exporter)) = target {
         let cannot = |error| Failure::new(FAILED, format!("cannot write {}: {error}", path.display()));
@@ -100,31 +102,37 @@ fn as_shown(diff: &Diff, recording: Recording, path: &Path) -> Result<Recording,
     Ok(recording)
 }
 
-fn table(before: &Recording, after: &Recording, rows: usize) -> String {
+fn table(before: &Recording, after: &Recording, rows: usize, width: Option<usize>) -> String {
     let differences = Difference::of(before, after);
-    let real = differences.iter().filter(|row| row.is_real).count();
+    let count = |count: usize| if count == 1 { "1 function".to_owned() } else { format!("{count} functions") };
+    let all = count(differences.len());
+    let real: Vec<&Difference> = differences.iter().filter(|row| row.is_real).collect();
     let mut text = String::new();
     // Writing to a string cannot fail.
+    if real.is_empty() {
+        let _ = writeln!(text, "\nno difference above chance in the own time of {all} (5 % level, all together)");
+        return wrapped(&text, width);
+    }
     let _ = writeln!(
         text,
-        "\n{} functions, {real} of them with a share that differs by more than chance (5 % level, all rows together)\n\
-         \n{:>13} {:>13} {:>13}  own time: before, after, and what differs (± is the 95 % bound)",
-        differences.len(),
-        "before",
-        "after",
-        "more"
+        "\nself: the function's own code; {} of {all} with a difference above chance (5 % level, all together), {} shown; ± is \
+         the 95 % bound",
+        real.len(),
+        real.len().min(rows),
     );
-    let options = TableOptions::for_terminal().for_output();
-    let room = options.width.map_or(usize::MAX, |width| width.saturating_sub(60).max(24));
-    for row in differences.iter().take(rows) {
-        let [one, other] = row.shares.map(shown);
-        let more = More(row).to_string();
-        let name = shorten(&single_line(&row.name), room);
+    let mut table = Table::new(&["before", "after", "more"], "function").without_bars();
+    for row in real.into_iter().take(rows) {
+        let [one, other] = [0, 1].map(|side| format!("{} {:>8}", shown(row.shares[side]), seconds(row.times_ns[side])));
         let file = row.file.as_deref().map_or_else(String::new, |file| format!("  {}", single_line(short_path(file))));
-        let noise = if row.is_real { "" } else { "  (noise)" };
-        let _ = writeln!(text, "{one:>13} {other:>13} {more:>13}  {name}{file}{noise}");
+        table.rows.push(Row {
+            cells: vec![one, other, More(row).to_string()],
+            name: single_line(&row.name),
+            after: file,
+            ..Row::default()
+        });
     }
-    text
+    let _ = table.write(width, &mut text);
+    wrapped(&text, width)
 }
 
 /// A difference with its sign and bound.

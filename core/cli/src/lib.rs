@@ -47,6 +47,7 @@ mod usage;
 mod view;
 mod wasmtime_options;
 mod window_profiles;
+mod wrapping;
 
 use arguments::{Arguments, Command};
 use clap::Parser;

@@ -15,6 +15,8 @@ pub struct Difference {
     pub file: Option<String>,
     /// Share of its own time, in the first and in the second.
     pub shares: [Share; 2],
+    /// Its own time, in nanoseconds, in the first and in the second.
+    pub times_ns: [u64; 2],
     /// What the second has more, in points, with its 95 % bound.
     pub more: Share,
     /// Whether that is more than chance.
@@ -48,7 +50,8 @@ impl Difference {
                 let shares = [weights[0].share_of(all[0]), weights[1].share_of(all[1])];
                 let percent = shares[1].percent - shares[0].percent;
                 let more = Share { percent, bound: shares[0].bound.hypot(shares[1].bound) };
-                Self { name, file, shares, more, is_real: false }
+                let times_ns = weights.map(|weight| weight.ns);
+                Self { name, file, shares, times_ns, more, is_real: false }
             })
             .collect();
         differences.sort_by(|one, other| {

@@ -1,7 +1,7 @@
 //! Who calls a function and whom it calls: a block for each, with callers above and callees below.
 
 use super::TableOptions;
-use super::rows::{Layout, signs_of};
+use super::rows::{Row, Shares, Table, signs_of};
 use crate::escape::single_line;
 use std::fmt::{self, Write};
 use wlprof_recording::{FunctionId, Neighbors, Recording, Totals, Weight};
@@ -21,20 +21,37 @@ pub(super) fn write(
     if found.is_empty() {
         return writeln!(text, "\nno sample is through a function called {}", single_line(name));
     }
-    let layout = Layout::new(recording, totals.all, options.width, &["self", "total"]).bounded_by(totals);
+    let shares = Shares::of(recording, totals);
     for one in found.iter().take(BLOCKS) {
-        let rows = |which: &[(FunctionId, Weight)], text: &mut String| {
-            which.iter().take(options.rows).try_for_each(|(function, weight)| {
+        let total = |weight: Weight| shares.with_amount(&shares.total(weight), weight);
+        let beside = |which: &[(FunctionId, Weight)]| -> Vec<Row> {
+            let row = |(function, weight): &(FunctionId, Weight)| {
                 let function = &recording.functions[*function as usize];
-                layout.indented_row(*weight, function, text)
-            })
+                let row = Row::of(vec![String::new(), total(*weight)], shares.bar(*weight), function, String::new());
+                Row { name: format!("  {}", row.name), ..row }
+            };
+            which.iter().take(options.rows).map(row).collect()
         };
-        layout.title("callers, the function, callees", text)?;
-        rows(&one.callers, text)?;
-        let line = recording.functions[one.function as usize].line;
+        let mut table = Table::new(&["self", "total"], "callers, the function, callees");
+        table.rows.extend(beside(&one.callers));
+        let cells = vec![shares.own(one.self_time), total(one.total_time)];
+        let function = &recording.functions[one.function as usize];
         let signs = signs_of(one.self_time, one.doubt);
-        layout.row(&[one.self_time, one.total_time], one.total_time, one.function, &signs, line, text)?;
-        rows(&one.callees, text)?;
+        table.rows.push(Row::of(cells, shares.bar(one.total_time), function, signs));
+        table.rows.extend(beside(&one.callees));
+        let counted = |which: &[(FunctionId, Weight)], one: &str, many: &str| match which.len() {
+            1 => format!("1 {one}"),
+            count if count > options.rows => format!("{} of {count} {many}", options.rows),
+            count => format!("{count} {many}"),
+        };
+        writeln!(
+            text,
+            "\n{}, {} of {}",
+            counted(&one.callers, "caller", "callers"),
+            counted(&one.callees, "callee", "callees"),
+            single_line(&function.name)
+        )?;
+        table.write(options.width, text)?;
     }
     match found.len().saturating_sub(BLOCKS) {
         0 => Ok(()),

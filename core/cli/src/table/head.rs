@@ -53,6 +53,10 @@ pub(super) fn write(
         }
         writeln!(text, " ({BOUND})")?;
     }
+    if let Some(waited_ns) = waited(recording) {
+        let (waited, all) = (seconds(waited_ns), seconds(meta.duration_ns));
+        writeln!(text, "waited {waited:.2} of {all:.2} s: --off-cpu shows where")?;
+    }
     doubts(totals).iter().try_for_each(|doubt| writeln!(text, "{doubt}"))?;
     losses(recording, selected).iter().try_for_each(|loss| writeln!(text, "{loss}"))?;
     if !recording.ticks.balanced() {
@@ -71,6 +75,17 @@ fn places(recording: &Recording) -> (Weight, Weight) {
         weight
     };
     (of(State::is_guest), of(|state| state == State::Host))
+}
+
+/// How long a guest was not on a processor, if that is most of its run and not seen in samples. Servers wait for requests, which have times
+/// of their own.
+fn waited(recording: &Recording) -> Option<u64> {
+    /// Starting and ending take some of a short run.
+    const LEAST_NS: u64 = 50_000_000;
+    let meta = &recording.meta;
+    let waited_ns = meta.duration_ns.saturating_sub(meta.cpu_ns);
+    let is_most = waited_ns > meta.duration_ns / 2 && waited_ns >= LEAST_NS;
+    (meta.clock == Clock::Cpu && meta.requests.is_empty() && is_most).then_some(waited_ns)
 }
 
 /// The part of the time that no sample stands for.
@@ -151,7 +166,7 @@ pub(super) fn describe(reason: Truncation) -> String {
     }
 }
 
-/// What samples belong to by the language's account, as in `state: python 61.0 ±1.2 %, gc 3.0 ±0.4 %`: a line for each of the
+/// What samples belong to by the language's account, as in `state=python 61.0 ±1.2 %, state=gc 3.0 ±0.4 %`: a line for each of the
 /// first few labels. Numbers of goroutines are left out: there are too many. So is a component's instance if none but that was seen.
 fn labels(recording: &Recording, totals: &Totals, text: &mut String) -> fmt::Result {
     const NAMES: usize = 4;
@@ -167,12 +182,13 @@ fn labels(recording: &Recording, totals: &Totals, text: &mut String) -> fmt::Res
     for (name, values) in sums.into_iter().filter(tells).take(NAMES) {
         let mut values: Vec<_> = values.into_iter().collect();
         values.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.ns));
-        let share =
-            |(value, weight): &(&str, Weight)| format!("{} {}", single_line(value), shown(weight.share_of(totals.all)));
+        let share = |(value, weight): &(&str, Weight)| {
+            format!("{}={} {}", single_line(name), single_line(value), shown(weight.share_of(totals.all)))
+        };
         let shares: Vec<String> = values.iter().take(VALUES).map(share).collect();
         let more = values.len().saturating_sub(VALUES);
         let more = if more == 0 { String::new() } else { format!(", {more} more") };
-        writeln!(text, "{}: {}{more}", single_line(name), shares.join(", "))?;
+        writeln!(text, "{}{more}", shares.join(", "))?;
     }
     Ok(())
 }
@@ -205,6 +221,24 @@ mod tests {
         assert!(text.contains(loss) && text.contains("they cover 50.0 % of it"), "{text}");
         recording.ticks.fired += 1;
         assert!(head(&recording).contains("1 ticks not accounted for"));
+    }
+
+    #[test]
+    fn most_of_the_time_waited_is_remarked_on() {
+        let mut recording = example();
+        recording.meta.clock = Clock::Cpu;
+        (recording.meta.duration_ns, recording.meta.cpu_ns) = (1_910_000_000, 50_000_000);
+        assert!(head(&recording).contains("\nwaited 1.86 of 1.91 s: --off-cpu shows where\n"), "{}", head(&recording));
+        recording.meta.cpu_ns = 1_000_000_000;
+        assert!(!head(&recording).contains("waited"), "{}", head(&recording));
+        (recording.meta.clock, recording.meta.cpu_ns) = (Clock::Wall, 0);
+        assert!(!head(&recording).contains("waited"), "{}", head(&recording));
+    }
+
+    #[test]
+    fn labels_stand_with_their_values() {
+        let text = head(&example());
+        assert!(text.contains("\nstate=python ") && !text.contains("goroutine"), "{text}");
     }
 
     #[test]

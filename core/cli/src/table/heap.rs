@@ -1,22 +1,16 @@
 //! The tables of memory: who allocated, and what is still held.
 
 use super::TableOptions;
-use super::rows::{place_of, shorten};
+use super::rows::{FUNCTIONS, Row, Table, counted, place_of};
 use super::user_lines::OUTSIDE_OF_THE_SCRIPT;
 use crate::escape::single_line;
+use crate::wrapping::wrapped;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use wlprof_export::short_path;
 use wlprof_recording::{
     Amount, Category, Frame, FunctionId, Heap, HeapPart, Line, Origin, Recording, SiteTotals, StackId, bytes, scaled,
 };
-
-/// Cells of an amount, as in `1023.9 ±12.3 MiB`.
-const AMOUNT_WIDTH: usize = 17;
-/// Cells of a number of blocks.
-const BLOCKS_WIDTH: usize = 10;
-/// Cells that a name has at least.
-const MIN_NAME_WIDTH: usize = 24;
 
 /// Who allocated: a line of a function, or nobody of the program.
 type Place = Option<(FunctionId, Option<u32>)>;
@@ -37,29 +31,47 @@ pub(super) fn write(recording: &Recording, part: HeapPart, options: &TableOption
             HeapPart::Grown => "who made linear memory grow, and how often",
             _ => "who allocated memory",
         };
-        titles(&[column(part), column(other)], title, text)?;
-        for (place, totals) in rows.iter().filter(|(_, totals)| totals.part(part).bytes > 0.0).take(options.rows) {
-            let amounts = [totals.part(part), totals.part(other)];
-            row(recording, &amounts, *place, "", options, text)?;
+        let shown: Vec<_> = rows.iter().filter(|(_, totals)| totals.part(part).bytes > 0.0).collect();
+        writeln!(text, "\n{}: {title}; {}", column(part), coverage(&shown, part, options))?;
+        let mut table = Table::new(&[column(part), column(other), "blocks"], "line").without_bars();
+        for (place, totals) in shown.into_iter().take(options.rows) {
+            let cells = vec![amount(totals.part(part)), amount(totals.part(other)), count(totals.part(part))];
+            table.rows.push(row(recording, cells, *place));
         }
+        table.write(options.width, text)?;
     }
     rows.retain(|(_, totals)| totals.held.blocks > 0.0);
     rows.sort_by(|(_, one), (_, other)| other.held.bytes.total_cmp(&one.held.bytes));
     if !rows.is_empty() {
         let has_ages = rows.iter().any(|(_, totals)| totals.held_since_ns.is_some());
-        let title = "who still held memory at the end";
+        let title = "still held: who still held memory at the end";
         let title = if has_ages { format!("{title}, and for how long") } else { title.to_owned() };
-        titles(&[column(HeapPart::Held)], &title, text)?;
+        let shown: Vec<_> = rows.iter().collect();
+        writeln!(text, "\n{title}; {}", coverage(&shown, HeapPart::Held, options))?;
+        let heads = [column(HeapPart::Held), "blocks", "for"];
+        let mut table = Table::new(&heads[..if has_ages { 3 } else { 2 }], "line").without_bars();
         for (place, totals) in rows.iter().take(options.rows) {
             let age = |since_ns: u64| recording.meta.duration_ns.saturating_sub(since_ns) as f64 / 1e9;
             let ages = totals.held_since_ns.map_or_else(String::new, |(oldest_ns, newest_ns)| {
-                format!("  ({:.2} to {:.2} s)", age(newest_ns), age(oldest_ns))
+                format!("{:.2} to {:.2} s", age(newest_ns), age(oldest_ns))
             });
-            row(recording, &[totals.held], *place, &ages, options, text)?;
+            table.rows.push(row(recording, vec![amount(totals.held), count(totals.held), ages], *place));
         }
+        table.write(options.width, text)?;
     }
     text.push('\n');
     Ok(())
+}
+
+/// How much the rows that are shown have of all, as in `10 of 34 lines, 9.1 ±1.0 MiB of 9.7 ±1.1 MiB`.
+fn coverage(rows: &[&(Place, SiteTotals)], part: HeapPart, options: &TableOptions) -> String {
+    let sum = |rows: &[&(Place, SiteTotals)]| {
+        let mut sum = Amount::default();
+        rows.iter().for_each(|(_, totals)| sum.add(totals.part(part)));
+        amount(sum)
+    };
+    let counted = counted(options.rows, rows.len(), ["line", "lines"]);
+    format!("{counted}, {} of {}", sum(&rows[..rows.len().min(options.rows)]), sum(rows))
 }
 
 fn heaps(recording: &Recording) -> impl Iterator<Item = &Heap> {
@@ -101,7 +113,12 @@ pub(super) fn head(recording: &Recording, text: &mut String) -> fmt::Result {
 }
 
 /// What two recordings differ in, by function: bytes of `part` before and after, and how many more.
-pub(crate) fn differences(recordings: [&Recording; 2], part: HeapPart, rows: usize) -> String {
+pub(in crate::cli) fn differences(
+    recordings: [&Recording; 2],
+    part: HeapPart,
+    rows: usize,
+    width: Option<usize>,
+) -> String {
     let mut functions: BTreeMap<(String, Option<String>), [Amount; 2]> = BTreeMap::new();
     for (side, recording) in recordings.into_iter().enumerate() {
         for (place, totals) in heaps(recording).flat_map(|heap| placed(recording, heap)) {
@@ -125,31 +142,34 @@ pub(crate) fn differences(recordings: [&Recording; 2], part: HeapPart, rows: usi
     let mut functions: Vec<_> =
         functions.into_iter().filter(|(_, amounts)| amounts.iter().any(|one| one.bytes > 0.0)).collect();
     functions.sort_by(|(_, one), (_, other)| more(*other).abs().total_cmp(&more(*one).abs()));
-    let mut text = String::new();
-    let shown = |amounts: [Amount; 2]| {
-        let [before, after] = amounts.map(amount);
+    let is_real = |amounts: &[Amount; 2]| more(*amounts).abs() > difference(*amounts).bound();
+    let cells = |amounts: [Amount; 2]| {
         let sign = if more(amounts) < 0.0 { "-" } else { "+" };
-        format!(
-            "{before:>AMOUNT_WIDTH$} {after:>AMOUNT_WIDTH$} {:>AMOUNT_WIDTH$}",
-            format!("{sign}{}", amount(difference(amounts)))
-        )
+        let [before, after] = amounts.map(amount);
+        vec![before, after, format!("{sign}{}", amount(difference(amounts)))]
     };
+    let (total, part) = (functions.len(), part.participle());
+    functions.retain(|(_, amounts)| is_real(amounts));
+    let mut text = String::new();
+    let counted = counted(functions.len(), total, FUNCTIONS);
     // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "\n{:>AMOUNT_WIDTH$} {:>AMOUNT_WIDTH$} {:>AMOUNT_WIDTH$}  bytes {} (± is the 95 % bound of what sampling can tell)",
-        "before",
-        "after",
-        "more",
-        part.participle(),
-    );
-    let _ = writeln!(text, "{}  all together", shown(all));
+    let _ = match functions.len() {
+        0 => writeln!(text, "\nno difference above chance: {counted} (bytes {part})"),
+        real => writeln!(
+            text,
+            "\nbytes {part} (± is the 95 % bound of what sampling can tell)\n{counted} with a difference above chance, {} shown",
+            real.min(rows)
+        ),
+    };
+    let mut table = Table::new(&["before", "after", "more"], "function").without_bars();
+    let row = |cells, name, after| Row { cells, name, after, ..Row::default() };
+    table.rows.push(row(cells(all), "all together".to_owned(), String::new()));
     for ((name, file), amounts) in functions.into_iter().take(rows) {
         let file = file.as_deref().map_or_else(String::new, |file| format!("  {}", single_line(short_path(file))));
-        let noise = if more(amounts).abs() > difference(amounts).bound() { "" } else { "  (noise)" };
-        let _ = writeln!(text, "{}  {}{file}{noise}", shown(amounts), single_line(&name));
+        table.rows.push(row(cells(amounts), single_line(&name), file));
     }
-    text
+    let _ = table.write(width, &mut text);
+    wrapped(&text, width)
 }
 
 /// What each site of a heap has allocated, and whose that is.
@@ -185,38 +205,16 @@ fn column(part: HeapPart) -> &'static str {
     }
 }
 
-fn titles(columns: &[&str], title: &str, text: &mut String) -> fmt::Result {
-    text.push('\n');
-    columns.iter().try_for_each(|column| write!(text, "{column:>AMOUNT_WIDTH$} "))?;
-    writeln!(text, "{:>BLOCKS_WIDTH$}  {title}", "blocks")
-}
-
-/// A row: amounts, of which the first is what blocks are counted of, and whose they are.
-fn row(
-    recording: &Recording,
-    amounts: &[Amount],
-    place: Place,
-    after: &str,
-    options: &TableOptions,
-    text: &mut String,
-) -> fmt::Result {
-    for shown in amounts {
-        write!(text, "{:>AMOUNT_WIDTH$} ", amount(*shown))?;
-    }
-    let (name, at) = match place {
+/// A row of a place.
+fn row(recording: &Recording, cells: Vec<String>, place: Place) -> Row {
+    let (name, after) = match place {
         Some((function, line)) => {
             let function = &recording.functions[function as usize];
             (single_line(&function.name), place_of(function, line))
         }
         None => (OUTSIDE_OF_THE_SCRIPT.to_owned(), String::new()),
     };
-    let after = format!("{at}{after}");
-    let room = options.width.map(|width| {
-        let before = amounts.len() * (AMOUNT_WIDTH + 1) + BLOCKS_WIDTH + 2;
-        width.saturating_sub(before + after.chars().count()).max(MIN_NAME_WIDTH)
-    });
-    let name = room.map_or_else(|| name.clone(), |room| shorten(&name, room));
-    writeln!(text, "{:>BLOCKS_WIDTH$}  {name}{after}", count(amounts[0]))
+    Row { cells, name, after, ..Row::default() }
 }
 
 /// An estimate with its bound, both in one unit, as in `25.4 ±0.9 MiB`; without one where it is exact.
@@ -268,11 +266,12 @@ mod tests {
             "{text}"
         );
         assert!(lines[1].starts_with("at most ") && lines[1].contains(" held after 0.01 s, "), "{text}");
-        assert!(lines[3].ends_with("blocks  who held memory when most was held"), "{text}");
-        let first = lines[4];
+        assert!(lines[3].starts_with("at the peak: who held memory when most was held; "), "{text}");
+        assert!(lines[4].ends_with("blocks  line"), "{text}");
+        let first = lines[5];
         assert!(first.contains(" MiB ") && first.contains("shapes::outer  src/shapes.rs:13"), "{text}");
         let held = text.split("who still held memory").nth(1).unwrap();
-        assert!(held.contains("  shapes::outer  src/shapes.rs:12  (0.01 to 0.02 s)"), "{text}");
+        assert!(held.contains("  0.01 to 0.02 s  shapes::outer  src/shapes.rs:12\n"), "{text}");
         assert!(
             !table(HeapPart::Held).contains("when most was held")
                 && table(HeapPart::Allocated).contains("who allocated")

@@ -11,9 +11,10 @@ mod waits;
 
 use super::escape::single_line;
 use super::os;
+use super::wrapping::wrapped;
 pub(super) use heap::differences;
-use rows::{Layout, signs_of};
-pub(super) use rows::{place_of, shorten, shown};
+use rows::{FUNCTIONS, Shares, counted, signs_of};
+pub(super) use rows::{Row, Table, place_of, seconds, shorten, shown};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 pub(super) use user_lines::OUTSIDE_OF_THE_SCRIPT;
@@ -66,7 +67,7 @@ pub(super) fn table(recording: &Recording, selected: Option<&Selected>, options:
             None => heap::write(recording, part, options, &mut text),
         };
         notes(recording, &mut text);
-        return text;
+        return wrapped(&text, options.width);
     }
     let _ = head::write(recording, &totals, selected, &mut text);
     let _ = requests::write(recording, options.width.unwrap_or(usize::MAX), &mut text);
@@ -83,7 +84,8 @@ pub(super) fn table(recording: &Recording, selected: Option<&Selected>, options:
         let _ = tables(recording, &totals, selected, options, &mut text);
     }
     notes(recording, &mut text);
-    text
+    // The rows fit as they are.
+    wrapped(&text, options.width)
 }
 
 fn notes(recording: &Recording, text: &mut String) {
@@ -113,25 +115,40 @@ fn tables(
     {
         return user_lines::write(recording, totals, &lines, options, text);
     }
-    let layout = Layout::new(recording, totals.all, options.width, &["self", "total"]).bounded_by(totals);
-    let columns = |total: &FunctionTotal| [total.self_time, total.total_time];
+    let shares = Shares::of(recording, totals);
+    let function = |total: &FunctionTotal| &recording.functions[total.function as usize];
     if !is_waiting {
-        layout.title("where the time itself went", text)?;
-        for total in totals.functions.iter().filter(|total| total.self_time.ns > 0).take(options.rows) {
+        let own: Vec<&FunctionTotal> = totals.functions.iter().filter(|total| total.self_time.ns > 0).collect();
+        let coverage = shares.coverage(options.rows, FUNCTIONS, own.iter().map(|total| &total.self_time));
+        writeln!(text, "\nself: the function's own code; {coverage}")?;
+        let mut table = Table::new(&["self", "total", "hottest"], "function");
+        for total in own.into_iter().take(options.rows) {
+            let own = shares.with_amount(&shares.own(total.self_time), total.self_time);
+            let cells = vec![own, shares.total(total.total_time), hottest(total.hottest_line)];
             let signs = signs_of(total.self_time, total.doubt);
-            layout.row(&columns(total), total.self_time, total.function, &signs, total.hottest_line, text)?;
+            table.rows.push(Row::of(cells, shares.bar(total.self_time), function(total), signs));
         }
+        table.write(options.width, text)?;
     }
     let mut by_total: Vec<&FunctionTotal> = totals.functions.iter().collect();
     by_total.sort_by_key(|total| (std::cmp::Reverse(total.total_time.ns), total.function));
-    layout.title("with all that was called from there", text)?;
+    let count = counted(options.rows, by_total.len(), FUNCTIONS);
+    writeln!(text, "\ntotal: the function and all that it called; {count}")?;
+    let mut table = Table::new(&["self", "total"], "function");
     for total in by_total.into_iter().take(options.rows) {
-        let line = recording.functions[total.function as usize].line;
+        let all = shares.with_amount(&shares.total(total.total_time), total.total_time);
+        let cells = vec![shares.own(total.self_time), all];
         let signs = signs_of(total.self_time, total.doubt);
-        layout.row(&columns(total), total.total_time, total.function, &signs, line, text)?;
+        table.rows.push(Row::of(cells, shares.bar(total.total_time), function(total), signs));
     }
+    table.write(options.width, text)?;
     text.push('\n');
     Ok(())
+}
+
+/// The line that has most of a function's own time, as in `:88`: the function's name stands with its first.
+fn hottest(line: Option<u32>) -> String {
+    line.map_or_else(String::new, |line| format!(":{line}"))
 }
 
 #[cfg(test)]

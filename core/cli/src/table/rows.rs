@@ -1,18 +1,16 @@
-//! Rows of the table: shares with their bounds, a bar, a function and where it is.
+//! Rows of the tables: shares with their bounds and what they are of, a bar, a function and where it is.
 
 use super::head::TOLD;
 use crate::escape::single_line;
 use std::fmt::{self, Write};
 use wlprof_export::short_path;
-use wlprof_recording::{Doubt, Function, FunctionId, Recording, Share, Totals, Weight};
+use wlprof_recording::{Doubt, Function, Recording, Share, Totals, Unit, Weight, bytes};
 
-/// Cells of a share, as in `100.0 ±10.2 %`.
-const SHARE_WIDTH: usize = 13;
 /// Cells that a name has at least, however narrow the terminal is.
-const MIN_NAME_WIDTH: usize = 24;
+const MIN_NAME_WIDTH: usize = 16;
 
 /// A share with its bound, as in `25.4 ±0.9 %`.
-pub(crate) fn shown(share: Share) -> String {
+pub(in crate::cli) fn shown(share: Share) -> String {
     format!("{:.1} ±{:.1} %", share.percent, rounded_up(share.bound))
 }
 
@@ -21,100 +19,169 @@ fn rounded_up(bound: f64) -> f64 {
     (bound * 10.0 - 1e-6).ceil().max(0.0) / 10.0
 }
 
-/// How the rows of a table are laid out.
-pub(super) struct Layout<'a> {
-    recording: &'a Recording,
+/// Shares of the time, or of the bytes, of a recording.
+pub(super) struct Shares {
+    unit: Unit,
     all: Weight,
-    columns: &'a [&'a str],
-    bar_width: usize,
-    /// Cells for a name and its place; `None` for as many as they have.
-    name_width: Option<usize>,
     /// Totals may be too low by what no bound says.
     lacks_roots: bool,
 }
 
-impl<'a> Layout<'a> {
-    /// For a table with these columns of shares of `all`, so many cells wide.
-    pub(super) fn new(recording: &'a Recording, all: Weight, width: Option<usize>, columns: &'a [&'a str]) -> Self {
-        let shares = columns.len() * (SHARE_WIDTH + 1) + 1;
+impl Shares {
+    /// For a recording that comes to `totals`.
+    pub(super) fn of(recording: &Recording, totals: &Totals) -> Self {
+        // Of totals of stacks that lack their roots no bound is known.
+        let lacks_roots = totals.rootless.share_of(totals.all).percent >= 100.0 * TOLD;
+        Self { unit: recording.unit(), all: totals.all, lacks_roots }
+    }
+
+    /// The share of a function's own time.
+    pub(super) fn own(&self, weight: Weight) -> String {
+        shown(weight.share_of(self.all))
+    }
+
+    /// The share of time with all that was called.
+    pub(super) fn total(&self, weight: Weight) -> String {
+        let share = weight.share_of(self.all);
+        if self.lacks_roots { format!("{:.1} %", share.percent) } else { shown(share) }
+    }
+
+    /// A share with its amount beside it, as in `25.4 ±0.9 %  0.61 s`.
+    pub(super) fn with_amount(&self, share: &str, weight: Weight) -> String {
+        let amount = match self.unit {
+            Unit::Time(_) => seconds(weight.ns),
+            Unit::Memory(_) => bytes(weight.ns as f64),
+        };
+        format!("{share} {amount:>8}")
+    }
+
+    /// How much of the bar's length a weight has.
+    pub(super) fn bar(&self, weight: Weight) -> f64 {
+        weight.share_of(self.all).percent / 100.0
+    }
+
+    /// How much some rows of all have, as in `10 of 34 functions, 97.4 ±1.0 % of 2.38 s`.
+    pub(super) fn coverage<'w>(
+        &self,
+        shown: usize,
+        what: [&str; 2],
+        weights: impl ExactSizeIterator<Item = &'w Weight>,
+    ) -> String {
+        let count = weights.len();
+        let mut covered = Weight::default();
+        weights.take(shown).for_each(|weight| covered.add(*weight));
+        let all = match self.unit {
+            Unit::Time(_) => seconds(self.all.ns),
+            Unit::Memory(_) => bytes(self.all.ns as f64),
+        };
+        format!("{}, {} of {all}", counted(shown, count, what), self.own(covered))
+    }
+}
+
+/// Time with two decimals.
+pub(in crate::cli) fn seconds(ns: u64) -> String {
+    format!("{:.2} s", ns as f64 / 1e9)
+}
+
+/// How many of all there are, as in `10 of 34 functions` and `1 of 1 function`.
+pub(super) fn counted(shown: usize, all: usize, [one, many]: [&str; 2]) -> String {
+    format!("{} of {all} {}", shown.min(all), if all == 1 { one } else { many })
+}
+
+/// One function and several.
+pub(super) const FUNCTIONS: [&str; 2] = ["function", "functions"];
+
+/// A row of a table. Its texts are safe to print.
+#[derive(Default)]
+pub(in crate::cli) struct Row {
+    /// One for each column.
+    pub(in crate::cli) cells: Vec<String>,
+    /// How long its bar is, from 0 to 1.
+    pub(in crate::cli) bar: f64,
+    pub(in crate::cli) name: String,
+    /// What stands behind the name. It is shown in full, however long the name is.
+    pub(in crate::cli) signs: String,
+    /// Where that is, with two spaces before. Of what is too long the end is shown.
+    pub(in crate::cli) after: String,
+}
+
+impl Row {
+    /// A row of a function, with the [signs](signs_of) behind its name and where it is defined.
+    pub(super) fn of(cells: Vec<String>, bar: f64, function: &Function, signs: String) -> Self {
+        Self { cells, bar, name: single_line(&function.name), signs, after: place_of(function, function.line) }
+    }
+}
+
+/// Rows in columns that are as wide as their widest cells.
+pub(in crate::cli) struct Table<'a> {
+    heads: Vec<&'a str>,
+    name_head: &'a str,
+    has_bars: bool,
+    pub(in crate::cli) rows: Vec<Row>,
+}
+
+impl<'a> Table<'a> {
+    /// A table with these columns, whose rows are of `name_head`.
+    pub(in crate::cli) fn new(heads: &[&'a str], name_head: &'a str) -> Self {
+        Self { heads: heads.to_vec(), name_head, has_bars: true, rows: Vec::new() }
+    }
+
+    /// The same without bars.
+    #[must_use]
+    pub(in crate::cli) fn without_bars(self) -> Self {
+        Self { has_bars: false, ..self }
+    }
+
+    /// Writes it into so many cells; `None` for names in full.
+    pub(in crate::cli) fn write(&self, width: Option<usize>, text: &mut String) -> fmt::Result {
+        let cells = |cell: &str| cell.chars().count();
+        let of_column = |(column, head): (usize, &&str)| {
+            let widths = self.rows.iter().filter_map(|row| Some(cells(row.cells.get(column)?)));
+            widths.chain([cells(head)]).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = self.heads.iter().enumerate().map(of_column).collect();
+        let before: usize = widths.iter().map(|width| width + 2).sum();
         // What a narrow terminal has no room for is the bar, not the name.
         let bar_width = match width {
-            Some(width) if width < shares + 70 => 0,
-            Some(width) if width < shares + 90 => 10,
+            _ if !self.has_bars => 0,
+            Some(width) if width < before + 70 => 0,
+            Some(width) if width < before + 90 => 10,
             _ => 20,
         };
-        let before = shares + if bar_width == 0 { 0 } else { bar_width + 2 };
-        let name_width = width.map(|width| width.saturating_sub(before).max(MIN_NAME_WIDTH));
-        Self { recording, all, columns, bar_width, name_width, lacks_roots: false }
-    }
-
-    /// Leaves out the bounds of totals if stacks lack their roots, for which no bound is known.
-    pub(super) fn bounded_by(self, totals: &Totals) -> Self {
-        let lacks_roots = totals.rootless.share_of(totals.all).percent >= 100.0 * TOLD;
-        Self { lacks_roots, ..self }
-    }
-
-    /// The heads of the columns, and what the rows are.
-    pub(super) fn title(&self, what: &str, text: &mut String) -> fmt::Result {
-        text.push('\n');
-        self.columns.iter().try_for_each(|column| write!(text, "{column:>SHARE_WIDTH$} "))?;
-        text.push(' ');
-        self.write_bar(0, text)?;
-        writeln!(text, "{what}")
-    }
-
-    /// A row for a function, with the [signs](signs_of) and the line to show.
-    pub(super) fn row(
-        &self,
-        shares: &[Weight],
-        bar: Weight,
-        function: FunctionId,
-        signs: &str,
-        line: Option<u32>,
-        text: &mut String,
-    ) -> fmt::Result {
-        let function = &self.recording.functions[function as usize];
-        self.named_row(shares, bar, &function.name, &format!("{signs}{}", place_of(function, line)), text)
-    }
-
-    /// A row for what is beside a function: its share stands in the last column, its name a step to the right.
-    pub(super) fn indented_row(&self, weight: Weight, function: &Function, text: &mut String) -> fmt::Result {
-        let before = (self.columns.len() - 1) * (SHARE_WIDTH + 1);
-        write!(text, "{:before$}", "")?;
-        let place = place_of(function, function.line);
-        let only_total = Layout { columns: &self.columns[..1], ..*self };
-        only_total.named_row(&[weight], weight, &format!("  {}", function.name), &place, text)
-    }
-
-    /// A row for anything. `name` may be of the guest, `after` is to be harmless.
-    pub(super) fn named_row(
-        &self,
-        shares: &[Weight],
-        bar: Weight,
-        name: &str,
-        after: &str,
-        text: &mut String,
-    ) -> fmt::Result {
-        for (weight, column) in shares.iter().zip(self.columns) {
-            let share = weight.share_of(self.all);
-            let has_bound = *column != "total" || !self.lacks_roots;
-            let share = if has_bound { shown(share) } else { format!("{:.1} %", share.percent) };
-            write!(text, "{share:>SHARE_WIDTH$} ")?;
+        let before = before + if bar_width == 0 { 0 } else { bar_width + 2 };
+        let heads = self.heads.iter().zip(&widths).map(|(head, width)| format!("{head:>width$}  "));
+        let mut line = heads.collect::<String>();
+        let _ = write!(line, "{:1$}", "", before - cells(&line));
+        writeln!(text, "{}", format!("{line}{}", self.name_head).trim_end())?;
+        for row in &self.rows {
+            for (column, width) in widths.iter().enumerate() {
+                write!(text, "{:>width$}  ", row.cells.get(column).map_or("", |cell| cell))?;
+            }
+            if bar_width > 0 {
+                let length = (row.bar * bar_width as f64).round() as usize;
+                write!(text, "{:<bar_width$}  ", "█".repeat(length))?;
+            }
+            match width {
+                None => writeln!(text, "{}{}{}", row.name, row.signs, row.after)?,
+                Some(width) => writeln!(text, "{}", fitted(row, width.saturating_sub(before).max(MIN_NAME_WIDTH)))?,
+            }
         }
-        text.push(' ');
-        let cells = (bar.share_of(self.all).percent / 100.0 * self.bar_width as f64).round() as usize;
-        self.write_bar(cells, text)?;
-        let name = single_line(name);
-        let room = self.name_width.map(|width| width.saturating_sub(after.chars().count()).max(MIN_NAME_WIDTH));
-        writeln!(text, "{}{after}", room.map_or_else(|| name.clone(), |room| shorten(&name, room)))
+        Ok(())
     }
+}
 
-    fn write_bar(&self, cells: usize, text: &mut String) -> fmt::Result {
-        match self.bar_width {
-            0 => Ok(()),
-            width => write!(text, "{:<width$}  ", "█".repeat(cells)),
-        }
-    }
+/// A name and what stands behind it in so many cells. Of the latter the end is kept: a file's name and the line.
+fn fitted(row: &Row, room: usize) -> String {
+    let room = room.saturating_sub(row.signs.chars().count());
+    let name = row.name.chars().count();
+    let after = row.after.chars().count();
+    // Both have half of it, or what the other leaves.
+    let after_room = after.min((room / 2).max(room.saturating_sub(name)));
+    let end: String = match after - after_room {
+        0 => row.after.clone(),
+        cut => ["  …".to_owned(), row.after.chars().skip(cut + 3).collect()].concat(),
+    };
+    format!("{}{}{end}", shorten(&row.name, room - after_room), row.signs)
 }
 
 /// Behind the name of a function part of whose own time was spent before it began.
@@ -131,7 +198,7 @@ pub(super) fn signs_of(self_time: Weight, doubt: Doubt) -> String {
 }
 
 /// Keeps the beginning and the end of a long name: generics grow in the middle.
-pub(crate) fn shorten(name: &str, width: usize) -> String {
+pub(in crate::cli) fn shorten(name: &str, width: usize) -> String {
     let length = name.chars().count();
     if length <= width {
         return name.to_owned();
@@ -144,7 +211,7 @@ pub(crate) fn shorten(name: &str, width: usize) -> String {
 }
 
 /// Where a function is, after its name.
-pub(crate) fn place_of(function: &Function, line: Option<u32>) -> String {
+pub(in crate::cli) fn place_of(function: &Function, line: Option<u32>) -> String {
     match (&function.file, line) {
         (Some(file), Some(line)) => format!("  {}:{line}", single_line(short_path(file))),
         (Some(file), None) => format!("  {}", single_line(short_path(file))),
@@ -169,10 +236,9 @@ mod tests {
     fn totals_of_stacks_without_roots_have_no_bound() {
         let recording = example();
         let totals = Totals { rootless: Totals::of(&recording).all, ..Totals::of(&recording) };
-        let mut text = String::new();
-        let layout = Layout::new(&recording, totals.all, None, &["self", "total"]).bounded_by(&totals);
-        layout.row(&[totals.all, totals.all], totals.all, 0, "", None, &mut text).unwrap();
-        assert!(text.contains(" %       100.0 %  ") && text.matches('±').count() == 1, "{text}");
+        let shares = Shares::of(&recording, &totals);
+        assert_eq!(shares.total(totals.all), "100.0 %");
+        assert!(shares.own(totals.all).starts_with("100.0 ±"));
     }
 
     #[test]
@@ -183,21 +249,32 @@ mod tests {
 
     #[test]
     fn rows_fit_the_terminal_and_are_whole_where_there_is_none() {
-        let mut recording = example();
-        recording.functions[0].name = "n".repeat(300);
-        let mut all = Weight::default();
-        (0..10).for_each(|_| all.add_draw(1));
-        for width in [80, 100, 120, 200] {
+        let row = |name: &str, signs: &str, after: &str| Row {
+            cells: vec!["100.0 ±10.2 %     1.00 s".to_owned(), "8 %".to_owned()],
+            bar: 1.0,
+            name: name.to_owned(),
+            signs: signs.to_owned(),
+            after: after.to_owned(),
+        };
+        let name = "n".repeat(300);
+        let mut table = Table::new(&["self", "total"], "function");
+        table.rows.push(row(&name, " ‡", "  a/long/path/of/the/source/file.c:88"));
+        table.rows.push(row(&name, "", "  f.c:88"));
+        table.rows.push(row("main", "", "  a/path/of/a/source/that/is/too/long/for/it.c:1234"));
+        for width in [60, 80, 100, 120, 200] {
             let mut text = String::new();
-            let layout = Layout::new(&recording, all, Some(width), &["self", "total"]);
-            layout.title("what", &mut text).unwrap();
-            layout.row(&[all, all], all, 0, " ‡", None, &mut text).unwrap();
+            table.write(Some(width), &mut text).unwrap();
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
-            assert!(text.contains(" ‡"), "{text}");
-            assert!(text.contains('…') && (width < 110 || text.contains(&"█".repeat(20))), "{text}");
+            assert!(text.contains('…') && (width < 130 || text.contains(&"█".repeat(20))), "{text}");
+            assert!(
+                text.contains("file.c:88\n") && text.contains("  f.c:88\n") && text.contains("t.c:1234\n"),
+                "{text}"
+            );
+            assert!(text.contains("main  ") && text.contains(" ‡  "), "{text}");
         }
         let mut text = String::new();
-        Layout::new(&recording, all, None, &["self"]).row(&[all], all, 0, "", None, &mut text).unwrap();
-        assert!(text.contains(&"n".repeat(300)), "{text}");
+        table.write(None, &mut text).unwrap();
+        assert!(text.contains(&format!("{name} ‡  a/long/path/of/the/source/file.c:88\n")), "{text}");
+        assert!(text.starts_with("                    self  total  "), "{text}");
     }
 }

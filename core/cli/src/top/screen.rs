@@ -3,7 +3,7 @@
 use super::rows::{Of, Row, Rows};
 use super::snapshots::Picture;
 use crate::escape::single_line;
-use crate::table::shown;
+use crate::table::{seconds, shown};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
@@ -12,9 +12,10 @@ use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState};
 use wlprof::sampler::Activity;
 use wlprof_recording::Clock;
 
-const KEYS: &str = "f functions  l lines  t threads   s self/total   a all/now   space freeze   w write   q quit";
-/// Cells of a share, as in `100.0 ±10.2 %`, and of its bar.
-const SHARE_CELLS: u16 = 14;
+const KEYS: &str = "f functions l lines t threads  s sort  a all/now  space freeze  w write  q quit";
+/// Cells of a share, as in `100.0 ±10.2 %`, of time, and of the bar.
+const SHARE_CELLS: u16 = 13;
+const TIME_CELLS: u16 = 8;
 const BAR_CELLS: u16 = 10;
 /// Without this many cells there is no bar.
 const BAR_FROM_CELLS: u16 = 90;
@@ -80,7 +81,7 @@ impl Heading {
             if *is_whole { "the whole run".to_owned() } else { format!("the last {:.0} s", seconds(meta.duration_ns)) };
         let samples = recording.draws().count();
         let second = format!(
-            "{what}: {samples} samples in {:.1} s of {clock} time; {:.1} % of it have none; ± is the 95 % bound",
+            "{what}: {samples} samples in {:.1} s of {clock} time, {:.1} % without; ±: 95 % bound",
             seconds(base_ns),
             100.0 * meta.unsampled_ns as f64 / base_ns.max(1) as f64,
         );
@@ -115,23 +116,27 @@ fn of_rows(rows: &Rows, shows: &Shows, has_bar: bool) -> Table<'static> {
         Of::Lines => "line",
         Of::Threads => "thread",
     };
+    let count = rows.rows.len();
+    let what = format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let marked = |name: &str, is_sorted_by: bool| if is_sorted_by { format!("{name} ▼") } else { name.to_owned() };
     let right = |text: String| Cell::new(Line::from(text).right_aligned());
     let bar_cells = if has_bar { BAR_CELLS } else { 0 };
     let header = [
         right(marked("self", !shows.by_total)),
         right(marked("total", shows.by_total)),
+        right("time".to_owned()),
         Cell::new(""),
         Cell::new(what),
         Cell::new(""),
     ];
     let row = |row: &Row| {
         let [own, total] = [row.self_time, row.total_time].map(|time| time.share_of(rows.all));
-        let bar = if shows.by_total { total } else { own };
+        let (bar, time) = if shows.by_total { (total, row.total_time) } else { (own, row.self_time) };
         let cells = (bar.percent / 100.0 * f64::from(bar_cells)).round() as usize;
         TableRow::new([
             right(shown(own)),
             right(shown(total)),
+            right(seconds(time.ns)),
             Cell::new("█".repeat(cells)),
             Cell::new(row.name.clone()),
             Cell::new(row.place.trim().to_owned()),
@@ -140,6 +145,7 @@ fn of_rows(rows: &Rows, shows: &Shows, has_bar: bool) -> Table<'static> {
     let widths = [
         Constraint::Length(SHARE_CELLS),
         Constraint::Length(SHARE_CELLS),
+        Constraint::Length(TIME_CELLS),
         Constraint::Length(bar_cells),
         Constraint::Fill(3),
         Constraint::Fill(2),

@@ -70,8 +70,8 @@ fn samples_say_in_which_instance_of_the_component_they_are() {
     let guest = fixture("component-fused.wat");
     let ran = place.run(["-o", "x.wlprof", "-o", "x.pb.gz", guest.to_str().unwrap()]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let heading = ran.stderr.lines().find(|line| line.starts_with("instance: inner ")).unwrap_or(&ran.stderr);
-    assert!(heading.contains(" main ") && heading.contains("middle"), "{heading}");
+    let heading = ran.stderr.lines().find(|line| line.starts_with("instance=")).unwrap_or(&ran.stderr);
+    assert!(["inner", "main", "middle"].iter().all(|name| heading.contains(&format!("instance={name} "))), "{heading}");
     let recording = place.recording("x.wlprof");
     for sample in recording.samples().filter(|sample| sample.state == State::Guest) {
         let labels = sample.labels.map_or(&[][..], |set| &recording.label_sets[set as usize]);
@@ -146,7 +146,7 @@ fn libraries_of_a_python_component_are_told_apart() {
     let guest = fixture("component-python-3.14.wasm");
     let ran = place.run(["-o", "x.wlprof", "--dir", ".", guest.to_str().unwrap(), "app.py"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let heading = ran.stderr.lines().find(|line| line.starts_with("instance: "));
+    let heading = ran.stderr.lines().find(|line| line.starts_with("instance="));
     assert!(heading.is_some_and(|heading| heading.contains("libpython3.14.so ")), "{}", ran.stderr);
 }
 

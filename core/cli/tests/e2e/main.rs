@@ -67,6 +67,7 @@ mod stacks;
 mod stores;
 mod stress;
 mod table;
+mod terminal_width;
 mod tested;
 mod top;
 mod tutorial;

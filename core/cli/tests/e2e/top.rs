@@ -165,7 +165,8 @@ fn what_is_hot_is_shown_and_keys_do_what_they_say() {
     top.press("l");
     let lines = |screen: &str| {
         let of_heavy = |row: &&&str| row.contains("heavy") && row.contains("shares.c:23");
-        hot(screen) && rows(screen).iter().filter(of_heavy).count() >= 1 && screen.contains("  line")
+        let is_head = |line: &str| line.contains("total") && line.trim_end().ends_with(" lines");
+        hot(screen) && rows(screen).iter().filter(of_heavy).count() >= 1 && screen.lines().any(is_head)
     };
     top.wait_for("lines", lines);
     top.press("t");
