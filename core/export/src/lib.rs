@@ -51,7 +51,7 @@ pub trait Exporter: Sync {
     /// The name that `--format` takes.
     fn name(&self) -> &'static str;
 
-    /// What the format is and what it is for, in a sentence without its end: for help, and for the README, whose table of
+    /// What the format is and what it is for, in a sentence without its end: for help, and for docs/formats.md, whose table of
     /// formats is compared with it.
     fn description(&self) -> &'static str;
 

@@ -10,7 +10,7 @@ use wlprof_recording::{Doubt, Function, Recording, Share, Totals, Unit, Weight, 
 const MIN_NAME_WIDTH: usize = 16;
 
 /// A share with its bound, as in `25.4 ±0.9 %`.
-pub(in crate::cli) fn shown(share: Share) -> String {
+pub(crate) fn shown(share: Share) -> String {
     format!("{:.1} ±{:.1} %", share.percent, rounded_up(share.bound))
 }
 
@@ -79,7 +79,7 @@ impl Shares {
 }
 
 /// Time with two decimals.
-pub(in crate::cli) fn seconds(ns: u64) -> String {
+pub(crate) fn seconds(ns: u64) -> String {
     format!("{:.2} s", ns as f64 / 1e9)
 }
 
@@ -93,16 +93,16 @@ pub(super) const FUNCTIONS: [&str; 2] = ["function", "functions"];
 
 /// A row of a table. Its texts are safe to print.
 #[derive(Default)]
-pub(in crate::cli) struct Row {
+pub(crate) struct Row {
     /// One for each column.
-    pub(in crate::cli) cells: Vec<String>,
+    pub(crate) cells: Vec<String>,
     /// How long its bar is, from 0 to 1.
-    pub(in crate::cli) bar: f64,
-    pub(in crate::cli) name: String,
+    pub(crate) bar: f64,
+    pub(crate) name: String,
     /// What stands behind the name. It is shown in full, however long the name is.
-    pub(in crate::cli) signs: String,
+    pub(crate) signs: String,
     /// Where that is, with two spaces before. Of what is too long the end is shown.
-    pub(in crate::cli) after: String,
+    pub(crate) after: String,
 }
 
 impl Row {
@@ -113,27 +113,27 @@ impl Row {
 }
 
 /// Rows in columns that are as wide as their widest cells.
-pub(in crate::cli) struct Table<'a> {
+pub(crate) struct Table<'a> {
     heads: Vec<&'a str>,
     name_head: &'a str,
     has_bars: bool,
-    pub(in crate::cli) rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl<'a> Table<'a> {
     /// A table with these columns, whose rows are of `name_head`.
-    pub(in crate::cli) fn new(heads: &[&'a str], name_head: &'a str) -> Self {
+    pub(crate) fn new(heads: &[&'a str], name_head: &'a str) -> Self {
         Self { heads: heads.to_vec(), name_head, has_bars: true, rows: Vec::new() }
     }
 
     /// The same without bars.
     #[must_use]
-    pub(in crate::cli) fn without_bars(self) -> Self {
+    pub(crate) fn without_bars(self) -> Self {
         Self { has_bars: false, ..self }
     }
 
     /// Writes it into so many cells; `None` for names in full.
-    pub(in crate::cli) fn write(&self, width: Option<usize>, text: &mut String) -> fmt::Result {
+    pub(crate) fn write(&self, width: Option<usize>, text: &mut String) -> fmt::Result {
         let cells = |cell: &str| cell.chars().count();
         let of_column = |(column, head): (usize, &&str)| {
             let widths = self.rows.iter().filter_map(|row| Some(cells(row.cells.get(column)?)));
@@ -198,7 +198,7 @@ pub(super) fn signs_of(self_time: Weight, doubt: Doubt) -> String {
 }
 
 /// Keeps the beginning and the end of a long name: generics grow in the middle.
-pub(in crate::cli) fn shorten(name: &str, width: usize) -> String {
+pub(crate) fn shorten(name: &str, width: usize) -> String {
     let length = name.chars().count();
     if length <= width {
         return name.to_owned();
@@ -211,7 +211,7 @@ pub(in crate::cli) fn shorten(name: &str, width: usize) -> String {
 }
 
 /// Where a function is, after its name.
-pub(in crate::cli) fn place_of(function: &Function, line: Option<u32>) -> String {
+pub(crate) fn place_of(function: &Function, line: Option<u32>) -> String {
     match (&function.file, line) {
         (Some(file), Some(line)) => format!("  {}:{line}", single_line(short_path(file))),
         (Some(file), None) => format!("  {}", single_line(short_path(file))),
