@@ -1,7 +1,7 @@
 //! Guests that sleep, tick and work in bursts: their shares are those of the work that they did.
 
 use crate::guest::{Place, output};
-use crate::sampled::{Shares, innermost_functions, profile_command};
+use crate::sampled::{Shares, profile_command};
 use crate::tested::{c_compiler, samplers, wlprof};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,12 +11,23 @@ use wlprof::recording::Recording;
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof::{Attach, Profiler};
 
-/// How far a share may be off by itself, in points: equal work takes a little more time or less by where its code lies.
+/// How far a share may be off by itself, in points.
 const POINTS: f64 = 1.0;
 
 /// The most that the host may have of a guest's time that sleeps once for each millisecond of work, in percent: a sleep takes some 30 µs of CPU
 /// time, and more where other work has emptied the processor's caches.
 const MOST_OF_SLEEP: f64 = 10.0;
+
+/// The samples of `recording`, each with what it stands for and which of `parts` it is in, or else its innermost function. What the parts
+/// do is one function's: equal code elsewhere took twice the time on one processor.
+fn by_part<'r>(recording: &'r Recording, parts: &'static [&'static str]) -> impl Iterator<Item = (&'r str, u64)> {
+    recording.samples().filter_map(move |sample| {
+        let mut names = recording.lines_of(sample.stack).map(|line| &*recording.functions[line.function as usize].name);
+        let innermost = names.next()?;
+        let part = std::iter::once(innermost).chain(names).find(|name| parts.contains(name));
+        Some((part.unwrap_or(innermost), sample.period_ns))
+    })
+}
 
 /// Works in bursts between sleeps of 2 ms: first `after`, then as much in `before`. The sleep's own work is the kernel's.
 const BURSTS: &str = r#"
@@ -28,14 +39,12 @@ const BURSTS: &str = r#"
     (i64.store (i32.const 24) (local.get $ns))
     (i64.store (i32.const 32) (i64.const 1))
     (if (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)) (then unreachable)))
-  (func $after (param $rounds i32)
+  (func $work (param $rounds i32)
     (loop $again
       (i32.store (i32.const 256) (i32.mul (i32.add (i32.load (i32.const 256)) (i32.const 7)) (i32.const 1664525)))
       (br_if $again (local.tee $rounds (i32.sub (local.get $rounds) (i32.const 1))))))
-  (func $before (param $rounds i32)
-    (loop $again
-      (i32.store (i32.const 256) (i32.mul (i32.add (i32.load (i32.const 256)) (i32.const 7)) (i32.const 1664525)))
-      (br_if $again (local.tee $rounds (i32.sub (local.get $rounds) (i32.const 1))))))
+  (func $after (param $rounds i32) (call $work (local.get $rounds)))
+  (func $before (param $rounds i32) (call $work (local.get $rounds)))
   (func (export "_start") (local $bursts i32)
     (local.set $bursts (i32.const 1000))
     (loop $again
@@ -48,7 +57,7 @@ const BURSTS: &str = r#"
 /// Shares of a run of [`BURSTS`]: the two halves are equal, and the sleep has what its system call takes.
 fn bursts_are_even(what: &str, command: Command) -> Recording {
     let recording = profile_command(command, what);
-    let shares = Shares::of(innermost_functions(&recording));
+    let shares = Shares::of(by_part(&recording, &["after", "before"]));
     let [after, before] = ["after", "before"].map(|name| shares.percent(name));
     let others = 100.0 - after - before;
     let chance = shares.chance(50.0);
@@ -106,11 +115,9 @@ fn a_guest_in_step_with_the_clock_is_seen_evenly() {
             let truth = 100.0 * ran.stdout.trim().parse::<f64>().unwrap();
             let recording = place.recording("p.wlprof");
             // The loops ask the clock themselves: whose call it was, its caller says.
-            let shares = Shares::of(recording.samples().filter_map(|sample| {
-                let mut names =
-                    recording.lines_of(sample.stack).map(|line| &*recording.functions[line.function as usize].name);
-                Some((names.find(|name| ["first", "second"].contains(name))?, sample.period_ns))
-            }));
+            let shares = Shares::of(
+                by_part(&recording, &["first", "second"]).filter(|(name, _)| ["first", "second"].contains(name)),
+            );
             let (found, chance) = (shares.percent("first"), shares.chance(truth));
             let said =
                 format!("{sampler}, {period_us} µs at {rate} Hz: first {found:.2} %, truth {truth:.2} ± {chance:.2} %");
@@ -124,14 +131,12 @@ fn a_guest_in_step_with_the_clock_is_seen_evenly() {
 const REQUEST: &str = r#"
 (module
   (memory 1)
-  (func $parse (param $rounds i32)
+  (func $work (param $rounds i32)
     (loop $again
       (i32.store (i32.const 256) (i32.mul (i32.add (i32.load (i32.const 256)) (i32.const 7)) (i32.const 1664525)))
       (br_if $again (local.tee $rounds (i32.sub (local.get $rounds) (i32.const 1))))))
-  (func $answer (param $rounds i32)
-    (loop $again
-      (i32.store (i32.const 256) (i32.mul (i32.add (i32.load (i32.const 256)) (i32.const 7)) (i32.const 1664525)))
-      (br_if $again (local.tee $rounds (i32.sub (local.get $rounds) (i32.const 1))))))
+  (func $parse (param $rounds i32) (call $work (local.get $rounds)))
+  (func $answer (param $rounds i32) (call $work (local.get $rounds)))
   (func (export "run") (param $rounds i32)
     (call $parse (local.get $rounds))
     (call $answer (i32.mul (local.get $rounds) (i32.const 3)))))
@@ -168,7 +173,8 @@ fn requests_of_about_a_period_have_their_shares() {
             profiler.pause();
             let snapshot = profiler.snapshot().unwrap();
             let recording = snapshot.recording();
-            let in_guest = innermost_functions(recording).filter(|(name, _)| ["parse", "answer"].contains(name));
+            let in_guest =
+                by_part(recording, &["parse", "answer"]).filter(|(name, _)| ["parse", "answer"].contains(name));
             let shares = Shares::of(in_guest);
             let (found, chance) = (shares.percent("parse"), shares.chance(25.0));
             let said = format!(
@@ -193,7 +199,7 @@ fn without_events_shares_are_right_as_well() {
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let recording = place.recording("p.wlprof");
         assert_eq!(recording.meta.sampler, "signal, asked for by a ticker");
-        let shares = Shares::of(innermost_functions(&recording));
+        let shares = Shares::of(by_part(&recording, &["after", "before"]));
         let [after, before] = ["after", "before"].map(|name| shares.percent(name));
         let chance = shares.chance(50.0);
         println!("{options:?}: after {after:.1}, before {before:.1}, chance {chance:.1}: {:?}", recording.ticks);
