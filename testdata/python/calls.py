@@ -8,9 +8,11 @@ calls = set()
 
 
 def note(frame, event, argument):
-    if event == "call" and frame.f_back is not None:
+    # All callers, since a generator that an exception is thrown through is a caller that was not called.
+    while event == "call" and frame.f_back is not None:
         caller = frame.f_back
         calls.add((caller.f_code.co_qualname, caller.f_lineno, frame.f_code.co_qualname))
+        frame = caller
 
 
 with open(script) as file:

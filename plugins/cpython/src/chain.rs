@@ -10,6 +10,8 @@ use crate::{
 };
 use wlprof_plugin::{FrameSink, GuestMemory, Truncation};
 
+/// `FRAME_OWNED_BY_GENERATOR`.
+pub(crate) const GENERATOR: u8 = 1;
 /// `FRAME_OWNED_BY_FRAME_OBJECT`: the last of the owners of frames that belong to Python functions.
 const LAST_PYTHON_OWNER: u8 = 2;
 /// The last owner of any release: 3.14's `FRAME_OWNED_BY_CSTACK`.
@@ -31,16 +33,18 @@ pub(crate) struct Chain {
     pub(crate) activations: Vec<usize>,
     /// Whether a frame of the import system is among them.
     pub(crate) is_importing: bool,
-    /// The two innermost frames: where they are, their code, and their owners.
-    innermost: [(u32, u32, u8); 2],
+    /// Whether the innermost frame stands before its first instruction.
+    pub(crate) begins: bool,
+    /// Whether that is an `__init__` which the runtime has called for a class, through a frame that is not shown.
+    pub(crate) begins_init: bool,
 }
 
 /// A frame as it lies in memory.
 pub(crate) struct RawFrame {
     code: u32,
-    previous: u32,
+    pub(crate) previous: u32,
     instruction: u32,
-    owner: u8,
+    pub(crate) owner: u8,
     is_entry: u8,
 }
 
@@ -57,9 +61,10 @@ impl Default for Chain {
     fn default() -> Self {
         Self {
             frames: Vec::with_capacity(FrameSink::CAPACITY),
-            activations: Vec::with_capacity(2 * FrameSink::CAPACITY + 1),
+            activations: Vec::with_capacity(2 * FrameSink::CAPACITY + 3),
             is_importing: false,
-            innermost: [(0, 0, 0); 2],
+            begins: false,
+            begins_init: false,
         }
     }
 }
@@ -69,6 +74,8 @@ impl Chain {
         self.frames.clear();
         self.activations.clear();
         self.is_importing = false;
+        self.begins = false;
+        self.begins_init = false;
     }
 
     /// Forgets all but the innermost frame.
@@ -86,16 +93,6 @@ impl Chain {
 }
 
 impl Reader<'_> {
-    /// Whether the innermost frame, the first of its activation, lies directly above the next one, as it does on the
-    /// thread's stack of frames if that one called it.
-    pub(crate) fn is_called_by_next(&self) -> bool {
-        let [(callee, _, callee_owner), (caller, code, owner)] = self.chain.innermost;
-        let on_stack = self.chain.activations.first() == Some(&1) && self.chain.frames.len() > 1;
-        let Some(at) = self.layout.code.frame_size else { return false };
-        let words = self.word(code, at).unwrap_or(0);
-        on_stack && (callee_owner, owner) == (0, 0) && u64::from(caller) + 4 * u64::from(words) == u64::from(callee)
-    }
-
     pub(crate) fn word(&self, base: u32, offset: u32) -> Result<u32, Truncation> {
         Ok(self.guest.read_u32(u64::from(base) + u64::from(offset))?)
     }
@@ -124,19 +121,29 @@ impl Reader<'_> {
                 if !is_junk {
                     return outcome;
                 }
-                // The loop has made its `_PyCFrame` the top one but has not yet put a frame into it.
-                self.chain.clear();
-                let cframe = outer;
-                let frame = self.word(cframe, current)?;
-                self.follow(frame, Some(cframe))
+                self.read_outer(thread)
             }
         }
     }
 
-    fn follow(&mut self, mut address: u32, mut cframe: Option<u32>) -> Result<(), Truncation> {
+    /// Reads the chain of `thread`, whose innermost loop has made its `_PyCFrame` the top one but has not yet put a frame
+    /// into it.
+    pub(crate) fn read_outer(&mut self, thread: Thread) -> Result<(), Truncation> {
+        let Top::CFrame { at, current, previous } = self.layout.thread.top else {
+            return Err(Truncation::Inconsistent);
+        };
+        self.chain.clear();
+        let cframe = self.word(thread.address, at)?;
+        let outer = self.word(cframe, previous)?;
+        let frame = self.word(outer, current)?;
+        self.follow(frame, Some(outer))
+    }
+
+    /// Reads the frames from that at `address` on, outwards, after those that have been read.
+    pub(crate) fn follow(&mut self, mut address: u32, mut cframe: Option<u32>) -> Result<(), Truncation> {
         let mut anchor = 0;
         let mut is_closed = true;
-        let mut may_skip = true;
+        let mut may_skip = self.chain.frames.is_empty();
         for step in 0_usize.. {
             if address == 0 {
                 return if is_closed { Ok(()) } else { Err(Truncation::Inconsistent) };
@@ -152,19 +159,13 @@ impl Reader<'_> {
                 return Err(Truncation::TooDeep);
             }
             let frame = self.frame(address)?;
-            let ends = match self.layout.frame.entry {
+            let mut ends = match self.layout.frame.entry {
                 Entry::Shim { owner } if frame.owner > owner.max(MOST_OWNER) => return Err(Truncation::Inconsistent),
                 Entry::Shim { owner } if frame.owner >= owner => frame.owner == owner,
                 Entry::Marked { .. } if frame.is_entry > 1 => return Err(Truncation::Inconsistent),
                 entry => {
-                    match self.python_frame(&frame) {
-                        Ok((found, unit)) => {
-                            if let Some(place) = self.chain.innermost.get_mut(self.chain.frames.len()) {
-                                *place = (address, frame.code, frame.owner);
-                            }
-                            self.chain.frames.push(key(found.id.0, unit));
-                            self.chain.is_importing |= found.is_importer;
-                        }
+                    match self.push_frame(&frame) {
+                        Ok(()) => {}
                         Err(stop @ (Truncation::WouldAllocate | Truncation::Busy)) => return Err(stop),
                         // The innermost function has returned and is being torn down, its code perhaps gone.
                         Err(_) if may_skip && frame.owner <= LAST_PYTHON_OWNER => {}
@@ -174,20 +175,40 @@ impl Reader<'_> {
                     matches!(entry, Entry::Marked { .. }) && frame.is_entry == 1
                 }
             };
+            if let (true, Some(at), Top::CFrame { current, previous, .. }) = (ends, cframe, self.layout.thread.top) {
+                // The next activation must agree on where its frames begin.
+                let outer = self.word(at, previous)?;
+                if self.word(outer, current)? == frame.previous {
+                    cframe = Some(outer);
+                } else if frame.owner == GENERATOR {
+                    // An exception is thrown through it: it is linked into the activation that throws, and marked since it was
+                    // resumed last.
+                    ends = false;
+                } else {
+                    return Err(Truncation::Inconsistent);
+                }
+            }
             is_closed = ends;
             if ends {
-                if let (Some(at), Top::CFrame { current, previous, .. }) = (cframe, self.layout.thread.top) {
-                    // The next activation must agree on where its frames begin.
-                    let outer = self.word(at, previous)?;
-                    if self.word(outer, current)? != frame.previous {
-                        return Err(Truncation::Inconsistent);
-                    }
-                    cframe = Some(outer);
-                }
                 self.chain.activations.push(self.chain.frames.len());
             }
             address = frame.previous;
         }
+        Ok(())
+    }
+
+    /// Adds that frame, one of Python's.
+    pub(crate) fn push_frame(&mut self, frame: &RawFrame) -> Result<(), Truncation> {
+        let (found, unit) = self.python_frame(frame)?;
+        self.chain.is_importing |= found.is_importer;
+        if found.is_trampoline {
+            self.chain.begins_init |= self.chain.begins && self.chain.frames.len() == 1;
+            return Ok(());
+        }
+        if self.chain.frames.is_empty() {
+            self.chain.begins = unit <= self.first_unit();
+        }
+        self.chain.frames.push(key(found.id.0, unit));
         Ok(())
     }
 
@@ -212,6 +233,11 @@ impl Reader<'_> {
         })
     }
 
+    /// Where a frame is before its first instruction.
+    fn first_unit(&self) -> u32 {
+        if self.layout.frame.instruction_is_previous { 0 } else { 1 }
+    }
+
     /// The code of a frame, and one more than the code unit that it is at.
     pub(crate) fn python_frame(&mut self, frame: &RawFrame) -> Result<(Found, u32), Truncation> {
         if frame.owner > LAST_PYTHON_OWNER {
@@ -221,9 +247,8 @@ impl Reader<'_> {
         // Before its first instruction, a frame's previous one is that before the first.
         let base = found.instructions.wrapping_sub(2);
         let distance = frame.instruction.wrapping_sub(base);
-        let first = if self.layout.frame.instruction_is_previous { 0 } else { 1 };
         let unit = distance / 2;
-        if distance % 2 != 0 || unit < first || unit > found.units {
+        if distance % 2 != 0 || unit < self.first_unit() || unit > found.units {
             return Err(Truncation::Inconsistent);
         }
         Ok((found, unit))

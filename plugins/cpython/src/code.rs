@@ -63,6 +63,8 @@ pub(crate) struct Found {
     pub(crate) units: u32,
     /// Whether it is part of the import system.
     pub(crate) is_importer: bool,
+    /// Whether it is the code that the runtime runs between a class and its `__init__`, which Python shows nowhere.
+    pub(crate) is_trampoline: bool,
 }
 
 /// What is kept of code objects, by number, for all walkers of a module. Names of files are kept once.
@@ -206,7 +208,7 @@ impl Codes {
             return Err(Truncation::Inconsistent);
         }
         if self.copied > MOST_A_WALK {
-            return Ok(Found { id: CodeId::UNKEPT, instructions, units, is_importer: false });
+            return Ok(Found { id: CodeId::UNKEPT, instructions, units, is_importer: false, is_trampoline: false });
         }
         let text = |object: u32, most: u32| Text::find(guest, &layout.text, object)?.read(guest, most);
         let file = text(file_name, LONGEST_FILE)?;
@@ -217,8 +219,9 @@ impl Codes {
         guest.read(u64::from(location_table) + u64::from(layout.code.bytes_data), &mut table)?;
         self.copied += table.len() + qualified_name.len() + file.len();
         let is_importer = file.starts_with("<frozen importlib") || file == "<frozen zipimport>";
+        let is_trampoline = first_line == 0 && file == "__init__";
         let id = self.keep(file, qualified_name, first_line, table)?;
-        let found = Found { id, instructions, units, is_importer };
+        let found = Found { id, instructions, units, is_importer, is_trampoline };
         if self.by_address.len() >= MOST_ADDRESSES {
             self.by_address.clear();
         }

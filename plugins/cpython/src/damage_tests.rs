@@ -4,7 +4,7 @@ use crate::{
     synthetic::{RUNTIME, layouts},
     walker_tests::{WASM, sorting, stack, walker},
 };
-use wlprof_plugin::{GuestMemory, OutOfBounds};
+use wlprof_plugin::{GuestMemory, OutOfBounds, Truncation};
 
 /// A generator of numbers that are the same in every run.
 struct Numbers(u64);
@@ -46,7 +46,9 @@ fn damaged_guests_cost_no_more_than_whole_ones() {
             let (reads, bytes) = (guest.reads.get(), guest.bytes_read.get());
             assert!(reads < 40_000 && bytes < 8 << 20, "{reads} reads, {bytes} bytes, {end:?}");
             // No frame is made up: those of Python are of the functions that there are, or damaged ones.
-            assert!(frames.iter().filter(|frame| !frame.starts_with('#')).count() <= 4);
+            // A cycle is found when some have come again.
+            let python = frames.iter().filter(|frame| !frame.starts_with('#')).count();
+            assert!(python <= 4 || end == Err(Truncation::Cycle), "{frames:?} {end:?}");
             for at in changed {
                 guest.memory[at] = whole.memory[at];
             }

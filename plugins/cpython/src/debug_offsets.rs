@@ -2,8 +2,8 @@
 //! debuggers. The fields differ from minor release to minor release; each is a 64-bit number, on wasm32 too.
 
 use crate::layout::{
-    CodeLayout, Entry, FrameLayout, InterpreterLayout, LISTS_TASKS, Layout, RuntimeLayout, TASKS_3_14, TextLayout,
-    ThreadLayout, Top,
+    CallersLayout, CodeLayout, Entry, FrameLayout, InterpreterLayout, LISTS_TASKS, Layout, RuntimeLayout, TASKS_3_14,
+    TextLayout, ThreadLayout, Top,
 };
 use wlprof_plugin::GuestMemory;
 
@@ -100,6 +100,9 @@ pub(crate) fn read(guest: &dyn GuestMemory, address: u64, minor: u8) -> Option<L
         && fields.offset("unicode", "length", 4)? == crate::layout::TEXT_LENGTH
         && fields.offset("unicode", "state", 2)? == crate::layout::TEXT_STATE;
     as_ever.then_some(())?;
+    let current_frame = fields.offset("thread", "current_frame", 4)?;
+    let instruction = fields.offset("frame", "instr_ptr", 4)?;
+    let first_line = fields.offset("code", "firstlineno", 4)?;
     Some(Layout {
         minor,
         runtime: RuntimeLayout {
@@ -116,22 +119,29 @@ pub(crate) fn read(guest: &dyn GuestMemory, address: u64, minor: u8) -> Option<L
         thread: ThreadLayout {
             next: fields.offset("thread", "next", 4)?,
             interpreter: fields.offset("thread", "interp", 4)?,
-            top: Top::Frame { at: fields.offset("thread", "current_frame", 4)? },
+            top: Top::Frame { at: current_frame },
+            callers: Some(CallersLayout {
+                data_stack: fields.offset("thread", "datastack_chunk", 4)?,
+                values: fields.offset("frame", "localsplus", 4)?,
+                // Not described, or not in all releases; as far from what is in all that describe themselves.
+                exceptions: current_frame.checked_add(24)?,
+                local_count: first_line.checked_add(4)?,
+                frame_size: first_line.checked_add(8)?,
+                values_end: instruction.checked_add(4)?,
+            }),
         },
         frame: FrameLayout {
             code: fields.offset("frame", "executable", 4)?,
             // References are tagged since 3.14: one bit now, two in what is to come.
             code_tags: if minor >= 14 { 3 } else { 0 },
             previous: fields.offset("frame", "previous", 4)?,
-            instruction: fields.offset("frame", "instr_ptr", 4)?,
+            instruction,
             instruction_is_previous: false,
             owner: fields.offset("frame", "owner", 1)?,
             entry: Entry::Shim { owner: 3 },
         },
         code: CodeLayout {
-            first_line: fields.offset("code", "firstlineno", 4)?,
-            // Not described; two words on in all releases that describe themselves.
-            frame_size: Some(fields.offset("code", "firstlineno", 4)? + 8),
+            first_line,
             file_name: fields.offset("code", "filename", 4)?,
             name: fields.offset("code", "name", 4)?,
             qualified_name: fields.offset("code", "qualname", 4)?,

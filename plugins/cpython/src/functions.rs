@@ -4,11 +4,16 @@
 use crate::{category, module::EVAL, version};
 use wlprof_plugin::{Category, ModuleView, SourceFrame, WasmFrame};
 
+/// The function that throws exceptions into generators. It calls itself for what these delegate to.
+const THROW: &str = "_gen_throw";
+
 /// What a wasm function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The interpreter's loop.
     Eval,
+    /// Throws an exception into a generator, or into what that delegates to.
+    Throw,
     /// The garbage collector.
     Collector,
     /// The interpreter's own.
@@ -88,13 +93,20 @@ fn put(roles: &mut Vec<Role>, index: u32, role: Role) {
 
 /// Whether this is the name of the loop, or of a part of it.
 pub(crate) fn is_eval(name: &str) -> bool {
+    is_named(name, EVAL)
+}
+
+fn is_named(name: &str, function: &str) -> bool {
     // Linkers make names unique, compilers mark parts and clones.
-    name.strip_prefix(EVAL).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    name.strip_prefix(function).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 fn role(name: &str) -> Role {
     if is_eval(name) {
         return Role::Eval;
+    }
+    if is_named(name, THROW) {
+        return Role::Throw;
     }
     let frame = SourceFrame { function: name.to_owned(), ..SourceFrame::default() };
     match category::categorize(&frame) {
@@ -115,6 +127,8 @@ mod tests {
         assert_eq!(role("_PyEval_EvalFrameDefault.cold"), Role::Eval);
         assert_eq!(role("_PyEval_EvalFrameDefaultX"), Role::Interpreter);
         assert_eq!(role("_PyEval_Vector"), Role::Interpreter);
+        assert_eq!(role("_gen_throw"), Role::Throw);
+        assert_eq!(role("gen_throw"), Role::Interpreter);
         assert_eq!(role("gc_collect_main"), Role::Collector);
         assert_eq!(role("sre_ucs1_match"), Role::Other);
         assert_eq!(role("malloc"), Role::Support);

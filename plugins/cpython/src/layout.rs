@@ -48,6 +48,25 @@ pub(crate) struct ThreadLayout {
     pub(crate) next: u32,
     pub(crate) interpreter: u32,
     pub(crate) top: Top,
+    /// In releases whose innermost frame may lead nowhere.
+    pub(crate) callers: Option<CallersLayout>,
+}
+
+/// What says who called a frame, besides the link in that frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallersLayout {
+    /// `datastack_chunk` of `PyThreadState`, the stack of frames; `datastack_top` follows.
+    pub(crate) data_stack: u32,
+    /// `exc_info` of `PyThreadState`, the list of running generators.
+    pub(crate) exceptions: u32,
+    /// `co_nlocalsplus` of `PyCodeObject`.
+    pub(crate) local_count: u32,
+    /// `co_framesize` of `PyCodeObject`, in words.
+    pub(crate) frame_size: u32,
+    /// `stacktop` of a frame, or `stackpointer` from 3.14 on: where the values of a frame end.
+    pub(crate) values_end: u32,
+    /// `localsplus` of a frame, where they begin.
+    pub(crate) values: u32,
 }
 
 /// What a thread's stack begins with.
@@ -104,8 +123,6 @@ pub(crate) enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CodeLayout {
     pub(crate) first_line: u32,
-    /// `co_framesize`, in words; only where frames are linked through the thread alone.
-    pub(crate) frame_size: Option<u32>,
     pub(crate) file_name: u32,
     pub(crate) name: u32,
     pub(crate) qualified_name: u32,
@@ -171,7 +188,12 @@ pub(crate) const TABLE: [Layout; 2] = [
         minor: 11,
         runtime: RuntimeLayout { size: 85160, interpreters_head: 28, lock_holder: Some(200) },
         interpreter: InterpreterLayout { next: 0, threads_head: 16, lock_holder: None, collecting: 484 },
-        thread: ThreadLayout { next: 4, interpreter: 8, top: Top::CFrame { at: 40, current: 4, previous: 8 } },
+        thread: ThreadLayout {
+            next: 4,
+            interpreter: 8,
+            top: Top::CFrame { at: 40, current: 4, previous: 8 },
+            callers: None,
+        },
         frame: FrameLayout {
             code: 16,
             code_tags: 0,
@@ -183,7 +205,6 @@ pub(crate) const TABLE: [Layout; 2] = [
         },
         code: CodeLayout {
             first_line: 48,
-            frame_size: None,
             file_name: 80,
             name: 84,
             qualified_name: 88,
@@ -199,7 +220,12 @@ pub(crate) const TABLE: [Layout; 2] = [
         minor: 12,
         runtime: RuntimeLayout { size: 236_800, interpreters_head: 28, lock_holder: None },
         interpreter: InterpreterLayout { next: 0, threads_head: 64, lock_holder: Some(612), collecting: 208 },
-        thread: ThreadLayout { next: 4, interpreter: 8, top: Top::CFrame { at: 40, current: 0, previous: 4 } },
+        thread: ThreadLayout {
+            next: 4,
+            interpreter: 8,
+            top: Top::CFrame { at: 40, current: 0, previous: 4 },
+            callers: None,
+        },
         frame: FrameLayout {
             code: 0,
             code_tags: 0,
@@ -211,7 +237,6 @@ pub(crate) const TABLE: [Layout; 2] = [
         },
         code: CodeLayout {
             first_line: 44,
-            frame_size: None,
             file_name: 80,
             name: 84,
             qualified_name: 88,

@@ -16,6 +16,7 @@ use wlprof_plugin::testing::{Frozen, TestModule};
 fn measured(structures: &Structures<'_>, minor: u8) -> Vec<Option<u64>> {
     let at = |structure: &str, member: &str| structures.offset(structure, member);
     let newer = minor >= 12;
+    let callers = |structure: &str, member: &str| at(structure, member).filter(|_| minor >= 13);
     vec![
         structures.size("pyruntimestate"),
         at("pyruntimestate", "interpreters.head"),
@@ -34,7 +35,6 @@ fn measured(structures: &Structures<'_>, minor: u8) -> Vec<Option<u64>> {
         at("_PyInterpreterFrame", "owner"),
         at("_PyInterpreterFrame", "is_entry"),
         at("PyCodeObject", "co_firstlineno"),
-        at("PyCodeObject", "co_framesize"),
         at("PyCodeObject", "co_filename"),
         at("PyCodeObject", "co_name"),
         at("PyCodeObject", "co_qualname"),
@@ -43,6 +43,12 @@ fn measured(structures: &Structures<'_>, minor: u8) -> Vec<Option<u64>> {
         at("PyBytesObject", "ob_sval"),
         structures.size("PyASCIIObject"),
         structures.size("PyCompactUnicodeObject"),
+        callers("_ts", "datastack_chunk"),
+        callers("_ts", "exc_info"),
+        callers("PyCodeObject", "co_nlocalsplus"),
+        callers("PyCodeObject", "co_framesize"),
+        callers("_PyInterpreterFrame", "stacktop"),
+        callers("_PyInterpreterFrame", "localsplus"),
     ]
 }
 
@@ -52,6 +58,7 @@ fn numbers(layout: &Layout) -> Vec<Option<u64>> {
         Top::CFrame { at, current, previous } => (at, Some(current), Some(previous)),
         Top::Frame { at } => (at, None, None),
     };
+    let callers = layout.thread.callers;
     let entry = if let Entry::Marked { at } = layout.frame.entry { Some(at) } else { None };
     let all = [
         Some(layout.runtime.size),
@@ -71,7 +78,6 @@ fn numbers(layout: &Layout) -> Vec<Option<u64>> {
         Some(layout.frame.owner),
         entry,
         Some(layout.code.first_line),
-        layout.code.frame_size,
         Some(layout.code.file_name),
         Some(layout.code.name),
         Some(layout.code.qualified_name),
@@ -80,6 +86,12 @@ fn numbers(layout: &Layout) -> Vec<Option<u64>> {
         Some(layout.code.bytes_data),
         Some(layout.text.ascii),
         Some(layout.text.compact),
+        callers.map(|layout| layout.data_stack),
+        callers.map(|layout| layout.exceptions),
+        callers.map(|layout| layout.local_count),
+        callers.map(|layout| layout.frame_size),
+        callers.map(|layout| layout.values_end),
+        callers.map(|layout| layout.values),
     ];
     all.into_iter().map(|number| number.map(u64::from)).collect()
 }

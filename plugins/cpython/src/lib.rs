@@ -7,7 +7,11 @@
 //! frames stay: [`categorize`] tells those that are the interpreter's own from the C code that Python called.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod allocators;
+mod caller;
+#[cfg(test)]
+mod caller_tests;
 mod category;
 mod chain;
 mod code;

@@ -3,7 +3,8 @@
 use crate::{
     debug_offsets::COOKIE,
     layout::{
-        self, CodeLayout, Entry, FrameLayout, InterpreterLayout, Layout, RuntimeLayout, TextLayout, ThreadLayout, Top,
+        self, CallersLayout, CodeLayout, Entry, FrameLayout, InterpreterLayout, Layout, RuntimeLayout, TextLayout,
+        ThreadLayout, Top,
     },
 };
 use wlprof_plugin::testing::Frozen;
@@ -32,7 +33,19 @@ fn described(minor: u8) -> Layout {
             lock_holder: Some(if is_14 { 3980 } else { 3964 }),
             collecting: if is_14 { 3856 } else { 3852 },
         },
-        thread: ThreadLayout { next: 4, interpreter: 8, top: Top::Frame { at: 52 } },
+        thread: ThreadLayout {
+            next: 4,
+            interpreter: 8,
+            top: Top::Frame { at: 52 },
+            callers: Some(CallersLayout {
+                data_stack: 144,
+                exceptions: 76,
+                local_count: 48,
+                frame_size: 52,
+                values_end: 32,
+                values: 40,
+            }),
+        },
         frame: FrameLayout {
             code: 0,
             code_tags: if is_14 { 3 } else { 0 },
@@ -44,7 +57,6 @@ fn described(minor: u8) -> Layout {
         },
         code: CodeLayout {
             first_line: 44,
-            frame_size: Some(52),
             file_name: 80,
             name: 84,
             qualified_name: 88,
@@ -82,9 +94,11 @@ fn description(layout: &Layout) -> Vec<u64> {
             (24, 4),
             (25, 8),
             (26, 52),
+            (29, 144),
             (31, 44),
             (32, 4),
             (34, 28),
+            (35, 40),
             (36, 38),
             (39, 132),
             (40, 80),
@@ -120,9 +134,11 @@ fn description(layout: &Layout) -> Vec<u64> {
             (21, 4),
             (22, 8),
             (23, 52),
+            (26, 144),
             (28, 44),
             (29, 4),
             (31, 28),
+            (32, 40),
             (33, 38),
             (34, 128),
             (35, 80),
@@ -192,6 +208,11 @@ impl Guest {
             let root = guest.allocate(12);
             guest.set(THREAD + at, root);
         }
+        if let Some(callers) = layout.thread.callers {
+            guest.chunk(0x4_0000);
+            let own = guest.allocate(8);
+            guest.set(THREAD + callers.exceptions, own);
+        }
         guest
     }
 
@@ -255,9 +276,10 @@ impl Guest {
         ] {
             self.set(code + at, value);
         }
-        if let Some(at) = layout.frame_size {
+        if let Some(callers) = self.layout.thread.callers {
             // As large as frames are made here.
-            self.set(code + at, 12);
+            self.set(code + callers.frame_size, 12);
+            self.set(code + callers.local_count, 1);
         }
         code
     }
@@ -291,7 +313,14 @@ impl Guest {
 
     fn frame(&mut self, new: NewFrame, previous: u32) -> u32 {
         let layout = self.layout.frame;
-        let frame = self.allocate(48);
+        let frame = match self.layout.thread.callers {
+            Some(callers) if new.code != 0 => {
+                let top = THREAD + callers.data_stack + 4;
+                self.set(top, self.word(top) + 48);
+                self.word(top) - 48
+            }
+            _ => self.allocate(48),
+        };
         let tag = u32::from(layout.code_tags != 0 && new.code != 0);
         self.set(frame + layout.code, new.code | tag);
         self.set(frame + layout.previous, previous);
@@ -299,6 +328,80 @@ impl Guest {
         let before = if layout.instruction_is_previous { -2 } else { 0 };
         let at = new.unit.map_or(before, |unit| 2 * i64::from(unit));
         self.set(frame + layout.instruction, (start + at) as u32);
+        if let Some(callers) = self.layout.thread.callers {
+            let with_values = if self.layout.minor == 13 { u32::MAX } else { frame + callers.values + 4 };
+            self.set(frame + callers.values_end, with_values);
+        }
+        frame
+    }
+
+    /// Where the thread keeps the chunk of its stack of frames, and after it that one's end.
+    pub(crate) fn data_stack(&self) -> u32 {
+        THREAD + self.layout.thread.callers.unwrap().data_stack
+    }
+
+    /// Where the thread keeps the first item of the list of running generators.
+    pub(crate) fn exceptions(&self) -> u32 {
+        THREAD + self.layout.thread.callers.unwrap().exceptions
+    }
+
+    /// Begins a chunk of the stack of frames.
+    pub(crate) fn chunk(&mut self, size: u32) {
+        let at = self.data_stack();
+        let chunk = self.allocate(16 + size);
+        let previous = self.word(at);
+        self.set(chunk, previous);
+        if previous != 0 {
+            let top = self.word(at + 4);
+            self.set(previous + 8, (top - previous - 12) / 4);
+        }
+        self.set(at, chunk);
+        self.set(at + 4, chunk + if previous == 0 { 16 } else { 12 });
+    }
+
+    /// Resumes a generator in the activation that runs. Gives its frame.
+    pub(crate) fn resume(&mut self, frame: NewFrame) -> u32 {
+        let Top::Frame { at } = self.layout.thread.top else { panic!("generators are called in another way") };
+        let exceptions = self.exceptions();
+        let on_stack = self.frame(frame, self.word(THREAD + at)) as usize;
+        self.set(self.data_stack() + 4, on_stack as u32);
+        let generator = self.allocate(36 + 48);
+        self.frozen.memory.copy_within(on_stack..on_stack + 48, generator as usize + 36);
+        self.frozen.memory[(generator + 36 + self.layout.frame.owner) as usize] = 1;
+        self.set(generator + 24, self.word(exceptions));
+        self.set(exceptions, generator + 20);
+        self.set(THREAD + at, generator + 36);
+        generator + 36
+    }
+
+    /// Links a generator, into which an exception is thrown, to the frame that runs.
+    pub(crate) fn throw_through(&mut self, frame: NewFrame) -> u32 {
+        let frame = self.frame(frame, self.top());
+        self.frozen.memory[(frame + self.layout.frame.owner) as usize] = 1;
+        if let Entry::Marked { at } = self.layout.frame.entry {
+            self.frozen.memory[(frame + at) as usize] = 1;
+        }
+        match self.layout.thread.top {
+            Top::Frame { at } => self.set(THREAD + at, frame),
+            Top::CFrame { at, current, .. } => self.set(self.word(THREAD + at) + current, frame),
+        }
+        frame
+    }
+
+    /// Has the function at `frame` return: it has no values, and the frame that it was called by runs.
+    pub(crate) fn give_back(&mut self, frame: u32) {
+        let Top::Frame { at } = self.layout.thread.top else { panic!("functions are called in another way") };
+        let callers = self.layout.thread.callers.unwrap();
+        let without_values = if self.layout.minor == 13 { 0 } else { frame + callers.values };
+        self.set(frame + callers.values_end, without_values);
+        self.set(THREAD + at, self.word(frame + self.layout.frame.previous));
+    }
+
+    /// Calls a function in the activation that runs.
+    pub(crate) fn call(&mut self, frame: NewFrame) -> u32 {
+        let Top::Frame { at } = self.layout.thread.top else { panic!("functions are called in another way") };
+        let frame = self.frame(frame, self.word(THREAD + at));
+        self.set(THREAD + at, frame);
         frame
     }
 

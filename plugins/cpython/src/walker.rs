@@ -1,10 +1,12 @@
 //! The walker of one module: keeps what walks have in common.
 
 use crate::{
-    allocators, category,
+    allocators,
+    caller::Loops,
+    category,
     chain::{Chain, Reader},
     code::Codes,
-    functions::{Functions, Role},
+    functions::Functions,
     layout::Layout,
     merge,
     prologue::Prologue,
@@ -127,17 +129,9 @@ impl Walker for PythonWalker {
         self.walks += 1;
         let (thread, layout) = self.begin(guest, out)?;
         let mut reader = Reader { guest, layout: &layout, codes: &mut self.codes, chain: &mut self.chain };
-        let mut read = reader.read(thread);
         let tables = &*self.tables;
         let half_linked = self.half_linked.get_or_insert_with(|| tables.prologue.half_linked(&layout));
-        let is_linking = wasm
-            .first()
-            .is_some_and(|leaf| half_linked.contains(&leaf.code_offset) && tables.functions.role(*leaf) == Role::Eval);
-        // What an earlier call has left there is right if it was called from the same place.
-        if is_linking && !(read.is_ok() && reader.is_called_by_next()) {
-            self.chain.keep_innermost();
-            read = Err(Truncation::Inconsistent);
-        }
+        let read = reader.read_linked(thread, &Loops { wasm, functions: &tables.functions, half_linked });
         let collecting = u64::from(thread.interpreter) + u64::from(layout.interpreter.collecting);
         let is_collecting = guest.read_u32(collecting).is_ok_and(|collecting| collecting != 0);
         let state = State::tell(wasm, &tables.calls, &tables.functions, is_collecting, self.chain.is_importing);

@@ -11,14 +11,18 @@ use crate::{
 };
 use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SinkEntry, Truncation, Walker, WasmFrame, testing::TestModule};
 
-const EVAL: WasmFrame = WasmFrame::attached(0, 100);
+pub(crate) const EVAL: WasmFrame = WasmFrame::attached(0, 100);
 const SORT: WasmFrame = WasmFrame::attached(1, 200);
-const CALL: WasmFrame = WasmFrame::attached(2, 300);
+pub(crate) const CALL: WasmFrame = WasmFrame::attached(2, 300);
 
-/// Three functions and nothing else.
-fn functions() -> Functions {
-    let names = ["_PyEval_EvalFrameDefault", "list_sort_impl", "_PyFunction_Vectorcall"].map(str::to_owned);
-    let bodies = (1..4).map(|index| 100 * index..100 * index + 50).collect();
+/// Throws an exception into a generator.
+pub(crate) const THROW: WasmFrame = WasmFrame::attached(3, 400);
+
+/// Four functions and nothing else.
+pub(crate) fn functions() -> Functions {
+    let names =
+        ["_PyEval_EvalFrameDefault", "list_sort_impl", "_PyFunction_Vectorcall", "_gen_throw"].map(str::to_owned);
+    let bodies = (1..5).map(|index| 100 * index..100 * index + 50).collect();
     Functions::new(&TestModule { bodies, names: (0..).zip(names).collect(), ..TestModule::default() }, None)
 }
 
@@ -59,7 +63,7 @@ fn named(walker: &mut PythonWalker, out: &FrameSink) -> Vec<String> {
     out.entries().map(&mut named).collect()
 }
 
-fn at(code: u32, unit: u32) -> NewFrame {
+pub(crate) fn at(code: u32, unit: u32) -> NewFrame {
     NewFrame { code, unit: Some(unit) }
 }
 
@@ -118,38 +122,6 @@ fn a_loop_that_begins_or_ends_has_no_frame() {
         let (frames, end) = stack(&mut walker, &guest.frozen, &[&[EVAL, CALL], &WASM[..]].concat());
         assert_eq!((&frames[0], &frames[1], end), (&"#0".to_owned(), &"#1".to_owned(), Ok(())));
         assert_eq!(frames.len(), 10);
-    }
-}
-
-#[test]
-fn a_frame_that_is_being_linked_stands_alone() {
-    // Stores with the offsets of `current_frame` and, the last of a run, of anything else.
-    let code = [&[0; 100][..], &[0, 0x41, 0, 0x41, 0, 0x36, 2, 52, 0x41, 0, 0x41, 0, 0x36, 2, 4, 3, 0x40]].concat();
-    for layout in layouts() {
-        let mut guest = sorting(layout);
-        // One that has called nothing yet.
-        let last = guest.code("a.py", "last", 50);
-        let top = guest.activate(&[at(last, 2)]);
-        let runtime = Runtime::new(layout.minor, vec![RUNTIME], None, None);
-        let prologue = Prologue::new(&code, 100..code.len() as u32);
-        let functions = functions();
-        let mut walker = PythonWalker::new(runtime, functions, HostCalls::default(), prologue);
-        for (code_offset, is_linking) in [(105, false), (108, true), (112, true), (113, false)] {
-            let wasm = [&[WasmFrame { code_offset, ..EVAL }], &WASM[..]].concat();
-            let (frames, end) = stack(&mut walker, &guest.frozen, &wasm);
-            let python = frames.iter().filter(|frame| !frame.starts_with('#')).count();
-            let expected =
-                if is_linking && layout.minor >= 13 { (1, Err(Truncation::Inconsistent)) } else { (5, Ok(())) };
-            assert_eq!((python, end), expected, "3.{} {code_offset}", layout.minor);
-            // Its caller's frame ends where it begins.
-            let Some(frame_size) = layout.code.frame_size else { continue };
-            let caller = guest.word(guest.word(top + layout.frame.previous) + layout.frame.previous);
-            let size_at = (guest.word(caller + layout.frame.code) & !layout.frame.code_tags) + frame_size;
-            let words = guest.word(size_at);
-            guest.set(size_at, (top - caller) / 4);
-            assert_eq!(stack(&mut walker, &guest.frozen, &wasm).1, Ok(()));
-            guest.set(size_at, words);
-        }
     }
 }
 

@@ -50,6 +50,7 @@ mod plugin_heaps;
 mod plugin_kit;
 mod pprof;
 mod python;
+mod python_resumed;
 mod quickjs;
 mod real_guests;
 mod running;

@@ -17,14 +17,14 @@ const LUCK: Luck =
     Luck { why: "other programs share the processor's caches, so that equal work takes unequal time", off: 0, of: 32 };
 
 /// The oldest release and the newest. Those of [`COMPONENTS`] are components, which have their library in them.
-const RELEASES: [&str; 2] = ["3.11", "3.14"];
+pub(crate) const RELEASES: [&str; 2] = ["3.11", "3.14"];
 /// Those between.
-const OTHER_RELEASES: [&str; 2] = ["3.12", "3.13"];
+pub(crate) const OTHER_RELEASES: [&str; 2] = ["3.12", "3.13"];
 pub(crate) const COMPONENTS: [&str; 2] = ["3.12", "3.14"];
 /// A component that runs the script in a task of WASI 0.3.
-const IN_TASK: &str = "async";
+pub(crate) const IN_TASK: &str = "async";
 
-fn scripts() -> PathBuf {
+pub(crate) fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/python")
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn library(release: &str) -> String {
 }
 
 /// `wlprof` with the scripts as the guest's current folder.
-fn command(options: &[&str], release: &str, arguments: &[&str]) -> Command {
+pub(crate) fn command(options: &[&str], release: &str, arguments: &[&str]) -> Command {
     let mut command = wlprof();
     command.current_dir(scripts()).args(options).arg("--dir=.");
     if release == IN_TASK {
@@ -87,7 +87,7 @@ fn check_epoch_sampler(release: &str) {
 }
 
 /// Every call between Python functions that a script made: caller, line, callee, by Python's own account.
-fn calls(release: &str, arguments: &[&str]) -> BTreeSet<(String, u32, String)> {
+pub(crate) fn calls(release: &str, arguments: &[&str]) -> BTreeSet<(String, u32, String)> {
     let arguments: Vec<&str> = ["calls.py"].into_iter().chain(arguments.iter().copied()).collect();
     let text = output(&mut command(&["--sampler=off"], release, &arguments)).stdout;
     let calls = text.lines().filter_map(|line| {
@@ -98,7 +98,7 @@ fn calls(release: &str, arguments: &[&str]) -> BTreeSet<(String, u32, String)> {
 }
 
 /// A Python frame: its function, the function's file and the line.
-fn python<'a>(recording: &'a Recording, frame: &Frame) -> Option<(&'a str, &'a str, u32)> {
+pub(crate) fn python<'a>(recording: &'a Recording, frame: &Frame) -> Option<(&'a str, &'a str, u32)> {
     let (Origin::Language { .. }, [line]) = (frame.origin, frame.lines.as_slice()) else { return None };
     let function = &recording.functions[line.function as usize];
     Some((&function.name, function.file.as_deref().unwrap_or(""), line.line.unwrap_or(0)))
