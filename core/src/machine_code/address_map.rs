@@ -85,8 +85,8 @@ impl Iterator for Block<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::compiled_image::CompiledImage;
-    use super::Compiled;
     use super::*;
+    use crate::machine_code::Compiled;
     use wasmtime::Module;
     use wlprof_run::guest::{EngineOptions, engine};
 

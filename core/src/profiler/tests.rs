@@ -63,6 +63,7 @@ fn modules_are_let_go_of_when_nothing_that_is_kept_is_of_them() {
     let engine = engine();
     let builder = Profiler::builder().rate_hz(1000.0).max_overhead(1.0).keep(Duration::from_millis(250));
     let profiler = builder.start(&engine).unwrap();
+    profiler.0.session.shared_recorder().set_small_limits();
     let images = || profiler.0.session.take_images_and_namers().0.into_iter();
     let (mut loaded, mut seen) = (Vec::new(), 0);
     let began = Instant::now();
@@ -103,6 +104,7 @@ fn stores_stay_apart_while_tables_are_compacted() {
     let engine = engine();
     let builder = Profiler::builder().rate_hz(1000.0).max_overhead(1.0).keep(Duration::from_millis(250));
     let profiler = builder.start(&engine).unwrap();
+    profiler.0.session.shared_recorder().set_small_limits();
     let guests: Vec<Module> =
         (0..20).map(|number| profiler.load(&number.to_string(), guest(number).as_bytes()).unwrap()).collect();
     // One stays, and its thread with it.

@@ -2,7 +2,7 @@
 //! its samples are kept for minutes.
 
 use super::table::{LabelKeys, Table};
-use super::{MAX_FRAMES, MAX_LABEL_SETS, MAX_STACKS, Recorder, Track};
+use super::{MAX_FRAMES, MAX_LABEL_SETS, Recorder, SMALL, Track};
 use crate::file::RawRecording;
 use crate::journal::End;
 use crate::unused::{Held, Renumbered};
@@ -10,7 +10,7 @@ use crate::{Clock, WindowOf};
 use std::collections::HashSet;
 
 /// Size of tables in bytes up to which nothing is let go of. Beyond it they are compacted whenever they have doubled.
-const MIN_BYTES: usize = if cfg!(test) { 1 << 13 } else { 1 << 20 };
+pub(super) const MIN_BYTES: usize = if cfg!(test) { SMALL.compacted_bytes } else { 1 << 20 };
 
 /// Nanoseconds after which full tables are compacted again.
 const FULL_FOR_NS: u64 = 60_000_000_000;
@@ -18,16 +18,16 @@ const FULL_FOR_NS: u64 = 60_000_000_000;
 impl Recorder {
     /// Whether [`Recorder::compact`] is worth its time: it reads and writes all that is kept.
     pub fn is_overgrown(&mut self) -> bool {
-        let is_full =
-            self.stacks.len() >= MAX_STACKS || self.frames.len() >= MAX_FRAMES || self.labels.len() >= MAX_LABEL_SETS;
+        let is_full = self.stacks.len() >= self.limits.stacks
+            || self.frames.len() >= MAX_FRAMES
+            || self.labels.len() >= MAX_LABEL_SETS;
         // Full tables grow no more. What was in use then may have become old.
         let is_old = self.last_time_ns.saturating_sub(self.compacted_at_ns) > FULL_FOR_NS;
-        let most = if is_full && is_old { 0 } else { (2 * self.compacted_bytes).max(MIN_BYTES) };
+        let most = if is_full && is_old { 0 } else { (2 * self.compacted_bytes).max(self.limits.compacted_bytes) };
         self.journal.only_recent().is_some_and(|recent| recent.table_bytes() > most)
     }
 
-    /// When tables were last compacted.
-    #[cfg(test)]
+    /// When tables were last compacted, in nanoseconds since sampling began.
     pub fn compacted_at_ns(&self) -> u64 {
         self.compacted_at_ns
     }
@@ -80,6 +80,7 @@ impl Recorder {
 
 #[cfg(test)]
 mod tests {
+    use super::super::MAX_STACKS;
     use super::*;
     use crate::{Journal, Meta, Origin, Sample, TickCounts};
     use crate::{Module, Recording, State, TrackId, file};

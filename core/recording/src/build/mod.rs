@@ -20,13 +20,31 @@ use wlprof_plugin::{Label, SourceFrame};
 /// Distinct frames that are kept; what comes later is shown as [`Origin::Truncated`]. A guest may make code without end.
 const MAX_FRAMES: usize = 1 << 20;
 /// Distinct stacks that are kept. A guest that is never twice as deep in the same recursion makes thousands a sample.
-const MAX_STACKS: usize = if cfg!(test) { 1 << 16 } else { 1 << 21 };
+const MAX_STACKS: usize = if cfg!(test) { SMALL.stacks } else { 1 << 21 };
 /// Distinct sets of labels that are kept; samples have none of those that come later. Go's are as many as goroutines.
 const MAX_LABEL_SETS: usize = 1 << 20;
 /// Bytes of samples from which on they are written.
 const MANY_BYTES: usize = 1 << 15;
 /// Nanoseconds after which all that is new is written: what is lost if the process is killed.
 const WRITE_AFTER_NS: u64 = 500_000_000;
+
+/// How much the tables hold.
+#[derive(Debug)]
+struct Limits {
+    /// Distinct stacks.
+    stacks: usize,
+    /// Bytes from which on tables are compacted.
+    compacted_bytes: usize,
+}
+
+/// Limits that tests reach.
+const SMALL: Limits = Limits { stacks: 1 << 16, compacted_bytes: 1 << 13 };
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { stacks: MAX_STACKS, compacted_bytes: compact::MIN_BYTES }
+    }
+}
 
 /// A recording in the making: frames are origins still, without symbols.
 #[derive(Debug, Default)]
@@ -60,9 +78,15 @@ pub struct Recorder {
     compacted_bytes: usize,
     /// When that was.
     compacted_at_ns: u64,
+    limits: Limits,
 }
 
 impl Recorder {
+    /// Lowers the limits of the tables to some that tests reach.
+    pub fn set_small_limits(&mut self) {
+        self.limits = SMALL;
+    }
+
     /// A recorder for frames of `modules`, which writes into `journal`. `meta` is what is known before the guest begins.
     pub fn new(modules: Vec<Module>, meta: Meta, mut journal: Journal) -> Self {
         let module_count = modules.len() as u32;
@@ -164,7 +188,7 @@ impl Recorder {
     /// [`Recorder::leaf_alone`].
     pub fn stack_on(&mut self, parent: Option<StackId>, frame: FrameId) -> Option<StackId> {
         let stack = Stack { parent, frame };
-        let is_known = self.stacks.len() < MAX_STACKS || self.stacks.holds(&stack);
+        let is_known = self.stacks.len() < self.limits.stacks || self.stacks.holds(&stack);
         is_known.then(|| self.stacks.id(stack))
     }
 

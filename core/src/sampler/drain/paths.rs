@@ -235,6 +235,7 @@ mod tests {
             random ^= random << 17;
             random % end
         };
+        recorder.set_small_limits();
         let [call, caller] = [1, 2].map(|key| recorder.frame(Origin::Language { module: 1, key }));
         let (stub, calling) = (FrameWord(1), FrameWord(2));
         frames.native.extend([(stub, [None; 2]), (calling, [Some(call), Some(caller)])]);
