@@ -10,8 +10,7 @@ pub(super) struct MemoryOptions {
     /// Rust, CPython), whose allocators are made to tell of a sample of their calls
     #[arg(long)]
     pub(super) memory: bool,
-    /// Bytes that are allocated between two samples, on average: 524288, or 512KiB; 1 for every allocation. Samples are closer at first, and
-    /// every allocation of the first MiB is one [default: 512KiB]
+    /// Bytes that are allocated between two samples, on average: 524288, or 512KiB; 1 for every allocation [default: 512KiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "memory")]
     memory_rate: Option<u64>,
     /// The functions that allocate and free, where they have other names than C's: malloc=my_malloc, or free=17 by its index; may repeat

@@ -102,8 +102,7 @@ impl Builder {
         self
     }
 
-    /// Profiles what guests allocate as well: a sample each so many bytes on average ([`Rate::DEFAULT`] is 512 KiB), and more of them at first,
-    /// every allocation of the session's first MiB. Of modules that
+    /// Profiles what guests allocate as well: a sample each so many bytes on average ([`Rate::DEFAULT`] is 512 KiB). Of modules that
     /// [`Profiler::load`] compiles; each has one memory, one table and two globals more then, which are exported by names that begin with
     /// `wlprof:`, and the engine must allow several memories.
     ///

@@ -8,10 +8,8 @@ use wlprof_plugin::GuestMemory;
 
 /// How much one walk looks through: some tens of microseconds.
 const STEP: u64 = 128 << 10;
-/// Walks without a scan after the first full one; doubled after each, up to so many times what a scan takes: an interpreter may start
-/// after thousands of walks, one for each allocation.
+/// Walks without a scan after the first full one; doubled after each.
 const FIRST_REST: u32 = 64;
-const REST_OF_SCAN: u32 = 64;
 const LONGEST_REST: u32 = 1 << 16;
 
 /// A scan under way.
@@ -20,8 +18,6 @@ pub(crate) struct Scan {
     /// Where variables are; `None` if that is not known.
     statics: Option<Range<u64>>,
     next: u64,
-    /// Walks that this scan has taken.
-    steps: u32,
     /// Walks to let pass, and how many it will be the next time.
     rest: u32,
     next_rest: u32,
@@ -31,7 +27,7 @@ pub(crate) struct Scan {
 impl Scan {
     /// A scan of `statics`, or of all memory.
     pub(crate) fn new(statics: Option<Range<u64>>) -> Self {
-        Self { statics, next: 0, steps: 0, rest: 0, next_rest: FIRST_REST, buffer: Vec::new() }
+        Self { statics, next: 0, rest: 0, next_rest: FIRST_REST, buffer: Vec::new() }
     }
 
     /// The same scan, from its start.
@@ -53,13 +49,10 @@ impl Scan {
         if start >= end {
             self.next = 0;
             self.rest = self.next_rest;
-            let longest = self.steps.saturating_mul(REST_OF_SCAN).clamp(FIRST_REST, LONGEST_REST);
-            self.next_rest = self.next_rest.saturating_mul(2).min(longest);
-            self.steps = 0;
+            self.next_rest = self.next_rest.saturating_mul(2).min(LONGEST_REST);
             return None;
         }
         self.next = end;
-        self.steps += 1;
         // What lies across the border.
         let overlap = layout.map_or(8, |layout| u64::from(layout.runtime.interpreters_head) + 8);
         self.buffer.resize((end.saturating_add(overlap).min(whole.end) - start) as usize, 0);

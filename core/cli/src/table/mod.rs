@@ -1,6 +1,5 @@
 //! The table printed after a run, on standard error, since standard output is the guest's; on standard output where no guest runs.
 
-mod amounts;
 mod callers;
 mod head;
 mod heap;
