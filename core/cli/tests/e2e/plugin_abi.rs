@@ -52,7 +52,7 @@ fn what_is_rarely_asked_for_works_in_c_and_in_rust() {
         ]));
         assert_eq!((ran.code, &ran.stdout), (Some(0), &truth), "{}", ran.stderr);
         assert!(ran.stderr.contains(&told(guest)), "{}", ran.stderr);
-        assert!(ran.stderr.contains("color: red ") && ran.stderr.contains("shape: round "), "{}", ran.stderr);
+        assert!(ran.stderr.contains("color=red ") && ran.stderr.contains("shape=round "), "{}", ran.stderr);
         let recording = place.recording("x.wlprof");
         let whole = |stack: &Vec<&str>| stack.ends_with(&["inner", "[elided]", "outer"]);
         let stacks: Vec<_> = sampled_stacks(&recording).filter(|stack| stack.contains(&"inner")).collect();

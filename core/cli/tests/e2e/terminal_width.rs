@@ -57,7 +57,7 @@ fn nothing_that_is_printed_is_wider_than_the_terminal() {
     let place = Place::new();
     place.file("sleeps.wat", SLEEPS);
     let of = |name: &str| fixture(name).to_str().unwrap().to_owned();
-    let scripts = format!("--dir={}/../testdata/python::/scripts", env!("CARGO_MANIFEST_DIR"));
+    let scripts = format!("--dir={}/../../testdata/python::/scripts", env!("CARGO_MANIFEST_DIR"));
     let (library, python) = (python::library("3.11"), of("python-3.11.wasm"));
     let (shares, heap, cpp, rust) =
         (of("c-shares.wasm"), of("c-heap.wasm"), of("cpp-inlined.wasm"), of("rust-mix.wasm"));
