@@ -68,7 +68,9 @@ pub(crate) fn test(target: &str, arguments: &[&str]) -> Result<()> {
     fixtures::build_for(arguments)?;
     let step = Step::announced(format!("tests of wlprof for {}", AARCH64_LINUX.triple));
     let of_the_library = |options: &[&str]| {
-        let test = ["test", "--release", "--package", "wlprof", "--package", "wlprof-export", "--lib"];
+        // With the command among them: what it asks of dependencies has Wasmtime built once for both.
+        let packages = ["--package", "wlprof", "--package", "wlprof-export", "--package", "wlprof-cli"];
+        let test = [&["test", "--release"][..], &packages, &["--lib"]].concat();
         emulator.around(toolchain.cargo(&test, &[AARCH64_LINUX]).args(options))
     };
     // This machine's own, which start the other's.
