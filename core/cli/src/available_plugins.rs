@@ -1,11 +1,13 @@
 //! Which language plugins there are: those that the user names, those in the folders for them, then the built-in ones.
 
-use super::{FAILED, Failure, escape, say};
+use super::failure::{FAILED, Failure};
+use super::say;
 use std::env;
 use std::path::{Path, PathBuf};
 use wlprof::languages::{BUILT_IN, Choice};
 use wlprof_loader::{ForeignLanguage, LoadError, LoadedPlugin, PluginFile};
 use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Walker};
+use wlprof_show::escape;
 
 /// Folders with plugins, parted as in `PATH`.
 const PATH_VARIABLE: &str = "WLPROF_PLUGIN_PATH";

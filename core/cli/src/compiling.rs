@@ -4,7 +4,7 @@
 //! compiled on a terminal; nothing else that is logged is looked at. Without any the code was in Wasmtime's cache.
 
 use super::progress::Spinner;
-use super::{escape, say};
+use super::say;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::io::IsTerminal;
 use std::path::Path;
@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wlprof_plugin::ModuleView;
 use wlprof_run::guest::Program;
+use wlprof_show::escape;
 
 /// Which part of Wasmtime logs the lines.
 const TARGET: &str = "wasmtime_internal_cranelift::compiler";

@@ -1,8 +1,8 @@
 //! `wlprof completions`: the script by which a shell completes wlprof's commands and options.
 
-use super::arguments::{Arguments, version};
-use super::{Failure, print};
-use clap::{Args, Command, CommandFactory};
+use super::failure::Failure;
+use super::say::print;
+use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
 /// Options of `wlprof completions`.
@@ -13,10 +13,10 @@ pub(super) struct Completions {
     shell: Shell,
 }
 
-/// Prints the script.
-pub(super) fn run(completions: &Completions) -> Result<(), Failure> {
+/// Prints the script for `command`, which is of this version.
+pub(super) fn run(completions: &Completions, command: Command, version: &'static str) -> Result<(), Failure> {
     let mut script = Vec::new();
-    generate(completions.shell, &mut visible(Arguments::command()).version(version()), "wlprof", &mut script);
+    generate(completions.shell, &mut visible(command).version(version), "wlprof", &mut script);
     print(&script)
 }
 

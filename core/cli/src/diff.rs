@@ -1,20 +1,21 @@
 //! `wlprof diff`: which functions took another share of the time, by more than chance.
 
-use super::arguments::{FramesChoice, Names};
-use super::escape::single_line;
-use super::os::{Readers, limits};
+use super::failure::{FAILED, Failure};
+use super::options::names::Names;
+use super::options::output::FramesChoice;
+use super::options::showing::ShowChoice;
+use super::os::{self, Readers, limits};
 use super::output;
 use super::output_file::OutputFile;
-use super::showing::ShowChoice;
-use super::table::{Row, Table, TableOptions, differences, seconds, shown};
-use super::wrapping::wrapped;
-use super::{FAILED, Failure, print, render, say};
+use super::say::print;
+use super::{recordings, render, say};
 use clap::Args;
-use std::fmt::Write as _;
-use std::io::{BufWriter, Write as _};
+use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
-use wlprof_export::{self as export, Exporter, short_path};
-use wlprof_recording::{Difference, Recording, Selection};
+use wlprof_export::{self as export, Exporter};
+use wlprof_recording::{Recording, Selection};
+use wlprof_show::difference;
+use wlprof_show::escape::single_line;
 
 /// Options of `wlprof diff`.
 #[derive(Debug, Args)]
@@ -60,13 +61,13 @@ pub(super) fn run(diff: &Diff) -> Result<(), Failure> {
     }
     let [before, after] = <[Recording; 2]>::try_from(shown).map_err(|_| Failure::new(FAILED, "not two recordings"))?;
     let names = [&diff.before, &diff.after].map(|path| path.display().to_string());
-    let width = TableOptions::for_terminal().for_output().width;
+    let width = os::columns(&io::stdout());
     if let Some(part) = diff.show.part() {
-        print(differences([&before, &after], part, diff.top, width).as_bytes())?;
+        print(difference::of_memory([&before, &after], part, diff.top, width).as_bytes())?;
     } else {
         Recording::check_clocks([(names[0].as_str(), &before), (names[1].as_str(), &after)])
             .map_err(|error| Failure::new(FAILED, error))?;
-        print(table(&before, &after, diff.top, width).as_bytes())?;
+        print(difference::of_time(&before, &after, diff.top, width).as_bytes())?;
     }
     if let Some((path, exporter)) = target {
         let cannot = |error| Failure::new(FAILED, format!("cannot write {}: {error}", path.display()));
@@ -96,51 +97,8 @@ fn exporter(path: &Path) -> Result<&'static dyn Exporter, Failure> {
 fn as_shown(diff: &Diff, recording: Recording, path: &Path) -> Result<Recording, Failure> {
     let selection =
         Selection { focus: diff.focus.clone(), ignore: diff.ignore.clone(), off_cpu: false, part: diff.show.part() };
-    render::check_frames(&recording, diff.frames, path)?;
+    recordings::check_frames(&recording, diff.frames, path)?;
     let recording = recording.bounded().view(diff.frames.view());
-    let (recording, _) = recording.select(&selection).map_err(|reason| render::cannot_read(path, &reason))?;
+    let (recording, _) = recording.select(&selection).map_err(|reason| recordings::cannot_read(path, &reason))?;
     Ok(recording)
-}
-
-fn table(before: &Recording, after: &Recording, rows: usize, width: Option<usize>) -> String {
-    let differences = Difference::of(before, after);
-    let count = |count: usize| if count == 1 { "1 function".to_owned() } else { format!("{count} functions") };
-    let all = count(differences.len());
-    let real: Vec<&Difference> = differences.iter().filter(|row| row.is_real).collect();
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    if real.is_empty() {
-        let _ = writeln!(text, "\nno difference above chance in the own time of {all} (5 % level, all together)");
-        return wrapped(&text, width);
-    }
-    let _ = writeln!(
-        text,
-        "\nself: the function's own code; {} of {all} with a difference above chance (5 % level, all together), {} shown; ± is \
-         the 95 % bound",
-        real.len(),
-        real.len().min(rows),
-    );
-    let mut table = Table::new(&["before", "after", "more"], "function").without_bars();
-    for row in real.into_iter().take(rows) {
-        let [one, other] = [0, 1].map(|side| format!("{} {:>8}", shown(row.shares[side]), seconds(row.times_ns[side])));
-        let file = row.file.as_deref().map_or_else(String::new, |file| format!("  {}", single_line(short_path(file))));
-        table.rows.push(Row {
-            cells: vec![one, other, More(row).to_string()],
-            name: single_line(&row.name),
-            after: file,
-            ..Row::default()
-        });
-    }
-    let _ = table.write(width, &mut text);
-    wrapped(&text, width)
-}
-
-/// A difference with its sign and bound.
-struct More<'a>(&'a Difference);
-
-impl std::fmt::Display for More<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sign = if self.0.more.percent < 0.0 { "" } else { "+" };
-        write!(f, "{sign}{}", shown(self.0.more))
-    }
 }

@@ -1,10 +1,12 @@
 //! `wlprof dump GUEST`: runs the guest and shows its stacks when asked, as Go shows them when a program panics.
 
-use super::arguments::Dump;
 use super::available_plugins::Plugins;
+use super::failure::{FAILED, Failure};
 use super::guest::{self, Loaded};
 use super::interrupt::Signals;
-use super::{FAILED, Failure, escape, say, thread_stacks};
+use super::options::guest::GuestOptions;
+use super::{say, thread_stacks};
+use clap::Args;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,10 +18,31 @@ use wlprof_plugin::ModuleView;
 use wlprof_recording::Journal;
 use wlprof_run::guest::{Entry, Guest};
 use wlprof_run::profile::Ended;
+use wlprof_show::escape;
 use wlprof_symbols::Symbols;
 
 /// Ticks a second: how soon a busy guest is read when a dump is asked for.
 const RATE_HZ: f64 = 100.0;
+
+/// Options of `wlprof dump`.
+#[derive(Args)]
+pub(super) struct Dump {
+    /// Show every thread of the guest's language (goroutine), with what it waits for, instead of the running stack alone
+    #[arg(long, visible_alias = "goroutines")]
+    pub(super) threads: bool,
+    /// Show the stacks this long after the guest began; may repeat
+    #[arg(long = "dump-at", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(super) dump_at: Vec<f64>,
+    /// Show the stacks where the guest calls this import, as `fd_write` or `wasi_snapshot_preview1.fd_write`; may repeat. The
+    /// guest goes on when they are printed
+    #[arg(long = "at-import", value_name = "NAME")]
+    pub(super) at_imports: Vec<String>,
+    /// How many calls of them to show, the first ones
+    #[arg(long, value_name = "CALLS", default_value_t = 20, requires = "at_imports")]
+    pub(super) at_import_limit: u64,
+    #[command(flatten)]
+    pub(super) guest: GuestOptions,
+}
 
 /// Runs the guest and gives its exit code.
 pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
@@ -166,4 +189,9 @@ impl Printer {
         }
         say::text(&escape::multi_line(&format!("{heading}{text}")));
     }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let range = 0.0..=1e6;
+    text.parse().ok().filter(|seconds| range.contains(seconds)).ok_or_else(|| "expected 0 to 1000000".into())
 }

@@ -1,10 +1,11 @@
 //! Loads and starts a guest as the options say, and reports how it ended: what `wlprof GUEST` and `wlprof dump` share.
 
-use super::arguments::GuestOptions;
 use super::available_plugins::Plugins;
 use super::compiling::Compiling;
+use super::failure::{CANNOT_RUN, FAILED, Failure, NO_GUEST};
+use super::options::guest::GuestOptions;
 use super::trap::how_it_failed;
-use super::{CANNOT_RUN, FAILED, Failure, NO_GUEST, escape, library, say, usage};
+use super::{library, say};
 use std::io::Write;
 use std::path::Path;
 use wlprof::heap::{NamedAllocator, Rate};
@@ -15,6 +16,7 @@ use wlprof_plugin::{Detection, Walker};
 use wlprof_recording::Journal;
 use wlprof_run::guest::{Allocators, Entry, Guest, LoadError, LoadOptions, Program};
 use wlprof_run::profile::{Run, RunOptions};
+use wlprof_show::escape;
 use wlprof_wasi::{Exit, Stdio, WasiOptions};
 
 /// The walker of each of a guest's modules that has one.
@@ -164,11 +166,8 @@ pub(super) fn cannot_load(path: &Path, error: &LoadError) -> Failure {
     }
     let hint = match path.to_str() {
         // What perf, samply and wasmtime call it.
-        Some("run" | "record") => "to run a guest give its path alone: wlprof [OPTIONS] GUEST [ARGS]".to_owned(),
-        name => match name.and_then(usage::similar_command) {
-            Some(command) => format!("there is a command `wlprof {command}`"),
-            None => "give the path of a .wasm or .wat file".to_owned(),
-        },
+        Some("run" | "record") => "to run a guest give its path alone: wlprof [OPTIONS] GUEST [ARGS]",
+        _ => "give the path of a .wasm or .wat file",
     };
     Failure::new(NO_GUEST, format!("{error}; {hint}"))
 }

@@ -2,11 +2,12 @@
 //! plainly that, and nothing that a link or the guest's name could make of it. A link is followed where the user has named the guest by
 //! one, too: whoever made that chose the guest already.
 
-use super::{escape, say};
+use super::say;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use wlprof::languages::Library;
+use wlprof_show::escape;
 use wlprof_wasi::Directory;
 
 /// What there is beside a guest.

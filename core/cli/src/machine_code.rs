@@ -4,11 +4,12 @@
 //! Perf maps lie in `/tmp` under names that anybody can guess. The files made here are always new ones, for their owner
 //! alone; what is there already is replaced only if it is this user's own and a regular file, never followed or written to.
 
-use super::arguments::DumpedFunctions;
-use super::formats::CodeFormat;
+use super::failure::{FAILED, Failure};
 use super::guest::Walkers;
+use super::options::formats::CodeFormat;
 use super::progress::Spinner;
-use super::{FAILED, Failure, escape, os, say};
+use super::{os, say};
+use clap::ValueEnum;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -20,7 +21,17 @@ use wlprof_export::jitdump::JitDump;
 use wlprof_export::perf_map;
 use wlprof_recording::ModuleId;
 use wlprof_run::guest::Guest;
+use wlprof_show::escape;
 use wlprof_symbols::Symbols;
+
+/// Which functions a jitdump has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum DumpedFunctions {
+    /// The whole guest
+    All,
+    /// Those that wlprof's own samples saw
+    Sampled,
+}
 
 /// Functions from which on `perf inject` takes some seconds to make a file of each.
 const MANY: usize = 50_000;

@@ -1,8 +1,7 @@
 //! `wlprof man-pages`: wlprof's help as pages for `man`, one for each command.
 
-use super::arguments::{Arguments, EXIT_CODES, version};
-use super::{FAILED, Failure};
-use clap::{Args, Command, CommandFactory};
+use super::failure::{EXIT_CODES, FAILED, Failure};
+use clap::{Args, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use std::io;
@@ -25,23 +24,24 @@ pub(super) struct ManPages {
     folder: PathBuf,
 }
 
-/// Writes the pages.
-pub(super) fn run(pages: &ManPages) -> Result<(), Failure> {
+/// Writes the pages of `command`.
+pub(super) fn run(pages: &ManPages, command: Command) -> Result<(), Failure> {
     let folder = &pages.folder;
-    let mut command = Arguments::command().disable_help_subcommand(true);
+    let source = format!("wlprof {}", command.get_version().unwrap_or_default());
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     std::fs::create_dir_all(folder)
-        .and_then(|()| write(&command, None, folder))
+        .and_then(|()| write(&command, None, folder, &source))
         .map_err(|error| Failure::new(FAILED, format!("cannot write man pages into {}: {error}", folder.display())))
 }
 
 /// Writes the page of `command`, and those of its subcommands. `parent` is the page that lists it.
-fn write(command: &Command, parent: Option<&str>, folder: &Path) -> io::Result<()> {
+fn write(command: &Command, parent: Option<&str>, folder: &Path, source: &str) -> io::Result<()> {
     // Without the list of all options that the synopsis would be else.
     let usage = command.clone().render_usage().to_string();
     let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
     let page = Man::new(command.clone().override_usage(usage).subcommand_help_heading("COMMANDS"));
-    let page = page.source(format!("wlprof {}", version())).date(" ");
+    let page = page.source(source).date(" ");
     let file_name = page.get_filename();
     let mut text = Vec::new();
     page.render_title(&mut text)?;
@@ -67,7 +67,7 @@ fn write(command: &Command, parent: Option<&str>, folder: &Path) -> io::Result<(
     command
         .get_subcommands()
         .filter(|subcommand| !subcommand.is_hide_set())
-        .try_for_each(|subcommand| write(subcommand, Some(name), folder))
+        .try_for_each(|subcommand| write(subcommand, Some(name), folder, source))
 }
 
 fn examples() -> Roff {

@@ -1,8 +1,10 @@
 //! `wlprof merge`: several recordings as one.
 
-use super::arguments::{Names, Output};
+use super::failure::{FAILED, Failure};
+use super::options::names::Names;
+use super::options::output::Output;
 use super::os::limits;
-use super::{FAILED, Failure, render};
+use super::render;
 use clap::Args;
 use std::path::PathBuf;
 use wlprof_recording::Recording;

@@ -1,8 +1,9 @@
 //! Names for recordings that lack them: of the program that was run (`--guest`) and of its debug file (`--debug-file`). A run that was
 //! cut short has none; a stripped program has few, and its symbols may lie elsewhere than where it runs.
 
-use super::arguments::Names;
-use super::{Failure, guest, render};
+use super::failure::Failure;
+use super::options::names::Names;
+use super::{guest, recordings};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use wlprof_symbols::{self as symbols, name};
 pub(super) fn named(raw: RawRecording, names: &Names) -> Result<Recording, Failure> {
     let (recording, is_of_program) = named_as_far_as_it_is(raw, names)?;
     match names.guest.as_deref() {
-        Some(path) if !is_of_program => Err(render::other_program(path)),
+        Some(path) if !is_of_program => Err(recordings::other_program(path)),
         _ => Ok(recording),
     }
 }
@@ -47,7 +48,7 @@ pub(super) fn named_as_far_as_it_is(raw: RawRecording, names: &Names) -> Result<
     }
     // Frames are named by the numbers of modules. Others may have been loaded beside it, after it.
     if !found.is_in_order(images.len()) {
-        return Err(render::other_program(path));
+        return Err(recordings::other_program(path));
     }
     let mut recording = name(raw, &images, walkers(&images), |_| ());
     recording.meta.notes.extend(notes);

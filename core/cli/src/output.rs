@@ -1,14 +1,16 @@
 //! The files that the user wants profiles in: opened first, written by an exporter, put in place last.
 
-use super::arguments::Output;
+use super::failure::{FAILED, Failure};
+use super::options::formats;
+use super::options::output::Output;
 use super::os::Readers;
 use super::output_file::OutputFile;
-use super::{FAILED, Failure, escape, formats};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use wlprof_export::{self as export, Exporter};
 use wlprof_recording::{Recording, Selected, Selection, View};
+use wlprof_show::escape;
 
 /// What means standard output.
 const STANDARD_OUTPUT: &str = "-";

@@ -1,23 +1,105 @@
 //! `wlprof GUEST`: runs the guest, samples it, writes the profile.
 
-use super::arguments::{FramesChoice, Record};
 use super::available_plugins::Plugins;
+use super::failure::{FAILED, Failure};
 use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
 use super::live::{self, Live};
-use super::machine_code;
-use super::profiling::Profiling;
+use super::machine_code::{self, DumpedFunctions};
+use super::options::formats::CodeFormat;
+use super::options::guest::GuestOptions;
+use super::options::output::FramesChoice;
+use super::options::profiling::Profiling;
+use super::options::sampling::{ClockChoice, SamplerChoice};
 use super::run_outputs::{self, ProfileOf, RunOutputs};
-use super::{FAILED, Failure, escape, library, say, source_folders};
+use super::window_profiles::Shown;
+use super::{library, say, source_folders};
+use clap::Args;
 use std::path::Path;
 use wlprof::languages::Choice;
-use wlprof::sampler::SamplerKind;
+use wlprof::sampler::{SamplerKind, SamplerOptions};
+use wlprof_recording::Clock;
 use wlprof_run::guest::Entry;
 use wlprof_run::profile::Ended;
+use wlprof_show::escape;
 use wlprof_wasi::{Exit, shown};
 
 /// Samples of a run that did next to nothing.
 const FEW: u64 = 10;
+
+/// Options of a run.
+#[derive(Args)]
+pub(super) struct Record {
+    #[command(flatten)]
+    pub(super) profiling: Profiling,
+    /// Which functions --format=jitdump writes. perf makes a file of each
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = DumpedFunctions::All)]
+    pub(super) jitdump_functions: DumpedFunctions,
+    #[command(flatten)]
+    pub(super) guest: GuestOptions,
+}
+
+impl Record {
+    /// Whether wlprof is to take samples: not if it is only to help perf to take them.
+    fn samples(&self) -> bool {
+        let only_code = match self.profiling.output.code_format() {
+            Some(CodeFormat::PerfMap) => true,
+            Some(CodeFormat::JitDump) => self.jitdump_functions == DumpedFunctions::All,
+            None => false,
+        };
+        !only_code || self.profiling.output.names_files()
+    }
+
+    /// Refuses options that say nothing together.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        let profiling @ Profiling { output, sampling, memory, listen } = &self.profiling;
+        profiling.check(&self.guest)?;
+        if profiling.samples_on_demand() && output.showing.off_cpu {
+            return Err(
+                "--off-cpu shows the waits of a whole run: give it with -o, or ask for windows with clock=wall",
+            );
+        }
+        if listen.is_some() && output.code_format().is_some() && !output.names_files() {
+            return Err("--listen takes samples of its own, and this format is for perf's; give --format a profile's");
+        }
+        if memory.memory && !self.samples() {
+            return Err("--memory is for profiles of wlprof's own: name one with -o");
+        }
+        if memory.memory && output.showing.off_cpu && profiling.selection().part.is_some() {
+            return Err("memory does not wait: leave out --off-cpu, or add --show=time");
+        }
+        if output.showing.off_cpu && sampling.clock == Some(ClockChoice::Cpu) {
+            return Err("--off-cpu shows waiting, which is no CPU time; leave out --clock=cpu");
+        }
+        if output.showing.off_cpu && sampling.sampler == SamplerChoice::Epoch {
+            return Err("--off-cpu needs the signal sampler: the epoch sampler does not see where a guest waits");
+        }
+        if self.jitdump_functions == DumpedFunctions::All {
+            return Ok(());
+        }
+        match (output.code_format(), sampling.sampler) {
+            (Some(CodeFormat::JitDump), SamplerChoice::Off) => {
+                Err("--jitdump-functions=sampled needs samples; leave out --sampler=off")
+            }
+            (Some(CodeFormat::JitDump), _) => Ok(()),
+            _ => Err("--jitdump-functions is for --format=jitdump"),
+        }
+    }
+
+    /// How to sample, and what to say of it; `None` for not at all.
+    ///
+    /// # Errors
+    /// If the sampler that the user names does not work here.
+    pub(super) fn sampler(&self) -> Result<Option<(SamplerOptions, Option<String>)>, Failure> {
+        if !self.samples() {
+            return Ok(None);
+        }
+        let clock = if self.profiling.output.showing.off_cpu { Clock::Wall } else { Clock::Cpu };
+        let keep_functions = self.jitdump_functions == DumpedFunctions::Sampled;
+        let sampler = self.profiling.sampler(clock)?;
+        Ok(sampler.map(|(options, fallback)| (SamplerOptions { keep_functions, ..options }, fallback)))
+    }
+}
 
 /// Runs the guest and gives its exit code.
 pub(super) fn run(record: &Record) -> Result<u8, Failure> {
@@ -71,7 +153,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let live = match (listener, run.profiler()) {
         (Some(listener), Some(profiler)) => {
             let command = std::iter::once(guest.name.clone()).chain(arguments.iter().cloned()).collect();
-            let shown = record.profiling.shown(&profile, named_sources);
+            let shown = Shown::of_run(&record.profiling, &profile, named_sources);
             Some(Live::start(listener, profiler, command, shown, output.quiet)?)
         }
         _ => None,

@@ -1,15 +1,39 @@
 //! `wlprof render`: a recording in other formats.
 
-use super::arguments::{FramesChoice, Names, Output, Render};
-use super::os::limits;
+use super::failure::{FAILED, Failure};
+use super::options::formats::{Format, rendered_files_help};
+use super::options::names::Names;
+use super::options::output::Output;
+use super::options::showing::ShowChoice;
+use super::os;
 use super::output::{self, Shown, Target};
-use super::showing::ShowChoice;
-use super::table::table;
-use super::{FAILED, Failure, naming, print, say, source_folders};
+use super::recordings::{cannot_read, check_frames, other_program, read_within_limits};
+use super::say::print;
+use super::{naming, say, source_folders};
+use clap::Args;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use wlprof_recording::{RawRecording, Recording};
+use wlprof_show::table::{TableOptions, table};
+
+/// Options of `wlprof render`: those of a run that are about its profile, in words that are about no run.
+#[derive(Debug, Args)]
+#[command(
+    mut_arg("files", |files| files.help(rendered_files_help())),
+    mut_arg("format", |format| {
+        format.help("Format of files whose ending tells none").value_parser(Format::rendered_parser())
+    }),
+)]
+pub(super) struct Render {
+    #[command(flatten)]
+    pub(super) output: Output,
+    #[command(flatten)]
+    pub(super) names: Names,
+    /// The recording
+    #[arg(value_name = "FILE")]
+    pub(super) recording: PathBuf,
+}
 
 /// Renders a recording.
 pub(super) fn run(render: &Render) -> Result<(), Failure> {
@@ -31,14 +55,6 @@ fn refuse_code(output: &Output) -> Result<(), Failure> {
         );
         Err(Failure::new(FAILED, message))
     })
-}
-
-/// Reads the recording at `path` and sets limits for this process, which is to work on it.
-pub(super) fn read_within_limits(path: &Path) -> Result<RawRecording, Failure> {
-    let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
-    let size = file.metadata().map_or(0, |metadata| metadata.len());
-    limits::set(size).map_err(|error| Failure::new(FAILED, error))?;
-    RawRecording::read(&mut BufReader::new(file)).map_err(|error| cannot_read(path, &error))
 }
 
 /// Reads recordings with the names that they have, or that the program in `names` has for its own frames.
@@ -72,16 +88,6 @@ pub(super) fn write(recording: Recording, output: &Output, path: &Path) -> Resul
     write_to(output::open(output)?, recording, output, path)
 }
 
-/// Refuses frames that a recording, read from `path`, does not have.
-pub(super) fn check_frames(recording: &Recording, frames: FramesChoice, path: &Path) -> Result<(), Failure> {
-    if frames == FramesChoice::Native && !recording.has_native() {
-        let reason = "it has the frames of the guest's language and none of wasm's beside them; run the guest with \
-                      --frames=native";
-        return Err(cannot_read(path, &reason));
-    }
-    Ok(())
-}
-
 fn write_to(targets: Vec<Target>, mut recording: Recording, output: &Output, path: &Path) -> Result<(), Failure> {
     check_frames(&recording, output.frames, path)?;
     if targets.iter().any(|target| target.exporter.shows_sources()) {
@@ -100,18 +106,10 @@ fn write_to(targets: Vec<Target>, mut recording: Recording, output: &Output, pat
             say::text(&table(&recording, selected.as_ref(), &options));
         } else {
             // No guest has it.
-            print(table(&recording, selected.as_ref(), &options.for_output()).as_bytes())?;
+            let options = TableOptions { width: os::columns(&std::io::stdout()), ..options };
+            print(table(&recording, selected.as_ref(), &options).as_bytes())?;
         }
         lines.iter().for_each(|line| say::line(format_args!("{line}")));
     }
     placed
-}
-
-/// `path` is not the program that was asked for.
-pub(super) fn other_program(path: &Path) -> Failure {
-    cannot_read(path, &"it is not the program that was run, or another build of it")
-}
-
-pub(super) fn cannot_read(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(FAILED, format!("{}: {error}", path.display()))
 }

@@ -1,13 +1,13 @@
 //! The files of a run: the recording, which grows while the guest runs, and the profiles that are made of it at the end.
 
-use super::arguments::Output;
+use super::failure::{FAILED, Failure};
 use super::finish::{Made, Making, Settings};
 use super::interrupt::Interrupts;
+use super::options::output::Output;
 use super::os::Readers;
 use super::output::{self, Target};
 use super::output_file::OutputFile;
-use super::table::TableOptions;
-use super::{FAILED, Failure, escape, say};
+use super::say;
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ use wlprof_module::ModuleImage;
 use wlprof_recording::file::EXTENSION;
 use wlprof_recording::sources::SourceFolders;
 use wlprof_recording::{Journal, Selection, View};
+use wlprof_show::escape;
+use wlprof_show::table::TableOptions;
 use wlprof_symbols::LanguageWalkers;
 
 pub(super) struct RunOutputs {

@@ -1,7 +1,7 @@
 //! The folders in which sources may be looked for: those that the user says. [`wlprof_recording::sources`] has the rules.
 
-use super::arguments::Output;
-use super::{FAILED, Failure};
+use super::failure::{FAILED, Failure};
+use super::options::output::Output;
 use std::path::PathBuf;
 use wlprof_recording::sources::SourceFolders;
 use wlprof_wasi::Directory;

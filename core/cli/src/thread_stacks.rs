@@ -1,10 +1,10 @@
 //! Stacks that were read of a running guest, as text: what Go prints when a program panics, for every language.
 
-use super::escape;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use wlprof::sampler::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use wlprof_plugin::SourceFrame;
+use wlprof_show::escape;
 use wlprof_symbols::Symbols;
 
 /// Those threads of `stacks` that `shows` says, each with its frames, leaf first. Safe to print.

@@ -1,12 +1,12 @@
 //! Says how and where a guest failed, as Wasmtime does.
 
-use super::escape::single_line;
 use std::fmt::Write;
 use wasmtime::{FrameInfo, WasmBacktrace};
 use wlprof::machine_code::Compiled;
 use wlprof_plugin::SourceFrame;
 use wlprof_recording::{ModuleId, Origin};
 use wlprof_run::guest::Guest;
+use wlprof_show::escape::single_line;
 use wlprof_symbols::Symbols;
 
 /// The reason first, then where. Not the error's own rendering: with `RUST_BACKTRACE` that shows Wasmtime's stack.

@@ -1,9 +1,11 @@
 //! What is said of a command line that is wrong, and of an empty one.
 
 use super::arguments::Arguments;
-use super::{escape, say};
+use super::failure::{Failure, NO_GUEST};
+use super::say;
 use clap::{CommandFactory, Parser};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use wlprof_show::escape;
 
 /// What `wlprof` without arguments prints.
 const SHORT: &str = "\
@@ -48,8 +50,17 @@ fn commands() -> String {
     )
 }
 
+/// `failure` with the command that was meant, where it is that there is no guest called `name`.
+pub(super) fn with_command_meant(failure: Failure, name: &OsStr) -> Failure {
+    let command = name.to_str().filter(|_| failure.code == NO_GUEST).and_then(similar_command);
+    match command {
+        Some(command) => Failure::new(NO_GUEST, format!("{}; there is a command `wlprof {command}`", failure.message)),
+        None => failure,
+    }
+}
+
 /// The command that was meant by the name of a guest that is not there: one with a letter more, less, or another in a place or two.
-pub(super) fn similar_command(name: &str) -> Option<String> {
+fn similar_command(name: &str) -> Option<String> {
     let command = Arguments::command();
     let known = command.get_subcommands().filter(|command| !command.is_hide_set()).map(|command| command.get_name());
     let distances = known.map(|known| (distance(known, name), known));

@@ -2,9 +2,11 @@
 
 use super::finish::{Making, Settings};
 use super::interrupt::Interrupts;
+use super::options::output::{FramesChoice, Output};
+use super::options::profiling::Profiling;
 use super::os::in_memory;
 use super::output::Destination;
-use super::table::TableOptions;
+use super::run_outputs::ProfileOf;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use wlprof_export::Exporter;
 use wlprof_module::ModuleImage;
 use wlprof_recording::sources::SourceFolders;
 use wlprof_recording::{HeapPart, Selection, View};
+use wlprof_show::table::TableOptions;
 
 /// What is shown of a guest.
 pub(super) struct Shown {
@@ -28,6 +31,24 @@ pub(super) struct Shown {
     pub(super) profiles_memory: bool,
     /// How tables are.
     pub(super) table: TableOptions,
+}
+
+impl Shown {
+    /// What is shown of a run while it lasts, with the texts of `sources`.
+    pub(super) fn of_run(profiling: &Profiling, profile: &ProfileOf<'_>, sources: SourceFolders) -> Self {
+        let Output { frames, showing, .. } = &profiling.output;
+        Self {
+            images: profile.images.to_vec(),
+            language: profile.language.clone(),
+            plugins: profile.plugins.clone(),
+            sources,
+            view: frames.view(),
+            profiles_memory: profiling.memory.memory,
+            // Who asks for a window says which clock it goes by.
+            selection: Selection { off_cpu: false, part: None, ..profiling.selection() },
+            table: TableOptions { width: None, ..showing.table(*frames != FramesChoice::Guest) },
+        }
+    }
 }
 
 /// What a window is made into.

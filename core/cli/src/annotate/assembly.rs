@@ -4,11 +4,11 @@
 //! was for the run, and the code of one wasm instruction has its time, all together. What the compiler has mixed stays mixed: the
 //! code of an instruction may lie in several places, and its time stands at the first.
 
+use super::Annotate;
 use super::disassembly::{CAN_DISASSEMBLE, disassemble};
-use super::{Annotate, PROPOSED, share};
-use crate::arguments::FramesChoice;
-use crate::escape::single_line;
-use crate::{FAILED, Failure, guest, render};
+use crate::failure::{FAILED, Failure};
+use crate::options::output::FramesChoice;
+use crate::{guest, recordings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,6 +20,8 @@ use wlprof_plugin::{ModuleView, SourceFrame};
 use wlprof_recording::sources::SourceFolders;
 use wlprof_recording::{InstructionTotals, Module, ModuleId, Origin, RawRecording, Recording};
 use wlprof_run::guest::{Entry, LoadOptions, Program};
+use wlprof_show::annotated::{PROPOSED, share};
+use wlprof_show::escape::single_line;
 use wlprof_symbols::{Symbols, name};
 
 /// Prints the functions that the user asks for. `path` is the guest's.
@@ -35,7 +37,7 @@ pub(super) fn annotated(
     }
     // Where stacks are of a language alone, nothing is said of instructions.
     let recording = name(raw, &[], Vec::new(), |_| ());
-    render::check_frames(&recording, FramesChoice::Native, &annotate.recording)?;
+    recordings::check_frames(&recording, FramesChoice::Native, &annotate.recording)?;
     let recording = recording.bounded();
     let options = LoadOptions {
         debug_file: annotate.names.debug_file.clone(),
@@ -47,7 +49,7 @@ pub(super) fn annotated(
         .unwrap_or_default();
     let guest = program.compile(Entry::Nothing, None).map_err(|error| guest::cannot_load(path, &error))?;
     let images = &guest.code.images;
-    let totals = totals(&recording, images).ok_or_else(|| render::other_program(path))?;
+    let totals = totals(&recording, images).ok_or_else(|| recordings::other_program(path))?;
     let mut listing = Listing {
         code: native_code(&guest.code),
         text: guest.code.compiled.text().as_ptr() as u64,
@@ -58,7 +60,7 @@ pub(super) fn annotated(
         sources: BTreeMap::new(),
     };
     let functions = listing.chosen(annotate.what.as_deref());
-    let functions = functions.map_err(|error| render::cannot_read(&annotate.recording, &error))?;
+    let functions = functions.map_err(|error| recordings::cannot_read(&annotate.recording, &error))?;
     Ok(functions.into_iter().map(|function| listing.function(function)).collect())
 }
 

@@ -5,13 +5,14 @@ mod results;
 mod runs;
 mod spec;
 
-use super::arguments::Bench;
 use super::compiling::Compiling;
+use super::failure::{CANNOT_RUN, FAILED, Failure};
 use super::guest::{cannot_load, environment};
 use super::os::Readers;
 use super::output_file::OutputFile;
 use super::progress::Spinner;
-use super::{CANNOT_RUN, FAILED, Failure, escape, interrupt, library, output, say};
+use super::{interrupt, library, output, say};
+use clap::Args;
 use profiles::{Profile, profile_path};
 use results::{Results, table};
 use runs::Runs;
@@ -19,11 +20,12 @@ use spec::Row;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wlprof::languages::{self, Choice};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_run::guest::{Entry, Guest, LoadError, LoadOptions, Program};
+use wlprof_show::escape;
 use wlprof_wasi::{Directory, Flags, Stdio, WasiOptions};
 
 /// As large as the stack of a guest that is run alone.
@@ -50,6 +52,30 @@ struct Prepared {
     row: Row,
     invoke: Option<String>,
     arguments: Vec<String>,
+}
+
+/// Options of `wlprof bench`.
+#[derive(Debug, Args)]
+pub(super) struct Bench {
+    /// Write a profile of all runs of a line beside OUT, as OUT.row3-GUEST.json; the runs are then some percent slower
+    #[arg(long)]
+    pub(super) profile: bool,
+    /// Compile guests afresh instead of taking them from Wasmtime's cache
+    #[arg(long)]
+    pub(super) no_cache: bool,
+    /// Give the guests a folder; may repeat
+    #[arg(long = "dir", value_name = "HOST[::GUEST]")]
+    pub(super) directories: Vec<Directory>,
+    /// Give the guests an environment variable, or pass on one of this process; may repeat
+    #[arg(long = "env", value_name = "K[=V]")]
+    pub(super) environment: Vec<String>,
+    /// What to run: lines of guest,export-or-arguments,runs,input. The second field is an exported function and its
+    /// parameters, or else the guest's arguments; the last is what it reads from standard input
+    #[arg(value_name = "SPEC.csv")]
+    pub(super) spec: PathBuf,
+    /// Where to write a line for each run
+    #[arg(value_name = "OUT.csv")]
+    pub(super) out: PathBuf,
 }
 
 /// Runs what the spec says and writes how long it took.

@@ -1,9 +1,10 @@
 //! A profile of all runs of a row.
 
-use crate::arguments::Output;
+use crate::failure::{FAILED, Failure};
 use crate::interrupt::Interrupts;
+use crate::options::output::Output;
 use crate::run_outputs::{ProfileOf, RunOutputs};
-use crate::{FAILED, Failure, escape, say};
+use crate::say;
 use std::path::{Path, PathBuf};
 use wlprof::languages::{self, Choice};
 use wlprof::profiler::Profiler;
@@ -12,6 +13,7 @@ use wlprof_recording::Selection;
 use wlprof_recording::sources::SourceFolders;
 use wlprof_run::guest::Guest;
 use wlprof_run::profile;
+use wlprof_show::escape;
 use wlprof_wasi::WasiOptions;
 
 /// Where the profile of a row is to be, opened before any guest runs.

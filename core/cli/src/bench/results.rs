@@ -2,10 +2,10 @@
 
 use super::Times;
 use super::spec::Row;
-use crate::escape;
 use std::fmt::Write;
 use std::io;
 use std::time::Duration;
+use wlprof_show::escape;
 
 /// The first line of Faasm's files.
 const HEADER: [&str; 5] = ["User", "Function", "Return value", "Execution (us)", "Reset (us)"];

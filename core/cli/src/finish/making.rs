@@ -4,7 +4,6 @@ use super::{Made, Settings};
 use crate::available_plugins::Plugins;
 use crate::output::{self, Destination, Shown};
 use crate::progress::Bar;
-use crate::table::table;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::PathBuf;
@@ -14,6 +13,7 @@ use wlprof_export::Exporter;
 use wlprof_module::{ModuleImage, among};
 use wlprof_plugin::Walker;
 use wlprof_recording::RawRecording;
+use wlprof_show::table::table;
 use wlprof_symbols::name;
 
 /// All that is needed for it.

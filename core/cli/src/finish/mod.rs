@@ -9,7 +9,6 @@ mod other_process;
 pub(super) use other_process::run_child;
 
 use super::output::Destination;
-use super::table::TableOptions;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::path::PathBuf;
@@ -17,6 +16,10 @@ use std::sync::Arc;
 use wlprof_module::ModuleImage;
 use wlprof_recording::sources::SourceFolders;
 use wlprof_recording::{Selection, View};
+use wlprof_show::table::TableOptions;
+
+/// The subcommand that wlprof starts itself with to make a profile.
+pub(super) const MAKE_PROFILE: &str = "make-profile";
 
 /// How a profile is to be made.
 pub(super) struct Making<'a> {

@@ -1,4 +1,4 @@
-//! What the Firefox Profiler's page needs to load a profile from here: leave to read it (CORS), and a URL that tells where it is.
+//! What the Firefox Profiler's page needs to load a profile from here: leave to read it (CORS).
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -8,22 +8,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
-
-const FRONT_END: &str = "https://profiler.firefox.com";
+use wlprof_show::firefox_profiler::FRONT_END;
 
 /// What Chromium asks and is to be answered before a page of the web may reach an address of this machine's.
 const REQUEST_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
-
-/// The page that loads the profile at `url` and shows it. Nothing is uploaded.
-pub(crate) fn firefox_profiler_url(url: &str) -> String {
-    let encoded = url.bytes().map(|byte| match byte {
-        b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    });
-    format!("{FRONT_END}/from-url/{}", encoded.collect::<String>())
-}
 
 /// An endpoint that answers with a profile: the Firefox Profiler's page may read it, and no other page of the web.
 pub(crate) fn for_firefox_profiler<S>(endpoint: MethodRouter<S>) -> MethodRouter<S>
@@ -59,17 +48,4 @@ async fn allow(request: Request, next: Next) -> Response {
 
 pub(super) fn is_front_end(headers: &HeaderMap) -> bool {
     headers.get(ORIGIN).is_some_and(|origin| origin == FRONT_END)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_url_of_the_profile_is_one_part_of_the_pages() {
-        assert_eq!(
-            firefox_profiler_url("http://127.0.0.1:8080/a-b/profile.json?seconds=1&x=é"),
-            "https://profiler.firefox.com/from-url/http%3A%2F%2F127.0.0.1%3A8080%2Fa-b%2Fprofile.json%3Fseconds%3D1%26x%3D%C3%A9"
-        );
-    }
 }

@@ -11,13 +11,11 @@
 mod address;
 mod firefox_profiler;
 mod hosts;
-mod html;
 mod layers;
 mod server;
 #[cfg(test)]
 mod tests;
 
 pub(super) use address::ListenAddress;
-pub(super) use firefox_profiler::{firefox_profiler_url, for_firefox_profiler};
-pub(super) use html::escaped;
+pub(super) use firefox_profiler::for_firefox_profiler;
 pub(super) use server::Server;

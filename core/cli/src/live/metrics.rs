@@ -1,6 +1,6 @@
 //! Counts of the guest, as OpenMetrics has them: what Prometheus, Grafana and PCP gather.
 
-use super::State;
+use super::state::State;
 use super::windows::{Refusal, blocking};
 use axum::extract::State as Given;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};

@@ -16,47 +16,22 @@
 mod metrics;
 mod pages;
 mod stacks;
+mod state;
 mod windows;
 
+use super::failure::{FAILED, Failure};
 use super::http::{ListenAddress, Server};
-use super::window_profiles::{Shown, WindowProfiles};
-use super::{FAILED, Failure, say};
+use super::say;
+use super::window_profiles::Shown;
+use state::State;
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use wlprof::profiler::Profiler;
-use wlprof_module::ModuleImage;
-use wlprof_symbols::Symbols;
-
-/// Answers that are made at a time: each takes a processor and the memory of a profile.
-const MAKERS: usize = 2;
-/// Windows that are open at a time. Some connections are left for what is answered at once.
-const WINDOWS: usize = 48;
 
 /// How long answers that are due when the guest ends may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
-
-/// What answers are made of.
-struct State {
-    profiler: Profiler,
-    /// The guest's name and its arguments.
-    command: Vec<String>,
-    profiles: WindowProfiles,
-    images: Vec<Arc<ModuleImage>>,
-    /// Made when stacks are first asked for.
-    symbols: Mutex<Option<Symbols>>,
-    windows: Arc<Semaphore>,
-    /// For what reads the guest: one at a time.
-    readers: Arc<Semaphore>,
-    /// For what only counts.
-    counters: Arc<Semaphore>,
-    makers: Arc<Semaphore>,
-    /// What the guest allocates is profiled.
-    profiles_memory: bool,
-    /// Turns true when the guest has ended.
-    is_over: watch::Receiver<bool>,
-}
 
 /// A server that runs.
 pub(super) struct Live {
@@ -79,19 +54,7 @@ impl Live {
         is_quiet: bool,
     ) -> Result<Self, Failure> {
         let (over, is_over) = watch::channel(false);
-        let state = State {
-            images: shown.images.clone(),
-            profiles_memory: shown.profiles_memory,
-            profiles: WindowProfiles::new(shown),
-            profiler,
-            command,
-            symbols: Mutex::new(None),
-            windows: Arc::new(Semaphore::new(WINDOWS)),
-            readers: Arc::new(Semaphore::new(1)),
-            counters: Arc::new(Semaphore::new(1)),
-            makers: Arc::new(Semaphore::new(MAKERS)),
-            is_over,
-        };
+        let state = State::new(profiler, command, shown, is_over);
         let server = Server::start(listener, pages::router(Arc::new(state)), &pages::contents());
         let server = server.map_err(|error| Failure::new(FAILED, format!("--listen: {error}")))?;
         if !is_quiet {

@@ -1,8 +1,9 @@
 //! Which pages there are, and what each answers.
 
+use super::state::State;
 use super::windows::{Refusal, Wanted, make};
-use super::{State, metrics, stacks};
-use crate::http::{escaped, for_firefox_profiler};
+use super::{metrics, stacks};
+use crate::http::for_firefox_profiler;
 use crate::window_profiles::Made;
 use axum::Router;
 use axum::extract::{RawQuery, State as Given};
@@ -14,6 +15,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use wlprof_export::{self as export, EXPORTERS, Exporter};
 use wlprof_recording::{Clock, HeapPart};
+use wlprof_show::html::escaped;
 
 /// As pprof's own endpoint has it.
 const PPROF: Wanted = Wanted { seconds: 30.0, clock: Clock::Cpu, part: None };

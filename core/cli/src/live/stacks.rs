@@ -1,9 +1,9 @@
 //! Every stack of the guest at one moment: `debug=2` as Go prints them, `debug=1` with equal ones together, and how many there are of
 //! each as a profile for pprof.
 
-use super::State;
+use super::state::State;
 use super::windows::{Refusal, blocking};
-use crate::{escape, thread_stacks};
+use crate::thread_stacks;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -14,6 +14,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use wlprof::sampler::{Dump, DumpedThread};
 use wlprof_export::{NamedCall, stack_counts};
+use wlprof_show::escape;
 use wlprof_symbols::Symbols;
 
 /// Where they are, as Go calls its threads and as others do, and what a profile of counts calls them.

@@ -1,6 +1,6 @@
 //! Windows of a run, as somebody asks for them: how long, of what time, and what is made of them.
 
-use super::State;
+use super::state::State;
 use crate::window_profiles::Made;
 use axum::http::StatusCode;
 use std::io;

@@ -1,16 +1,41 @@
 //! `wlprof plugins check`: prints what a plugin does and does not do as it should.
 
-use super::super::arguments::CheckPlugin;
+use super::super::failure::{FAILED, Failure};
 use super::super::guest::{cannot_load, environment};
-use super::super::{FAILED, Failure, escape};
 use crate::conformance::{Observer, Outcome, Trial, check};
+use clap::Args;
 use std::io::{Stdout, Write};
+use std::path::PathBuf;
 use wlprof::sampler::SamplerKind;
 use wlprof_run::guest::LoadOptions;
-use wlprof_wasi::WasiOptions;
+use wlprof_show::escape;
+use wlprof_wasi::{Directory, WasiOptions};
 
 /// The exit code if the plugin failed a check.
 const CHECK_FAILED: u8 = 1;
+
+/// Options of `wlprof plugins check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckPlugin {
+    /// The plugin, a dynamic library
+    #[arg(value_name = "FILE")]
+    pub(super) plugin: PathBuf,
+    /// A program of its language, to walk. Its output is dropped, and it is halted after 20 s
+    #[arg(long, value_name = "GUEST")]
+    pub(super) guest: Option<PathBuf>,
+    /// Give the guest a folder; may repeat
+    #[arg(long = "dir", value_name = "HOST[::GUEST]")]
+    pub(super) directories: Vec<Directory>,
+    /// Give the guest an environment variable, or pass on one of this process; may repeat
+    #[arg(long = "env", value_name = "K[=V]")]
+    pub(super) environment: Vec<String>,
+    /// Call this exported function instead of `_start`; ARGS are its parameters
+    #[arg(long, value_name = "NAME")]
+    pub(super) invoke: Option<String>,
+    /// The guest's arguments; options come before them
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(super) arguments: Vec<String>,
+}
 
 /// Checks a plugin and gives the exit code.
 pub(super) fn run(arguments: &CheckPlugin) -> Result<u8, Failure> {

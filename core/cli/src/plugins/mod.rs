@@ -3,12 +3,42 @@
 mod check;
 mod skeleton;
 
-use super::arguments::{ListPlugins, PluginsAction, PluginsCommand};
 use super::available_plugins::{failed_to_load, libraries_in_folders, say_what_is_no_folder};
-use super::{Failure, escape};
+use super::failure::Failure;
+use check::CheckPlugin;
+use clap::{Args, Subcommand};
+use skeleton::NewPlugin;
 use std::io::Write;
+use std::path::PathBuf;
 use wlprof::languages::BUILT_IN;
 use wlprof_loader::PluginFile;
+use wlprof_show::escape;
+
+/// `wlprof plugins` and what it can do besides listing.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct PluginsCommand {
+    #[command(subcommand)]
+    pub(super) action: Option<PluginsAction>,
+    #[command(flatten)]
+    pub(super) list: ListPlugins,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PluginsAction {
+    /// Begin a plugin: write a folder NAME with one that compiles and knows no guest yet
+    New(NewPlugin),
+    /// Check a plugin: what wlprof counts on, with damaged memory and modules, too. Exits with 1 if it fails
+    Check(CheckPlugin),
+}
+
+/// Options of `wlprof plugins` without more.
+#[derive(Debug, Args)]
+pub(super) struct ListPlugins {
+    /// List this one as well; may repeat
+    #[arg(long = "plugin", value_name = "FILE")]
+    pub(super) plugins: Vec<PathBuf>,
+}
 
 /// Runs `wlprof plugins` and gives the exit code.
 pub(super) fn run(command: &PluginsCommand) -> Result<u8, Failure> {

@@ -1,12 +1,31 @@
 //! `wlprof plugins new`: writes a plugin that compiles and knows nothing yet.
 
-use super::super::arguments::{NewPlugin, PluginLanguage};
-use super::super::{FAILED, Failure, escape, say};
+use super::super::failure::{FAILED, Failure};
+use super::super::say;
+use clap::{Args, ValueEnum};
 use std::io::ErrorKind;
 use std::path::Path;
 use wlprof::languages::BUILT_IN;
 use wlprof_loader::why_no_name;
 use wlprof_plugin::sources::{CRATE, HEADER};
+use wlprof_show::escape;
+
+/// Options of `wlprof plugins new`.
+#[derive(Debug, Args)]
+pub(crate) struct NewPlugin {
+    /// The language that it is to know: what --lang will take
+    #[arg(value_name = "NAME")]
+    pub(super) name: String,
+    /// What the plugin is written in
+    #[arg(long, value_enum, default_value_t = PluginLanguage::Rust)]
+    pub(super) language: PluginLanguage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PluginLanguage {
+    Rust,
+    C,
+}
 
 /// Writes the folder.
 pub(super) fn write(new: &NewPlugin) -> Result<(), Failure> {

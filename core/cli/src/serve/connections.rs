@@ -4,7 +4,7 @@ use super::headers::Headers;
 use super::serving::Ports;
 use super::stores::{Request, Stores, Workers};
 use super::totals::Totals;
-use crate::{escape, say};
+use crate::say;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 use wasmtime_wasi_http::WasiBody;
 use wasmtime_wasi_http::handler::ProxyHandler;
+use wlprof_show::escape;
 
 /// How long the server rests when the system gives it no more connections, as where there are too many open files.
 const REST: Duration = Duration::from_millis(100);

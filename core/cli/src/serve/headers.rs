@@ -1,6 +1,6 @@
 //! `--header`: headers that requests are given, whatever their clients say.
 
-use crate::{FAILED, Failure};
+use crate::failure::{FAILED, Failure};
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 

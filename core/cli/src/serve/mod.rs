@@ -22,15 +22,18 @@ mod stores;
 mod totals;
 mod turns;
 
-use super::arguments::{FramesChoice, GuestOptions};
 use super::available_plugins::Plugins;
+use super::failure::{FAILED, Failure};
 use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
 use super::live::{self, Live};
-use super::profiling::Profiling;
+use super::options::guest::GuestOptions;
+use super::options::output::FramesChoice;
+use super::options::profiling::Profiling;
+use super::options::sampling::ClockChoice;
 use super::run_outputs::{self, ProfileOf, RunOutputs};
-use super::sampling::ClockChoice;
-use super::{FAILED, Failure, source_folders};
+use super::source_folders;
+use super::window_profiles::Shown;
 use clap::Args;
 use headers::Headers;
 use serving::{Ports, Served};
@@ -143,7 +146,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
     let live = match (listener, &profiler) {
         (Some(listener), Some(profiler)) => {
-            let shown = serve.profiling.shown(&profile, named_sources);
+            let shown = Shown::of_run(&serve.profiling, &profile, named_sources);
             Some(Live::start(listener, profiler.clone(), vec![guest.name.clone()], shown, output.quiet)?)
         }
         _ => None,

@@ -1,7 +1,7 @@
 //! The stores that requests are answered in: each made for its first request, sampled, and gone when it has answered enough.
 
 use super::turns::{self, Deadline};
-use crate::{escape, say};
+use crate::say;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,6 +15,7 @@ use wasmtime_wasi_http::WasiHttpView;
 use wasmtime_wasi_http::handler::{HandlerState, Instance, ShouldAccept, WorkerExpiration, WorkerState, WorkerStatus};
 use wlprof::profiler::{Attach, Attached, Profiler};
 use wlprof_recording::{OTHER_REQUESTS, REQUEST, SEVERAL, STATUS, status_text};
+use wlprof_show::escape;
 use wlprof_wasi::{GuestState, HttpHandler, Stdio, WasiOptions, make_room_for_profiler, watch_memory};
 
 /// What stores are made of.

@@ -11,15 +11,17 @@ mod snapshots;
 #[cfg_attr(not(target_os = "linux"), path = "no_terminal.rs")]
 mod terminal;
 
-use super::arguments::{FramesChoice, GuestOptions};
 use super::available_plugins::Plugins;
+use super::failure::{FAILED, Failure};
 use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
+use super::options::formats;
+use super::options::guest::GuestOptions;
+use super::options::output::FramesChoice;
+use super::options::sampling::Sampling;
 use super::output::Target;
-use super::sampling::Sampling;
-use super::table::TableOptions;
+use super::source_folders;
 use super::window_profiles::{Shown, WindowProfiles};
-use super::{FAILED, Failure, formats, source_folders};
 use clap::Args;
 use keys::Viewer;
 use screen::Heading;
@@ -36,6 +38,7 @@ use wlprof_export::{self as export, Exporter};
 use wlprof_recording::{Clock, Journal, Selection};
 use wlprof_run::guest::Entry;
 use wlprof_run::profile::{Ended, Run};
+use wlprof_show::table::TableOptions;
 use wlprof_wasi::Exit;
 
 /// How often a signal is looked for once the guest has ended.
@@ -101,7 +104,7 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
         sources,
         view: top.frames.view(),
         selection: Selection::default(),
-        table: TableOptions::for_terminal(),
+        table: TableOptions::default(),
     };
     let profiles = WindowProfiles::new(shown);
     let (news, heard) = channel();

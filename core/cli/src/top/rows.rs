@@ -1,9 +1,9 @@
 //! What a picture is about: functions, lines or threads, each with its time.
 
-use crate::escape::single_line;
-use crate::table::{OUTSIDE_OF_THE_SCRIPT, place_of};
 use std::collections::{BTreeMap, BTreeSet};
 use wlprof_recording::{Line, Recording, View, Weight};
+use wlprof_show::escape::single_line;
+use wlprof_show::table::{OUTSIDE_OF_THE_SCRIPT, place_of};
 
 /// What a row is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

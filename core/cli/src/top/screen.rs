@@ -2,8 +2,6 @@
 
 use super::rows::{Of, Row, Rows};
 use super::snapshots::Picture;
-use crate::escape::single_line;
-use crate::table::{seconds, shown};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
@@ -11,6 +9,8 @@ use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState};
 use wlprof::sampler::Activity;
 use wlprof_recording::Clock;
+use wlprof_show::escape::single_line;
+use wlprof_show::table::{seconds, shown};
 
 const KEYS: &str = "f functions l lines t threads  s sort  a all/now  space freeze  w write  q quit";
 /// Cells of a share, as in `100.0 ±10.2 %`, of time, and of the bar.

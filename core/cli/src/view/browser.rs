@@ -4,7 +4,6 @@
 //! Arguments of a process are no secret: every user of the machine can read them. So the address of the profile, which nobody else may
 //! know, is not among them. It stands in a file for its owner only, whose page leads there, and the file's path is the argument.
 
-use crate::http::escaped;
 use crate::os::folder::Folder;
 use crate::os::{self, Readers};
 use std::ffi::{OsStr, OsString};
@@ -12,6 +11,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::Stdio;
+use wlprof_show::html::escaped;
 
 /// The file that leads a browser to the profile. It is removed when this is dropped.
 pub(super) struct Redirect {

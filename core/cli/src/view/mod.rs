@@ -8,20 +8,18 @@
 //! stranger's, so that another process works on it, within limits ([`renderer`]).
 
 mod browser;
-mod call_tree;
-mod lines;
-mod page;
-mod part;
+mod options;
 mod parts;
 mod recording_pages;
 mod renderer;
 
+pub(super) use options::View;
 pub(super) use parts::run_child;
+pub(super) use renderer::MAKE_VIEW;
 
-use super::arguments::View;
-use super::http::{ListenAddress, Server, firefox_profiler_url, for_firefox_profiler};
+use super::failure::{FAILED, Failure};
+use super::http::{ListenAddress, Server, for_firefox_profiler};
 use super::interrupt::{Signals, die_of, ignores_interrupts};
-use super::{FAILED, Failure, escape};
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -30,7 +28,6 @@ use axum::response::Html;
 use axum::routing::get;
 use browser::Redirect;
 use flate2::read::GzDecoder;
-use page::Shell;
 use renderer::Renderer;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -38,6 +35,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use wlprof_recording::MAGIC;
+use wlprof_show::escape;
+use wlprof_show::firefox_profiler;
+use wlprof_show::pages::Shell;
 
 /// What somebody reads who asks for another path than the one that was printed.
 const CONTENTS: &str = "The address that `wlprof view` printed leads to the profile.\n";
@@ -81,7 +81,7 @@ pub(super) fn run(view: &View) -> Result<u8, Failure> {
     };
     let (server, secret, name) = start().map_err(|error: io::Error| Failure::new(FAILED, error))?;
     let base = base(server.address(), &secret);
-    let firefox = firefox_profiler_url(&format!("{base}/profile.json"));
+    let firefox = firefox_profiler::url(&format!("{base}/profile.json"));
     let end =
         if ignores_interrupts() { "SIGTERM: Ctrl-C is ignored, as it was when wlprof was started" } else { "Ctrl-C" };
     let (url, other) = match is_recording {

@@ -1,8 +1,5 @@
 //! The pages of a recording, and what each may do in the browser.
 
-use super::call_tree;
-use super::page::{Page, Shell};
-use super::part::Part;
 use super::renderer::Renderer;
 use crate::http::for_firefox_profiler;
 use axum::Router;
@@ -13,6 +10,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use std::sync::Arc;
+use wlprof_show::pages::{CALL_TREE_SCRIPT, Page, Part, Shell};
 
 /// A flame graph is a program: it searches and zooms. It stands in a page of this server.
 const SVG_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; \
@@ -49,7 +47,7 @@ pub(super) fn router(shell: Shell, renderer: Arc<Renderer>) -> Router {
                 with_policy(SCRIPT_POLICY, made.page(Page::CallTree, Part::CallTree).await)
             }),
         )
-        .route("/call-tree.js", get(async || ([(CONTENT_TYPE, "text/javascript")], call_tree::SCRIPT)))
+        .route("/call-tree.js", get(async || ([(CONTENT_TYPE, "text/javascript")], CALL_TREE_SCRIPT)))
         .route("/sources", page(Page::Sources, Part::Files))
         .route("/source/{file}", source(false))
         .route("/source/{file}/whole", source(true))

@@ -4,15 +4,18 @@
 //! That process has the limits of `wlprof render`. They are not for this one, which goes on and starts a browser: whatever it
 //! starts would have them, too.
 
-use super::part::Part;
-use crate::arguments::{MAKE_VIEW, View};
+use super::options::View;
+use crate::failure::{FAILED, Failure};
 use crate::os::{self, how_it_ended};
-use crate::{FAILED, Failure};
 use axum::body::Bytes;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use wlprof_show::pages::Part;
+
+/// The subcommand that wlprof starts itself with to render a recording that is to be viewed.
+pub(crate) const MAKE_VIEW: &str = "make-view";
 
 /// What precedes an answer: there is such a part.
 pub(super) const FOUND: u8 = 1;

@@ -5,8 +5,7 @@ mod request;
 
 pub(crate) use child::run as run_child;
 
-use super::{Made, Making};
-use crate::arguments::MAKE_PROFILE;
+use super::{MAKE_PROFILE, Made, Making};
 use crate::interrupt::Interrupts;
 use crate::os;
 use crate::output::Destination;

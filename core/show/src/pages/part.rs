@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A part, which is made when it is first asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) enum Part {
+pub enum Part {
     /// The profile for the Firefox Profiler.
     Profile,
     /// The flame graph, an SVG.

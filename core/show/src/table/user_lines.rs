@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use wlprof_recording::{Native, Recording, Totals, UserFunction, UserLines};
 
 /// What time is called that no function of the script has a part in.
-pub(crate) const OUTSIDE_OF_THE_SCRIPT: &str = "[outside of the script: starting, ending]";
+pub const OUTSIDE_OF_THE_SCRIPT: &str = "[outside of the script: starting, ending]";
 
 /// Writes them.
 pub(super) fn write(

@@ -1,21 +1,22 @@
 //! Options of what is shown of a recording: which samples, and how the table is.
 
-use super::table::TableOptions;
+use crate::os;
 use clap::{Args, ValueEnum};
 use wlprof_recording::{HeapPart, Selection};
+use wlprof_show::table::TableOptions;
 
 /// What is shown.
 #[derive(Debug, Default, Args)]
-pub(super) struct Showing {
+pub(crate) struct Showing {
     /// Show only samples through a function whose name or file has PATTERN in it; may repeat, all of them then
     #[arg(long, value_name = "PATTERN")]
-    pub(super) focus: Vec<String>,
+    pub(crate) focus: Vec<String>,
     /// Leave out samples through a function whose name or file has PATTERN in it; may repeat
     #[arg(long, value_name = "PATTERN")]
-    pub(super) ignore: Vec<String>,
+    pub(crate) ignore: Vec<String>,
     /// Show waiting alone, by the line that waits and the host's function it waits in; samples are of wall time then
     #[arg(long)]
-    pub(super) off_cpu: bool,
+    pub(crate) off_cpu: bool,
     /// What to show, in the table and in formats that have room for one thing [default: peak where memory was profiled, time else]
     #[arg(long, value_enum, value_name = "WHAT")]
     show: Option<ShowChoice>,
@@ -32,7 +33,7 @@ pub(super) struct Showing {
 
 /// What of a recording is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ShowChoice {
+pub(crate) enum ShowChoice {
     /// Where the time went
     Time,
     /// Who held memory when most of it was held
@@ -47,7 +48,7 @@ pub(super) enum ShowChoice {
 
 impl ShowChoice {
     /// The part of what was allocated that it is, if it is one.
-    pub(super) fn part(self) -> Option<HeapPart> {
+    pub(crate) fn part(self) -> Option<HeapPart> {
         match self {
             Self::Time => None,
             Self::Peak => Some(HeapPart::Peak),
@@ -60,24 +61,25 @@ impl ShowChoice {
 
 impl Showing {
     /// Which samples are shown: unless the user says so those of `unless_told`.
-    pub(super) fn selection(&self, unless_told: ShowChoice) -> Selection {
+    pub(crate) fn selection(&self, unless_told: ShowChoice) -> Selection {
         let part = self.show.unwrap_or(unless_told).part();
         Selection { focus: self.focus.clone(), ignore: self.ignore.clone(), off_cpu: self.off_cpu, part }
     }
 
     /// Whether memory is asked for.
-    pub(super) fn names_memory(&self) -> bool {
+    pub(crate) fn names_memory(&self) -> bool {
         self.show.is_some_and(|show| show.part().is_some())
     }
 
-    /// How the table is to be.
-    pub(super) fn table(&self, shows_interpreter: bool) -> TableOptions {
+    /// How the table is to be on standard error. Where that is no terminal, but a file or a pipe, names are in full, as other tools have
+    /// them: what reads it (`less`, `grep`) has no width, and what is cut cannot be had again.
+    pub(crate) fn table(&self, shows_interpreter: bool) -> TableOptions {
         TableOptions {
             rows: self.top,
             verbose: self.verbose,
             callers_of: self.callers_of.clone(),
             shows_interpreter,
-            ..TableOptions::for_terminal()
+            width: os::columns(&std::io::stderr()),
         }
     }
 }

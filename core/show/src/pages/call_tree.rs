@@ -7,8 +7,8 @@ use std::io;
 use wlprof_export::short_path;
 use wlprof_recording::{CallTree, Recording};
 
-/// The script.
-pub(super) const SCRIPT: &str = include_str!("call_tree.js");
+/// The script of the call tree's page, which stands beside it as `call-tree.js`.
+pub const SCRIPT: &str = include_str!("call_tree.js");
 
 /// Calls of one page: what a browser reads in a moment.
 const MOST_CALLS: usize = 50_000;

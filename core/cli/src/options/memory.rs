@@ -5,11 +5,11 @@ use wlprof::heap::{NamedAllocator, Rate};
 
 /// Whether what the guest allocates is profiled, and how.
 #[derive(Debug, Args)]
-pub(super) struct MemoryOptions {
+pub(crate) struct MemoryOptions {
     /// Profile what the guest allocates, and what of it is still held, beside its time: of guests that are linked with C's library (C, C++,
     /// Rust, CPython), whose allocators are made to tell of a sample of their calls
     #[arg(long)]
-    pub(super) memory: bool,
+    pub(crate) memory: bool,
     /// Bytes that are allocated between two samples, on average: 524288, or 512KiB; 1 for every allocation [default: 512KiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "memory")]
     memory_rate: Option<u64>,
@@ -20,12 +20,12 @@ pub(super) struct MemoryOptions {
 
 impl MemoryOptions {
     /// How often, if at all.
-    pub(super) fn rate(&self) -> Option<Rate> {
+    pub(crate) fn rate(&self) -> Option<Rate> {
         self.memory.then(|| self.memory_rate.map_or(Rate::DEFAULT, Rate::bytes))
     }
 
     /// How often, if at all, and by which functions, if any are named.
-    pub(super) fn heap(&self) -> Option<(Rate, Vec<NamedAllocator>)> {
+    pub(crate) fn heap(&self) -> Option<(Rate, Vec<NamedAllocator>)> {
         Some((self.rate()?, self.alloc_functions.clone()))
     }
 }

@@ -33,12 +33,14 @@ const UNSEEN: [RangeInclusive<char>; 17] = [
 ];
 
 /// `text` on one line: control characters, line breaks among them, and what nobody sees become visible escapes.
-pub(super) fn single_line(text: &str) -> String {
+#[must_use]
+pub fn single_line(text: &str) -> String {
     escape_unless(text, is_harmless)
 }
 
 /// Like [`single_line`], but keeps line breaks and tabs.
-pub(super) fn multi_line(text: &str) -> String {
+#[must_use]
+pub fn multi_line(text: &str) -> String {
     escape_unless(text, |c| is_harmless(c) || c == '\n' || c == '\t')
 }
 

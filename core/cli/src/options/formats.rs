@@ -8,7 +8,7 @@ use wlprof_export::{EXPORTERS, Exporter};
 
 /// What to write.
 #[derive(Clone, Copy)]
-pub(super) enum Format {
+pub(crate) enum Format {
     /// A profile of wlprof's own.
     Profile(&'static dyn Exporter),
     /// The guest's machine code, for perf's own samples.
@@ -17,7 +17,7 @@ pub(super) enum Format {
 
 /// A format for machine code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum CodeFormat {
+pub(crate) enum CodeFormat {
     /// Names of the guest's machine code for `perf record`, in /tmp/perf-PID.map
     #[value(name = "perfmap")]
     PerfMap,
@@ -49,13 +49,13 @@ impl Format {
     }
 
     /// Takes what `--format` is.
-    pub(super) fn parser() -> impl TypedValueParser<Value = Self> {
+    pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
         parser_of(Self::value)
     }
 
     /// Takes the same and shows no formats of machine code, of which a recording has none: [`super::render`] says so to who
     /// asks for them.
-    pub(super) fn rendered_parser() -> impl TypedValueParser<Value = Self> {
+    pub(crate) fn rendered_parser() -> impl TypedValueParser<Value = Self> {
         parser_of(|format| format.value().hide(matches!(format, Self::Code(_))))
     }
 }
@@ -66,7 +66,7 @@ impl CodeFormat {
     }
 
     /// The name that `--format` takes.
-    pub(super) fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         self.value().get_name().to_owned()
     }
 }
@@ -79,18 +79,18 @@ fn parser_of(value: fn(Format) -> PossibleValue) -> impl TypedValueParser<Value 
 }
 
 /// The endings that tell formats, as a list for the user.
-pub(super) fn endings() -> String {
+pub(crate) fn endings() -> String {
     let endings = EXPORTERS.iter().map(|exporter| format!(".{} ({})", exporter.extensions()[0], exporter.name()));
     endings.collect::<Vec<_>>().join(", ")
 }
 
 /// The name of a profile whose format is known and that the user has given no name.
-pub(super) fn default_file(exporter: &dyn Exporter) -> String {
+pub(crate) fn default_file(exporter: &dyn Exporter) -> String {
     format!("profile.{}", exporter.extensions()[0])
 }
 
 /// The help of `-o` in a run.
-pub(super) fn files_help() -> String {
+pub(crate) fn files_help() -> String {
     let (endings, default) = (endings(), default_file(EXPORTERS[0]));
     format!(
         "Write the profile here; may repeat. The ending tells the format: {endings}. A run without it writes {default}"
@@ -98,7 +98,7 @@ pub(super) fn files_help() -> String {
 }
 
 /// The help of `-o` in `wlprof render`.
-pub(super) fn rendered_files_help() -> String {
+pub(crate) fn rendered_files_help() -> String {
     let (endings, default) = (endings(), default_file(EXPORTERS[0]));
     format!(
         "Write the recording here, in another format; may repeat. The ending tells the format: {endings}. Without it \

@@ -1,62 +1,50 @@
-//! The table printed after a run, on standard error, since standard output is the guest's; on standard output where no guest runs.
+//! The table of a recording, for a terminal or for other tools.
 
 mod callers;
 mod head;
-mod heap;
+pub(crate) mod heap;
 mod internals;
 mod requests;
 mod rows;
 mod user_lines;
 mod waits;
 
-use super::escape::single_line;
-use super::os;
-use super::wrapping::wrapped;
-pub(super) use heap::differences;
-use rows::{FUNCTIONS, Shares, counted, signs_of};
-pub(super) use rows::{Row, Table, place_of, seconds, shorten, shown};
+pub(crate) use rows::{Row, Table};
+pub use rows::{place_of, seconds, shown};
+pub use user_lines::OUTSIDE_OF_THE_SCRIPT;
+
+use crate::escape::single_line;
+use crate::wrapping::wrapped;
+use rows::{FUNCTIONS, Shares, counted, shorten, signs_of};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
-pub(super) use user_lines::OUTSIDE_OF_THE_SCRIPT;
 use wlprof_recording::{FunctionTotal, Recording, Selected, Totals, UserLines};
 
 /// What the table shows, and how wide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct TableOptions {
+pub struct TableOptions {
     /// Rows of each table.
-    pub(super) rows: usize,
+    pub rows: usize,
     /// Whether to tell of the sampler as well.
-    pub(super) verbose: bool,
+    pub verbose: bool,
     /// Whose callers and callees to print.
-    pub(super) callers_of: Option<String>,
+    pub callers_of: Option<String>,
     /// Whether frames of an interpreter are shown, or wasm's alone: then the table is of frames, and not of a script's lines.
-    pub(super) shows_interpreter: bool,
+    pub shows_interpreter: bool,
     /// Columns of the terminal; `None` for names in full.
-    pub(super) width: Option<usize>,
+    pub width: Option<usize>,
 }
 
-impl TableOptions {
-    /// For standard error. Where that is no terminal, but a file or a pipe, names are in full, as other tools have them: what
-    /// reads it (`less`, `grep`) has no width, and what is cut cannot be had again.
-    pub(super) fn for_terminal() -> Self {
-        Self {
-            rows: 10,
-            verbose: false,
-            callers_of: None,
-            shows_interpreter: false,
-            width: os::columns(&std::io::stderr()),
-        }
-    }
-
-    /// The same for standard output.
-    #[must_use]
-    pub(super) fn for_output(self) -> Self {
-        Self { width: os::columns(&std::io::stdout()), ..self }
+impl Default for TableOptions {
+    /// Ten rows with names in full, of the guest's language.
+    fn default() -> Self {
+        Self { rows: 10, verbose: false, callers_of: None, shows_interpreter: false, width: None }
     }
 }
 
 /// The table of `recording`, which is what was `selected`, if not all is shown.
-pub(super) fn table(recording: &Recording, selected: Option<&Selected>, options: &TableOptions) -> String {
+#[must_use]
+pub fn table(recording: &Recording, selected: Option<&Selected>, options: &TableOptions) -> String {
     let mut text = String::from("\n");
     let totals = Totals::of(recording);
     if let Some(part) = recording.part {
@@ -157,8 +145,9 @@ mod tests {
     use wlprof_plugin::SourceFrame;
     use wlprof_recording::{Doubt, Meta, Module, Origin, RequestTotal, Sample, State, example, testing};
 
-    const OPTIONS: TableOptions =
-        TableOptions { rows: 10, verbose: true, callers_of: None, shows_interpreter: false, width: None };
+    fn verbose() -> TableOptions {
+        TableOptions { verbose: true, ..TableOptions::default() }
+    }
 
     #[test]
     fn functions_whose_time_may_be_anothers_have_signs() {
@@ -170,8 +159,8 @@ mod tests {
             let sign = if total.doubt.entering_ns > 0 { '†' } else { '‡' };
             let name = &recording.functions[total.function as usize].name;
             let row = format!("{name} {sign}");
-            let of_callers = TableOptions { callers_of: Some(name.clone()), ..OPTIONS };
-            let of_frames = TableOptions { shows_interpreter: true, ..OPTIONS };
+            let of_callers = TableOptions { callers_of: Some(name.clone()), ..verbose() };
+            let of_frames = TableOptions { shows_interpreter: true, ..verbose() };
             for options in [of_callers, of_frames] {
                 let text = table(&recording, None, &options);
                 assert!(text.contains(&row), "{row}: {text}");
@@ -209,7 +198,7 @@ mod tests {
         recording.modules = vec![Module { name: text(), build_id: text() }];
         recording.threads[0].name = text();
         recording.label_sets = vec![vec![(text(), text())]];
-        let printed = table(&recording, None, &OPTIONS);
+        let printed = table(&recording, None, &verbose());
         assert!(printed.contains("sampler: a\\u{1b}[31m\\u{61c}\\u{a}b"), "{printed}");
         let is_raw = |c: char| c != '\n' && c.is_control() || c == '\u{61c}';
         assert!(!printed.contains(is_raw) && !printed.contains("\nb"), "{printed:?}");

@@ -113,7 +113,8 @@ pub(super) fn head(recording: &Recording, text: &mut String) -> fmt::Result {
 }
 
 /// What two recordings differ in, by function: bytes of `part` before and after, and how many more.
-pub(crate) fn differences(recordings: [&Recording; 2], part: HeapPart, rows: usize, width: Option<usize>) -> String {
+#[must_use]
+pub fn differences(recordings: [&Recording; 2], part: HeapPart, rows: usize, width: Option<usize>) -> String {
     let mut functions: BTreeMap<(String, Option<String>), [Amount; 2]> = BTreeMap::new();
     for (side, recording) in recordings.into_iter().enumerate() {
         for (place, totals) in heaps(recording).flat_map(|heap| placed(recording, heap)) {

@@ -1,15 +1,20 @@
 //! What all pages have around their part: the profile's name and the way to the other pages.
 
-use crate::http::{escaped, firefox_profiler_url};
+use crate::firefox_profiler::url;
+use crate::html::escaped;
 
 const STYLE: &str = include_str!("style.css");
 
 /// A page of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Page {
+pub enum Page {
+    /// The flame graph.
     FlameGraph,
+    /// The call tree.
     CallTree,
+    /// The files, and the lines of one.
     Sources,
+    /// The table that a run prints.
     Table,
 }
 
@@ -38,8 +43,15 @@ impl Page {
 }
 
 /// Makes the pages of one profile.
+///
+/// ```
+/// use wlprof_show::pages::{Page, Shell};
+///
+/// let shell = Shell::new("run.wlprof".to_owned(), "http://127.0.0.1:8080/secret".to_owned());
+/// assert!(shell.page(Page::Table, "<p>rows</p>").contains("<h1>run.wlprof</h1>"));
+/// ```
 #[derive(Clone, Debug)]
-pub(super) struct Shell {
+pub struct Shell {
     /// The file's name.
     name: String,
     /// The URL below which all is.
@@ -48,22 +60,26 @@ pub(super) struct Shell {
 
 impl Shell {
     /// The pages of the profile of the file `name`, which are below `base`.
-    pub(super) fn new(name: String, base: String) -> Self {
+    #[must_use]
+    pub fn new(name: String, base: String) -> Self {
         Self { name, base }
     }
 
     /// A page with `part`, which is HTML.
-    pub(super) fn page(&self, page: Page, part: &str) -> String {
+    #[must_use]
+    pub fn page(&self, page: Page, part: &str) -> String {
         self.navigable(page, &format!("<main>\n{part}</main>\n"))
     }
 
     /// The page with the flame graph, which is a document of its own.
-    pub(super) fn flame_graph(&self) -> String {
+    #[must_use]
+    pub fn flame_graph(&self) -> String {
         self.navigable(Page::FlameGraph, "<iframe src=\"flamegraph.svg\" title=\"Flame graph\"></iframe>\n")
     }
 
     /// The page of a profile that only the Firefox Profiler shows.
-    pub(super) fn of_firefox(&self) -> String {
+    #[must_use]
+    pub fn of_firefox(&self) -> String {
         self.document("Profile", "", "")
     }
 
@@ -76,7 +92,7 @@ impl Shell {
     }
 
     fn document(&self, title: &str, links: &str, body: &str) -> String {
-        let firefox = escaped(&firefox_profiler_url(&format!("{}/profile.json", self.base)));
+        let firefox = escaped(&url(&format!("{}/profile.json", self.base)));
         let (name, base) = (escaped(&self.name), escaped(&self.base));
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\

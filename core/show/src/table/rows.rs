@@ -10,7 +10,8 @@ use wlprof_recording::{Doubt, Function, Recording, Share, Totals, Unit, Weight, 
 const MIN_NAME_WIDTH: usize = 16;
 
 /// A share with its bound, as in `25.4 ±0.9 %`.
-pub(crate) fn shown(share: Share) -> String {
+#[must_use]
+pub fn shown(share: Share) -> String {
     format!("{:.1} ±{:.1} %", share.percent, rounded_up(share.bound))
 }
 
@@ -79,7 +80,8 @@ impl Shares {
 }
 
 /// Time with two decimals.
-pub(crate) fn seconds(ns: u64) -> String {
+#[must_use]
+pub fn seconds(ns: u64) -> String {
     format!("{:.2} s", ns as f64 / 1e9)
 }
 
@@ -211,7 +213,8 @@ pub(crate) fn shorten(name: &str, width: usize) -> String {
 }
 
 /// Where a function is, after its name.
-pub(crate) fn place_of(function: &Function, line: Option<u32>) -> String {
+#[must_use]
+pub fn place_of(function: &Function, line: Option<u32>) -> String {
     match (&function.file, line) {
         (Some(file), Some(line)) => format!("  {}:{line}", single_line(short_path(file))),
         (Some(file), None) => format!("  {}", single_line(short_path(file))),

@@ -3,7 +3,8 @@
 /// Breaks lines of more than `width` characters at spaces; what follows stands two cells to the right. `None` for no bound.
 ///
 /// Words stay whole, however long they are: paths and addresses are copied.
-pub(super) fn wrapped(text: &str, width: Option<usize>) -> String {
+#[must_use]
+pub fn wrapped(text: &str, width: Option<usize>) -> String {
     const INDENT: &str = "  ";
     let Some(width) = width else { return text.to_owned() };
     let mut out = String::with_capacity(text.len());

@@ -6,23 +6,23 @@ use wlprof_recording::Clock;
 
 /// How samples are taken, and how many.
 #[derive(Debug, Args)]
-pub(super) struct Sampling {
+pub(crate) struct Sampling {
     /// Samples a second [default: 1000 in the first second of CPU time, 250 from then on]
     #[arg(long, value_name = "HZ", value_parser = parse_rate)]
-    pub(super) rate: Option<f64>,
+    pub(crate) rate: Option<f64>,
     /// The most that sampling may cost the process, in percent of the guest's CPU time; the rate is lowered to keep it
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_overhead)]
     max_overhead: f64,
     /// What time samples stand for [default: cpu, or wall to show waiting alone]
     #[arg(long, value_enum)]
-    pub(super) clock: Option<ClockChoice>,
+    pub(crate) clock: Option<ClockChoice>,
     /// How samples are taken
     #[arg(long, value_enum, default_value_t = SamplerChoice::Auto)]
-    pub(super) sampler: SamplerChoice,
+    pub(crate) sampler: SamplerChoice,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ClockChoice {
+pub(crate) enum ClockChoice {
     /// Time in which the guest's thread runs, in wasm or in host calls; waiting does not count
     Cpu,
     /// All time: waiting counts, in host calls or for a processor
@@ -30,7 +30,7 @@ pub(super) enum ClockChoice {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum SamplerChoice {
+pub(crate) enum SamplerChoice {
     /// signal where it works, else epoch
     Auto,
     /// Interrupt the guest's thread: exact, nothing added to the guest's code
@@ -43,7 +43,7 @@ pub(super) enum SamplerChoice {
 
 impl Sampling {
     /// Refuses what no sampler can do.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
         if self.sampler == SamplerChoice::Epoch && self.clock == Some(ClockChoice::Wall) {
             return Err("--clock=wall needs the signal sampler: the epoch sampler does not see where a guest waits");
         }
@@ -51,7 +51,7 @@ impl Sampling {
     }
 
     /// The sampler's options, with samples of the time of `unless_told`; `None` if there are to be no samples.
-    pub(super) fn options(&self, unless_told: Clock) -> Option<SamplerOptions> {
+    pub(crate) fn options(&self, unless_told: Clock) -> Option<SamplerOptions> {
         let kind = match self.sampler {
             SamplerChoice::Auto => SamplerKind::Auto,
             SamplerChoice::Signal => SamplerKind::Signal,

@@ -1,8 +1,8 @@
 //! The pages of sources: the files that were sampled, and the lines of each with their time.
 
-use crate::annotate::around;
+use crate::annotated::around;
 use crate::escape::single_line;
-use crate::http::escaped;
+use crate::html::escaped;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use wlprof_recording::sources::SourceFolders;

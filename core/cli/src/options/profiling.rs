@@ -1,37 +1,34 @@
 //! Options of what is profiled of a guest while it runs, and where that goes: what `wlprof GUEST` and `wlprof serve` share.
 
-use super::arguments::{FramesChoice, GuestOptions, Output};
-use super::http::ListenAddress;
+use super::guest::GuestOptions;
 use super::memory::MemoryOptions;
-use super::run_outputs::ProfileOf;
+use super::output::Output;
 use super::sampling::{SamplerChoice, Sampling};
 use super::showing::ShowChoice;
-use super::table::TableOptions;
-use super::window_profiles::Shown;
-use super::{FAILED, Failure};
+use crate::failure::{FAILED, Failure};
+use crate::http::ListenAddress;
 use clap::Args;
 use wlprof::sampler::SamplerOptions;
-use wlprof_recording::sources::SourceFolders;
 use wlprof_recording::{Clock, Selection};
 
 /// What is profiled, and where that goes.
 #[derive(Args)]
-pub(super) struct Profiling {
+pub(crate) struct Profiling {
     #[command(flatten)]
-    pub(super) output: Output,
+    pub(crate) output: Output,
     #[command(flatten)]
-    pub(super) sampling: Sampling,
+    pub(crate) sampling: Sampling,
     #[command(flatten)]
-    pub(super) memory: MemoryOptions,
+    pub(crate) memory: MemoryOptions,
     /// Show the guest while it runs: at http://ADDR:PORT/, for browsers, `go tool pprof` and metrics. On this machine alone, unless
     /// an address is given. Without -o and --format the guest is sampled only while somebody asks
     #[arg(long, value_name = "[ADDR:]PORT")]
-    pub(super) listen: Option<ListenAddress>,
+    pub(crate) listen: Option<ListenAddress>,
 }
 
 impl Profiling {
     /// Whether samples are taken for who asks for them while the guest runs, and for nobody else.
-    pub(super) fn samples_on_demand(&self) -> bool {
+    pub(crate) fn samples_on_demand(&self) -> bool {
         self.listen.is_some() && !self.output.names_files() && self.output.format.is_none()
     }
 
@@ -41,7 +38,7 @@ impl Profiling {
     }
 
     /// Refuses options that say nothing together.
-    pub(super) fn check(&self, guest: &GuestOptions) -> Result<(), &'static str> {
+    pub(crate) fn check(&self, guest: &GuestOptions) -> Result<(), &'static str> {
         self.sampling.check()?;
         if self.listen.is_some() && self.sampling.sampler == SamplerChoice::Off {
             return Err("--listen needs samples; leave out --sampler=off");
@@ -59,7 +56,7 @@ impl Profiling {
     }
 
     /// Which samples are shown.
-    pub(super) fn selection(&self) -> Selection {
+    pub(crate) fn selection(&self) -> Selection {
         self.output.showing.selection(if self.memory.memory { ShowChoice::Peak } else { ShowChoice::Time })
     }
 
@@ -67,7 +64,7 @@ impl Profiling {
     ///
     /// # Errors
     /// If the sampler that the user names does not work here.
-    pub(super) fn sampler(&self, clock: Clock) -> Result<Option<(SamplerOptions, Option<String>)>, Failure> {
+    pub(crate) fn sampler(&self, clock: Clock) -> Result<Option<(SamplerOptions, Option<String>)>, Failure> {
         let sampling = match self.profiles_memory_alone() {
             true => Some(SamplerOptions::default()),
             false => self.sampling.options(clock),
@@ -84,21 +81,5 @@ impl Profiling {
             ..sampling
         };
         Ok(Some((options, fallback)))
-    }
-
-    /// What is shown of the guest while it runs, with the texts of `sources`.
-    pub(super) fn shown(&self, of: &ProfileOf<'_>, sources: SourceFolders) -> Shown {
-        let Output { frames, showing, .. } = &self.output;
-        Shown {
-            images: of.images.to_vec(),
-            language: of.language.clone(),
-            plugins: of.plugins.clone(),
-            sources,
-            view: frames.view(),
-            profiles_memory: self.memory.memory,
-            // Who asks for a window says which clock it goes by.
-            selection: Selection { off_cpu: false, part: None, ..self.selection() },
-            table: TableOptions { width: None, ..showing.table(*frames != FramesChoice::Guest) },
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! Text of others' in pages of ours.
 
 /// `text` as text of HTML, or in quotes as a value.
-pub(crate) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut escaped, c| {
         match c {
             '&' => escaped.push_str("&amp;"),

@@ -1,6 +1,6 @@
 //! The options of `wasmtime run` that Wasmtime's own crate for them defines: `-O`, `-C`, `-D`, `-W` and `-S`.
 
-use super::{FAILED, Failure};
+use crate::failure::{FAILED, Failure};
 use clap::Args;
 use std::time::Duration;
 use wasmtime::{Config, Engine, Inlining, Strategy};
@@ -16,7 +16,7 @@ use wlprof_wasi::Flags;
     mut_arg("target", |arg| arg.hide(true)),
     mut_arg("config", |arg| arg.hide(true)),
 )]
-pub(super) struct WasmtimeOptions {
+pub(crate) struct WasmtimeOptions {
     #[command(flatten)]
     common: CommonOptions,
 }
@@ -26,7 +26,7 @@ impl WasmtimeOptions {
     ///
     /// # Errors
     /// If one of them makes no sense here, or is not as Wasmtime wants it.
-    pub(super) fn load_options(&self, entry: Entry<'_>) -> Result<LoadOptions, Failure> {
+    pub(crate) fn load_options(&self, entry: Entry<'_>) -> Result<LoadOptions, Failure> {
         let failure = |error: wasmtime::Error| Failure::new(FAILED, format!("{error:#}"));
         let mut common = self.read().map_err(failure)?;
         let refused = refused(&common).or_else(|| refused_for(entry, &common));
@@ -43,12 +43,12 @@ impl WasmtimeOptions {
     }
 
     /// Whether guests count the instructions that they may run, which those that tell of their memory would count, too.
-    pub(super) fn limit_fuel(&self) -> bool {
+    pub(crate) fn limit_fuel(&self) -> bool {
         self.read().is_ok_and(|common| common.wasm.fuel.is_some())
     }
 
     /// How long the guest may run, if there is an end to that.
-    pub(super) fn timeout(&self) -> Option<Duration> {
+    pub(crate) fn timeout(&self) -> Option<Duration> {
         self.read().ok()?.wasm.timeout
     }
 

@@ -1,0 +1,52 @@
+//! What answers are made of, and how many at a time.
+
+use crate::window_profiles::{Shown, WindowProfiles};
+use std::sync::{Arc, Mutex};
+use tokio::sync::{Semaphore, watch};
+use wlprof::profiler::Profiler;
+use wlprof_module::ModuleImage;
+use wlprof_symbols::Symbols;
+
+/// Answers that are made at a time: each takes a processor and the memory of a profile.
+const MAKERS: usize = 2;
+/// Windows that are open at a time. Some connections are left for what is answered at once.
+const WINDOWS: usize = 48;
+
+/// What answers are made of.
+pub(super) struct State {
+    pub(super) profiler: Profiler,
+    /// The guest's name and its arguments.
+    pub(super) command: Vec<String>,
+    pub(super) profiles: WindowProfiles,
+    pub(super) images: Vec<Arc<ModuleImage>>,
+    /// Made when stacks are first asked for.
+    pub(super) symbols: Mutex<Option<Symbols>>,
+    pub(super) windows: Arc<Semaphore>,
+    /// For what reads the guest: one at a time.
+    pub(super) readers: Arc<Semaphore>,
+    /// For what only counts.
+    pub(super) counters: Arc<Semaphore>,
+    pub(super) makers: Arc<Semaphore>,
+    /// What the guest allocates is profiled.
+    pub(super) profiles_memory: bool,
+    /// Turns true when the guest has ended.
+    pub(super) is_over: watch::Receiver<bool>,
+}
+
+impl State {
+    pub(super) fn new(profiler: Profiler, command: Vec<String>, shown: Shown, is_over: watch::Receiver<bool>) -> Self {
+        Self {
+            images: shown.images.clone(),
+            profiles_memory: shown.profiles_memory,
+            profiles: WindowProfiles::new(shown),
+            profiler,
+            command,
+            symbols: Mutex::new(None),
+            windows: Arc::new(Semaphore::new(WINDOWS)),
+            readers: Arc::new(Semaphore::new(1)),
+            counters: Arc::new(Semaphore::new(1)),
+            makers: Arc::new(Semaphore::new(MAKERS)),
+            is_over,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Options of what to run, and of the world it runs in.
+
+use super::wasmtime::WasmtimeOptions;
+use clap::{Args, ValueHint};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use wlprof_wasi::Directory;
+
+/// What to run and the world it runs in.
+#[derive(Args)]
+pub(crate) struct GuestOptions {
+    /// The guest's language, whose own stacks to show; auto finds out, native shows wasm frames alone
+    #[arg(long = "lang", value_name = "NAME", default_value = "auto")]
+    pub(crate) language: String,
+    /// Load a language plugin, a dynamic library; may repeat. Its code runs in wlprof, with all rights of yours
+    #[arg(long = "plugin", value_name = "FILE")]
+    pub(crate) plugins: Vec<PathBuf>,
+    /// File with the guest's debug sections, if they are not in the guest
+    #[arg(long, value_name = "FILE")]
+    pub(crate) debug_file: Option<PathBuf>,
+    /// Compile the guest afresh instead of taking it from Wasmtime's cache
+    #[arg(long)]
+    pub(crate) no_cache: bool,
+    /// Give the guest a folder; may repeat
+    #[arg(long = "dir", value_name = "HOST[::GUEST]")]
+    pub(crate) directories: Vec<Directory>,
+    /// Give the guest an environment variable, or pass on one of this process; may repeat
+    #[arg(long = "env", value_name = "K[=V]")]
+    pub(crate) environment: Vec<String>,
+    /// Call this exported function instead of `_start`, and ARGS are its parameters; of a component, a call in WAVE, as 'add(1, 2)'
+    #[arg(long, value_name = "NAME")]
+    pub(crate) invoke: Option<String>,
+    /// Instantiate a core module before the guest, which can import from it by that name; may repeat
+    #[arg(long = "preload", value_name = "NAME=FILE", value_parser = parse_preload)]
+    pub(crate) preloads: Vec<(String, PathBuf)>,
+    /// What the guest is told that it is called: its argument 0 [default: the name of its file]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) argv0: Option<String>,
+    #[command(flatten)]
+    pub(crate) wasmtime: WasmtimeOptions,
+    /// The program to run (.wasm or .wat) and its arguments
+    #[arg(value_name = "GUEST [ARGS]", value_hint = ValueHint::FilePath, required = true, trailing_var_arg = true)]
+    pub(crate) guest_and_arguments: Vec<OsString>,
+}
+
+fn parse_preload(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, file) = text.split_once('=').ok_or("expected NAME=FILE")?;
+    Ok((name.to_owned(), file.into()))
+}

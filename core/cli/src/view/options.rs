@@ -1,0 +1,25 @@
+//! Options of `wlprof view`.
+
+use crate::options::names::Names;
+use crate::options::output::FramesChoice;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Options of `wlprof view`.
+#[derive(Debug, Args)]
+pub(crate) struct View {
+    /// Print the URL and open no browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+    /// Which frames of a recording to show
+    #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
+    pub(crate) frames: FramesChoice,
+    /// Show sources that are in this folder, by any end of their names; may repeat
+    #[arg(long = "source-dir", value_name = "DIR")]
+    pub(crate) source_dirs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) names: Names,
+    /// The profile: a recording (x.wlprof), or a profile for the Firefox Profiler (.json, .json.gz)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
