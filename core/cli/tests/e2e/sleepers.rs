@@ -29,8 +29,12 @@ fn by_part<'r>(recording: &'r Recording, parts: &'static [&'static str]) -> impl
     })
 }
 
-/// Works in bursts between sleeps of 2 ms: first `after`, then as much in `before`. The sleep's own work is the kernel's.
-const BURSTS: &str = r#"
+/// A guest that sleeps so long, works so many rounds in `after` and then as many in `before`, and so on, so many times. The sleep's own work
+/// is the kernel's.
+fn guest_in_bursts(bursts: u32, sleep: Duration, rounds: u32) -> String {
+    let sleep_ns = sleep.as_nanos();
+    format!(
+        r#"
 (module
   (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)
@@ -46,15 +50,17 @@ const BURSTS: &str = r#"
   (func $after (param $rounds i32) (call $work (local.get $rounds)))
   (func $before (param $rounds i32) (call $work (local.get $rounds)))
   (func (export "_start") (local $bursts i32)
-    (local.set $bursts (i32.const 1000))
+    (local.set $bursts (i32.const {bursts}))
     (loop $again
-      (call $sleep (i64.const 2000000))
-      (call $after (i32.const 200000))
-      (call $before (i32.const 200000))
+      (call $sleep (i64.const {sleep_ns}))
+      (call $after (i32.const {rounds}))
+      (call $before (i32.const {rounds}))
       (br_if $again (local.tee $bursts (i32.sub (local.get $bursts) (i32.const 1)))))))
-"#;
+"#
+    )
+}
 
-/// Shares of a run of [`BURSTS`]: the two halves are equal, and the sleep has what its system call takes.
+/// Shares of a run of bursts of 1 ms: the two halves are equal, and the sleep has what its system call takes.
 fn bursts_are_even(what: &str, command: Command) -> Recording {
     let recording = profile_command(command, what);
     let shares = Shares::of(by_part(&recording, &["after", "before"]));
@@ -83,7 +89,7 @@ fn bursts_are_even(what: &str, command: Command) -> Recording {
 }
 
 fn bursts(place: &Place, options: &[&str]) -> Command {
-    place.file("bursts.wat", BURSTS);
+    place.file("bursts.wat", guest_in_bursts(1000, Duration::from_millis(2), 200_000));
     let mut command = wlprof();
     command.args(options).arg(place.path("bursts.wat"));
     command
@@ -94,6 +100,24 @@ fn bursts_between_sleeps_have_their_shares_at_any_rate() {
     let place = Place::new();
     for options in [&[][..], &["--rate=100"], &["--rate=250"], &["--rate=300"], &["--rate=1000"]] {
         bursts_are_even(&format!("{options:?}"), bursts(&place, options));
+    }
+}
+
+/// Bursts that take no longer than a signal may be late.
+#[test]
+fn bursts_of_microseconds_have_their_shares() {
+    let place = Place::new();
+    place.file("wakes.wat", guest_in_bursts(4000, Duration::from_micros(900), 12_000));
+    for options in [&[][..], &["--rate=1000"]] {
+        let mut command = wlprof();
+        command.args(options).arg(place.path("wakes.wat"));
+        let recording = profile_command(command, "wakes");
+        let in_bursts =
+            by_part(&recording, &["after", "before"]).filter(|(name, _)| ["after", "before"].contains(name));
+        let shares = Shares::of(in_bursts);
+        let (after, chance) = (shares.percent("after"), shares.chance(50.0));
+        println!("{options:?}: after {after:.1} ± {chance:.1} % of both, {:?}", recording.ticks);
+        assert!((after - 50.0).abs() <= chance + POINTS, "{options:?}: after {after:.2} ± {chance:.2} % of both");
     }
 }
 

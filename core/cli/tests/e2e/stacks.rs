@@ -1,5 +1,6 @@
 //! Every stack must be possible: each caller stands at a call instruction that can have called the next frame.
 
+use crate::guest::Place;
 use crate::sampled::{image, profile_fast, with_ever_more_work};
 use std::collections::{BTreeMap, BTreeSet};
 use wasmtime_environ::wasmparser::{BinaryReader, FunctionBody, Operator, OperatorsReader};
@@ -182,4 +183,28 @@ fn a_stack_deeper_than_a_sample_keeps_both_ends() {
     assert_eq!(deep, labelled as u64);
     let (samples, _) = check("c-deep.wasm", &recording, &image("c-deep.wasm"));
     assert!(samples > 0 && labelled > 0);
+}
+
+#[test]
+fn a_dump_of_a_deep_stack_says_where_frames_are_left_out() {
+    let place = Place::new();
+    let guest = place.file(
+        "deep.wat",
+        r#"(module
+  (import "wasi_snapshot_preview1" "sched_yield" (func $yield (result i32)))
+  (memory (export "memory") 1)
+  (func $down (param $depth i32) (result i32)
+    (if (result i32) (local.get $depth)
+      (then (i32.add (call $down (i32.sub (local.get $depth) (i32.const 1))) (i32.const 1)))
+      (else (call $yield))))
+  (func (export "_start") (drop (call $down (i32.const 5000)))))"#,
+    );
+    let ran = place.run(["dump", "--at-import", "sched_yield", guest.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let stack: Vec<&str> =
+        ran.stderr.lines().filter(|line| line.ends_with("(...)") || line.contains("elided")).collect();
+    let left_out = stack.iter().position(|line| *line == "...additional frames elided...").unwrap();
+    assert!(stack[..left_out].iter().all(|line| *line == "down(...)"), "{}", ran.stderr);
+    assert_eq!(stack.iter().filter(|line| line.contains("elided")).count(), 1);
+    assert_eq!((stack.last(), stack.len()), (Some(&"_start(...)"), 2048), "{}", ran.stderr);
 }

@@ -18,6 +18,7 @@ use super::threads::Threads;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use wlprof_recording::Origin;
 
 /// How long a dump may take to come. Only operations that Wasmtime carries out in host code without telling the call
 /// hook, as filling gigabytes of memory, take longer.
@@ -271,7 +272,10 @@ impl StoreState {
             return dump;
         }
         let note = "the stack of the guest's language could not be read; this is the wasm stack";
-        let frames = words.iter().filter_map(|&word| self.shared.code.origin(FrameWord(word).native_pc()));
+        let frames = words.iter().filter_map(|&word| match FrameWord(word) {
+            FrameWord::ELIDED => Some(Origin::Elided),
+            word => self.shared.code.origin(word.native_pc()),
+        });
         let frames: Vec<DumpedFrame> = frames.map(DumpedFrame::Unnamed).collect();
         let thread = DumpedThread {
             name: "guest".to_owned(),
