@@ -8,6 +8,12 @@ use std::{error::Error, fmt};
 
 /// How much may still be done. The unit is about one entry read, one row decoded, or one byte kept: it counts work and
 /// memory, never time, so that the same module gives the same names on every machine.
+///
+/// ```
+/// let mut budget = wlprof_plugin::Budget::for_input(100, 2, 0);
+/// assert!(budget.spend(150).is_ok());
+/// assert!(budget.spend(51).is_err() && budget.is_spent());
+/// ```
 #[derive(Debug)]
 pub struct Budget {
     left: u64,

@@ -19,6 +19,14 @@ impl WasmFrame {
 }
 
 /// What identifies a frame until it is symbolized.
+///
+/// ```
+/// use wlprof_plugin::{FrameKey, SinkEntry, WasmFrame};
+///
+/// let wasm = [WasmFrame::attached(7, 40)];
+/// assert_eq!(SinkEntry::Wasm(0).key(&wasm), Some(FrameKey::Wasm(wasm[0])));
+/// assert_eq!(SinkEntry::Own(3).key(&wasm), Some(FrameKey::Own(3)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FrameKey {
     /// A wasm frame, as the sampler found it.
@@ -35,6 +43,19 @@ pub enum FrameKey {
 /// endless stack ends. What does not fit should be missing at the root: the leaf is where the time went. A walker that can
 /// do better (it knows the depth, or keeps the last frames that it reads) leaves out the middle, says so with
 /// [`FrameSink::push_elided`], and goes on to the root.
+///
+/// ```
+/// use wlprof_plugin::{FrameSink, Truncation};
+///
+/// fn walk(out: &mut FrameSink) -> Result<(), Truncation> {
+///     out.push(1)?; // a function of the script
+///     out.push_wasm(0) // the native function that runs it
+/// }
+/// let mut sink = FrameSink::new();
+/// walk(&mut sink)?;
+/// assert_eq!(sink.len(), 2);
+/// # Ok::<(), Truncation>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct FrameSink {
     frames: Vec<SinkEntry>,
@@ -179,6 +200,15 @@ impl FrameSink {
 }
 
 /// Why a walk ended before the root of the stack. It is kept with the sample and counted in the summary.
+///
+/// ```
+/// use wlprof_plugin::{OutOfBounds, Truncation};
+///
+/// fn first_frame() -> Result<u64, Truncation> {
+///     Err(OutOfBounds)? // as a read of the guest's memory gives it
+/// }
+/// assert_eq!(first_frame(), Err(Truncation::BadPointer));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Truncation {
     /// More frames than [`FrameSink::CAPACITY`]; the root end is missing.

@@ -52,6 +52,14 @@ impl AllocatorCall {
 }
 
 /// A function of a module that is called for memory. All its parameters, and its result if it has one, are 32 bits wide.
+///
+/// ```
+/// use wlprof_plugin::{Allocator, AllocatorCall};
+///
+/// // `my_malloc(arena, size)`
+/// let allocator =
+///     Allocator { function: 12, call: AllocatorCall::Malloc, leading_parameters: 1, trailing_parameters: 0 };
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocator {
     /// Its index in the module.
@@ -65,6 +73,11 @@ pub struct Allocator {
 }
 
 /// Bytes to be written into a guest's memory before it runs.
+///
+/// ```
+/// // Sets a switch at 1024 that is 0 as the program begins.
+/// let patch = wlprof_plugin::MemoryPatch { address: 1024, expected: vec![vec![0]], bytes: vec![1] };
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPatch {
     /// Where, in the first memory.
@@ -76,6 +89,18 @@ pub struct MemoryPatch {
 }
 
 /// What a stack has allocated by the account of the language's runtime, as far as its allocations were sampled: nothing is scaled.
+///
+/// ```
+/// use wlprof_plugin::{FrameKey, HeapBucket};
+///
+/// let bucket = HeapBucket {
+///     frames: vec![FrameKey::Own(0x1234)],
+///     allocated_blocks: 10,
+///     allocated_bytes: 640,
+///     freed_blocks: 9,
+///     freed_bytes: 576,
+/// };
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapBucket {
     /// The stack, leaf first: the code that allocated, without the runtime's allocator.

@@ -18,6 +18,14 @@ const CHUNK: usize = 1024;
 ///
 /// Nothing waits. [`KeyTable::get`] takes no lock at all, so that names can be asked for anywhere; what looks for a number
 /// tries a lock, and gives up if another thread holds it.
+///
+/// ```
+/// let names = wlprof_plugin::KeyTable::<Box<str>>::new(1000, 1 << 20);
+/// let key = names.keep("main".into(), 4)?;
+/// assert_eq!(names.get(key).map(|name| &**name), Some("main"));
+/// assert_eq!(names.find("main")?, Some(key));
+/// # Ok::<(), wlprof_plugin::NotKept>(())
+/// ```
 pub struct KeyTable<T> {
     index: Mutex<Index>,
     hasher: RandomState,

@@ -7,6 +7,17 @@ use crate::{
 use std::fmt;
 
 /// Whether a module is a plugin's.
+///
+/// ```
+/// use wlprof_plugin::Detection;
+///
+/// fn detect(version: &str) -> Detection {
+///     match version {
+///         "5.4" => Detection::Yes("Lua 5.4".to_owned()),
+///         found => Detection::Unsupported { found: found.to_owned(), supported: "5.4".to_owned() },
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Detection {
     /// Not this language.
@@ -38,6 +49,44 @@ impl fmt::Display for AttachError {
 impl std::error::Error for AttachError {}
 
 /// A language that wlprof can show.
+///
+/// ```
+/// use wlprof_plugin::{AttachError, Detection, FrameKey, Language, ModuleView, SourceFrame, Walker};
+///
+/// /// Names wasm frames as the module's name section does.
+/// struct Names;
+///
+/// impl Language for Names {
+///     fn name(&self) -> &str {
+///         "names"
+///     }
+///
+///     fn detect(&self, module: &dyn ModuleView) -> Detection {
+///         match module.custom_section("name") {
+///             Some(_) => Detection::Yes("names".to_owned()),
+///             None => Detection::No,
+///         }
+///     }
+///
+///     fn attach(&self, module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
+///         let name = |index| module.function_name(index).unwrap_or_default().to_owned();
+///         Ok(Box::new(Named((0..100).map(name).collect())))
+///     }
+/// }
+///
+/// struct Named(Vec<String>);
+///
+/// impl Walker for Named {
+///     // Without a `walk` of its own the stack is wasm's.
+///     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+///         if let FrameKey::Wasm(frame) = frame
+///             && let Some(name) = self.0.get(frame.function as usize)
+///         {
+///             out.push(SourceFrame { function: name.clone(), ..SourceFrame::default() });
+///         }
+///     }
+/// }
+/// ```
 pub trait Language: Send + Sync {
     /// The name that `--lang` takes, lower case.
     fn name(&self) -> &str;
@@ -67,6 +116,37 @@ pub trait Language: Send + Sync {
 
 /// Reads the stacks of the instances that work on one memory: that of the module it was attached with, and those of its
 /// [siblings](ModuleView::siblings). Calls into one walker never overlap.
+///
+/// ```
+/// use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SourceFrame, Truncation, Walker, WasmFrame};
+///
+/// /// Walks a list of activation records: the function's number, and the address of the caller's record.
+/// struct Records {
+///     innermost: u64,
+/// }
+///
+/// impl Walker for Records {
+///     fn reads_guest(&self) -> bool {
+///         true
+///     }
+///
+///     fn walk(&mut self, guest: &dyn GuestMemory, _: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
+///         let mut record = u64::from(guest.read_u32(self.innermost)?);
+///         while record != 0 {
+///             // The sink refuses more frames than it has room for, so that a cycle ends.
+///             out.push(u64::from(guest.read_u32(record)?))?;
+///             record = u64::from(guest.read_u32(record + 4)?);
+///         }
+///         Ok(())
+///     }
+///
+///     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+///         if let FrameKey::Own(function) = frame {
+///             out.push(SourceFrame { function: format!("function {function}"), ..SourceFrame::default() });
+///         }
+///     }
+/// }
+/// ```
 pub trait Walker: Send {
     /// Whether stacks must be read from the stopped guest. `false` for languages whose stack is the wasm stack itself:
     /// [`Walker::walk`] is then never called.

@@ -17,6 +17,15 @@ impl std::error::Error for OutOfBounds {}
 /// The memory being walked and the globals of the instance of the attached module, frozen for the length of one walk.
 ///
 /// Addresses are guest addresses, offsets into linear memory. Every read is checked; none can fault.
+///
+/// ```
+/// use wlprof_plugin::{GuestMemory, OutOfBounds};
+///
+/// /// Reads the pointer at the head of a list, and the number that it leads to.
+/// fn first(guest: &dyn GuestMemory, head: u64) -> Result<u32, OutOfBounds> {
+///     guest.read_u32(u64::from(guest.read_u32(head)?))
+/// }
+/// ```
 pub trait GuestMemory {
     /// Size of the memory in bytes.
     fn size(&self) -> u64;

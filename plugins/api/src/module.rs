@@ -28,6 +28,15 @@ pub struct Member {
 ///
 /// A language belongs to a memory, and several modules may work on one: a program and its libraries. A walker is attached with
 /// one of them, and finds the others in [`ModuleView::siblings`].
+///
+/// ```
+/// use wlprof_plugin::ModuleView;
+///
+/// /// The address of the variable in which the runtime keeps its state.
+/// fn state(module: &dyn ModuleView) -> Option<u64> {
+///     module.variable_address("runtime_state")
+/// }
+/// ```
 pub trait ModuleView {
     /// How the module is called in profiles: its file name, or the name it carries.
     fn name(&self) -> &str;

@@ -17,6 +17,18 @@ pub enum Category {
 }
 
 /// One frame in the terms of the source language.
+///
+/// ```
+/// use wlprof_plugin::{Category, SourceFrame};
+///
+/// let frame = SourceFrame {
+///     function: "Shop.price".to_owned(),
+///     file: Some("/app/shop.py".to_owned()),
+///     line: Some(6),
+///     ..SourceFrame::default()
+/// };
+/// assert_eq!(frame.category, Category::User);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SourceFrame {
     /// The function's name, demangled. Untrusted text: whoever prints it escapes it.
@@ -36,6 +48,10 @@ pub struct SourceFrame {
 }
 
 /// Something that a sample belongs to: a goroutine, a state, a label that the program set.
+///
+/// ```
+/// let label = wlprof_plugin::Label { name: "goroutine".to_owned(), value: "17".to_owned() };
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Label {
     /// What it says: `goroutine`, `state`, or the program's own key. Untrusted text.

@@ -3,6 +3,20 @@
 use crate::{FrameKey, Label, Truncation};
 
 /// A thread of the language's own: a goroutine, a Python thread.
+///
+/// ```
+/// use wlprof_plugin::{FrameKey, ThreadStack};
+///
+/// let waiting = ThreadStack {
+///     name: "goroutine 17".to_owned(),
+///     state: "chan receive".to_owned(),
+///     is_running: false,
+///     frames: vec![FrameKey::Own(0x1234)],
+///     walked: Ok(()),
+///     creator: None,
+///     labels: Vec::new(),
+/// };
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadStack {
     /// What the language calls it, as in `goroutine 7`. Untrusted text.
