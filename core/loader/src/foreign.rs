@@ -6,7 +6,7 @@ use super::host::{HostFrames, HostGuest, HostLabels, HostModule, HostTexts, MOST
 use super::size_fits;
 use super::stack_room::StackRoom;
 use super::threads::HostThreads;
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use wlprof_plugin::abi;
 use wlprof_plugin::{
@@ -117,9 +117,6 @@ impl Language for ForeignLanguage {
     }
 }
 
-/// Size of a walker in version 2.0, which knew nothing of heaps.
-const FIRST_WALKER: usize = offset_of!(abi::Walker, allocators);
-
 /// The most globals that a walker may ask for.
 const MOST_GLOBALS: usize = 1 << 12;
 
@@ -136,7 +133,7 @@ impl ReadWalker {
     unsafe fn read(walker: *mut abi::Walker, abi_minor: u32) -> Result<Self, AttachError> {
         // SAFETY: the caller's promise. Before the rest is believed to be there.
         let size = unsafe { (*walker).size };
-        size_fits::<abi::Walker>(size, FIRST_WALKER, abi_minor, "wlprof_walker_t").map_err(AttachError)?;
+        size_fits::<abi::Walker>(size, abi_minor, "wlprof_walker_t").map_err(AttachError)?;
         let mut abi = MaybeUninit::<abi::Walker>::zeroed();
         let known = size.min(size_of::<abi::Walker>());
         // SAFETY: the caller's promise: as many bytes are there, and there is room for as many.

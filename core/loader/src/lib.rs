@@ -118,10 +118,9 @@ pub struct LoadedPlugin {
     library: Arc<PluginLibrary>,
 }
 
-/// Whether a structure of a plugin has the size that its version of the ABI gives it; larger ones are of later versions. `first` is
-/// that of 2.0. Fields beyond a structure's size are missing.
-fn size_fits<T>(size: usize, first: usize, abi_minor: u32, name: &str) -> Result<(), String> {
-    let wanted = if abi_minor == 0 { first } else { size_of::<T>() };
+/// Whether a structure of a plugin has the size that its version of the ABI gives it; larger ones are of later versions.
+fn size_fits<T>(size: usize, abi_minor: u32, name: &str) -> Result<(), String> {
+    let wanted = size_of::<T>();
     if size == wanted || (size > wanted && abi_minor > abi::ABI_MINOR) {
         return Ok(());
     }
@@ -273,8 +272,7 @@ impl Description {
         // SAFETY: the caller's promise.
         let plugin = unsafe { &*plugin };
         let minor = plugin.abi_minor;
-        size_fits::<abi::Plugin>(plugin.size, size_of::<abi::Plugin>(), minor, "wlprof_plugin_t")
-            .map_err(LoadError::Malformed)?;
+        size_fits::<abi::Plugin>(plugin.size, minor, "wlprof_plugin_t").map_err(LoadError::Malformed)?;
         let (count, first) = (plugin.language_count, plugin.languages);
         if count > MOST_LANGUAGES || first.is_null() {
             return Err(LoadError::Malformed(format!(
@@ -290,8 +288,7 @@ impl Description {
             }
             // SAFETY: the caller's promise, and every version has its size in front.
             let size = unsafe { (*language).size };
-            size_fits::<abi::Language>(size, size_of::<abi::Language>(), minor, "wlprof_language_t")
-                .map_err(LoadError::Malformed)?;
+            size_fits::<abi::Language>(size, minor, "wlprof_language_t").map_err(LoadError::Malformed)?;
             // SAFETY: the caller's promise; by its size it is a whole one.
             let abi::Language { name, detect, attach, .. } = unsafe { language.read() };
             detect.ok_or(LoadError::Incomplete("detect"))?;

@@ -2,8 +2,7 @@
 //!
 //! Layout: the eight bytes [`MAGIC`], a little-endian u32 [`VERSION`], then blocks. A block is a little-endian u32 with the
 //! size of its contents, a u32 with their CRC-32, and the contents: a [`Block`] in postcard's wire format (varints, no
-//! field names). Any change to what is written raises the version. Versions are read from [`OLDEST_VERSION`] on, since which
-//! there are only more kinds of blocks, of frames and of states; others are refused with the numbers rather than misread.
+//! field names). Any change to what is written raises the version; others are refused with the numbers rather than misread.
 //!
 //! Whatever ends the process, what has been written stays a recording: a reader takes the whole blocks at its beginning.
 
@@ -20,11 +19,8 @@ use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 /// First bytes of every recording.
 pub const MAGIC: [u8; 8] = *b"wlprof\r\n";
 
-/// Version that this build writes.
-pub const VERSION: u32 = 10;
-
-/// Oldest version that this build reads. The blocks of all since are blocks of [`VERSION`], too.
-pub(super) const OLDEST_VERSION: u32 = 4;
+/// Version of the format.
+pub const VERSION: u32 = 1;
 
 /// What comes before the contents of a block: size and checksum.
 const BLOCK_HEADER: usize = 8;

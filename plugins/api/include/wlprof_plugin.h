@@ -34,10 +34,10 @@
 #define WLPROF_PLUGIN_MAGIC 7813857982335183991
 
 // Raised when something changes that an older side would misread.
-#define WLPROF_ABI_MAJOR 2
+#define WLPROF_ABI_MAJOR 1
 
 // Raised when something is added.
-#define WLPROF_ABI_MINOR 1
+#define WLPROF_ABI_MINOR 0
 
 // Another language.
 #define WLPROF_DETECTION_NO 0
@@ -492,7 +492,7 @@ typedef struct wlprof_walker_t {
   // there, or are not all: of an interpreter without names, or with an allocator of its own above C's. They take the place of
   // C's. Tells missed what of the program's allocations will not be seen even so, in sentences for the user. Asked where they
   // are wanted, with the module that the walker was attached with. Of functions that call each other through tables, only those
-  // called as realloc may be among them together with what they call. May be missing; since 2.1, as are the next two.
+  // called as realloc may be among them together with what they call. May be missing, as may the next two.
   void (*allocators)(const struct wlprof_walker_t *walker,
                      const struct wlprof_module_t *module,
                      const struct wlprof_allocators_t *allocators,

@@ -251,8 +251,8 @@ fn plugins_are_found_in_their_folders() {
     let path = |folder: &PathBuf| folder.join("libgo_plugin.so").display().to_string();
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(rows[0], ["NAME", "VERSION", "ABI", "LANGUAGES", "PATH"]);
-    assert_eq!(rows[1], ["wlprof-go", version, "2.1", "go", &path(&folders[0])]);
-    assert_eq!(rows[2], ["wlprof-go", version, "2.1", "go", &path(&folders[1])]);
+    assert_eq!(rows[1], ["wlprof-go", version, "1.0", "go", &path(&folders[0])]);
+    assert_eq!(rows[2], ["wlprof-go", version, "1.0", "go", &path(&folders[1])]);
     assert_eq!(rows[3], ["go", version, "-", "go", "(built in)"]);
     assert_eq!(rows[4], ["python", version, "-", "python", "(built in)"]);
     assert_eq!(rows[5], ["spidermonkey", version, "-", "spidermonkey", "(built in)"]);

@@ -1,19 +1,13 @@
-//! The versions of the plugins' ABI: what plugins can ask for, through one in C and one in Rust, and plugins built for 2.0.
+//! The plugins' ABI: what plugins can ask for, through one in C and one in Rust.
 
-use crate::guest::{Place, fixture_bytes, run, sampled_stacks, was_seen};
+use crate::guest::{Place, fixture_bytes, sampled_stacks, was_seen};
 use crate::library;
 use crate::sampled::fixture;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use wlprof::module::ModuleImage;
 use wlprof::recording::{self, LanguageTruncation};
 use wlprof_loader::LoadedPlugin;
 use wlprof_plugin::{FrameKey, FrameSink, FunctionImport, GuestMemory, Language, ModuleView, OutOfBounds, WasmFrame};
-
-fn testdata(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(path)
-}
 
 /// Bytes of memory that the plugins look at at once.
 const PAGE: usize = 4096;
@@ -178,21 +172,4 @@ fn more_keys_of_labels_than_there_is_room_for_are_not_believed() {
     let inconsistent = recording::Truncation::Language(LanguageTruncation::Inconsistent);
     assert!(recording.truncated.iter().any(|(reason, _)| *reason == inconsistent), "{:?}", recording.truncated);
     assert!(recording.label_sets.is_empty(), "{:?}", recording.label_sets);
-}
-
-#[test]
-fn plugins_built_with_the_header_of_2_0_work() {
-    let place = Place::new();
-    let header = testdata("plugins/abi-2.0");
-    let text = std::fs::read_to_string(header.join("wlprof_plugin.h")).unwrap();
-    assert!(text.contains("#define WLPROF_ABI_MAJOR 2\n") && text.contains("#define WLPROF_ABI_MINOR 0\n"));
-    // Before the folder of today's header.
-    let options = [&format!("-I{}", header.display())[..]];
-    let tiny = library::from_c("tiny/tiny_plugin.c", place.path("libtiny.so"), &options);
-    let mut check = place.command(["plugins", "check"]);
-    check.arg(tiny).arg("--guest").arg(fixture("tiny.wasm"));
-    check.arg("--dir").arg(format!("{}::.", testdata("tiny").display())).arg("demo.tiny");
-    let checked = run(check.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    assert!(checked.stdout.contains("check is a plugin ... ok (tiny 0.1.0, ABI 2.0)"), "{}", checked.stdout);
-    assert!(checked.stdout.ends_with("check result: ok. 12 passed; 0 failed\n"), "{}", checked.stdout);
 }

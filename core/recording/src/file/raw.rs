@@ -2,7 +2,7 @@
 
 use super::{Contents, ReadError, corrupt};
 use crate::build::{FunctionTable, Names};
-use crate::journal::{Block, End, MAGIC, NoBlock, OLDEST_VERSION, Progress, VERSION, read_block};
+use crate::journal::{Block, End, MAGIC, NoBlock, Progress, VERSION, read_block};
 use crate::unused::{Held, Renumbered, Tables};
 use crate::{
     Frame, FrameId, Function, Heap, INSTANCE, LabelSetId, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording,
@@ -53,7 +53,7 @@ impl RawRecording {
         input.take((MAGIC.len() + 4) as u64).read_to_end(&mut header).map_err(ReadError::Io)?;
         let version = header.strip_prefix(&MAGIC).ok_or(ReadError::NotARecording)?;
         let version = version.try_into().map(u32::from_le_bytes).map_err(|_| corrupt("it ends within its header"))?;
-        if !(OLDEST_VERSION..=VERSION).contains(&version) {
+        if version != VERSION {
             return Err(ReadError::Version(version));
         }
         let mut recording = match read_block(input) {

@@ -1,4 +1,4 @@
-//! What walkers say of their guests' heaps. All of it is of version 2.1.
+//! What walkers say of their guests' heaps.
 
 use super::{Bytes, FrameKey};
 

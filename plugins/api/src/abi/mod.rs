@@ -40,9 +40,9 @@ pub const PLUGIN_SYMBOL: &str = "wlprof_plugin";
 pub const PLUGIN_MAGIC: u64 = 0x6c70_666f_7270_6c77;
 const _: () = assert!(u64::from_le_bytes(*b"wlprofpl") == PLUGIN_MAGIC);
 /// Raised when something changes that an older side would misread.
-pub const ABI_MAJOR: u32 = 2;
+pub const ABI_MAJOR: u32 = 1;
 /// Raised when something is added.
-pub const ABI_MINOR: u32 = 1;
+pub const ABI_MINOR: u32 = 0;
 
 /// Bytes, UTF-8 where they are text. Not terminated by anything.
 #[repr(C)]
@@ -295,7 +295,7 @@ pub struct Walker {
     /// there, or are not all: of an interpreter without names, or with an allocator of its own above C's. They take the place of
     /// C's. Tells `missed` what of the program's allocations will not be seen even so, in sentences for the user. Asked where they
     /// are wanted, with the module that the walker was attached with. Of functions that call each other through tables, only those
-    /// called as `realloc` may be among them together with what they call. May be missing; since 2.1, as are the next two.
+    /// called as `realloc` may be among them together with what they call. May be missing, as may the next two.
     pub allocators: Option<
         unsafe extern "C" fn(
             walker: *const Walker,
