@@ -45,34 +45,41 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Render a recording (x.wlprof) in other formats
     Render(Render),
-    /// Compare two recordings: which functions took another share of the time, by more than chance
+    /// Compare two recordings: what differs by more than chance
     Diff(Diff),
     /// Put several recordings together
     Merge(Merge),
-    /// Print source lines of a recording with the time of each beside it
+    /// Print source lines of a recording with the time of each
     Annotate(Annotate),
-    /// Serve a profile on this machine and open it in the Firefox Profiler
+    /// Show a profile in the browser
+    ///
+    /// It is served on this machine, and nothing is loaded from the net but by the Firefox Profiler.
     View(View),
-    /// Run guests many times and write how long each run took, as Faasm's microbenchmark runner does
+    /// Run guests many times and write how long each run took
+    ///
+    /// As Faasm's microbenchmark runner does.
     Bench(Bench),
-    /// Run a guest and show what is hot in it, in a table that refreshes
+    /// Run a guest and show what is hot in it while it runs
     Top(Top),
-    /// Run a guest and show its stacks whenever it is interrupted with Ctrl-\ (SIGQUIT), at given times, or where it calls
-    /// given imports
+    /// Run a guest and print its stacks when asked
+    ///
+    /// They are printed at Ctrl-\ (SIGQUIT), at given times, or where the guest calls given imports.
     Dump(Dump),
-    /// Serve a component that answers HTTP requests, as `wasmtime serve` does, and profile it by request
+    /// Serve a component over HTTP and profile it by request
+    ///
+    /// As `wasmtime serve` does.
     Serve(Box<Serve>),
     /// List the language plugins, check one, or begin a new one
     ///
     /// Without a command it lists them: the built-in ones, those in $WLPROF_PLUGIN_PATH and in ~/.local/share/wlprof/plugins
     /// ($XDG_DATA_HOME/wlprof/plugins).
     Plugins(PluginsCommand),
-    /// Print the script by which a shell completes wlprof's commands and options
+    /// Print the script by which a shell completes commands
     ///
     /// Put it where the shell looks: `wlprof completions bash > ~/.local/share/bash-completion/completions/wlprof`, `wlprof
     /// completions fish > ~/.config/fish/completions/wlprof.fish`, or as `_wlprof` into a folder of zsh's $fpath.
     Completions(Completions),
-    /// Write wlprof's help as pages for `man`, one for each command
+    /// Write wlprof's help as man pages, one a command
     ManPages(ManPages),
     /// What `wlprof` starts itself as when a run is over, to make the profile
     #[command(name = MAKE_PROFILE, hide = true)]

@@ -11,7 +11,7 @@ use wlprof_recording::Recording;
 
 /// Options of `wlprof merge`.
 #[derive(Debug, Args)]
-#[command(mut_arg("files", |files| files.help("Where they go as one; the ending tells the format (.wlprof: a recording)").required(true)))]
+#[command(mut_arg("files", |files| files.help("Where they go as one; the ending tells the format (.wlprof: a recording)").long_help(None).required(true)))]
 pub(super) struct Merge {
     #[command(flatten)]
     output: Output,

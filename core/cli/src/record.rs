@@ -33,7 +33,7 @@ pub(super) struct Record {
     #[command(flatten)]
     pub(super) profiling: Profiling,
     /// Which functions --format=jitdump writes. perf makes a file of each
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = DumpedFunctions::All)]
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = DumpedFunctions::All, help_heading = "Output", hide_short_help = true)]
     pub(super) jitdump_functions: DumpedFunctions,
     #[command(flatten)]
     pub(super) guest: GuestOptions,

@@ -20,9 +20,9 @@ use wlprof_show::table::{TableOptions, table};
 /// Options of `wlprof render`: those of a run that are about its profile, in words that are about no run.
 #[derive(Debug, Args)]
 #[command(
-    mut_arg("files", |files| files.help(rendered_files_help())),
+    mut_arg("files", |files| files.long_help(rendered_files_help())),
     mut_arg("format", |format| {
-        format.help("Format of files whose ending tells none").value_parser(Format::rendered_parser())
+        format.help("Format of files whose ending tells none").long_help(None).value_parser(Format::rendered_parser())
     }),
 )]
 pub(super) struct Render {

@@ -97,6 +97,9 @@ pub(crate) fn files_help() -> String {
     )
 }
 
+/// The same in a line.
+pub(crate) const FILES: &str = "Write the profile here; the ending tells the format";
+
 /// The help of `-o` in `wlprof render`.
 pub(crate) fn rendered_files_help() -> String {
     let (endings, default) = (endings(), default_file(EXPORTERS[0]));

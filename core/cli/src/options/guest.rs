@@ -8,33 +8,40 @@ use wlprof_wasi::Directory;
 
 /// What to run and the world it runs in.
 #[derive(Args)]
+#[command(next_help_heading = "The guest")]
 pub(crate) struct GuestOptions {
-    /// The guest's language, whose own stacks to show; auto finds out, native shows wasm frames alone
+    /// The guest's language, whose own stacks to show
+    ///
+    /// auto finds out; native shows only wasm frames.
     #[arg(long = "lang", value_name = "NAME", default_value = "auto")]
     pub(crate) language: String,
     /// Load a language plugin, a dynamic library; may repeat. Its code runs in wlprof, with all rights of yours
-    #[arg(long = "plugin", value_name = "FILE")]
+    #[arg(long = "plugin", value_name = "FILE", hide_short_help = true)]
     pub(crate) plugins: Vec<PathBuf>,
     /// File with the guest's debug sections, if they are not in the guest
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) debug_file: Option<PathBuf>,
     /// Compile the guest afresh instead of taking it from Wasmtime's cache
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) no_cache: bool,
     /// Give the guest a folder; may repeat
     #[arg(long = "dir", value_name = "HOST[::GUEST]")]
     pub(crate) directories: Vec<Directory>,
-    /// Give the guest an environment variable, or pass on one of this process; may repeat
+    /// Give the guest an environment variable; may repeat
+    ///
+    /// Without a value it is passed on from this process.
     #[arg(long = "env", value_name = "K[=V]")]
     pub(crate) environment: Vec<String>,
-    /// Call this exported function instead of `_start`, and ARGS are its parameters; of a component, a call in WAVE, as 'add(1, 2)'
+    /// Call this exported function instead of `_start`
+    ///
+    /// ARGS are its parameters. Of a component, give a call in WAVE, as 'add(1, 2)'.
     #[arg(long, value_name = "NAME")]
     pub(crate) invoke: Option<String>,
     /// Instantiate a core module before the guest, which can import from it by that name; may repeat
-    #[arg(long = "preload", value_name = "NAME=FILE", value_parser = parse_preload)]
+    #[arg(long = "preload", value_name = "NAME=FILE", value_parser = parse_preload, hide_short_help = true)]
     pub(crate) preloads: Vec<(String, PathBuf)>,
-    /// What the guest is told that it is called: its argument 0 [default: the name of its file]
-    #[arg(long, value_name = "NAME")]
+    /// The guest's argument 0, which is its name [default: the name of its file]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) argv0: Option<String>,
     #[command(flatten)]
     pub(crate) wasmtime: WasmtimeOptions,

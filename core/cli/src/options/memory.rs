@@ -5,16 +5,19 @@ use wlprof::heap::{NamedAllocator, Rate};
 
 /// Whether what the guest allocates is profiled, and how.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Memory")]
 pub(crate) struct MemoryOptions {
-    /// Profile what the guest allocates, and what of it is still held, beside its time: of guests that are linked with C's library (C, C++,
-    /// Rust, CPython), whose allocators are made to tell of a sample of their calls
+    /// Profile what the guest allocates and what it still holds
+    ///
+    /// For guests that are linked with C's library (C, C++, Rust, CPython), whose allocators are made to report a sample of their calls, and
+    /// for Go.
     #[arg(long)]
     pub(crate) memory: bool,
     /// Bytes that are allocated between two samples, on average: 524288, or 512KiB; 1 for every allocation [default: 512KiB]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "memory")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "memory", hide_short_help = true)]
     memory_rate: Option<u64>,
     /// The functions that allocate and free, where they have other names than C's: malloc=my_malloc, or free=17 by its index; may repeat
-    #[arg(long, value_name = "CALL=FUNCTION", requires = "memory", value_delimiter = ',')]
+    #[arg(long, value_name = "CALL=FUNCTION", requires = "memory", hide_short_help = true, value_delimiter = ',')]
     alloc_functions: Vec<NamedAllocator>,
 }
 

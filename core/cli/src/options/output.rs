@@ -1,6 +1,6 @@
 //! Options of where profiles go and what they show.
 
-use super::formats::{CodeFormat, Format, files_help};
+use super::formats::{CodeFormat, FILES, Format, files_help};
 use super::showing::Showing;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -10,21 +10,22 @@ use wlprof_show::table::TableOptions;
 
 /// Where profiles go.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Output")]
 pub(crate) struct Output {
-    #[arg(short = 'o', long = "output", value_name = "FILE", help = files_help())]
+    #[arg(short = 'o', long = "output", value_name = "FILE", help = FILES, long_help = files_help())]
     pub(crate) files: Vec<PathBuf>,
     /// Write the call graph here: a picture (.svg), which Graphviz draws, or what it draws it of (.dot)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) graph: Option<PathBuf>,
     /// Format of files whose ending tells none. Or what `perf record` needs of a guest that runs; wlprof then samples only
     /// for -o
-    #[arg(long, value_name = "FORMAT", value_parser = Format::parser())]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::parser(), hide_short_help = true)]
     pub(crate) format: Option<Format>,
     /// Show sources that are in this folder, by any end of their names; may repeat. Firefox profiles have their texts in them
-    #[arg(long = "source-dir", value_name = "DIR")]
+    #[arg(long = "source-dir", value_name = "DIR", hide_short_help = true)]
     pub(crate) source_dirs: Vec<PathBuf>,
     /// Which frames to show
-    #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
+    #[arg(long, value_enum, default_value_t = FramesChoice::Guest, hide_short_help = true)]
     pub(crate) frames: FramesChoice,
     #[command(flatten)]
     pub(crate) showing: Showing,

@@ -20,8 +20,10 @@ pub(crate) struct Profiling {
     pub(crate) sampling: Sampling,
     #[command(flatten)]
     pub(crate) memory: MemoryOptions,
-    /// Show the guest while it runs: at http://ADDR:PORT/, for browsers, `go tool pprof` and metrics. On this machine alone, unless
-    /// an address is given. Without -o and --format the guest is sampled only while somebody asks
+    /// Show the guest while it runs, at http://ADDR:PORT/
+    ///
+    /// For browsers, `go tool pprof` and metrics. Only this machine can ask, unless an address is given. Without -o and --format the guest
+    /// is sampled only while somebody asks.
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub(crate) listen: Option<ListenAddress>,
 }

@@ -6,18 +6,23 @@ use wlprof_recording::Clock;
 
 /// How samples are taken, and how many.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Sampling")]
 pub(crate) struct Sampling {
-    /// Samples a second [default: 1000 in the first second of CPU time, 250 from then on]
+    /// Samples a second
+    ///
+    /// [default: 1000 in the first second of CPU time, 250 from then on]
     #[arg(long, value_name = "HZ", value_parser = parse_rate)]
     pub(crate) rate: Option<f64>,
     /// The most that sampling may cost the process, in percent of the guest's CPU time; the rate is lowered to keep it
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_overhead)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_overhead, hide_short_help = true)]
     max_overhead: f64,
-    /// What time samples stand for [default: cpu, or wall to show waiting alone]
+    /// Which time counts
+    ///
+    /// [default: cpu, or wall to show only waiting]
     #[arg(long, value_enum)]
     pub(crate) clock: Option<ClockChoice>,
     /// How samples are taken
-    #[arg(long, value_enum, default_value_t = SamplerChoice::Auto)]
+    #[arg(long, value_enum, default_value_t = SamplerChoice::Auto, hide_short_help = true)]
     pub(crate) sampler: SamplerChoice,
 }
 

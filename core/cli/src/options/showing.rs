@@ -7,27 +7,32 @@ use wlprof_show::table::TableOptions;
 
 /// What is shown.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "What is shown")]
 pub(crate) struct Showing {
     /// Show only samples through a function whose name or file has PATTERN in it; may repeat, all of them then
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", hide_short_help = true)]
     pub(crate) focus: Vec<String>,
     /// Leave out samples through a function whose name or file has PATTERN in it; may repeat
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", hide_short_help = true)]
     pub(crate) ignore: Vec<String>,
-    /// Show waiting alone, by the line that waits and the host's function it waits in; samples are of wall time then
+    /// Show only waiting, by the line that waits
+    ///
+    /// Beside each line stands the host's function that it waits in. Samples are of wall time then.
     #[arg(long)]
     pub(crate) off_cpu: bool,
     /// What to show, in the table and in formats that have room for one thing [default: peak where memory was profiled, time else]
-    #[arg(long, value_enum, value_name = "WHAT")]
+    #[arg(long, value_enum, value_name = "WHAT", hide_short_help = true)]
     show: Option<ShowChoice>,
-    /// Print who calls FUNCTION and whom it calls; part of a name will do where none is just that
+    /// Print who calls FUNCTION and whom it calls
+    ///
+    /// A part of a name will do where none is just that.
     #[arg(long, value_name = "FUNCTION")]
     callers_of: Option<String>,
     /// Rows of each table
     #[arg(long, value_name = "ROWS", default_value_t = 10)]
     top: usize,
-    /// Tell of the sampler as well: what became of every tick, how long it stopped the guest
-    #[arg(short, long)]
+    /// Print what the sampler did as well: what became of every tick, how long it stopped the guest
+    #[arg(short, long, hide_short_help = true)]
     verbose: bool,
 }
 

@@ -31,6 +31,18 @@ fn help_and_version_go_to_standard_output() {
     assert_describes_formats(&help.stdout);
 }
 
+#[test]
+fn short_help_fits_a_screen() {
+    let help = Place::new().run(["-h"]);
+    assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
+    assert!(help.stdout.lines().count() <= 60, "{}", help.stdout);
+    let widest = help.stdout.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{widest:?}: {}", help.stdout);
+    for option in ["--output", "--rate", "--clock", "--memory", "--listen", "--lang", "--dir"] {
+        assert!(help.stdout.contains(option), "no {option} in {}", help.stdout);
+    }
+}
+
 /// The version of Wasmtime in Cargo.lock.
 fn locked_wasmtime() -> String {
     let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock")).unwrap();
