@@ -178,10 +178,10 @@ impl Reads {
     /// The word at `address`; `None` if it cannot be read.
     ///
     /// # Safety
-    /// If it is read in place it must be there.
+    /// With [`Reads::InPlace`], `address` must be that of an aligned word that is mapped.
     unsafe fn word(self, address: usize) -> Option<usize> {
         match self {
-            // SAFETY: the caller's promise. Volatile: the frame is not this code's.
+            // SAFETY: the word at `address` is mapped and aligned (see # Safety). Volatile: the frame is not this code's.
             Self::InPlace => Some(unsafe { (address as *const usize).read_volatile() }),
             Self::ThroughKernel => {
                 let mut word = [0; size_of::<usize>()];
@@ -198,8 +198,8 @@ impl Stack<'_> {
     /// Why frames are missing at the root.
     ///
     /// # Safety
-    /// The registers must be those of the thread that runs the store, standing still for the whole walk, on the stack that
-    /// the store says it runs on if they are not in compiled code.
+    /// * `registers` must be those of the thread that runs the store, which stands still for the whole walk.
+    /// * If they are not in compiled code, the thread must be on the stack that the store says it runs on.
     pub(in crate::sampler) unsafe fn walk(
         &self,
         registers: Registers,
@@ -208,15 +208,15 @@ impl Stack<'_> {
         // SAFETY: the store is alive while its thread runs in it.
         let activation = unsafe { self.store.activation() };
         match self.code.code(registers.pc) {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the thread that runs the store stands still in this code, with these registers (see # Safety).
             Some(code) => unsafe { self.walk_interrupted(registers, code, activation, frames)? },
             // On another stack than wasm's: in Wasmtime's own signal handler, which turns a fault into a trap. What the
             // store says of the last exit is stale then.
             None if registers.is_on_signal_stack || registers.sp > activation.entry_fp => {}
-            // SAFETY: passed on to the caller.
+            // SAFETY: the thread stands still, on the stack that the store says it runs on (see # Safety).
             None => unsafe { self.walk_innermost_exit(activation, Some(registers.sp), frames)? },
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: outer entries wait in host calls that this thread has not left, so their stacks stand still as it does (see # Safety).
         unsafe { self.walk_outer(activation, frames) }
     }
 
@@ -226,15 +226,16 @@ impl Stack<'_> {
     /// As for [`Stack::walk`].
     ///
     /// # Safety
-    /// The store must be alive, and its stacks stay as they are unless they are read through the kernel. If its thread runs
-    /// meanwhile the result is meaningless.
+    /// * The store must be alive until this returns.
+    /// * With [`Reads::InPlace`], call this on the store's thread, in a host call: its stacks stay as they are then.
+    /// * Read through the kernel the stacks may change or go, and the result means nothing if they do.
     pub(in crate::sampler) unsafe fn walk_blocked(&self, frames: &mut Frames<'_>) -> Result<(), Truncated> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the store is alive until this returns (see # Safety).
         let activation = unsafe { self.store.activation() };
         // The frames of a task that is suspended are where they were when it called the host.
         let suspended = self.activations.suspended().filter(|_| activation.entry_fp == 0);
         let activation = suspended.map_or(activation, |entry| entry.exit());
-        // SAFETY: passed on to the caller.
+        // SAFETY: the stacks of the store stay as they are, or are read through the kernel (see # Safety).
         unsafe {
             self.walk_innermost_exit(activation, None, frames)?;
             self.walk_outer(activation, frames)
@@ -261,7 +262,8 @@ impl Stack<'_> {
         let caller = caller.ok_or(Truncated::BrokenChain)?;
         // The caller's frame may stand at the stack pointer itself: on aarch64, where the callee has given back what arguments took.
         let above = registers.sp.saturating_sub(1);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the thread stands still on this stack, as `walk` demands. `walk_callers` reads no frame that compiled code does not
+        // return to.
         unsafe { self.walk_callers(caller, above, activation.entry_fp, frames) }
     }
 
@@ -285,7 +287,7 @@ impl Stack<'_> {
         if !in_host_call && !is_near && !self.returns_from_builtin(activation.exit_pc) {
             return Ok(());
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: the stack stands still or is read through the kernel, as `walk` and `walk_blocked` demand.
         let walked = unsafe { self.walk_exit(activation, sp.unwrap_or(0), frames) };
         if walked == Err(Truncated::BrokenChain) && !in_host_call {
             // Frames of the guest's last host call, found in what Wasmtime's own frames leave unwritten, after the stack
@@ -336,7 +338,8 @@ impl Stack<'_> {
         frames.push(FrameWord::calls_host(exit_pc))?;
         // SAFETY: compiled code returns there, as for the callers below.
         let next = unsafe { self.caller_of(caller.fp)? };
-        // SAFETY: passed on to the caller.
+        // SAFETY: the stack stands still or is read through the kernel, and `walk_callers` reads no frame that compiled code does not
+        // return to.
         unsafe { self.walk_callers(next, caller.fp, entry_fp, frames) }
     }
 
@@ -376,7 +379,8 @@ impl Stack<'_> {
     /// # Safety
     /// `fp` must be a frame pointer that compiled code has pushed, of a stack that stands still or is read through the kernel.
     unsafe fn caller_of(&self, fp: usize) -> Result<Caller, Truncated> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `fp` is a frame pointer that compiled code has pushed, so two words stand there; the stack stands still or is read
+        // through the kernel (see # Safety).
         let word = |offset: usize| unsafe { self.reads.word(fp + offset) };
         let (Some(fp), Some(saved)) = (word(0), word(8)) else { return Err(Truncated::BrokenChain) };
         Ok(Caller { return_pc: arch::return_address(saved), fp })
@@ -391,7 +395,8 @@ impl Stack<'_> {
         while let Some(inner) = entry {
             entry = inner.outer_entry();
             if entry.is_some() {
-                // SAFETY: passed on to the caller. The outer entry is open, and stands where it was in the same host call.
+                // SAFETY: the outer entry is open, and its frames stand where they were in the host call that made the inner one. Its stack
+                // stands still or is read through the kernel.
                 unsafe { self.walk_exit(inner.outer(), 0, frames)? };
             }
         }
