@@ -82,7 +82,8 @@ pub(super) unsafe extern "C" fn go_on(call: *const Call) -> ! {
 /// # Safety
 /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
 pub(super) unsafe fn interrupted_pc(context: *mut c_void) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` is the third argument of a `SA_SIGINFO` handler (see # Safety): the kernel has put a whole `ucontext_t` there,
+    // which stays until the handler returns.
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize }
 }
 
@@ -91,7 +92,8 @@ pub(super) unsafe fn interrupted_pc(context: *mut c_void) -> usize {
 /// # Safety
 /// As for [`interrupted_pc`]; `call` is the thread's.
 pub(super) unsafe fn leave_interrupted(context: *mut c_void, call: &Call) {
-    // SAFETY: the caller's promise; its registers may be changed.
+    // SAFETY: `context` points to the `ucontext_t` of the handler that is running (see # Safety), to which nothing else has a reference.
+    // The kernel loads these registers when the handler returns.
     let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
     machine.sp = call.stack_pointer as u64;
     machine.pc = call.resume as u64;
@@ -141,7 +143,7 @@ impl FloatingPoint {
     #[inline]
     pub(super) fn now() -> Self {
         let fpcr;
-        // SAFETY: reads a register.
+        // SAFETY: reads a register of this thread, and touches no memory.
         unsafe { asm!("mrs {}, fpcr", out(reg) fpcr, options(nomem, nostack, preserves_flags)) };
         Self { fpcr }
     }
@@ -151,7 +153,7 @@ impl FloatingPoint {
     pub(super) fn put_back(&self) -> bool {
         let is_changed = Self::now().fpcr != self.fpcr;
         if is_changed {
-            // SAFETY: loads what was there, as Rust needs it.
+            // SAFETY: loads the word that this thread had before the call, with which Rust's code ran then.
             unsafe { asm!("msr fpcr, {}", in(reg) self.fpcr, options(nomem, nostack, preserves_flags)) };
         }
         is_changed

@@ -47,7 +47,7 @@ pub(in super::super) fn leave_by_force(condemned: &Condemned<'_>) -> Forced {
         ..0 => Forced::Forbidden,
         _ => {
             // Where a process may trace its descendants alone it has to be allowed; elsewhere this is not known.
-            // SAFETY: numbers.
+            // SAFETY: `prctl` takes only numbers here, and no pointer.
             unsafe { libc::prctl(libc::PR_SET_PTRACER, helper, 0, 0, 0) };
             let mut status = 0;
             // SAFETY: waits for a child; there is room for its status.
@@ -60,13 +60,13 @@ pub(in super::super) fn leave_by_force(condemned: &Condemned<'_>) -> Forced {
 }
 
 /// # Safety
-/// To be called in another process than the thread's, with a copy of its memory.
+/// Call this in another process than the thread's, which has a copy of its memory.
 unsafe fn stop_and_leave(condemned: &Condemned<'_>) -> Forced {
     let &Condemned { thread, call, sequence, number } = condemned;
     let call = call as *const Call;
     let is_seized = (0..REQUESTS).any(|_| {
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        // SAFETY: asks to trace the thread, and else waits.
+        // SAFETY: `ptrace` asks to trace the thread and takes no pointer to memory; `nanosleep` reads `pause` during the call.
         unsafe {
             libc::ptrace(libc::PTRACE_SEIZE, thread, null_mut::<u8>(), null_mut::<u8>()) == 0
                 || libc::nanosleep(&pause, null_mut()) == -1

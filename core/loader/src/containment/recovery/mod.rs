@@ -93,7 +93,7 @@ pub(super) fn call<T, F: FnOnce() -> T>(
     CURRENT.set(outer);
     LEAVING.set(false);
     ends::stop_if_copy();
-    // SAFETY: `call` is a local variable of this function.
+    // SAFETY: `call` points to a local variable of this function, and the call in which others used it is over.
     data.result.ok_or_else(|| unsafe { (*call).left.get() }.unwrap_or(Left::TooLong))
 }
 
@@ -131,9 +131,9 @@ pub(in super::super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
 /// Leaves this thread's call, from a function that the plugin, or what it uses, has called.
 ///
 /// # Safety
-/// `call` is this thread's.
+/// `call` must be this thread's innermost call, and must be going on.
 unsafe fn leave(call: *const Call, left: Left) -> ! {
-    // SAFETY: the caller's promise, and `call_until_left` has written where to.
+    // SAFETY: `call` is this thread's and goes on (see # Safety), so it lives, and `call_until_left` has written where to go on.
     unsafe {
         (*call).left.set(Some(left));
         processor::go_on(call)

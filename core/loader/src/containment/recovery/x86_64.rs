@@ -82,7 +82,8 @@ pub(super) unsafe extern "C" fn go_on(call: *const Call) -> ! {
 /// # Safety
 /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
 pub(super) unsafe fn interrupted_pc(context: *mut c_void) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` is the third argument of a `SA_SIGINFO` handler (see # Safety): the kernel has put a whole `ucontext_t` there,
+    // which stays until the handler returns.
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] as usize }
 }
 
@@ -91,7 +92,8 @@ pub(super) unsafe fn interrupted_pc(context: *mut c_void) -> usize {
 /// # Safety
 /// As for [`interrupted_pc`]; `call` is the thread's.
 pub(super) unsafe fn leave_interrupted(context: *mut c_void, call: &Call) {
-    // SAFETY: the caller's promise; its registers may be changed.
+    // SAFETY: `context` points to the `ucontext_t` of the handler that is running (see # Safety), to which nothing else has a reference.
+    // The kernel loads these registers when the handler returns.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     registers[libc::REG_RSP as usize] = call.stack_pointer as i64;
     registers[libc::REG_RIP as usize] = call.resume as i64;
@@ -154,7 +156,7 @@ impl FloatingPoint {
         let now = Self::now();
         let is_changed = (now.mxcsr ^ self.mxcsr) & !Self::HAPPENED != 0 || now.x87 != self.x87;
         if is_changed {
-            // SAFETY: loads what was there, as Rust needs it.
+            // SAFETY: loads the words that this thread had before the call, with which Rust's code ran then.
             unsafe {
                 asm!("ldmxcsr [{}]", in(reg) &raw const self.mxcsr, options(nostack, preserves_flags));
                 asm!("fldcw [{}]", in(reg) &raw const self.x87, options(nostack, preserves_flags));
