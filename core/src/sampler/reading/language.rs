@@ -484,9 +484,9 @@ impl GuestMemory for StoppedGuest<'_> {
     fn global(&self, index: u32) -> Option<u64> {
         let global = self.globals.iter().find(|global| global.index == index)?;
         Some(match global.width {
-            // SAFETY: the address is that of a live global of that width.
+            // SAFETY: the store of the global is alive (see `StoppedGuest::new`), and the image says that the global has this width.
             4 => unsafe { global.address.cast::<u32>().read_volatile() }.into(),
-            // SAFETY: the address is that of a live global of that width, too.
+            // SAFETY: the store of the global is alive (see `StoppedGuest::new`), and the image says that the global has this width.
             8 => unsafe { global.address.cast::<u64>().read_volatile() },
             _ => return None,
         })

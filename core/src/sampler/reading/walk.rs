@@ -242,6 +242,10 @@ impl Stack<'_> {
         }
     }
 
+    /// Walks from interrupted registers in `code`, compiled code of the guest.
+    ///
+    /// # Safety
+    /// As for [`Stack::walk`]. `activation` must be what the store says now.
     unsafe fn walk_interrupted(
         &self,
         registers: Registers,
@@ -255,7 +259,7 @@ impl Stack<'_> {
             CodeKind::Function { .. } | CodeKind::Adapter => frames.push(FrameWord::exact(registers.pc))?,
             CodeKind::Builtin | CodeKind::Stub => {}
         }
-        // SAFETY: compiled code stays mapped and unchanged while the code map holds its module.
+        // SAFETY: nobody writes compiled code while this reads it, and it stays mapped for as long as `self.code`.
         let bytes = unsafe { std::slice::from_raw_parts(code.start as *const u8, code.end - code.start) };
         // SAFETY: the thread stands still at `registers.pc`, inside this code.
         let caller = unsafe { caller_of_interrupted(registers, code.start, bytes, activation.entry_fp) };
@@ -274,6 +278,10 @@ impl Stack<'_> {
     /// which the call hook has not been told yet, or not any more. Or no wasm is left: Wasmtime turns a trap into an error
     /// after it has taken the guest's frames down, and what the store says of them is stale. So there the frames must be
     /// whole, and near.
+    ///
+    /// # Safety
+    /// * `activation` must be what the store says now, or what it said when a task that is suspended left for the host.
+    /// * The stacks of the store must stand still, or be read through the kernel.
     unsafe fn walk_innermost_exit(
         &self,
         activation: Activation,
@@ -310,6 +318,11 @@ impl Stack<'_> {
     }
 
     /// Walks from where wasm left for the host. `above` is an address that every frame of it lies above.
+    ///
+    /// # Safety
+    /// * `activation` must be that of an open entry of the store. Its exit may be stale only if `above` is the stack pointer: what does
+    ///   not lie between that and the entry frame is not read.
+    /// * The stacks of the store must stand still, or be read through the kernel.
     unsafe fn walk_exit(&self, activation: Activation, above: usize, frames: &mut Frames<'_>) -> Result<(), Truncated> {
         let Activation { exit_pc, exit_trampoline_fp, entry_fp } = activation;
         // The fields stay behind when a host call returns. If host code runs without having been called from wasm, what
@@ -336,7 +349,8 @@ impl Stack<'_> {
             return Err(Truncated::BrokenChain);
         }
         frames.push(FrameWord::calls_host(exit_pc))?;
-        // SAFETY: compiled code returns there, as for the callers below.
+        // SAFETY: compiled code returns to `caller` (`is_frame` has checked it), so it has pushed this frame pointer. The stack stands
+        // still or is read through the kernel.
         let next = unsafe { self.caller_of(caller.fp)? };
         // SAFETY: the stack stands still or is read through the kernel, and `walk_callers` reads no frame that compiled code does not
         // return to.
@@ -349,6 +363,9 @@ impl Stack<'_> {
     }
 
     /// Walks frames that return to `caller`, up to the entry frame. Every frame must lie above `above`.
+    ///
+    /// # Safety
+    /// `caller` must have been read from a frame of compiled code, on a stack that stands still or is read through the kernel.
     unsafe fn walk_callers(
         &self,
         mut caller: Caller,
@@ -387,6 +404,9 @@ impl Stack<'_> {
     }
 
     /// Walks the entries that the one that runs, in `activation`, was made inside.
+    ///
+    /// # Safety
+    /// The stacks of the store must stand still, or be read through the kernel.
     unsafe fn walk_outer(&self, activation: Activation, frames: &mut Frames<'_>) -> Result<(), Truncated> {
         if self.activations.overflow() {
             return Err(Truncated::TooManyEntries);

@@ -123,7 +123,7 @@ impl ThreadSlot {
     /// * Use the reference only in the handler, the hook or the host code of this thread that has asked for it.
     /// * Meanwhile this thread must not give the slot up ([`ThreadSlot::leave_own`]).
     pub(in crate::sampler) unsafe fn own<'a>() -> Option<&'a Self> {
-        // SAFETY: this thread clears it, or puts another one there, before the slot goes.
+        // SAFETY: this thread clears `OWN`, or puts another slot there, before it lets the slot go.
         unsafe { OWN.get().as_ref() }
     }
 
