@@ -45,7 +45,7 @@ unsafe fn given<'a, T>(pointer: *const T) -> Option<&'a T> {
 
 unsafe extern "C" fn add_allocator(allocators: *const abi::Allocators, allocator: *const abi::Allocator) {
     in_host(|| {
-        // SAFETY: the plugin gives back what it was given, and an allocator that is there for this call.
+        // SAFETY: by the ABI `allocators` is what the plugin was given for the call that goes on, and the allocator is there for this call.
         let (allocators, allocator) = unsafe { (&*allocators.cast::<HostAllocators<'_>>(), given(allocator)) };
         let Some(&abi::Allocator { function, call, leading_parameters, trailing_parameters, .. }) = allocator else {
             return;
@@ -79,7 +79,8 @@ impl<'a> HostPatches<'a> {
 /// A patch of which not all can be taken has nothing that is expected: then none is written.
 unsafe extern "C" fn add_patch(patches: *const abi::MemoryPatches, patch: *const abi::MemoryPatch) {
     in_host(|| {
-        // SAFETY: the plugin gives back what it was given, and a patch that is there for this call with all that it has.
+        // SAFETY: by the ABI `patches` is what the plugin was given for the call that goes on, and the patch is there for this call with
+        // all that it has.
         let (patches, patch) = unsafe { (&*patches.cast::<HostPatches<'_>>(), given(patch)) };
         let Some(patch) = patch else {
             return patches.patches.take(&[], 0, || MemoryPatch {
@@ -123,7 +124,8 @@ impl<'a> HostBuckets<'a> {
 
 unsafe extern "C" fn add_bucket(buckets: *const abi::HeapBuckets, bucket: *const abi::HeapBucket) {
     in_host(|| {
-        // SAFETY: the plugin gives back what it was given, and a bucket that is there for this call with its frames.
+        // SAFETY: by the ABI `buckets` is what the plugin was given for the call that goes on, and the bucket is there for this call with
+        // its frames.
         let (buckets, bucket) = unsafe { (&*buckets.cast::<HostBuckets<'_>>(), given(bucket)) };
         let Some(bucket) = bucket.filter(|_| !buckets.is_short()) else { return };
         // SAFETY: by the ABI a bucket has as many frames as it says, for this call.

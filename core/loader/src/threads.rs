@@ -25,7 +25,8 @@ impl<'a> HostThreads<'a> {
 
 unsafe extern "C" fn add(threads: *const abi::Threads, thread: *const abi::Thread) {
     in_host(|| {
-        // SAFETY: the plugin gives back what it was given, and a thread that is there for this call with all that it has.
+        // SAFETY: by the ABI `threads` is what the plugin was given for the call that goes on, and the thread is there for this call with
+        // all that it has.
         let (threads, thread) = unsafe { (&*threads.cast::<HostThreads<'_>>(), &*thread) };
         if thread.size < size_of::<abi::Thread>() {
             return;

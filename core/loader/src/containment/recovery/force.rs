@@ -33,12 +33,12 @@ pub(in super::super) enum Forced {
 /// Leaves a call.
 pub(in super::super) fn leave_by_force(condemned: &Condemned<'_>) -> Forced {
     // Not `fork`, which takes locks that the thread may hold, and runs what others want run then.
-    // SAFETY: a new process with a copy of this thread alone, which makes system calls and ends.
+    // SAFETY: makes a process with a copy of this thread and of its memory, which makes only system calls and ends.
     let helper = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as i32;
     match helper {
         0 => {
-            // SAFETY: a copy of this thread alone runs here, and makes system calls; the memory is as it was a moment ago, and
-            // the call goes on.
+            // SAFETY: only a copy of this thread runs here, and makes system calls. The memory is as it was a moment ago, and the call goes
+            // on.
             unsafe {
                 libc::alarm(LONGEST_S);
                 libc::_exit(stop_and_leave(condemned) as i32)
@@ -50,7 +50,7 @@ pub(in super::super) fn leave_by_force(condemned: &Condemned<'_>) -> Forced {
             // SAFETY: `prctl` takes only numbers here, and no pointer.
             unsafe { libc::prctl(libc::PR_SET_PTRACER, helper, 0, 0, 0) };
             let mut status = 0;
-            // SAFETY: waits for a child; there is room for its status.
+            // SAFETY: `status` has room for the child's status, which is written during the call.
             let waited = unsafe { libc::waitpid(helper, &mut status, 0) };
             let code = (waited == helper && libc::WIFEXITED(status)).then(|| libc::WEXITSTATUS(status));
             let known = [Forced::Left, Forced::NotNow].into_iter().find(|forced| code == Some(*forced as i32));

@@ -125,7 +125,8 @@ pub(super) fn say_last_words(how: &str) {
     let message = LAST_WORDS.replace(slice_from_raw_parts(null(), 0));
     if !message.is_empty() {
         for text in [std::ptr::from_ref(how.as_bytes()), message] {
-            // SAFETY: the second is there while it is set. Nothing can be done if it cannot be written.
+            // SAFETY: `how` lives for the call, and `message` is there while it is set (see `saying_if_it_ends`). Nothing can be done if it
+            // cannot be written.
             unsafe { libc::write(libc::STDERR_FILENO, text.cast(), text.len()) };
         }
     }
@@ -182,7 +183,7 @@ fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     }
     if before.sa_sigaction == libc::SIG_DFL {
         // The instruction crashes again when this handler returns, and `abort` goes on to the end. What was sent is sent again.
-        // SAFETY: what was installed before; `info` is of a SA_SIGINFO handler.
+        // SAFETY: `before` is an action that was installed, and `info` is the second argument of the `SA_SIGINFO` handler that is running.
         unsafe {
             libc::sigaction(signal, before, null_mut());
             if (*info).si_code <= 0 {
