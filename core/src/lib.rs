@@ -1,13 +1,13 @@
-//! Profiles programs that run WebAssembly on Wasmtime: it tells which lines of a guest's own language the time and the memory went to.
+//! Profiles programs that run WebAssembly on Wasmtime. It shows which lines of a guest's own language the time and the memory went to.
 //!
-//! A [`Profiler`] samples the stores that are attached to it. What it has seen is a [`recording`], which [`export`] writes in the formats
-//! that people's tools read. The command `wlprof` is the crate `wlprof-cli`.
+//! A [`Profiler`] samples the stores that are attached to it. The result is a [`recording`], which [`export`] writes in formats that other
+//! tools read. The command `wlprof` is the crate `wlprof-cli`.
 //!
 //! ```text
 //! module ──► sampler ──► recording ──► symbols ──► export
 //! ```
 //!
-//! [`module`] reads a program, a [`sampler`] takes samples of it while it runs, and [`symbols`] names what was seen. Each part knows only
+//! [`module`] reads a program, a [`sampler`] takes samples of it while it runs, and [`symbols`] names their frames. Each part knows only
 //! those before it.
 
 pub mod heap;

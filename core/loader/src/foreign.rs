@@ -30,14 +30,14 @@ unsafe impl Sync for ForeignLanguage {}
 
 impl ForeignLanguage {
     /// # Safety
-    /// `language`, called `name`, is a whole one, as the ABI says, in `library`.
+    /// `language` must point to a whole language, as the ABI has it, in `library`, and `name` must be its name.
     pub(super) unsafe fn new(language: *const abi::Language, name: String, library: Arc<PluginLibrary>) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: `language` points to a whole language (see # Safety), and its library stays loaded for good.
         let library_folder = unsafe { (*language).library_folder };
         let mut program_library = Vec::new();
         if let Some(library_folder) = library_folder {
             let receiver = HostTexts::new(&mut program_library);
-            // SAFETY: the caller's promise, and what it is given is there for the call.
+            // SAFETY: `library_folder` is a function of this language, called with it. The receiver lives until the call has ended.
             let ask = || unsafe { library_folder(language, &receiver.abi) };
             Calls::new(library.clone()).call(Activity::LibraryFolder, ask);
         }
@@ -71,9 +71,9 @@ impl Language for ForeignLanguage {
     fn detect(&self, module: &dyn ModuleView) -> Detection {
         let mut answers = Vec::new();
         let (module, receiver) = (HostModule::new(module), HostTexts::new(&mut answers));
-        // SAFETY: the language is loaded, and what it is given is there for the call.
+        // SAFETY: the library that `language` points into stays loaded for good.
         let detection = unsafe { (*self.language).detect }.and_then(|detect| {
-            // SAFETY: a function of the language's, called with it; what it is given is there for the call.
+            // SAFETY: `detect` is a function of this language, called with it. Module and receiver live until the call has ended.
             let ask = || unsafe { detect(self.language, &module.abi, &receiver.abi) };
             Calls::new(self.library.clone()).call(Activity::Detect, ask)
         });
@@ -95,14 +95,15 @@ impl Language for ForeignLanguage {
         let calls = Calls::new(self.library.clone());
         let read = {
             let (module, receiver) = (HostModule::new(module), HostTexts::new(&mut errors));
-            // SAFETY: the language is loaded.
+            // SAFETY: the library that `language` points into stays loaded for good.
             let attach = unsafe { (*self.language).attach };
             let attach = attach.ok_or_else(|| AttachError("the plugin has no `attach`".to_owned()))?;
             let minor = self.library.abi_minor();
             calls.call(Activity::Attach, || {
-                // SAFETY: a function of the language's, called with it; what it is given is there for the call.
+                // SAFETY: `attach` is a function of this language, called with it. Module and receiver live until the call has ended.
                 let walker = unsafe { attach(self.language, &module.abi, &receiver.abi) };
-                // SAFETY: it is a new walker of this library's.
+                // SAFETY: `walker` is not null, and the language has just made it; a crash in it is contained, since this runs in
+                // `Calls::call`.
                 (!walker.is_null()).then(|| unsafe { ReadWalker::read(walker, minor) })
             })
         };
@@ -129,16 +130,18 @@ struct ReadWalker {
 
 impl ReadWalker {
     /// # Safety
-    /// `walker` is as the ABI says, or this is called where a crash is contained.
+    /// `walker` must be one that the plugin has made and not destroyed, or this must run in `Calls::call`, which contains a crash.
     unsafe fn read(walker: *mut abi::Walker, abi_minor: u32) -> Result<Self, AttachError> {
-        // SAFETY: the caller's promise. Before the rest is believed to be there.
+        // SAFETY: `walker` points to a walker, which begins with its size, or a crash is contained (see # Safety). The rest is believed to
+        // be there only if the size says so.
         let size = unsafe { (*walker).size };
         size_fits::<abi::Walker>(size, abi_minor, "wlprof_walker_t").map_err(AttachError)?;
         let mut abi = MaybeUninit::<abi::Walker>::zeroed();
         let known = size.min(size_of::<abi::Walker>());
-        // SAFETY: the caller's promise: as many bytes are there, and there is room for as many.
+        // SAFETY: the walker has `size` bytes, or a crash is contained (see # Safety). No more than a whole `abi::Walker` is copied, for
+        // which there is room.
         unsafe { walker.cast::<u8>().copy_to_nonoverlapping(abi.as_mut_ptr().cast(), known) };
-        // SAFETY: what was not copied is zero, as are functions that are missing.
+        // SAFETY: the fields are numbers, pointers and functions that may be missing: zeroes are valid for them, and so is what was copied.
         let abi = unsafe { abi.assume_init() };
         if abi.flags & abi::WALKER_READS_GUEST != 0 && abi.walk.is_none() {
             return Err(AttachError("the plugin's walker says that it reads the guest and has no `walk`".to_owned()));
@@ -150,7 +153,8 @@ impl ReadWalker {
                 abi.wanted_globals
             )));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: by the ABI there are `count` indices at `wanted_globals`, which is not null (checked), or a crash is contained
+        // (see # Safety).
         let wanted_globals = (0..count).map(|index| unsafe { abi.wanted_globals.add(index).read() }).collect();
         Ok(Self { walker, abi, wanted_globals })
     }
@@ -217,9 +221,10 @@ impl Walker for ForeignWalker {
     fn fresh(&self) -> Option<Box<dyn Walker>> {
         let (fresh, library) = (self.abi.fresh?, self.calls.library());
         let read = self.calls.call(Activity::Fresh, || {
-            // SAFETY: the walker is not destroyed, and no other call uses it.
+            // SAFETY: the walker is not destroyed before `self` goes. `self` cannot be shared between threads, so no other call uses the
+            // walker.
             let walker = unsafe { fresh(self.walker) };
-            // SAFETY: it is a new walker of this library's.
+            // SAFETY: `walker` is not null, and the plugin has just made it; a crash in it is contained, since this runs in `Calls::call`.
             (!walker.is_null()).then(|| unsafe { ReadWalker::read(walker, library.abi_minor()) })
         });
         // One that cannot be is no better than a crash.
@@ -255,7 +260,8 @@ impl Walker for ForeignWalker {
         if out.may_allocate() {
             self.calls.ready();
         }
-        // SAFETY: what it is given is there for the call.
+        // SAFETY: the walker is not destroyed before `self` goes, and no other call borrows `self`. Guest, frames and all that `stack`
+        // points to live until the call has ended.
         let ask = || unsafe { walk(self.walker, &guest.abi, wasm.as_ptr(), wasm.len(), &mut stack) };
         let end = self.calls.call(Activity::Walk, ask).ok_or(Truncation::Failed)?;
         self.failed_walks += u32::from(end == abi::WALK_END_FAILED);
@@ -290,7 +296,8 @@ impl Walker for ForeignWalker {
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
         let Some(threads) = self.abi.threads else { return };
         let (guest, receiver) = (HostGuest::new(guest), HostThreads::new(out));
-        // SAFETY: what it is given is there for the call.
+        // SAFETY: the walker is not destroyed before `self` goes, and no other call borrows `self`. Guest, frames and receiver live until
+        // the call has ended.
         let ask = || unsafe { threads(self.walker, &guest.abi, wasm.as_ptr(), wasm.len(), &receiver.abi) };
         self.calls.call(Activity::Threads, ask);
     }
@@ -298,14 +305,15 @@ impl Walker for ForeignWalker {
     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
         let Some(symbolize) = self.abi.symbolize else { return };
         let receiver = HostFrames::new(out);
-        // SAFETY: the walker is not destroyed, and the receiver is there for the call.
+        // SAFETY: the walker is not destroyed before `self` goes, and no other call borrows `self`. The receiver lives until the call has
+        // ended.
         self.calls.call(Activity::Symbolize, || unsafe { symbolize(self.walker, frame.into(), &receiver.abi) });
         self.has_too_many_frames |= receiver.is_full();
     }
 
     fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
         let (categorize, frame) = (self.abi.categorize?, abi::SourceFrame::of(frame));
-        // SAFETY: the walker is not destroyed, and the frame is there for the call.
+        // SAFETY: the walker is not destroyed before `self` goes, and the frame lives until the call has ended.
         let category = self.calls.call(Activity::Categorize, || unsafe { categorize(self.walker, &frame) });
         category.and_then(abi::category_of)
     }
@@ -313,7 +321,8 @@ impl Walker for ForeignWalker {
     fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
         let Some(labels) = self.abi.labels else { return };
         let receiver = HostLabels::new(out);
-        // SAFETY: the walker is not destroyed, and the receiver is there for the call.
+        // SAFETY: the walker is not destroyed before `self` goes, and no other call borrows `self`. The receiver lives until the call has
+        // ended.
         self.calls.call(Activity::Labels, || unsafe { labels(self.walker, key, &receiver.abi) });
     }
 
@@ -322,7 +331,7 @@ impl Walker for ForeignWalker {
         if let Some(allocators) = self.abi.allocators {
             let (module, receiver) = (HostModule::new(module), HostAllocators::new(&mut found));
             let missed = HostTexts::new(missed);
-            // SAFETY: the walker is not destroyed, and what it is given is there for the call.
+            // SAFETY: the walker is not destroyed before `self` goes. Module and receivers live until the call has ended.
             let ask = || unsafe { allocators(self.walker, &module.abi, &receiver.abi, &missed.abi) };
             // Some of what belongs together is worse than nothing.
             // Of more than are taken none is used: they are far more than an allocator has.
@@ -337,7 +346,7 @@ impl Walker for ForeignWalker {
         let Some(switch_on) = self.abi.switch_heap_profiler_on else { return Vec::new() };
         let mut patches = Vec::new();
         let receiver = HostPatches::new(&mut patches);
-        // SAFETY: the walker is not destroyed, and the receiver is there for the call.
+        // SAFETY: the walker is not destroyed before `self` goes, and the receiver lives until the call has ended.
         let ask = || unsafe { switch_on(self.walker, rate, &receiver.abi) };
         // As for allocators.
         if self.calls.call(Activity::SwitchHeapProfilerOn, ask).is_none() || receiver.is_short() {
@@ -349,7 +358,8 @@ impl Walker for ForeignWalker {
     fn heap_profile(&mut self, guest: &dyn GuestMemory, out: &mut Vec<HeapBucket>) -> Result<u64, Truncation> {
         let Some(heap_profile) = self.abi.heap_profile else { return Ok(0) };
         let (guest, receiver, mut rate) = (HostGuest::new(guest), HostBuckets::new(out), 0);
-        // SAFETY: the walker is not destroyed, and what it is given is there for the call.
+        // SAFETY: the walker is not destroyed before `self` goes, and no other call borrows `self`. Guest, receiver and `rate` live until
+        // the call has ended.
         let ask = || unsafe { heap_profile(self.walker, &guest.abi, &receiver.abi, &mut rate) };
         let end = self.calls.call(Activity::HeapProfile, ask).ok_or(Truncation::Failed)?;
         if receiver.is_short() {
@@ -362,7 +372,7 @@ impl Walker for ForeignWalker {
         let mut texts = Vec::new();
         if let Some(warnings) = self.abi.warnings {
             let receiver = HostTexts::new(&mut texts);
-            // SAFETY: the walker is not destroyed, and the receiver is there for the call.
+            // SAFETY: the walker is not destroyed before `self` goes, and the receiver lives until the call has ended.
             self.calls.call(Activity::Warnings, || unsafe { warnings(self.walker, &receiver.abi) });
         }
         let library = self.calls.library();

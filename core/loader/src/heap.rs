@@ -31,20 +31,21 @@ impl<'a> HostAllocators<'a> {
 /// What a plugin gives, if it is there and as large as this side knows it. A structure of an older plugin may be shorter.
 ///
 /// # Safety
-/// `T` begins with its size, a `usize`, and what the pointer leads to is there for as long as the caller has it, with as much as that says.
+/// * `T` must begin with its size in bytes, a `usize`.
+/// * `pointer` must be null, or lead to as many bytes as that size says, unchanged for as long as `'a`.
 unsafe fn given<'a, T>(pointer: *const T) -> Option<&'a T> {
     if pointer.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise: the size is there in any case.
+    // SAFETY: `pointer` is not null, and every version of `T` begins with its size (see # Safety).
     let size = unsafe { pointer.cast::<usize>().read() };
-    // SAFETY: as much is there as the size says, which is no less than a whole `T`.
+    // SAFETY: as many bytes are there as the size says (see # Safety), which is no less than a whole `T`.
     (size >= size_of::<T>()).then(|| unsafe { &*pointer })
 }
 
 unsafe extern "C" fn add_allocator(allocators: *const abi::Allocators, allocator: *const abi::Allocator) {
     in_host(|| {
-        // SAFETY: the plugin gives back what it was given, and an allocator that is there for this call.
+        // SAFETY: by the ABI `allocators` is what the plugin was given for the call that goes on, and the allocator is there for this call.
         let (allocators, allocator) = unsafe { (&*allocators.cast::<HostAllocators<'_>>(), given(allocator)) };
         let Some(&abi::Allocator { function, call, leading_parameters, trailing_parameters, .. }) = allocator else {
             return;
@@ -78,7 +79,8 @@ impl<'a> HostPatches<'a> {
 /// A patch of which not all can be taken has nothing that is expected: then none is written.
 unsafe extern "C" fn add_patch(patches: *const abi::MemoryPatches, patch: *const abi::MemoryPatch) {
     in_host(|| {
-        // SAFETY: the plugin gives back what it was given, and a patch that is there for this call with all that it has.
+        // SAFETY: by the ABI `patches` is what the plugin was given for the call that goes on, and the patch is there for this call with
+        // all that it has.
         let (patches, patch) = unsafe { (&*patches.cast::<HostPatches<'_>>(), given(patch)) };
         let Some(patch) = patch else {
             return patches.patches.take(&[], 0, || MemoryPatch {
@@ -88,10 +90,10 @@ unsafe extern "C" fn add_patch(patches: *const abi::MemoryPatches, patch: *const
             });
         };
         let is_whole = patch.expected_count <= MOST_EXPECTED && patch.bytes.length <= MOST_PATCHED;
-        // SAFETY: the plugin's promise: there are so many.
+        // SAFETY: by the ABI a patch has as many forms of what is expected as it says, for this call.
         let expected = if is_whole { unsafe { slice(patch.expected, patch.expected_count) } } else { &[] };
         let of_that_length = |bytes: &&Bytes| bytes.length == patch.bytes.length;
-        // SAFETY: the plugin's promise: they are there for this call.
+        // SAFETY: by the ABI the bytes of a patch are there for this call.
         let copy = |bytes: &Bytes| unsafe { bytes.get() }.to_vec();
         patches.patches.take(expected, patch.bytes.length.min(MOST_PATCHED), || MemoryPatch {
             address: patch.address,
@@ -122,10 +124,11 @@ impl<'a> HostBuckets<'a> {
 
 unsafe extern "C" fn add_bucket(buckets: *const abi::HeapBuckets, bucket: *const abi::HeapBucket) {
     in_host(|| {
-        // SAFETY: the plugin gives back what it was given, and a bucket that is there for this call with its frames.
+        // SAFETY: by the ABI `buckets` is what the plugin was given for the call that goes on, and the bucket is there for this call with
+        // its frames.
         let (buckets, bucket) = unsafe { (&*buckets.cast::<HostBuckets<'_>>(), given(bucket)) };
         let Some(bucket) = bucket.filter(|_| !buckets.is_short()) else { return };
-        // SAFETY: the plugin's promise: there are so many.
+        // SAFETY: by the ABI a bucket has as many frames as it says, for this call.
         let frames = unsafe { slice(bucket.frames, bucket.frame_count) };
         buckets.buckets.take(&[], size_of_val(frames), || HeapBucket {
             frames: frames.iter().map(|&key| key.into()).collect(),

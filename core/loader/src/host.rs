@@ -18,9 +18,9 @@ const ROOM: usize = 64 << 20;
 pub(super) const MOST_FRAMES: usize = 4096;
 
 /// # Safety
-/// The plugin's promise: the bytes are there for this call.
+/// `bytes` must be there, unchanged, until this returns.
 pub(super) unsafe fn text(bytes: Bytes) -> String {
-    // SAFETY: the caller's promise.
+    // SAFETY: the bytes are there, unchanged, until this returns (see # Safety).
     unsafe { bytes.text(LONGEST_TEXT) }
 }
 
@@ -74,9 +74,9 @@ impl<'a> HostTexts<'a> {
 
 unsafe extern "C" fn add_text(texts: *const abi::Texts, bytes: Bytes) {
     in_host(|| {
-        // SAFETY: the plugin gives back what it was given.
+        // SAFETY: by the ABI `texts` is what the plugin was given for the call that goes on: the first field of a `HostTexts` that lives.
         let texts = unsafe { &*texts.cast::<HostTexts<'_>>() };
-        // SAFETY: the plugin's promise: the text is there for this call.
+        // SAFETY: by the ABI the text is there for this call.
         texts.texts.take(&[bytes], 0, || unsafe { text(bytes) });
     })
 }
@@ -124,11 +124,12 @@ impl<'a> HostModule<'a> {
 /// Answers what a plugin asks of `module`, inside wlprof: it may take a lock.
 ///
 /// # Safety
-/// The plugin's promise for every function of a module: `module` is what it was given, within the call that it was given for, so
-/// it is the first field of a [`HostModule`] that lives; texts are there for this call; places for results are its own, or null.
-/// What `answer` gives is not used for longer than the module is there.
+/// * `module` must be what the plugin was given, within the call that it was given for: the first field of a [`HostModule`] that lives.
+/// * Texts that `answer` reads must be there until this returns.
+/// * Places that `answer` writes to must be the plugin's own, or null.
+/// * What `answer` gives must not be used for longer than the module is there.
 unsafe fn ask<'a, T: Copy>(module: *const abi::Module, answer: impl FnOnce(&'a dyn ModuleView) -> T) -> T {
-    // SAFETY: the caller's promise.
+    // SAFETY: `module` is the first field of a `HostModule` that lives (see # Safety).
     in_host(|| answer(unsafe { (*module.cast::<HostModule<'a>>()).module }))
 }
 
@@ -141,7 +142,7 @@ unsafe fn find<'a, T>(
     place: *mut T,
     answer: impl FnOnce(&'a dyn ModuleView) -> Option<T>,
 ) -> bool {
-    // SAFETY: the caller's promise, which is about `place`, too.
+    // SAFETY: `module` is the first field of a `HostModule` that lives, and `place` is the plugin's own, or null (see # Safety).
     unsafe { ask(module, |module| answer(module).is_some_and(|found| put(place, found))) }
 }
 
@@ -155,27 +156,29 @@ unsafe fn find_named<'a, T>(
     place: *mut T,
     answer: impl FnOnce(&'a dyn ModuleView, &str) -> Option<T>,
 ) -> bool {
-    // SAFETY: the caller's promise, which is about `name`, too.
+    // SAFETY: `module` is the first field of a `HostModule` that lives, `place` is the plugin's own, or null, and `name` is there until
+    // this returns (see # Safety).
     unsafe { find(module, place, |module| answer(module, &text(name))) }
 }
 
 unsafe extern "C" fn module_name(module: *const abi::Module) -> Bytes {
-    // SAFETY: the plugin's promise, and the name lives as long as the module.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on. The name lives as long as the module.
     unsafe { ask(module, |module| Bytes::of(module.name().as_bytes())) }
 }
 
 unsafe extern "C" fn module_bytes(module: *const abi::Module) -> Bytes {
-    // SAFETY: the plugin's promise, and the bytes live as long as the module.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on. The bytes live as long as the module.
     unsafe { ask(module, |module| Bytes::of(module.bytes())) }
 }
 
 unsafe extern "C" fn custom_section(module: *const abi::Module, name: Bytes, section: *mut Bytes) -> bool {
-    // SAFETY: the plugin's promise, and the section lives as long as the module.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on, the name is there, and the place is the
+    // plugin's own, or null. The section lives as long as the module.
     unsafe { find_named(module, name, section, |module, name| module.custom_section(name).map(Bytes::of)) }
 }
 
 unsafe extern "C" fn function_import_count(module: *const abi::Module) -> u32 {
-    // SAFETY: the plugin's promise.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on.
     unsafe { ask(module, |module| module.function_imports().len() as u32) }
 }
 
@@ -186,32 +189,35 @@ unsafe extern "C" fn function_import(
     name: *mut Bytes,
 ) -> bool {
     let put_both = |import: &FunctionImport| {
-        // SAFETY: the plugin's promise: the places are its own, or null.
+        // SAFETY: by the ABI both places are the plugin's own, or null.
         unsafe { put(from, Bytes::of(import.module.as_bytes())) && put(name, Bytes::of(import.name.as_bytes())) }
     };
-    // SAFETY: the plugin's promise, and the names live as long as the module.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on. The names live as long as the module.
     unsafe { ask(module, |module| module.function_imports().get(index as usize).is_some_and(put_both)) }
 }
 
 unsafe extern "C" fn function_body(module: *const abi::Module, index: u32, start: *mut u32, end: *mut u32) -> bool {
-    // SAFETY: the plugin's promise: the places are its own, or null.
+    // SAFETY: by the ABI both places are the plugin's own, or null.
     let put_both = |body: Range<u32>| unsafe { put(start, body.start) && put(end, body.end) };
-    // SAFETY: the plugin's promise.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on.
     unsafe { ask(module, |module| module.function_body(index).is_some_and(put_both)) }
 }
 
 unsafe extern "C" fn function_name(module: *const abi::Module, index: u32, name: *mut Bytes) -> bool {
-    // SAFETY: the plugin's promise, and the name lives as long as the module.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on, and the place is the plugin's own, or null.
+    // The name lives as long as the module.
     unsafe { find(module, name, |module| module.function_name(index).map(|name| Bytes::of(name.as_bytes()))) }
 }
 
 unsafe extern "C" fn global_named(module: *const abi::Module, name: Bytes, index: *mut u32) -> bool {
-    // SAFETY: the plugin's promise.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on, the name is there, and the place is the
+    // plugin's own, or null.
     unsafe { find_named(module, name, index, |module, name| module.global_named(name)) }
 }
 
 unsafe extern "C" fn variable_address(module: *const abi::Module, name: Bytes, address: *mut u64) -> bool {
-    // SAFETY: the plugin's promise.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on, the name is there, and the place is the
+    // plugin's own, or null.
     unsafe { find_named(module, name, address, |module, name| module.variable_address(name)) }
 }
 
@@ -221,29 +227,33 @@ unsafe extern "C" fn member(
     name: Bytes,
     member: *mut abi::Member,
 ) -> bool {
-    // SAFETY: the plugin's promise, which is about both names.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on, both names are there, and the place is the
+    // plugin's own, or null.
     unsafe {
         find_named(module, name, member, |module, name| module.member(&text(structure), name).map(abi::Member::from))
     }
 }
 
 unsafe extern "C" fn type_size(module: *const abi::Module, name: Bytes, size: *mut u64) -> bool {
-    // SAFETY: the plugin's promise.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on, the name is there, and the place is the
+    // plugin's own, or null.
     unsafe { find_named(module, name, size, |module, name| module.type_size(name)) }
 }
 
 unsafe extern "C" fn enumerator(module: *const abi::Module, name: Bytes, value: *mut i64) -> bool {
-    // SAFETY: the plugin's promise.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on, the name is there, and the place is the
+    // plugin's own, or null.
     unsafe { find_named(module, name, value, |module, name| module.enumerator(name)) }
 }
 
 unsafe extern "C" fn function_named(module: *const abi::Module, name: Bytes, index: *mut u32) -> bool {
-    // SAFETY: the plugin's promise.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on, the name is there, and the place is the
+    // plugin's own, or null.
     unsafe { find_named(module, name, index, |module, name| module.function_named(name)) }
 }
 
 unsafe extern "C" fn table_function(module: *const abi::Module, table: u32, element: u64, function: *mut u32) -> bool {
-    // SAFETY: the plugin's promise.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on, and the place is the plugin's own, or null.
     unsafe { find(module, function, |module| module.table_function(table, element)) }
 }
 
@@ -254,7 +264,8 @@ unsafe extern "C" fn initial_data(
     length: usize,
 ) -> bool {
     // What may have to be read first takes a lock. A buffer that is none is a crash, and that can be left after it.
-    // SAFETY: the plugin's promise, which holds to the end of this function.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on. That does not end before this function, which
+    // uses what `ask` gives.
     let module = unsafe {
         ask(module, |module| {
             let _ = module.initial_data(0, &mut []);
@@ -265,33 +276,33 @@ unsafe extern "C" fn initial_data(
     if buffer.is_null() || isize::try_from(length).is_err() {
         return false;
     }
-    // SAFETY: the plugin's promise: there is room for as much. What is there is only written.
+    // SAFETY: by the ABI there is room for `length` bytes, which is no more than a slice may have (checked). What is there is only written.
     let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
     module.initial_data(address, buffer).is_ok()
 }
 
 unsafe extern "C" fn code_hash(module: *const abi::Module) -> Bytes {
-    // SAFETY: the plugin's promise, and the hash lives as long as the module.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on. The hash lives as long as the module.
     unsafe { ask(module, |module| module.code_hash().map_or(Bytes::EMPTY, |hash| Bytes::of(hash))) }
 }
 
 unsafe extern "C" fn sibling_count(module: *const abi::Module) -> u32 {
-    // SAFETY: the plugin gives back what it was given.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on: the first field of a `HostModule` that lives.
     unsafe { (*module.cast::<HostModule<'_>>()).siblings.len() as u32 }
 }
 
 unsafe extern "C" fn sibling(module: *const abi::Module, index: u32) -> *const abi::Module {
-    // SAFETY: the plugin gives back what it was given.
+    // SAFETY: by the ABI `module` is one that the plugin was given for the call that goes on: the first field of a `HostModule` that lives.
     let siblings = unsafe { &(*module.cast::<HostModule<'_>>()).siblings };
     // The whole of it, not only what the ABI says: that is where the module is found again.
     siblings.get(index as usize).map_or(std::ptr::null(), |sibling| std::ptr::from_ref(sibling).cast())
 }
 
 /// # Safety
-/// `place` is a place for it, or null.
+/// `place` must be null, or a place where a `T` may be written.
 unsafe fn put<T>(place: *mut T, value: T) -> bool {
     if !place.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: `place` is not null, so a `T` may be written there (see # Safety).
         unsafe { place.write(value) };
     }
     true
@@ -314,21 +325,22 @@ impl<'a> HostGuest<'a> {
 }
 
 unsafe extern "C" fn read(guest: *const abi::Guest, address: u64, buffer: *mut c_void, length: usize) -> bool {
-    // SAFETY: the plugin gives back what it was given.
+    // SAFETY: by the ABI `guest` is what the plugin was given for the call that goes on: the first field of a `HostGuest` that lives.
     let guest = unsafe { &*guest.cast::<HostGuest<'_>>() };
     // Before the buffer is believed to be of that length. Where it lies, the guest checks.
     if length as u64 > guest.abi.memory_size || buffer.is_null() {
         return false;
     }
-    // SAFETY: the plugin's promise: there is room for as much. What is there is only written.
+    // SAFETY: by the ABI there is room for `length` bytes, which is no more than the guest's memory (checked). What is there is only
+    // written.
     let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
     guest.guest.read(address, buffer).is_ok()
 }
 
 unsafe extern "C" fn global(guest: *const abi::Guest, index: u32, value: *mut u64) -> bool {
-    // SAFETY: the plugin gives back what it was given.
+    // SAFETY: by the ABI `guest` is what the plugin was given for the call that goes on: the first field of a `HostGuest` that lives.
     let guest = unsafe { &*guest.cast::<HostGuest<'_>>() };
-    // SAFETY: the plugin's promise: the place is its own, or null.
+    // SAFETY: by the ABI the place is the plugin's own, or null.
     guest.guest.global(index).is_some_and(|found| unsafe { put(value, found) })
 }
 
@@ -353,12 +365,13 @@ impl<'a> HostFrames<'a> {
 }
 
 unsafe extern "C" fn add_frame(frames: *const abi::SourceFrames, frame: *const abi::SourceFrame) {
-    // SAFETY: the plugin gives back what it was given. At once: it may give millions.
+    // SAFETY: by the ABI `frames` is what the plugin was given for the call that goes on: the first field of a `HostFrames` that lives.
+    // This comes first, since a plugin may give millions.
     if unsafe { (*frames.cast::<HostFrames<'_>>()).is_full() } {
         return;
     }
     in_host(|| {
-        // SAFETY: the plugin gives back what it was given, and a frame that is there for this call.
+        // SAFETY: by the ABI `frames` is what the plugin was given for the call that goes on, and `frame` is there for this call.
         let (frames, frame) = unsafe { (&*frames.cast::<HostFrames<'_>>(), &*frame) };
         if frames.frames.count() == MOST_FRAMES {
             return frames.is_full.set(true);
@@ -369,7 +382,7 @@ unsafe extern "C" fn add_frame(frames: *const abi::SourceFrames, frame: *const a
             return frames.frames.take(&[], 0, || SourceFrame { function, ..SourceFrame::default() });
         }
         let texts = [frame.function, frame.linkage_name, frame.file];
-        // SAFETY: the plugin's promise: the frame's texts are there for this call, too.
+        // SAFETY: by the ABI the texts of a frame are there for this call.
         frames.frames.take(&texts, 0, || unsafe { frame.get(LONGEST_TEXT) });
     })
 }
@@ -390,9 +403,9 @@ impl<'a> HostLabels<'a> {
 
 unsafe extern "C" fn add_label(labels: *const abi::Labels, name: Bytes, value: Bytes) {
     in_host(|| {
-        // SAFETY: the plugin gives back what it was given.
+        // SAFETY: by the ABI `labels` is what the plugin was given for the call that goes on: the first field of a `HostLabels` that lives.
         let labels = unsafe { &*labels.cast::<HostLabels<'_>>() };
-        // SAFETY: the plugin's promise: both texts are there for this call.
+        // SAFETY: by the ABI both texts are there for this call.
         labels.labels.take(&[name, value], 0, || unsafe { Label { name: text(name), value: text(value) } });
     })
 }

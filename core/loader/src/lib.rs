@@ -222,13 +222,14 @@ impl LoadedPlugin {
         });
         let failed = |error: libloading::Error| LoadError::Load(error.to_string());
         let (library, plugin) = library.map_err(failed)?;
-        // SAFETY: where it crashes that is contained.
+        // SAFETY: `plugin` is the library's exported constant, whose magic and version the file shows. A crash in what it leads to is
+        // contained, since this runs in `Calls::call`.
         let describe = || unsafe { Description::read(plugin as *const abi::Plugin) };
         let described = Calls::new(library.clone()).call(Activity::Load, describe);
         let Some(described) = described else { return Err(LoadError::Failed(library.failure().unwrap_or_default())) };
         let Description { name, version, abi, languages } = described?;
         library.identify(Identity { name: name.clone(), abi_minor: abi.1 });
-        // SAFETY: it has been read, so it is there.
+        // SAFETY: `Description::read` has read the whole language, and its library stays loaded for good.
         let language = |(language, name)| unsafe { ForeignLanguage::new(language, name, library.clone()) };
         let languages = languages.into_iter().map(language).collect();
         Ok(Self { name, version, abi, path: path.to_owned(), languages, library: library.clone() })
@@ -267,9 +268,9 @@ struct Description {
 
 impl Description {
     /// # Safety
-    /// `plugin` is one, by the ABI, or this is called where a crash is contained.
+    /// `plugin` must point to a plugin that is as the ABI says for good, or this must run in `Calls::call`, which contains a crash.
     unsafe fn read(plugin: *const abi::Plugin) -> Result<Self, LoadError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `plugin` points to a plugin that stays for good, or a crash is contained (see # Safety).
         let plugin = unsafe { &*plugin };
         let minor = plugin.abi_minor;
         size_fits::<abi::Plugin>(plugin.size, minor, "wlprof_plugin_t").map_err(LoadError::Malformed)?;
@@ -281,26 +282,28 @@ impl Description {
         }
         let mut languages = Vec::new();
         for index in 0..count {
-            // SAFETY: the caller's promise: there are so many languages, or a crash is contained.
+            // SAFETY: by the ABI there are `count` languages at `first`, which is not null (checked), or a crash is contained
+            // (see # Safety).
             let language = unsafe { first.add(index).read() };
             if language.is_null() {
                 return Err(LoadError::Malformed("one of its languages is at null".to_owned()));
             }
-            // SAFETY: the caller's promise, and every version has its size in front.
+            // SAFETY: `language` is not null (checked), and every version of the structure begins with its size; or a crash is contained
+            // (see # Safety).
             let size = unsafe { (*language).size };
             size_fits::<abi::Language>(size, minor, "wlprof_language_t").map_err(LoadError::Malformed)?;
-            // SAFETY: the caller's promise; by its size it is a whole one.
+            // SAFETY: the size says that it is a whole language (checked), or a crash is contained (see # Safety).
             let abi::Language { name, detect, attach, .. } = unsafe { language.read() };
             detect.ok_or(LoadError::Incomplete("detect"))?;
             attach.ok_or(LoadError::Incomplete("attach"))?;
-            // SAFETY: the caller's promise: texts of languages are constant.
+            // SAFETY: by the ABI the texts of languages are constant, or a crash is contained (see # Safety).
             let name = unsafe { host::text(name) };
             if let Some(reason) = why_no_name(&name) {
                 return Err(LoadError::Malformed(reason));
             }
             languages.push((language, name));
         }
-        // SAFETY: the caller's promise: texts of plugins are constant.
+        // SAFETY: by the ABI the texts of plugins are constant, or a crash is contained (see # Safety).
         let (name, version) = unsafe { (host::text(plugin.name), host::text(plugin.version)) };
         Ok(Self { name, version, abi: (plugin.abi_major, minor), languages })
     }

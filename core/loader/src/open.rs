@@ -9,13 +9,13 @@ use std::path::Path;
 /// The system's.
 ///
 /// # Safety
-/// What its constructors do must be sound.
+/// The constructors of the library must be sound to run.
 #[cfg(unix)]
 pub(super) unsafe fn library(path: &Path) -> Result<Library, Error> {
     use libloading::os::unix;
     // What it lacks is better known now than when it is called.
     let flags = unix::RTLD_NOW | unix::RTLD_LOCAL;
-    // SAFETY: the caller's promise.
+    // SAFETY: the constructors of the library are sound to run (see # Safety).
     unsafe { unix::Library::open(Some(path), flags) }.map(Library::from)
 }
 
@@ -25,9 +25,9 @@ pub(super) unsafe fn library(path: &Path) -> Result<Library, Error> {
 /// The system's.
 ///
 /// # Safety
-/// What its constructors do must be sound.
+/// The constructors of the library must be sound to run.
 #[cfg(not(unix))]
 pub(super) unsafe fn library(path: &Path) -> Result<Library, Error> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the constructors of the library are sound to run (see # Safety).
     unsafe { Library::new(path) }
 }

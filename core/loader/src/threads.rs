@@ -25,15 +25,16 @@ impl<'a> HostThreads<'a> {
 
 unsafe extern "C" fn add(threads: *const abi::Threads, thread: *const abi::Thread) {
     in_host(|| {
-        // SAFETY: the plugin gives back what it was given, and a thread that is there for this call with all that it has.
+        // SAFETY: by the ABI `threads` is what the plugin was given for the call that goes on, and the thread is there for this call with
+        // all that it has.
         let (threads, thread) = unsafe { (&*threads.cast::<HostThreads<'_>>(), &*thread) };
         if thread.size < size_of::<abi::Thread>() {
             return;
         }
-        // SAFETY: the plugin's promise: a thread has as many frames and labels as it says, for this call.
+        // SAFETY: by the ABI a thread has as many frames and labels as it says, for this call.
         let (frames, labels) =
             unsafe { (slice(thread.frames, thread.frame_count), slice(thread.labels, thread.label_count)) };
-        // SAFETY: the plugin's promise: the texts of a thread are there for this call.
+        // SAFETY: by the ABI the texts of a thread are there for this call.
         let text = |bytes| unsafe { text(bytes) };
         let mut texts = vec![thread.name, thread.state, thread.creator];
         texts.extend(labels.iter().flat_map(|label| [label.name, label.value]));
@@ -53,11 +54,11 @@ unsafe extern "C" fn add(threads: *const abi::Threads, thread: *const abi::Threa
 /// As many of `count` as are taken.
 ///
 /// # Safety
-/// There are as many.
+/// `first` must be null, or lead to `count` values that stay unchanged for as long as `'a`.
 pub(super) unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
     if count == 0 || first.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `first` is not null, so `count` values are there and stay for as long as `'a` (see # Safety).
     unsafe { std::slice::from_raw_parts(first, count.min(MOST)) }
 }

@@ -18,7 +18,7 @@ pub(super) fn number_of(call: Call) -> i32 {
     call as i32
 }
 
-/// The call of that number.
+/// Returns the call of that number. `None` if there is none.
 pub fn call_of_number(number: i32) -> Option<Call> {
     Call::ALL.into_iter().find(|call| number_of(*call) == number)
 }
@@ -29,32 +29,32 @@ pub(super) const MAX_ALLOCATORS: usize = 1000;
 /// Places where functions return that are changed at most. C's `realloc` has some ten.
 pub(super) const MAX_EXITS: usize = 10_000;
 
-/// Why a module is left as it is.
+/// The reason why a module is not rewritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotRewritten {
-    /// One of the functions is imported: whoever has it allocates, not this module.
+    /// One of the functions is imported: another module allocates, not this one.
     Imported(u32),
-    /// One of the functions is not called as it should be: its signature is another one.
+    /// One of the functions has another signature than its call.
     Signature(u32, Call),
     /// There is no such function.
     NoFunction(u32),
-    /// One of the functions is said to be called in two ways.
+    /// One of the functions is listed with two calls.
     Twice(u32),
-    /// No function is called so.
+    /// No function has this name.
     NotNamed(String),
-    /// Nothing that allocates is known.
+    /// No function that allocates is known.
     NoAllocator,
-    /// The module's memory has 64-bit addresses, or it has none of its own that all of it is in.
+    /// The module's memory has 64-bit addresses, or the module has no memory of its own for all its data.
     Memory(&'static str),
-    /// The function leaves by a tail call that cannot be a call: it would catch what it does not catch, or come to itself without end.
+    /// The function leaves by a tail call that cannot become a call: it would then catch more than it does, or recurse without end.
     TailCall(u32),
-    /// The function has more places where it returns than are changed.
+    /// The function returns in more places than are changed.
     Exits(u32),
-    /// So many functions are said to allocate.
+    /// There are too many functions that allocate: this many.
     TooMany(usize),
-    /// It exports something by a name that is wlprof's.
+    /// The module exports something by a name that is reserved for wlprof.
     Name(String),
-    /// It cannot be read.
+    /// The module cannot be read.
     Malformed(String),
 }
 

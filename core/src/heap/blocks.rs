@@ -1,5 +1,4 @@
-//! Of a guest's allocations a sample, as the guest tells of it: by site how much was allocated, how much of it is still held, and how
-//! much was when the guest held most.
+//! The sampled allocations of a guest, by site: bytes allocated, bytes still held, and bytes held when the guest held most.
 
 use super::allocators::Call;
 use super::instructions::INSIDE;
@@ -15,7 +14,7 @@ const MAX_HELD: usize = if cfg!(test) { 1 << 10 } else { (1 << 21) / 8 * 7 };
 /// Room for so many blocks is kept when they are freed.
 const KEPT_ROOM: usize = 1 << 12;
 
-/// How many sampled blocks are held, of all that share a bound.
+/// The number of sampled blocks that are held, for all that share a limit.
 #[derive(Debug, Default)]
 pub struct HeldBudget(AtomicUsize);
 
@@ -31,20 +30,20 @@ impl HeldBudget {
     }
 }
 
-/// How many bytes are allocated between two samples, on average.
+/// The average number of bytes allocated between two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(u64);
 
 impl Rate {
-    /// A sample each 512 KiB, as Go has it.
+    /// One sample for each 512 KiB, as in Go.
     pub const DEFAULT: Self = Self(512 << 10);
 
-    /// A sample each so many bytes; 1 and less for every allocation.
+    /// Returns the rate of one sample per `bytes` bytes. 1 or less samples every allocation.
     pub const fn bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// How many that is.
+    /// Returns the number of bytes.
     pub fn get(self) -> u64 {
         self.0.max(1)
     }
@@ -64,20 +63,20 @@ impl Rate {
     }
 }
 
-/// A call of the allocator that was told of.
+/// A reported call of the allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
-    /// How it was called.
+    /// Kind of call.
     pub call: Call,
-    /// What was asked for, in bytes.
+    /// Size that was asked for, in bytes.
     pub size: u64,
-    /// The block that it gave; 0 if it gave none.
+    /// Block that the call returned; 0 if none.
     pub block: u32,
     /// The block that `realloc` was given; 0 otherwise.
     pub before: u32,
-    /// The countdown has been used up. Else it is told of for the sake of the block before.
+    /// The countdown has been used up. Otherwise the call is reported because of the block `before`.
     pub is_sample: bool,
-    /// When that was, in nanoseconds since any fixed moment.
+    /// Time of the call, in nanoseconds since any fixed moment.
     pub time_ns: u64,
 }
 
@@ -101,7 +100,7 @@ struct Held {
     since_ns: u64,
 }
 
-/// The sampled blocks of a memory, by sites that are told apart by `S`.
+/// The sampled blocks of a memory, by sites, which `S` identifies.
 #[derive(Debug)]
 pub struct Blocks<S> {
     rate: Rate,
@@ -122,12 +121,12 @@ pub struct Blocks<S> {
 }
 
 impl<S: Eq + Hash> Blocks<S> {
-    /// Samples at that rate.
+    /// Makes an account that samples at that rate.
     pub fn new(rate: Rate) -> Self {
         Self::within(rate, Arc::default())
     }
 
-    /// As [`Blocks::new`], with a bound of the blocks that are held which others share.
+    /// Does as [`Blocks::new`], with a limit of the held blocks that others share.
     pub fn within(rate: Rate, budget: Arc<HeldBudget>) -> Self {
         Self {
             rate,
@@ -145,7 +144,9 @@ impl<S: Eq + Hash> Blocks<S> {
         }
     }
 
-    /// Bytes until the next sample: what the countdown is to be. It has no memory, so that it may be drawn anew whenever one likes.
+    /// Draws the number of bytes until the next sample, for the countdown.
+    ///
+    /// It has no memory, so it may be drawn anew at any time.
     pub fn draw(&mut self) -> i64 {
         if self.rate.is_every() {
             return -1;
@@ -156,8 +157,9 @@ impl<S: Eq + Hash> Blocks<S> {
         ((-uniform.ln() * self.rate.0 as f64) as i64).min(INSIDE)
     }
 
-    /// Takes a call that was told of. `site` says where it was made, and is asked of samples alone. `filter` is the guest's: see
-    /// [`EXPORTS`](super::EXPORTS).
+    /// Counts a reported call.
+    ///
+    /// `site` returns where the call was made, and is called only for samples. `filter` is the guest's: see [`EXPORTS`](super::EXPORTS).
     pub fn allocated(&mut self, told: &Told, filter: &mut [u8], site: impl FnOnce() -> S) {
         // A block that could not be made larger is where it was. One that is made nothing of is gone.
         if told.before != 0 && (told.block != 0 || told.size == 0) {
@@ -195,7 +197,7 @@ impl<S: Eq + Hash> Blocks<S> {
         }
     }
 
-    /// Takes note of a block that was freed; it may not be one that was sampled.
+    /// Counts a block as freed. It need not be one that was sampled.
     pub fn freed(&mut self, block: u32, filter: &mut [u8]) {
         let Some(Held { site, size, .. }) = self.held.remove(&block) else { return };
         self.budget.give_back(1);
@@ -237,7 +239,7 @@ impl<S: Eq + Hash> Blocks<S> {
         site
     }
 
-    /// What each site has allocated. Looks at all blocks that are held.
+    /// Returns what each site has allocated. Looks at all held blocks.
     pub fn sites(&self) -> impl Iterator<Item = (&S, SiteTotals)> {
         let mut since_ns: Vec<Option<(u64, u64)>> = vec![None; self.totals.len()];
         for Held { site, since_ns: at_ns, .. } in self.held.values() {
@@ -254,22 +256,22 @@ impl<S: Eq + Hash> Blocks<S> {
         })
     }
 
-    /// What all sites hold.
+    /// Returns what all sites hold.
     pub fn held(&self) -> Amount {
         self.all_held
     }
 
-    /// The most that they have held.
+    /// Returns the most that all sites have held at once.
     pub fn peak(&self) -> Amount {
         self.peak
     }
 
-    /// How many sampled blocks count as freed at once, because too many were held.
+    /// Returns how many sampled blocks were counted as freed at once, because too many were held.
     pub fn unheld(&self) -> u64 {
         self.unheld
     }
 
-    /// When that was: the time of the allocation that it came with.
+    /// Returns when the peak was: the time of the allocation that reached it.
     pub fn peak_ns(&self) -> u64 {
         self.peak_ns
     }

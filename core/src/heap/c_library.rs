@@ -20,7 +20,7 @@ const NAMES: [(&str, Call); 12] = [
     ("emmalloc_free", Call::Free),
 ];
 
-/// The functions of C's library by which `module` allocates: those that it defines, as far as they have names.
+/// Returns the functions of C's library by which `module` allocates: those that it defines and that have names.
 pub fn c_library(module: &dyn ModuleView) -> Vec<Allocator> {
     let mut seen = BTreeSet::new();
     let imported = module.function_imports().len() as u32;

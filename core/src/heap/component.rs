@@ -1,4 +1,4 @@
-//! From a component that is about to be compiled to one with a module in it that tells of what it allocates.
+//! Compiles components with one module rewritten, so that it reports its allocations.
 
 use super::allocators::NotRewritten;
 use super::prepare::{NamedAllocator, Prepared, cannot_be_compiled};
@@ -22,13 +22,16 @@ const HEADER: usize = 8;
 /// How deep a module may lie in components within each other: what is around it is written again at each.
 const MAX_NESTING: usize = 100;
 
-/// As [`compile`](super::compile), of a component: of its modules, the first tells of what it allocates that has an allocator, by the
-/// functions that a user names, or that its compiler brings, or C's library. `images` are those of its modules, in order. A store has one
-/// heap, so that the others' allocators, of which the user is told, do not. An index that the user gives may be of a function in any of them: he is
-/// told for which it was taken.
+/// Compiles a component as [`compile`](super::compile) does a module.
+///
+/// Of its modules, the first that has an allocator reports its allocations. The allocator's functions are those that the user names, or the
+/// compiler's, or those of C's library. `images` are those of the modules, in order. A store has one heap, so other modules with allocators
+/// are left as they are, and a note names them.
+///
+/// An index that the user gives may be of a function in any module. A note says for which module it was used.
 ///
 /// # Errors
-/// Why the component is better left alone, in words for the user: `images` are as they were.
+/// The reason why the component is not rewritten, in words for the user. `images` are then unchanged.
 pub fn compile_component(
     engine: &Engine,
     component: &[u8],

@@ -1,12 +1,11 @@
-//! Where a guest's memory goes: its allocator's functions, and the module with them rewritten so that they tell of a sample of
-//! their calls.
+//! Rewrites a guest's module so that its allocator reports a sample of its calls.
 //!
 //! ```text
 //! module ──► allocators ──► rewrite ──► module that is compiled
 //!                              └──────► offset map: from its code back to the module's own
 //! ```
 //!
-//! Nothing else of the module changes: whoever shows its lines, frames or functions sees the module as it was.
+//! Nothing else of the module changes. Its lines, frames and functions are shown as those of the original.
 
 mod allocators;
 mod blocks;

@@ -1,8 +1,8 @@
-//! Patches of a guest's memory, in words.
+//! Messages about patches of a guest's memory.
 
 use wlprof_plugin::MemoryPatch;
 
-/// Why a patch is not written, in words for the user, where `found` is what is in its place.
+/// Says why a patch is not written, in words for the user. `found` is what is in its place.
 pub fn not_expected(patch: &MemoryPatch, found: Option<&[u8]>) -> String {
     const MOST_SHOWN: usize = 16;
     let shown = |bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! From a module that is about to be compiled to one that tells of what it allocates.
+//! Compiles modules that are rewritten, so that they report their allocations.
 
 use super::allocators::{Allocator, Call, NotRewritten, call_named, names_of_calls};
 use super::c_library::{c_library, passes_on};
@@ -11,12 +11,12 @@ use wasmtime::{Engine, Module};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Walker};
 
-/// An allocator function as a user names it: `malloc=NAME`, or `malloc=INDEX` of one that has no name.
+/// An allocator function as the user names it: `malloc=NAME`, or `malloc=INDEX` for a function without a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedAllocator {
-    /// How it is called.
+    /// Kind of call.
     pub call: Call,
-    /// Its name or its index.
+    /// Name or index of the function.
     pub function: String,
 }
 
@@ -46,11 +46,13 @@ impl NamedAllocator {
     }
 }
 
-/// Compiles the module of `image` so that it tells of what it allocates: by the functions that a user names, or else by those that its language's
-/// walker knows, or that its compiler brings, or C's library. Gives it with what the user should know of what will be missed.
+/// Compiles the module of `image` so that it reports its allocations.
+///
+/// The allocator's functions are those that the user names, or else those that the language's walker knows, or the compiler's, or those of
+/// C's library. Also returns notes about allocations that will be missed.
 ///
 /// # Errors
-/// Why the module is better left alone, in words for the user: `image` is as it was.
+/// The reason why the module is not rewritten, in words for the user. `image` is then unchanged.
 pub fn compile(
     engine: &Engine,
     image: &mut ModuleImage,

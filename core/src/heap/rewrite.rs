@@ -1,12 +1,12 @@
-//! Rewrites a module so that its allocator tells of a sample of its calls.
+//! Rewrites a module so that its allocator reports a sample of its calls.
 //!
-//! Functions that call no other allocator function get a check at the beginning of their body. The others, and `realloc`, which has to look at a
-//! block before it is given away, get something around theirs. Either costs no call where nothing is told of, and exports, tables and calls lead
-//! there without a change of theirs.
+//! Functions that call no other allocator function get a check at the beginning of their body. The others get code around their body. So
+//! does `realloc`, which has to look at a block before it is given away. Neither costs a call where nothing is reported. Exports, tables
+//! and calls lead to the new code without a change.
 //!
-//! What is added comes after everything of its kind, so that no index changes. Whoever is told cannot be imported, since imports
-//! come first: it is put into a table that is added, once the module is instantiated. Until then nothing is told, and nothing is missed
-//! that would have to be known later.
+//! Additions come after everything of their kind, so that no index changes. The listener cannot be imported, since imports come first. It
+//! is put into an added table once the module is instantiated. Until then nothing is reported, and nothing is missed that would have to be
+//! known later.
 
 use super::allocators::{Allocator, Call, MAX_ALLOCATORS, MAX_EXITS, NotRewritten};
 use super::bodies::{Body, Part};
@@ -19,22 +19,24 @@ use wasm_encoder::{ConstExpr, Encode, ExportKind, GlobalType, MemoryType, RefTyp
 use wasmtime_environ::wasmparser;
 use wlprof_module::{IndexSpaces, OffsetMap, Stretch};
 
-/// By what names a rewritten module exports what was added to it.
+/// The export names of what was added to a rewritten module.
 #[derive(Clone, Copy, Debug)]
 pub struct Exports {
-    /// A table of two functions: who is told of allocations, `(size: i64, block: i32, before: i32, call: i32)`, and of what is freed,
-    /// `(block: i32)`. `before` is the block that `realloc` was given, or where `posix_memalign` has put the block, and `call` is
-    /// known to [`call_of_number`](super::call_of_number).
+    /// A table of two functions, the listeners. The first is called for allocations: `(size: i64, block: i32, before: i32, call: i32)`. The
+    /// second is called for frees: `(block: i32)`.
+    ///
+    /// `before` is the block that `realloc` was given, or where `posix_memalign` has put the block.
+    /// [`call_of_number`](super::call_of_number) knows `call`.
     pub table: &'static str,
-    /// A global, an `i64`: bytes that may be allocated before somebody is told.
+    /// A global, an `i64`: the number of bytes that may be allocated before the listener is called.
     pub countdown: &'static str,
-    /// A global, an `i32`: whether there is somebody to be told.
+    /// A global, an `i32`: whether there is a listener.
     pub is_heard: &'static str,
-    /// A memory: for each hash of an address, how many blocks are there that were told of.
+    /// A memory: for each hash of an address, the number of reported blocks that are there.
     pub filter: &'static str,
 }
 
-/// These names.
+/// The names that wlprof uses.
 pub const EXPORTS: Exports = Exports {
     table: "wlprof:heap/table",
     countdown: "wlprof:heap/countdown",
@@ -42,21 +44,21 @@ pub const EXPORTS: Exports = Exports {
     filter: "wlprof:heap/filter",
 };
 
-/// A module that tells of its allocator's calls.
+/// A module that reports its allocator's calls.
 #[derive(Debug)]
 pub struct Rewritten {
-    /// What is to be compiled.
+    /// Bytes to compile.
     pub bytes: Vec<u8>,
-    /// Where its code was before.
+    /// Map from its code offsets back to those of the original.
     pub offsets: OffsetMap,
-    /// How many entities of each kind it has that the module had not.
+    /// Number of added entities of each kind.
     pub added: IndexSpaces,
 }
 
-/// Rewrites the module `bytes`, whose allocator these functions are.
+/// Rewrites the module `bytes`, whose allocator consists of these functions.
 ///
 /// # Errors
-/// Why the module is better left alone.
+/// The reason why the module is not rewritten.
 pub fn rewrite(bytes: &[u8], allocators: &[Allocator]) -> Result<Rewritten, NotRewritten> {
     let parsed = Parsed::read(bytes)?;
     check(&parsed, allocators)?;

@@ -1,4 +1,4 @@
-//! Which language a guest is written in: the built-in plugins, and choosing among them.
+//! The built-in language plugins, and the choice among them.
 
 mod unwalked;
 
@@ -7,19 +7,20 @@ pub use unwalked::note_of_unwalked_interpreter;
 use std::fmt;
 use wlprof_plugin::{Detection, Language, ModuleView, Walker};
 
-/// The built-in languages: those that have stacks of their own, and those whose native functions only a plugin can tell apart. What has none is
-/// named by the DWARF plugin in any case.
+/// The built-in languages: those with stacks of their own, and those whose native functions only a plugin can classify.
+///
+/// The DWARF plugin names the frames of all others.
 pub static BUILT_IN: &[&dyn Language] = &[&wlprof_go::Go, &wlprof_cpython::Python, &wlprof_spidermonkey::SpiderMonkey];
 
-/// What the user wants.
+/// The user's choice of a language.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// Whatever the guest turns out to be.
+    /// The language that the guest turns out to be in.
     #[default]
     Auto,
-    /// Wasm frames alone.
+    /// Only wasm frames.
     Native,
-    /// This language.
+    /// The language of this name.
     Named(String),
 }
 
@@ -33,38 +34,38 @@ impl From<&str> for Choice {
     }
 }
 
-/// What was chosen for a module.
+/// The language chosen for a module.
 #[derive(Default)]
 pub struct Chosen {
-    /// Reads its stacks; `None` if they are wasm's.
+    /// Walker of the module's stacks. `None` if they are wasm's.
     pub walker: Option<Box<dyn Walker>>,
-    /// The language that the walker is of.
+    /// Name of the walker's language.
     pub language: Option<String>,
-    /// The library of that language, if its programs need one.
+    /// Library of that language, if its programs need one.
     pub library: Option<Library>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// What was chosen for the modules of a program.
+/// The languages chosen for the modules of a program.
 #[derive(Default)]
 pub struct ChosenEach {
-    /// For each module, what reads the stacks of those that work on its memory: one of all has it.
+    /// For each module, the walker of the stacks that work on its memory. At most one of them reads the guest.
     pub walkers: Vec<Option<Box<dyn Walker>>>,
-    /// The language that the walker is of.
+    /// Name of the walker's language.
     pub language: Option<String>,
-    /// The library of that language, if its programs need one.
+    /// Library of that language, if its programs need one.
     pub library: Option<Library>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// Where programs of a language look for their library.
+/// The place where programs of a language look for their library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// What they call its folder.
+    /// Path at which programs look for the folder.
     pub folder: String,
-    /// Files by which the folder is known, as paths in it: one of them is there.
+    /// Files by which the folder is known, as paths in it. One of them must be there.
     pub files: Vec<String>,
 }
 
@@ -75,24 +76,24 @@ impl Library {
     }
 }
 
-/// Why the language that the user named cannot be had.
+/// The reason why the language that the user named cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChooseError {
-    /// There is no plugin of that name.
+    /// No plugin has that name.
     Unknown {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// What there is.
+        /// Names that may be asked for.
         known: Vec<String>,
     },
     /// The module is not in that language.
     NotDetected {
-        /// The language.
+        /// Name of the language.
         language: String,
-        /// The module.
+        /// Name of the module.
         module: String,
     },
-    /// The module is in that language, and cannot be walked.
+    /// The module is in that language but cannot be walked.
     NotWalked {
         /// What was found and what is supported.
         reason: String,
@@ -118,12 +119,13 @@ impl fmt::Display for ChooseError {
 
 impl std::error::Error for ChooseError {}
 
-/// Chooses a language for `module` among `languages`: the first that knows the module and can walk it. Several may have one
-/// name, for other releases of a runtime.
+/// Chooses a language for `module`: the first of `languages` that knows the module and can walk it.
+///
+/// Several languages may have one name, for different releases of a runtime.
 ///
 /// # Errors
-/// [`ChooseError`] if a named language is not there, does not fit or cannot walk the module. If none is named and those that
-/// fit cannot walk it, what the first of them says is a note: its frames are wasm's then.
+/// [`ChooseError`] if a named language does not exist, does not fit or cannot walk the module. Without a name that is no error: if those
+/// that fit cannot walk the module, the reason of the first is a note, and its frames are wasm's.
 pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleView) -> Result<Chosen, ChooseError> {
     let is_meant = |language: &&&dyn Language| match choice {
         Choice::Native => false,
@@ -171,8 +173,9 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
     Ok(Chosen { walker: Some(walker), language, library, notes })
 }
 
-/// Chooses languages for the modules of a program called `name`, as [`choose`] does. A store has the stacks of one language read, the first that
-/// has stacks of its own; a note names the others.
+/// Chooses languages for the modules of the program `name`, as [`choose`] does.
+///
+/// In a store the stacks of only one language are read: the first that has stacks of its own. A note names the others.
 ///
 /// # Errors
 /// As for [`choose`], if a named language fits none of the modules.

@@ -1,4 +1,4 @@
-//! Interpreters that are known by their functions and whose stacks no plugin here walks: a note says that the profile shows their C functions.
+//! Notes about interpreters whose stacks no plugin walks. They are known by their functions.
 
 use wlprof_plugin::ModuleView;
 
@@ -11,7 +11,7 @@ const INTERPRETERS: [(&str, &[&str]); 5] = [
     ("PHP", &["zend_execute"]),
 ];
 
-/// Says of a module which interpreter it has, if it is one whose stacks cannot be walked.
+/// Returns a note if the module is an interpreter whose stacks no plugin walks: the profile shows its own functions.
 pub fn note_of_unwalked_interpreter(module: &dyn ModuleView) -> Option<String> {
     let has = |names: &&[&str]| names.iter().any(|name| module.function_named(name).is_some());
     let (language, _) = INTERPRETERS.iter().find(|(_, names)| has(names))?;

@@ -5,30 +5,32 @@ use crate::sampler::{AttachedStore, EmbeddersHook, HeldStore, LoadedModule, Stor
 use wasmtime::{CallHook, Instance, Module, Store, StoreContextMut};
 use wlprof_plugin::Walker;
 
-/// How a store is profiled.
+/// The name, the labels and the call hook of a store that is to be profiled.
 pub struct Attach<T: 'static> {
     pub(super) name: StoreName,
     pub(super) hook: Option<EmbeddersHook<T>>,
 }
 
 impl<T: 'static> Attach<T> {
-    /// A store that profiles call `name`.
+    /// Describes a store that profiles call `name`.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: StoreName { name: name.into(), labels: Vec::new() }, hook: None }
     }
 
-    /// What else there is to be said of it, as in `label("tenant", "a")`: its samples have it among their labels, and
-    /// [`Snapshot::of_label`](super::Snapshot::of_label) picks them by it. Stores that have `request` and `status` are shown as one store where
-    /// these are the same, as `wlprof serve` has it: there may be thousands.
+    /// Adds a label, as in `label("tenant", "a")`.
+    ///
+    /// The store's samples have it among their labels, and [`Snapshot::of_label`](super::Snapshot::of_label) selects them by it. Stores
+    /// with labels `request` and `status` are shown as one store where both are the same, as in `wlprof serve`: there may be thousands.
     #[must_use]
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.name.labels.push((name.into(), value.into()));
         self
     }
 
-    /// The embedder's own call hook: a store has one, which is the profiler's, and that calls this. What it refuses does not happen, as
-    /// in [`Store::call_hook`]. With the epoch sampler it is told of checks as well, which to Wasmtime are calls of the host: one that
-    /// counts or refuses calls would count and refuse these.
+    /// Sets the embedder's own call hook. A store has one hook, which is the profiler's, and that calls this one.
+    ///
+    /// What it refuses does not happen, as in [`Store::call_hook`]. With the epoch sampler it is also called for checks, which are host
+    /// calls to Wasmtime. A hook that counts or refuses calls would count or refuse these.
     #[must_use]
     pub fn call_hook(
         self,
@@ -38,7 +40,7 @@ impl<T: 'static> Attach<T> {
     }
 }
 
-/// A store that is profiled. Letting go of this changes nothing: the store stays attached until it is dropped.
+/// A store that is profiled. Dropping this changes nothing: the store stays attached until it is dropped itself.
 #[derive(Clone)]
 pub struct Attached {
     /// `None` of a store that is not among those that are sampled.
@@ -53,23 +55,28 @@ impl Attached {
         Self { store: attached, data: data_address(store), profiler }
     }
 
-    /// Says something else of the store, as [`Attach::label`] does, in place of what was said by that name: what a request came to when it is
-    /// answered, say. It holds for samples that have been taken, too, and may be said when the store has gone.
+    /// Sets a label of the store, in place of the one of that name: see [`Attach::label`].
+    ///
+    /// For example, a request gets its status when it is answered. The label holds also for samples that have been taken. It may be set
+    /// when the store has gone.
     pub fn set_label(&self, name: &str, value: &str) {
         self.store.iter().for_each(|store| store.set_label(name, value));
     }
 
-    /// Has the stacks of the instance's language be read, and the size of its memory. To be called between instantiating and calling
-    /// the guest; without it samples are of wasm's functions alone.
+    /// Reads the stacks of the instance's language and the size of its memory from here on.
+    ///
+    /// Call this between instantiating and calling the guest. Without it, samples have only wasm's functions.
     ///
     /// # Errors
-    /// If the module was not added to the profiler, or the store is another one than was attached.
+    /// If the module was not added to the profiler, or if the store is not the attached one.
     pub fn instantiated<T: 'static>(&self, store: &mut Store<T>, instance: &Instance) -> wasmtime::Result<()> {
         self.instance(store, instance, LoadedModule::walker_for_instance)
     }
 
-    /// As [`Attached::instantiated`], of the only instance that its module has: the language's plugin need not be able to walk
-    /// several at once. Of others, as long as this one is there, the language is not read.
+    /// Does as [`Attached::instantiated`], for the only instance of its module.
+    ///
+    /// The language's plugin need not be able to walk several instances at once. As long as this instance is there, the language of others
+    /// is not read.
     ///
     /// # Errors
     /// As for [`Attached::instantiated`].
@@ -77,11 +84,12 @@ impl Attached {
         self.instance(store, instance, LoadedModule::take_walker)
     }
 
-    /// As [`Attached::instantiated`], of a component that has been instantiated in the store. An instance of nothing is made in the store, as
-    /// when it was attached.
+    /// Does as [`Attached::instantiated`], for a component that has been instantiated in the store.
+    ///
+    /// An empty instance is made in the store, as when it was attached.
     ///
     /// # Errors
-    /// If the store is another one than was attached.
+    /// If the store is not the attached one.
     pub fn component_instantiated<T: 'static>(&self, store: &mut Store<T>) -> wasmtime::Result<()> {
         self.check(store)?;
         let Some(attached) = &self.store else { return Ok(()) };
@@ -114,24 +122,30 @@ impl Attached {
         Ok(())
     }
 
-    /// Counts linear memory as growing by so many bytes at the stack of the instruction that runs: to be called by the embedder's own
-    /// [`ResourceLimiter::memory_growing`](wasmtime::ResourceLimiter::memory_growing), which Wasmtime asks first, where
-    /// that allows it and `current` is not 0, for it is asked of new memories as well. Called elsewhere than on the thread that runs the store it counts bytes without
-    /// a stack; where heaps are not profiled it does nothing.
+    /// Counts linear memory as growing by `bytes`, at the stack of the instruction that runs.
+    ///
+    /// Call this in the embedder's own [`ResourceLimiter::memory_growing`](wasmtime::ResourceLimiter::memory_growing), which Wasmtime calls
+    /// first. Call it only if that allows the growth and `current` is not 0, since Wasmtime asks for new memories as well.
+    ///
+    /// On another thread than the one that runs the store, it counts bytes without a stack. Where heaps are not profiled, it does nothing.
     pub fn memory_grows(&self, bytes: u64) {
         self.store.iter().for_each(|store| store.memory_grows(bytes));
     }
 
-    /// Reads what the guest has allocated so far where its language's runtime counts that itself (Go's), and is read now and then
-    /// otherwise. To be called when none of the store's wasm runs, on the thread that ran it: before a store goes, say.
+    /// Reads what the guest has allocated so far, where its language's runtime counts that itself (Go's).
+    ///
+    /// Otherwise it is read now and then. Call this when none of the store's wasm runs, on the thread that ran it: for example before the
+    /// store is dropped.
     pub fn read_heap<T: 'static>(&self, store: &mut Store<T>) {
         if data_address(store) == self.data {
             self.store.iter().for_each(AttachedStore::read_heap);
         }
     }
 
-    /// Wraps `future`, which runs guests of this store and no other: each poll says which thread runs it. Host code of the store is
-    /// then told from its executor's; what another store's host code does in it counts as this one's. Without it wasm is sampled just as well.
+    /// Wraps `future`, which runs guests only of this store. Each poll reports which thread runs it.
+    ///
+    /// Host code of the store can then be distinguished from its executor's. In this future, host code of other stores counts as this
+    /// one's. Without the wrapper, wasm is sampled just as well.
     pub fn run<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         let attached = self.store.clone();
         async move {
@@ -142,8 +156,10 @@ impl Attached {
         }
     }
 
-    /// The calling thread runs the store until what this gives is dropped: host code on that thread counts as the store's, between its
-    /// calls as well. Without it host code counts while it runs on the stack that wasm called it on.
+    /// Makes the calling thread the one that runs the store, until the result is dropped.
+    ///
+    /// Host code on that thread counts as the store's, also between its calls. Without this, host code counts only while it runs on the
+    /// stack on which wasm called it.
     ///
     /// # Errors
     /// If the thread cannot be sampled.
@@ -151,7 +167,7 @@ impl Attached {
         Ok(Held { _store: self.store.as_ref().map(AttachedStore::hold).transpose()? })
     }
 
-    /// Readies the calling thread for being sampled, which the first store that runs on it does otherwise: some milliseconds.
+    /// Readies the calling thread for sampling, which takes some milliseconds. Otherwise the first store that runs on it does so.
     pub fn ready_thread(&self) {
         self.store.iter().for_each(AttachedStore::ready_thread);
     }
@@ -166,7 +182,7 @@ impl Attached {
         self.store.iter().for_each(AttachedStore::suspends);
     }
 
-    /// Whether the store is sampled: see [`Builder::fraction`](super::Builder::fraction).
+    /// Returns whether the store is sampled: see [`Builder::fraction`](super::Builder::fraction).
     pub fn is_sampled(&self) -> bool {
         self.store.is_some()
     }
@@ -176,7 +192,7 @@ fn data_address<T>(store: &Store<T>) -> usize {
     std::ptr::from_ref(store.data()).addr()
 }
 
-/// Keeps a store the one that a thread runs: see [`Attached::hold`].
+/// A guard that keeps a store the one that a thread runs: see [`Attached::hold`].
 pub struct Held {
     _store: Option<HeldStore>,
 }

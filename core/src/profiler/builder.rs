@@ -1,4 +1,4 @@
-//! What a profiler is to be like.
+//! The settings of a profiler.
 
 use super::Profiler;
 use super::share::Share;
@@ -10,7 +10,7 @@ use wasmtime::Engine;
 use wlprof_plugin::Language;
 use wlprof_recording::{Clock, Journal};
 
-/// Makes a [`Profiler`].
+/// Configures a [`Profiler`] and starts it.
 pub struct Builder {
     name: RunName,
     journal: Journal,
@@ -41,44 +41,47 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// What profiles call the program; unless told so its own path.
+    /// Sets the program's name in profiles. The default is its own path.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name.guest);
         self
     }
 
-    /// What it was called with, as profiles say; nothing unless told so.
+    /// Sets the program's arguments in profiles. The default is none.
     #[must_use]
     pub fn arguments(mut self, arguments: &[String]) -> Self {
         self.name.arguments = arguments.to_vec();
         self
     }
 
-    /// Records all that is sampled into `journal` as it comes, for [`Profiler::finish`] to give; unless told so nothing is kept that no
-    /// window wants. Windows and snapshots are to be had beside it with [`Journal::with_windows`].
+    /// Records all samples into `journal` as they come, for [`Profiler::finish`].
+    ///
+    /// By default only the samples that a window wants are kept. [`Journal::with_windows`] allows windows and snapshots besides the
+    /// journal.
     #[must_use]
     pub fn journal(mut self, journal: Journal) -> Self {
         self.journal = journal;
         self
     }
 
-    /// All settings of the sampler at once, in place of those that [`Builder::rate_hz`], [`Builder::keep`] and the like have set before. One that does not sample [on demand](SamplerOptions::on_demand) samples from first to last
-    /// and is not to be paused.
+    /// Sets all options of the sampler at once. They replace what [`Builder::rate_hz`], [`Builder::keep`] and the like have set before.
+    ///
+    /// A profiler that does not sample [on demand](SamplerOptions::on_demand) samples from first to last, and cannot be paused.
     #[must_use]
     pub fn sampler_options(mut self, options: SamplerOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Samples a second of each thread's CPU time; 100 unless told so.
+    /// Sets the samples per second of each thread's CPU time. The default is 100.
     #[must_use]
     pub fn rate_hz(mut self, rate_hz: f64) -> Self {
         self.options.rate_hz = rate_hz;
         self
     }
 
-    /// The most that sampling may cost, as a fraction of the CPU time of each thread; 0.01 unless told so. The rate is lowered to keep
+    /// Sets the limit of the cost of sampling, as a fraction of each thread's CPU time. The default is 0.01. The rate is lowered to keep
     /// it.
     #[must_use]
     pub fn max_overhead(mut self, max_overhead: f64) -> Self {
@@ -86,60 +89,67 @@ impl Builder {
         self
     }
 
-    /// What time samples stand for; CPU time unless told so.
+    /// Sets the time that samples stand for. The default is CPU time.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.options.clock = clock;
         self
     }
 
-    /// How many of the stores are sampled, as a fraction of 1: 1 unless told so. Which, is left to chance; the others run as if they had
-    /// not been attached, but for the deadline of their epoch, which never comes if the [sampler](Self::sampler) goes by epochs, and their
-    /// time is in no count. For programs with so many short stores that attaching each would cost too much.
+    /// Sets the fraction of the stores that are sampled, which are chosen by chance. The default is 1: all of them.
+    ///
+    /// This is for programs with so many short stores that attaching each would cost too much. The other stores run as if they had not been
+    /// attached, and their time is in no count. The exception: with the epoch [sampler](Self::sampler), the deadline of their epoch never
+    /// comes.
     #[must_use]
     pub fn fraction(mut self, fraction: f64) -> Self {
         self.fraction = fraction;
         self
     }
 
-    /// Profiles what guests allocate as well: a sample each so many bytes on average ([`Rate::DEFAULT`] is 512 KiB). Of modules that
-    /// [`Profiler::load`] compiles; each has one memory, one table and two globals more then, which are exported by names that begin with
-    /// `wlprof:`, and the engine must allow several memories.
+    /// Profiles allocations as well, with one sample every `rate` bytes on average. [`Rate::DEFAULT`] is 512 KiB.
+    ///
+    /// This works for modules that [`Profiler::load`] compiles. Each then has one memory, one table and two globals more, whose export
+    /// names begin with `wlprof:`. The engine must allow several memories.
     ///
     /// # Accuracy
     /// Estimates are right on average, and say how far off they may be ([`Amount`](wlprof_recording::Amount)). Of several instances in one
-    /// store the first is profiled.
+    /// store, the first is profiled.
     ///
     /// # Overhead
-    /// A nanosecond a call of the allocator, and some microseconds a sample.
+    /// A nanosecond per call of the allocator, and some microseconds per sample.
     ///
     /// # Security
-    /// The added memory and table count where the embedder limits these. What is told of is the guest's to say.
+    /// The added memory and table count where the embedder limits these. Guests can report allocations that are not true.
     #[must_use]
     pub fn heap(mut self, rate: Rate) -> Self {
         self.options.heap = Some(rate);
         self
     }
 
-    /// How long samples are kept, in memory; five minutes unless told so.
+    /// Sets how long samples are kept in memory. The default is five minutes.
     #[must_use]
     pub fn keep(mut self, keep: Duration) -> Self {
         self.options.keep = Some(keep);
         self
     }
 
-    /// The languages whose stacks are walked; [`BUILT_IN`] unless told so. What has none of them is shown as wasm, with the names and
-    /// lines of its debug information.
+    /// Sets the languages whose stacks are walked. The default is [`BUILT_IN`].
+    ///
+    /// Other guests are shown as wasm, with the names and lines of their debug information.
     #[must_use]
     pub fn languages(mut self, languages: &[&'static dyn Language]) -> Self {
         self.languages = languages.to_vec();
         self
     }
 
-    /// The sampler; the signal sampler unless told so. For the epoch sampler the engine has to be configured with
-    /// `epoch_interruption`. It advances the engine's epoch at each tick, and the deadline and the callback of stores that are attached are
-    /// its own: one that is not attached needs a deadline that no tick reaches, such as `u64::MAX / 2`. To Wasmtime a check that a tick has
-    /// come before is a call of the host, so that call hooks are told of it.
+    /// Sets the kind of sampler. The default is the signal sampler.
+    ///
+    /// The epoch sampler needs an engine that is configured with `epoch_interruption`. It advances the engine's epoch at each tick. The
+    /// deadline and the callback of attached stores are its own. A store that is not attached needs a deadline that no tick reaches, such
+    /// as `u64::MAX / 2`.
+    ///
+    /// To Wasmtime, a check that a tick has come before is a call of the host. Call hooks are called for it.
     #[must_use]
     pub fn sampler(mut self, kind: SamplerKind) -> Self {
         self.options.kind = kind;
@@ -156,8 +166,8 @@ impl Builder {
     /// Starts a profiler for stores of `engine`.
     ///
     /// # Errors
-    /// If a setting is out of range, the sampler does not work on this machine, no thread can be started, or the engine leaves out what
-    /// [`configure`](super::configure) asks for.
+    /// If a setting is out of range, if the sampler does not work on this machine, or if no thread can be started. Also if the engine lacks
+    /// what [`configure`](super::configure) asks for.
     pub fn start(self, engine: &Engine) -> wasmtime::Result<Profiler> {
         let (kind, note) = self.options.kind.resolve()?;
         let options = SamplerOptions { kind, ..self.options };

@@ -1,4 +1,4 @@
-//! The profiler that programs embed: any number of stores of an engine, on any threads, for as long as they run.
+//! The profiler that programs embed. It samples any number of stores of an engine, on any threads, for as long as they run.
 //!
 //! ```no_run
 //! # fn main() -> wasmtime::Result<()> {
@@ -20,7 +20,7 @@
 //! # }
 //! ```
 //!
-//! docs/embedding.md goes on from there.
+//! docs/embedding.md continues from here.
 
 mod attach;
 mod builder;
@@ -48,21 +48,23 @@ use wlprof_module::{ModuleImage, among, core_modules};
 use wlprof_plugin::{Language, ModuleView as _, Walker};
 use wlprof_recording::{Clock, ModuleId};
 
-/// Profiles guests of an engine. Clones are the same profiler: it ends when the last of them, of its [`Attached`] and of its
-/// [`OpenWindow`]s goes, and stores may outlive it.
+/// Profiles guests of an engine.
+///
+/// Clones are the same profiler. It ends when the last of them, of its [`Attached`] and of its [`OpenWindow`]s is dropped. Stores may
+/// outlive it.
 ///
 /// # Accuracy
-/// Wasm is charged to the store that runs it, on whatever thread. Host code counts as a store's while it runs on the stack that wasm
-/// called it on, or in a poll of [`Attached::run`].
+/// Wasm is charged to the store that runs it, on whatever thread. Host code counts as a store's while it runs on the stack on which wasm
+/// called it, or in a poll of [`Attached::run`].
 ///
 /// # Overhead
-/// While nothing is sampled ([`Profiler::pause`]) a store's calls of the host and into the guest cost some nanoseconds more, for the
-/// call hook. A sample stops its thread for some microseconds.
+/// While nothing is sampled ([`Profiler::pause`]), calls into the guest and out of it cost some nanoseconds more, for the call hook. A
+/// sample stops its thread for some microseconds.
 ///
 /// # Security
-/// Snapshots show all that the profiler knows: other stores' guests, names of host functions. [`Snapshot::of_label`] is what the owner of
-/// some stores may see. The signal handler reads guests where
-/// they stand: see [`SamplerKind::Signal`](crate::sampler::SamplerKind::Signal).
+/// Snapshots show all that the profiler knows, including other stores' guests and names of host functions. [`Snapshot::of_label`] is what
+/// the owner of some stores may see. The signal handler reads guests in place: see
+/// [`SamplerKind::Signal`](crate::sampler::SamplerKind::Signal).
 #[derive(Clone)]
 pub struct Profiler(Arc<Inner>);
 
@@ -95,7 +97,7 @@ impl Added {
 }
 
 impl Profiler {
-    /// What a profiler is to be like.
+    /// Returns a builder with the default settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -107,11 +109,13 @@ impl Profiler {
         Self(Arc::new(Inner { session, engine, languages, share, added, adding, naming, sampling }))
     }
 
-    /// Compiles a module, called `name` in profiles, and adds it. `bytes` are the binary or the text format. Where heaps are profiled
-    /// ([`Builder::heap`]) what is compiled is another module, which does the same and tells of what it allocates.
+    /// Compiles a module, which profiles call `name`, and adds it.
+    ///
+    /// `bytes` are the binary or the text format. Where heaps are profiled ([`Builder::heap`]) the module is rewritten before it is
+    /// compiled. It then does the same, and reports its allocations.
     ///
     /// # Errors
-    /// If it is no module that the engine takes, or as for [`Profiler::add`].
+    /// If the engine does not take the module, or as for [`Profiler::add`].
     pub fn load(&self, name: &str, bytes: &[u8]) -> wasmtime::Result<Module> {
         let binary = wat::parse_bytes(bytes)?;
         let mut image = read(name, &binary)?;
@@ -132,11 +136,13 @@ impl Profiler {
         Ok(module)
     }
 
-    /// Compiles a component, whose modules profiles call as they, or it, calls them, or else by `name`, and adds it. `bytes` are the binary or
-    /// the text format. Where heaps are profiled ([`Builder::heap`]) one of its modules is another, as for [`Profiler::load`].
+    /// Compiles a component and adds it.
+    ///
+    /// Profiles call its modules by their own names, by the component's, or else by `name`. `bytes` are the binary or the text format.
+    /// Where heaps are profiled ([`Builder::heap`]) one of the modules is rewritten, as for [`Profiler::load`].
     ///
     /// # Errors
-    /// If it is no component that the engine takes, or is of another engine.
+    /// If the engine does not take the component, or if it is of another engine.
     pub fn load_component(&self, name: &str, bytes: &[u8]) -> wasmtime::Result<Component> {
         let binary = wat::parse_bytes(bytes)?;
         let mut modules = core_modules(&binary, name).with_context(|| format!("{name} cannot be read"))?;
@@ -156,7 +162,7 @@ impl Profiler {
         Ok(component)
     }
 
-    /// As [`Profiler::remove`], of a component.
+    /// Removes a component, as [`Profiler::remove`] does a module.
     pub fn remove_component(&self, component: &Component) {
         self.remove_code(&component.image_range());
     }
@@ -173,11 +179,12 @@ impl Profiler {
         compiled
     }
 
-    /// Adds a module that was compiled, or deserialized, elsewhere: `binary` is what it was compiled from. To be called before its
-    /// code runs. Time in modules and components that are not added counts as their store's host time, without frames.
+    /// Adds a module that was compiled or deserialized elsewhere, from `binary`.
+    ///
+    /// Call this before its code runs. Time in modules and components that are not added counts as their store's host time, without frames.
     ///
     /// # Errors
-    /// If `binary` cannot be read, or the module was not compiled from it, or is of another engine.
+    /// If `binary` cannot be read, if the module was not compiled from it, or if it is of another engine.
     pub fn add(&self, module: &Module, name: &str, binary: &[u8]) -> wasmtime::Result<()> {
         let code = GuestCode::of_module(module.clone(), Arc::new(read(name, binary)?));
         self.check(&code)?;
@@ -195,8 +202,9 @@ impl Profiler {
         self.let_go_of_names();
     }
 
-    /// As [`Profiler::add`], of a module whose bytes have been read already, and whose language `walker` knows. Gives its id in
-    /// recordings, which another may have when it has been removed.
+    /// Adds a module as [`Profiler::add`] does. Its bytes have been read already, and `walker` is its language's.
+    ///
+    /// Returns its id in recordings. Another module may get the id when this one has been removed.
     ///
     /// # Errors
     /// If the module was not compiled from `image`, or is of another engine.
@@ -223,8 +231,10 @@ impl Profiler {
         Ok(())
     }
 
-    /// Adds code that the caller has just compiled from its images, without the check of [`Profiler::add_read`], which takes 17 ms for a
-    /// CPython. `walkers` are those of its modules' languages, in their order.
+    /// Adds code that the caller has just compiled from its images.
+    ///
+    /// Leaves out the check of [`Profiler::add_read`], which takes 17 ms for CPython. `walkers` are those of its modules' languages, in the
+    /// order of the modules.
     pub fn add_compiled(&self, code: &GuestCode, walkers: Vec<Option<Box<dyn Walker>>>) {
         self.load_code(code, walkers);
     }
@@ -241,10 +251,12 @@ impl Profiler {
         })
     }
 
-    /// Lets go of a module that was added, however often: of its code soon, and of its name and debug information once no sample that
-    /// is kept is of it and no window is open that began before, with the next module that comes or goes or the next snapshot. To be
-    /// called when no store has an instance of it any more: what runs of it all the same has no frames. One that was not added is left
-    /// alone.
+    /// Removes a module that was added, however often. A module that was not added is ignored.
+    ///
+    /// Call this when no store has an instance of it any more. If code of it runs all the same, it has no frames.
+    ///
+    /// The code goes soon. Its name and debug information go when no kept sample is of it, and no window is open that began before. They go
+    /// with the next module that comes or goes, or with the next snapshot.
     pub fn remove(&self, module: &Module) {
         self.remove_code(&module.image_range());
     }
@@ -280,13 +292,14 @@ impl Profiler {
         added.modules.get(number as usize).cloned()
     }
 
-    /// Samples `store` from here on, on whatever threads it runs, until it is dropped or is given another call hook. To be called
-    /// before anything is instantiated in it: an instance of nothing is made in it, which counts where the embedder limits instances. A
-    /// store has one profiler: attached again, it is the last one's, and the last name and labels are its own.
+    /// Samples `store` from here on, on all threads that it runs on, until it is dropped or gets another call hook.
+    ///
+    /// Call this before anything is instantiated in the store. An empty instance is made in it, which counts where the embedder limits
+    /// instances. A store has one profiler: the last that it was attached to, with the last name and labels.
     ///
     /// # Errors
-    /// If the store is of another engine, or has no room for that instance; or if it is configured for async already
-    /// (`limiter_async`, yields of epochs or fuel), which it may be afterwards.
+    /// If the store is of another engine, or has no room for that instance. Also if the store is configured for async already
+    /// (`limiter_async`, yields of epochs or fuel). It may be configured so afterwards.
     pub fn attach<T: 'static>(&self, store: &mut Store<T>, attach: Attach<T>) -> wasmtime::Result<Attached> {
         let Attach { name, hook } = attach;
         let is_same = Engine::same(&self.0.engine, store.engine());
@@ -302,7 +315,7 @@ impl Profiler {
         Ok(Attached::new(Some(attached), store, self.clone()))
     }
 
-    /// Takes samples, if it does not already.
+    /// Takes samples from here on, if it does not already.
     pub fn resume(&self) {
         let mut sampling = self.sampling();
         if sampling.is_none() {
@@ -310,13 +323,14 @@ impl Profiler {
         }
     }
 
-    /// Takes no samples from here on, but for windows that are open, and for one that samples from first to last
-    /// ([`SamplerOptions::on_demand`](crate::sampler::SamplerOptions::on_demand)).
+    /// Takes no samples from here on, except for open windows.
+    ///
+    /// A profiler that samples from first to last ([`SamplerOptions::on_demand`](crate::sampler::SamplerOptions::on_demand)) goes on.
     pub fn pause(&self) {
         *self.sampling() = None;
     }
 
-    /// All samples that are kept ([`Builder::keep`]), by now.
+    /// Returns all samples that are kept ([`Builder::keep`]), by now.
     ///
     /// # Errors
     /// If no guest has begun, or sampling is over.
@@ -324,7 +338,7 @@ impl Profiler {
         self.last(Duration::MAX)
     }
 
-    /// The samples of the last so long, or of somewhat more, as far as they are kept.
+    /// Returns the samples of the time `past` until now, or of somewhat more, as far as they are kept.
     ///
     /// # Errors
     /// As for [`Profiler::snapshot`].
@@ -332,7 +346,7 @@ impl Profiler {
         self.open(|session| session.last(past))?.snapshot()
     }
 
-    /// Begins a window, which is sampled even if the profiler is paused.
+    /// Opens a window, which is sampled even if the profiler is paused.
     ///
     /// # Errors
     /// As for [`Profiler::snapshot`].
@@ -340,16 +354,18 @@ impl Profiler {
         self.open(|session| session.window(session.clock()))
     }
 
-    /// As [`Profiler::window`], of samples that stand for time of `clock`. [`Clock::Wall`] is to be had where the profiler's own clock is
-    /// that, or where it samples on demand: what is recorded of a whole run would have waits otherwise that nobody asked for.
+    /// Opens a window as [`Profiler::window`] does, with samples that stand for time of `clock`.
+    ///
+    /// [`Clock::Wall`] needs a profiler whose own clock is that, or one that samples on demand. Otherwise the recording of the whole run
+    /// would have waits that nobody asked for.
     ///
     /// # Errors
-    /// As for [`Profiler::snapshot`], or if waits are not to be had.
+    /// As for [`Profiler::snapshot`], or if waits cannot be sampled.
     pub fn window_of(&self, clock: Clock) -> wasmtime::Result<OpenWindow> {
         self.open(|session| session.window(clock))
     }
 
-    /// Whether a guest has begun, so that there are windows to be had.
+    /// Returns whether a guest has begun, so that windows can be opened.
     pub fn has_begun(&self) -> bool {
         self.0.session.has_begun()
     }
@@ -362,23 +378,26 @@ impl Profiler {
         Ok(OpenWindow::new(window, self.clone()))
     }
 
-    /// What the guests of the stores that are sampled ([`Builder::fraction`]) have done so far, in samples or not: zeros before one has
-    /// begun.
+    /// Returns what the guests of the sampled stores ([`Builder::fraction`]) have done so far, in samples or not.
+    ///
+    /// All is zero before a guest has begun.
     pub fn activity(&self) -> Option<Activity> {
         self.0.session.activity()
     }
 
-    /// Reads all stacks of the running guests: their languages' threads, or the wasm stacks. A guest stands still for about a
-    /// microsecond a thread, and for one or two milliseconds more.
+    /// Reads all stacks of the running guests: the threads of their languages, or the wasm stacks.
+    ///
+    /// A guest stands still for about a microsecond per thread, and for one or two milliseconds more.
     ///
     /// # Errors
-    /// Why it cannot be done, in words for the user.
+    /// The reason, in words for the user.
     pub fn dump(&self) -> Result<Dump, String> {
         self.0.session.dump()
     }
 
-    /// Halts all guests where they stand, for good: their threads never return to the embedder. For a program that is about to end
-    /// and wants no more output from them.
+    /// Halts all guests where they stand, for good: their threads never return to the embedder.
+    ///
+    /// This is for programs that are about to end and want no more output from them.
     pub fn halt_guests(&self) {
         self.0.session.halt_guest();
     }
@@ -388,8 +407,9 @@ impl Profiler {
         self.0.session.note(note.into());
     }
 
-    /// Stops sampling and gives what was recorded into the journal ([`Builder::journal`]), once: the guests may still be running, their
-    /// samples end here.
+    /// Stops sampling and returns what was recorded into the journal ([`Builder::journal`]).
+    ///
+    /// Call this once. The guests may still be running; their samples end here.
     pub fn finish(&self) -> Finished {
         self.0.session.finish()
     }

@@ -1,4 +1,4 @@
-//! What was sampled, to be written.
+//! Windows, and snapshots of what was sampled in them.
 
 use super::{Inner, Profiler};
 use crate::sampler::Window;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use wlprof_export::{self as export, Exporter};
 use wlprof_recording::{HeapPart, Recording, View};
 
-/// A part of a run that is sampled until this is dropped, whether the profiler is paused or not. Any number of them may overlap.
+/// A part of a run that is sampled until this is dropped, even if the profiler is paused. Any number of windows may overlap.
 pub struct OpenWindow {
     window: Window,
     profiler: Profiler,
@@ -21,7 +21,7 @@ impl OpenWindow {
         Self { window, profiler }
     }
 
-    /// What was sampled in it so far.
+    /// Returns what was sampled in the window so far.
     ///
     /// # Errors
     /// If the thread that records has failed.
@@ -31,8 +31,9 @@ impl OpenWindow {
         Ok(Snapshot(naming.named(session, &self.window)?))
     }
 
-    /// As [`OpenWindow::snapshot`], as the bytes of a recording whose frames of wasm have no names yet: for who names them in another
-    /// process, or not at all. [`RawRecording`](wlprof_recording::RawRecording) reads it.
+    /// Returns what was sampled so far, as the bytes of a recording whose wasm frames have no names yet.
+    ///
+    /// This is for naming them in another process, or not at all. [`RawRecording`](wlprof_recording::RawRecording) reads it.
     ///
     /// # Errors
     /// If the thread that records has failed.
@@ -41,29 +42,30 @@ impl OpenWindow {
         naming.lock().unwrap_or_else(PoisonError::into_inner).unnamed(session, &self.window)
     }
 
-    /// How long it has been open.
+    /// Returns how long the window has been open.
     pub fn elapsed(&self) -> Duration {
         self.window.elapsed()
     }
 }
 
-/// What was sampled in a part of a run, with names.
+/// The samples of a part of a run, with names.
 pub struct Snapshot(Recording);
 
 impl Snapshot {
-    /// Frames, stacks and samples.
+    /// Returns the frames, stacks and samples.
     pub fn recording(&self) -> &Recording {
         &self.0
     }
 
-    /// Only the frames that `view` has.
+    /// Keeps only the frames of `view`.
     #[must_use]
     pub fn view(self, view: View) -> Self {
         Self(self.0.view(view))
     }
 
-    /// That part of what guests have allocated since their stores were attached ([`Builder::heap`](super::Builder::heap)), in place of their
-    /// time. Formats that show one thing show it; pprof's has all parts.
+    /// Shows this part of what guests have allocated ([`Builder::heap`](super::Builder::heap)), in place of their time.
+    ///
+    /// It covers all allocations since the stores were attached. Formats that show one thing show it; pprof's has all parts.
     ///
     /// # Errors
     /// If no heap was profiled.
@@ -75,20 +77,22 @@ impl Snapshot {
         Ok(Self(self.0.of_memory(part)))
     }
 
-    /// What the owner of the stores with this label ([`Attach::label`](super::Attach::label)) may see: their samples, and nothing of the
-    /// host or of other stores. With [`View::Guest`] what an interpreter does is left out as well.
+    /// Keeps what the owner of the stores with this label ([`Attach::label`](super::Attach::label)) may see.
+    ///
+    /// That is their samples, without anything of the host or of other stores. With [`View::Guest`] the work of an interpreter is left out
+    /// as well.
     ///
     /// # Accuracy
-    /// What was not sampled is counted for all stores together, and is not told here.
+    /// What was not sampled is counted for all stores together, so these counts are left out.
     #[must_use]
     pub fn of_label(self, name: &str, value: &str) -> Self {
         Self(self.0.of_label(name, value))
     }
 
-    /// Writes it in a format, one that comes as one file.
+    /// Writes the snapshot in a format that comes as one file.
     ///
     /// # Errors
-    /// Whatever `out` fails with; if the format comes as two files.
+    /// Errors of `out`, or if the format comes as two files.
     pub fn write(&self, format: &dyn Exporter, out: &mut dyn Write) -> io::Result<()> {
         if format.companion_ending().is_some() {
             let message = format!("{} comes as two files, which `Snapshot::save` writes", format.name());
@@ -97,10 +101,10 @@ impl Snapshot {
         format.export(&self.0, Path::new("profile"), out).map(|_| ())
     }
 
-    /// Writes it to a file, in the format that its ending tells.
+    /// Writes the snapshot to a file. The ending of its name says in which format.
     ///
     /// # Errors
-    /// If the ending tells none, or the file cannot be written.
+    /// If no format has that ending, or if the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = absolute(path)?;
         let format = export::by_path(&path).ok_or_else(|| {

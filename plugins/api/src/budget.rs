@@ -1,13 +1,15 @@
 //! A bound on the work that one module's tables can cause.
 //!
-//! Tables that describe a program are graphs of offsets: a thousand units may name the same line program, ten thousand
-//! functions the same table of steps. Real producers write each thing once, so the work is about the size of the tables;
-//! a hostile one makes it quadratic, or worse. Every pass therefore pays for what it reads and for what it keeps.
+//! Tables that describe a program are graphs of offsets. A thousand units may name the same line program, or ten thousand functions the
+//! same table of steps. Real producers write each thing once, so the work is about the size of the tables. A hostile producer makes it
+//! quadratic, or worse. So every pass pays for what it reads and for what it keeps.
 
 use std::{error::Error, fmt};
 
-/// How much may still be done. The unit is about one entry read, one row decoded, or one byte kept: it counts work and
-/// memory, never time, so that the same module gives the same names on every machine.
+/// The work that may still be done.
+///
+/// The unit is about one entry read, one row decoded, or one byte kept. It counts work and memory, never time: the same module gives the
+/// same names on every machine.
 ///
 /// ```
 /// let mut budget = wlprof_plugin::Budget::for_input(100, 2, 0);
@@ -21,20 +23,20 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// `amount` of work.
+    /// Makes a budget of `amount` units.
     pub fn new(amount: u64) -> Self {
         Self { left: amount, is_spent: false }
     }
 
-    /// Work in proportion to an input of `bytes`, `factor` for each; and for small ones, `floor` more.
+    /// Makes a budget in proportion to an input of `bytes`: `factor` units for each byte, and `floor` more for small inputs.
     pub fn for_input(bytes: usize, factor: u64, floor: u64) -> Self {
         Self::new((bytes as u64).saturating_mul(factor).saturating_add(floor))
     }
 
-    /// Pays for `amount` of work.
+    /// Pays for `amount` units of work.
     ///
     /// # Errors
-    /// If there is less left than that; then nothing is left for anything else either.
+    /// If less than that is left. Then nothing is left for anything else either.
     pub fn spend(&mut self, amount: usize) -> Result<(), BudgetSpent> {
         match self.left.checked_sub(amount as u64) {
             Some(left) => {
@@ -48,13 +50,13 @@ impl Budget {
         }
     }
 
-    /// Whether something was not done because of it.
+    /// Returns whether something was refused because too little was left.
     pub fn is_spent(&self) -> bool {
         self.is_spent
     }
 }
 
-/// A [`Budget`] did not suffice.
+/// The error of a [`Budget`] that did not suffice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetSpent;
 

@@ -1,4 +1,4 @@
-//! What a walk takes in and gives out: wasm frames, frame keys, and why a walk ended before the root.
+//! Input and output of a walk: wasm frames, frame keys, and the reasons why a walk ends before the root.
 
 pub use crate::abi::WasmFrame;
 
@@ -6,19 +6,20 @@ use crate::OutOfBounds;
 use std::{error::Error, fmt};
 
 impl WasmFrame {
-    /// A frame in the module that the walker was attached with.
+    /// Makes a frame in the module that the walker was attached with.
     pub const fn attached(function: u32, code_offset: u32) -> Self {
         Self { module: 0, function, code_offset }
     }
 
-    /// Whether it is in the module that the walker was attached with. Function indices and code offsets of others are about
-    /// other code.
+    /// Returns whether the frame is in the module that the walker was attached with.
+    ///
+    /// Function indices and code offsets of other frames refer to other code.
     pub const fn is_attached(self) -> bool {
         self.module == 0
     }
 }
 
-/// What identifies a frame until it is symbolized.
+/// Identifies a frame until it is symbolized.
 ///
 /// ```
 /// use wlprof_plugin::{FrameKey, SinkEntry, WasmFrame};
@@ -31,17 +32,18 @@ impl WasmFrame {
 pub enum FrameKey {
     /// A wasm frame, as the sampler found it.
     Wasm(WasmFrame),
-    /// A frame of the plugin's own, named by a number that the plugin chose. Equal numbers are equal frames.
+    /// A frame of the plugin's own, known by a number that the plugin chose. Equal numbers are equal frames.
     Own(u64),
-    /// Frames that the plugin left out. It needs no name.
+    /// Frames that the plugin left out. They need no name.
     Elided,
 }
 
 /// Receives one stack, leaf first.
 ///
-/// It is bounded: after [`FrameSink::CAPACITY`] frames every further push is refused, so a walker on a cyclic or
-/// endless stack ends. What does not fit should be missing at the root: the leaf is where the time went. A walker that can
-/// do better (it knows the depth, or keeps the last frames that it reads) leaves out the middle, says so with
+/// A sink is bounded: after [`FrameSink::CAPACITY`] frames it refuses every further push. So a walker on a cyclic or endless stack ends.
+/// What does not fit should be missing at the root, since the leaf is where the time went.
+///
+/// A walker can do better if it knows the depth, or keeps the last frames that it reads. It leaves out the middle, marks that with
 /// [`FrameSink::push_elided`], and goes on to the root.
 ///
 /// ```
@@ -69,15 +71,15 @@ pub struct FrameSink {
 pub enum SinkEntry {
     /// A frame of the plugin's own, by its key.
     Own(u64),
-    /// The wasm frame at this index of the slice given to [`Walker::walk`](crate::Walker::walk), which may be past its
-    /// end if the walker is wrong.
+    /// The wasm frame at this index of the slice given to [`Walker::walk`](crate::Walker::walk). If the walker is wrong, the index may be
+    /// past the end.
     Wasm(usize),
-    /// The walker left frames out here.
+    /// A place where the walker left frames out.
     Elided,
 }
 
 impl SinkEntry {
-    /// What identifies this frame of a stack that goes with the wasm stack `wasm`. `None` if it is past that one's end.
+    /// Returns the key of this frame of a stack that goes with the wasm stack `wasm`. `None` if the index is past its end.
     pub fn key(self, wasm: &[WasmFrame]) -> Option<FrameKey> {
         match self {
             Self::Own(key) => Some(FrameKey::Own(key)),
@@ -88,13 +90,13 @@ impl SinkEntry {
 }
 
 impl FrameSink {
-    /// The most frames that one stack may have.
+    /// The largest number of frames in one stack.
     pub const CAPACITY: usize = 2048;
 
-    /// The most keys of labels that one stack may have.
+    /// The largest number of label keys of one stack.
     pub const LABEL_CAPACITY: usize = 8;
 
-    /// An empty sink with room for [`FrameSink::CAPACITY`] frames, so that pushing never allocates.
+    /// Makes an empty sink with room for [`FrameSink::CAPACITY`] frames, so that pushing never allocates.
     pub fn new() -> Self {
         Self { frames: Vec::with_capacity(Self::CAPACITY), ..Self::default() }
     }
@@ -102,12 +104,12 @@ impl FrameSink {
     /// Appends a frame of the plugin's own.
     ///
     /// # Errors
-    /// [`Truncation::TooDeep`] if the sink is full, as for all that is pushed: the walk ends with that.
+    /// [`Truncation::TooDeep`] if the sink is full, as for all that is pushed. The walk ends with that.
     pub fn push(&mut self, key: u64) -> Result<(), Truncation> {
         self.push_frame(SinkEntry::Own(key))
     }
 
-    /// Says that wasm frame `index` (of the slice given to [`Walker::walk`](crate::Walker::walk)) stands here.
+    /// Appends the wasm frame at `index` of the slice given to [`Walker::walk`](crate::Walker::walk).
     ///
     /// # Errors
     /// As for [`FrameSink::push`].
@@ -115,7 +117,7 @@ impl FrameSink {
         self.push_frame(SinkEntry::Wasm(index))
     }
 
-    /// Says that frames are left out here, one or many: it takes the room of one, and is shown as `[elided]`.
+    /// Marks that one or many frames are left out here. The mark takes the room of one frame, and is shown as `[elided]`.
     ///
     /// # Errors
     /// As for [`FrameSink::push`].
@@ -131,35 +133,37 @@ impl FrameSink {
         Ok(())
     }
 
-    /// The frame pushed as number `index`.
+    /// Returns the frame that was pushed as number `index`, counted from 0.
     pub fn get(&self, index: usize) -> Option<SinkEntry> {
         self.frames.get(index).copied()
     }
 
-    /// Drops the frames that were pushed after the first `length`.
+    /// Drops all frames after the first `length`.
     pub fn truncate(&mut self, length: usize) {
         self.frames.truncate(length);
     }
 
-    /// Number of frames so far.
+    /// Returns the number of frames so far.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Whether nothing has been pushed.
+    /// Returns whether nothing has been pushed.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// Says what the stack belongs to besides its frames (a goroutine, a thread state) by a key of the plugin's own,
-    /// which [`Walker::labels`](crate::Walker::labels) spells out later. Keys given before are forgotten.
+    /// Sets what the stack belongs to besides its frames, such as a goroutine, by a key of the plugin's own.
+    ///
+    /// [`Walker::labels`](crate::Walker::labels) spells the key out later. Keys that were given before are dropped.
     pub fn set_labels(&mut self, key: u64) {
         self.label_count = 0;
         let _ = self.add_labels(key);
     }
 
-    /// Adds one more such key: the stack has the labels of all of them, so what varies on its own can have a key of its own.
-    /// `false`: there are [`FrameSink::LABEL_CAPACITY`] keys already.
+    /// Adds one more such key. The stack has the labels of all its keys, so labels that vary on their own can have separate keys.
+    ///
+    /// Returns `false` if there are [`FrameSink::LABEL_CAPACITY`] keys already.
     #[must_use]
     pub fn add_labels(&mut self, key: u64) -> bool {
         let place = self.labels.get_mut(self.label_count);
@@ -171,35 +175,34 @@ impl FrameSink {
         room
     }
 
-    /// The keys given to [`FrameSink::set_labels`] and [`FrameSink::add_labels`].
+    /// Returns the keys given to [`FrameSink::set_labels`] and [`FrameSink::add_labels`].
     pub fn labels(&self) -> &[u64] {
         &self.labels[..self.label_count]
     }
 
-    /// Whether the walk may allocate memory: see
-    /// [`Walker::walks_without_allocating`](crate::Walker::walks_without_allocating).
+    /// Returns whether the walk may allocate memory: see [`Walker::walks_without_allocating`](crate::Walker::walks_without_allocating).
     pub fn may_allocate(&self) -> bool {
         !self.must_not_allocate
     }
 
-    /// Says whether the walk may allocate memory; a new sink's may.
+    /// Sets whether the walk may allocate memory. In a new sink it may.
     pub fn set_may_allocate(&mut self, may_allocate: bool) {
         self.must_not_allocate = !may_allocate;
     }
 
-    /// Forgets all frames and labels and keeps the room.
+    /// Removes all frames and labels, and keeps the room.
     pub fn clear(&mut self) {
         self.frames.clear();
         self.label_count = 0;
     }
 
-    /// What was pushed, leaf first.
+    /// Returns what was pushed, leaf first.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = SinkEntry> + '_ {
         self.frames.iter().copied()
     }
 }
 
-/// Why a walk ended before the root of the stack. It is kept with the sample and counted in the summary.
+/// The reason why a walk ended before the root of the stack. It is kept with the sample and counted in the summary.
 ///
 /// ```
 /// use wlprof_plugin::{OutOfBounds, Truncation};
@@ -211,28 +214,28 @@ impl FrameSink {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Truncation {
-    /// More frames than [`FrameSink::CAPACITY`]; the root end is missing.
+    /// The stack has more than [`FrameSink::CAPACITY`] frames. The root end is missing.
     TooDeep,
     /// A pointer led outside the guest's memory.
     BadPointer,
     /// The stack leads back to a frame already seen.
     Cycle,
-    /// What was read is not what the runtime's layout promises there.
+    /// The memory does not look as the runtime's layout promises.
     Inconsistent,
-    /// The runtime has no stack at this moment (starting up, shutting down, between two threads).
+    /// The runtime has no stack at this moment: it starts up, shuts down or is between two threads.
     NoStack,
-    /// It would have had to allocate memory and must not: see [`FrameSink::may_allocate`]. What it pushed is dropped.
+    /// The walk would have to allocate memory and must not: see [`FrameSink::may_allocate`]. What it pushed is dropped.
     WouldAllocate,
-    /// The plugin failed in a way that it did not expect. What it pushed is dropped, and after some of these it is not asked for
-    /// stacks any more.
+    /// The plugin failed in a way that it did not expect. What it pushed is dropped. After some such failures it is not asked for stacks
+    /// any more.
     Failed,
-    /// It would have had to wait for another thread, which holds what walkers share, and must not: see
-    /// [`Walker::fresh`](crate::Walker::fresh). What it pushed is dropped.
+    /// The walk would have to wait for another thread, which holds what walkers share: see [`Walker::fresh`](crate::Walker::fresh). What it
+    /// pushed is dropped.
     Busy,
 }
 
 impl Truncation {
-    /// Whether what was pushed before stands. If not, the wasm stack stands in.
+    /// Returns whether frames that were pushed before are kept. If not, the wasm stack is used instead.
     pub const fn keeps_frames(self) -> bool {
         !matches!(self, Self::WouldAllocate | Self::Failed | Self::Busy)
     }

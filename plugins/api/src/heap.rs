@@ -1,8 +1,8 @@
-//! What a language says of its heap: which functions allocate, or what its runtime has counted itself.
+//! A program's heap as its language knows it: the functions that allocate, or what the runtime has counted itself.
 
 use crate::FrameKey;
 
-/// How a function of an allocator is called: as that of C's library.
+/// The way in which a function of an allocator is called: as a function of C's library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AllocatorCall {
     /// `malloc(size)`
@@ -11,7 +11,7 @@ pub enum AllocatorCall {
     Calloc,
     /// `realloc(block, size)`
     Realloc,
-    /// `aligned_alloc(alignment, size)` and `memalign`, which is called alike
+    /// `aligned_alloc(alignment, size)`, and `memalign`, which is called in the same way
     AlignedAlloc,
     /// `posix_memalign(result, alignment, size)`
     PosixMemalign,
@@ -20,11 +20,11 @@ pub enum AllocatorCall {
 }
 
 impl AllocatorCall {
-    /// All there are.
+    /// All ways.
     pub const ALL: [Self; 6] =
         [Self::Malloc, Self::Calloc, Self::Realloc, Self::AlignedAlloc, Self::PosixMemalign, Self::Free];
 
-    /// What C's library calls it.
+    /// Returns the name of the function in C's library.
     pub fn name(self) -> &'static str {
         match self {
             Self::Malloc => "malloc",
@@ -36,7 +36,7 @@ impl AllocatorCall {
         }
     }
 
-    /// Number of parameters; all are addresses or sizes, and so is what is returned, if anything is.
+    /// Returns the number of parameters. All are addresses or sizes, and so is the result, if there is one.
     pub fn parameters(self) -> u32 {
         match self {
             Self::Malloc | Self::Free => 1,
@@ -45,7 +45,7 @@ impl AllocatorCall {
         }
     }
 
-    /// Whether anything is returned.
+    /// Returns whether the function has a result.
     pub fn returns(self) -> bool {
         self != Self::Free
     }
@@ -62,17 +62,17 @@ impl AllocatorCall {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocator {
-    /// Its index in the module.
+    /// Index of the function in the module.
     pub function: u32,
-    /// How it is called.
+    /// The way in which it is called.
     pub call: AllocatorCall,
-    /// Parameters that come before those of the call, and mean nothing to anybody else: an arena, say.
+    /// Number of parameters that come before those of the call and mean nothing to wlprof: for example an arena.
     pub leading_parameters: u32,
-    /// Parameters that come after them: what a garbage collector should know of the block, say.
+    /// Number of parameters that come after them: for example what a garbage collector should know of the block.
     pub trailing_parameters: u32,
 }
 
-/// Bytes to be written into a guest's memory before it runs.
+/// Bytes to write into a guest's memory before it runs.
 ///
 /// ```
 /// // Sets a switch at 1024 that is 0 as the program begins.
@@ -80,15 +80,15 @@ pub struct Allocator {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPatch {
-    /// Where, in the first memory.
+    /// Address in the first memory.
     pub address: u64,
-    /// What has to be there, one of these, each as long as `bytes`: else nothing of all patches is written.
+    /// Contents that may be there before, each as long as `bytes`. If one patch finds none of its own, no patch is written.
     pub expected: Vec<Vec<u8>>,
-    /// What is to be there.
+    /// Bytes to write.
     pub bytes: Vec<u8>,
 }
 
-/// What a stack has allocated by the account of the language's runtime, as far as its allocations were sampled: nothing is scaled.
+/// The sampled allocations of one stack, as the language's runtime has counted them. Nothing is scaled.
 ///
 /// ```
 /// use wlprof_plugin::{FrameKey, HeapBucket};
@@ -103,14 +103,14 @@ pub struct MemoryPatch {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapBucket {
-    /// The stack, leaf first: the code that allocated, without the runtime's allocator.
+    /// Frames of the stack, leaf first: the code that allocated, without the runtime's allocator.
     pub frames: Vec<FrameKey>,
-    /// Blocks that were allocated and sampled.
+    /// Number of blocks that were allocated and sampled.
     pub allocated_blocks: u64,
-    /// Their bytes.
+    /// Size of these blocks in bytes.
     pub allocated_bytes: u64,
-    /// Of the blocks, how many have been freed.
+    /// Number of these blocks that have been freed.
     pub freed_blocks: u64,
-    /// Their bytes.
+    /// Size of the freed blocks in bytes.
     pub freed_bytes: u64,
 }

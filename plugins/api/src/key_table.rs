@@ -1,5 +1,4 @@
-//! What keys stand for, in a table that walkers share: those that came of one another by
-//! [`Walker::fresh`](crate::Walker::fresh).
+//! A table of keys and what they stand for, which walkers share that came from one another by [`Walker::fresh`](crate::Walker::fresh).
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -14,10 +13,10 @@ const TRIES: usize = 64;
 /// Values that are made room for at once.
 const CHUNK: usize = 1024;
 
-/// Numbers values: equal ones have the same number, and a number leads to its value for as long as the table is there.
+/// Numbers values: equal values have the same number, and a number leads to its value for as long as the table is there.
 ///
-/// Nothing waits. [`KeyTable::get`] takes no lock at all, so that names can be asked for anywhere; what looks for a number
-/// tries a lock, and gives up if another thread holds it.
+/// Nothing waits. [`KeyTable::get`] takes no lock at all, so names can be asked for anywhere. Methods that look for a number try a lock,
+/// and give up if another thread holds it.
 ///
 /// ```
 /// let names = wlprof_plugin::KeyTable::<Box<str>>::new(1000, 1 << 20);
@@ -45,7 +44,7 @@ struct Index {
     bytes: usize,
 }
 
-/// Why a value has no number.
+/// The reason why a value has no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
     /// Another thread holds the table: [`Truncation::Busy`](crate::Truncation::Busy).
@@ -72,19 +71,19 @@ impl<T> fmt::Debug for KeyTable<T> {
 }
 
 impl<T> KeyTable<T> {
-    /// A table with room for `most` values, and for `most_bytes` in them.
+    /// Makes a table with room for `most` values, and for `most_bytes` in them.
     pub fn new(most: u32, most_bytes: usize) -> Self {
         let chunks = (0..(most as usize).div_ceil(CHUNK)).map(|_| OnceLock::new()).collect();
         Self { index: Mutex::default(), hasher: RandomState::new(), chunks, most_bytes, is_full: false.into() }
     }
 
-    /// The value of that number. Takes no lock.
+    /// Returns the value of `number`. Takes no lock.
     pub fn get(&self, number: u32) -> Option<&T> {
         let number = number as usize;
         self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)?.get()
     }
 
-    /// Whether there was no room for some value.
+    /// Returns whether there was no room for some value.
     pub fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
@@ -103,7 +102,7 @@ impl<T> KeyTable<T> {
 }
 
 impl<T: Eq + Hash> KeyTable<T> {
-    /// The number of a value that is there. Allocates nothing.
+    /// Returns the number of a value that is in the table. Allocates nothing.
     ///
     /// # Errors
     /// [`NotKept::Busy`].
@@ -115,7 +114,7 @@ impl<T: Eq + Hash> KeyTable<T> {
         Ok(self.same(&*self.lock()?, hash, value))
     }
 
-    /// The number of `value`, which is put into the table if it is not there. It takes `bytes` of the room.
+    /// Returns the number of `value`, which is added if it is not in the table. It takes `bytes` of the room.
     ///
     /// # Errors
     /// [`NotKept`].

@@ -1,23 +1,21 @@
-//! You give a language plugin a WebAssembly module and, at each sample, the stopped guest's wasm stack and memory;
-//! it gives back the stack in the terms of the guest's own language.
+//! The contract between wlprof and its language plugins.
 //!
-//! The contract has three levels, each with its own lifetime:
+//! A plugin gets a WebAssembly module and, at each sample, the wasm stack and the memory of the stopped guest. It returns the stack in
+//! terms of the guest's own language. The contract has three levels, each with its own lifetime:
 //!
 //! 1. [`Language::detect`]: is this module mine? Cheap, once per module.
-//! 2. [`Language::attach`]: parse what never changes (symbol tables, offsets of the runtime's structures), once per
-//!    module.
-//! 3. [`Walker::walk`]: read one stack, at every sample, on the guest's own thread while it stands still in the
-//!    middle of an instruction. [`Walker::symbolize`] names a frame later, once per distinct frame, when the guest cannot be read
-//!    any more.
+//! 2. [`Language::attach`]: parse what never changes (symbol tables, offsets of the runtime's structures), once per module.
+//! 3. [`Walker::walk`]: read one stack, at every sample. This happens on the guest's own thread while it stands still in the middle of an
+//!    instruction. [`Walker::symbolize`] names a frame later, once per distinct frame, when the guest cannot be read any more.
 //!
-//! Everything a walker reads from the guest is hostile until checked: lengths lie, pointers form cycles, and what was
-//! a string a moment ago is now something else. [`GuestMemory`] bounds every read and [`FrameSink`] bounds the output.
+//! Everything that a walker reads from the guest is hostile until checked: lengths lie, pointers form cycles, and strings change.
+//! [`GuestMemory`] bounds every read and [`FrameSink`] bounds the output.
 //!
-//! A language can be part of wlprof or a dynamic library that it loads: [`export_plugin!`] makes one of it, and [`abi`] is
-//! what both sides agree on. Tests of a language need neither wlprof nor a guest that runs: the feature `testing` has a
-//! module and a stopped guest for them, in the module `testing`.
+//! A language can be part of wlprof, or a dynamic library that wlprof loads. [`export_plugin!`] makes a library of it, and [`abi`] is the
+//! interface between the two sides. Tests of a language need neither wlprof nor a running guest: with the feature `testing`, the module
+//! `testing` has a module and a stopped guest for them.
 //!
-//! This crate knows nothing of Wasmtime, of how the guest is stopped, or of any output format.
+//! This crate depends neither on Wasmtime, nor on how the guest is stopped, nor on any output format.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]

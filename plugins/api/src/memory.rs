@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A read went past the end of the guest's memory.
+/// The error of a read past the end of the guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfBounds;
 
@@ -14,9 +14,9 @@ impl fmt::Display for OutOfBounds {
 
 impl std::error::Error for OutOfBounds {}
 
-/// The memory being walked and the globals of the instance of the attached module, frozen for the length of one walk.
+/// The memory that is walked, and the globals of the attached module's instance, frozen for the length of one walk.
 ///
-/// Addresses are guest addresses, offsets into linear memory. Every read is checked; none can fault.
+/// Addresses are guest addresses: offsets into linear memory. Every read is checked; none can fault.
 ///
 /// ```
 /// use wlprof_plugin::{GuestMemory, OutOfBounds};
@@ -27,7 +27,7 @@ impl std::error::Error for OutOfBounds {}
 /// }
 /// ```
 pub trait GuestMemory {
-    /// Size of the memory in bytes.
+    /// Returns the size of the memory in bytes.
     fn size(&self) -> u64;
 
     /// Fills `buffer` from `address`.
@@ -36,14 +36,16 @@ pub trait GuestMemory {
     /// [`OutOfBounds`] if any byte of the range lies outside; `buffer` is then unspecified.
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds>;
 
-    /// The value of global `index` of the attached module's global index space, in which those that it imports come first, as
-    /// raw bits (an i32 is zero-extended), or `None` if there is no such global or the walker did not ask for it in
+    /// Returns the raw bits of global `index` in the index space of the attached module, imports first.
+    ///
+    /// An i32 is zero-extended. `None` if there is no such global, or if the walker did not ask for it in
     /// [`Walker::wanted_globals`](crate::Walker::wanted_globals).
     fn global(&self, index: u32) -> Option<u64>;
 
-    /// The whole memory, where it can be read in place, since nothing can write it meanwhile; `None` where only
-    /// [`GuestMemory::read`] can. For those who hand a guest on, so that a read is not one call more: a walker has nothing to
-    /// gain by it.
+    /// Returns the whole memory where it can be read in place, since nothing can write it meanwhile.
+    ///
+    /// `None` where only [`GuestMemory::read`] can. This is for code that hands a guest on, so that a read is not one call more. A walker
+    /// gains nothing by it.
     fn in_place(&self) -> Option<&[u8]> {
         None
     }

@@ -1,9 +1,9 @@
-//! The texts of this crate, which `wlprof plugins new` writes beside a new plugin, so that it needs nothing but a compiler.
+//! The source files of this crate. `wlprof plugins new` writes them beside a new plugin, so that it needs nothing but a compiler.
 
 /// The C header of the ABI.
 pub const HEADER: &str = include_str!("../include/wlprof_plugin.h");
 
-/// The files of the crate by their paths in it, but for tests and examples, with a manifest that needs no workspace.
+/// The files of the crate by their paths in it, except tests and examples, with a manifest that needs no workspace.
 pub const CRATE: &[(&str, &str)] = &[
     ("Cargo.toml", MANIFEST),
     ("include/wlprof_plugin.h", HEADER),

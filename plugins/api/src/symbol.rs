@@ -1,9 +1,9 @@
-//! What a symbolized frame says.
+//! Symbolized frames, and labels.
 
-/// What kind of code a frame is, for colours and for filtering.
+/// The kind of code of a frame, for colours and filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
-    /// The user's own code, and everything that nothing better is known of.
+    /// The user's own code, and code that is not known to be anything else.
     #[default]
     User,
     /// The language's standard library and third-party packages.
@@ -16,7 +16,7 @@ pub enum Category {
     Interpreter,
 }
 
-/// One frame in the terms of the source language.
+/// A frame in terms of the source language.
 ///
 /// ```
 /// use wlprof_plugin::{Category, SourceFrame};
@@ -31,9 +31,9 @@ pub enum Category {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SourceFrame {
-    /// The function's name, demangled. Untrusted text: whoever prints it escapes it.
+    /// Name of the function, demangled. Untrusted text: escape it before you print it.
     pub function: String,
-    /// The name the linker knows, where it differs.
+    /// Name that the linker knows, where it differs.
     pub linkage_name: Option<String>,
     /// Source file as the compiler recorded it.
     pub file: Option<String>,
@@ -43,19 +43,19 @@ pub struct SourceFrame {
     pub line: Option<u32>,
     /// Column, from 1.
     pub column: Option<u32>,
-    /// What kind of code it is.
+    /// Kind of code.
     pub category: Category,
 }
 
-/// Something that a sample belongs to: a goroutine, a state, a label that the program set.
+/// Something that a sample belongs to: a goroutine, a state, or a label that the program set.
 ///
 /// ```
 /// let label = wlprof_plugin::Label { name: "goroutine".to_owned(), value: "17".to_owned() };
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Label {
-    /// What it says: `goroutine`, `state`, or the program's own key. Untrusted text.
+    /// Name of the label: `goroutine`, `state`, or the program's own key. Untrusted text.
     pub name: String,
-    /// Which one. Untrusted text.
+    /// Value of the label. Untrusted text.
     pub value: String,
 }

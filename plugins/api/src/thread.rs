@@ -1,8 +1,8 @@
-//! The stacks that a guest has at one moment, beside the running one.
+//! Stacks of all threads that a guest has at one moment, besides the running one.
 
 use crate::{FrameKey, Label, Truncation};
 
-/// A thread of the language's own: a goroutine, a Python thread.
+/// A thread of the language, such as a goroutine or a Python thread.
 ///
 /// ```
 /// use wlprof_plugin::{FrameKey, ThreadStack};
@@ -19,26 +19,26 @@ use crate::{FrameKey, Label, Truncation};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadStack {
-    /// What the language calls it, as in `goroutine 7`. Untrusted text.
+    /// The language's name for it, as in `goroutine 7`. Untrusted text.
     pub name: String,
-    /// What it does or waits for, as in `running` or `chan receive`. Untrusted text.
+    /// The thread's activity, as in `running` or `chan receive`. Untrusted text.
     pub state: String,
-    /// Whether it is what the guest runs right now.
+    /// `true` for the thread that the guest runs right now.
     pub is_running: bool,
-    /// Its frames, leaf first.
+    /// Frames of its stack, leaf first.
     pub frames: Vec<FrameKey>,
-    /// Whether its stack was walked to the root, or why not.
+    /// `Ok` if the stack was walked to the root; otherwise the reason why not.
     pub walked: Result<(), Truncation>,
-    /// Who started it, and where that stands.
+    /// The thread that started it, and the statement that did so.
     pub creator: Option<Creator>,
-    /// What else it belongs to.
+    /// Labels of the thread.
     pub labels: Vec<Label>,
 }
 
-/// Who started a thread.
+/// The creator of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Creator {
-    /// The starting thread's name. It may be over.
+    /// Name of the thread that started it, which may be over.
     pub name: String,
     /// The statement that started the thread.
     pub frame: FrameKey,

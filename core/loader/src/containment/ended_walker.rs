@@ -16,7 +16,7 @@ impl EndedWalker {
     /// `destroy` is what the plugin frees `walker` with.
     ///
     /// # Safety
-    /// No call uses the walker, and none will.
+    /// No call may use the walker, now or later.
     pub(crate) unsafe fn new(walker: *mut abi::Walker, destroy: unsafe extern "C" fn(*mut abi::Walker)) -> Self {
         Self { walker, destroy }
     }
@@ -24,7 +24,7 @@ impl EndedWalker {
     /// Has the plugin free it.
     pub(crate) fn destroy(self, calls: &Calls) {
         let Self { walker, destroy } = self;
-        // SAFETY: no call uses it, and none will: whoever made this has promised that. It is freed once, since this is gone then.
+        // SAFETY: no call uses the walker, as `new` demands. It is freed once, since this value is gone then.
         calls.call(Activity::Destroy, || unsafe { destroy(walker) });
     }
 }

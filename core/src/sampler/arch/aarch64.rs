@@ -30,7 +30,8 @@ impl Registers {
     /// # Safety
     /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
     pub(in crate::sampler) unsafe fn interrupted(context: *const libc::c_void) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: `context` is the third argument of a `SA_SIGINFO` handler (see # Safety): the kernel has put a whole `ucontext_t` there,
+        // which stays until the handler returns.
         let context = unsafe { &*context.cast::<libc::ucontext_t>() };
         let machine = &context.uc_mcontext;
         let sp = machine.sp as usize;
@@ -68,7 +69,7 @@ pub(in crate::sampler) unsafe fn caller_of_interrupted(
     entry_fp: usize,
 ) -> Option<Caller> {
     let Registers { pc, sp, fp, lr, .. } = registers;
-    // SAFETY: the caller's promise.
+    // SAFETY: the memory from `sp` to `entry_fp` is the stack of a thread that stands still (see # Safety).
     let word = |address| unsafe { word(address?, sp..entry_fp) };
     match link(code, pc - code_start) {
         Link::InRegisters => Some(Caller { return_pc: return_address(lr), fp }),
@@ -278,7 +279,7 @@ mod tests {
         let code: Vec<u8> = [PUSH_FRAME, SET_FRAME_POINTER, ADD_X0].into_iter().flat_map(u32::to_le_bytes).collect();
         for fp in [0, 8, low - 64, low + 8 * 64, usize::MAX - 7] {
             let registers = Registers { pc: 8, sp: low, fp, lr: 0, is_on_signal_stack: false };
-            // SAFETY: `stack` is the stack.
+            // SAFETY: the memory from `sp` to `entry_fp` is `stack`, which lives to the end of the test.
             let caller = unsafe { caller_of_interrupted(registers, 0, &code, low + 64) };
             assert_eq!(caller, None, "{fp:#x}");
         }

@@ -28,10 +28,10 @@ pub(in crate::sampler) struct Caller {
 /// The word at `address`, which is read off code that may be made to look like something else: `None` outside of `stack`.
 ///
 /// # Safety
-/// `stack` must be memory of a stack that nobody changes meanwhile.
+/// `stack` must be memory of a stack that stays mapped, and that nobody changes meanwhile.
 unsafe fn word(address: usize, stack: Range<usize>) -> Option<usize> {
     (address.is_multiple_of(8) && stack.contains(&address))
-        // SAFETY: the caller's promise: the word lies on the stack.
+        // SAFETY: `address` is aligned and lies within `stack`, which is mapped and which nobody changes (see # Safety).
         .then(|| unsafe { (address as *const usize).read_volatile() })
 }
 

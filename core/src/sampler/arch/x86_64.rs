@@ -25,7 +25,8 @@ impl Registers {
     /// # Safety
     /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
     pub(in crate::sampler) unsafe fn interrupted(context: *const libc::c_void) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: `context` is the third argument of a `SA_SIGINFO` handler (see # Safety): the kernel has put a whole `ucontext_t` there,
+        // which stays until the handler returns.
         let context = unsafe { &*context.cast::<libc::ucontext_t>() };
         let register = |index: libc::c_int| context.uc_mcontext.gregs[index as usize] as usize;
         let sp = register(libc::REG_RSP);
@@ -66,7 +67,7 @@ pub(in crate::sampler) unsafe fn caller_of_interrupted(
     entry_fp: usize,
 ) -> Option<Caller> {
     let Registers { pc, sp, fp, .. } = registers;
-    // SAFETY: the caller's promise.
+    // SAFETY: the memory from `sp` to `entry_fp` is the stack of a thread that stands still (see # Safety).
     let word = |address| unsafe { word(address?, sp..entry_fp) };
     let frame = |fp: Option<usize>| Some(Caller { return_pc: word(fp?.checked_add(8))?, fp: word(fp)? });
     match link(code, pc - code_start) {
@@ -279,7 +280,7 @@ mod tests {
         let code = [0x55, 0x48, 0x89, 0xe5, 0x90];
         for fp in [0, 8, low - 64, low + 8 * 64, usize::MAX - 7] {
             let registers = Registers { pc: 4, sp: low, fp, is_on_signal_stack: false };
-            // SAFETY: `stack` is the stack.
+            // SAFETY: the memory from `sp` to `entry_fp` is `stack`, which lives to the end of the test.
             let caller = unsafe { caller_of_interrupted(registers, 0, &code, low + 64) };
             assert_eq!(caller, None, "{fp:#x}");
         }

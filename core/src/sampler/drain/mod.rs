@@ -267,7 +267,7 @@ impl Drain {
     fn let_go_of_ended(&mut self) {
         for index in (0..self.drawn.len()).rev() {
             let Drawn { slot, waits, .. } = &self.drawn[index];
-            // SAFETY: this is the ring's only consumer.
+            // SAFETY: only the drain reads rings, and it is borrowed mutably here, so no `pop` runs.
             let is_over = slot.is_gone.load(Ordering::Acquire) && unsafe { slot.ring.peek(|_| ()) }.is_none();
             if is_over {
                 self.drained.waits.add(waits.as_ref().map(|waits| waits.counts).unwrap_or_default());
@@ -309,12 +309,12 @@ impl Drain {
     /// Records what was begun by `until_ns`, of all rings in order of time.
     fn empty_rings(&mut self, until_ns: u64, shared: &Shared, recorder: &mut Recorder) {
         loop {
-            // SAFETY: this is the rings' only consumer.
+            // SAFETY: only the drain reads rings, and it is borrowed mutably here, so no `pop` runs.
             let front = |drawn: &Drawn| unsafe { drawn.slot.ring.peek(Header::time_ns) };
             let fronts = self.drawn.iter().enumerate().filter_map(|(index, drawn)| Some((front(drawn)?, index)));
             let Some((_, index)) = fronts.min().filter(|(time_ns, _)| *time_ns <= until_ns) else { return };
             let slot = self.drawn[index].slot.clone();
-            // SAFETY: this is the ring's only consumer.
+            // SAFETY: only the drain reads rings, and it is borrowed mutably here, so no other `pop` runs.
             unsafe { slot.ring.pop(|words| self.record(index, words, shared, recorder)) };
         }
     }
@@ -401,7 +401,7 @@ impl Drain {
                 self.drained.unrecorded += u64::from(is_sample);
             };
             for drawn in &self.drawn {
-                // SAFETY: this is the ring's only consumer.
+                // SAFETY: only the drain reads rings, and it is borrowed mutably here, so no other `pop` runs.
                 while unsafe { drawn.slot.ring.pop(&mut count) } {}
             }
             if last {

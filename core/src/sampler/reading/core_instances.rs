@@ -25,8 +25,8 @@ pub(in crate::sampler) fn between<T: 'static>(
 ) -> Vec<Instance> {
     let instance = |number: u32| {
         let mut instance = *first;
-        // SAFETY: the number lies within the instance and is aligned; any number is a valid one as far as memory goes, and this one is that of an instance of the store, since
-        // later ones are there and instances go with their store alone.
+        // SAFETY: the number lies within the instance and is aligned, and any number is valid there. This one is that of an instance of the
+        // store: later ones are there, and instances go only with their store.
         unsafe { (&raw mut instance).byte_add(NUMBER).cast::<u32>().write(number) };
         instance
     };

@@ -137,7 +137,9 @@ impl LanguageWalk {
     /// is walked is one of the language's tasks that are suspended. Gives the number of words written.
     ///
     /// # Safety
-    /// The thread must stand still in its store, or wait in a host call, as `reading` says.
+    /// * The store must be alive, and its wasm must not run before this returns.
+    /// * Unless `reading` is [`Reading::Beside`], call this on the thread that runs the store: nothing may move or free the memory
+    ///   meanwhile.
     pub(in crate::sampler) unsafe fn collect(
         &mut self,
         code: &CodeReader<'_>,
@@ -148,7 +150,8 @@ impl LanguageWalk {
         self.find_wasm_frames(code, frames);
         self.sink.clear();
         self.sink.set_may_allocate(reading != Reading::InterruptedHost);
-        // SAFETY: the guest stands still, so base and length belong together and stay what they are.
+        // SAFETY: the store is alive (see # Safety). Base and length belong together, since the guest stands still; where host code may
+        // change them meanwhile, the kernel reads the memory.
         let (base, length) = self.memory.map_or((0, 0), |memory| unsafe { memory.read() });
         let through_kernel = reading == Reading::Beside;
         let guest = StoppedGuest {
@@ -183,7 +186,8 @@ impl LanguageWalk {
     /// does, where the language does not know better. `through_kernel`: see [`StoppedGuest`].
     ///
     /// # Safety
-    /// As for [`Self::collect`], but on any thread while the guest's cannot go on in wasm.
+    /// * The store must be alive, and its wasm must not run before this returns.
+    /// * On another thread than the store's, `through_kernel` must be set: host code may move the memory meanwhile.
     pub(in crate::sampler) unsafe fn threads(
         &mut self,
         code: &CodeReader<'_>,
@@ -192,7 +196,7 @@ impl LanguageWalk {
         through_kernel: bool,
     ) -> Dump {
         self.find_wasm_frames(code, frames);
-        // SAFETY: the guest stands still, so base and length belong together and stay what they are.
+        // SAFETY: the store is alive and its wasm does not run; where host code may move the memory, the kernel reads it (see # Safety).
         let guest = unsafe { StoppedGuest::new(self.memory, &self.globals, self.is_shared, through_kernel) };
         let (walker, wasm, sink) = (&mut self.walker, &self.wasm, &mut self.sink);
         let (attached, siblings) = (&self.module, &self.siblings);
@@ -261,9 +265,9 @@ impl LanguageWalk {
     /// Why it could not be read.
     ///
     /// # Safety
-    /// As for [`Self::collect`].
+    /// Call this on the thread that runs the store, which must be alive. Its wasm must not run before this returns.
     pub(in crate::sampler) unsafe fn heap_profile(&mut self) -> Result<(u64, Vec<HeapBucket>), Truncation> {
-        // SAFETY: the guest stands still, so base and length belong together and stay what they are.
+        // SAFETY: the store is alive and its wasm does not run (see # Safety), so base and length belong together and stay what they are.
         let guest = unsafe { StoppedGuest::new(self.memory, &self.globals, self.is_shared, false) };
         if self.panics >= MOST_PANICS {
             return Err(Truncation::Failed);
@@ -435,14 +439,15 @@ struct StoppedGuest<'a> {
 
 impl<'a> StoppedGuest<'a> {
     /// # Safety
-    /// The store of the memory is alive, and what the definition says of it stays so.
+    /// * The store of the memory and of the globals must be alive for as long as this value.
+    /// * Unless `through_kernel` is set, the memory must neither move nor be freed meanwhile.
     unsafe fn new(
         memory: Option<MemoryDefinition>,
         globals: &'a [Global],
         is_shared: bool,
         through_kernel: bool,
     ) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the store of the memory is alive (see # Safety).
         let (base, length) = memory.map_or((0, 0), |memory| unsafe { memory.read() });
         Self { base: base as *const u8, length, globals, is_shared, through_kernel }
     }
@@ -479,9 +484,9 @@ impl GuestMemory for StoppedGuest<'_> {
     fn global(&self, index: u32) -> Option<u64> {
         let global = self.globals.iter().find(|global| global.index == index)?;
         Some(match global.width {
-            // SAFETY: the address is that of a live global of that width.
+            // SAFETY: the store of the global is alive (see `StoppedGuest::new`), and the image says that the global has this width.
             4 => unsafe { global.address.cast::<u32>().read_volatile() }.into(),
-            // SAFETY: the address is that of a live global of that width, too.
+            // SAFETY: the store of the global is alive (see `StoppedGuest::new`), and the image says that the global has this width.
             8 => unsafe { global.address.cast::<u64>().read_volatile() },
             _ => return None,
         })

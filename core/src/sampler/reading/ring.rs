@@ -46,8 +46,8 @@ impl Ring {
             return false;
         }
         let first = self.words[head % CAPACITY..][..MAX_RECORD].as_ptr();
-        // SAFETY: the words are inside the box (the slicing checked), free for the producer (checked against tail), and
-        // no one else writes (the caller's promise). UnsafeCell<u64> has the layout of u64.
+        // SAFETY: the words are inside the box (the slicing checked them) and free for the producer (checked against `tail`). No other
+        // `push` runs (see # Safety), so nobody else writes them. `UnsafeCell<u64>` has the layout of `u64`.
         let record = unsafe { std::slice::from_raw_parts_mut(first.cast::<u64>().cast_mut(), MAX_RECORD) };
         let length = write(record);
         debug_assert!((1..=MAX_RECORD).contains(&length));
@@ -59,13 +59,13 @@ impl Ring {
     /// Lets `read` see the oldest record and frees it. `false` if there is none.
     ///
     /// # Safety
-    /// No other `pop` may be going on, on any thread.
+    /// No other `pop` may run at the same time, on any thread.
     pub(in crate::sampler) unsafe fn pop(&self, read: impl FnOnce(&[u64])) -> bool {
         let read = |words: &[u64]| {
             read(words);
             words.len()
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: no other `pop` runs (see # Safety), so `tail` stays where it is until this function moves it.
         let Some(length) = (unsafe { self.peek(read) }) else { return false };
         self.tail.store(self.tail.load(Ordering::Relaxed) + length, Ordering::Release);
         true
@@ -74,7 +74,7 @@ impl Ring {
     /// What `read` says of the oldest record, which stays; `None` if there is none.
     ///
     /// # Safety
-    /// No other `pop` may be going on, on any thread.
+    /// No `pop` may run at the same time, on any thread: it would free the record that is read.
     pub(in crate::sampler) unsafe fn peek<R>(&self, read: impl FnOnce(&[u64]) -> R) -> Option<R> {
         let tail = self.tail.load(Ordering::Relaxed);
         if tail == self.head.load(Ordering::Acquire) {
@@ -104,7 +104,7 @@ mod tests {
 
     /// Pushes a record of `length` words that all hold `value`.
     fn push(ring: &Ring, length: usize, value: u64) -> bool {
-        // SAFETY: each test has one producer thread.
+        // SAFETY: each test pushes from one thread, so no two pushes overlap.
         unsafe {
             ring.push(|words| {
                 words[1..length].fill(value);
@@ -127,7 +127,7 @@ mod tests {
             });
             let mut expected = 0;
             while expected < 5000 {
-                // SAFETY: this is the only consumer.
+                // SAFETY: only this thread pops from the ring, which is local to the test.
                 unsafe {
                     ring.pop(|words| {
                         assert_eq!(words.len(), 2 + (expected as usize * 37) % (MAX_RECORD - 2));
@@ -147,7 +147,7 @@ mod tests {
             pushed += 1;
         }
         assert!((CAPACITY / MAX_RECORD - 1..=CAPACITY / MAX_RECORD).contains(&pushed), "{pushed}");
-        // SAFETY: this is the only consumer.
+        // SAFETY: only this thread pops from the ring, which is local to the test.
         assert!(unsafe { ring.pop(|_| ()) });
         assert!(push(&ring, 2, 1));
     }

@@ -186,7 +186,7 @@ fn compare(caller: &mut Caller<'_, ()>, code: &CodeMap, image: &ModuleImage) -> 
 
     let Extern::Memory(memory) = export(caller, "memory")? else { bail!("`memory` is no memory") };
     let definition = context.memory(image.compiled_index_spaces(), 0).ok_or_else(|| format_err!("no memory 0"))?;
-    // SAFETY: the store is alive, and this thread runs in it.
+    // SAFETY: this thread is in a host call of the store, so the store is alive and its memory stands still.
     let read = unsafe { definition.read() };
     let said = (memory.data_ptr(&*caller) as usize, memory.data_size(&*caller));
     if read != said {
@@ -220,10 +220,10 @@ fn compare_stacks(
     let activations = Activations::new();
     // As the call hook would have said: wasm has been entered, and has called the host.
     activations.enter(Activation::default(), 0);
-    // SAFETY: this thread runs the store.
+    // SAFETY: this thread is in a host call of the store, so the store is alive.
     activations.calling_host(unsafe { store.activation() });
     let stack = Stack { code: code.read(), store, activations: &activations, reads: Reads::InPlace };
-    // SAFETY: this thread runs the store, and is in a host call of it.
+    // SAFETY: this thread is in a host call of the store, so the stack that is read stands still.
     let end = unsafe { stack.walk_blocked(&mut frames) };
     let length = frames.len();
     let walked: Vec<(u32, u32)> = words[..length]

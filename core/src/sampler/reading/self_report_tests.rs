@@ -68,18 +68,19 @@ impl Reader {
         let mut frames = Frames::new(&mut words);
         let stack =
             Stack { code: self.code.read(), store: self.store, activations: &self.activations, reads: Reads::InPlace };
-        // SAFETY: this thread runs the store and is in a host call.
+        // SAFETY: this thread runs the store and is in a host call, so the stack that is read stands still.
         let end = unsafe { stack.walk_blocked(&mut frames) };
         assert_eq!(end, Ok(()));
         let length = frames.len();
         let language = self.language.as_mut()?;
         let mut record = vec![0; MAX_WORDS];
-        // SAFETY: the thread is in a host call.
+        // SAFETY: this thread runs the store and is in a host call, so the guest stands still. `self` is borrowed mutably: nobody else has
+        // the walker.
         let written = unsafe { language.collect(&self.code.read(), &words[..length], Reading::Standing, &mut record) };
         let read = LanguageStack::read(&record[..written]);
         let mut stacks = Dump::default();
         if self.with_threads {
-            // SAFETY: the thread is in a host call, and nobody else has the walker.
+            // SAFETY: this thread is in a host call, so the guest stands still. `self` is borrowed mutably: nobody else has the walker.
             stacks = unsafe { language.threads(&self.code.read(), &words[..length], "running", false) };
         }
         let key = |entry: Entry| match entry {
@@ -150,13 +151,13 @@ pub(in crate::sampler) fn run(
         match hook {
             CallHook::CallingHost => {
                 let mut reader = hooked.lock().unwrap();
-                // SAFETY: the hook runs within the store.
+                // SAFETY: the store's own call hook runs this, so the store is alive.
                 reader.activations.calling_host(unsafe { reader.store.activation() });
                 pairing.1 = reader.read();
             }
             CallHook::ReturningFromHost => {
                 let reader = hooked.lock().unwrap();
-                // SAFETY: the hook runs within the store.
+                // SAFETY: the store's own call hook runs this, so the store is alive.
                 let entry = reader.activations.returning_from_host(unsafe { reader.store.activation() }.entry_fp);
                 entry.unwrap().host_call_is_over();
                 let contents = printed.contents();
@@ -172,13 +173,13 @@ pub(in crate::sampler) fn run(
             }
             CallHook::CallingWasm => {
                 let reader = hooked.lock().unwrap();
-                // SAFETY: the hook runs within the store.
+                // SAFETY: the store's own call hook runs this, so the store is alive.
                 let (activation, fiber) = unsafe { (reader.store.activation(), reader.store.fiber()) };
                 reader.activations.enter(activation, fiber);
             }
             CallHook::ReturningFromWasm => {
                 let reader = hooked.lock().unwrap();
-                // SAFETY: the hook runs within the store.
+                // SAFETY: the store's own call hook runs this, so the store is alive.
                 let _ = reader.activations.leave(unsafe { reader.store.fiber() });
             }
         }

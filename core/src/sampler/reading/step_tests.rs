@@ -59,7 +59,7 @@ impl Stepper {
         let activations = Activations::new();
         let stack =
             Stack { code: self.code.read(), store: self.store, activations: &activations, reads: Reads::InPlace };
-        // SAFETY: this thread stands still in the signal handler.
+        // SAFETY: the registers are those of this thread, which runs the store and stands still in the signal handler.
         let end = unsafe { stack.walk(registers, &mut frames) };
         let length = frames.len();
         let walked: Vec<usize> = self.words[1..length].iter().rev().map(|&word| FrameWord(word).pc()).collect();
@@ -94,18 +94,18 @@ impl Stepper {
 }
 
 extern "C" fn on_trap(_signal: libc::c_int, _info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the context of a SA_SIGINFO handler of this thread.
+    // SAFETY: `context` is the third argument of this handler, which was installed with `SA_SIGINFO`.
     unsafe { processor::stopped(context) };
     STEPPER.with(|stepper| {
         // Stepping begins after the stepper has been put there and ends before it is taken, so the cell is free.
         if let Ok(mut stepper) = stepper.try_borrow_mut()
             && let Some(stepper) = &mut *stepper
         {
-            // SAFETY: this is a SA_SIGINFO handler.
+            // SAFETY: `context` is the third argument of this handler, which was installed with `SA_SIGINFO`.
             stepper.step(unsafe { Registers::interrupted(context) });
         }
     });
-    // SAFETY: the context of a SA_SIGINFO handler of this thread, which goes on when this returns.
+    // SAFETY: `context` is the third argument of this handler, which was installed with `SA_SIGINFO`. The thread goes on when this returns.
     unsafe { processor::go_on(context) };
 }
 

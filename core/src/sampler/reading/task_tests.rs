@@ -122,7 +122,7 @@ struct Comparison {
 
 impl Comparison {
     fn note(&mut self, hook: CallHook, context: impl AsContext) {
-        // SAFETY: the hook runs within the store.
+        // SAFETY: the store's own call hook runs this, so the store is alive.
         let (activation, fiber) = unsafe { (self.store.activation(), self.store.fiber()) };
         match hook {
             CallHook::CallingWasm => self.activations.enter(activation, fiber),
@@ -152,7 +152,7 @@ impl Comparison {
         let mut frames = Frames::new(&mut words);
         let stack =
             Stack { code: self.code.read(), store: self.store, activations: &self.activations, reads: Reads::InPlace };
-        // SAFETY: this thread runs the store and is in a host call.
+        // SAFETY: this thread runs the store and is in a host call, so the stack that is read stands still.
         let end = unsafe { stack.walk_blocked(&mut frames) };
         assert_eq!(end, Ok(()));
         let length = frames.len();

@@ -13,7 +13,7 @@ use wlprof_module::IndexSpaces;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sampler) struct StoreContext(*const u8);
 
-// SAFETY: only read, and only while the store lives (the holder's part); the words are read as volatile.
+// SAFETY: only read, and only while the store lives, as `activation` and `fiber` demand. The words are read as volatile.
 unsafe impl Send for StoreContext {}
 // SAFETY: reading it from several threads is as it is from one.
 unsafe impl Sync for StoreContext {}
@@ -38,7 +38,7 @@ impl StoreContext {
     /// The store must be alive.
     pub(in crate::sampler) unsafe fn activation(self) -> Activation {
         let offsets = HostPtr.vm_store_context();
-        // SAFETY: the caller's promise, and fields of pointer size.
+        // SAFETY: the store is alive (see # Safety), and each of these offsets is that of a field of pointer size.
         let field = |offset: u8| unsafe { self.field(offset.into()) };
         Activation {
             exit_pc: field(offsets.last_wasm_exit_pc()),
@@ -54,12 +54,12 @@ impl StoreContext {
     pub(in crate::sampler) unsafe fn fiber(self) -> usize {
         // The end of the guard page below the fiber's stack: the second word of a range.
         let end = usize::from(HostPtr.vm_store_context().async_guard_range()) + size_of::<usize>();
-        // SAFETY: the caller's promise, and a field of pointer size.
+        // SAFETY: the store is alive (see # Safety), and `end` is the offset of the range's second word, which has pointer size.
         unsafe { self.field(end) }
     }
 
     /// # Safety
-    /// The store must be alive, and the offset that of a field of pointer size.
+    /// The store must be alive, and `offset` must be that of a field of pointer size in `VMStoreContext`.
     unsafe fn field(self, offset: usize) -> usize {
         // SAFETY: the field lies inside the structure, which lives as long as the store. Volatile, because the thread that
         // runs the store may write it meanwhile.
@@ -110,7 +110,8 @@ impl InstanceContext {
             return Some(unsafe { self.0.add(offset as usize) });
         }
         let offset = offsets.vmctx_vmglobal_import_from(GlobalIndex::new(index as usize));
-        // SAFETY: the offset lies inside the vmctx of an instance with these index spaces; an imported global is a pointer to where its owner keeps it.
+        // SAFETY: the offset lies inside the vmctx of an instance with these index spaces; an imported global is a pointer to where its
+        // owner keeps it.
         Some(unsafe { *self.0.add(offset as usize).cast::<*const u8>() })
     }
 
@@ -134,7 +135,7 @@ impl InstanceContext {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sampler) struct MemoryDefinition(*const [usize; 2]);
 
-// SAFETY: a pointer into a store, only read, and only while that lives (the holder's part); the words are read as volatile.
+// SAFETY: a pointer into a store, only read. `read` demands that the store lives; `read_through_kernel` has the kernel check the address.
 unsafe impl Send for MemoryDefinition {}
 // SAFETY: reading it from several threads is as it is from one.
 unsafe impl Sync for MemoryDefinition {}

@@ -178,10 +178,10 @@ impl Reads {
     /// The word at `address`; `None` if it cannot be read.
     ///
     /// # Safety
-    /// If it is read in place it must be there.
+    /// With [`Reads::InPlace`], `address` must be that of an aligned word that is mapped.
     unsafe fn word(self, address: usize) -> Option<usize> {
         match self {
-            // SAFETY: the caller's promise. Volatile: the frame is not this code's.
+            // SAFETY: the word at `address` is mapped and aligned (see # Safety). Volatile: the frame is not this code's.
             Self::InPlace => Some(unsafe { (address as *const usize).read_volatile() }),
             Self::ThroughKernel => {
                 let mut word = [0; size_of::<usize>()];
@@ -198,8 +198,8 @@ impl Stack<'_> {
     /// Why frames are missing at the root.
     ///
     /// # Safety
-    /// The registers must be those of the thread that runs the store, standing still for the whole walk, on the stack that
-    /// the store says it runs on if they are not in compiled code.
+    /// * `registers` must be those of the thread that runs the store, which stands still for the whole walk.
+    /// * If they are not in compiled code, the thread must be on the stack that the store says it runs on.
     pub(in crate::sampler) unsafe fn walk(
         &self,
         registers: Registers,
@@ -208,15 +208,15 @@ impl Stack<'_> {
         // SAFETY: the store is alive while its thread runs in it.
         let activation = unsafe { self.store.activation() };
         match self.code.code(registers.pc) {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the thread that runs the store stands still in this code, with these registers (see # Safety).
             Some(code) => unsafe { self.walk_interrupted(registers, code, activation, frames)? },
             // On another stack than wasm's: in Wasmtime's own signal handler, which turns a fault into a trap. What the
             // store says of the last exit is stale then.
             None if registers.is_on_signal_stack || registers.sp > activation.entry_fp => {}
-            // SAFETY: passed on to the caller.
+            // SAFETY: the thread stands still, on the stack that the store says it runs on (see # Safety).
             None => unsafe { self.walk_innermost_exit(activation, Some(registers.sp), frames)? },
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: outer entries wait in host calls that this thread has not left, so their stacks stand still as it does (see # Safety).
         unsafe { self.walk_outer(activation, frames) }
     }
 
@@ -226,21 +226,26 @@ impl Stack<'_> {
     /// As for [`Stack::walk`].
     ///
     /// # Safety
-    /// The store must be alive, and its stacks stay as they are unless they are read through the kernel. If its thread runs
-    /// meanwhile the result is meaningless.
+    /// * The store must be alive until this returns.
+    /// * With [`Reads::InPlace`], call this on the store's thread, in a host call: its stacks stay as they are then.
+    /// * Read through the kernel the stacks may change or go, and the result means nothing if they do.
     pub(in crate::sampler) unsafe fn walk_blocked(&self, frames: &mut Frames<'_>) -> Result<(), Truncated> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the store is alive until this returns (see # Safety).
         let activation = unsafe { self.store.activation() };
         // The frames of a task that is suspended are where they were when it called the host.
         let suspended = self.activations.suspended().filter(|_| activation.entry_fp == 0);
         let activation = suspended.map_or(activation, |entry| entry.exit());
-        // SAFETY: passed on to the caller.
+        // SAFETY: the stacks of the store stay as they are, or are read through the kernel (see # Safety).
         unsafe {
             self.walk_innermost_exit(activation, None, frames)?;
             self.walk_outer(activation, frames)
         }
     }
 
+    /// Walks from interrupted registers in `code`, compiled code of the guest.
+    ///
+    /// # Safety
+    /// As for [`Stack::walk`]. `activation` must be what the store says now.
     unsafe fn walk_interrupted(
         &self,
         registers: Registers,
@@ -254,14 +259,15 @@ impl Stack<'_> {
             CodeKind::Function { .. } | CodeKind::Adapter => frames.push(FrameWord::exact(registers.pc))?,
             CodeKind::Builtin | CodeKind::Stub => {}
         }
-        // SAFETY: compiled code stays mapped and unchanged while the code map holds its module.
+        // SAFETY: nobody writes compiled code while this reads it, and it stays mapped for as long as `self.code`.
         let bytes = unsafe { std::slice::from_raw_parts(code.start as *const u8, code.end - code.start) };
         // SAFETY: the thread stands still at `registers.pc`, inside this code.
         let caller = unsafe { caller_of_interrupted(registers, code.start, bytes, activation.entry_fp) };
         let caller = caller.ok_or(Truncated::BrokenChain)?;
         // The caller's frame may stand at the stack pointer itself: on aarch64, where the callee has given back what arguments took.
         let above = registers.sp.saturating_sub(1);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the thread stands still on this stack, as `walk` demands. `walk_callers` reads no frame that compiled code does not
+        // return to.
         unsafe { self.walk_callers(caller, above, activation.entry_fp, frames) }
     }
 
@@ -272,6 +278,10 @@ impl Stack<'_> {
     /// which the call hook has not been told yet, or not any more. Or no wasm is left: Wasmtime turns a trap into an error
     /// after it has taken the guest's frames down, and what the store says of them is stale. So there the frames must be
     /// whole, and near.
+    ///
+    /// # Safety
+    /// * `activation` must be what the store says now, or what it said when a task that is suspended left for the host.
+    /// * The stacks of the store must stand still, or be read through the kernel.
     unsafe fn walk_innermost_exit(
         &self,
         activation: Activation,
@@ -285,7 +295,7 @@ impl Stack<'_> {
         if !in_host_call && !is_near && !self.returns_from_builtin(activation.exit_pc) {
             return Ok(());
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: the stack stands still or is read through the kernel, as `walk` and `walk_blocked` demand.
         let walked = unsafe { self.walk_exit(activation, sp.unwrap_or(0), frames) };
         if walked == Err(Truncated::BrokenChain) && !in_host_call {
             // Frames of the guest's last host call, found in what Wasmtime's own frames leave unwritten, after the stack
@@ -308,6 +318,11 @@ impl Stack<'_> {
     }
 
     /// Walks from where wasm left for the host. `above` is an address that every frame of it lies above.
+    ///
+    /// # Safety
+    /// * `activation` must be that of an open entry of the store. Its exit may be stale only if `above` is the stack pointer: what does
+    ///   not lie between that and the entry frame is not read.
+    /// * The stacks of the store must stand still, or be read through the kernel.
     unsafe fn walk_exit(&self, activation: Activation, above: usize, frames: &mut Frames<'_>) -> Result<(), Truncated> {
         let Activation { exit_pc, exit_trampoline_fp, entry_fp } = activation;
         // The fields stay behind when a host call returns. If host code runs without having been called from wasm, what
@@ -334,9 +349,11 @@ impl Stack<'_> {
             return Err(Truncated::BrokenChain);
         }
         frames.push(FrameWord::calls_host(exit_pc))?;
-        // SAFETY: compiled code returns there, as for the callers below.
+        // SAFETY: compiled code returns to `caller` (`is_frame` has checked it), so it has pushed this frame pointer. The stack stands
+        // still or is read through the kernel.
         let next = unsafe { self.caller_of(caller.fp)? };
-        // SAFETY: passed on to the caller.
+        // SAFETY: the stack stands still or is read through the kernel, and `walk_callers` reads no frame that compiled code does not
+        // return to.
         unsafe { self.walk_callers(next, caller.fp, entry_fp, frames) }
     }
 
@@ -346,6 +363,9 @@ impl Stack<'_> {
     }
 
     /// Walks frames that return to `caller`, up to the entry frame. Every frame must lie above `above`.
+    ///
+    /// # Safety
+    /// `caller` must have been read from a frame of compiled code, on a stack that stands still or is read through the kernel.
     unsafe fn walk_callers(
         &self,
         mut caller: Caller,
@@ -376,13 +396,17 @@ impl Stack<'_> {
     /// # Safety
     /// `fp` must be a frame pointer that compiled code has pushed, of a stack that stands still or is read through the kernel.
     unsafe fn caller_of(&self, fp: usize) -> Result<Caller, Truncated> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `fp` is a frame pointer that compiled code has pushed, so two words stand there; the stack stands still or is read
+        // through the kernel (see # Safety).
         let word = |offset: usize| unsafe { self.reads.word(fp + offset) };
         let (Some(fp), Some(saved)) = (word(0), word(8)) else { return Err(Truncated::BrokenChain) };
         Ok(Caller { return_pc: arch::return_address(saved), fp })
     }
 
     /// Walks the entries that the one that runs, in `activation`, was made inside.
+    ///
+    /// # Safety
+    /// The stacks of the store must stand still, or be read through the kernel.
     unsafe fn walk_outer(&self, activation: Activation, frames: &mut Frames<'_>) -> Result<(), Truncated> {
         if self.activations.overflow() {
             return Err(Truncated::TooManyEntries);
@@ -391,7 +415,8 @@ impl Stack<'_> {
         while let Some(inner) = entry {
             entry = inner.outer_entry();
             if entry.is_some() {
-                // SAFETY: passed on to the caller. The outer entry is open, and stands where it was in the same host call.
+                // SAFETY: the outer entry is open, and its frames stand where they were in the host call that made the inner one. Its stack
+                // stands still or is read through the kernel.
                 unsafe { self.walk_exit(inner.outer(), 0, frames)? };
             }
         }

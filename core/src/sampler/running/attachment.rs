@@ -210,7 +210,7 @@ impl Attachment {
         let context = self.find(store, instance, image)?;
         let memory = context.memory(image.compiled_index_spaces(), 0);
         let memory = memory.ok_or_else(|| wasmtime::format_err!("it has no memory"))?;
-        // SAFETY: the store is alive, and this thread runs it.
+        // SAFETY: `store` is borrowed mutably for the whole call, so the store and its instances are alive.
         let (base, _) = unsafe { memory.read() };
         let heap = self.store.heap(rate);
         wasmtime::ensure!(heap.claim_for_runtime(), "another instance of its store is profiled already");
@@ -339,7 +339,7 @@ pub(in crate::sampler) fn find_instance<T: 'static>(
     let context = contexts.find_map(|(context, start)| is_own(start).then_some(context));
     let context = context.ok_or_else(|| wasmtime::format_err!("the module exports no function of its own"))?;
     if let (Some(memory), Some(definition)) = (memory, context.memory(image.compiled_index_spaces(), 0)) {
-        // SAFETY: the store is alive, and this thread runs it.
+        // SAFETY: `store` is borrowed mutably for the whole call, so the store and its instances are alive.
         let read = unsafe { definition.read() };
         let said = (memory.data_ptr(&*store) as usize, memory.data_size(&*store));
         if read != said {

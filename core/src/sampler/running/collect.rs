@@ -52,12 +52,14 @@ pub(in crate::sampler) struct Sighting {
 /// Async-signal-safe.
 ///
 /// # Safety
-/// To be called on that thread, in the handler that interrupted it, at a check or in the call hook, while nothing else pushes into `ring` or
-/// reads the store's language.
+/// * Call this on the thread that runs `store`: in the handler that interrupted it, at a check or in the call hook.
+/// * Registers in `snapshot` must be those that the handler found.
+/// * Nothing else may push into `ring` meanwhile.
+/// * Nobody else may use the store's walker meanwhile. Inside a host call others may: this does not touch it there.
 pub(in crate::sampler) unsafe fn collect(snapshot: &Snapshot, store: &StoreState, ring: &Ring) -> bool {
     let Snapshot { place, cpu_ns, weight_ns, used_ns, period_ns } = *snapshot;
     let in_guest = matches!(place, Place::InWasm(_) | Place::AtCheck | Place::AtCall);
-    // SAFETY: the caller's promise: the store is there while its thread runs it.
+    // SAFETY: this is the thread that runs the store, so the store is alive (see # Safety).
     let entry = unsafe { store.entry() };
     let header = Header {
         time_ns: monotonic_ns(),
@@ -69,19 +71,20 @@ pub(in crate::sampler) unsafe fn collect(snapshot: &Snapshot, store: &StoreState
         entry: entry.map_or(0, |entry| entry.number()),
         host_call: entry.filter(|_| !in_guest).map_or(0, |entry| entry.host_call()),
         pause_ns: 0,
-        // SAFETY: this is the store's thread.
+        // SAFETY: this is the thread that runs the store (see # Safety), and `entry` is open on it.
         memory_bytes: unsafe { store.memory_bytes(entry.as_ref()) },
         state: if in_guest { State::Guest } else { State::Host },
         kind: Kind::Sample,
     };
     // Before the walk, so that it counts as part of the pause.
     if in_guest {
-        // SAFETY: this is the guest's thread, and the guest stands still: nobody else has the walker, as the caller promises.
+        // SAFETY: the guest stands still on this thread, and nobody else uses the walker (see # Safety).
         unsafe { store.name_frames() };
     }
     let kind = Cell::new(Kind::Sample);
     let stack = store.stack(Reads::InPlace);
-    // SAFETY: the caller's promise; and the registers are those of this thread, which stands still.
+    // SAFETY: nothing else pushes into `ring`. This thread runs the store and stands still, with these registers if it was interrupted
+    // (see # Safety).
     unsafe {
         ring.push(|words| {
             header.write(
@@ -135,7 +138,7 @@ pub(in crate::sampler) fn collect_blocked(
     if !store.is_alive() {
         return None;
     }
-    // SAFETY: the store does not go while it is locked.
+    // SAFETY: the store is locked and alive (checked): `StoreState::close`, which comes before it goes, waits for the lock.
     let entry = unsafe { store.waiting_entry() };
     let header = Header {
         time_ns: monotonic_ns(),
@@ -155,7 +158,7 @@ pub(in crate::sampler) fn collect_blocked(
     let mut is_there = false;
     let length = header.write(
         words,
-        // SAFETY: the store does not go while it is locked, and its stacks are read through the kernel.
+        // SAFETY: the store is locked and alive (checked), and its stacks are read through the kernel.
         |frames| unsafe { stack.walk_blocked(frames) },
         |_, _| 0,
         |header| {

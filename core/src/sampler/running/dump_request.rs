@@ -93,10 +93,11 @@ impl StoreState {
     /// Makes a dump if one is asked for, and says so. To be called in the handler, where wasm stands still.
     ///
     /// # Safety
-    /// As for [`StoreState::collect_language`], with the registers of the interrupted thread.
+    /// Call this in the handler, on the thread that runs the store, where compiled code was interrupted with these `registers`.
     pub(in crate::sampler) unsafe fn dump_interrupted(&self, registers: Registers) -> bool {
         let Some(taken) = self.dump.take() else { return false };
-        // SAFETY: the caller's promise.
+        // SAFETY: this is the handler, and it has interrupted compiled code with these registers (see # Safety). Only who has `taken` makes
+        // a dump, so nobody else reads the language.
         taken.done(unsafe {
             self.read_stacks("running", false, |frames| self.stack(Reads::InPlace).walk(registers, frames))
         });
@@ -241,7 +242,7 @@ impl StoreState {
         // Whoever has the lock is the call hook, about to do it.
         let is_there = |_: &Locked<'_>| self.dump.in_host_call.load(Ordering::SeqCst) && self.is_alive();
         let read = self.try_lock().filter(is_there).and_then(|_locked| {
-            // SAFETY: the store does not go while it is locked.
+            // SAFETY: the store is locked and alive (checked): `close`, which comes before it goes, waits for the lock.
             let entry = unsafe { self.waiting_entry() }.filter(Entry::awaits_language)?;
             Some(read(&entry))
         });
@@ -251,7 +252,9 @@ impl StoreState {
     }
 
     /// # Safety
-    /// As for [`StoreState::collect_language`], but on any thread while the guest's cannot go on in wasm.
+    /// * The store must be alive, and its wasm must not run before this returns.
+    /// * On another thread than the store's, `through_kernel` must be set.
+    /// * Nobody else may use the walker meanwhile, as for [`StoreState::collect_language`].
     unsafe fn read_stacks(
         &self,
         state: &str,
@@ -265,7 +268,7 @@ impl StoreState {
         let _ = frames.finish();
         let (length, leaves) = (frames.len(), frames.leaves());
         let words = &words[..length];
-        // SAFETY: the guest's thread does not go on in wasm, and the store is locked.
+        // SAFETY: the store is alive, its wasm does not run, and nobody else uses the walker (see # Safety).
         let of_language = unsafe { self.language_threads(&words[..leaves], state, through_kernel) };
         let has_language = of_language.is_some();
         if let Some(dump) = of_language.filter(|dump| !dump.threads.is_empty()) {

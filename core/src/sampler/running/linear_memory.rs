@@ -18,7 +18,7 @@ impl LinearMemory {
     /// The memory whose size is asked for; the first that is given counts. To be called on the store's thread.
     pub(super) fn set(&self, definition: MemoryDefinition) {
         let _ = self.definition.set(definition);
-        // SAFETY: this is asked within the store, which is there.
+        // SAFETY: the store is borrowed on its own thread while its memory is set, so the instance is alive.
         unsafe { self.read() };
     }
 
@@ -30,10 +30,11 @@ impl LinearMemory {
     /// Its size now, in bytes. Async-signal-safe.
     ///
     /// # Safety
-    /// To be called on the thread that runs the store, while wasm of it is open or about to be left.
+    /// Call this on the thread that runs the store. Its wasm must be open or about to be left, or the store be borrowed: then the instance
+    /// that has the memory is alive.
     pub(super) unsafe fn read(&self) -> u64 {
         let Some(definition) = self.definition.get() else { return 0 };
-        // SAFETY: the caller's promise: the instance is there.
+        // SAFETY: wasm of the store is open, or the store is borrowed (see # Safety), so the instance that has the memory is alive.
         let (_, length) = unsafe { definition.read() };
         self.last.store(length as u64, Ordering::Relaxed);
         length as u64

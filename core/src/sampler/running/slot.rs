@@ -120,9 +120,10 @@ impl ThreadSlot {
     /// The slot that this thread's signals and hooks go to. Async-signal-safe.
     ///
     /// # Safety
-    /// To be asked by a handler or a hook of this thread, and not kept when that has returned.
+    /// * Use the reference only in the handler, the hook or the host code of this thread that has asked for it.
+    /// * Meanwhile this thread must not give the slot up ([`ThreadSlot::leave_own`]).
     pub(in crate::sampler) unsafe fn own<'a>() -> Option<&'a Self> {
-        // SAFETY: this thread clears it, or puts another one there, before the slot goes.
+        // SAFETY: this thread clears `OWN`, or puts another slot there, before it lets the slot go.
         unsafe { OWN.get().as_ref() }
     }
 
@@ -160,7 +161,8 @@ impl ThreadSlot {
         let number = (!was_none).then(|| self.current_number.load(Ordering::Relaxed));
         let before = Running { store: number, is_told: self.is_told.load(Ordering::Relaxed) };
         self.is_told.store(is_told, Ordering::Relaxed);
-        // SAFETY: it is there: whoever says that this thread runs it sees to that.
+        // SAFETY: callers give null, a store that `Threads::enter` finds in its list, whose lock it holds, or the store whose call hook is
+        // running.
         match unsafe { store.as_ref() } {
             Some(StoreState { number, .. }) => {
                 match (was_none, &self.answers) {
@@ -227,7 +229,7 @@ impl ThreadSlot {
     pub(in crate::sampler) fn pass_over_signalled(&self, timers: &Timers, asked: u64) {
         let cpu_ns = own_cpu_ns();
         timers.pass_over(asked, cpu_ns, self.in_stores_ns(cpu_ns));
-        // SAFETY: this is the handler.
+        // SAFETY: this runs in the handler, on the slot's own thread.
         unsafe { timers.goes_on(cpu_ns, || self.spent(cpu_ns)) };
     }
 
@@ -447,7 +449,7 @@ impl ThreadSlot {
 
     /// The store whose code, or host code on whose behalf, was interrupted; `None` if it was neither. To be called in the handler.
     pub(in crate::sampler) fn interrupted_store(&self, registers: Registers) -> Option<&StoreState> {
-        // SAFETY: whoever lets a store go has this forget it before, and waits until the handler is not at work.
+        // SAFETY: `Threads::detach` has every slot forget a store before that goes, and `forget` waits while the handler is at work.
         let store = unsafe { self.current.load(Ordering::SeqCst).as_ref() }?;
         let is_its = self.is_told.load(Ordering::Relaxed)
             || store.shared.code.contains(registers.pc) && store.runs_wasm_on(self)

@@ -237,7 +237,8 @@ impl Threads {
         let mut slots = locked(&self.slots);
         slots.retain(|other| !Arc::ptr_eq(other, slot));
         locked(&self.ended).add(slot, 0);
-        // SAFETY: the thread has ended, and its handler with it.
+        // SAFETY: the thread has given the slot up and has then set `is_gone`, so neither its handler nor its hooks use the timers any
+        // more.
         if let Some(note) = slot.timers.as_ref().and_then(|timers| unsafe { timers.rate_note() }) {
             *locked(&self.ended_rate_note) = Some(note);
         }

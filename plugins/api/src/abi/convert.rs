@@ -63,7 +63,7 @@ impl SourceFrame {
     /// Its texts must be there and unchanged.
     pub unsafe fn get(&self, longest: usize) -> crate::SourceFrame {
         let number = |number: u32| (number != 0).then_some(number);
-        // SAFETY: the caller's promise.
+        // SAFETY: the texts are there and unchanged (see # Safety).
         let text = |text: Bytes| unsafe { text.text(longest) };
         let some_text = |bytes: Bytes| (bytes.length != 0).then(|| text(bytes));
         crate::SourceFrame {
@@ -175,9 +175,9 @@ mod tests {
             column: Some(u32::MAX),
             category: Category::GarbageCollector,
         };
-        // SAFETY: `frame` lives.
+        // SAFETY: `frame`, which has the texts, lives until the end of the test.
         assert_eq!(unsafe { SourceFrame::of(&frame).get(100) }, frame);
-        // SAFETY: `frame` lives.
+        // SAFETY: `frame`, which has the texts, lives until the end of the test.
         assert_eq!(unsafe { SourceFrame::of(&frame).get(1) }.linkage_name.as_deref(), Some("_"));
         for number in 0..=WALK_END_BUSY {
             assert_eq!(walk_end_of(number).map(walk_end_number), Some(number));

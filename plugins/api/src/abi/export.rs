@@ -40,7 +40,7 @@ impl ExportedLanguage {
 #[repr(transparent)]
 pub struct LanguagePointer(*const Language);
 
-// SAFETY: what it points to is constant.
+// SAFETY: the language that it points to is a constant, which nobody changes.
 unsafe impl Sync for LanguagePointer {}
 
 /// Pointers to all of `languages`.
@@ -113,25 +113,25 @@ fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
 /// # Safety
 /// `texts` is as the ABI says.
 pub(super) unsafe fn say(texts: *const Texts, text: &str) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `texts` is a receiver of wlprof's for this call, as the ABI has it (see # Safety). The text is borrowed until that returns.
     unsafe { ((*texts).add)(texts, Bytes::of(text.as_bytes())) }
 }
 
 unsafe extern "C" fn detect(language: *const Language, module: *const Module, answer: *const Texts) -> u32 {
     guarded(DETECTION_FAILED, || {
-        // SAFETY: both are as the ABI says.
+        // SAFETY: by the ABI `language` is one that this library exports, and `module` stays for this call.
         let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(module)) };
         match language.detect(&module) {
             Detection::No => DETECTION_NO,
             Detection::Yes(found) => {
-                // SAFETY: `answer` is as the ABI says.
+                // SAFETY: by the ABI `answer` is a receiver of wlprof's, which stays for this call.
                 unsafe { say(answer, &found) };
                 DETECTION_YES
             }
             Detection::Unsupported { found, supported } => {
-                // SAFETY: `answer` is as the ABI says.
+                // SAFETY: by the ABI `answer` is a receiver of wlprof's, which stays for this call.
                 unsafe { say(answer, &found) };
-                // SAFETY: `answer` is as the ABI says.
+                // SAFETY: by the ABI `answer` is a receiver of wlprof's, which stays for this call.
                 unsafe { say(answer, &supported) };
                 DETECTION_UNSUPPORTED
             }
@@ -141,11 +141,11 @@ unsafe extern "C" fn detect(language: *const Language, module: *const Module, an
 
 unsafe extern "C" fn library_folder(language: *const Language, library: *const Texts) {
     guarded((), || {
-        // SAFETY: both are as the ABI says.
+        // SAFETY: by the ABI `language` is one that this library exports.
         let language = unsafe { ExportedLanguage::from_abi(language) };
         if let Some(folder) = language.library_folder() {
             for text in std::iter::once(folder).chain(language.library_files()) {
-                // SAFETY: `library` is as the ABI says.
+                // SAFETY: by the ABI `library` is a receiver of wlprof's, which stays for this call.
                 unsafe { say(library, text) };
             }
         }
@@ -154,7 +154,7 @@ unsafe extern "C" fn library_folder(language: *const Language, library: *const T
 
 unsafe extern "C" fn attach(language: *const Language, module: *const Module, error: *const Texts) -> *mut Walker {
     let attached = guarded(None, || {
-        // SAFETY: both are as the ABI says.
+        // SAFETY: by the ABI `language` is one that this library exports, and `module` stays for this call.
         let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(module)) };
         // Asks the walker, too, what it is.
         Some(language.attach(&module).map(ExportedWalker::leak))
@@ -162,12 +162,12 @@ unsafe extern "C" fn attach(language: *const Language, module: *const Module, er
     match attached {
         Some(Ok(walker)) => walker,
         Some(Err(reason)) => {
-            // SAFETY: `error` is as the ABI says.
+            // SAFETY: by the ABI `error` is a receiver of wlprof's, which stays for this call.
             unsafe { say(error, &reason.0) };
             std::ptr::null_mut()
         }
         None => {
-            // SAFETY: `error` is as the ABI says.
+            // SAFETY: by the ABI `error` is a receiver of wlprof's, which stays for this call.
             unsafe { say(error, "the plugin panicked") };
             std::ptr::null_mut()
         }
@@ -205,7 +205,8 @@ impl ExportedWalker {
     /// # Safety
     /// `walker` must have come from [`ExportedWalker::leak`] and not be destroyed, and no other call use it.
     pub(super) unsafe fn from_abi<'a>(walker: *mut Walker) -> &'a mut Self {
-        // SAFETY: it is the first field of one.
+        // SAFETY: `walker` is the first field of an `ExportedWalker` that `leak` has made, which lives and which no other call uses
+        // (see # Safety).
         unsafe { &mut *walker.cast::<Self>() }
     }
 }
@@ -216,7 +217,7 @@ impl ExportedWalker {
 /// # Safety
 /// `walker` must have come from [`ExportedWalker::leak`] and not be destroyed.
 pub(super) unsafe fn asked<T>(walker: *const Walker, otherwise: T, call: impl FnOnce() -> T) -> T {
-    // SAFETY: the caller's promise. Not while `call` uses it.
+    // SAFETY: `walker` is one of `leak`'s and not destroyed (see # Safety). No such reference is held while `call` uses the walker.
     let panics = || unsafe { &(*walker.cast::<ExportedWalker>()).panics };
     if panics().get() == MOST_PANICS {
         return otherwise;
@@ -231,23 +232,23 @@ pub(super) unsafe fn asked<T>(walker: *const Walker, otherwise: T, call: impl Fn
 /// # Safety
 /// `wasm` has `count` frames, for as long as `'a`.
 unsafe fn stack_of<'a>(wasm: *const WasmFrame, count: usize) -> &'a [WasmFrame] {
-    // SAFETY: the caller's promise; an empty stack may have a null pointer.
+    // SAFETY: `wasm` has `count` frames for as long as `'a` (see # Safety). Where there are none the pointer may be null, and is not used.
     if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(wasm, count) } }
 }
 
 unsafe extern "C" fn fresh(walker: *const Walker) -> *mut Walker {
     let fresh = || {
-        // SAFETY: it is one of `leak`'s, and nothing is changed.
+        // SAFETY: the walker is one of `leak`'s, and by the ABI no other call uses it. Nothing of it is changed.
         let exported = unsafe { &*walker.cast::<ExportedWalker>() };
         exported.walker.fresh().map_or(std::ptr::null_mut(), ExportedWalker::leak)
     };
-    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
     unsafe { asked(walker, std::ptr::null_mut(), fresh) }
 }
 
 unsafe extern "C" fn destroy(walker: *mut Walker) {
     guarded((), || {
-        // SAFETY: it came from `leak`, and this is the last call with it.
+        // SAFETY: the walker came from `leak`, and by the ABI this is the last call with it.
         drop(unsafe { Box::from_raw(walker.cast::<ExportedWalker>()) });
     });
 }
@@ -260,17 +261,17 @@ unsafe extern "C" fn walk(
     stack: *mut Stack,
 ) -> u32 {
     guarded(WALK_END_FAILED, || {
-        // SAFETY: all are as the ABI says.
+        // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses, and `guest` stays for this call.
         let (exported, guest) = unsafe { (ExportedWalker::from_abi(walker), &*guest) };
-        // SAFETY: wlprof's promise: there are so many frames for this call.
+        // SAFETY: by the ABI `wasm` has `wasm_count` frames, which stay for this call.
         let wasm = unsafe { stack_of(wasm, wasm_count) };
-        // SAFETY: `stack` is as the ABI says.
+        // SAFETY: by the ABI `stack` is a whole `Stack` of wlprof's, which stays for this call.
         let may_allocate = unsafe { (*stack).may_allocate };
         let ExportedWalker { walker, sink, .. } = exported;
         sink.clear();
         sink.set_may_allocate(may_allocate);
         let walked = walker.walk(&ForeignGuest(guest), wasm, sink);
-        // SAFETY: `stack` is as the ABI says.
+        // SAFETY: by the ABI `stack` is a whole `Stack` of wlprof's, which stays for this call.
         unsafe { write_stack(sink, stack) };
         walk_end_number(walked)
     })
@@ -281,7 +282,7 @@ unsafe extern "C" fn walk(
 /// # Safety
 /// `stack` is as the ABI says.
 unsafe fn write_stack(sink: &FrameSink, stack: *mut Stack) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `stack` is a whole `Stack` of wlprof's for this call, as the ABI has it (see # Safety).
     let (frames, capacity) = unsafe { ((*stack).frames, (*stack).capacity) };
     for (at, entry) in sink.entries().take(capacity).enumerate() {
         let (kind, value) = match entry {
@@ -289,63 +290,63 @@ unsafe fn write_stack(sink: &FrameSink, stack: *mut Stack) {
             SinkEntry::Wasm(index) => (FRAME_KIND_WASM, index as u64),
             SinkEntry::Elided => (FRAME_KIND_ELIDED, 0),
         };
-        // SAFETY: there is room for `capacity` frames.
+        // SAFETY: by the ABI `frames` has room for `capacity` frames, and `take` ends before that.
         unsafe { frames.add(at).write(StackFrame { kind, reserved: 0, value }) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `stack` is a whole `Stack` of wlprof's for this call, as the ABI has it (see # Safety).
     unsafe { (*stack).length = sink.len().min(capacity) };
     let Some((&first, more)) = sink.labels().split_first() else { return };
-    // SAFETY: the caller's promise.
+    // SAFETY: `stack` is a whole `Stack` of wlprof's for this call, as the ABI has it (see # Safety).
     unsafe { ((*stack).labels, (*stack).has_labels) = (first, 1) };
-    // SAFETY: the caller's promise.
+    // SAFETY: `stack` is a whole `Stack` of wlprof's for this call, as the ABI has it (see # Safety).
     let (keys, capacity) = unsafe { ((*stack).label_keys, (*stack).label_capacity) };
     let count = more.len().min(capacity);
     for (at, &key) in more[..count].iter().enumerate() {
-        // SAFETY: there is room for `capacity` keys.
+        // SAFETY: by the ABI `label_keys` has room for `label_capacity` keys, and `count` is no more.
         unsafe { keys.add(at).write(key) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `stack` is a whole `Stack` of wlprof's for this call, as the ABI has it (see # Safety).
     unsafe { (*stack).label_count = count };
 }
 
 unsafe extern "C" fn symbolize(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames) {
     let symbolize = || {
-        // SAFETY: the walker is one of `leak`'s, and no other call uses it.
+        // SAFETY: the walker is one of `leak`'s, and by the ABI no other call uses it.
         let exported = unsafe { ExportedWalker::from_abi(walker) };
         exported.frames.clear();
         exported.walker.symbolize(frame.into(), &mut exported.frames);
         for frame in &exported.frames {
-            // SAFETY: `frames` is as the ABI says, and the frame is there for the call.
+            // SAFETY: by the ABI `frames` is a receiver of wlprof's, which stays for this call. The frame lives until `add` returns.
             unsafe { ((*frames).add)(frames, &SourceFrame::of(frame)) };
         }
     };
-    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
     unsafe { asked(walker, (), symbolize) }
 }
 
 unsafe extern "C" fn categorize(walker: *const Walker, frame: *const SourceFrame) -> u32 {
     let categorize = || {
-        // SAFETY: both are as the ABI says, and nothing is changed.
+        // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses, and `frame` stays for this call. Nothing is changed.
         let (exported, frame) = unsafe { (&*walker.cast::<ExportedWalker>(), &*frame) };
-        // SAFETY: the frame's texts are there for this call.
+        // SAFETY: by the ABI the texts of the frame stay for this call.
         let frame = unsafe { frame.get(usize::MAX) };
         exported.walker.categorize(&frame).map_or(CATEGORY_UNKNOWN, category_number)
     };
-    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
     unsafe { asked(walker, CATEGORY_UNKNOWN, categorize) }
 }
 
 unsafe extern "C" fn labels(walker: *mut Walker, key: u64, labels: *const Labels) {
     let labels = || {
         let mut found = Vec::new();
-        // SAFETY: the walker is one of `leak`'s, and no other call uses it.
+        // SAFETY: the walker is one of `leak`'s, and by the ABI no other call uses it.
         unsafe { ExportedWalker::from_abi(walker) }.walker.labels(key, &mut found);
         for label in &found {
-            // SAFETY: `labels` is as the ABI says, and both texts are there for the call.
+            // SAFETY: by the ABI `labels` is a receiver of wlprof's, which stays for this call. Both texts live until `add` returns.
             unsafe { ((*labels).add)(labels, Bytes::of(label.name.as_bytes()), Bytes::of(label.value.as_bytes())) };
         }
     };
-    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
     unsafe { asked(walker, (), labels) }
 }
 
@@ -357,9 +358,9 @@ unsafe extern "C" fn threads(
     threads: *const Threads,
 ) {
     let threads = || {
-        // SAFETY: all are as the ABI says.
+        // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses, and `guest` stays for this call.
         let (exported, guest) = unsafe { (ExportedWalker::from_abi(walker), &*guest) };
-        // SAFETY: wlprof's promise: there are so many frames for this call.
+        // SAFETY: by the ABI `wasm` has `wasm_count` frames, which stay for this call.
         let wasm = unsafe { stack_of(wasm, wasm_count) };
         let mut found = Vec::new();
         exported.walker.threads(&ForeignGuest(guest), wasm, &mut found);
@@ -385,24 +386,26 @@ unsafe extern "C" fn threads(
                 labels: labels.as_ptr(),
                 label_count: labels.len(),
             };
-            // SAFETY: `threads` is as the ABI says, and the thread is there for the call with all that it has.
+            // SAFETY: by the ABI `threads` is a receiver of wlprof's, which stays for this call. The thread and all that it has live until
+            // `add` returns.
             unsafe { ((*threads).add)(threads, &thread) };
         }
     };
-    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
     unsafe { asked(walker, (), threads) }
 }
 
 unsafe extern "C" fn warnings(walker: *const Walker, warnings: *const Texts) {
-    // SAFETY: both are as the ABI says, and nothing is changed.
+    // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses. Nothing of it is changed, except the count of panics, which
+    // is a `Cell`.
     let exported = unsafe { &*walker.cast::<ExportedWalker>() };
     let say_all = || {
         for warning in exported.walker.warnings() {
-            // SAFETY: `warnings` is as the ABI says.
+            // SAFETY: by the ABI `warnings` is a receiver of wlprof's, which stays for this call.
             unsafe { say(warnings, &warning) };
         }
     };
-    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
     unsafe { asked(walker, (), say_all) };
     let panics = exported.panics.get();
     if panics > 0 {
@@ -410,7 +413,7 @@ unsafe extern "C" fn warnings(walker: *const Walker, warnings: *const Texts) {
             "the plugin panicked when it was asked for names, categories, labels, threads, heaps or warnings ({panics} \
              times); what it did not say is missing, and after {MOST_PANICS} it is only asked to walk"
         );
-        // SAFETY: `warnings` is as the ABI says.
+        // SAFETY: by the ABI `warnings` is a receiver of wlprof's, which stays for this call.
         unsafe { say(warnings, &warning) };
     }
 }
@@ -443,7 +446,7 @@ mod tests {
                 label_capacity: room,
                 label_count: 0,
             };
-            // SAFETY: it is whole, with that room.
+            // SAFETY: `stack` is whole, and what it points to are arrays of this test with that room.
             unsafe { write_stack(&sink, &raw mut stack) };
             assert_eq!((stack.length, stack.labels, stack.has_labels), (2, 1, 1));
             assert_eq!((frames[0].kind, frames[0].value, frames[1].kind), (FRAME_KIND_OWN, 5, FRAME_KIND_ELIDED));

@@ -15,7 +15,7 @@ pub(super) unsafe extern "C" fn allocators(
     missed: *const Texts,
 ) {
     let say_all = || {
-        // SAFETY: both are as the ABI says, and nothing is changed.
+        // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses, and `module` stays for this call. Nothing is changed.
         let (exported, module) = unsafe { (&*walker.cast::<ExportedWalker>(), ForeignModule::new(module)) };
         let mut notes = Vec::new();
         for allocator in exported.walker.allocators(&module, &mut notes) {
@@ -26,15 +26,15 @@ pub(super) unsafe extern "C" fn allocators(
                 leading_parameters: allocator.leading_parameters,
                 trailing_parameters: allocator.trailing_parameters,
             };
-            // SAFETY: `found` is as the ABI says, and the allocator is there for the call.
+            // SAFETY: by the ABI `found` is a receiver of wlprof's, which stays for this call. The allocator lives until `add` returns.
             unsafe { ((*found).add)(found, &allocator) };
         }
         for note in notes {
-            // SAFETY: `missed` is as the ABI says.
+            // SAFETY: by the ABI `missed` is a receiver of wlprof's, which stays for this call.
             unsafe { say(missed, &note) };
         }
     };
-    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
     unsafe { asked(walker, (), say_all) }
 }
 
@@ -44,7 +44,7 @@ pub(super) unsafe extern "C" fn switch_heap_profiler_on(
     patches: *const MemoryPatches,
 ) {
     let say_all = || {
-        // SAFETY: it is one of `leak`'s, and nothing is changed.
+        // SAFETY: the walker is one of `leak`'s, and by the ABI no other call uses it. Nothing of it is changed.
         let exported = unsafe { &*walker.cast::<ExportedWalker>() };
         for patch in exported.walker.switch_heap_profiler_on(rate) {
             let expected: Vec<Bytes> = patch.expected.iter().map(|bytes| Bytes::of(bytes)).collect();
@@ -55,11 +55,12 @@ pub(super) unsafe extern "C" fn switch_heap_profiler_on(
                 expected_count: expected.len(),
                 bytes: Bytes::of(&patch.bytes),
             };
-            // SAFETY: `patches` is as the ABI says, and the patch is there for the call with all that it has.
+            // SAFETY: by the ABI `patches` is a receiver of wlprof's, which stays for this call. The patch and all that it has live until
+            // `add` returns.
             unsafe { ((*patches).add)(patches, &patch) };
         }
     };
-    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
     unsafe { asked(walker, (), say_all) }
 }
 
@@ -70,12 +71,12 @@ pub(super) unsafe extern "C" fn heap_profile(
     rate: *mut u64,
 ) -> u32 {
     let read = || {
-        // SAFETY: both are as the ABI says, and no other call uses the walker.
+        // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses, and `guest` stays for this call.
         let (exported, guest) = unsafe { (ExportedWalker::from_abi(walker), &*guest) };
         let mut found = Vec::new();
         let read = exported.walker.heap_profile(&ForeignGuest(guest), &mut found);
         if let Ok(sampled) = read {
-            // SAFETY: a place of wlprof's.
+            // SAFETY: by the ABI `rate` is a place for one number, which stays for this call.
             unsafe { rate.write(sampled) };
         }
         for bucket in found {
@@ -89,11 +90,12 @@ pub(super) unsafe extern "C" fn heap_profile(
                 freed_blocks: bucket.freed_blocks,
                 freed_bytes: bucket.freed_bytes,
             };
-            // SAFETY: `buckets` is as the ABI says, and the bucket is there for the call with its frames.
+            // SAFETY: by the ABI `buckets` is a receiver of wlprof's, which stays for this call. The bucket and its frames live until `add`
+            // returns.
             unsafe { ((*buckets).add)(buckets, &bucket) };
         }
         walk_end_number(read.map(drop))
     };
-    // SAFETY: the walker is one of `leak`'s, and not destroyed.
+    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
     unsafe { asked(walker, WALK_END_FAILED, read) }
 }

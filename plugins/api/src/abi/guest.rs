@@ -21,9 +21,9 @@ impl<'a> ForeignModule<'a> {
     /// # Safety
     /// `module` is as the ABI says, for as long as `'a`.
     pub(super) unsafe fn new(module: *const Module) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: `module` is as the ABI says for as long as `'a` (see # Safety).
         let mut whole = unsafe { Self::without_siblings(module) };
-        // SAFETY: the module's own function, called with it.
+        // SAFETY: `sibling_count` is the module's own function, called with it, and the module is there (see # Safety).
         let count = unsafe { ((*module).sibling_count)(module) };
         let sibling = |index| {
             // SAFETY: the module's own function, called with it; what it gives is a module as the ABI says, or null.
@@ -40,7 +40,7 @@ impl<'a> ForeignModule<'a> {
     unsafe fn without_siblings(module: *const Module) -> Self {
         // SAFETY: the module's own function, called with it; the name is there for as long as the module, and copied.
         let name = unsafe { ((*module).name)(module).text(usize::MAX) };
-        // SAFETY: the module's own function, called with it.
+        // SAFETY: `function_import_count` is the module's own function, called with it, and the module is there (see # Safety).
         let count = unsafe { ((*module).function_import_count)(module) };
         let import = |index| {
             let (mut from, mut name) = (Bytes::EMPTY, Bytes::EMPTY);
@@ -87,7 +87,7 @@ impl ModuleView for ForeignModule<'_> {
         let mut name = Bytes::EMPTY;
         // SAFETY: the module's own function, called with it and with a place for the result.
         let found = unsafe { ((*self.module).function_name)(self.module, index, &mut name) };
-        // SAFETY: the name is there for as long as the module.
+        // SAFETY: the name is there for as long as the module, which stays for longer than `self`.
         found.then(|| unsafe { name.get() }).and_then(|name| std::str::from_utf8(name).ok())
     }
 
@@ -192,7 +192,7 @@ impl GuestMemory for ForeignGuest<'_> {
     #[inline]
     fn in_place(&self) -> Option<&[u8]> {
         let Guest { memory, memory_size, .. } = *self.0;
-        // SAFETY: the ABI's promise: if it is not null, so many bytes are there and stay as they are for this call.
+        // SAFETY: by the ABI, if `memory` is not null, `memory_size` bytes are there and stay as they are for this call.
         (!memory.is_null()).then(|| unsafe { std::slice::from_raw_parts(memory, memory_size as usize) })
     }
 }
@@ -231,19 +231,19 @@ mod tests {
     }
 
     unsafe extern "C" fn seven<T: From<u8>>(_: *const Module, _: Bytes, number: *mut T) -> bool {
-        // SAFETY: a place of the caller's.
+        // SAFETY: `number` leads to a local variable of the method that asks.
         unsafe { number.write(7.into()) };
         true
     }
 
     unsafe extern "C" fn element(_: *const Module, _: u32, _: u64, function: *mut u32) -> bool {
-        // SAFETY: a place of the caller's.
+        // SAFETY: `function` leads to a local variable of the method that asks.
         unsafe { function.write(7) };
         true
     }
 
     unsafe extern "C" fn data(_: *const Module, _: u64, buffer: *mut c_void, length: usize) -> bool {
-        // SAFETY: the caller has room for as much.
+        // SAFETY: `buffer` and `length` are those of the slice that is to be filled.
         unsafe { buffer.cast::<u8>().write_bytes(7, length) };
         true
     }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     unsafe extern "C" fn library(module: *const Module, index: u32) -> *const Module {
-        // SAFETY: it is asked of a program alone.
+        // SAFETY: only the module of a `Program`, its first field, has this function, and is what it is called with.
         let library = unsafe { &raw const (*module.cast::<Program>()).library };
         if index == 0 { library } else { std::ptr::null() }
     }
@@ -297,7 +297,7 @@ mod tests {
     fn modules_answer_and_have_the_siblings_that_there_are() {
         let program =
             Program { module: Module { sibling_count: two, sibling: library, ..module() }, library: module() };
-        // SAFETY: it is there.
+        // SAFETY: `program` lives until the end of the test, and its functions do what the ABI says.
         let program = unsafe { ForeignModule::new((&raw const program).cast()) };
         let mut buffer = [0; 2];
         assert_eq!(program.initial_data(0, &mut buffer), Ok(()));

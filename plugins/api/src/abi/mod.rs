@@ -77,7 +77,7 @@ impl Bytes {
         if self.data.is_null() {
             return &[];
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `data` is not null, so `length` bytes are there, unchanged for as long as `'a` (see # Safety).
         unsafe { std::slice::from_raw_parts(self.data, self.length) }
     }
 
@@ -91,7 +91,7 @@ impl Bytes {
         if self.length > LONGEST_CLAIM {
             return format!("[a text of {} bytes]", self.length);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the bytes are there and unchanged (see # Safety), and of them no more than `longest` are read.
         String::from_utf8_lossy(unsafe { self.cut(longest).get() }).into_owned()
     }
 }

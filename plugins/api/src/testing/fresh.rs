@@ -1,16 +1,16 @@
-//! Whether walkers that came of one another by [`Walker::fresh`] keep to what that promises.
+//! Checks that walkers which came from one another by [`Walker::fresh`] keep to what that promises.
 
 use super::Frozen;
 use crate::{FrameKey, FrameSink, GuestMemory, Label, SinkEntry, SourceFrame, Truncation, Walker, WasmFrame};
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// What one walk is given.
+/// The input of one walk.
 #[derive(Clone, Debug)]
 pub struct Moment<G = Frozen> {
     /// The guest.
     pub guest: G,
-    /// Its wasm stack, leaf first.
+    /// The guest's wasm stack, leaf first.
     pub wasm: Vec<WasmFrame>,
 }
 
@@ -31,11 +31,13 @@ struct Walked {
 /// A stack as it is shown.
 type Shown = (Vec<Vec<SourceFrame>>, Vec<Label>);
 
-/// Walks two moments, of two instances of one module, alone and then on two threads at once, each with one fresh walker after the
-/// other. `attach` makes a walker that shares nothing with others. What they give must be what one alone gives, whoever names it.
+/// Checks that fresh walkers give what a walker on its own gives, whichever of them names it.
+///
+/// Walks two moments, of two instances of one module: first by themselves, then on two threads at once, each with one fresh walker after
+/// the other. `attach` makes a walker that shares nothing with others.
 ///
 /// # Panics
-/// If it is not, if there is no fresh walker, or if one is [busy](Truncation::Busy) over and over.
+/// If the results differ, if there is no fresh walker, or if one is [busy](Truncation::Busy) over and over.
 pub fn check_fresh<G>(attach: impl Fn() -> Box<dyn Walker>, moments: &[Moment<G>; 2])
 where
     G: GuestMemory + Clone + Send,
@@ -94,10 +96,10 @@ where
     }
 }
 
-/// Compares what `count` fresh walkers take with what attaching takes once, the quickest of some tries each.
+/// Checks that `count` fresh walkers take no longer than attaching once. Of some tries each the quickest counts.
 ///
 /// # Panics
-/// If the former take longer, or there are none.
+/// If they take longer, or there are none.
 pub fn check_fresh_is_cheap(attach: impl Fn() -> Box<dyn Walker>, count: usize) {
     const TRIES: usize = 5;
     let quickest = |run: &dyn Fn()| {

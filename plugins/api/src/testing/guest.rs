@@ -4,26 +4,26 @@ use crate::{GuestMemory, OutOfBounds};
 use std::cell::Cell;
 use std::collections::HashMap;
 
-/// Memory and globals of a guest that stands still. Counts what is read, so that a test can bound what a walk costs.
+/// Memory and globals of a guest that stands still. Counts reads, so that a test can bound what a walk costs.
 #[derive(Clone, Debug, Default)]
 pub struct Frozen {
-    /// Its memory, from address 0 on.
+    /// The memory, from address 0 on.
     pub memory: Vec<u8>,
-    /// Raw bits of its globals, by index. Those that are not here it does not have.
+    /// Raw bits of the globals, by index. The guest has no others.
     pub globals: HashMap<u32, u64>,
-    /// How often memory was read or should have been: reads out of bounds count as well.
+    /// Number of reads of memory, including those out of bounds.
     pub reads: Cell<u64>,
-    /// How many bytes these reads asked for.
+    /// Number of bytes that these reads asked for.
     pub bytes_read: Cell<u64>,
 }
 
 impl Frozen {
-    /// A guest with that memory and without globals.
+    /// Makes a guest with that memory and without globals.
     pub fn new(memory: Vec<u8>) -> Self {
         Self { memory, ..Self::default() }
     }
 
-    /// Counts reads from 0 again.
+    /// Sets both counts to 0.
     pub fn reset_counts(&self) {
         self.reads.set(0);
         self.bytes_read.set(0);

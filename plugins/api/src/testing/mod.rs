@@ -1,15 +1,15 @@
-//! What tests of a plugin need in place of wlprof: a module and a stopped guest, made up or read from files. Nothing of a
-//! plugin that ships needs it, so it is behind the feature `testing`:
+//! A module and a stopped guest for tests of a plugin, built in the test or read from files. They take the place of wlprof.
+//!
+//! No released plugin needs them, so they are behind the feature `testing`:
 //!
 //! ```toml
 //! [dev-dependencies]
 //! wlprof-plugin = { path = "wlprof-plugin", features = ["testing"] }
 //! ```
 //!
-//! A [`TestModule`] is what [`Language::detect`](crate::Language::detect) and [`Language::attach`](crate::Language::attach) are
-//! given. Walks read a [`Frozen`] guest, whose memory a test may fill with anything; a [`Snapshot`] is what one walk needs of a
-//! real guest's memory, small enough to be kept in a file. [`check_fresh`] tries what [`Walker::fresh`](crate::Walker::fresh)
-//! promises.
+//! A [`TestModule`] is the input of [`Language::detect`](crate::Language::detect) and [`Language::attach`](crate::Language::attach).
+//! Walks read a [`Frozen`] guest, whose memory a test may fill with anything. A [`Snapshot`] has the part of a real guest's memory that
+//! one walk needs, and is small enough to be kept in a file. [`check_fresh`] checks what [`Walker::fresh`](crate::Walker::fresh) promises.
 //!
 //! ```
 //! use wlprof_plugin::GuestMemory;

@@ -1,4 +1,4 @@
-//! A module in a test: read from a file, or put together field by field.
+//! A module for tests: read from a file, or put together field by field.
 
 use super::binary;
 use crate::{FunctionImport, ModuleView, WasmFrame};
@@ -6,25 +6,25 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// A module and what a plugin may know of it, each part for tests to change. The parts need not agree: a test that is about
-/// names alone needs no `bytes`.
+/// A module and what a plugin may know of it. Tests may change each part.
 ///
-/// What its segments hold, the hash of its code and what its DWARF says it does not know.
+/// The parts need not agree: a test that is only about names needs no `bytes`. The module knows neither what its segments hold, nor the
+/// hash of its code, nor what its DWARF says.
 #[derive(Clone, Debug, Default)]
 pub struct TestModule {
     /// The whole module in binary form.
     pub bytes: Vec<u8>,
-    /// Functions that it imports, which come first in the function index space.
+    /// Functions that the module imports, which come first in the function index space.
     pub imports: Vec<FunctionImport>,
-    /// Bodies of the functions behind them, in code section offsets.
+    /// Bodies of the functions after the imports, in code section offsets.
     pub bodies: Vec<Range<u32>>,
     /// Names of functions by index, as the name section has them.
     pub names: HashMap<u32, String>,
-    /// Functions that it exports, with the names of the exports. They name those that `names` does not.
+    /// Functions that the module exports, with the names of the exports. They name the functions that `names` does not.
     pub exports: Vec<(u32, String)>,
-    /// Indices of globals by name: those of exports, else of the name section, else of imports.
+    /// Indices of globals by name: from exports, else from the name section, else from imports.
     pub globals: HashMap<String, u32>,
-    /// Payloads of its custom sections.
+    /// Payloads of the custom sections.
     pub sections: HashMap<String, Vec<u8>>,
     /// Other modules on the same memory.
     pub siblings: Vec<TestModule>,
@@ -42,8 +42,7 @@ impl TestModule {
         module
     }
 
-    /// Reads `target/fixtures/NAME.wasm` of the package that is tested, or of a folder that the package is in: where test guests
-    /// are built to.
+    /// Reads `target/fixtures/NAME.wasm` of the package that is tested, or of a folder around it. Test guests are built to that place.
     ///
     /// # Panics
     /// If there is no such file, or it is malformed.
@@ -56,7 +55,7 @@ impl TestModule {
         Self::parse(std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     }
 
-    /// A frame in the function whose body is `bodies[body]`.
+    /// Makes a frame in the function whose body is `bodies[body]`.
     pub fn frame(&self, body: usize, code_offset: u32) -> WasmFrame {
         WasmFrame::attached((self.imports.len() + body) as u32, code_offset)
     }

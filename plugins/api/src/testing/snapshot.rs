@@ -1,26 +1,25 @@
-//! As much of a stopped guest as walks of it read: a real guest's memory is too large to be kept with the tests.
+//! The part of a stopped guest that walks read: a real guest's memory is too large to be kept with the tests.
 
 use crate::{GuestMemory, OutOfBounds};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Blocks of a guest's memory, and globals.
+/// Blocks of a guest's memory, and some of its globals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Size of the guest's memory in bytes.
     pub size: u64,
-    /// The blocks that are known, by their address divided by [`Snapshot::BLOCK`]. What a last one has past the end of memory is
-    /// zero.
+    /// Known blocks, by their address divided by [`Snapshot::BLOCK`]. A last block is zero past the end of memory.
     pub blocks: BTreeMap<u64, [u8; Self::BLOCK]>,
-    /// The globals that are known, by index.
+    /// Known globals, by index.
     pub globals: BTreeMap<u32, u64>,
 }
 
 impl Snapshot {
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub const BLOCK: usize = 64;
 
-    /// What `walk` reads of `guest`.
+    /// Records what `walk` reads of `guest`.
     pub fn record(guest: &dyn GuestMemory, walk: impl FnOnce(&dyn GuestMemory)) -> Self {
         let recorder = Recorder { guest, blocks: RefCell::default(), globals: RefCell::default() };
         walk(&recorder);
@@ -35,7 +34,7 @@ impl Snapshot {
         Self { size: guest.size(), blocks, globals: recorder.globals.into_inner() }
     }
 
-    /// The guest as a walk sees it.
+    /// Returns the guest as a walk sees it.
     pub fn replay(&self) -> Replayed<'_> {
         Replayed { snapshot: self, missed: Cell::new(0) }
     }
@@ -69,12 +68,12 @@ impl GuestMemory for Recorder<'_> {
     }
 }
 
-/// A [`Snapshot`] that is walked. What it does not have is out of bounds.
+/// A [`Snapshot`] that is walked. What it lacks is out of bounds.
 #[derive(Clone, Debug)]
 pub struct Replayed<'a> {
     snapshot: &'a Snapshot,
-    /// How often something was read that lies in the guest's memory and not in the snapshot. If that is not 0, walks read more
-    /// than when it was recorded.
+    /// Number of reads of what lies in the guest's memory and not in the snapshot. If it is not 0, walks read more than when it was
+    /// recorded.
     pub missed: Cell<u32>,
 }
 

@@ -13,7 +13,9 @@ pub(super) const ROUNDING: &str = "how the processor rounds (FPCR; does it link 
 /// and returns as if `run` had. Whoever unwinds the stack for an exception comes to `personality`.
 ///
 /// # Safety
-/// The frames below, which are given up then, must own nothing. Nobody else is on the other stack.
+/// * `run` must be sound to call with `data`, and `call` must be valid until this returns.
+/// * The frames below, which are given up when the call is left, must own nothing.
+/// * `top` must be 0, or the end of a stack that nobody else is on.
 #[unsafe(naked)]
 pub(super) unsafe extern "C-unwind" fn call_until_left(
     run: extern "C-unwind" fn(*mut c_void),
@@ -71,7 +73,7 @@ pub(super) unsafe extern "C-unwind" fn call_until_left(
 /// Goes on where `call` says that it is left.
 ///
 /// # Safety
-/// `call` is this thread's, and `call_until_left` has written where to.
+/// `call` must be this thread's and going on, so that `call_until_left` has written where to go on.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn go_on(call: *const Call) -> ! {
     naked_asm!("ldp x9, x10, [x0]", "mov sp, x9", "br x10")
@@ -82,16 +84,18 @@ pub(super) unsafe extern "C" fn go_on(call: *const Call) -> ! {
 /// # Safety
 /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
 pub(super) unsafe fn interrupted_pc(context: *mut c_void) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` is the third argument of a `SA_SIGINFO` handler (see # Safety): the kernel has put a whole `ucontext_t` there,
+    // which stays until the handler returns.
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize }
 }
 
 /// Has the thread leave `call` when the signal handler returns.
 ///
 /// # Safety
-/// As for [`interrupted_pc`]; `call` is the thread's.
+/// As for [`interrupted_pc`]. `call` must be the call that the thread is in.
 pub(super) unsafe fn leave_interrupted(context: *mut c_void, call: &Call) {
-    // SAFETY: the caller's promise; its registers may be changed.
+    // SAFETY: `context` points to the `ucontext_t` of the handler that is running (see # Safety), to which nothing else has a reference.
+    // The kernel loads these registers when the handler returns.
     let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
     machine.sp = call.stack_pointer as u64;
     machine.pc = call.resume as u64;
@@ -100,11 +104,12 @@ pub(super) unsafe fn leave_interrupted(context: *mut c_void, call: &Call) {
 /// Has another process's thread leave `call` when it goes on. `false` if that is forbidden.
 ///
 /// # Safety
-/// This process traces the thread, which stands still; `call` is the thread's.
+/// This process must trace the thread, which must stand still. `call` must be the call that the thread is in.
 pub(super) unsafe fn leave_traced(thread: i32, call: &Call) -> bool {
     /// The general registers, and the system call that the thread is in.
     const SETS: [libc::c_int; 2] = [libc::NT_PRSTATUS, 0x404];
-    // SAFETY: the thread stands still, and there is room for its registers, of which an all-zero structure is a valid one.
+    // SAFETY: this process traces the thread, which stands still (see # Safety). There is room for its registers, for which zeroes are
+    // valid.
     unsafe {
         let mut registers: libc::user_regs_struct = zeroed();
         if libc::ptrace(libc::PTRACE_GETREGSET, thread, SETS[0], &mut vector(&raw mut registers)) != 0 {
@@ -127,7 +132,7 @@ fn vector<T>(place: *mut T) -> libc::iovec {
 /// Has the processor fetch the line of memory that `place` is in.
 #[inline]
 pub(super) fn prefetch(place: *const i8) {
-    // SAFETY: a hint, which reads nothing, whatever is there.
+    // SAFETY: a prefetch is a hint: it reads nothing and does not fault, whatever `place` is.
     unsafe { asm!("prfm pldl1keep, [{}]", in(reg) place, options(nostack, preserves_flags, readonly)) };
 }
 
@@ -141,7 +146,7 @@ impl FloatingPoint {
     #[inline]
     pub(super) fn now() -> Self {
         let fpcr;
-        // SAFETY: reads a register.
+        // SAFETY: reads a register of this thread, and touches no memory.
         unsafe { asm!("mrs {}, fpcr", out(reg) fpcr, options(nomem, nostack, preserves_flags)) };
         Self { fpcr }
     }
@@ -151,7 +156,7 @@ impl FloatingPoint {
     pub(super) fn put_back(&self) -> bool {
         let is_changed = Self::now().fpcr != self.fpcr;
         if is_changed {
-            // SAFETY: loads what was there, as Rust needs it.
+            // SAFETY: loads the word that this thread had before the call, with which Rust's code ran then.
             unsafe { asm!("msr fpcr, {}", in(reg) self.fpcr, options(nomem, nostack, preserves_flags)) };
         }
         is_changed

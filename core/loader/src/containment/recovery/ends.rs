@@ -28,7 +28,7 @@ pub(in super::super) fn watch_thread() {
         if call.is_null() {
             signals::say_last_words("wlprof: ended by a constructor");
         } else {
-            // SAFETY: this thread's call, in which something called `exit`.
+            // SAFETY: `call` is this thread's innermost call, which goes on: something in it has called `exit`.
             unsafe { leave(call, Left::Exit) }
         }
     }
@@ -70,7 +70,7 @@ pub(super) unsafe extern "C" fn personality(
     if call.is_null() {
         return FATAL;
     }
-    // SAFETY: this thread's call, to which it was unwound.
+    // SAFETY: `call` is this thread's innermost call, which goes on: the stack has been unwound to it.
     unsafe { leave(call, Left::Unwound) }
 }
 
@@ -93,7 +93,7 @@ pub(super) fn watch_copies() {
 #[inline]
 pub(super) fn stop_if_copy() {
     if IS_COPY.load(Ordering::Relaxed) {
-        // SAFETY: nothing that is the original's is touched.
+        // SAFETY: `_exit` takes a number and does not return. It flushes nothing, so that no file of the original's gets anything twice.
         unsafe { libc::_exit(0) }
     }
 }
@@ -102,7 +102,7 @@ pub(super) fn stop_if_copy() {
 /// call was left in it.
 pub(in super::super::super) fn end_process(code: u8) -> ! {
     let _ = std::io::stdout().flush();
-    // SAFETY: what this process has to write is written.
+    // SAFETY: `_exit` takes a number and does not return: no code runs that could miss what it leaves out.
     unsafe { libc::_exit(code.into()) }
 }
 
@@ -112,7 +112,7 @@ pub(in super::super::super) fn end_process(code: u8) -> ! {
 /// somebody's who stops it. The main thread is waited for by all others.
 pub(in super::super) fn end_stuck_process(thread: i32, why: &str) {
     let _ = writeln!(std::io::stderr(), "wlprof: {why}");
-    // SAFETY: ends this process, or asks it to end.
+    // SAFETY: `_exit`, `kill` and `getpid` take only numbers, and no pointer.
     unsafe {
         if thread == libc::getpid() {
             libc::_exit(STUCK);

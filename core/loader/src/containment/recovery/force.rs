@@ -33,12 +33,12 @@ pub(in super::super) enum Forced {
 /// Leaves a call.
 pub(in super::super) fn leave_by_force(condemned: &Condemned<'_>) -> Forced {
     // Not `fork`, which takes locks that the thread may hold, and runs what others want run then.
-    // SAFETY: a new process with a copy of this thread alone, which makes system calls and ends.
+    // SAFETY: makes a process with a copy of this thread and of its memory, which makes only system calls and ends.
     let helper = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as i32;
     match helper {
         0 => {
-            // SAFETY: a copy of this thread alone runs here, and makes system calls; the memory is as it was a moment ago, and
-            // the call goes on.
+            // SAFETY: only a copy of this thread runs here, and makes system calls. The memory is as it was a moment ago, and the call goes
+            // on.
             unsafe {
                 libc::alarm(LONGEST_S);
                 libc::_exit(stop_and_leave(condemned) as i32)
@@ -47,10 +47,10 @@ pub(in super::super) fn leave_by_force(condemned: &Condemned<'_>) -> Forced {
         ..0 => Forced::Forbidden,
         _ => {
             // Where a process may trace its descendants alone it has to be allowed; elsewhere this is not known.
-            // SAFETY: numbers.
+            // SAFETY: `prctl` takes only numbers here, and no pointer.
             unsafe { libc::prctl(libc::PR_SET_PTRACER, helper, 0, 0, 0) };
             let mut status = 0;
-            // SAFETY: waits for a child; there is room for its status.
+            // SAFETY: `status` has room for the child's status, which is written during the call.
             let waited = unsafe { libc::waitpid(helper, &mut status, 0) };
             let code = (waited == helper && libc::WIFEXITED(status)).then(|| libc::WEXITSTATUS(status));
             let known = [Forced::Left, Forced::NotNow].into_iter().find(|forced| code == Some(*forced as i32));
@@ -60,13 +60,13 @@ pub(in super::super) fn leave_by_force(condemned: &Condemned<'_>) -> Forced {
 }
 
 /// # Safety
-/// To be called in another process than the thread's, with a copy of its memory.
+/// Call this in another process than the thread's, which has a copy of its memory.
 unsafe fn stop_and_leave(condemned: &Condemned<'_>) -> Forced {
     let &Condemned { thread, call, sequence, number } = condemned;
     let call = call as *const Call;
     let is_seized = (0..REQUESTS).any(|_| {
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        // SAFETY: asks to trace the thread, and else waits.
+        // SAFETY: `ptrace` asks to trace the thread and takes no pointer to memory; `nanosleep` reads `pause` during the call.
         unsafe {
             libc::ptrace(libc::PTRACE_SEIZE, thread, null_mut::<u8>(), null_mut::<u8>()) == 0
                 || libc::nanosleep(&pause, null_mut()) == -1

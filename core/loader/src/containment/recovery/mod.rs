@@ -67,7 +67,7 @@ pub(super) fn call<T, F: FnOnce() -> T>(
     }
     // An exception goes through it, to `personality`.
     extern "C-unwind" fn run_data<T, F: FnOnce() -> T>(data: *mut c_void) {
-        // SAFETY: it is what `call` gave, and nobody else's meanwhile.
+        // SAFETY: `data` points to a local variable of `call`, which nobody else uses until this returns or is left.
         let data = unsafe { &mut *data.cast::<Data<'_, F, T>>() };
         if let Some(stack) = data.stack {
             stack.take_signals();
@@ -87,13 +87,13 @@ pub(super) fn call<T, F: FnOnce() -> T>(
     slot.begins(call as usize);
     let outer = CURRENT.replace(call);
     let top = stack.map_or(0, OwnStack::top);
-    // SAFETY: the function gets what it needs, and `call` lives until it is over. Nobody else is on the stack: calls that
-    // share it never overlap.
+    // SAFETY: `run_data` takes what `data` points to, which lives until this returns, as `call` does. What is left owns nothing (see
+    // `Calls::call`). Calls that share `stack` never overlap, so nobody else is on it.
     unsafe { processor::call_until_left(run_data::<T, F>, (&raw mut data).cast(), call, top) };
     CURRENT.set(outer);
     LEAVING.set(false);
     ends::stop_if_copy();
-    // SAFETY: `call` is a local variable of this function.
+    // SAFETY: `call` points to a local variable of this function, and the call in which others used it is over.
     data.result.ok_or_else(|| unsafe { (*call).left.get() }.unwrap_or(Left::TooLong))
 }
 
@@ -112,7 +112,7 @@ pub(in super::super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
     if call.is_null() {
         return run();
     }
-    // SAFETY: this thread's innermost call, which goes on while this runs.
+    // SAFETY: `call` is this thread's innermost call, which goes on while this runs and borrows `slot` for as long.
     let (place, slot) = unsafe { (&(*call).place, &*(*call).slot) };
     place.store(IN_HOST, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
@@ -131,9 +131,9 @@ pub(in super::super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
 /// Leaves this thread's call, from a function that the plugin, or what it uses, has called.
 ///
 /// # Safety
-/// `call` is this thread's.
+/// `call` must be this thread's innermost call, and must be going on.
 unsafe fn leave(call: *const Call, left: Left) -> ! {
-    // SAFETY: the caller's promise, and `call_until_left` has written where to.
+    // SAFETY: `call` is this thread's and goes on (see # Safety), so it lives, and `call_until_left` has written where to go on.
     unsafe {
         (*call).left.set(Some(left));
         processor::go_on(call)
@@ -147,9 +147,10 @@ pub(super) fn code_around(address: usize) -> Vec<Range<usize>> {
         code: Vec<Range<usize>>,
     }
     unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> i32 {
-        // SAFETY: the loader's own account of a library, and what `code_around` gave.
+        // SAFETY: `info` is the loader's account of a library, which lives for this call. `search` is what `code_around` gave, and nobody
+        // else uses it.
         let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
-        // SAFETY: the loader gives the address and the number of the library's program headers.
+        // SAFETY: the loader gives the address and the number of the program headers, which stay for this call.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let segments = headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(|header| {
             let start = (info.dlpi_addr + header.p_vaddr) as usize;
@@ -163,7 +164,7 @@ pub(super) fn code_around(address: usize) -> Vec<Range<usize>> {
         1
     }
     let mut search = Search { address, code: Vec::new() };
-    // SAFETY: the function is as the loader calls it, and keeps nothing.
+    // SAFETY: `look` has the signature that the loader calls and keeps nothing. `search` lives until this returns.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     search.code
 }

@@ -27,7 +27,7 @@ thread_local! {
 /// What the process does at a signal.
 pub(super) fn action_of(signal: i32) -> Option<libc::sigaction> {
     let mut current = MaybeUninit::uninit();
-    // SAFETY: only asks; what it says is there if it can.
+    // SAFETY: without a new action `sigaction` changes nothing. If it succeeds it has filled `current`.
     unsafe { (libc::sigaction(signal, null(), current.as_mut_ptr()) == 0).then(|| current.assume_init()) }
 }
 
@@ -58,7 +58,7 @@ pub(in super::super) fn prepare() {
 }
 
 fn install(signal: i32) {
-    // SAFETY: an all-zero action is one with an empty mask.
+    // SAFETY: an all-zero `sigaction` is a valid one, with an empty mask.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
@@ -70,7 +70,7 @@ fn install(signal: i32) {
 pub(in super::super) fn thread_id() -> i32 {
     thread_local! { static ID: std::cell::Cell<i32> = const { std::cell::Cell::new(0) } }
     if ID.get() == 0 {
-        // SAFETY: asks for a number.
+        // SAFETY: `gettid` takes no pointer, and changes nothing.
         ID.set(unsafe { libc::syscall(libc::SYS_gettid) } as i32);
     }
     ID.get()
@@ -125,7 +125,8 @@ pub(super) fn say_last_words(how: &str) {
     let message = LAST_WORDS.replace(slice_from_raw_parts(null(), 0));
     if !message.is_empty() {
         for text in [std::ptr::from_ref(how.as_bytes()), message] {
-            // SAFETY: the second is there while it is set. Nothing can be done if it cannot be written.
+            // SAFETY: `how` lives for the call, and `message` is there while it is set (see `saying_if_it_ends`). Nothing can be done if it
+            // cannot be written.
             unsafe { libc::write(libc::STDERR_FILENO, text.cast(), text.len()) };
         }
     }
@@ -135,7 +136,7 @@ pub(super) fn say_last_words(how: &str) {
 fn is_own(signal: i32, info: &libc::siginfo_t) -> bool {
     if signal == libc::SIGABRT {
         // `abort` sends it to its own thread.
-        // SAFETY: both are there for a signal that was sent.
+        // SAFETY: the kernel gives the sender's id with every signal that `tgkill` has sent; `getpid` takes no pointer.
         return info.si_code == libc::SI_TKILL && unsafe { info.si_pid() == libc::getpid() };
     }
     info.si_code > 0
@@ -144,7 +145,7 @@ fn is_own(signal: i32, info: &libc::siginfo_t) -> bool {
 extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     let call = CURRENT.get();
     let is_crash = CRASHES.contains(&signal);
-    // SAFETY: of a SA_SIGINFO handler.
+    // SAFETY: `info` is the second argument of this handler, which was installed with `SA_SIGINFO`.
     let is_own = is_own(signal, unsafe { &*info });
     if call.is_null() || (is_crash && (!is_own || LEAVING.replace(true))) {
         if is_crash {
@@ -153,10 +154,11 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
         }
         return;
     }
-    // SAFETY: the context is that of a SA_SIGINFO handler, of this thread, which is in that call.
+    // SAFETY: `context` is the third argument of this `SA_SIGINFO` handler. `call` is this thread's innermost call, which does not end
+    // before the handler does.
     let (call, pc) = unsafe { (&*call, processor::interrupted_pc(context)) };
     if !is_crash {
-        // SAFETY: both live as long as the call.
+        // SAFETY: `slot` and `code` are borrowed by the function that makes the call, until the call has ended.
         let (slot, code) = unsafe { (&*call.slot, &*call.code) };
         let may_be_left = match call.place.load(Ordering::Relaxed) {
             IN_HOST => false,
@@ -168,7 +170,7 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
         }
     }
     call.left.set(Some(if is_crash { Left::Crash(signal) } else { Left::TooLong }));
-    // SAFETY: of a SA_SIGINFO handler of this thread, whose call it is.
+    // SAFETY: `context` is the third argument of this `SA_SIGINFO` handler, and `call` is the call that this thread is in.
     unsafe { processor::leave_interrupted(context, call) };
 }
 
@@ -181,7 +183,7 @@ fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     }
     if before.sa_sigaction == libc::SIG_DFL {
         // The instruction crashes again when this handler returns, and `abort` goes on to the end. What was sent is sent again.
-        // SAFETY: what was installed before; `info` is of a SA_SIGINFO handler.
+        // SAFETY: `before` is an action that was installed, and `info` is the second argument of the `SA_SIGINFO` handler that is running.
         unsafe {
             libc::sigaction(signal, before, null_mut());
             if (*info).si_code <= 0 {
@@ -190,10 +192,10 @@ fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
         }
     } else if before.sa_flags & libc::SA_SIGINFO != 0 {
         type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void);
-        // SAFETY: the flag says that it is of that type.
+        // SAFETY: `SA_SIGINFO` says that it was installed as a handler of that type.
         unsafe { std::mem::transmute::<usize, Handler>(before.sa_sigaction)(signal, info, context) }
     } else {
-        // SAFETY: without the flag it is of this type.
+        // SAFETY: without `SA_SIGINFO` it was installed as a handler that takes only the signal.
         unsafe { std::mem::transmute::<usize, extern "C" fn(i32)>(before.sa_sigaction)(signal) }
     }
 }

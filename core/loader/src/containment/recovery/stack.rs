@@ -22,7 +22,7 @@ pub(in super::super::super) struct OwnStack {
     mapping: *mut libc::c_void,
 }
 
-// SAFETY: the memory is its own.
+// SAFETY: the mapping is this value's own, and belongs to no thread.
 unsafe impl Send for OwnStack {}
 
 impl OwnStack {
@@ -36,7 +36,7 @@ impl OwnStack {
     /// If there is no memory to map.
     pub(in super::super::super) fn new() -> io::Result<Self> {
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: maps new memory.
+        // SAFETY: the kernel maps new memory at a place that it chooses, and no other memory is touched.
         let mapping = unsafe { libc::mmap(null_mut(), Self::SIZE, libc::PROT_NONE, kind, -1, 0) };
         if mapping == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -44,7 +44,7 @@ impl OwnStack {
         let stack = Self { mapping };
         for part in [Self::SIGNALS_START..Self::SIGNALS_START + SIGNALS, Self::ROOM_START..Self::SIZE] {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
-            // SAFETY: whole pages of the new mapping.
+            // SAFETY: these are whole pages of the new mapping, which nothing uses yet.
             if unsafe { libc::mprotect(mapping.byte_add(part.start), part.len(), protection) } != 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -111,7 +111,7 @@ pub(super) fn on_signal_stack() -> bool {
 /// This thread's alternate stack; an empty one at the end of memory if it has none.
 fn signal_stack() -> Range<usize> {
     let mut current = libc::stack_t { ss_sp: null_mut(), ss_flags: 0, ss_size: 0 };
-    // SAFETY: only asks.
+    // SAFETY: without a new stack `sigaltstack` changes nothing, and writes the one in use into `current`.
     let failed = unsafe { libc::sigaltstack(null(), &mut current) } != 0;
     if failed || current.ss_flags & libc::SS_DISABLE != 0 {
         return usize::MAX..usize::MAX;

@@ -104,7 +104,7 @@ impl Handlers {
             let parts = |action: &libc::sigaction| (action.sa_sigaction, action.sa_flags, bits(&action.sa_mask));
             if meant(before) && parts(before) != parts(&after) {
                 is_changed = true;
-                // SAFETY: what was there before, and nobody else's to change meanwhile.
+                // SAFETY: `before` is a whole action, which was installed for this signal.
                 unsafe { libc::sigaction(signal, before, null_mut()) };
             }
         }
@@ -125,7 +125,7 @@ const SIGNALS: [i32; 64] = {
 
 /// The signals in a set: bit n-1 is signal n.
 fn bits(set: &libc::sigset_t) -> u64 {
-    // SAFETY: it is larger, and begins with those of the kernel.
+    // SAFETY: a `sigset_t` is larger than 8 bytes and aligned for them, and begins with the kernel's set.
     unsafe { (&raw const *set).cast::<u64>().read() }
 }
 
@@ -133,7 +133,7 @@ fn bits(set: &libc::sigset_t) -> u64 {
 fn set_mask(mask: Option<&libc::sigset_t>) -> libc::sigset_t {
     let mut before = MaybeUninit::zeroed();
     let mask = mask.map_or(null(), std::ptr::from_ref);
-    // SAFETY: a whole set or none; an all-zero set is an empty one.
+    // SAFETY: `mask` is a whole set or null, and there is room for another one in `before`. An all-zero set is an empty one.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, mask, before.as_mut_ptr());
         before.assume_init()

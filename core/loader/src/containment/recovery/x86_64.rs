@@ -18,7 +18,9 @@ pub(super) const ROUNDING: &str = "how the processor rounds (MXCSR or the x87 co
 /// and returns as if `run` had. Whoever unwinds the stack for an exception comes to `personality`.
 ///
 /// # Safety
-/// The frames below, which are given up then, must own nothing. Nobody else is on the other stack.
+/// * `run` must be sound to call with `data`, and `call` must be valid until this returns.
+/// * The frames below, which are given up when the call is left, must own nothing.
+/// * `top` must be 0, or the end of a stack that nobody else is on.
 #[unsafe(naked)]
 pub(super) unsafe extern "C-unwind" fn call_until_left(
     run: extern "C-unwind" fn(*mut c_void),
@@ -71,7 +73,7 @@ pub(super) unsafe extern "C-unwind" fn call_until_left(
 /// Goes on where `call` says that it is left.
 ///
 /// # Safety
-/// `call` is this thread's, and `call_until_left` has written where to.
+/// `call` must be this thread's and going on, so that `call_until_left` has written where to go on.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn go_on(call: *const Call) -> ! {
     naked_asm!("mov rax, [rdi + 8]", "mov rsp, [rdi]", "jmp rax")
@@ -82,16 +84,18 @@ pub(super) unsafe extern "C" fn go_on(call: *const Call) -> ! {
 /// # Safety
 /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
 pub(super) unsafe fn interrupted_pc(context: *mut c_void) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` is the third argument of a `SA_SIGINFO` handler (see # Safety): the kernel has put a whole `ucontext_t` there,
+    // which stays until the handler returns.
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] as usize }
 }
 
 /// Has the thread leave `call` when the signal handler returns.
 ///
 /// # Safety
-/// As for [`interrupted_pc`]; `call` is the thread's.
+/// As for [`interrupted_pc`]. `call` must be the call that the thread is in.
 pub(super) unsafe fn leave_interrupted(context: *mut c_void, call: &Call) {
-    // SAFETY: the caller's promise; its registers may be changed.
+    // SAFETY: `context` points to the `ucontext_t` of the handler that is running (see # Safety), to which nothing else has a reference.
+    // The kernel loads these registers when the handler returns.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     registers[libc::REG_RSP as usize] = call.stack_pointer as i64;
     registers[libc::REG_RIP as usize] = call.resume as i64;
@@ -101,10 +105,11 @@ pub(super) unsafe fn leave_interrupted(context: *mut c_void, call: &Call) {
 /// Has another process's thread leave `call` when it goes on. `false` if that is forbidden.
 ///
 /// # Safety
-/// This process traces the thread, which stands still; `call` is the thread's.
+/// This process must trace the thread, which must stand still. `call` must be the call that the thread is in.
 pub(super) unsafe fn leave_traced(thread: i32, call: &Call) -> bool {
     let nothing = null_mut::<u8>();
-    // SAFETY: the thread stands still, and there is room for its registers, of which an all-zero structure is a valid one.
+    // SAFETY: this process traces the thread, which stands still (see # Safety). There is room for its registers, for which zeroes are
+    // valid.
     unsafe {
         let mut registers: libc::user_regs_struct = zeroed();
         if libc::ptrace(libc::PTRACE_GETREGS, thread, nothing, &raw mut registers) != 0 {
@@ -122,7 +127,7 @@ pub(super) unsafe fn leave_traced(thread: i32, call: &Call) -> bool {
 /// Has the processor fetch the line of memory that `place` is in.
 #[inline]
 pub(super) fn prefetch(place: *const i8) {
-    // SAFETY: a hint, which reads nothing, whatever is there.
+    // SAFETY: a prefetch is a hint: it reads nothing and does not fault, whatever `place` is.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
 }
 
@@ -140,7 +145,7 @@ impl FloatingPoint {
     #[inline]
     pub(super) fn now() -> Self {
         let (mut mxcsr, mut x87) = (0, 0);
-        // SAFETY: stores both words to where there is room for them.
+        // SAFETY: each instruction stores one word into a local variable of that size.
         unsafe {
             asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack, preserves_flags));
             asm!("fnstcw [{}]", in(reg) &raw mut x87, options(nostack, preserves_flags));
@@ -154,7 +159,7 @@ impl FloatingPoint {
         let now = Self::now();
         let is_changed = (now.mxcsr ^ self.mxcsr) & !Self::HAPPENED != 0 || now.x87 != self.x87;
         if is_changed {
-            // SAFETY: loads what was there, as Rust needs it.
+            // SAFETY: loads the words that this thread had before the call, with which Rust's code ran then.
             unsafe {
                 asm!("ldmxcsr [{}]", in(reg) &raw const self.mxcsr, options(nostack, preserves_flags));
                 asm!("fldcw [{}]", in(reg) &raw const self.x87, options(nostack, preserves_flags));
@@ -168,6 +173,6 @@ impl FloatingPoint {
 /// left something there, and the next `long double` would be no number.
 pub(super) fn empty_floating_point() {
     let FloatingPoint { x87, .. } = FloatingPoint::now();
-    // SAFETY: nothing is in them here that anyone needs, and the control word is as before.
+    // SAFETY: between two functions nobody needs what is in these registers, and the control word is loaded again as it was.
     unsafe { asm!("fninit", "fldcw [{}]", in(reg) &raw const x87, options(nostack)) };
 }

@@ -19,7 +19,7 @@ impl SignalBlocked {
 impl Drop for SignalBlocked {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
-            // SAFETY: a whole set, as the system gave it.
+            // SAFETY: `before` is a whole set, which the system has filled and which is borrowed for the call.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
         }
     }
@@ -80,7 +80,7 @@ pub(in crate::sampler) fn voluntary_waits() -> u64 {
 
 /// Has the calling thread wait until a signal comes. Async-signal-safe.
 pub(in crate::sampler) fn pause() {
-    // SAFETY: waits for a signal, and does nothing else.
+    // SAFETY: `pause` takes no pointer: it waits for a signal, and does nothing else.
     unsafe { libc::pause() };
 }
 

@@ -6,7 +6,7 @@ pub(in crate::sampler) struct Processors(libc::cpu_set_t);
 impl Processors {
     /// Those of the calling thread.
     pub(in crate::sampler) fn own() -> Self {
-        // SAFETY: zeroes are a set of no processors.
+        // SAFETY: `cpu_set_t` is an array of bits: zeroes are a set of no processors.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         // SAFETY: the kernel writes no more than the size of the set; 0 is the calling thread. If it refuses, the set stays empty.
         unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
@@ -15,13 +15,13 @@ impl Processors {
 
     /// Whether there is one only, or nobody knows.
     pub(in crate::sampler) fn are_one(&self) -> bool {
-        // SAFETY: it reads the set.
+        // SAFETY: `CPU_COUNT` only reads the set, which is borrowed for the call.
         unsafe { libc::CPU_COUNT(&self.0) <= 1 }
     }
 
     /// Has the calling thread, if it is on `processor`, run on the others from here on.
     pub(in crate::sampler) fn leave(&self, processor: usize) {
-        // SAFETY: it asks the kernel for a number.
+        // SAFETY: `sched_getcpu` takes no pointer, and changes nothing.
         let own = usize::try_from(unsafe { libc::sched_getcpu() });
         if own != Ok(processor) || processor >= libc::CPU_SETSIZE as usize || self.are_one() {
             return;
@@ -43,10 +43,10 @@ mod tests {
     fn a_thread_leaves_the_processor_that_it_is_on() {
         std::thread::spawn(|| {
             let processors = Processors::own();
-            // SAFETY: it asks the kernel for a number.
+            // SAFETY: `sched_getcpu` takes no pointer, and changes nothing.
             let own = || usize::try_from(unsafe { libc::sched_getcpu() }).ok();
             let count = |of: &Processors| {
-                // SAFETY: it reads the set.
+                // SAFETY: `CPU_COUNT` only reads the set, which is borrowed for the call.
                 unsafe { libc::CPU_COUNT(&of.0) }
             };
             let one_fewer = if processors.are_one() { 0 } else { 1 };

@@ -11,7 +11,7 @@ pub(in crate::sampler) const SEES_THREADS: bool = true;
 
 /// The kernel's id of the calling thread.
 pub(in crate::sampler) fn own_tid() -> u32 {
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: `gettid` takes no arguments, and cannot fail.
     unsafe { libc::gettid() as u32 }
 }
 

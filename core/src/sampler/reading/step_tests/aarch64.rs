@@ -27,7 +27,7 @@ thread_local! {
 
 /// Has this thread stop at each instruction of `text` from here on.
 pub(super) fn begin(text: Range<usize>) {
-    // SAFETY: asks for a number and changes nothing.
+    // SAFETY: `sysconf` takes no pointer, and changes nothing.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let start = text.start & !(page - 1);
     let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
@@ -48,7 +48,7 @@ pub(super) fn end() {
 /// To be called first where it has stopped: the code is as it was compiled, until it goes on.
 ///
 /// # Safety
-/// To be called in the handler of SIGTRAP.
+/// Call this in the handler of SIGTRAP.
 pub(super) unsafe fn stopped(_context: *mut libc::c_void) {
     BREAKPOINTS.with_borrow_mut(|breakpoints| breakpoints.iter_mut().for_each(Breakpoints::remove));
 }
@@ -58,7 +58,8 @@ pub(super) unsafe fn stopped(_context: *mut libc::c_void) {
 /// # Safety
 /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
 pub(super) unsafe fn go_on(context: *mut libc::c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` is the third argument of a `SA_SIGINFO` handler (see # Safety): the kernel has put a whole `ucontext_t` there,
+    // which stays until the handler returns.
     let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
     BREAKPOINTS.with_borrow_mut(|breakpoints| {
         if let Some(breakpoints) = breakpoints {

@@ -15,7 +15,7 @@ thread_local! {
 /// Has this thread stop at each instruction from here on.
 pub(super) fn begin(_text: Range<usize>) {
     STEPPING.set(true);
-    // SAFETY: the handler takes it, and sets the flag.
+    // SAFETY: the handler of SIGTRAP has been installed. It returns, and all that it changes is whether this thread is stepped.
     unsafe { libc::raise(libc::SIGTRAP) };
 }
 
@@ -35,7 +35,8 @@ pub(super) unsafe fn stopped(_context: *mut libc::c_void) {}
 /// # Safety
 /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
 pub(super) unsafe fn go_on(context: *mut libc::c_void) {
-    // SAFETY: the caller's promise; its registers may be changed.
+    // SAFETY: `context` points to the `ucontext_t` of the handler that is running (see # Safety), to which nothing else has a reference.
+    // The kernel loads these registers when the handler returns.
     let flags = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] };
     *flags = if STEPPING.get() { *flags | TRAP_FLAG } else { *flags & !TRAP_FLAG };
 }
@@ -50,7 +51,7 @@ pub(super) fn step(before: Registers, now: Registers) -> Step {
         _ => false,
     };
     if is_call && now.sp == before.sp - 8 {
-        // SAFETY: the call has just pushed the return address.
+        // SAFETY: the instruction was a call, and the stack pointer went down by a word: the return address has just been pushed there.
         Step::Call { return_pc: unsafe { *(now.sp as *const usize) }, above: now.sp }
     } else if matches!(instruction, [0xc3 | 0xc2, ..]) {
         Step::Return

@@ -58,7 +58,7 @@ impl StoreState {
             // SAFETY: the signal is blocked on this thread, the store's, and the store is locked.
             let language = unsafe { &mut *self.language.get() }.as_mut();
             if let Some(language) = language.filter(|_| !is_stopped && self.is_alive()) {
-                // SAFETY: none of the guest's wasm runs meanwhile.
+                // SAFETY: this thread, which is outside wasm, is the one that runs the store; the store is alive (checked) and locked.
                 match unsafe { language.heap_profile() } {
                     Ok((rate, buckets)) => counted.heap.counted(rate, &buckets, |bucket, words| {
                         let write = |_: &[u64], words: &mut [u64]| language.write_bucket(bucket, words);

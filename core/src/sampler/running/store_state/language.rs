@@ -42,8 +42,8 @@ impl StoreState {
             // store is locked.
             let walk =
                 |frames: &[u64], words: &mut [u64]| unsafe { self.collect_language(frames, Reading::Standing, words) };
-            // SAFETY: the signal is blocked on this thread, the ring's own, so nobody else is pushing. Without room the samples stay as they
-            // are, and say so.
+            // SAFETY: the signal is blocked on this thread, the ring's own, so nobody else is pushing. Without room the samples stay as
+            // they are, and say so.
             let _ = unsafe { slot.ring.push(|words| header.write(words, |_| Ok(()), walk, |_| ())) };
         }
         slot.charge(began_ns, self.has_walk_panicked());
@@ -72,8 +72,8 @@ impl StoreState {
     /// Reads the language's stack for the samples taken during the host call of `entry` that is going on, if any were.
     ///
     /// # Safety
-    /// As for [`Self::collect_language`], in a host call, with the store locked, and the handler cannot run on the thread of
-    /// `slot`, into whose ring this goes.
+    /// * As for [`Self::write_awaited_language`].
+    /// * Nothing else may push into the ring of `slot` meanwhile: the handler must not be able to run on its thread.
     pub(in crate::sampler) unsafe fn collect_awaited_language(
         &self,
         entry: &Entry<'_>,
@@ -84,7 +84,7 @@ impl StoreState {
             // Whoever ends sampling was here first.
             return;
         }
-        // SAFETY: the handler cannot run, so nobody else is pushing; the rest is the caller's promise.
+        // SAFETY: nothing else pushes into the ring, and the guest is in the host call of `entry`, with the store locked (see # Safety).
         let pushed = unsafe { slot.ring.push(|words| self.write_awaited_language(entry, reading, words)) };
         // Without it the samples keep their wasm frames, and say so.
         let _ = pushed;
@@ -94,7 +94,8 @@ impl StoreState {
     /// words.
     ///
     /// # Safety
-    /// As for [`Self::collect_language`], in a host call, with the store locked.
+    /// * As for [`Self::collect_language`].
+    /// * The guest must be in the host call of `entry`, and the store locked.
     pub(in crate::sampler) unsafe fn write_awaited_language(
         &self,
         entry: &Entry<'_>,
@@ -105,9 +106,11 @@ impl StoreState {
         let stack = self.stack(if reading == Reading::Beside { Reads::ThroughKernel } else { Reads::InPlace });
         header.write(
             words,
-            // SAFETY: the thread is in the host call whose stack is walked.
+            // SAFETY: the guest is in the host call whose stack is walked, and its store is alive (see # Safety). From beside, the kernel
+            // reads the stack.
             |frames| unsafe { stack.walk_blocked(frames) },
-            // SAFETY: passed on to the caller.
+            // SAFETY: the guest waits in this host call, as `reading` says, and the store is locked, so nobody else uses the walker
+            // (see # Safety).
             |frames, words| unsafe { self.collect_language(frames, reading, words) },
             |_| (),
         )
@@ -140,7 +143,7 @@ impl StoreState {
     /// `memory.grow` is left out, in which the memory may be moving.
     ///
     /// # Safety
-    /// To be called in the handler alone.
+    /// Call this in the handler only, on the thread that runs the store.
     pub(in crate::sampler) unsafe fn is_between_wasm_and_host_call(&self, frames: &[u64]) -> bool {
         const MEMORY_GROW: u8 = 0x40;
         let Some(&leaf) = frames.first() else { return false };
@@ -157,17 +160,21 @@ impl StoreState {
     /// Adds the language's stack to a record.
     ///
     /// # Safety
-    /// As for [`LanguageWalk::collect`], and not while it is being called already.
+    /// * The store must be alive, and its wasm must not run before this returns.
+    /// * Unless `reading` is [`Reading::Beside`], call this on the thread that runs the store.
+    /// * Nobody else may use the walker meanwhile. Call this with the store locked, and on the store's own thread with the signal blocked;
+    ///   or in the handler, where wasm or host code between wasm and the call hook was interrupted.
     pub(in crate::sampler) unsafe fn collect_language(
         &self,
         frames: &[u64],
         reading: Reading,
         words: &mut [u64],
     ) -> usize {
-        // SAFETY: the caller's promise: nobody else has it.
+        // SAFETY: nobody else uses the walker meanwhile (see # Safety), so this is the only reference to it.
         match unsafe { &mut *self.language.get() } {
             Some(language) => {
-                // SAFETY: passed on to the caller.
+                // SAFETY: the store is alive and its wasm does not run before this returns; `reading` says from where it is read
+                // (see # Safety).
                 let length = unsafe { language.collect(&self.shared.code.read(), frames, reading, words) };
                 self.walk_panicked.store(language.panicked_last(), Ordering::Relaxed);
                 length
@@ -184,16 +191,18 @@ impl StoreState {
     /// Reads all stacks of the language; `None` if there is none to walk.
     ///
     /// # Safety
-    /// As for [`Self::collect_language`], but on any thread while the guest's cannot go on.
+    /// * The store must be alive, and its wasm must not run before this returns.
+    /// * On another thread than the store's, `through_kernel` must be set.
+    /// * Nobody else may use the walker meanwhile, as for [`Self::collect_language`].
     pub(in crate::sampler) unsafe fn language_threads(
         &self,
         frames: &[u64],
         state: &str,
         through_kernel: bool,
     ) -> Option<Dump> {
-        // SAFETY: the caller's promise.
+        // SAFETY: nobody else uses the walker meanwhile (see # Safety), so this is the only reference to it.
         let language = unsafe { &mut *self.language.get() };
-        // SAFETY: passed on to the caller.
+        // SAFETY: the store is alive, its wasm does not run, and another thread reads through the kernel (see # Safety).
         language
             .as_mut()
             .map(|language| unsafe { language.threads(&self.shared.code.read(), frames, state, through_kernel) })
@@ -223,18 +232,19 @@ impl StoreState {
     /// Takes the walker back.
     ///
     /// # Safety
-    /// No sample may be taken any more: the handler answers none, and is not at work; or the thread has left.
+    /// * The store must be locked: the call hook and dumps use the walker with the lock held.
+    /// * The handler must not use the store any more: no signal is answered and no handler is at work, or no thread runs the store.
     pub(in crate::sampler) unsafe fn take_language(&self) -> Option<LanguageWalk> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the store is locked and no handler uses it any more (see # Safety), so nobody else has the walker.
         unsafe { (*self.language.get()).take() }
     }
 
     /// Has the language's walker name a few of the frames that it found.
     ///
     /// # Safety
-    /// As for [`Self::collect_language`].
+    /// Nobody else may use the walker meanwhile, as for [`Self::collect_language`].
     pub(in crate::sampler) unsafe fn name_frames(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nobody else uses the walker meanwhile (see # Safety), so this is the only reference to it.
         if let Some(language) = unsafe { &mut *self.language.get() } {
             language.name();
         }

@@ -64,10 +64,10 @@ pub(in crate::sampler) struct StoreState {
     alive: AtomicBool,
 }
 
-// SAFETY: beside `language`, `before` and `at_check` everything is atomic or synchronized by itself. `language` is touched on the thread that
-// runs the store (handler and hook exclude each other by blocking the signal), by a dump from another one while that is in a
-// host call (both with the store locked), and, when sampling has ended and no dump is being made, by whoever takes it. `before`
-// and `at_check` are those of whom the guest calls: one thread at a time runs a store, and one happens before the next.
+// SAFETY: beside `language`, `before` and `at_check` everything is atomic or synchronized by itself. `language` is touched on the thread
+// that runs the store (handler and hook exclude each other by blocking the signal), by a dump from another one while that is in a host call
+// (both with the store locked), and, when sampling has ended and no dump is being made, by whoever takes it. `before` and `at_check` are
+// those of whom the guest calls: one thread at a time runs a store, and one happens before the next.
 unsafe impl Sync for StoreState {}
 // SAFETY: nothing in it belongs to a thread: what the pointers lead to outlives it or is compared only.
 unsafe impl Send for StoreState {}
@@ -133,7 +133,7 @@ impl StoreState {
     /// To be called when the host enters wasm: what the store says is about to be replaced.
     pub(in crate::sampler) fn calling_wasm(&self) {
         self.dump.guest_goes_on();
-        // SAFETY: the hook runs within the store.
+        // SAFETY: the store's own call hook runs this, so the store is alive.
         let (activation, fiber) = unsafe { (self.context.activation(), self.context.fiber()) };
         let was_open = self.activations.any();
         if let Some(slot) = self.slot() {
@@ -150,9 +150,9 @@ impl StoreState {
 
     /// To be called when wasm has returned to the host.
     pub(in crate::sampler) fn returning_from_wasm(&self) {
-        // SAFETY: the hook runs within the store, whose instances are there.
+        // SAFETY: the store's own call hook runs this, so the store and its instances are alive.
         unsafe { self.memory.read() };
-        // SAFETY: the hook runs within the store.
+        // SAFETY: the store's own call hook runs this, so the store is alive.
         let awaited = self.activations.leave(unsafe { self.context.fiber() });
         if let Some(slot) = self.slot() {
             if let Some(answers) = &slot.answers {
@@ -180,7 +180,7 @@ impl StoreState {
 
     /// To be called when wasm calls the host.
     pub(in crate::sampler) fn calling_host(&self) {
-        // SAFETY: the hook runs within the store.
+        // SAFETY: the store's own call hook runs this, so the store is alive.
         let activation = unsafe { self.context.activation() };
         self.activations.calling_host(activation);
         if self.counted_heap.get().is_some_and(CountedHeap::is_due) {
@@ -213,7 +213,7 @@ impl StoreState {
     /// To be called when a host call returns to wasm.
     pub(in crate::sampler) fn returning_from_host(&self) {
         self.dump.guest_goes_on();
-        // SAFETY: the hook runs within the store.
+        // SAFETY: the store's own call hook runs this, so the store is alive.
         let activation = unsafe { self.context.activation() };
         // To Wasmtime a check is a call as well: that it was one is known once it is made.
         let was_check = self.at_check.take();
@@ -269,7 +269,7 @@ impl StoreState {
     fn runs_here(&self) -> Option<&ThreadSlot> {
         // Before anything asks what the thread runs: a handler that found it to run this store, which was last seen elsewhere, would take it
         // for suspended here, and have the thread run none.
-        // SAFETY: this is asked by the call hook, on the thread that it runs on.
+        // SAFETY: the call hook runs this on its own thread, and does not use the slot after this block.
         if let Some(own) = unsafe { ThreadSlot::own() } {
             self.ran_on.store((&raw const *own).cast_mut(), Ordering::Release);
             compiler_fence(Ordering::SeqCst);
@@ -289,7 +289,7 @@ impl StoreState {
 
     /// The slot of this thread, if that runs the store.
     pub(in crate::sampler) fn slot(&self) -> Option<&ThreadSlot> {
-        // SAFETY: this is asked by the call hook, on the thread that it runs on.
+        // SAFETY: callers are in the call hook, a check or other host code of this thread, and do not keep the slot past it.
         unsafe { ThreadSlot::own() }.filter(|slot| std::ptr::eq(slot.current(), self))
     }
 
@@ -322,7 +322,7 @@ impl StoreState {
     /// # Safety
     /// The store must be alive.
     pub(in crate::sampler) unsafe fn entry(&self) -> Option<Entry<'_>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the store is alive (see # Safety).
         self.activations.current(unsafe { self.context.activation() })
     }
 
@@ -331,7 +331,7 @@ impl StoreState {
     /// # Safety
     /// The store must be alive.
     pub(in crate::sampler) unsafe fn waiting_entry(&self) -> Option<Entry<'_>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the store is alive (see # Safety).
         let activation = unsafe { self.context.activation() };
         let suspended = || self.activations.suspended().filter(|_| activation.entry_fp == 0);
         self.activations.current(activation).or_else(suspended)
@@ -377,9 +377,9 @@ impl StoreState {
     /// Size of its memory in bytes where its thread stands still in the open `entry`; as last read without one. Async-signal-safe.
     ///
     /// # Safety
-    /// To be called on the thread that runs the store.
+    /// Call this on the thread that runs the store. If there is an `entry`, it must be open: its instances are alive then.
     pub(in crate::sampler) unsafe fn memory_bytes(&self, entry: Option<&Entry<'_>>) -> u64 {
-        // SAFETY: the caller's promise; an instance whose wasm is open is there.
+        // SAFETY: there is an open entry, on the thread that runs the store (see # Safety), so the instance that has the memory is alive.
         entry.map_or_else(|| self.memory.last(), |_| unsafe { self.memory.read() })
     }
 

@@ -54,7 +54,7 @@ impl StoreState {
     }
 
     fn is_in_host_call(&self) -> bool {
-        // SAFETY: the hook runs within the store, which is there.
+        // SAFETY: the store's own call hook or check asks this, so the store is alive.
         unsafe { self.entry() }.is_some_and(|entry| entry.host_call() != 0)
     }
 
@@ -81,8 +81,8 @@ impl StoreState {
             return;
         }
         if let Some(due) = slot.unsignalled(began_ns, matches!(place, Place::AtCall)) {
-            // SAFETY: this thread runs the store and is in the call whose stack is walked, the handler cannot interrupt it, and the store is
-            // locked.
+            // SAFETY: this thread runs the store and is in the call whose stack is walked, the handler cannot interrupt it, and the store
+            // is locked.
             unsafe { self.sample(slot, place, began_ns, due) };
         }
         slot.charge(began_ns, self.has_walk_panicked());
@@ -121,7 +121,7 @@ impl StoreState {
     /// As for [`collect`].
     unsafe fn sample(&self, slot: &ThreadSlot, place: Place, cpu_ns: u64, due: Due) {
         let Due { weight_ns, used_ns, period_ns } = due;
-        // SAFETY: the callers are on the store's thread with the signal blocked and the store locked.
+        // SAFETY: this is the store's thread, with the signal blocked and the store locked (see # Safety).
         if !unsafe { collect(&Snapshot { place, cpu_ns, weight_ns, used_ns, period_ns }, self, &slot.ring) } {
             add(&slot.ring_full, 1);
         }

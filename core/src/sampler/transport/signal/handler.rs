@@ -37,21 +37,21 @@ fn try_install() -> io::Result<()> {
 }
 
 extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: errno is this thread's own.
+    // SAFETY: `__errno_location` gives the address of this thread's errno, which lives as long as the thread.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: this is a handler, and keeps nothing.
+    // SAFETY: this is a handler of this thread, which does not keep the slot when it returns and does not give it up meanwhile.
     let slot = unsafe { ThreadSlot::own() };
-    // SAFETY: these are the arguments of a SA_SIGINFO handler.
+    // SAFETY: `info` is the second argument of this handler, which was installed with `SA_SIGINFO`.
     let sender = unsafe { CpuEvent::rest_sender(info) };
     if let Some((slot, timers)) = slot.and_then(|slot| Some((slot, slot.timers.as_ref()?))) {
         let is_events = timers.event().is_some_and(|event| event.is(sender));
-        // SAFETY: these are the arguments of a SA_SIGINFO handler.
+        // SAFETY: `context` is the third argument of this handler, which was installed with `SA_SIGINFO`.
         let registers = unsafe { Registers::interrupted(context) };
-        // SAFETY: this is the handler.
+        // SAFETY: this is the handler, on the thread of `slot`, and it has interrupted these registers.
         unsafe { answer(slot, timers, is_events, registers) };
     }
     if sender.is_none() && !slot.is_some_and(ThreadSlot::takes_signal) {
-        // SAFETY: these are the arguments of a SA_SIGINFO handler.
+        // SAFETY: these are the arguments of this handler, which was installed with `SA_SIGINFO`.
         unsafe { previous::forward(signal, info, context) };
     }
     // SAFETY: errno is this thread's own; interrupted code must not see a changed errno.
@@ -61,7 +61,7 @@ extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: 
 /// Answers a signal that interrupted this thread, whose slot this is, with these registers. `is_events` says whether the thread's event sent it.
 ///
 /// # Safety
-/// Call this in the handler only.
+/// Call this in the handler only, with the slot of its thread and the registers that it has interrupted.
 unsafe fn answer(slot: &ThreadSlot, timers: &Timers, is_events: bool, registers: Registers) {
     slot.handler_begins();
     let mut in_guest = false;
@@ -69,7 +69,7 @@ unsafe fn answer(slot: &ThreadSlot, timers: &Timers, is_events: bool, registers:
         // Nothing is sampled any more, or yet.
     } else if let Some(store) = slot.interrupted_store(registers) {
         in_guest = store.shared.code.contains(registers.pc);
-        // SAFETY: this is the handler, on the thread that runs the store.
+        // SAFETY: this is the handler, on the thread that runs the store, and it has interrupted these registers.
         unsafe { sample(slot, timers, store, is_events, registers, in_guest) };
         // Anyone may send this signal. It counts if a dump or a halt waits for it.
         if in_guest && !is_events {
@@ -99,7 +99,7 @@ unsafe fn answer(slot: &ThreadSlot, timers: &Timers, is_events: bool, registers:
 /// Takes a sample, if the signal calls for one.
 ///
 /// # Safety
-/// Call this in the handler only, on the thread that runs `store`.
+/// Call this in the handler only, on the thread that runs `store`, with the registers that it has interrupted.
 unsafe fn sample(
     slot: &ThreadSlot,
     timers: &Timers,
@@ -124,6 +124,6 @@ unsafe fn sample(
         }
         slot.charge(cpu_ns, store.has_walk_panicked());
     }
-    // SAFETY: this is the handler.
+    // SAFETY: this is the handler, on the slot's own thread.
     unsafe { slot.goes_on(cpu_ns) };
 }

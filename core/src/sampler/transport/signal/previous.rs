@@ -13,7 +13,7 @@ static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 pub(super) fn keep() -> io::Result<()> {
     // SAFETY: an all-zero sigaction is a valid one with an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: only asks for the action that is installed.
+    // SAFETY: without a new action `sigaction` changes nothing, and writes the installed one into `action`.
     if unsafe { libc::sigaction(SIGNAL, std::ptr::null(), &mut action) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -28,7 +28,7 @@ pub(super) fn keep() -> io::Result<()> {
 /// mask that it was installed with is not set.
 ///
 /// # Safety
-/// To be called in a handler installed with `SA_SIGINFO`, with its arguments.
+/// Call this in a handler that was installed with `SA_SIGINFO`, with its arguments.
 pub(super) unsafe fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(previous) = PREVIOUS.get() else { return };
     let handler = previous.sa_sigaction as *const ();
@@ -38,7 +38,7 @@ pub(super) unsafe fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, co
         let handler = unsafe { std::mem::transmute::<*const (), Handler>(handler) };
         handler(signal, info, context);
     } else {
-        // SAFETY: it was installed as a handler that takes the signal alone.
+        // SAFETY: without `SA_SIGINFO` it was installed as a handler that takes only the signal.
         let handler = unsafe { std::mem::transmute::<*const (), extern "C" fn(libc::c_int)>(handler) };
         handler(signal);
     }
