@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use wlprof::sampler::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use wlprof_plugin::SourceFrame;
-use wlprof_recording::Origin;
 use wlprof_show::escape;
 use wlprof_symbols::Symbols;
 
@@ -27,10 +26,6 @@ fn write_thread(thread: &DumpedThread, stacks: &Dump, symbols: &mut Symbols, tex
     }
     let _ = writeln!(text, ":");
     for &frame in &thread.frames {
-        if matches!(stacks.frames.get(frame as usize), Some(DumpedFrame::Unnamed(Origin::Elided))) {
-            // In the words of Go's tracebacks.
-            let _ = writeln!(text, "...additional frames elided...");
-        }
         for frame in named(frame, stacks, symbols).iter() {
             write_frame("", frame, "(...)", text);
         }

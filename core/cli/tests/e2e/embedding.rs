@@ -533,6 +533,40 @@ fn a_tenant_sees_its_own_stores_alone() {
     });
 }
 
+/// A host call of a sampled store runs the wasm of one that is not: that is no stack of the sampled one's.
+#[test]
+fn wasm_of_other_stores_is_not_taken_for_that_of_the_caller() {
+    let engine = engine(|_| {});
+    let profiler = Profiler::builder().start(&engine).unwrap();
+    let inner = profiler.load("inner.wasm", GUEST.as_bytes()).unwrap();
+    let outer = r#"(module (import "host" "inner" (func $host)) (func $outer (export "run") (param i32) (result i32)
+        (call $host) (local.get 0)))"#;
+    let outer = profiler.load("outer.wasm", outer.as_bytes()).unwrap();
+    for holds in [false, true] {
+        let mut linker = Linker::new(&engine);
+        let (other, inner) = (engine.clone(), inner.clone());
+        let runs_inner = move || {
+            call(&mut Store::new(&other, ()), &inner, 300_000_000).unwrap();
+        };
+        linker.func_wrap("host", "inner", runs_inner).unwrap();
+        let mut store = Store::new(&engine, ());
+        let name = if holds { "held" } else { "called" };
+        let attached = profiler.attach(&mut store, Attach::named(name)).unwrap();
+        let instance = linker.instantiate(&mut store, &outer).unwrap();
+        attached.instantiated(&mut store, &instance).unwrap();
+        let held = holds.then(|| attached.hold().unwrap());
+        let run = instance.get_typed_func::<i32, i32>(&mut store, "run").unwrap();
+        assert_eq!(run.call(&mut store, 7).unwrap(), 7);
+        drop(held);
+    }
+    let mut store = Store::new(&engine, ());
+    let _attached = profiler.attach(&mut store, Attach::named("its own")).unwrap();
+    call(&mut store, &inner, 300_000_000).unwrap();
+    let snapshot = profiler.snapshot().unwrap();
+    let seen = time_in(snapshot.recording(), "work");
+    assert!(seen.keys().all(|store| store == "its own"), "{seen:?}");
+}
+
 #[test]
 fn a_fraction_of_the_stores_is_sampled() {
     let engine = engine(|_| ());

@@ -68,9 +68,16 @@ unsafe fn answer(slot: &ThreadSlot, timers: &Timers, is_events: bool, registers:
     if slot.is_stopped() || timers.calibrates() {
         // Nothing is sampled any more, or yet.
     } else if let Some(store) = slot.interrupted_store(registers) {
-        in_guest = store.shared.code.contains(registers.pc);
-        // SAFETY: this is the handler, on the thread that runs the store, and it has interrupted these registers.
-        unsafe { sample(slot, timers, store, is_events, registers, in_guest) };
+        let is_wasm = store.shared.code.contains(registers.pc);
+        in_guest = is_wasm && store.runs_wasm_on(slot);
+        if is_wasm && !in_guest {
+            // Of a store that is not sampled, which a host call of this one runs: the stack is not this store's, nor is its walker free.
+            pass_over(slot, timers, is_events);
+        } else {
+            // SAFETY: this is the handler, on the thread that runs the store, and it has interrupted these registers. Compiled code is the store's
+            // own, as was just seen.
+            unsafe { sample(slot, timers, store, is_events, registers, in_guest) };
+        }
         // Anyone may send this signal. It counts if a dump or a halt waits for it.
         if in_guest && !is_events {
             let began_ns = own_cpu_ns();
@@ -84,15 +91,20 @@ unsafe fn answer(slot: &ThreadSlot, timers: &Timers, is_events: bool, registers:
             // It has been suspended here, which the call hook does not see.
             slot.enter(std::ptr::null(), false);
         }
-        let asked = slot.take_asked(false);
-        if is_events || asked > 0 {
-            slot.pass_over_signalled(timers, asked);
-        }
+        pass_over(slot, timers, is_events);
     }
     slot.handler_ends();
     if in_guest {
         // In compiled code the thread holds no lock of the host's.
         slot.stay_if_halted();
+    }
+}
+
+/// Takes no sample, whatever the signal calls for. Call this in the handler.
+fn pass_over(slot: &ThreadSlot, timers: &Timers, is_events: bool) {
+    let asked = slot.take_asked(false);
+    if is_events || asked > 0 {
+        slot.pass_over_signalled(timers, asked);
     }
 }
 
