@@ -25,7 +25,7 @@ pub(super) fn version() -> &'static str {
     &VERSION
 }
 
-/// Runs a WebAssembly program and shows which lines of its own language the time went to.
+/// Runs a WebAssembly program and shows which of its source lines take the time.
 #[derive(Parser)]
 #[command(
     name = "wlprof",

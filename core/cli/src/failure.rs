@@ -6,7 +6,7 @@ use wlprof_show::escape;
 
 /// What exit codes mean.
 pub(crate) const EXIT_CODES: &str =
-    "The guest's own (134 if it trapped); 125 wlprof failed, 126 the guest cannot be run, 127 no such guest.";
+    "The guest's own (134 if it trapped); 125 wlprof failed,\n126 the guest cannot be run, 127 no such guest.";
 /// wlprof itself failed: bad arguments, an output that cannot be written.
 pub(crate) const FAILED: u8 = 125;
 /// The guest cannot be run.

@@ -5,19 +5,25 @@ use wlprof::heap::{NamedAllocator, Rate};
 
 /// Whether what the guest allocates is profiled, and how.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Memory")]
 pub(crate) struct MemoryOptions {
     /// Profile what the guest allocates and what it still holds
     ///
     /// For guests that are linked with C's library (C, C++, Rust, CPython), whose allocators are made to report a sample of their calls, and
     /// for Go.
-    #[arg(long)]
+    #[arg(long, help_heading = "Memory")]
     pub(crate) memory: bool,
     /// Bytes that are allocated between two samples, on average: 524288, or 512KiB; 1 for every allocation [default: 512KiB]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "memory", hide_short_help = true)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "memory", hide_short_help = true, help_heading = "Memory")]
     memory_rate: Option<u64>,
     /// The functions that allocate and free, where they have other names than C's: malloc=my_malloc, or free=17 by its index; may repeat
-    #[arg(long, value_name = "CALL=FUNCTION", requires = "memory", hide_short_help = true, value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "CALL=FUNCTION",
+        requires = "memory",
+        hide_short_help = true,
+        value_delimiter = ',',
+        help_heading = "Memory"
+    )]
     alloc_functions: Vec<NamedAllocator>,
 }
 

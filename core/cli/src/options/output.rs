@@ -10,27 +10,26 @@ use wlprof_show::table::TableOptions;
 
 /// Where profiles go.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Output")]
 pub(crate) struct Output {
-    #[arg(short = 'o', long = "output", value_name = "FILE", help = FILES, long_help = files_help())]
+    #[arg(short = 'o', long = "output", value_name = "FILE", help = FILES, long_help = files_help(), help_heading = "Output")]
     pub(crate) files: Vec<PathBuf>,
     /// Write the call graph here: a picture (.svg), which Graphviz draws, or what it draws it of (.dot)
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = "Output")]
     pub(crate) graph: Option<PathBuf>,
     /// Format of files whose ending tells none. Or what `perf record` needs of a guest that runs; wlprof then samples only
     /// for -o
-    #[arg(long, value_name = "FORMAT", value_parser = Format::parser(), hide_short_help = true)]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::parser(), hide_short_help = true, help_heading = "Output")]
     pub(crate) format: Option<Format>,
     /// Show sources that are in this folder, by any end of their names; may repeat. Firefox profiles have their texts in them
-    #[arg(long = "source-dir", value_name = "DIR", hide_short_help = true)]
+    #[arg(long = "source-dir", value_name = "DIR", hide_short_help = true, help_heading = "Output")]
     pub(crate) source_dirs: Vec<PathBuf>,
     /// Which frames to show
-    #[arg(long, value_enum, default_value_t = FramesChoice::Guest, hide_short_help = true)]
+    #[arg(long, value_enum, default_value_t = FramesChoice::Guest, hide_short_help = true, help_heading = "Output")]
     pub(crate) frames: FramesChoice,
     #[command(flatten)]
     pub(crate) showing: Showing,
     /// Print no table
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "Output")]
     pub(crate) quiet: bool,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Profiling {
     ///
     /// For browsers, `go tool pprof` and metrics. Only this machine can ask, unless an address is given. Without -o and --format the guest
     /// is sampled only while somebody asks.
-    #[arg(long, value_name = "[ADDR:]PORT")]
+    #[arg(long, value_name = "[ADDR:]PORT", help_heading = "Output")]
     pub(crate) listen: Option<ListenAddress>,
 }
 

@@ -6,23 +6,22 @@ use wlprof_recording::Clock;
 
 /// How samples are taken, and how many.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Sampling")]
 pub(crate) struct Sampling {
     /// Samples a second
     ///
     /// [default: 1000 in the first second of CPU time, 250 from then on]
-    #[arg(long, value_name = "HZ", value_parser = parse_rate)]
+    #[arg(long, value_name = "HZ", value_parser = parse_rate, help_heading = "Sampling")]
     pub(crate) rate: Option<f64>,
     /// The most that sampling may cost the process, in percent of the guest's CPU time; the rate is lowered to keep it
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_overhead, hide_short_help = true)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_overhead, hide_short_help = true, help_heading = "Sampling")]
     max_overhead: f64,
     /// Which time counts
     ///
     /// [default: cpu, or wall to show only waiting]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = "Sampling")]
     pub(crate) clock: Option<ClockChoice>,
     /// How samples are taken
-    #[arg(long, value_enum, default_value_t = SamplerChoice::Auto, hide_short_help = true)]
+    #[arg(long, value_enum, default_value_t = SamplerChoice::Auto, hide_short_help = true, help_heading = "Sampling")]
     pub(crate) sampler: SamplerChoice,
 }
 

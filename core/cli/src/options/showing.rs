@@ -7,32 +7,31 @@ use wlprof_show::table::TableOptions;
 
 /// What is shown.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "What is shown")]
 pub(crate) struct Showing {
     /// Show only samples through a function whose name or file has PATTERN in it; may repeat, all of them then
-    #[arg(long, value_name = "PATTERN", hide_short_help = true)]
+    #[arg(long, value_name = "PATTERN", hide_short_help = true, help_heading = "What is shown")]
     pub(crate) focus: Vec<String>,
     /// Leave out samples through a function whose name or file has PATTERN in it; may repeat
-    #[arg(long, value_name = "PATTERN", hide_short_help = true)]
+    #[arg(long, value_name = "PATTERN", hide_short_help = true, help_heading = "What is shown")]
     pub(crate) ignore: Vec<String>,
     /// Show only waiting, by the line that waits
     ///
     /// Beside each line stands the host's function that it waits in. Samples are of wall time then.
-    #[arg(long)]
+    #[arg(long, help_heading = "What is shown")]
     pub(crate) off_cpu: bool,
     /// What to show, in the table and in formats that have room for one thing [default: peak where memory was profiled, time else]
-    #[arg(long, value_enum, value_name = "WHAT", hide_short_help = true)]
+    #[arg(long, value_enum, value_name = "WHAT", hide_short_help = true, help_heading = "What is shown")]
     show: Option<ShowChoice>,
     /// Print who calls FUNCTION and whom it calls
     ///
     /// A part of a name will do where none is just that.
-    #[arg(long, value_name = "FUNCTION")]
+    #[arg(long, value_name = "FUNCTION", help_heading = "What is shown")]
     callers_of: Option<String>,
     /// Rows of each table
-    #[arg(long, value_name = "ROWS", default_value_t = 10)]
+    #[arg(long, value_name = "ROWS", default_value_t = 10, help_heading = "What is shown")]
     top: usize,
     /// Print what the sampler did as well: what became of every tick, how long it stopped the guest
-    #[arg(short, long, hide_short_help = true)]
+    #[arg(short, long, hide_short_help = true, help_heading = "What is shown")]
     verbose: bool,
 }
 

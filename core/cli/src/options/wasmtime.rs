@@ -11,10 +11,11 @@ use wlprof_wasi::Flags;
 /// Options of Wasmtime, under the names that they have there.
 #[derive(Args)]
 #[command(
-    next_help_heading = "Wasmtime",
-    mut_arg("opts_raw", |arg| arg.hide_short_help(true)),
-    mut_arg("codegen_raw", |arg| arg.hide_short_help(true)),
-    mut_arg("debug_raw", |arg| arg.hide_short_help(true)),
+    mut_arg("opts_raw", |arg| arg.help_heading("Wasmtime").hide_short_help(true)),
+    mut_arg("codegen_raw", |arg| arg.help_heading("Wasmtime").hide_short_help(true)),
+    mut_arg("debug_raw", |arg| arg.help_heading("Wasmtime").hide_short_help(true)),
+    mut_arg("wasm_raw", |arg| arg.help_heading("Wasmtime").hide_short_help(true)),
+    mut_arg("wasi_raw", |arg| arg.help_heading("Wasmtime").hide_short_help(true)),
     // Of a recording of Wasmtime's, and of another machine's code, there is nothing to sample.
     mut_arg("record_raw", |arg| arg.hide(true)),
     mut_arg("target", |arg| arg.hide(true)),
