@@ -102,7 +102,8 @@ impl Builder {
         self
     }
 
-    /// Profiles what guests allocate as well: a sample each so many bytes on average ([`Rate::DEFAULT`] is 512 KiB). Of modules that
+    /// Profiles what guests allocate as well: a sample each so many bytes on average ([`Rate::DEFAULT`] is 512 KiB). Samples are closer at
+    /// first: a session's first 1,024 are of every allocation. Of modules that
     /// [`Profiler::load`] compiles; each has one memory, one table and two globals more then, which are exported by names that begin with
     /// `wlprof:`, and the engine must allow several memories.
     ///
