@@ -8,8 +8,8 @@ use std::collections::HashMap;
 /// An estimate of how many blocks there are, and how many bytes are in them.
 ///
 /// # Accuracy
-/// A block of `size` bytes is in a sample with probability `p = 1 - exp(-size / rate)`, and stands for `1 / p` such blocks then: the sums are
-/// right on average. Their variance is that of Poisson sampling, `Σ (1 - p) / p² · size²` over the samples. Where every allocation is
+/// A block of `size` bytes is in a sample with probability `p = 1 - exp(-size / rate)`, with the rate of its time, and stands for `1 / p` such
+/// blocks then: the sums are right on average. Their variance is that of Poisson sampling, `Σ (1 - p) / p² · size²` over the samples. Where every allocation is
 /// sampled there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Amount {
@@ -137,7 +137,7 @@ impl SiteTotals {
 /// What the guest of a store has allocated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heap {
-    /// Bytes between two samples, on average; 1 if every allocation was sampled.
+    /// Mean bytes between two samples where they are furthest apart; 1 if every allocation was sampled.
     pub rate: u64,
     /// When the guest held most, in nanoseconds since sampling began.
     pub peak_ns: u64,

@@ -2,66 +2,15 @@
 
 use super::allocators::Call;
 use super::instructions::INSIDE;
+use super::rate::Rate;
+use super::shared::SharedHeap;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use wlprof_recording::{Amount, SiteTotals};
 
-/// Sampled blocks whose ends are waited for, in all memories of a session: 70 MB in one table, which is full then. A guest says where blocks
-/// are, and need not have the memory.
-const MAX_HELD: usize = if cfg!(test) { 1 << 10 } else { (1 << 21) / 8 * 7 };
 /// Room for so many blocks is kept when they are freed.
 const KEPT_ROOM: usize = 1 << 12;
-
-/// The number of sampled blocks that are held, for all that share a limit.
-#[derive(Debug, Default)]
-pub struct HeldBudget(AtomicUsize);
-
-impl HeldBudget {
-    /// Takes room for one, if there is any.
-    fn take(&self) -> bool {
-        let more = |held: usize| (held < MAX_HELD).then_some(held + 1);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
-    }
-
-    fn give_back(&self, count: usize) {
-        self.0.fetch_sub(count, Ordering::Relaxed);
-    }
-}
-
-/// The average number of bytes allocated between two samples.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate(u64);
-
-impl Rate {
-    /// One sample for each 512 KiB, as in Go.
-    pub const DEFAULT: Self = Self(512 << 10);
-
-    /// Returns the rate of one sample per `bytes` bytes. 1 or less samples every allocation.
-    pub const fn bytes(bytes: u64) -> Self {
-        Self(bytes)
-    }
-
-    /// Returns the number of bytes.
-    pub fn get(self) -> u64 {
-        self.0.max(1)
-    }
-
-    fn is_every(self) -> bool {
-        self.0 <= 1
-    }
-
-    /// How many allocations of `size` bytes one that is sampled stands for: it is sampled if one of its bytes is drawn, and each is with the
-    /// same probability.
-    fn weight(self, size: u64) -> f64 {
-        match self.is_every() {
-            true => 1.0,
-            // Of nothing nothing is drawn.
-            false => 1.0 / -f64::exp_m1(-(size.max(1) as f64) / self.0 as f64),
-        }
-    }
-}
 
 /// A reported call of the allocator.
 #[derive(Clone, Copy, Debug)]
@@ -98,15 +47,20 @@ struct Held {
     site: u32,
     size: u64,
     since_ns: u64,
+    /// The rate that it was sampled at.
+    rate: Rate,
 }
 
 /// The sampled blocks of a memory, by sites, which `S` identifies.
 #[derive(Debug)]
 pub struct Blocks<S> {
+    /// What was asked for.
     rate: Rate,
+    /// What the countdown was drawn at last.
+    rate_now: Rate,
     chance: RandomState,
     draws: u64,
-    budget: Arc<HeldBudget>,
+    shared: Arc<SharedHeap>,
     sites: HashMap<S, u32>,
     totals: Vec<Site>,
     held: HashMap<u32, Held>,
@@ -126,11 +80,12 @@ impl<S: Eq + Hash> Blocks<S> {
         Self::within(rate, Arc::default())
     }
 
-    /// Does as [`Blocks::new`], with a limit of the held blocks that others share.
-    pub fn within(rate: Rate, budget: Arc<HeldBudget>) -> Self {
+    /// Does as [`Blocks::new`], for one of the heaps that share `shared`.
+    pub fn within(rate: Rate, shared: Arc<SharedHeap>) -> Self {
         Self {
             rate,
-            budget,
+            rate_now: Rate::EVERY,
+            shared,
             chance: RandomState::new(),
             draws: 0,
             sites: HashMap::new(),
@@ -146,15 +101,18 @@ impl<S: Eq + Hash> Blocks<S> {
 
     /// Draws the number of bytes until the next sample, for the countdown.
     ///
-    /// It has no memory, so it may be drawn anew at any time.
+    /// # Accuracy
+    /// The countdown has no memory, so it may be drawn anew at any time, and at another rate. The rate follows from what was sampled before. So
+    /// each block is sampled with a probability that is known before it comes, and its weight is the inverse of that.
     pub fn draw(&mut self) -> i64 {
-        if self.rate.is_every() {
+        self.rate_now = self.shared.rate_now(self.rate);
+        if self.rate_now.is_every() {
             return -1;
         }
         self.draws += 1;
         // In the middle of 2^53 steps between 0 and 1, of which it is neither.
         let uniform = ((self.chance.hash_one(self.draws) >> 11) as f64 + 0.5) / 2_f64.powi(53);
-        ((-uniform.ln() * self.rate.0 as f64) as i64).min(INSIDE)
+        ((-uniform.ln() * self.rate_now.get() as f64) as i64).min(INSIDE)
     }
 
     /// Counts a reported call.
@@ -165,7 +123,11 @@ impl<S: Eq + Hash> Blocks<S> {
         if told.before != 0 && (told.block != 0 || told.size == 0) {
             self.freed(told.before, filter);
         }
-        if !told.is_sample || told.block == 0 {
+        if !told.is_sample {
+            return;
+        }
+        self.shared.count_sample();
+        if told.block == 0 {
             return;
         }
         let next = self.totals.len() as u32;
@@ -173,17 +135,18 @@ impl<S: Eq + Hash> Blocks<S> {
         if site == next {
             self.totals.push(Site::default());
         }
-        let amount = self.amount(told.size);
+        let rate = self.rate_now;
+        let amount = amount(told.size, rate);
         let totals = &mut self.totals[site as usize];
         totals.samples += 1;
         totals.allocated.add(amount);
         // If its last end was missed it ends now.
         self.freed(told.block, filter);
-        if !self.budget.take() {
+        if !self.shared.take() {
             self.unheld += 1;
             return;
         }
-        self.held.insert(told.block, Held { site, size: told.size, since_ns: told.time_ns });
+        self.held.insert(told.block, Held { site, size: told.size, since_ns: told.time_ns, rate });
         let counter = &mut filter[hash(told.block)];
         *counter = counter.saturating_add(1);
         let site = self.changing(site);
@@ -199,14 +162,14 @@ impl<S: Eq + Hash> Blocks<S> {
 
     /// Counts a block as freed. It need not be one that was sampled.
     pub fn freed(&mut self, block: u32, filter: &mut [u8]) {
-        let Some(Held { site, size, .. }) = self.held.remove(&block) else { return };
-        self.budget.give_back(1);
+        let Some(Held { site, size, rate, .. }) = self.held.remove(&block) else { return };
+        self.shared.give_back(1);
         let room = self.held.capacity();
         if room > KEPT_ROOM && self.held.len() < room / 8 {
             // Others may need the memory.
             self.held.shrink_to(room / 4);
         }
-        let amount = self.amount(size);
+        let amount = amount(size, rate);
         let counter = &mut filter[hash(block)];
         // One that is full is not known any more.
         if *counter < u8::MAX {
@@ -223,11 +186,6 @@ impl<S: Eq + Hash> Blocks<S> {
         if self.held.is_empty() {
             self.all_held = Amount::default();
         }
-    }
-
-    /// What a sampled block of that size stands for.
-    fn amount(&self, size: u64) -> Amount {
-        Amount::of_block(size, self.rate.weight(size))
     }
 
     /// A site whose blocks change: what it held at the last peak is kept.
@@ -266,6 +224,11 @@ impl<S: Eq + Hash> Blocks<S> {
         self.peak
     }
 
+    /// Returns the largest rate so far: 1 if every allocation was sampled.
+    pub fn largest_rate(&self) -> Rate {
+        self.rate_now
+    }
+
     /// Returns how many sampled blocks were counted as freed at once, because too many were held.
     pub fn unheld(&self) -> u64 {
         self.unheld
@@ -279,8 +242,13 @@ impl<S: Eq + Hash> Blocks<S> {
 
 impl<S> Drop for Blocks<S> {
     fn drop(&mut self) {
-        self.budget.give_back(self.held.len());
+        self.shared.give_back(self.held.len());
     }
+}
+
+/// What a block of that size stands for that was sampled at that rate.
+fn amount(size: u64, rate: Rate) -> Amount {
+    Amount::of_block(size, rate.weight(size))
 }
 
 /// The counter of the filter that a block belongs to.
@@ -291,6 +259,7 @@ fn hash(block: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::instructions::FILTER_BYTES;
+    use super::super::shared::MAX_HELD;
     use super::*;
 
     fn told(call: Call, size: u64, block: u32, before: u32) -> Told {
@@ -354,32 +323,6 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_of_all_that_share_it_and_room_comes_back() {
-        let mut filter = vec![0; FILTER_BYTES as usize];
-        let budget = Arc::new(HeldBudget::default());
-        let take = |blocks: &mut Blocks<&'static str>, filter: &mut [u8]| {
-            for block in 1..=MAX_HELD as u32 {
-                blocks.allocated(&told(Call::Malloc, 1, 16 * block, 0), filter, || "a");
-            }
-        };
-        let mut first = Blocks::within(Rate::bytes(1), budget.clone());
-        let mut second = Blocks::within(Rate::bytes(1), budget.clone());
-        take(&mut first, &mut filter);
-        take(&mut second, &mut filter);
-        assert_eq!((first.held().blocks, first.unheld()), (1024.0, 0));
-        assert_eq!((second.held().blocks, second.unheld()), (0.0, 1024), "all of it is counted, and nothing held");
-        assert_eq!(of(&second, "a").allocated.blocks, 1024.0);
-        first.freed(16, &mut filter);
-        take(&mut second, &mut filter);
-        assert_eq!((second.held().blocks, second.unheld()), (1.0, 1024 + 1023));
-        drop(first);
-        take(&mut second, &mut filter);
-        assert_eq!((second.held().blocks, second.unheld()), (1024.0, 1024 + 1023));
-        drop(second);
-        assert_eq!(budget.0.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
     fn a_counter_that_is_full_stays_so() {
         let mut filter = vec![0; FILTER_BYTES as usize];
         let mut blocks = Blocks::new(Rate::bytes(1));
@@ -388,33 +331,5 @@ mod tests {
         alike.iter().for_each(|block| blocks.allocated(&told(Call::Malloc, 1, *block, 0), &mut filter, || "a"));
         alike.iter().for_each(|block| blocks.freed(*block, &mut filter));
         assert_eq!((blocks.held(), filter[7]), (amount(0.0, 0.0), u8::MAX));
-    }
-
-    #[test]
-    fn what_is_not_sampled_is_stood_for() {
-        const EVERY: u64 = 1000;
-        let mut filter = vec![0; FILTER_BYTES as usize];
-        let mut blocks = Blocks::new(Rate::bytes(EVERY));
-        let mut countdown = blocks.draw();
-        let (mut allocated, mut count) = (0_u64, 0_u64);
-        for number in 0..200_000_u32 {
-            let size = 8_u64 << (number % 10);
-            (allocated, count) = (allocated + size, count + 1);
-            countdown -= size as i64;
-            if countdown < 0 {
-                blocks.allocated(&told(Call::Malloc, size, 16 * (number + 1), 0), &mut filter, || "a");
-                countdown = blocks.draw();
-            }
-        }
-        let found = of(&blocks, "a");
-        // The estimate is within five times its standard deviation but once in two million runs.
-        assert!(
-            (found.allocated.bytes - allocated as f64).abs() < 5.0 / 1.96 * found.allocated.bound(),
-            "{found:?} of {allocated}"
-        );
-        let within = |estimate: f64, truth: u64, relative: f64| (estimate / truth as f64 - 1.0).abs() < 5.0 * relative;
-        // The small ones are few among the samples.
-        let of_smallest = count as f64 / 10.0 * 8.0 / EVERY as f64;
-        assert!(within(found.allocated.blocks, count, 1.0 / of_smallest.sqrt()), "{found:?} of {count}");
     }
 }

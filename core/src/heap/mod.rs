@@ -13,22 +13,28 @@ mod bodies;
 mod c_library;
 mod calls;
 mod component;
+#[cfg(test)]
+mod estimate_tests;
 mod instructions;
 mod parsed;
 mod patches;
 mod prepare;
+mod rate;
 mod rewrite;
 #[cfg(test)]
 mod rewrite_tests;
+mod shared;
 mod tail_calls;
 mod tinygo;
 mod validity;
 
 pub use allocators::{Allocator, Call, NotRewritten, call_of_number};
-pub use blocks::{Blocks, HeldBudget, Rate, Told};
+pub use blocks::{Blocks, Told};
 pub use c_library::c_library;
 pub use component::compile_component;
 pub(crate) use instructions::is_inside;
 pub use patches::not_expected;
 pub use prepare::{NamedAllocator, compile};
+pub use rate::Rate;
 pub use rewrite::{EXPORTS, Exports, Rewritten, rewrite};
+pub use shared::SharedHeap;

@@ -107,7 +107,8 @@ impl Builder {
         self
     }
 
-    /// Profiles allocations as well, with one sample every `rate` bytes on average. [`Rate::DEFAULT`] is 512 KiB.
+    /// Profiles allocations as well, with one sample every `rate` bytes on average. [`Rate::DEFAULT`] is 512 KiB. Samples
+    /// are closer at first: a session's first 1,024 are of every allocation.
     ///
     /// This works for modules that [`Profiler::load`] compiles. Each then has one memory, one table and two globals more, whose export
     /// names begin with `wlprof:`. The engine must allow several memories.

@@ -44,14 +44,16 @@ impl Scan {
         let whole = 0..guest.size().min(u64::from(u32::MAX));
         let statics = self.statics.clone().unwrap_or_else(|| whole.clone());
         let range = statics.start.min(whole.end)..statics.end.min(whole.end);
-        let start = self.next.max(range.start) & !7;
-        let end = range.end.min(start.saturating_add(STEP));
-        if start >= end {
+        let start = self.next.max(range.start);
+        if start >= range.end {
             self.next = 0;
             self.rest = self.next_rest;
             self.next_rest = self.next_rest.saturating_mul(2).min(LONGEST_REST);
             return None;
         }
+        // Words are where they belong; a range may end between two.
+        let start = start & !7;
+        let end = range.end.min(start.saturating_add(STEP));
         self.next = end;
         // What lies across the border.
         let overlap = layout.map_or(8, |layout| u64::from(layout.runtime.interpreters_head) + 8);

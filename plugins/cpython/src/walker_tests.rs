@@ -256,6 +256,26 @@ fn the_runtime_is_found_without_being_told() {
 }
 
 #[test]
+fn an_interpreter_that_starts_after_the_first_scan_is_found() {
+    for layout in layouts() {
+        let guest = sorting(layout);
+        let mut before = Guest::new(layout);
+        before.frozen.memory = vec![0; guest.frozen.memory.len()];
+        // Static data may end anywhere.
+        for cut in 0..9 {
+            let statics = 0..guest.frozen.memory.len() as u64 - cut;
+            let runtime = Runtime::new(layout.minor, Vec::new(), None, Some(statics));
+            let mut walker = PythonWalker::new(runtime, functions(), HostCalls::default(), Prologue::default());
+            for _ in 0..100 {
+                assert_eq!(stack(&mut walker, &before.frozen, &WASM).1, Err(Truncation::NoStack));
+            }
+            let found = (0..1000).any(|_| stack(&mut walker, &guest.frozen, &WASM).1 == Ok(()));
+            assert!(found, "3.{}, {cut} bytes short", layout.minor);
+        }
+    }
+}
+
+#[test]
 fn candidates_that_are_wrong_do_not_hide_the_runtime() {
     for layout in layouts() {
         let guest = sorting(layout);

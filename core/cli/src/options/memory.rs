@@ -12,7 +12,9 @@ pub(crate) struct MemoryOptions {
     /// for Go.
     #[arg(long, help_heading = "Memory")]
     pub(crate) memory: bool,
-    /// Bytes that are allocated between two samples, on average: 524288, or 512KiB; 1 for every allocation [default: 512KiB]
+    /// Bytes that are allocated between two samples, on average: 524288, or 512KiB; 1 for every allocation
+    ///
+    /// The first 1,024 allocations are all samples, and later ones come ever further apart up to this rate. [default: 512KiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "memory", hide_short_help = true, help_heading = "Memory")]
     memory_rate: Option<u64>,
     /// The functions that allocate and free, where they have other names than C's: malloc=my_malloc, or free=17 by its index; may repeat

@@ -204,7 +204,7 @@ fn what_is_no_plugin_is_refused_with_the_reason() {
         ("machine", with(18, 0xb7), "built for AARCH64, and this is X86_64"),
         ("entry", with(name, b'x'), "it exports no `wlprof_plugin`: not a wlprof plugin"),
         ("magic", with(plugin, b'W'), "its `wlprof_plugin` does not begin as a plugin does"),
-        ("version", with(plugin + 8, 9), "built for plugin ABI 9.1 (supported: 2.x)"),
+        ("version", with(plugin + 8, 9), "built for plugin ABI 9.0 (supported: 1.x)"),
     ];
     let place = Place::new();
     std::fs::create_dir(place.path("folder.so")).unwrap();

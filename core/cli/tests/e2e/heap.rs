@@ -142,11 +142,11 @@ fn of_a_sample_the_whole_is_known_about() {
     let expected = counted(&printed);
     for (site, totals) in blocks.sites().filter(|(site, _)| site.starts_with("by_")) {
         let [_, bytes, ..] = expected[site];
-        // Of so many samples it is within five standard deviations but once in two million times.
-        let bound = 5.0 / (totals.samples as f64).sqrt();
+        // It is within five standard deviations but once in two million times.
+        let bound = 5.0 / 1.96 * totals.allocated.bound() / bytes as f64;
         let off = totals.allocated.bytes / bytes as f64 - 1.0;
         println!("{site}: {} samples, {:.2} % off, {bytes} bytes", totals.samples, 100.0 * off);
-        assert!(off.abs() < bound && totals.samples > 100, "{site}: {totals:?} of {bytes} bytes");
+        assert!(off.abs() < bound && bound < 0.5 && totals.samples > 100, "{site}: {totals:?} of {bytes} bytes");
     }
     let held: f64 = expected.values().map(|[.., bytes]| *bytes as f64).sum();
     assert!(blocks.peak().bytes >= blocks.held().bytes && blocks.held().bytes < 20.0 * held, "{:?}", blocks.held());

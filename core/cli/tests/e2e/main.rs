@@ -60,6 +60,7 @@ mod serve;
 mod serve_turns;
 mod shares;
 mod sleepers;
+mod small_heaps;
 mod source_map;
 mod sources;
 mod speedscope;

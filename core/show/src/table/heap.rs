@@ -1,6 +1,7 @@
 //! The tables of memory: who allocated, and what is still held.
 
 use super::TableOptions;
+use super::amounts::{Amounts, count};
 use super::rows::{FUNCTIONS, Row, Table, counted, place_of};
 use super::user_lines::OUTSIDE_OF_THE_SCRIPT;
 use crate::escape::single_line;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use wlprof_export::short_path;
 use wlprof_recording::{
-    Amount, Category, Frame, FunctionId, Heap, HeapPart, Line, Origin, Recording, SiteTotals, StackId, bytes, scaled,
+    Amount, Category, Frame, FunctionId, Heap, HeapPart, Line, Origin, Recording, SiteTotals, StackId, bytes,
 };
 
 /// Who allocated: a line of a function, or nobody of the program.
@@ -23,6 +24,8 @@ pub(super) fn write(recording: &Recording, part: HeapPart, options: &TableOption
         places.entry(place).or_default().add(totals);
     }
     let mut rows: Vec<(Place, SiteTotals)> = places.into_iter().collect();
+    let amounts = Amounts::of([recording]);
+    let mut is_vague = false;
     if part != HeapPart::Held {
         rows.sort_by(|(_, one), (_, other)| other.part(part).bytes.total_cmp(&one.part(part).bytes));
         let other = if part == HeapPart::Allocated { HeapPart::Peak } else { HeapPart::Allocated };
@@ -32,10 +35,15 @@ pub(super) fn write(recording: &Recording, part: HeapPart, options: &TableOption
             _ => "who allocated memory",
         };
         let shown: Vec<_> = rows.iter().filter(|(_, totals)| totals.part(part).bytes > 0.0).collect();
-        writeln!(text, "\n{}: {title}; {}", column(part), coverage(&shown, part, options))?;
-        let mut table = Table::new(&[column(part), column(other), "blocks"], "line").without_bars();
+        writeln!(text, "\n{}: {title}; {}", column(part), coverage(&shown, part, amounts, options))?;
+        is_vague |= shown.first().is_some_and(|(_, totals)| amounts.of_part(part).is_vague(totals.part(part)));
+        let mut heads = vec![column(part), column(other)];
+        heads.extend(amounts.of_part(part).is_exact().then_some("blocks"));
+        let mut table = Table::new(&heads, "line").without_bars();
         for (place, totals) in shown.into_iter().take(options.rows) {
-            let cells = vec![amount(totals.part(part)), amount(totals.part(other)), count(totals.part(part))];
+            let cell = |part| amounts.of_part(part).shown(totals.part(part));
+            let mut cells = vec![cell(part), cell(other)];
+            cells.extend(amounts.of_part(part).is_exact().then(|| count(totals.part(part))));
             table.rows.push(row(recording, cells, *place));
         }
         table.write(options.width, text)?;
@@ -47,28 +55,37 @@ pub(super) fn write(recording: &Recording, part: HeapPart, options: &TableOption
         let title = "still held: who still held memory at the end";
         let title = if has_ages { format!("{title}, and for how long") } else { title.to_owned() };
         let shown: Vec<_> = rows.iter().collect();
-        writeln!(text, "\n{title}; {}", coverage(&shown, HeapPart::Held, options))?;
-        let heads = [column(HeapPart::Held), "blocks", "for"];
-        let mut table = Table::new(&heads[..if has_ages { 3 } else { 2 }], "line").without_bars();
+        writeln!(text, "\n{title}; {}", coverage(&shown, HeapPart::Held, amounts, options))?;
+        is_vague |= shown.first().is_some_and(|(_, totals)| amounts.is_vague(totals.held));
+        let mut heads = vec![column(HeapPart::Held)];
+        heads.extend(has_ages.then_some("for"));
+        heads.extend(amounts.is_exact().then_some("blocks"));
+        let mut table = Table::new(&heads, "line").without_bars();
         for (place, totals) in rows.iter().take(options.rows) {
             let age = |since_ns: u64| recording.meta.duration_ns.saturating_sub(since_ns) as f64 / 1e9;
             let ages = totals.held_since_ns.map_or_else(String::new, |(oldest_ns, newest_ns)| {
                 format!("{:.2} to {:.2} s", age(newest_ns), age(oldest_ns))
             });
-            table.rows.push(row(recording, vec![amount(totals.held), count(totals.held), ages], *place));
+            let mut cells = vec![amounts.shown(totals.held)];
+            cells.extend(has_ages.then_some(ages));
+            cells.extend(amounts.is_exact().then(|| count(totals.held)));
+            table.rows.push(row(recording, cells, *place));
         }
         table.write(options.width, text)?;
+    }
+    if is_vague {
+        writeln!(text, "few samples: {}", amounts.advice(total(recording, HeapPart::Allocated)))?;
     }
     text.push('\n');
     Ok(())
 }
 
 /// How much the rows that are shown have of all, as in `10 of 34 lines, 9.1 ±1.0 MiB of 9.7 ±1.1 MiB`.
-fn coverage(rows: &[&(Place, SiteTotals)], part: HeapPart, options: &TableOptions) -> String {
+fn coverage(rows: &[&(Place, SiteTotals)], part: HeapPart, amounts: Amounts, options: &TableOptions) -> String {
     let sum = |rows: &[&(Place, SiteTotals)]| {
         let mut sum = Amount::default();
         rows.iter().for_each(|(_, totals)| sum.add(totals.part(part)));
-        amount(sum)
+        amounts.of_part(part).shown(sum)
     };
     let counted = counted(options.rows, rows.len(), ["line", "lines"]);
     format!("{counted}, {} of {}", sum(&rows[..rows.len().min(options.rows)]), sum(rows))
@@ -78,38 +95,45 @@ fn heaps(recording: &Recording) -> impl Iterator<Item = &Heap> {
     recording.stores.iter().filter_map(|store| store.heap.as_ref())
 }
 
+/// That part of all heaps.
+fn total(recording: &Recording, part: HeapPart) -> Amount {
+    let mut total = Amount::default();
+    heaps(recording).for_each(|heap| total.add(heap.total(part)));
+    total
+}
+
 /// What stands above the tables: how much there is.
 pub(super) fn head(recording: &Recording, text: &mut String) -> fmt::Result {
-    let total = |part: HeapPart| {
-        let mut total = Amount::default();
-        heaps(recording).for_each(|heap| total.add(heap.total(part)));
-        total
-    };
-    let [peak, held, allocated] = [HeapPart::Peak, HeapPart::Held, HeapPart::Allocated].map(total);
+    let [peak, held, allocated] =
+        [HeapPart::Peak, HeapPart::Held, HeapPart::Allocated].map(|part| total(recording, part));
     let samples = heaps(recording).flat_map(|heap| &heap.sites).map(|site| site.totals.samples);
     let samples = samples.fold(0, u64::saturating_add);
-    let rate = heaps(recording).map(|heap| heap.rate).max().unwrap_or_default();
-    let each = if rate == 1 { "every allocation".to_owned() } else { format!("one each {}", bytes(rate as f64)) };
-    let bound = if rate == 1 { "" } else { "; ± is the 95 % bound of what sampling can tell" };
     let largest = recording.stores.iter().flat_map(|store| &store.memory).map(|size| size.bytes).max();
     let linear = largest.map_or_else(String::new, |size| format!("; linear memory came to {}", bytes(size as f64)));
-    writeln!(
-        text,
-        "{}: {} in {} blocks allocated in {:.2} s ({samples} samples, {each}{bound})",
-        single_line(&recording.meta.guest),
-        amount(allocated),
-        count(allocated),
-        recording.meta.duration_ns as f64 / 1e9,
-    )?;
-    let most = match heaps(recording).collect::<Vec<_>>()[..] {
-        [heap] if heap.peak_ns > 0 => {
-            format!("at most {} held after {:.2} s", amount(peak), heap.peak_ns as f64 / 1e9)
-        }
-        [_] => format!("at most {} held", amount(peak)),
-        // Each at its own time.
-        _ => format!("at most {} held by the stores, added up", amount(peak)),
+    let (guest, seconds) = (single_line(&recording.meta.guest), recording.meta.duration_ns as f64 / 1e9);
+    let amounts = Amounts::of([recording]);
+    let each = bytes(amounts.rate as f64);
+    if samples == 0 && !amounts.is_exact() {
+        let (most, advice) = (amounts.shown(allocated), amounts.advice(allocated));
+        return writeln!(
+            text,
+            "{guest}: no allocation was sampled in {seconds:.2} s, at one each {each}: there were {most}, or the allocator is unknown ({advice}){linear}"
+        );
+    }
+    let (blocks, how) = if amounts.is_exact() {
+        (format!(" in {} blocks", count(allocated)), "every allocation".to_owned())
+    } else {
+        (String::new(), format!("at least one each {each}; ± is the 95 % bound of what sampling can tell"))
     };
-    writeln!(text, "{most}, {} at the end{linear}", amount(held))
+    let allocated = amounts.shown(allocated);
+    writeln!(text, "{guest}: {allocated}{blocks} allocated in {seconds:.2} s ({samples} samples, {how})")?;
+    let when = match heaps(recording).collect::<Vec<_>>()[..] {
+        [heap] if heap.peak_ns > 0 => format!(" after {:.2} s", heap.peak_ns as f64 / 1e9),
+        [_] => String::new(),
+        // Each at its own time.
+        _ => " by the stores, added up".to_owned(),
+    };
+    writeln!(text, "held: {} at the peak{when}, {} at the end{linear}", amounts.shown(peak), amounts.shown(held))
 }
 
 /// What two recordings differ in, by function: bytes of `part` before and after, and how many more.
@@ -138,11 +162,17 @@ pub fn differences(recordings: [&Recording; 2], part: HeapPart, rows: usize, wid
     let mut functions: Vec<_> =
         functions.into_iter().filter(|(_, amounts)| amounts.iter().any(|one| one.bytes > 0.0)).collect();
     functions.sort_by(|(_, one), (_, other)| more(*other).abs().total_cmp(&more(*one).abs()));
-    let is_real = |amounts: &[Amount; 2]| more(*amounts).abs() > difference(*amounts).bound();
+    let shown = Amounts::of(recordings).of_part(part);
+    let is_real = |amounts: &[Amount; 2]| more(*amounts).abs() > shown.bound(difference(*amounts));
     let cells = |amounts: [Amount; 2]| {
         let sign = if more(amounts) < 0.0 { "-" } else { "+" };
-        let [before, after] = amounts.map(amount);
-        vec![before, after, format!("{sign}{}", amount(difference(amounts)))]
+        let more = match is_real(&amounts) {
+            true => format!("{sign}{}", shown.shown(difference(amounts))),
+            // Less than chance makes of it.
+            false => shown.shown(difference(amounts)),
+        };
+        let [before, after] = amounts.map(|amount| shown.shown(amount));
+        vec![before, after, more]
     };
     let (total, part) = (functions.len(), part.participle());
     functions.retain(|(_, amounts)| is_real(amounts));
@@ -213,32 +243,6 @@ fn row(recording: &Recording, cells: Vec<String>, place: Place) -> Row {
     Row { cells, name, after, ..Row::default() }
 }
 
-/// An estimate with its bound, both in one unit, as in `25.4 ±0.9 MiB`; without one where it is exact.
-fn amount(amount: Amount) -> String {
-    let bound = amount.bound();
-    // What is smaller is an error of adding up.
-    if bound < 0.5 {
-        return bytes(amount.bytes);
-    }
-    let (value, unit) = scaled(amount.bytes);
-    let bound = if value == 0.0 { bound } else { bound * value / amount.bytes };
-    // With one decimal, and never less than it is.
-    format!("{value:.1} ±{:.1} {unit}", (bound * 10.0 - 1e-6).ceil() / 10.0)
-}
-
-/// A number of blocks, with its thousands apart.
-fn count(amount: Amount) -> String {
-    let digits = format!("{:.0}", amount.blocks);
-    let mut shown = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,12 +262,12 @@ mod tests {
         let text = table(HeapPart::Peak);
         let lines: Vec<&str> = text.lines().collect();
         assert!(
-            lines[0].starts_with("app.wasm: ") && lines[0].contains("(89 samples, one each 512.0 KiB; ±"),
+            lines[0].starts_with("app.wasm: ") && lines[0].contains("(89 samples, at least one each 512.0 KiB; ±"),
             "{text}"
         );
-        assert!(lines[1].starts_with("at most ") && lines[1].contains(" held after 0.01 s, "), "{text}");
+        assert!(lines[1].starts_with("held: ") && lines[1].contains(" at the peak after 0.01 s, "), "{text}");
         assert!(lines[3].starts_with("at the peak: who held memory when most was held; "), "{text}");
-        assert!(lines[4].ends_with("blocks  line"), "{text}");
+        assert!(lines[4].ends_with("  allocated  line"), "blocks have no bounds: {text}");
         let first = lines[5];
         assert!(first.contains(" MiB ") && first.contains("shapes::outer  src/shapes.rs:13"), "{text}");
         let held = text.split("who still held memory").nth(1).unwrap();
@@ -275,12 +279,39 @@ mod tests {
     }
 
     #[test]
-    fn amounts_have_one_unit_and_bounds_that_are_never_too_small() {
-        let shown = |bytes, variance| amount(Amount { blocks: 1.0, bytes, variance });
-        assert_eq!(shown(3.0 * 1048576.0, 0.0), "3.0 MiB");
-        let deviation = 0.51 * 1048576.0 / 1.959_964;
-        assert_eq!(shown(3.0 * 1048576.0, deviation * deviation), "3.0 ±0.6 MiB");
-        let blocks = |blocks| count(Amount { blocks, ..Amount::default() });
-        assert_eq!([blocks(0.2), blocks(999.0), blocks(1000.4), blocks(1234567.0)], ["0", "999", "1,000", "1,234,567"]);
+    fn every_figure_has_its_bound_unless_it_is_exact() {
+        let text = table(HeapPart::Allocated);
+        let figures =
+            text.split(['\n', ',', ';']).flat_map(|cell| cell.split("  ")).filter(|cell| cell.ends_with("iB"));
+        let is_bounded = |figure: &str| figure.contains('±') || figure.contains("< ");
+        let is_estimate = |figure: &&str| !figure.contains("one each") && !figure.contains("linear memory");
+        let estimates: Vec<&str> = figures.filter(is_estimate).collect();
+        assert!(estimates.len() > 5 && estimates.iter().all(|figure| is_bounded(figure)), "{estimates:?}");
+        assert!(!text.contains("few samples"), "{text}");
+        // Less is known than there may be without a sample.
+        let mut coarse = example();
+        coarse.stores.iter_mut().filter_map(|store| store.heap.as_mut()).for_each(|heap| heap.rate = 100 << 20);
+        let mut text = String::new();
+        write(&coarse.of_memory(HeapPart::Held), HeapPart::Held, &OPTIONS, &mut text).unwrap();
+        assert!(text.contains("\nfew samples: --memory-rate=6553600 makes bounds a quarter as wide\n"), "{text}");
+        let mut exact = example();
+        exact.stores.iter_mut().filter_map(|store| store.heap.as_mut()).for_each(|heap| heap.rate = 1);
+        let mut text = String::new();
+        write(&exact.of_memory(HeapPart::Held), HeapPart::Held, &OPTIONS, &mut text).unwrap();
+        assert!(!text.contains('±') && !text.contains("< ") && !text.contains("--memory-rate"), "{text}");
+        assert!(text.contains("  blocks  line"), "{text}");
+    }
+
+    #[test]
+    fn a_heap_without_a_sample_has_a_bound_and_advice() {
+        let mut recording = example();
+        recording.stores.iter_mut().filter_map(|store| store.heap.as_mut()).for_each(|heap| heap.sites.clear());
+        let mut text = String::new();
+        head(&recording, &mut text).unwrap();
+        assert!(
+            text.contains(" s, at one each 512.0 KiB: there were < 1.5 MiB, or the allocator is unknown "),
+            "{text}"
+        );
+        assert!(text.contains(" (--memory-rate=1 samples every allocation)"), "{text}");
     }
 }

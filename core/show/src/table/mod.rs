@@ -1,5 +1,6 @@
 //! The table of a recording, for a terminal or for other tools.
 
+mod amounts;
 mod callers;
 mod head;
 pub(crate) mod heap;

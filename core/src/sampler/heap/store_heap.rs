@@ -4,7 +4,7 @@ use super::super::os::clock::monotonic_ns;
 use super::super::reading::{Header, Kind, MAX_WORDS, Truncated};
 use super::super::running::StoreNumber;
 use super::counted::totals;
-use crate::heap::{Blocks, HeldBudget, Rate, Told};
+use crate::heap::{Blocks, Rate, SharedHeap, Told};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ const MAX_SITE_WORDS: usize = 1 << 23;
 /// What the heaps of a session may hold, all together: stores that have gone have given it back.
 #[derive(Default)]
 struct Budget {
-    held: Arc<HeldBudget>,
+    blocks: Arc<SharedHeap>,
     sites: AtomicUsize,
     site_words: AtomicUsize,
 }
@@ -78,6 +78,7 @@ impl State {
             By::Calls(blocks) => {
                 told.sites = blocks.sites().map(|(site, totals)| (*site, totals)).collect();
                 told.peak_ns = blocks.peak_ns();
+                told.rate = blocks.largest_rate().get();
                 if blocks.unheld() > 0 {
                     told.notes.push(format!(
                         "so many blocks are held, by all stores together, that {} more count as freed at once: less frequent samples (--memory-rate) tell of all",
@@ -215,7 +216,7 @@ pub(in crate::sampler) struct Taken {
 /// What a heap has come to.
 pub(in crate::sampler) struct HeapTotals {
     pub(in crate::sampler) sites: BTreeMap<SiteNumber, SiteTotals>,
-    /// Bytes between two samples.
+    /// Bytes between two samples at most, on average.
     pub(in crate::sampler) rate: u64,
     /// What the user should know.
     pub(in crate::sampler) notes: Vec<String>,
@@ -238,7 +239,7 @@ impl StoreHeap {
 
     /// Has it be told of by an allocator, call by call. `false` if somebody tells of it already.
     pub(super) fn claim_for_calls(&self) -> bool {
-        self.claim(By::Calls(Blocks::within(self.rate, self.budget.held.clone())))
+        self.claim(By::Calls(Blocks::within(self.rate, self.budget.blocks.clone())))
     }
 
     /// Has it be told of by the language's runtime. `false` if somebody tells of it already.
