@@ -12,6 +12,14 @@ use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Walker};
 
 /// An allocator function as the user names it: `malloc=NAME`, or `malloc=INDEX` for a function without a name.
+///
+/// ```
+/// use wlprof::heap::{Call, NamedAllocator};
+///
+/// let allocator: NamedAllocator = "malloc=my_malloc".parse()?;
+/// assert_eq!((allocator.call, &*allocator.function), (Call::Malloc, "my_malloc"));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedAllocator {
     /// Kind of call.

@@ -1,6 +1,13 @@
 //! How far apart samples of allocations are, and what a sampled block stands for.
 
 /// The average number of bytes allocated between two samples.
+///
+/// ```
+/// use wlprof::heap::Rate;
+///
+/// assert_eq!(Rate::DEFAULT.get(), 512 << 10);
+/// assert_eq!(Rate::bytes(0).get(), 1);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(u64);
 

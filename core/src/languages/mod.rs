@@ -13,6 +13,13 @@ use wlprof_plugin::{Detection, Language, ModuleView, Walker};
 pub static BUILT_IN: &[&dyn Language] = &[&wlprof_go::Go, &wlprof_cpython::Python, &wlprof_spidermonkey::SpiderMonkey];
 
 /// The user's choice of a language.
+///
+/// ```
+/// use wlprof::languages::Choice;
+///
+/// assert_eq!(Choice::from("auto"), Choice::Auto);
+/// assert_eq!(Choice::from("python"), Choice::Named("python".to_owned()));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// The language that the guest turns out to be in.

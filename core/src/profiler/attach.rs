@@ -6,6 +6,15 @@ use wasmtime::{CallHook, Instance, Module, Store, StoreContextMut};
 use wlprof_plugin::Walker;
 
 /// The name, the labels and the call hook of a store that is to be profiled.
+///
+/// ```no_run
+/// use wlprof::{Attach, Profiler};
+///
+/// # fn attach(profiler: &Profiler, store: &mut wasmtime::Store<()>) -> wasmtime::Result<()> {
+/// let attached = profiler.attach(store, Attach::named("request 42").label("tenant", "a"))?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Attach<T: 'static> {
     pub(super) name: StoreName,
     pub(super) hook: Option<EmbeddersHook<T>>,
@@ -41,6 +50,15 @@ impl<T: 'static> Attach<T> {
 }
 
 /// A store that is profiled. Dropping this changes nothing: the store stays attached until it is dropped itself.
+///
+/// ```no_run
+/// # fn attached(attached: &wlprof::Attached, store: &mut wasmtime::Store<()>, instance: &wasmtime::Instance) -> wasmtime::Result<()> {
+/// attached.instantiated(store, instance)?;
+/// // The guest answers.
+/// attached.set_label("status", "200");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Attached {
     /// `None` of a store that is not among those that are sampled.
@@ -193,6 +211,15 @@ fn data_address<T>(store: &Store<T>) -> usize {
 }
 
 /// A guard that keeps a store the one that a thread runs: see [`Attached::hold`].
+///
+/// ```no_run
+/// # fn held(attached: &wlprof::Attached) -> wasmtime::Result<()> {
+/// let held = attached.hold()?;
+/// // Host code here counts as the store's.
+/// drop(held);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Held {
     _store: Option<HeldStore>,
 }

@@ -11,6 +11,20 @@ use wlprof_plugin::Language;
 use wlprof_recording::{Clock, Journal};
 
 /// Configures a [`Profiler`] and starts it.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use wlprof::Profiler;
+///
+/// # fn start(engine: &wasmtime::Engine) -> wasmtime::Result<()> {
+/// let profiler = Profiler::builder()
+///     .name("my-server")
+///     .rate_hz(100.0)
+///     .keep(Duration::from_secs(60))
+///     .start(engine)?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Builder {
     name: RunName,
     journal: Journal,

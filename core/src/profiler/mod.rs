@@ -53,6 +53,20 @@ use wlprof_recording::{Clock, ModuleId};
 /// Clones are the same profiler. It ends when the last of them, of its [`Attached`] and of its [`OpenWindow`]s is dropped. Stores may
 /// outlive it.
 ///
+/// ```no_run
+/// # fn main() -> wasmtime::Result<()> {
+/// # let mut config = wasmtime::Config::new();
+/// # wlprof::configure(&mut config);
+/// # let engine = wasmtime::Engine::new(&config)?;
+/// let profiler = wlprof::Profiler::builder().rate_hz(250.0).paused().start(&engine)?;
+/// profiler.resume();
+/// // The stores that are attached run.
+/// profiler.pause();
+/// profiler.snapshot()?.save("profile.json")?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Accuracy
 /// Wasm is charged to the store that runs it, on whatever thread. Host code counts as a store's while it runs on the stack on which wasm
 /// called it, or in a poll of [`Attached::run`].

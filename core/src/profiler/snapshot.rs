@@ -11,6 +11,15 @@ use wlprof_export::{self as export, Exporter};
 use wlprof_recording::{HeapPart, Recording, View};
 
 /// A part of a run that is sampled until this is dropped, even if the profiler is paused. Any number of windows may overlap.
+///
+/// ```no_run
+/// # fn window(profiler: &wlprof::Profiler) -> wasmtime::Result<()> {
+/// let window = profiler.window()?;
+/// std::thread::sleep(std::time::Duration::from_secs(10));
+/// window.snapshot()?.save("ten-seconds.json")?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct OpenWindow {
     window: Window,
     profiler: Profiler,
@@ -49,6 +58,14 @@ impl OpenWindow {
 }
 
 /// The samples of a part of a run, with names.
+///
+/// ```no_run
+/// # fn snapshot(profiler: &wlprof::Profiler) -> wasmtime::Result<()> {
+/// let of_tenant = profiler.snapshot()?.of_label("tenant", "a");
+/// of_tenant.save("tenant-a.pb.gz")?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Snapshot(Recording);
 
 impl Snapshot {

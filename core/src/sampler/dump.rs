@@ -4,6 +4,15 @@ use wlprof_plugin::{Label, SourceFrame};
 use wlprof_recording::{LanguageTruncation, Origin};
 
 /// The stacks of a guest.
+///
+/// ```no_run
+/// # fn dump(profiler: &wlprof::Profiler) -> Result<(), String> {
+/// for thread in profiler.dump()?.threads {
+///     println!("{} [{}]: {} frames", thread.name, thread.state, thread.frames.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Dump {
     /// Threads of the guest's language, or the guest itself if that has none.

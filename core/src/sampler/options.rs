@@ -42,6 +42,14 @@ pub enum SamplerKind {
 }
 
 /// Options of the sampler.
+///
+/// ```
+/// use wlprof::Clock;
+/// use wlprof::sampler::SamplerOptions;
+///
+/// let options = SamplerOptions { clock: Clock::Wall, ..SamplerOptions::at_rate(100.0) };
+/// assert_eq!(options.first_hz, None);
+/// ```
 #[derive(Clone, Debug)]
 pub struct SamplerOptions {
     /// Kind of sampler.
