@@ -98,7 +98,7 @@ pub(crate) fn files_help() -> String {
 }
 
 /// The same in a line.
-pub(crate) const FILES: &str = "Write the profile here; the ending tells the format";
+pub(crate) const FILES: &str = "Write the profile here; its ending says the format";
 
 /// The help of `-o` in `wlprof render`.
 pub(crate) fn rendered_files_help() -> String {
