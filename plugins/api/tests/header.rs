@@ -140,8 +140,8 @@ fn the_header_declares_what_there_is_in_rust() {
     assert_eq!(declared, layouts().into_keys().collect::<Vec<_>>());
     let constants = constants(&header);
     assert_eq!(constants["WLPROF_PLUGIN_MAGIC"], PLUGIN_MAGIC.to_string());
-    assert_eq!((&*constants["WLPROF_ABI_MAJOR"], &*constants["WLPROF_ABI_MINOR"]), ("2", "1"));
-    assert_eq!((ABI_MAJOR, ABI_MINOR), (2, 1));
+    assert_eq!((&*constants["WLPROF_ABI_MAJOR"], &*constants["WLPROF_ABI_MINOR"]), ("1", "0"));
+    assert_eq!((ABI_MAJOR, ABI_MINOR), (1, 0));
 }
 
 /// A section for each structure, with a row for each field; a row for each constant, with its value.
