@@ -45,7 +45,8 @@ fn every_end_is_as_without_the_profiler_and_leaves_a_profile() {
                 assert_eq!(without.stderr, with.stderr, "{end:?}");
             }
             let recording = place.recording("p.wlprof");
-            assert_eq!(recording.meta.sampler, *sampler);
+            // Emulators refuse events: there a ticker asks for the signal sampler's samples.
+            assert!(recording.meta.sampler.starts_with(sampler), "{}", recording.meta.sampler);
             assert!(was_seen(&recording, "work"), "{end:?} {sampler}: the work before the end is not in the profile");
         }
     }
