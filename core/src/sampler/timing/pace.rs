@@ -5,8 +5,7 @@
 //! or by the guest, when it calls the host.
 //!
 //! # Accuracy
-//! A signal comes late: 2 µs on a processor of one's own, 20 to 50 µs in a virtual machine. So it finds the thread at its instant plus that
-//! much, and whoever looks for instants that no signal has reported adds as much ([`Lateness`]). All are late alike then, and still anywhere in
+//! A signal comes late, by 20 to 50 µs in a virtual machine. So it finds the thread at its instant plus that much, and whoever looks for instants that no signal has reported adds as much ([`Lateness`]). All are late alike then, and still anywhere in
 //! the thread's time. Without that, the first microseconds of a guest that wakes for 50 µs were given to the wait before, and the last to
 //! the next.
 //!
