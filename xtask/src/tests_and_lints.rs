@@ -21,7 +21,7 @@ const DOCUMENT: &[&str] = &["doc", "--release", "--no-deps"];
 const TEST_EXAMPLES: &[&str] = &["test", "--release", "--doc"];
 /// The crates of `core`. Their tests are built apart from the rest: together they would have other features of shared dependencies, and
 /// Wasmtime be built anew.
-const CORE: [&str; 10] = [
+const CORE: [&str; 11] = [
     "wlprof",
     "wlprof-cli",
     "wlprof-export",
@@ -31,6 +31,7 @@ const CORE: [&str; 10] = [
     "wlprof-run",
     "wlprof-show",
     "wlprof-symbols",
+    "wlprof-walk",
     "wlprof-wasi",
 ];
 

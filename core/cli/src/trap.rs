@@ -79,9 +79,8 @@ fn at(frame: &FrameInfo, guest: &Guest) -> Option<At> {
     let module = match &guest.code.compiled {
         compiled if compiled.image_range() != frame.module().image_range() => None,
         Compiled::Module(_) => Some(0),
-        Compiled::Component(_) => {
-            frame.module().functions().next().and_then(|function| guest.code.module_of(&function))
-        }
+        // The numbers behind those of the images are adapters'.
+        Compiled::Component(_) => frame.module().functions().next().map(|function| function.module.as_u32()),
     };
     let Some((module, image)) = module.and_then(|module| Some((module, guest.code.images.get(module as usize)?)))
     else {

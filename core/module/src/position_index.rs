@@ -5,6 +5,7 @@
 const BUCKET: usize = 256;
 
 /// For each bucket of positions, how many rows come before it; last, how many there are.
+#[derive(Debug)]
 pub struct PositionIndex(Vec<u32>);
 
 impl PositionIndex {

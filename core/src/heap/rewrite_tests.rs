@@ -1,7 +1,6 @@
 //! Rewritten modules beside what they were.
 
 use super::*;
-use crate::machine_code::{CodeOffsets, CompiledImage};
 use crate::machine_code::{GuestCode, was_compiled_from};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use wasmtime_environ::wasmparser::{Parser, Payload};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
 use wlprof_run::guest::{EngineOptions, engine};
+use wlprof_walk::{CodeName, CodeOffsets};
 
 /// One of each language.
 const FEW: [&str; 7] = [
@@ -141,13 +141,15 @@ fn rewrite_all(paths: impl IntoIterator<Item = PathBuf>) -> usize {
 
 /// For each function the code offsets that stretches of compiled code are for, in its order.
 fn places(code: &GuestCode) -> BTreeMap<u32, Vec<u32>> {
-    let offsets = CodeOffsets::of(code, CompiledImage::of(&code.compiled).as_ref());
+    let mapped = code.mapped_image();
+    let parsed = mapped.parse().unwrap();
+    let offsets = CodeOffsets::new(&mapped, Some(&parsed));
     let image = &code.images[0];
     let mut places: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for function in code.compiled.functions() {
-        let range = function.offset..function.offset + function.len;
-        for (_, code_offset) in offsets.of_function(0, function.index.as_u32(), &range).iter() {
-            let (of, code_offset) = image.compiled_from(function.index.as_u32(), Some(code_offset)).unwrap();
+    for (name, range) in parsed.pieces() {
+        let CodeName::Function { function, .. } = name else { continue };
+        for (_, code_offset) in offsets.of_function(0, function, &range).iter() {
+            let (of, code_offset) = image.compiled_from(function, Some(code_offset)).unwrap();
             places.entry(of).or_default().push(code_offset);
         }
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use wasmtime::component::Component;
-use wasmtime::{Engine, Module, ModuleFunction};
+use wasmtime::{Engine, Module};
 use wlprof_module::ModuleImage;
 
 /// A module or a component, compiled.
@@ -47,26 +47,6 @@ impl Compiled {
             Self::Component(component) => component.image_range(),
         }
     }
-
-    /// Its wasm functions, in order of their code.
-    pub(crate) fn functions(&self) -> Vec<ModuleFunction> {
-        let mut functions: Vec<_> = match self {
-            Self::Module(module) => module.functions().collect(),
-            Self::Component(component) => component.functions().collect(),
-        };
-        functions.sort_by_key(|function| function.offset);
-        functions
-    }
-
-    /// From where in the text on it is for which place in the file that was compiled, in order of the text. `None` if the engine keeps
-    /// no such map.
-    pub(crate) fn address_map(&self) -> Option<Vec<(u32, Option<u32>)>> {
-        let row = |(at, file_offset)| (at as u32, file_offset);
-        match self {
-            Self::Module(module) => module.address_map().map(|map| map.map(row).collect()),
-            Self::Component(component) => component.address_map().map(|map| map.map(row).collect()),
-        }
-    }
 }
 
 /// Compiled code, and the modules that it was compiled from.
@@ -83,14 +63,5 @@ impl GuestCode {
     /// The code of one module.
     pub fn of_module(module: Module, image: Arc<ModuleImage>) -> Self {
         Self { compiled: Compiled::Module(module), images: vec![image] }
-    }
-
-    /// The module that a function is of, by its number; `None` of an adapter's.
-    pub fn module_of(&self, function: &ModuleFunction) -> Option<u32> {
-        let number = function.module.as_u32();
-        match self.compiled {
-            Compiled::Module(_) => Some(0),
-            Compiled::Component(_) => ((number as usize) < self.images.len()).then_some(number),
-        }
     }
 }

@@ -1,41 +1,18 @@
 //! Whether code was compiled from the bytes that somebody says it was.
 
 use super::compiled::{Compiled, GuestCode};
-use wasmtime::{Module, ModuleFunction};
+use wasmtime::Module;
 use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
 
-/// Whether the functions of the code are those of its modules: as many, each compiled of what lies where its module has its body; and of one
-/// that is alone the same imports. Others' bytes would have the guest's memory and globals be looked for where something else is.
+/// Whether the functions of the code are those of its modules, and of a module the same imports: see
+/// [`MappedImage::was_compiled_from_modules`](wlprof_walk::MappedImage::was_compiled_from_modules).
 pub(crate) fn was_compiled_from(code: &GuestCode) -> bool {
-    if let Compiled::Module(module) = &code.compiled
-        && !has_imports_of(module, &code.images[0])
-    {
-        return false;
-    }
-    let functions = code.compiled.functions();
-    let of = |function: &ModuleFunction| code.module_of(function).map(|module| &code.images[module as usize]);
-    let mut counts = vec![0; code.images.len()];
-    functions.iter().filter_map(|function| code.module_of(function)).for_each(|module| counts[module as usize] += 1);
-    if code.images.iter().zip(counts).any(|(image, count)| image.function_body(image.first_body() + count).is_some()) {
-        return false;
-    }
-    let mut rows = code.compiled.address_map().unwrap_or_default().into_iter().peekable();
-    functions.iter().all(|function| {
-        let end = function.offset + function.len;
-        let rows = std::iter::from_fn(|| rows.next_if(|(at, _)| (*at as usize) < end));
-        let Some(image) = of(function) else {
-            rows.for_each(drop);
-            return true;
-        };
-        let body = image.function_body(function.index.as_u32());
-        let is_of_image = |file_offset| match image.compiled_code_offset(file_offset) {
-            Some(offset) => body.as_ref().is_some_and(|body| body.contains(&offset)),
-            None => image.is_rewritten(),
-        };
-        let are_all = rows.filter_map(|(_, file_offset)| file_offset).fold(true, |all, row| all & is_of_image(row));
-        are_all && (body.is_some() || image.is_rewritten())
-    })
+    let has_imports = match &code.compiled {
+        Compiled::Module(module) => has_imports_of(module, &code.images[0]),
+        Compiled::Component(_) => true,
+    };
+    has_imports && code.mapped_image().was_compiled_from_modules()
 }
 
 fn has_imports_of(module: &Module, image: &ModuleImage) -> bool {

@@ -1,11 +1,12 @@
 //! The machine code that a guest was compiled to, piece by piece, for tools that sample this process themselves.
 
 use super::GuestCode;
-use super::code_offsets::{CodeOffsets, Stretches};
-use super::compiled_image::{CodeName, CompiledImage};
+use super::mapped::image_bytes;
+use super::unwind::unwind_infos;
 use std::ops::Range;
 use wlprof_export::UnwindInfo;
 use wlprof_recording::ADAPTER;
+use wlprof_walk::{CodeName, CodeOffsets, CompiledImage, Stretches};
 
 /// A piece of machine code in this process.
 #[derive(Clone, Debug)]
@@ -24,15 +25,20 @@ pub struct NativeCode<'m> {
 }
 
 /// The machine code of a guest in order of addresses.
-pub fn native_code(code: &GuestCode) -> Vec<NativeCode<'_>> {
+pub fn native_code<'m>(code: &'m GuestCode) -> Vec<NativeCode<'m>> {
+    let image = code.mapped_image();
     let text = code.compiled.text();
-    let image = CompiledImage::of(&code.compiled);
-    let offsets = CodeOffsets::of(code, image.as_ref());
-    let mut unwind = image.as_ref().map(CompiledImage::unwind_infos).unwrap_or_default();
-    let mut native = |name, range: Range<usize>| {
-        let stretches = match name {
-            CodeName::Function { module, function } => Some(offsets.of_function(module, function, &range)),
-            CodeName::Entry { .. } | CodeName::Stub(_) => None,
+    let parsed = CompiledImage::parse(image_bytes(&code.compiled));
+    let offsets = CodeOffsets::new(&image, parsed.as_ref());
+    let mut unwind = parsed.as_ref().and_then(unwind_infos).unwrap_or_default();
+    let pieces = parsed.as_ref().map(CompiledImage::pieces).unwrap_or_default();
+    let native = |(name, range): (CodeName<'m>, Range<usize>)| {
+        let (name, stretches) = match name {
+            CodeName::Function { module, function } if image.module(module).is_some() => {
+                (name, Some(offsets.of_function(module, function, &range)))
+            }
+            CodeName::Function { .. } => (CodeName::Stub(ADAPTER), None),
+            CodeName::Entry { .. } | CodeName::Stub(_) => (name, None),
         };
         let stretches = stretches.iter().flat_map(Stretches::iter);
         Some(NativeCode {
@@ -43,19 +49,7 @@ pub fn native_code(code: &GuestCode) -> Vec<NativeCode<'_>> {
             unwind: unwind.remove(&range.start),
         })
     };
-    let functions = code.compiled.functions();
-    let functions = functions.iter().filter_map(|function| {
-        let name = match code.module_of(function) {
-            Some(module) => CodeName::Function { module, function: function.index.as_u32() },
-            None => CodeName::Stub(ADAPTER),
-        };
-        native(name, function.offset..function.offset + function.len)
-    });
-    let mut all: Vec<NativeCode<'_>> = functions.collect();
-    let stubs = image.iter().flat_map(CompiledImage::stubs);
-    all.extend(stubs.filter_map(|(name, range)| native(name, range)));
-    all.sort_by_key(|code| code.address);
-    all
+    pieces.into_iter().filter_map(native).collect()
 }
 
 #[cfg(test)]

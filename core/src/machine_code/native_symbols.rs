@@ -1,7 +1,6 @@
 //! Names and lines of a guest's machine code, for tools that sample this process themselves.
 
 use super::GuestCode;
-use super::compiled_image::CodeName;
 use super::native_code::{NativeCode, native_code};
 use std::io;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, SourceFrame};
 use wlprof_recording::{ModuleId, Origin};
 use wlprof_symbols::Symbols;
+use wlprof_walk::CodeName;
 
 /// Which lines to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,13 @@
 //! The sampler's code map beside the list of machine code that perf is given.
 
-use super::arch::{DIRECT_CALL, directly_called};
-use super::code_map::{CodeMap, NativePc};
 use crate::machine_code::GuestCode;
-use crate::machine_code::{CodeName, native_code};
+use crate::machine_code::native_code;
 use wasmtime::Module;
 use wasmtime_environ::wasmparser::Operator;
 use wlprof_module::{Checks, ModuleImage};
 use wlprof_recording::Origin;
 use wlprof_run::guest::{EngineOptions, engine};
+use wlprof_walk::{CodeMap, CodeName, DIRECT_CALL, NativePc, directly_called};
 
 const TEXT: &str = r#"(module (memory 1)
     (func (export "grow") (result i32) (memory.grow (i32.const 1)))
@@ -21,7 +20,7 @@ fn samples_of_each_address_are_of_the_instruction_that_it_is_listed_for() {
     let module = Module::new(&engine, &bytes).unwrap();
     let image = std::sync::Arc::new(ModuleImage::parse(bytes, "test").unwrap());
     let guest = GuestCode::of_module(module, image);
-    let map = CodeMap::of(&guest);
+    let map = CodeMap::of(&guest.mapped_image());
     let mut looked_at = 0;
     for code in native_code(&guest) {
         let CodeName::Function { function, .. } = code.name else { continue };
@@ -48,7 +47,7 @@ fn each_function_has_one_check_where_it_begins_and_the_others_are_at_loops_and_o
         let module = Module::new(&engine, &bytes).unwrap();
         let image = std::sync::Arc::new(ModuleImage::parse(bytes, name).unwrap());
         let guest = GuestCode::of_module(module, image.clone());
-        let map = CodeMap::of(&guest);
+        let map = CodeMap::of(&guest.mapped_image());
         let code = native_code(&guest);
         let is_callee = |name: CodeName<'_>| matches!(name, CodeName::Stub(name) if name.contains("new_epoch"));
         let callee = code.iter().find(|code| is_callee(code.name)).expect("checks call it").address;

@@ -11,9 +11,7 @@
 // Where there is no signal sampler, nobody asks for what only that needs.
 #![cfg_attr(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))), allow(dead_code))]
 
-mod arch;
 mod at_work;
-mod code_map;
 #[cfg(test)]
 mod code_map_tests;
 mod configure;

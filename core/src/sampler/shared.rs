@@ -1,11 +1,9 @@
 //! What the samplers of a session share: the modules that are loaded, and the recorder.
 
-use super::code_map::{CodeMap, MappedCode, NativePc};
 use super::heap::Heaps;
 use super::kept::Kept;
 use super::naming::Naming;
 use super::options::SamplerOptions;
-use super::reading::FrameWord;
 use super::unloading::Unloading;
 use crate::machine_code::GuestCode;
 use std::collections::BTreeSet;
@@ -16,6 +14,7 @@ use wasmtime_environ::wasmparser::Operator;
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Walker};
 use wlprof_recording::{Module, ModuleId, Origin, Recorder};
+use wlprof_walk::{CodeMap, FrameWord, MappedCode, NativePc};
 
 /// A module whose code may be sampled.
 pub(crate) struct LoadedModule {
@@ -146,7 +145,7 @@ impl Shared {
         let has_language = new.iter().any(|module| module.has_language);
         // Walkers are given wasm frames while the guest stands still: the maps must be there then, of all modules.
         let had_language = self.has_language.fetch_or(has_language, Ordering::Relaxed);
-        let code = MappedCode::new(guest, had_language || has_language);
+        let code = MappedCode::new(&guest.mapped_image(), had_language || has_language);
         // Locked in this order, as by whoever forgets modules.
         let mut recorder = self.recorder();
         if self.unloading.is_over() {

@@ -35,6 +35,9 @@ const MASK: &str = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xf
 /// `every_fixture_the_stacks` and `of_every_other_release_stacks` as arguments.
 const LIBRARY_TESTS: &[&str] = &[
     "sampler::",
+    "arch::",
+    "code_map::",
+    "code_offsets::",
     "machine_code::",
     "perf_data::",
     "perf_map::",
@@ -69,7 +72,16 @@ pub(crate) fn test(target: &str, arguments: &[&str]) -> Result<()> {
     let step = Step::announced(format!("tests of wlprof for {}", AARCH64_LINUX.triple));
     let of_the_library = |options: &[&str]| {
         // With the command among them: what it asks of dependencies has Wasmtime built once for both.
-        let packages = ["--package", "wlprof", "--package", "wlprof-export", "--package", "wlprof-cli"];
+        let packages = [
+            "--package",
+            "wlprof",
+            "--package",
+            "wlprof-export",
+            "--package",
+            "wlprof-walk",
+            "--package",
+            "wlprof-cli",
+        ];
         let test = [&["test", "--release"][..], &packages, &["--lib"]].concat();
         emulator.around(toolchain.cargo(&test, &[AARCH64_LINUX]).args(options))
     };

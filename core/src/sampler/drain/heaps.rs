@@ -3,7 +3,7 @@
 
 use super::super::heap::{HeapTotals, SiteNumber, StoreHeap, Taken};
 use super::super::os::clock::monotonic_ns;
-use super::super::reading::{FrameWord, Header};
+use super::super::reading::Header;
 use super::super::running::StoreNumber;
 use super::super::shared::Shared;
 use super::Drain;
@@ -11,6 +11,7 @@ use super::paths::Path;
 use std::collections::HashMap;
 use std::sync::Arc;
 use wlprof_recording::{Heap, HeapSite, Numbers, Origin, Recorder, SiteTotals, StackId};
+use wlprof_walk::FrameWord;
 
 /// How long after sampling began heaps are written for the first time, in nanoseconds. From then on whenever as much has gone by as a tenth of
 /// the run: that is what is lost if wlprof is killed, and a journal does not grow by much. Whoever asks for a window has them written, too.

@@ -15,7 +15,7 @@ pub(super) use waits::WaitCounts;
 use super::kept::Mark;
 use super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::os::thread_watch::ThreadWatch;
-use super::reading::{FrameWord, Header, Kind, MAX_WORDS, Record, Ring, Truncated};
+use super::reading::{Header, Kind, MAX_WORDS, Record, Ring};
 use super::running::{StoreState, ThreadSlot, Threads};
 use super::shared::Shared;
 use super::unloading::Leaving;
@@ -31,6 +31,7 @@ use std::time::Duration;
 use stores::Stores;
 use waits::Waits;
 use wlprof_recording::{Clock, Held, LanguageTruncation, ModuleId, Origin, Recorder, State, Truncation};
+use wlprof_walk::{FrameWord, Truncated};
 
 /// How long samples may wait in a ring.
 const MAX_INTERVAL: Duration = Duration::from_millis(250);

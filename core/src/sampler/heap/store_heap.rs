@@ -1,7 +1,7 @@
 //! The heap of a store: what is told of it on the guest's thread, until the drain takes it.
 
 use super::super::os::clock::monotonic_ns;
-use super::super::reading::{Header, Kind, MAX_WORDS, Truncated};
+use super::super::reading::{Header, Kind, MAX_WORDS};
 use super::super::running::StoreNumber;
 use super::counted::totals;
 use crate::heap::{Blocks, Rate, SharedHeap, Told};
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wlprof_plugin::{HeapBucket, Truncation};
 use wlprof_recording::{Amount, SiteTotals};
+use wlprof_walk::Truncated;
 
 /// A stack that allocates: the number of those of its heap that came before.
 pub(in crate::sampler) type SiteNumber = u32;

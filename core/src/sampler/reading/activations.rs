@@ -4,9 +4,9 @@
 //! store take turns, each on its fiber. So entries need not end in the reverse order of their beginning. They are told apart by
 //! the frame through which the host entered wasm; the store says only that of the entry that runs.
 
-use super::vm_context::Activation;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use wlprof_walk::Activation;
 
 /// Places in a chunk.
 const CHUNK: usize = 32;

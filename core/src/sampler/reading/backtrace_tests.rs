@@ -1,11 +1,10 @@
 //! Proves the walk against Wasmtime's own backtrace: at host calls of fixtures, frame for frame.
 
-use super::super::code_map::{CodeMap, NativePc};
 use super::activations::Activations;
 use super::self_check;
 use super::self_report_tests::fixture;
 use super::vm_context::StoreContext;
-use super::walk::{FrameWord, Frames, MAX_FRAMES, MAX_ROOTS, Reads, Stack, Truncated};
+use super::walk::{Reads, Stack};
 use crate::machine_code::{Compiled, GuestCode};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use wlprof_module::{Binary, ModuleImage, read_binary};
 use wlprof_plugin::ModuleView;
 use wlprof_recording::Origin;
 use wlprof_run::guest::{EngineOptions, config};
+use wlprof_walk::{CodeMap, FrameWord, Frames, MAX_FRAMES, MAX_ROOTS, NativePc, Truncated, Walk};
 use wlprof_wasi::{CallableComponent, Stdio, WasiOptions, linker};
 
 /// Host calls compared in one guest. Some make millions.
@@ -60,8 +60,11 @@ impl Comparison {
     fn compare(&mut self, context: impl AsContext) {
         let mut words = vec![0; MAX_FRAMES];
         let mut frames = Frames::new(&mut words);
-        let stack =
-            Stack { code: self.code.read(), store: self.store, activations: &self.activations, reads: Reads::InPlace };
+        let stack = Stack {
+            walk: Walk { code: self.code.read(), memory: Reads::InPlace },
+            store: self.store,
+            activations: &self.activations,
+        };
         // SAFETY: this thread runs the store and is in a host call, so the stack that is read stands still.
         let end = unsafe { stack.walk_blocked(&mut frames) };
         assert_eq!(end, Ok(()));
@@ -148,7 +151,7 @@ pub(super) fn compiled(engine: &Engine, path: &Path) -> GuestCode {
 fn comparison<T: 'static>(store: &mut Store<T>, code: &GuestCode) -> Arc<Mutex<Comparison>> {
     let context = self_check::run(store).unwrap();
     let comparison = Arc::new(Mutex::new(Comparison {
-        code: CodeMap::of(code),
+        code: CodeMap::of(&code.mapped_image()),
         images: code.images.clone(),
         store: context,
         activations: Activations::new(),
@@ -283,7 +286,7 @@ fn nested_entries_into_wasm_are_walked_through() {
     let mut store = Store::new(&engine, ());
     let context = self_check::run(&mut store).unwrap();
     let comparison = Arc::new(Mutex::new(Comparison {
-        code: CodeMap::of(&GuestCode::of_module(module.clone(), image.clone())),
+        code: CodeMap::of(&GuestCode::of_module(module.clone(), image.clone()).mapped_image()),
         images: vec![image],
         store: context,
         activations: Activations::new(),

@@ -1,13 +1,11 @@
 //! The language's walker on the guest's thread: gives it the stopped guest's memory and wasm stack, and puts what it
 //! finds into the record.
 
-use super::super::code_map::CodeReader;
 use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use super::super::os::memory;
 use super::super::shared::LoadedModule;
 use super::language_record::{self, Natives};
 use super::vm_context::{InstanceContext, MemoryDefinition};
-use super::walk::FrameWord;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,6 +13,7 @@ use wlprof_plugin::{
     FrameKey, FrameSink, GuestMemory, HeapBucket, OutOfBounds, ThreadStack, Truncation, Walker, WasmFrame,
 };
 use wlprof_recording::{LanguageTruncation, Origin};
+use wlprof_walk::{CodeReader, FrameWord};
 
 /// Panics of a walker after which it is not called any more.
 const MOST_PANICS: u32 = 3;

@@ -30,4 +30,4 @@ pub(super) use record::{Header, Kind, MAX_WORDS, Record};
 pub(super) use ring::Ring;
 pub(super) use self_check::{Moment, Probe};
 pub(super) use vm_context::{InstanceContext, MemoryDefinition, StoreContext};
-pub(super) use walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack, Truncated};
+pub(super) use walk::{Reads, Stack};

@@ -1,8 +1,8 @@
 //! What a record in the ring says: a header of some words, then the frames.
 
 use super::language_record::{self, LanguageStack};
-use super::walk::{FrameWord, Frames, MAX_FRAMES, Truncated};
 use wlprof_recording::State;
+use wlprof_walk::{FrameWord, Frames, MAX_FRAMES, Truncated};
 
 const TIME: usize = 1;
 const CPU: usize = 2;

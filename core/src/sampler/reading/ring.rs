@@ -3,6 +3,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use wlprof_walk::MAX_FRAMES;
 
 /// Words that one record may have.
 pub(in crate::sampler) const MAX_RECORD: usize = super::record::MAX_WORDS;
@@ -89,7 +90,7 @@ impl Ring {
 
     /// How long until it is full of the largest wasm stacks at so many samples a second.
     pub(in crate::sampler) fn until_full_at(rate_hz: f64) -> Duration {
-        Duration::from_secs_f64(CAPACITY as f64 / (rate_hz * super::walk::MAX_FRAMES as f64))
+        Duration::from_secs_f64(CAPACITY as f64 / (rate_hz * MAX_FRAMES as f64))
     }
 
     /// How long until it may be full, if it fills up as it did in the last `interval`, from empty.

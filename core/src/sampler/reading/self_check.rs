@@ -4,12 +4,10 @@
 //! its globals and its stack are read both ways. That store is the check's own: a guest's may have no fuel yet, have its epoch's
 //! deadline behind it, or count what is instantiated in it.
 
-use super::super::code_map::{CodeMap, NativePc};
 use super::activations::Activations;
 use super::core_instances;
-use super::vm_context::{Activation, InstanceContext, StoreContext};
-use super::walk::{FrameWord, Frames, Reads, Stack};
-use crate::machine_code::CompiledImage;
+use super::vm_context::{InstanceContext, StoreContext};
+use super::walk::{Reads, Stack};
 use crate::machine_code::GuestCode;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -19,6 +17,7 @@ use wasmtime::{
 };
 use wlprof_module::ModuleImage;
 use wlprof_recording::Origin;
+use wlprof_walk::{Activation, CodeMap, CodeName, FrameWord, Frames, NativePc, Walk};
 
 const PROBE: &str = r#"(module
   (import "" "check" (func $check (param i32) (result i32)))
@@ -134,7 +133,9 @@ fn compare_instances(engine: &Engine, module: &Module) -> wasmtime::Result<()> {
 fn check(engine: &Engine) -> wasmtime::Result<()> {
     let (module, image) = probe(engine)?;
     let guest = GuestCode::of_module(module.clone(), image.clone());
-    let knows_entries = CompiledImage::of(&guest.compiled).is_some_and(|image| image.stubs().next().is_some());
+    let mapped = guest.mapped_image();
+    let pieces = mapped.parse().map(|image| image.pieces()).unwrap_or_default();
+    let knows_entries = pieces.iter().any(|(name, _)| !matches!(name, CodeName::Function { .. }));
     if !knows_entries || module.address_map().is_none() {
         bail!("the engine keeps too little of its machine code: give its Config to `wlprof::configure` first");
     }
@@ -142,7 +143,7 @@ fn check(engine: &Engine) -> wasmtime::Result<()> {
     store.set_epoch_deadline(u64::MAX / 2);
     // Engines whose guests use none refuse it.
     let _ = store.set_fuel(u64::MAX);
-    let code = CodeMap::of(&guest);
+    let code = CodeMap::of(&mapped);
     let check = Func::wrap(&mut store, move |mut caller: Caller<'_, ()>, value: i32| -> wasmtime::Result<i32> {
         compare(&mut caller, &code, &image)?;
         Ok(value)
@@ -222,7 +223,7 @@ fn compare_stacks(
     activations.enter(Activation::default(), 0);
     // SAFETY: this thread is in a host call of the store, so the store is alive.
     activations.calling_host(unsafe { store.activation() });
-    let stack = Stack { code: code.read(), store, activations: &activations, reads: Reads::InPlace };
+    let stack = Stack { walk: Walk { code: code.read(), memory: Reads::InPlace }, store, activations: &activations };
     // SAFETY: this thread is in a host call of the store, so the stack that is read stands still.
     let end = unsafe { stack.walk_blocked(&mut frames) };
     let length = frames.len();

@@ -1,7 +1,6 @@
 //! Runs guests that print their own stacks, and reads their stacks when they are about to: what the tests of languages
 //! compare.
 
-use super::super::code_map::CodeMap;
 use super::super::dump::Dump;
 use super::super::running::find_instance;
 use super::super::shared::LoadedModule;
@@ -11,7 +10,7 @@ use super::language::{LanguageWalk, Reading};
 use super::language_record::{Entry, LanguageStack, MAX_WORDS};
 use super::self_check;
 use super::vm_context::StoreContext;
-use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
+use super::walk::{Reads, Stack};
 use crate::machine_code::Compiled;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -23,6 +22,7 @@ use wlprof_module::among;
 use wlprof_plugin::{Detection, FrameKey, Language, Walker, WasmFrame};
 use wlprof_recording::{LanguageTruncation, Origin};
 use wlprof_run::guest::{EngineOptions, engine};
+use wlprof_walk::{CodeMap, FrameWord, Frames, MAX_FRAMES, Walk};
 use wlprof_wasi::{Flags, GuestState, component_linker, linker};
 
 /// A fixture's path.
@@ -66,8 +66,11 @@ impl Reader {
     fn read(&mut self) -> Option<Seen> {
         let mut words = vec![0; MAX_FRAMES];
         let mut frames = Frames::new(&mut words);
-        let stack =
-            Stack { code: self.code.read(), store: self.store, activations: &self.activations, reads: Reads::InPlace };
+        let stack = Stack {
+            walk: Walk { code: self.code.read(), memory: Reads::InPlace },
+            store: self.store,
+            activations: &self.activations,
+        };
         // SAFETY: this thread runs the store and is in a host call, so the stack that is read stands still.
         let end = unsafe { stack.walk_blocked(&mut frames) };
         assert_eq!(end, Ok(()));
@@ -138,7 +141,7 @@ pub(in crate::sampler) fn run(
     let probe = self_check::Probe::new(&engine).unwrap();
     let (context, begun) = probe.context(&mut store).unwrap();
     let reader = Arc::new(Mutex::new(Reader {
-        code: CodeMap::of(&code),
+        code: CodeMap::of(&code.mapped_image()),
         store: context,
         activations: Activations::new(),
         language: None,
@@ -218,7 +221,7 @@ pub(in crate::sampler) fn run(
     let instances = probe.instances_since(&mut store, begun).unwrap();
     let is_its = |instance: &&Instance| {
         let functions = instance.module(&store).functions().next();
-        functions.and_then(|function| code.module_of(&function)) == Some(number as u32)
+        functions.map(|function| function.module.as_u32()) == Some(number as u32)
     };
     let instance = *instances.0.iter().find(is_its).unwrap();
     let instance = find_instance(&mut store, &instance, image, &reader.lock().unwrap().code).unwrap();

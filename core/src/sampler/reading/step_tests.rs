@@ -8,16 +8,15 @@ mod processor;
 mod modules;
 
 use crate::machine_code::GuestCode;
-use crate::sampler::arch::Registers;
-use crate::sampler::code_map::{CodeKind, CodeMap};
 use crate::sampler::reading::activations::Activations;
 use crate::sampler::reading::vm_context::{InstanceContext, StoreContext};
-use crate::sampler::reading::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
+use crate::sampler::reading::walk::{Reads, Stack};
 use std::cell::RefCell;
 use std::sync::Arc;
 use wasmtime::{Engine, Func, Instance, Module, Store};
 use wlprof_module::ModuleImage;
 use wlprof_run::guest::{EngineOptions, config};
+use wlprof_walk::{CodeKind, CodeMap, FrameWord, Frames, MAX_FRAMES, Registers, Walk};
 
 /// What an instruction did that has run.
 enum Step {
@@ -57,8 +56,11 @@ impl Stepper {
         self.stepped += 1;
         let mut frames = Frames::new(&mut self.words);
         let activations = Activations::new();
-        let stack =
-            Stack { code: self.code.read(), store: self.store, activations: &activations, reads: Reads::InPlace };
+        let stack = Stack {
+            walk: Walk { code: self.code.read(), memory: Reads::InPlace },
+            store: self.store,
+            activations: &activations,
+        };
         // SAFETY: the registers are those of this thread, which runs the store and stands still in the signal handler.
         let end = unsafe { stack.walk(registers, &mut frames) };
         let length = frames.len();
@@ -132,7 +134,7 @@ fn step_through(text: &str, host: impl Fn(i32) -> i32 + Send + Sync + 'static) -
     assert_eq!(unsafe { libc::sigaction(libc::SIGTRAP, &action, std::ptr::null_mut()) }, 0);
     let text = module.text().as_ptr_range();
     STEPPER.set(Some(Stepper {
-        code: CodeMap::of(&GuestCode::of_module(module.clone(), image)),
+        code: CodeMap::of(&GuestCode::of_module(module.clone(), image).mapped_image()),
         store: store_context,
         shadow: Vec::with_capacity(1024),
         last: None,

@@ -1,14 +1,13 @@
 //! Proves the walk in a store whose tasks take turns, each on a fiber of its own: at every host call of three tasks of a
 //! component, and in samples of them.
 
-use super::super::code_map::CodeMap;
 use super::super::options::SamplerOptions;
 use super::super::session::Session;
 use super::super::shared::Shared;
 use super::activations::Activations;
 use super::self_check;
 use super::vm_context::StoreContext;
-use super::walk::{FrameWord, Frames, MAX_FRAMES, Reads, Stack};
+use super::walk::{Reads, Stack};
 use crate::machine_code::{Compiled, GuestCode};
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -19,6 +18,7 @@ use wasmtime::component::{Component, Linker};
 use wasmtime::{AsContext, CallHook, Config, Engine, Store, WasmBacktrace};
 use wlprof_module::core_modules;
 use wlprof_recording::{Journal, Meta, Recorder, State};
+use wlprof_walk::{CodeMap, FrameWord, Frames, MAX_FRAMES, Walk};
 
 /// A guest whose `run` works at several depths and waits at the innermost. `ROUNDS` times.
 const COMPONENT: &str = r#"(component
@@ -150,8 +150,11 @@ impl Comparison {
     fn compare(&mut self, context: impl AsContext) {
         let mut words = vec![0; MAX_FRAMES];
         let mut frames = Frames::new(&mut words);
-        let stack =
-            Stack { code: self.code.read(), store: self.store, activations: &self.activations, reads: Reads::InPlace };
+        let stack = Stack {
+            walk: Walk { code: self.code.read(), memory: Reads::InPlace },
+            store: self.store,
+            activations: &self.activations,
+        };
         // SAFETY: this thread runs the store and is in a host call, so the stack that is read stands still.
         let end = unsafe { stack.walk_blocked(&mut frames) };
         assert_eq!(end, Ok(()));
@@ -172,7 +175,7 @@ fn tasks_that_take_turns_have_the_stacks_that_wasmtime_says() {
     let mut store = Store::new(&engine, ());
     let context = self_check::run(&mut store).unwrap();
     let comparison = Arc::new(Mutex::new(Comparison {
-        code: CodeMap::of(&guest),
+        code: CodeMap::of(&guest.mapped_image()),
         offsets: component.address_map().unwrap().collect(),
         text: component.text().as_ptr() as usize,
         store: context,

@@ -8,6 +8,7 @@ use wasmtime_environ::{
     VMOffsets, VMOffsetsFields,
 };
 use wlprof_module::IndexSpaces;
+use wlprof_walk::Activation;
 
 /// The part of a store in which running wasm leaves its traces (`VMStoreContext`).
 #[derive(Clone, Copy, Debug)]
@@ -17,17 +18,6 @@ pub(in crate::sampler) struct StoreContext(*const u8);
 unsafe impl Send for StoreContext {}
 // SAFETY: reading it from several threads is as it is from one.
 unsafe impl Sync for StoreContext {}
-
-/// The frames of one entry into wasm, as they stand while the host runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::sampler) struct Activation {
-    /// Return address in the wasm code that called the host.
-    pub(in crate::sampler) exit_pc: usize,
-    /// Frame pointer of the trampoline that it called through.
-    pub(in crate::sampler) exit_trampoline_fp: usize,
-    /// Frame pointer of the trampoline that the host entered wasm through: the chain's end.
-    pub(in crate::sampler) entry_fp: usize,
-}
 
 impl StoreContext {
     /// What the store says of its innermost entry into wasm.

@@ -1,6 +1,5 @@
 //! A store that is sampled: how it says what it does, and which thread runs it.
 
-use super::super::code_map::{CodeMap, NativePc};
 use super::super::heap::{CountedHeap, listen, patch};
 use super::super::os::clock::own_cpu_ns;
 use super::super::os::own_thread::SignalBlocked;
@@ -18,6 +17,7 @@ use std::task::{Context, Poll};
 use wasmtime::{AsContextMut, CallHook, ExternType, Instance, Store, StoreContextMut};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{MemoryPatch, Walker};
+use wlprof_walk::{CodeMap, NativePc};
 
 /// A call hook of the embedder's own.
 pub(crate) type EmbeddersHook<T> =

@@ -1,12 +1,12 @@
 //! Makes one record of a guest, its wasm stack and its language's: from its own thread where it stands still, or from another
 //! while it waits.
 
-use super::super::arch::Registers;
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::reading::{Header, Kind, Reading, Reads, Ring};
 use super::store_state::StoreState;
 use std::cell::Cell;
 use wlprof_recording::State;
+use wlprof_walk::Registers;
 
 /// Where a thread stands still.
 #[derive(Clone, Copy, Debug)]

@@ -4,14 +4,13 @@
 //! when a signal has been waited for in vain. If the guest waits in a host call, whoever asked reads it
 //! meanwhile, and the call does not return to wasm before that is done.
 
-use super::super::arch::Registers;
 use super::super::dump::{Dump, DumpedFrame, DumpedThread};
 use super::super::import_watch::WatchedCall;
 use super::super::os::Activity;
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::os::own_thread::SignalBlocked;
 use super::super::os::thread_watch::ThreadWatch;
-use super::super::reading::{Entry, FrameWord, Frames, MAX_FRAMES, Reading, Reads, Truncated};
+use super::super::reading::{Entry, Reading, Reads};
 use super::slot::ThreadSlot;
 use super::store_state::{Locked, StoreState};
 use super::threads::Threads;
@@ -19,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wlprof_recording::Origin;
+use wlprof_walk::{FrameWord, Frames, MAX_FRAMES, Registers, Truncated};
 
 /// How long a dump may take to come. Only operations that Wasmtime carries out in host code without telling the call
 /// hook, as filling gigabytes of memory, take longer.

@@ -1,6 +1,5 @@
 //! A thread that is sampled: its ring, what interrupts it if signals do, and which store it runs.
 
-use super::super::arch::Registers;
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
 use super::super::os::own_thread::{self, SignalBlocked, own_stack_low};
 use super::super::os::thread_watch::own_tid;
@@ -12,6 +11,7 @@ use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, compiler_fence};
 use wlprof_recording::Clock;
+use wlprof_walk::Registers;
 
 /// A thread that runs guests of a session.
 pub(in crate::sampler) struct ThreadSlot {

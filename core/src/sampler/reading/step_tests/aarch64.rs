@@ -5,9 +5,9 @@
 //! everywhere; not else, since constants stand among the code.
 
 use super::Step;
-use crate::sampler::arch::Registers;
 use std::cell::RefCell;
 use std::ops::Range;
+use wlprof_walk::Registers;
 
 /// `brk #0`.
 const BREAKPOINT: u32 = 0xd420_0000;
@@ -121,7 +121,7 @@ impl Breakpoints {
         // The zero register is not among them.
         let held = |register: usize| {
             let held = registers.get(register).map_or(0, |held| *held as usize);
-            crate::sampler::arch::return_address(held)
+            wlprof_walk::return_address(held)
         };
         let (first, second) = match Kind::of(word_at(pc)) {
             Kind::Call(offset) | Kind::Jump(offset) => (pc.wrapping_add(offset), None),

@@ -1,9 +1,9 @@
 //! Steps by the processor's own single-step flag, in compiled code and in the host's.
 
 use super::Step;
-use crate::sampler::arch::Registers;
 use std::cell::Cell;
 use std::ops::Range;
+use wlprof_walk::Registers;
 
 /// The trap flag of EFLAGS.
 const TRAP_FLAG: i64 = 0x100;

@@ -3,10 +3,11 @@
 use super::super::super::dump::Dump;
 use super::super::super::os::clock::own_cpu_ns;
 use super::super::super::os::own_thread::SignalBlocked;
-use super::super::super::reading::{Entry, FrameWord, Kind, LanguageWalk, Reading, Reads};
+use super::super::super::reading::{Entry, Kind, LanguageWalk, Reading, Reads};
 use super::super::slot::ThreadSlot;
 use super::StoreState;
 use std::sync::atomic::Ordering;
+use wlprof_walk::FrameWord;
 
 impl StoreState {
     /// The host call of `entry`, whose samples await the language's stack, is returning.

@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 use std::sync::{Arc, OnceLock, Weak};
 use wlprof_recording::State;
+use wlprof_walk::Walk;
 
 /// Which store of a session: no other has the same, gone or not.
 pub(in crate::sampler) type StoreNumber = u64;
@@ -339,7 +340,11 @@ impl StoreState {
 
     /// What a walk of this store's wasm reads.
     pub(in crate::sampler) fn stack(&self, reads: Reads) -> Stack<'_> {
-        Stack { code: self.shared.code.read(), store: self.context, activations: &self.activations, reads }
+        Stack {
+            walk: Walk { code: self.shared.code.read(), memory: reads },
+            store: self.context,
+            activations: &self.activations,
+        }
     }
 
     /// Keeps the drain, the call hook and the end of the thread apart. Each holds it for a few microseconds.

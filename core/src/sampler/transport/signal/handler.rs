@@ -2,7 +2,6 @@
 //! that are none of wlprof's to the handler that was there before.
 
 use super::previous;
-use crate::sampler::arch::Registers;
 use crate::sampler::os::clock::own_cpu_ns;
 use crate::sampler::os::cpu_event::CpuEvent;
 use crate::sampler::os::own_thread::SIGNAL;
@@ -11,6 +10,7 @@ use crate::sampler::running::{StoreState, ThreadSlot};
 use crate::sampler::timing::{Due, Timers, add};
 use std::io;
 use std::sync::OnceLock;
+use wlprof_walk::Registers;
 
 /// Installs the handler, once in the life of the process.
 ///

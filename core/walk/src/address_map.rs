@@ -14,18 +14,28 @@ const BLOCK_ROWS: usize = 128;
 const INDEX_ENTRY: usize = 8;
 
 /// From where in the text on code is for which place in the file, if for any.
-pub(super) type Row = (u32, Option<u32>);
+pub type Row = (u32, Option<u32>);
 
 /// The section, read.
-pub(super) struct AddressMap<'m> {
+///
+/// ```
+/// use wlprof_walk::AddressMap;
+///
+/// // Two rows in one block: code from 16 on is for byte 7 of the file, code from 20 on for none.
+/// let section = [2, 0, 0, 0, 1, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 7, 4 << 1 | 1];
+/// let map = AddressMap::parse(&section).unwrap();
+/// assert_eq!(map.rows(&(0..100)).collect::<Vec<_>>(), [(16, Some(7)), (20, None)]);
+/// ```
+#[derive(Debug)]
+pub struct AddressMap<'m> {
     rows: usize,
     index: &'m [[u8; INDEX_ENTRY]],
     bodies: &'m [u8],
 }
 
 impl<'m> AddressMap<'m> {
-    /// `None` if the section is cut short.
-    pub(super) fn parse(section: &'m [u8]) -> Option<Self> {
+    /// Parses the section. `None` if it is cut short.
+    pub fn parse(section: &'m [u8]) -> Option<Self> {
         let (rows, rest) = section.split_first_chunk()?;
         let (blocks, rest) = rest.split_first_chunk()?;
         let blocks = u32::from_le_bytes(*blocks) as usize;
@@ -33,8 +43,8 @@ impl<'m> AddressMap<'m> {
         Some(Self { rows: u32::from_le_bytes(*rows) as usize, index: index.as_chunks().0, bodies })
     }
 
-    /// The rows that begin in this range of the text, in order.
-    pub(super) fn rows(&self, range: &Range<usize>) -> impl Iterator<Item = Row> {
+    /// Returns the rows that begin in this range of the text, in order.
+    pub fn rows(&self, range: &Range<usize>) -> impl Iterator<Item = Row> {
         // The block before may reach into the range.
         let first = self.index.partition_point(|block| split(block).0 < range.start).saturating_sub(1);
         let blocks = (first..self.index.len()).take_while(|&block| split(&self.index[block]).0 < range.end);
@@ -79,47 +89,5 @@ impl Iterator for Block<'_> {
             Some(before) => before.checked_add_signed(i32::try_from(self.body.read_sleb128().ok()?).ok()?)?,
         });
         Some((self.at, self.place))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::compiled_image::CompiledImage;
-    use super::*;
-    use crate::machine_code::Compiled;
-    use wasmtime::Module;
-    use wlprof_run::guest::{EngineOptions, engine};
-
-    /// Functions of many sizes, the largest over several blocks, with code that no instruction is kept for.
-    fn functions() -> String {
-        let sum = |terms: usize| format!("(func (param i32) (result i32) (local.get 0) {})", TERM.repeat(terms));
-        let functions: String = [0, 1, 40, 700, 3, 0, 250].map(sum).concat();
-        format!("(module (memory 1) {functions})")
-    }
-
-    const TERM: &str = "(i32.mul (local.get 0) (i32.load (local.get 0))) (i32.add) (i32.rotl (local.get 0))";
-
-    #[test]
-    fn it_says_what_wasmtimes_api_says() {
-        let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
-        let module = Module::new(&engine, wat::parse_str(functions()).unwrap()).unwrap();
-        let all: Vec<Row> = module.address_map().unwrap().map(|(at, place)| (at as u32, place)).collect();
-        let compiled = Compiled::Module(module);
-        let image = CompiledImage::of(&compiled).unwrap();
-        let section = &super::super::image_bytes::image_bytes(&compiled)[image.address_map().unwrap()];
-        let map = AddressMap::parse(section).unwrap();
-        assert!(map.index.len() > 3 && all.iter().any(|(_, place)| place.is_none()), "{} blocks", map.index.len());
-        let text = 0..compiled.text().len();
-        assert_eq!(map.rows(&text).collect::<Vec<_>>(), all);
-        let ranges = compiled.functions().into_iter().map(|function| function.offset..function.offset + function.len);
-        for range in ranges.chain([0..0, text.end..usize::MAX, 5..6]) {
-            let of_range = all.iter().copied().filter(|(at, _)| range.contains(&(*at as usize)));
-            assert_eq!(map.rows(&range).collect::<Vec<_>>(), of_range.collect::<Vec<_>>(), "{range:?}");
-        }
-        for end in 0..section.len() {
-            if let Some(map) = AddressMap::parse(&section[..end]) {
-                assert!(map.rows(&text).count() < all.len(), "cut at {end}");
-            }
-        }
     }
 }

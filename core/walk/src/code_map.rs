@@ -1,16 +1,24 @@
 //! From a native pc to the wasm function and instruction that it stands for.
 
-use crate::machine_code::GuestCode;
-use crate::machine_code::{CodeName, CodeOffsets, CompiledImage, Stretches};
+use crate::code_offsets::{CodeOffsets, Stretches};
+use crate::compiled_image::{CodeName, CompiledImage};
+use crate::mapped_image::MappedImage;
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wlprof_module::{ModuleImage, PositionIndex};
 use wlprof_recording::{ModuleId, Origin};
 
-/// An address of machine code in this process, and which instruction it means.
+/// An address of machine code in the process, and which instruction it means.
+///
+/// ```
+/// use wlprof_walk::NativePc;
+///
+/// // A call that ends at 0x1005 has not returned.
+/// assert_ne!(NativePc::Return(0x1005), NativePc::Exact(0x1005));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum NativePc {
+pub enum NativePc {
     /// The instruction at this address was about to run.
     Exact(usize),
     /// The instruction before this address, a call, has not returned.
@@ -29,7 +37,7 @@ impl NativePc {
 
 /// What a piece of compiled code is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CodeKind {
+pub enum CodeKind {
     /// A wasm function.
     Function {
         /// The number of its module in the component; 0 of a module alone.
@@ -47,17 +55,29 @@ pub(super) enum CodeKind {
     Stub,
 }
 
-/// A piece of compiled code.
+/// A piece of compiled code, by its addresses.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Code {
-    pub(super) start: usize,
-    pub(super) end: usize,
-    pub(super) kind: CodeKind,
+pub struct Code {
+    /// Address of its first byte.
+    pub start: usize,
+    /// Address behind its last byte.
+    pub end: usize,
+    /// What it is.
+    pub kind: CodeKind,
 }
 
-/// All compiled code that may be sampled. Code is added and taken away while it is read, by signal handlers among others. What
-/// is taken away stays mapped until nobody can have found it, so that no address means two things to a reader.
-pub(super) struct CodeMap {
+/// All compiled code that may be sampled.
+///
+/// Code is added and taken away while it is read, by signal handlers among others. What is taken away stays mapped until nobody can have
+/// found it, so that no address means two things to a reader.
+///
+/// ```
+/// use wlprof_walk::{CodeMap, NativePc};
+///
+/// let map = CodeMap::default();
+/// assert_eq!(map.origin(NativePc::Exact(0x1000)), None);
+/// ```
+pub struct CodeMap {
     list: AtomicPtr<List>,
     /// All lists that `list` has been and a reader may still have. The last one is the one that it is.
     #[expect(clippy::vec_box, reason = "`list` and readers lead to them, so they must stay where they are")]
@@ -93,11 +113,14 @@ impl List {
     }
 }
 
-/// The code of a module or a component, not in a map yet or in one.
-pub(super) struct MappedCode {
+/// The code of a module or a component, for a [`CodeMap`].
+#[derive(Debug)]
+pub struct MappedCode {
     /// Of its modules, by their numbers in it.
     ids: Vec<ModuleId>,
     text: Range<usize>,
+    /// Where the text begins in the image.
+    text_in_image: usize,
     pieces: Vec<Code>,
     /// Of `pieces`, from the start of the text.
     index: PositionIndex,
@@ -115,15 +138,15 @@ impl Default for CodeMap {
 }
 
 impl CodeMap {
-    /// Maps this code; its modules have the first ids.
-    pub(super) fn of(guest: &GuestCode) -> Self {
+    /// Makes a map of this code. Its modules have the first ids.
+    pub fn of(image: &MappedImage) -> Self {
         let map = Self::default();
-        map.add((0..guest.images.len() as ModuleId).collect(), MappedCode::new(guest, false));
+        map.add((0..image.modules.len() as ModuleId).collect(), MappedCode::new(image, false));
         map
     }
 
     /// Adds code. `ids` are those of its modules.
-    pub(super) fn add(&self, ids: Vec<ModuleId>, code: MappedCode) {
+    pub fn add(&self, ids: Vec<ModuleId>, code: MappedCode) {
         let code = Arc::new(MappedCode { ids, ..code });
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let list = lists.last().expect("there is always one");
@@ -136,8 +159,9 @@ impl CodeMap {
         }
     }
 
-    /// Has nobody find the code of these modules any more; those of a component go together. It is there until [`CodeMap::free_removed`].
-    pub(super) fn remove(&self, ids: &[ModuleId]) {
+    /// Removes the code of these modules; those of a component go together. Nobody finds it any more. It stays mapped until
+    /// [`CodeMap::free_removed`].
+    pub fn remove(&self, ids: &[ModuleId]) {
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let list = lists.last().expect("there is always one");
         let stays = |code: &&Arc<MappedCode>| !code.ids.iter().any(|id| ids.contains(id));
@@ -152,8 +176,8 @@ impl CodeMap {
         lists.push(new);
     }
 
-    /// Lets go of what was removed, if nobody is reading. `false` if somebody is: to be asked again.
-    pub(super) fn free_removed(&self) -> bool {
+    /// Frees what was removed, if nobody is reading. `false` if somebody is: to be asked again.
+    pub fn free_removed(&self) -> bool {
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever comes to read after this finds the list that is there now: readers count themselves before they look.
         let is_free = self.readers.load(Ordering::SeqCst) == 0;
@@ -165,32 +189,32 @@ impl CodeMap {
     }
 
     /// Begins to read: what is found stays mapped until the reader is dropped, which must be soon. Async-signal-safe.
-    pub(super) fn read(&self) -> CodeReader<'_> {
+    pub fn read(&self) -> CodeReader<'_> {
         self.readers.fetch_add(1, Ordering::SeqCst);
         // SAFETY: it is the last of `lists`, which is boxed; from here on, with this reader counted, it is not dropped.
         let list = unsafe { &*self.list.load(Ordering::SeqCst) };
         CodeReader { list, readers: &self.readers }
     }
 
-    /// Whether `address` lies in compiled code of the guest.
-    pub(super) fn contains(&self, address: usize) -> bool {
+    /// Returns whether `address` lies in compiled code of the guest.
+    pub fn contains(&self, address: usize) -> bool {
         self.read().contains(address)
     }
 
-    /// What frame a native pc is; `None` for stubs and outside the guest.
-    pub(super) fn origin(&self, pc: NativePc) -> Option<Origin> {
+    /// Returns the frame that a native pc is; `None` for stubs and outside the guest.
+    pub fn origin(&self, pc: NativePc) -> Option<Origin> {
         self.read().origin(pc)
     }
 
     /// Builds what [`CodeReader::origin`] needs of the code and would else build for each function when it is first asked of it: some ten
     /// milliseconds for a large one, and no work for a signal handler.
-    pub(super) fn prepare_origins(&self) {
+    pub fn prepare_origins(&self) {
         self.read().list.all().for_each(|code| code.prepare_origins());
     }
 }
 
-/// Somebody who reads a [`CodeMap`].
-pub(super) struct CodeReader<'a> {
+/// A reader of a [`CodeMap`]: see [`CodeMap::read`].
+pub struct CodeReader<'a> {
     list: &'a List,
     readers: &'a AtomicUsize,
 }
@@ -202,34 +226,39 @@ impl Drop for CodeReader<'_> {
 }
 
 impl CodeReader<'_> {
-    /// Whether `address` lies in compiled code of the guest.
-    pub(super) fn contains(&self, address: usize) -> bool {
+    /// Returns whether `address` lies in compiled code of the guest.
+    pub fn contains(&self, address: usize) -> bool {
         self.list.at(address).is_some()
     }
 
-    /// Whether the instruction that is meant lies in compiled code of the guest.
-    pub(super) fn knows(&self, pc: NativePc) -> bool {
+    /// Returns whether the instruction that is meant lies in compiled code of the guest.
+    pub fn knows(&self, pc: NativePc) -> bool {
         self.contains(pc.lookup_address())
     }
 
-    /// The piece of code around `address`.
-    pub(super) fn code(&self, address: usize) -> Option<Code> {
+    /// Returns the piece of code around `address`.
+    pub fn code(&self, address: usize) -> Option<Code> {
         let code = self.list.at(address)?;
         Some(code.pieces[code.piece(address)?])
     }
 
-    /// The module that the function at `pc` is of.
-    pub(super) fn image(&self, pc: NativePc) -> Option<&ModuleImage> {
+    /// Returns the bytes of code at these addresses. `None` if they do not all lie in the text of one image.
+    pub fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
+        self.list.at(range.start)?.bytes(range)
+    }
+
+    /// Returns the module that the function at `pc` is of.
+    pub fn image(&self, pc: NativePc) -> Option<&ModuleImage> {
         let address = pc.lookup_address();
         let code = self.list.at(address)?;
         match code.pieces[code.piece(address)?].kind {
-            CodeKind::Function { module, .. } => Some(&code.offsets.code().images[module as usize]),
+            CodeKind::Function { module, .. } => code.offsets.image().module(module).map(|module| &**module),
             _ => None,
         }
     }
 
-    /// What frame a native pc is; `None` for stubs and outside the guest.
-    pub(super) fn origin(&self, pc: NativePc) -> Option<Origin> {
+    /// Returns the frame that a native pc is; `None` for stubs and outside the guest.
+    pub fn origin(&self, pc: NativePc) -> Option<Origin> {
         let address = pc.lookup_address();
         let code = self.list.at(address)?;
         let piece = code.piece(address)?;
@@ -245,20 +274,37 @@ impl CodeReader<'_> {
 }
 
 impl MappedCode {
-    /// `with_origins`: see [`CodeMap::prepare_origins`].
-    pub(super) fn new(guest: &GuestCode, with_origins: bool) -> Self {
-        let text = guest.compiled.text();
-        let text = text.as_ptr() as usize..text.as_ptr() as usize + text.len();
-        let image = CompiledImage::of(&guest.compiled);
-        let pieces = pieces(guest, image.as_ref(), text.start);
-        let offsets = CodeOffsets::of(guest, image.as_ref());
-        let index = PositionIndex::new(pieces.iter().map(|piece| piece.start - text.start));
-        let stretches = pieces.iter().map(|_| OnceLock::new()).collect();
-        let code = Self { ids: Vec::new(), text, pieces, index, offsets, stretches };
+    /// Finds the pieces of the image's code. `with_origins`: see [`CodeMap::prepare_origins`].
+    pub fn new(image: &MappedImage, with_origins: bool) -> Self {
+        let parsed = image.parse();
+        let text_in_image = parsed.as_ref().map(CompiledImage::text).unwrap_or_default();
+        let text = [text_in_image.start, text_in_image.end].map(|at| image.address.saturating_add(at));
+        let pieces = parsed.as_ref().map(CompiledImage::pieces).unwrap_or_default();
+        let code = |(name, Range { start, end })| Code {
+            start: text[0].saturating_add(start),
+            end: text[0].saturating_add(end),
+            kind: kind(image, name),
+        };
+        let pieces: Vec<Code> = pieces.into_iter().map(code).collect();
+        let code = Self {
+            ids: Vec::new(),
+            text: text[0]..text[1],
+            text_in_image: text_in_image.start,
+            index: PositionIndex::new(pieces.iter().map(|piece| piece.start - text[0])),
+            offsets: CodeOffsets::new(image, parsed.as_ref()),
+            stretches: pieces.iter().map(|_| OnceLock::new()).collect(),
+            pieces,
+        };
         if with_origins {
             code.prepare_origins();
         }
         code
+    }
+
+    fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
+        let at = |address: usize| Some(self.text_in_image + address.checked_sub(self.text.start)?);
+        let range = at(range.start)?..at(range.end.min(self.text.end))?;
+        self.offsets.image().bytes().get(range)
     }
 
     /// The number of the piece at `address`.
@@ -288,39 +334,21 @@ impl MappedCode {
     /// code that is not the module's own.
     fn place(&self, address: usize, piece: usize, module: u32, function: u32) -> Option<(u32, u32)> {
         let code_offset = self.stretches(piece, module, function).at(address - self.text.start);
-        self.offsets.code().images[module as usize].compiled_from(function, code_offset)
+        self.offsets.image().module(module)?.compiled_from(function, code_offset)
     }
 }
 
-/// The pieces of compiled code that begins at `text_start`, in order of address.
-fn pieces(guest: &GuestCode, image: Option<&CompiledImage<'_>>, text_start: usize) -> Vec<Code> {
-    let functions = guest.compiled.functions();
-    let functions = functions.iter().map(|function| {
-        let start = text_start + function.offset;
-        let kind = match guest.module_of(function) {
-            Some(module) => CodeKind::Function { module, function: function.index.as_u32() },
-            None => CodeKind::Adapter,
-        };
-        Code { start, end: start + function.len, kind }
-    });
-    let mut pieces: Vec<Code> = functions.collect();
-    pieces.extend(image.map(|image| stubs(image, text_start)).unwrap_or_default());
-    pieces.sort_by_key(|code| code.start);
-    pieces
-}
-
-/// The trampolines and Wasmtime's stubs, from the symbols of the compiled image.
-fn stubs(image: &CompiledImage<'_>, text_start: usize) -> Vec<Code> {
-    let stubs = image.stubs().map(|(name, range)| {
-        let kind = match name {
-            CodeName::Entry { .. } => CodeKind::Entry,
-            CodeName::Stub(name) if is_entry(name) => CodeKind::Entry,
-            CodeName::Stub(name) if name.starts_with("wasmtime_builtin") => CodeKind::Builtin,
-            CodeName::Stub(_) | CodeName::Function { .. } => CodeKind::Stub,
-        };
-        Code { start: text_start + range.start, end: text_start + range.end, kind }
-    });
-    stubs.collect()
+fn kind(image: &MappedImage, name: CodeName<'_>) -> CodeKind {
+    match name {
+        CodeName::Function { module, function } if image.module(module).is_some() => {
+            CodeKind::Function { module, function }
+        }
+        CodeName::Function { .. } => CodeKind::Adapter,
+        CodeName::Entry { .. } => CodeKind::Entry,
+        CodeName::Stub(name) if is_entry(name) => CodeKind::Entry,
+        CodeName::Stub(name) if name.starts_with("wasmtime_builtin") => CodeKind::Builtin,
+        CodeName::Stub(_) => CodeKind::Stub,
+    }
 }
 
 /// Whether the host enters wasm there: a module's start function, or a function of the host's that a component gives the host back.
@@ -331,58 +359,46 @@ fn is_entry(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wlprof_run::guest::{EngineOptions, engine};
 
-    /// Code of its own, by the id of its module.
-    fn code(engine: &wasmtime::Engine, id: ModuleId) -> GuestCode {
-        let bytes = wat::parse_str(format!("(module (func (drop (i32.const {id}))))")).unwrap();
-        let module = wasmtime::Module::new(engine, &bytes).unwrap();
-        GuestCode::of_module(module, Arc::new(ModuleImage::parse(bytes, "test").unwrap()))
+    /// Code of 16 bytes at `start`, whose image is `bytes`.
+    fn code(start: usize, bytes: &Arc<Vec<u8>>) -> MappedCode {
+        let image = MappedImage { bytes: bytes.clone(), address: 0, modules: Vec::new() };
+        MappedCode { text: start..start + 16, ..MappedCode::new(&image, false) }
     }
 
-    fn start(guest: &GuestCode) -> usize {
-        guest.compiled.text().as_ptr() as usize
+    fn start(id: ModuleId) -> usize {
+        0x1000 + 0x100 * id as usize
     }
 
     #[test]
     fn modules_are_found_while_others_come_and_go() {
-        let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
-        let map = CodeMap::default();
+        let (map, bytes) = (CodeMap::default(), Arc::default());
         let id_at = |start: usize| map.read().list.at(start).map(|code| code.ids[0]);
-        let mut added = Vec::new();
-        for id in 0..3 * RECENT as ModuleId {
-            let guest = code(&engine, id);
-            map.add(vec![id], MappedCode::new(&guest, false));
-            added.push(start(&guest));
-            for (id, &start) in (0..).zip(&added) {
-                assert_eq!(id_at(start), Some(id));
-            }
+        for added in 0..3 * RECENT as ModuleId {
+            // Every other one in descending order of addresses.
+            let id = if added % 2 == 0 { added } else { 3 * RECENT as ModuleId - added };
+            map.add(vec![id], code(start(id), &bytes));
+            assert_eq!((id_at(start(id)), id_at(start(id) + 15), id_at(start(id) + 16)), (Some(id), Some(id), None));
         }
         assert_eq!(map.lists.lock().unwrap().len(), 3, "a new list for each {RECENT}");
-        assert!(!map.contains(added[0] - 1) || !map.contains(usize::MAX));
         map.remove(&[1, 60, 95]);
-        for (id, &start) in (0..).zip(&added) {
-            assert_eq!(id_at(start), Some(id).filter(|id| ![1, 60, 95].contains(id)));
+        for id in 0..3 * RECENT as ModuleId {
+            assert_eq!(id_at(start(id)), Some(id).filter(|id| ![1, 60, 95].contains(id)));
         }
-        let guest = code(&engine, 1);
-        map.add(vec![1], MappedCode::new(&guest, false));
-        assert_eq!(id_at(start(&guest)), Some(1), "an id is free again");
+        map.add(vec![1], code(start(200), &bytes));
+        assert_eq!(id_at(start(200)), Some(1), "an id is free again");
     }
 
     #[test]
     fn what_somebody_reads_stays_until_he_is_done() {
-        let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
-        let map = CodeMap::default();
-        let guest = code(&engine, 7);
-        map.add(vec![7], MappedCode::new(&guest, false));
-        let (start, image) = (start(&guest), guest.images[0].clone());
-        drop(guest);
+        let (map, bytes) = (CodeMap::default(), Arc::default());
+        map.add(vec![7], code(start(7), &bytes));
         let before = map.read();
         map.remove(&[7]);
-        assert!(!map.free_removed() && !map.contains(start));
-        assert!(before.contains(start) && Arc::strong_count(&image) == 2, "it is still mapped");
+        assert!(!map.free_removed() && !map.contains(start(7)));
+        assert!(before.contains(start(7)) && Arc::strong_count(&bytes) == 2, "it is still mapped");
         drop(before);
         assert!(map.free_removed());
-        assert_eq!(Arc::strong_count(&image), 1, "it is no more");
+        assert_eq!(Arc::strong_count(&bytes), 1, "it is no more");
     }
 }

@@ -7,29 +7,30 @@
 #[cfg(target_os = "linux")]
 use super::is_on_signal_stack;
 use super::{Caller, word};
+use crate::stack_memory::StackMemory;
 
 /// The registers that a walk begins with.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sampler) struct Registers {
+pub struct Registers {
     /// Address of the instruction about to run.
-    pub(in crate::sampler) pc: usize,
+    pub pc: usize,
     /// Stack pointer.
-    pub(in crate::sampler) sp: usize,
+    pub sp: usize,
     /// Frame pointer, x29.
-    pub(in crate::sampler) fp: usize,
+    pub fp: usize,
     /// Link register, x30: the return address until another call is made.
-    pub(in crate::sampler) lr: usize,
+    pub lr: usize,
     /// The stack pointer is on the thread's alternate stack: a signal handler was interrupted.
-    pub(in crate::sampler) is_on_signal_stack: bool,
+    pub is_on_signal_stack: bool,
 }
 
 #[cfg(target_os = "linux")]
 impl Registers {
-    /// The registers that a signal interrupted.
+    /// Reads the registers that a signal interrupted.
     ///
     /// # Safety
     /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
-    pub(in crate::sampler) unsafe fn interrupted(context: *const libc::c_void) -> Self {
+    pub unsafe fn interrupted(context: *const libc::c_void) -> Self {
         // SAFETY: `context` is the third argument of a `SA_SIGINFO` handler (see # Safety): the kernel has put a whole `ucontext_t` there,
         // which stays until the handler returns.
         let context = unsafe { &*context.cast::<libc::ucontext_t>() };
@@ -61,25 +62,26 @@ enum Link {
 ///
 /// # Safety
 /// The registers must be those of a thread standing still in the function whose code is `code` (with `code_start` its
-/// address), and the memory from the stack pointer to `entry_fp` its stack.
-pub(in crate::sampler) unsafe fn caller_of_interrupted(
+/// address), and the memory from the stack pointer to `entry_fp` its stack, which `memory` can read.
+pub(crate) unsafe fn caller_of_interrupted(
+    memory: &impl StackMemory,
     registers: Registers,
     code_start: usize,
     code: &[u8],
     entry_fp: usize,
 ) -> Option<Caller> {
     let Registers { pc, sp, fp, lr, .. } = registers;
-    // SAFETY: the memory from `sp` to `entry_fp` is the stack of a thread that stands still (see # Safety).
-    let word = |address| unsafe { word(address?, sp..entry_fp) };
+    // SAFETY: the memory from `sp` to `entry_fp` is the stack of a thread that stands still, and `memory` can read it (see # Safety).
+    let word = |address| unsafe { word(memory, address?, sp..entry_fp) };
     match link(code, pc - code_start) {
         Link::InRegisters => Some(Caller { return_pc: return_address(lr), fp }),
         Link::InFrame => Some(Caller { return_pc: return_address(word(fp.checked_add(8))?), fp: word(Some(fp))? }),
     }
 }
 
-/// The address in a word that code has saved to return to: without its signature, where code signs what it saves (pointer
+/// Returns the address in a word that code has saved to return to: without its signature, where code signs what it saves (pointer
 /// authentication, `cranelift_sign_return_address`).
-pub(in crate::sampler) fn return_address(saved: usize) -> usize {
+pub fn return_address(saved: usize) -> usize {
     let address;
     // SAFETY: XPACLRI changes x30 alone, which is said to be overwritten; processors without signatures do nothing there.
     // It knows which bits are the signature's: how many depends on the kernel.
@@ -98,10 +100,10 @@ pub(in crate::sampler) fn return_address(saved: usize) -> usize {
 }
 
 /// Length of a call to an address that the instruction has in it.
-pub(in crate::sampler) const DIRECT_CALL: usize = 4;
+pub const DIRECT_CALL: usize = 4;
 
-/// What the instruction before `return_pc` calls, if it is a call to an address that it has in it: `bl`.
-pub(in crate::sampler) fn directly_called(call: [u8; DIRECT_CALL], return_pc: usize) -> Option<usize> {
+/// Returns what the instruction before `return_pc` calls, if it is a call to an address that it has in it: `bl`.
+pub fn directly_called(call: [u8; DIRECT_CALL], return_pc: usize) -> Option<usize> {
     let instruction = u32::from_le_bytes(call);
     if instruction & 0xfc00_0000 != 0x9400_0000 {
         return None;
@@ -216,6 +218,7 @@ fn is_return_or_jump(instruction: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stack_memory::OwnStack;
 
     const NOP: u32 = 0xd503_201f;
     const BTI_C: u32 = 0xd503_245f;
@@ -280,7 +283,7 @@ mod tests {
         for fp in [0, 8, low - 64, low + 8 * 64, usize::MAX - 7] {
             let registers = Registers { pc: 8, sp: low, fp, lr: 0, is_on_signal_stack: false };
             // SAFETY: the memory from `sp` to `entry_fp` is `stack`, which lives to the end of the test.
-            let caller = unsafe { caller_of_interrupted(registers, 0, &code, low + 64) };
+            let caller = unsafe { caller_of_interrupted(&OwnStack, registers, 0, &code, low + 64) };
             assert_eq!(caller, None, "{fp:#x}");
         }
     }

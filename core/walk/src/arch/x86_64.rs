@@ -4,27 +4,28 @@
 #[cfg(target_os = "linux")]
 use super::is_on_signal_stack;
 use super::{Caller, word};
+use crate::stack_memory::StackMemory;
 
 /// The registers that a walk begins with.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sampler) struct Registers {
+pub struct Registers {
     /// Address of the instruction about to run.
-    pub(in crate::sampler) pc: usize,
+    pub pc: usize,
     /// Stack pointer.
-    pub(in crate::sampler) sp: usize,
+    pub sp: usize,
     /// Frame pointer.
-    pub(in crate::sampler) fp: usize,
+    pub fp: usize,
     /// The stack pointer is on the thread's alternate stack: a signal handler was interrupted.
-    pub(in crate::sampler) is_on_signal_stack: bool,
+    pub is_on_signal_stack: bool,
 }
 
 #[cfg(target_os = "linux")]
 impl Registers {
-    /// The registers that a signal interrupted.
+    /// Reads the registers that a signal interrupted.
     ///
     /// # Safety
     /// `context` must be the third argument of a signal handler installed with `SA_SIGINFO`.
-    pub(in crate::sampler) unsafe fn interrupted(context: *const libc::c_void) -> Self {
+    pub unsafe fn interrupted(context: *const libc::c_void) -> Self {
         // SAFETY: `context` is the third argument of a `SA_SIGINFO` handler (see # Safety): the kernel has put a whole `ucontext_t` there,
         // which stays until the handler returns.
         let context = unsafe { &*context.cast::<libc::ucontext_t>() };
@@ -59,16 +60,17 @@ enum Link {
 ///
 /// # Safety
 /// The registers must be those of a thread standing still in the function whose code is `code` (with `code_start` its
-/// address), and the memory from the stack pointer to `entry_fp` its stack.
-pub(in crate::sampler) unsafe fn caller_of_interrupted(
+/// address), and the memory from the stack pointer to `entry_fp` its stack, which `memory` can read.
+pub(crate) unsafe fn caller_of_interrupted(
+    memory: &impl StackMemory,
     registers: Registers,
     code_start: usize,
     code: &[u8],
     entry_fp: usize,
 ) -> Option<Caller> {
     let Registers { pc, sp, fp, .. } = registers;
-    // SAFETY: the memory from `sp` to `entry_fp` is the stack of a thread that stands still (see # Safety).
-    let word = |address| unsafe { word(address?, sp..entry_fp) };
+    // SAFETY: the memory from `sp` to `entry_fp` is the stack of a thread that stands still, and `memory` can read it (see # Safety).
+    let word = |address| unsafe { word(memory, address?, sp..entry_fp) };
     let frame = |fp: Option<usize>| Some(Caller { return_pc: word(fp?.checked_add(8))?, fp: word(fp)? });
     match link(code, pc - code_start) {
         Link::AtStackPointer => Some(Caller { return_pc: word(Some(sp))?, fp }),
@@ -78,16 +80,16 @@ pub(in crate::sampler) unsafe fn caller_of_interrupted(
     }
 }
 
-/// The address in a word that a call has saved to return to.
-pub(in crate::sampler) fn return_address(saved: usize) -> usize {
+/// Returns the address in a word that a call has saved to return to.
+pub fn return_address(saved: usize) -> usize {
     saved
 }
 
 /// Length of a call to an address that the instruction has in it.
-pub(in crate::sampler) const DIRECT_CALL: usize = 5;
+pub const DIRECT_CALL: usize = 5;
 
-/// What the instruction before `return_pc` calls, if it is a call to an address that it has in it: `call rel32`.
-pub(in crate::sampler) fn directly_called(call: [u8; DIRECT_CALL], return_pc: usize) -> Option<usize> {
+/// Returns what the instruction before `return_pc` calls, if it is a call to an address that it has in it: `call rel32`.
+pub fn directly_called(call: [u8; DIRECT_CALL], return_pc: usize) -> Option<usize> {
     let [0xe8, a, b, c, d] = call else { return None };
     Some(return_pc.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]) as isize))
 }
@@ -219,6 +221,7 @@ fn load_r11(code: &[u8]) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stack_memory::OwnStack;
 
     #[test]
     fn prologue_and_epilogue() {
@@ -281,7 +284,7 @@ mod tests {
         for fp in [0, 8, low - 64, low + 8 * 64, usize::MAX - 7] {
             let registers = Registers { pc: 4, sp: low, fp, is_on_signal_stack: false };
             // SAFETY: the memory from `sp` to `entry_fp` is `stack`, which lives to the end of the test.
-            let caller = unsafe { caller_of_interrupted(registers, 0, &code, low + 64) };
+            let caller = unsafe { caller_of_interrupted(&OwnStack, registers, 0, &code, low + 64) };
             assert_eq!(caller, None, "{fp:#x}");
         }
     }

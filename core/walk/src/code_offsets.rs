@@ -1,46 +1,45 @@
 //! Which wasm instruction each stretch of compiled code is for.
 
-use super::GuestCode;
-use super::address_map::AddressMap;
-use super::compiled_image::CompiledImage;
-use super::image_bytes::image_bytes;
+use crate::address_map::AddressMap;
+use crate::compiled_image::CompiledImage;
+use crate::mapped_image::MappedImage;
 use std::ops::Range;
-use wasmtime_environ::wasmparser::{BinaryReader, Operator, OperatorsReader};
+use wasmparser::{BinaryReader, Operator, OperatorsReader};
 
 /// Says of a function which code offset each stretch of its compiled code is for.
 ///
-/// Cranelift keeps no source location for pure operations once it has optimized them (half of the code's bytes). Such code
-/// is taken for the nearest instruction before it, in the same function, that has one. But nothing flows from a jump into
-/// what stands behind it: behind the jump table of a Go function, for instance, is often the body of its hottest loop. That
-/// is taken for the nearest instruction after it, as is what comes first in a function. Calls always have their location.
-pub(crate) struct CodeOffsets {
-    code: GuestCode,
+/// Cranelift keeps no source location for pure operations once it has optimized them (half of the code's bytes). Such code is taken for the
+/// nearest instruction before it, in the same function, that has one. But nothing flows from a jump into what stands behind it: behind the
+/// jump table of a Go function, for instance, is often the body of its hottest loop. That is taken for the nearest instruction after it, as
+/// is what comes first in a function. Calls always have their location.
+#[derive(Clone, Debug)]
+pub struct CodeOffsets {
+    image: MappedImage,
     /// Where the address map lies in the image.
     map: Option<Range<usize>>,
 }
 
 impl CodeOffsets {
-    /// Finds the address map in the code's image.
-    pub(crate) fn of(code: &GuestCode, image: Option<&CompiledImage<'_>>) -> Self {
-        Self { code: code.clone(), map: image.and_then(CompiledImage::address_map) }
+    /// Finds the address map in the image, which `parsed` is.
+    pub fn new(image: &MappedImage, parsed: Option<&CompiledImage<'_>>) -> Self {
+        Self { image: image.clone(), map: parsed.and_then(CompiledImage::address_map_range) }
     }
 
-    /// The code.
-    pub(crate) fn code(&self) -> &GuestCode {
-        &self.code
+    /// Returns the image.
+    pub fn image(&self) -> &MappedImage {
+        &self.image
     }
 
-    /// Those of what was compiled as `function` of `module` and lies at `range` in the text.
-    pub(crate) fn of_function(&self, module: u32, function: u32, range: &Range<usize>) -> Stretches {
+    /// Returns those of what was compiled as `function` of `module` and lies at `range` in the text.
+    pub fn of_function(&self, module: u32, function: u32, range: &Range<usize>) -> Stretches {
         let mut stretches = Vec::new();
-        let section = self.map.clone().and_then(|map| image_bytes(&self.code.compiled).get(map));
-        if let Some(map) = section.and_then(AddressMap::parse) {
-            let image = &self.code.images[module as usize];
-            let rows =
-                map.rows(range).map(|(at, place)| (at, place.and_then(|place| image.compiled_code_offset(place))));
+        let section = self.map.clone().and_then(|map| self.image.bytes().get(map));
+        if let (Some(map), Some(module)) = (section.and_then(AddressMap::parse), self.image.module(module)) {
+            let rows = map.rows(range);
+            let rows = rows.map(|(at, place)| (at, place.and_then(|place| module.compiled_code_offset(place))));
             let never_goes_on = |code_offset| {
-                let place = image.compiled_from(function, Some(code_offset));
-                place.and_then(|(function, code_offset)| image.code_at(function, code_offset)).is_some_and(is_jump)
+                let place = module.compiled_from(function, Some(code_offset));
+                place.and_then(|(function, code_offset)| module.code_at(function, code_offset)).is_some_and(is_jump)
             };
             join(range.start as u32, rows, never_goes_on, &mut stretches);
         }
@@ -50,16 +49,17 @@ impl CodeOffsets {
 
 /// Compiled code of a function from the start of one stretch to that of the next: where it begins in the text, and the code offset of its
 /// instruction, in order of the former. The first one begins with the function; there is none if nothing is known.
-pub(crate) struct Stretches(Box<[(u32, u32)]>);
+#[derive(Debug)]
+pub struct Stretches(Box<[(u32, u32)]>);
 
 impl Stretches {
-    /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
+    /// Returns all of them.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
         self.0.iter().copied()
     }
 
-    /// Code offset of the instruction at `at` in the text, in the function.
-    pub(crate) fn at(&self, at: usize) -> Option<u32> {
+    /// Returns the code offset of the instruction at `at` in the text, in the function.
+    pub fn at(&self, at: usize) -> Option<u32> {
         let next = self.0.partition_point(|(start, _)| *start as usize <= at);
         Some(self.0[next.checked_sub(1)?].1)
     }
