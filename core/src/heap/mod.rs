@@ -1,40 +1,9 @@
-//! Rewrites a guest's module so that its allocator reports a sample of its calls.
-//!
-//! ```text
-//! module ──► allocators ──► rewrite ──► module that is compiled
-//!                              └──────► offset map: from its code back to the module's own
-//! ```
-//!
-//! Nothing else of the module changes. Its lines, frames and functions are shown as those of the original.
+//! Compiles modules and components that are rewritten, so that they report their allocations.
 
-mod allocators;
-mod blocks;
-mod bodies;
-mod c_library;
-mod calls;
-mod component;
-#[cfg(test)]
-mod estimate_tests;
-mod instructions;
-mod parsed;
-mod patches;
-mod prepare;
-mod rate;
-mod rewrite;
+mod compile;
 #[cfg(test)]
 mod rewrite_tests;
-mod shared;
-mod tail_calls;
-mod tinygo;
 mod validity;
 
-pub use allocators::{Allocator, Call, NotRewritten, call_of_number};
-pub use blocks::{Blocks, Told};
-pub use c_library::c_library;
-pub use component::compile_component;
-pub(crate) use instructions::is_inside;
-pub use patches::not_expected;
-pub use prepare::{NamedAllocator, compile};
-pub use rate::Rate;
-pub use rewrite::{EXPORTS, Exports, Rewritten, rewrite};
-pub use shared::SharedHeap;
+pub use compile::{compile, compile_component};
+pub use wlprof_heap::*;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wasmtime::{Caller, Func, Instance, Module, Ref, Store, Val};
-use wasmtime_environ::wasmparser::{Parser, Payload};
+use wasmtime_environ::wasmparser::{Operator, Parser, Payload};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
 use wlprof_run::guest::{EngineOptions, engine};
@@ -337,16 +337,12 @@ fn compare_tails(bytes: &[u8], changed: &Rewritten, count: usize) {
     let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
     Module::validate(&engine, &changed.bytes).unwrap();
     let tails = |bytes: &[u8]| {
-        let parsed = parsed::Parsed::read(bytes).unwrap();
-        let (range, _) = &parsed.bodies[0];
-        let body = wasmtime_environ::wasmparser::FunctionBody::new(wasmtime_environ::wasmparser::BinaryReader::new(
-            &bytes[range.clone()],
-            0,
-        ));
-        let operators = body.get_operators_reader().unwrap().into_iter().map(Result::unwrap);
-        operators
-            .filter(|operator| matches!(operator, wasmtime_environ::wasmparser::Operator::ReturnCall { .. }))
-            .count()
+        let first = Parser::new(0).parse_all(bytes).find_map(|payload| match payload.unwrap() {
+            Payload::CodeSectionEntry(body) => Some(body),
+            _ => None,
+        });
+        let operators = first.unwrap().get_operators_reader().unwrap().into_iter().map(Result::unwrap);
+        operators.filter(|operator| matches!(operator, Operator::ReturnCall { .. })).count()
     };
     assert_eq!((tails(bytes), tails(&changed.bytes)), (count, 0));
 }

@@ -5,7 +5,7 @@ use super::parsed::malformed;
 use std::borrow::Cow;
 use std::ops::Range;
 use wasm_encoder::{Encode, ValType};
-use wasmtime_environ::wasmparser::{BinaryReader, FunctionBody, Operator};
+use wasmparser::{BinaryReader, FunctionBody, Operator};
 
 /// A part of a body: its bytes, and where in the code section they were if they were there.
 pub(super) type Part<'a> = (Option<u32>, Cow<'a, [u8]>);

@@ -3,7 +3,7 @@
 /// The average number of bytes allocated between two samples.
 ///
 /// ```
-/// use wlprof::heap::Rate;
+/// use wlprof_heap::Rate;
 ///
 /// assert_eq!(Rate::DEFAULT.get(), 512 << 10);
 /// assert_eq!(Rate::bytes(0).get(), 1);

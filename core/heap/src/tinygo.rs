@@ -20,7 +20,7 @@ pub(super) fn tinygo(module: &dyn ModuleView) -> Vec<Allocator> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heap::rewrite;
+    use crate::rewrite;
     use wlprof_module::ModuleImage;
 
     #[test]

@@ -1,20 +1,18 @@
-//! Compiles modules that are rewritten, so that they report their allocations.
+//! Finds a module's allocator and rewrites it.
 
 use super::allocators::{Allocator, Call, NotRewritten, call_named, names_of_calls};
 use super::c_library::{c_library, passes_on};
 use super::rewrite::{Rewritten, rewrite};
 use super::tinygo::tinygo;
-use super::validity::check_module;
 use std::collections::BTreeSet;
 use std::str::FromStr;
-use wasmtime::{Engine, Module};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Walker};
 
 /// An allocator function as the user names it: `malloc=NAME`, or `malloc=INDEX` for a function without a name.
 ///
 /// ```
-/// use wlprof::heap::{Call, NamedAllocator};
+/// use wlprof_heap::{Call, NamedAllocator};
 ///
 /// let allocator: NamedAllocator = "malloc=my_malloc".parse()?;
 /// assert_eq!((allocator.call, &*allocator.function), (Call::Malloc, "my_malloc"));
@@ -54,41 +52,38 @@ impl NamedAllocator {
     }
 }
 
-/// Compiles the module of `image` so that it reports its allocations.
-///
-/// The allocator's functions are those that the user names, or else those that the language's walker knows, or the compiler's, or those of
-/// C's library. Also returns notes about allocations that will be missed.
-///
-/// # Errors
-/// The reason why the module is not rewritten, in words for the user. `image` is then unchanged.
-pub fn compile(
-    engine: &Engine,
-    image: &mut ModuleImage,
-    functions: &[NamedAllocator],
-    walker: Option<&dyn Walker>,
-) -> Result<(Module, Vec<String>), String> {
-    let prepared = Prepared::new(image, functions, walker).map_err(|reason| reason.to_string())?;
-    check_module(engine, image.bytes())?;
-    // Engines may allow one memory, or one table, alone.
-    let module = Module::from_binary(engine, prepared.bytes()).map_err(cannot_be_compiled)?;
-    Ok((module, prepared.was_compiled(image)))
-}
-
-/// What to tell the user of an engine that does not take a module that was rewritten.
-pub(super) fn cannot_be_compiled(error: wasmtime::Error) -> String {
-    format!("it cannot be compiled with what that takes: {error:#}")
-}
-
 /// A module that was rewritten, and not yet compiled.
-pub(super) struct Prepared {
+///
+/// ```
+/// use wlprof_heap::Prepared;
+/// use wlprof_module::ModuleImage;
+/// use wlprof_plugin::ModuleView;
+///
+/// let text = r#"(module (memory 1) (func $malloc (param i32) (result i32) (local.get 0)))"#;
+/// let mut image = ModuleImage::parse(wat::parse_str(text)?, "small.wasm")?;
+/// let prepared = Prepared::new(&image, &[], None).map_err(|reason| reason.to_string())?;
+/// assert!(prepared.bytes().len() > image.bytes().len());
+/// // It has been compiled: the image knows from now on what its code was compiled from.
+/// let missed = prepared.was_compiled(&mut image);
+/// assert!(image.is_rewritten() && missed.iter().any(|note| note.contains("still held")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Prepared {
     rewritten: Rewritten,
     allocators: Vec<Allocator>,
     missed: Vec<String>,
 }
 
 impl Prepared {
-    /// Rewrites the module of `image`: see [`compile`].
-    pub(super) fn new(
+    /// Rewrites the module of `image` so that it reports its allocations.
+    ///
+    /// The allocator's functions are those that the user names, or else those that the language's walker knows, or the compiler's, or those
+    /// of C's library.
+    ///
+    /// # Errors
+    /// The reason why the module cannot be rewritten.
+    pub fn new(
         image: &ModuleImage,
         functions: &[NamedAllocator],
         walker: Option<&dyn Walker>,
@@ -113,19 +108,19 @@ impl Prepared {
         Ok(Self { rewritten, allocators, missed })
     }
 
-    /// The size in bytes of its allocator's functions, as they are in `image`.
+    /// Returns the size in bytes of its allocator's functions, as they are in `image`.
     pub(super) fn code_size(&self, image: &ModuleImage) -> usize {
         let bodies = self.allocators.iter().filter_map(|allocator| image.function_body(allocator.function));
         bodies.map(|body| body.len()).sum()
     }
 
-    /// What is to be compiled.
-    pub(super) fn bytes(&self) -> &[u8] {
+    /// Returns what is to be compiled.
+    pub fn bytes(&self) -> &[u8] {
         &self.rewritten.bytes
     }
 
-    /// Tells `image` that it was, and gives what the user should know of what will be missed.
-    pub(super) fn was_compiled(self, image: &mut ModuleImage) -> Vec<String> {
+    /// Notes in `image` that it was compiled. Returns notes about allocations that will be missed.
+    pub fn was_compiled(self, image: &mut ModuleImage) -> Vec<String> {
         let Self { rewritten, allocators, missed } = self;
         let own = allocators.iter().map(|allocator| allocator.function);
         let imported = image.function_imports().len() as u32;
@@ -194,41 +189,5 @@ mod tests {
         for bad in ["malloc", "malloc=", "mallok=x", ""] {
             assert!(named(bad).unwrap_err().contains("aligned_alloc"), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_module_without_an_allocator_is_left_as_it_was() {
-        let text = r#"(module (memory 1) (func $f (param i32) (result i32) (local.get 0)) (func $g (param i32)))"#;
-        let engine = Engine::default();
-        let mut image = ModuleImage::parse(wat::parse_str(text).unwrap(), "x").unwrap();
-        let by = |image: &mut ModuleImage, functions: &[&str]| {
-            let named: Vec<NamedAllocator> = functions.iter().map(|text| text.parse().unwrap()).collect();
-            compile(&engine, image, &named, None).map(|(_, notes)| notes)
-        };
-        for (functions, reason) in [
-            (&[][..], NotRewritten::NoAllocator),
-            (&["free=g"], NotRewritten::NoAllocator),
-            (&["malloc=h"], NotRewritten::NotNamed("h".to_owned())),
-            (&["malloc=9"], NotRewritten::NoFunction(9)),
-            (&["malloc=1"], NotRewritten::Signature(1, Call::Malloc)),
-            (&["malloc=f", "calloc=f"], NotRewritten::Twice(0)),
-        ] {
-            assert_eq!(by(&mut image, functions), Err(reason.to_string()), "{functions:?}");
-            assert!(!image.is_rewritten());
-        }
-        let notes = by(&mut image, &["malloc=0"]).unwrap();
-        assert!(image.is_rewritten() && image.allocates(0) && !image.allocates(1));
-        assert!(notes.len() == 2 && notes[1].contains("still held"), "{notes:?}");
-    }
-
-    #[test]
-    fn an_engine_that_allows_one_memory_alone_says_so() {
-        let mut config = wasmtime::Config::new();
-        config.wasm_multi_memory(false);
-        let engine = Engine::new(&config).unwrap();
-        let text = r#"(module (memory 1) (func $malloc (param i32) (result i32) (local.get 0)))"#;
-        let mut image = ModuleImage::parse(wat::parse_str(text).unwrap(), "x").unwrap();
-        let error = compile(&engine, &mut image, &[], None).unwrap_err();
-        assert!(error.contains("memories") && !image.is_rewritten(), "{error}");
     }
 }

@@ -33,7 +33,7 @@ pub(super) const FREED: i32 = 1;
 pub(super) const INSIDE: i64 = i64::MAX / 2;
 
 /// Whether a call of the allocator is going on where the countdown is this.
-pub(crate) fn is_inside(countdown: i64) -> bool {
+pub fn is_inside(countdown: i64) -> bool {
     countdown > INSIDE
 }
 

@@ -3,7 +3,7 @@
 use super::allocators::NotRewritten;
 use super::calls::Calls;
 use super::parsed::{Parsed, malformed};
-use wasmtime_environ::wasmparser::{BinaryReader, FunctionBody, Operator};
+use wasmparser::{BinaryReader, FunctionBody, Operator};
 
 /// Looks whether each tail call of `function`, which the module defines, can be a call that is followed by a return. It cannot where the
 /// function would still be there to catch what is thrown, or where it comes to itself that way: what was a loop would have a stack.

@@ -2,9 +2,7 @@
 
 use super::allocators::NotRewritten;
 use std::ops::Range;
-use wasmtime_environ::wasmparser::{
-    BinaryReaderError, CompositeInnerType, FunctionBody, Operator, Parser, Payload, TypeRef, ValType,
-};
+use wasmparser::{BinaryReaderError, CompositeInnerType, FunctionBody, Operator, Parser, Payload, TypeRef, ValType};
 
 /// A section's number in the binary format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +154,7 @@ impl Parsed {
     /// The functions that a function which the module defines calls directly.
     pub(super) fn calls(&self, bytes: &[u8], defined: usize) -> Result<Vec<u32>, NotRewritten> {
         let (range, _) = &self.bodies[defined];
-        let body = FunctionBody::new(wasmtime_environ::wasmparser::BinaryReader::new(&bytes[range.clone()], 0));
+        let body = FunctionBody::new(wasmparser::BinaryReader::new(&bytes[range.clone()], 0));
         let mut called = Vec::new();
         for operator in body.get_operators_reader().map_err(malformed)? {
             match operator.map_err(malformed)? {
