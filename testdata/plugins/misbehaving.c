@@ -1,17 +1,12 @@
 // A plugin that does what none should: WRONG says what. Without it, a plugin that works: every stack is one frame, `one`.
 #define _GNU_SOURCE
 #include "wlprof_plugin.h"
-#include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include <unwind.h>
@@ -73,7 +68,6 @@ enum {
     THROWS,
     HITS_A_BREAKPOINT,
     LOOPS_UNREACHABLY,
-    LOOPS_UNREACHABLY_UNTRACED,
     LOOPS_AND_IGNORES_SIGNALS,
     FORKS,
     ROUNDS_OTHERWISE_IN_WALK,
@@ -91,7 +85,6 @@ enum {
     EXITS_IN_ATTACH,
     EXITS_IN_SYMBOLIZE,
     LOOPS_UNREACHABLY_IN_SYMBOLIZE,
-    LOOPS_UNREACHABLY_UNTRACED_IN_SYMBOLIZE,
     ALL_INTERPRETER,
     WILD_CATEGORY,
     ABORTS_IN_DESTROY,
@@ -175,21 +168,7 @@ static void take_signals(void) {
     for (int i = 1; i < NSIG; i++) signal(i, SIG_IGN);
 }
 
-// Nobody in this process may trace anyone from then on.
-static void forbid_tracing(void) {
-    struct sock_filter rules[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
-}
-
-static void loop_unreachably(bool may_be_traced) {
-    if (!may_be_traced) forbid_tracing();
+static void loop_unreachably(void) {
     block_signals();
     while (forever) {}
 }
@@ -248,12 +227,11 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
     case THROWS:
         throw_something();
         break;
-    case LOOPS_UNREACHABLY:
-    case LOOPS_UNREACHABLY_UNTRACED: {
+    case LOOPS_UNREACHABLY: {
         // Some samples are taken before.
         static int walks;
         if (++walks < 3) break;
-        loop_unreachably(WRONG == LOOPS_UNREACHABLY);
+        loop_unreachably();
         break;
     }
     case LOOPS_AND_IGNORES_SIGNALS:
@@ -344,8 +322,7 @@ static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const w
     case EXITS_IN_SYMBOLIZE:
         exit(3);
     case LOOPS_UNREACHABLY_IN_SYMBOLIZE:
-    case LOOPS_UNREACHABLY_UNTRACED_IN_SYMBOLIZE:
-        loop_unreachably(WRONG == LOOPS_UNREACHABLY_IN_SYMBOLIZE);
+        loop_unreachably();
         break;
     case ALL_INTERPRETER:
         one.category = WLPROF_CATEGORY_INTERPRETER;

@@ -13,8 +13,6 @@ pub(super) struct Slot {
     pub(super) sequence: AtomicU64,
     thread: AtomicI32,
     activity: AtomicUsize,
-    /// Where `recovery` keeps what it knows of the call.
-    call: AtomicUsize,
     /// The call that is to be left; 0 for none.
     condemned: AtomicU64,
     out_of_patience: AtomicBool,
@@ -33,7 +31,6 @@ impl Slot {
             sequence: AtomicU64::new(0),
             thread: AtomicI32::new(0),
             activity: AtomicUsize::new(0),
-            call: AtomicUsize::new(0),
             condemned: AtomicU64::new(0),
             out_of_patience: AtomicBool::new(false),
         }
@@ -44,11 +41,6 @@ impl Slot {
         self.activity.store(activity as usize, Ordering::Relaxed);
         // Nobody else writes it.
         self.sequence.store(self.sequence.load(Ordering::Relaxed) + 1, Ordering::Release);
-    }
-
-    /// The call has begun that `call` is the address of.
-    pub(super) fn begins(&self, call: usize) {
-        self.call.store(call, Ordering::Release);
     }
 
     pub(super) fn leave(&self) {
@@ -62,11 +54,6 @@ impl Slot {
 
     pub(super) fn activity(&self) -> Activity {
         Activity::ALL[self.activity.load(Ordering::Relaxed)]
-    }
-
-    /// The address of the call that has begun.
-    pub(super) fn call(&self) -> usize {
-        self.call.load(Ordering::Acquire)
     }
 
     /// Has call `number` be left as soon as it can be.

@@ -5,7 +5,6 @@ use super::slot::Slot;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
 
 /// A stack that is not needed here.
 pub(in super::super) struct OwnStack;
@@ -76,25 +75,6 @@ pub(super) fn interrupt(_thread: i32) {}
 
 pub(super) fn is_out_of_reach(_thread: i32) -> bool {
     false
-}
-
-/// A call that is to be left.
-pub(super) struct Condemned<'a> {
-    pub(super) thread: i32,
-    pub(super) call: usize,
-    pub(super) sequence: &'a AtomicU64,
-    pub(super) number: u64,
-}
-
-/// What came of it.
-#[derive(PartialEq, Eq)]
-pub(super) enum Forced {
-    NotNow,
-    Forbidden,
-}
-
-pub(super) fn leave_by_force(_condemned: &Condemned<'_>) -> Forced {
-    Forced::NotNow
 }
 
 pub(super) fn code_around(_address: usize) -> Vec<Range<usize>> {

@@ -1,6 +1,6 @@
 //! Sees which calls into plugins take too long, from a thread of its own.
 
-use super::recovery::{self, Condemned, Forced};
+use super::recovery;
 use super::slot::{Callee, Slot};
 use super::{Activity, Failure, Left, PluginLibrary};
 use std::sync::atomic::Ordering;
@@ -88,17 +88,12 @@ fn run() {
     }
 }
 
-/// Leaves call `number`, which its thread does not leave when it is asked to, or ends the process.
+/// Ends the process if call `number`, which its thread does not leave when it is asked to, cannot be left: constructors run inside the
+/// system's loader, and a thread that blocks all signals cannot be asked.
 fn insist(slot: &Slot, number: u64) {
-    let thread = slot.thread();
-    if slot.activity() == Activity::Open {
-        // Constructors run inside the system's loader.
+    let is_stuck = slot.activity() == Activity::Open || recovery::is_out_of_reach(slot.thread());
+    if is_stuck && slot.sequence.load(Ordering::Acquire) == number {
         give_up(slot);
-    } else if recovery::is_out_of_reach(thread) {
-        let condemned = Condemned { thread, call: slot.call(), sequence: &slot.sequence, number };
-        if recovery::leave_by_force(&condemned) == Forced::Forbidden {
-            give_up(slot);
-        }
     }
 }
 

@@ -3,7 +3,6 @@
 use super::{Call, ends};
 use std::arch::{asm, naked_asm};
 use std::ffi::c_void;
-use std::mem::zeroed;
 
 /// What it is called where a plugin has changed how the processor rounds.
 pub(super) const ROUNDING: &str = "how the processor rounds (FPCR; does it link crtfastmath?)";
@@ -99,34 +98,6 @@ pub(super) unsafe fn leave_interrupted(context: *mut c_void, call: &Call) {
     let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
     machine.sp = call.stack_pointer as u64;
     machine.pc = call.resume as u64;
-}
-
-/// Has another process's thread leave `call` when it goes on. `false` if that is forbidden.
-///
-/// # Safety
-/// This process must trace the thread, which must stand still. `call` must be the call that the thread is in.
-pub(super) unsafe fn leave_traced(thread: i32, call: &Call) -> bool {
-    /// The general registers, and the system call that the thread is in.
-    const SETS: [libc::c_int; 2] = [libc::NT_PRSTATUS, 0x404];
-    // SAFETY: this process traces the thread, which stands still (see # Safety). There is room for its registers, for which zeroes are
-    // valid.
-    unsafe {
-        let mut registers: libc::user_regs_struct = zeroed();
-        if libc::ptrace(libc::PTRACE_GETREGSET, thread, SETS[0], &mut vector(&raw mut registers)) != 0 {
-            return false;
-        }
-        registers.sp = call.stack_pointer as u64;
-        registers.pc = call.resume as u64;
-        // A system call in which it waits is not begun again.
-        let mut none = -1_i32;
-        libc::ptrace(libc::PTRACE_SETREGSET, thread, SETS[1], &mut vector(&raw mut none));
-        libc::ptrace(libc::PTRACE_SETREGSET, thread, SETS[0], &mut vector(&raw mut registers)) == 0
-    }
-}
-
-/// Where the kernel reads or writes registers.
-fn vector<T>(place: *mut T) -> libc::iovec {
-    libc::iovec { iov_base: place.cast(), iov_len: size_of::<T>() }
 }
 
 /// Has the processor fetch the line of memory that `place` is in.

@@ -1,7 +1,6 @@
 //! Leaves a call from wherever the plugin is: what `siglongjmp` does, for Linux.
 
 mod ends;
-mod force;
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 mod processor;
@@ -11,7 +10,6 @@ mod surroundings;
 
 pub(in super::super) use ends::end_process;
 pub(super) use ends::{end_stuck_process, watch_thread, watch_thread_at_times};
-pub(super) use force::{Condemned, Forced, leave_by_force};
 pub(super) use signals::{crash, interrupt, is_out_of_reach, prepare, thread_id};
 pub(in super::super) use stack::{OwnStack, fetch};
 pub(super) use surroundings::{Changes, Handlers, Kept, keeping};
@@ -84,7 +82,6 @@ pub(super) fn call<T, F: FnOnce() -> T>(
     let mut call =
         Call { stack_pointer: 0, resume: 0, slot, code, left: Cell::new(None), place: AtomicU8::new(IN_PLUGIN) };
     let call = &raw mut call;
-    slot.begins(call as usize);
     let outer = CURRENT.replace(call);
     let top = stack.map_or(0, OwnStack::top);
     // SAFETY: `run_data` takes what `data` points to, which lives until this returns, as `call` does. What is left owns nothing (see

@@ -4,8 +4,6 @@ use super::{Call, ends};
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::arch::{asm, naked_asm};
 use std::ffi::c_void;
-use std::mem::zeroed;
-use std::ptr::null_mut;
 
 /// The flag of the processor that has strings go backwards.
 const DIRECTION: i64 = 0x400;
@@ -100,28 +98,6 @@ pub(super) unsafe fn leave_interrupted(context: *mut c_void, call: &Call) {
     registers[libc::REG_RSP as usize] = call.stack_pointer as i64;
     registers[libc::REG_RIP as usize] = call.resume as i64;
     registers[libc::REG_EFL as usize] &= !DIRECTION;
-}
-
-/// Has another process's thread leave `call` when it goes on. `false` if that is forbidden.
-///
-/// # Safety
-/// This process must trace the thread, which must stand still. `call` must be the call that the thread is in.
-pub(super) unsafe fn leave_traced(thread: i32, call: &Call) -> bool {
-    let nothing = null_mut::<u8>();
-    // SAFETY: this process traces the thread, which stands still (see # Safety). There is room for its registers, for which zeroes are
-    // valid.
-    unsafe {
-        let mut registers: libc::user_regs_struct = zeroed();
-        if libc::ptrace(libc::PTRACE_GETREGS, thread, nothing, &raw mut registers) != 0 {
-            return false;
-        }
-        registers.rsp = call.stack_pointer as u64;
-        registers.rip = call.resume as u64;
-        registers.eflags &= !(DIRECTION as u64);
-        // A system call in which it waits is not begun again.
-        registers.orig_rax = u64::MAX;
-        libc::ptrace(libc::PTRACE_SETREGS, thread, nothing, &raw const registers) == 0
-    }
 }
 
 /// Has the processor fetch the line of memory that `place` is in.
