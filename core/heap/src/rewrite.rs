@@ -16,7 +16,6 @@ use super::parsed::{Parsed, SectionId};
 use super::tail_calls;
 use std::collections::{HashMap, HashSet};
 use wasm_encoder::{ConstExpr, Encode, ExportKind, GlobalType, MemoryType, RefType, TableType, ValType};
-use wasmparser;
 use wlprof_module::{IndexSpaces, OffsetMap, Stretch};
 
 /// The export names of what was added to a rewritten module.

@@ -63,19 +63,33 @@ impl<'m> CompiledImage<'m> {
 
     /// Returns the pieces of code in order: what they are, and their offsets in the text.
     pub fn pieces(&self) -> Vec<(CodeName<'m>, Range<usize>)> {
+        let pieces = self.symbols().filter_map(|(symbol, range)| Some((code_name(symbol)?, range)));
+        let mut pieces: Vec<_> = pieces.collect();
+        pieces.sort_by_key(|(_, range)| range.start);
+        pieces
+    }
+
+    /// The symbols of pieces of code, and where these lie in the text.
+    fn symbols(&self) -> impl Iterator<Item = (&'m CStr, Range<usize>)> {
         let length = self.elf.section_headers[self.text].sh_size as usize;
-        let pieces = self.elf.syms.iter().filter_map(|symbol| {
+        self.elf.syms.iter().filter_map(move |symbol| {
             if symbol.st_shndx != self.text || st_type(symbol.st_info) != STT_FUNC || symbol.st_size == 0 {
                 return None;
             }
             let start = symbol.st_value as usize;
-            let name = CStr::from_bytes_until_nul(self.names.get(symbol.st_name..)?).ok()?;
             let end = start.checked_add(symbol.st_size as usize).filter(|end| *end <= length)?;
-            Some((code_name(name)?, start..end))
-        });
-        let mut pieces: Vec<_> = pieces.collect();
-        pieces.sort_by_key(|(_, range)| range.start);
-        pieces
+            Some((CStr::from_bytes_until_nul(self.names.get(symbol.st_name..)?).ok()?, start..end))
+        })
+    }
+
+    /// Returns the names that symbols have for functions: module, index and name. Wasmtime has at most 96 characters of each, with `?` for
+    /// those that are not graphic ASCII. Untrusted text.
+    pub fn function_names(&self) -> impl Iterator<Item = (u32, u32, &'m str)> {
+        self.symbols().filter_map(|(symbol, _)| {
+            let (module, function) = numbers(symbol.to_bytes(), b"function[")?;
+            let name = symbol.to_str().ok()?.splitn(3, "::").nth(2)?;
+            Some((module, function, name))
+        })
     }
 
     /// Returns a section's bytes.

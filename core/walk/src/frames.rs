@@ -157,9 +157,9 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Forgets all frames.
-    pub(crate) fn clear(&mut self) {
-        (self.leaves, self.others) = (0, 0);
+    /// Forgets all frames but the first `count`, which were all that there were before.
+    pub fn truncate(&mut self, count: usize) {
+        (self.leaves, self.others) = (count, 0);
     }
 
     /// Whether there are too many frames for both ends to meet.

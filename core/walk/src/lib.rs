@@ -25,4 +25,4 @@ pub use compiled_image::{CodeName, CompiledImage};
 pub use frames::{FrameWord, Frames, MAX_FRAMES, MAX_ROOTS, Truncated};
 pub use mapped_image::MappedImage;
 pub use stack_memory::StackMemory;
-pub use walk::{Activation, Walk};
+pub use walk::{Activation, End, Walk};

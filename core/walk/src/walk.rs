@@ -29,6 +29,28 @@ pub struct Activation {
     pub entry_fp: usize,
 }
 
+/// Where the frames of one entry into wasm end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// At the trampoline that has this frame pointer.
+    Frame(usize),
+    /// At the first trampoline through which the host enters wasm. No frame lies at this address or above.
+    Trampoline {
+        /// The end of the stack.
+        top: usize,
+    },
+}
+
+impl End {
+    /// No frame has a higher frame pointer.
+    fn limit(self) -> usize {
+        match self {
+            Self::Frame(fp) => fp,
+            Self::Trampoline { top } => top,
+        }
+    }
+}
+
 /// A walk of a stopped thread's stack: what it needs.
 ///
 /// ```
@@ -58,36 +80,36 @@ pub struct Walk<'a, M> {
 }
 
 impl<M: StackMemory> Walk<'_, M> {
-    /// Walks from interrupted registers in `code`, compiled code of the guest.
+    /// Walks from interrupted registers in `code`, compiled code of the guest. Returns the frame pointer at which the frames ended; `None` if
+    /// there are none.
     ///
     /// # Errors
     /// The reason why frames are missing at the root.
     ///
     /// # Safety
-    /// * `registers` must be those of the thread that runs the store, which stands still for the whole walk.
-    /// * The memory from the stack pointer to the frame `activation.entry_fp` must be a stack that the memory of this walk can read.
+    /// * `registers` must be those of a thread that stands still for the whole walk.
+    /// * The memory from the stack pointer to `end` must be a stack that the memory of this walk can read.
     pub unsafe fn interrupted(
         &self,
         registers: Registers,
         code: Code,
-        activation: Activation,
+        end: End,
         frames: &mut Frames<'_>,
-    ) -> Result<(), Truncated> {
+    ) -> Result<Option<usize>, Truncated> {
         match code.kind {
             // The host has just entered wasm or is about to leave it: this activation has no frames.
-            CodeKind::Entry => return Ok(()),
+            CodeKind::Entry => return Ok(None),
             CodeKind::Function { .. } | CodeKind::Adapter => frames.push(FrameWord::exact(registers.pc))?,
             CodeKind::Builtin | CodeKind::Stub => {}
         }
         let bytes = self.code.bytes(code.start..code.end).ok_or(Truncated::BrokenChain)?;
         // SAFETY: the thread stands still at `registers.pc`, inside this code.
-        let caller = unsafe { caller_of_interrupted(&self.memory, registers, code.start, bytes, activation.entry_fp) };
+        let caller = unsafe { caller_of_interrupted(&self.memory, registers, code.start, bytes, end.limit()) };
         let caller = caller.ok_or(Truncated::BrokenChain)?;
         // The caller's frame may stand at the stack pointer itself: on aarch64, where the callee has given back what arguments took.
         let above = registers.sp.saturating_sub(1);
-        // SAFETY: the thread stands still on this stack, and `callers` reads no frame that compiled code does not
-        // return to.
-        unsafe { self.callers(caller, above, activation.entry_fp, frames) }
+        // SAFETY: the thread stands still on this stack (see # Safety), and `callers` reads no frame that compiled code does not return to.
+        unsafe { self.callers(caller, above, end, frames).map(Some) }
     }
 
     /// Walks from where wasm left for the host, if that is where it still is. `sp` is the stack pointer, if that is known.
@@ -122,7 +144,7 @@ impl<M: StackMemory> Walk<'_, M> {
         if walked == Err(Truncated::BrokenChain) && !in_host_call {
             // Frames of the guest's last host call, found in what Wasmtime's own frames leave unwritten, after the stack
             // overflowed.
-            frames.clear();
+            frames.truncate(0);
             return Ok(());
         }
         walked
@@ -157,33 +179,60 @@ impl<M: StackMemory> Walk<'_, M> {
         }
         // SAFETY: the trampoline's frame is one of compiled code's, on a stack of the store's: that of this thread, or one that
         // lives as long as the entry that the store has noted it for.
-        let caller = unsafe { self.caller_of(exit_trampoline_fp)? };
-        if caller.return_pc != exit_pc {
+        unsafe { self.call(exit_trampoline_fp, Some(exit_pc), End::Frame(entry_fp), frames).map(drop) }
+    }
+
+    /// Walks from a call of the host, through the trampoline whose frame pointer is `trampoline_fp`. `exit_pc` is the address that the
+    /// trampoline returns to, if that is known. Returns the frame pointer at which the frames ended.
+    ///
+    /// # Errors
+    /// The reason why frames are missing at the root.
+    ///
+    /// # Safety
+    /// If the memory is read in place, `trampoline_fp` must be a frame pointer that compiled code has pushed, of a stack that stands still.
+    pub unsafe fn call(
+        &self,
+        trampoline_fp: usize,
+        exit_pc: Option<usize>,
+        end: End,
+        frames: &mut Frames<'_>,
+    ) -> Result<usize, Truncated> {
+        // SAFETY: it is the frame pointer of compiled code (see # Safety).
+        let caller = unsafe { self.caller_of(trampoline_fp)? };
+        if exit_pc.is_some_and(|exit_pc| caller.return_pc != exit_pc) {
             return Err(Truncated::BrokenChain);
         }
-        if caller.fp == entry_fp {
+        if self.is_end(caller, end) {
             // The entry itself called the host: an import that the outermost function ended with.
-            return frames.push(FrameWord::calls_host(exit_pc));
+            frames.push(FrameWord::calls_host(caller.return_pc))?;
+            return Ok(caller.fp);
         }
-        let is_frame = self.is_frame(caller, exit_trampoline_fp, entry_fp);
-        if !is_frame {
+        if !self.is_frame(caller, trampoline_fp, end) {
             return Err(Truncated::BrokenChain);
         }
-        frames.push(FrameWord::calls_host(exit_pc))?;
+        frames.push(FrameWord::calls_host(caller.return_pc))?;
         // SAFETY: compiled code returns to `caller` (`is_frame` has checked it), so it has pushed this frame pointer. The stack stands
         // still or is read through the kernel.
         let next = unsafe { self.caller_of(caller.fp)? };
         // SAFETY: the stack stands still or is read through the kernel, and `callers` reads no frame that compiled code does not
         // return to.
-        unsafe { self.callers(next, caller.fp, entry_fp, frames) }
+        unsafe { self.callers(next, caller.fp, end, frames) }
     }
 
-    /// Whether a frame that stands below `entry_fp` and above `above` returns to `caller`.
-    fn is_frame(&self, Caller { return_pc, fp }: Caller, above: usize, entry_fp: usize) -> bool {
-        self.code.contains(return_pc) && fp > above && fp <= entry_fp && fp.is_multiple_of(16)
+    /// Whether this caller is no frame, but where the frames end.
+    fn is_end(&self, Caller { return_pc, fp }: Caller, end: End) -> bool {
+        match end {
+            End::Frame(end) => fp == end,
+            End::Trampoline { .. } => self.code.code(return_pc).is_some_and(|code| code.kind == CodeKind::Entry),
+        }
     }
 
-    /// Walks frames that return to `caller`, up to the entry frame. Every frame must lie above `above`.
+    /// Whether a frame that stands above `above` and not behind `end` returns to `caller`.
+    fn is_frame(&self, Caller { return_pc, fp }: Caller, above: usize, end: End) -> bool {
+        self.code.contains(return_pc) && fp > above && fp <= end.limit() && fp.is_multiple_of(16)
+    }
+
+    /// Walks frames that return to `caller`, up to the end. Every frame must lie above `above`.
     ///
     /// # Safety
     /// `caller` must have been read from a frame of compiled code, on a stack that stands still or is read through the kernel.
@@ -191,12 +240,12 @@ impl<M: StackMemory> Walk<'_, M> {
         &self,
         mut caller: Caller,
         mut above: usize,
-        entry_fp: usize,
+        end: End,
         frames: &mut Frames<'_>,
-    ) -> Result<(), Truncated> {
-        while caller.fp != entry_fp {
+    ) -> Result<usize, Truncated> {
+        while !self.is_end(caller, end) {
             let Caller { return_pc, fp } = caller;
-            if !self.is_frame(caller, above, entry_fp) {
+            if !self.is_frame(caller, above, end) {
                 return Err(Truncated::BrokenChain);
             }
             frames.push(FrameWord::return_address(return_pc))?;
@@ -209,7 +258,7 @@ impl<M: StackMemory> Walk<'_, M> {
             caller = unsafe { self.caller_of(fp)? };
             above = fp;
         }
-        Ok(())
+        Ok(caller.fp)
     }
 
     /// The caller that a frame leads to.

@@ -4,7 +4,7 @@
 use super::super::os::memory;
 use super::activations::Activations;
 use super::vm_context::StoreContext;
-use wlprof_walk::{Activation, Frames, Registers, StackMemory, Truncated, Walk};
+use wlprof_walk::{Activation, End, Frames, Registers, StackMemory, Truncated, Walk};
 
 /// What a walk reads.
 pub(in crate::sampler) struct Stack<'a> {
@@ -58,7 +58,9 @@ impl Stack<'_> {
         let activation = unsafe { self.store.activation() };
         match self.walk.code.code(registers.pc) {
             // SAFETY: the thread that runs the store stands still in this code, with these registers (see # Safety).
-            Some(code) => unsafe { self.walk.interrupted(registers, code, activation, frames)? },
+            Some(code) => unsafe {
+                self.walk.interrupted(registers, code, End::Frame(activation.entry_fp), frames)?;
+            },
             // On another stack than wasm's: in Wasmtime's own signal handler, which turns a fault into a trap. What the
             // store says of the last exit is stale then.
             None if registers.is_on_signal_stack || registers.sp > activation.entry_fp => {}
