@@ -1,6 +1,8 @@
 //! The command line. Flags that `wasmtime run` has, have the same names here.
 
 use super::annotate::Annotate;
+#[cfg(target_os = "linux")]
+use super::attach::{Attach, ps::Ps};
 use super::bench::Bench;
 use super::completions::Completions;
 use super::diff::Diff;
@@ -59,6 +61,14 @@ pub(super) enum Command {
     ///
     /// As Faasm's microbenchmark runner does.
     Bench(Bench),
+    /// Sample the guests of a process that runs already
+    ///
+    /// It needs no preparation: any program that runs Wasmtime 24 or later can be attached to.
+    #[cfg(target_os = "linux")]
+    Attach(Attach),
+    /// List the processes that run Wasmtime
+    #[cfg(target_os = "linux")]
+    Ps(Ps),
     /// Run a guest and show what is hot in it while it runs
     Top(Top),
     /// Run a guest and print its stacks when asked

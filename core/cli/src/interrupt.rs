@@ -7,7 +7,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use wlprof_run::profile::Interrupter;
 
 /// Signals this soon after the first are the same key press: wrappers such as `npm` pass on a Ctrl-C that the terminal
 /// has already sent to the whole process group. Taken for a second one, it would cost the profile.
@@ -41,9 +40,9 @@ struct State {
 }
 
 impl Interrupts {
-    /// Watches for signals that end the process. The first `most` interrupt the run; if that is over, one ends the making of the
-    /// profile, and what has been sampled is kept as it is. A later one ends the process at once.
-    pub(super) fn watch(&self, interrupter: Interrupter, most: u32) -> io::Result<()> {
+    /// Watches for signals that end the process. The first `most` interrupt the run, by `interrupt`; if that is over, one ends the making of
+    /// the profile, and what has been sampled is kept as it is. A later one ends the process at once.
+    pub(super) fn watch(&self, interrupt: impl Fn(i32) + Send + 'static, most: u32) -> io::Result<()> {
         let mut signals = Signals::that_end()?;
         let interrupts = self.clone();
         std::thread::Builder::new().name("wlprof signals".into()).spawn(move || {
@@ -53,21 +52,21 @@ impl Interrupts {
                 if last.is_some_and(|last| last.elapsed() < SAME_PRESS) {
                     continue;
                 }
-                interrupts.take(signal, most, &interrupter);
+                interrupts.take(signal, most, &interrupt);
                 last = Some(Instant::now());
             }
         })?;
         Ok(())
     }
 
-    fn take(&self, signal: i32, most: u32, interrupter: &Interrupter) {
+    fn take(&self, signal: i32, most: u32, interrupt: &dyn Fn(i32)) {
         let mut state = self.state();
         if !state.run_is_over {
             if state.interruptions >= most {
                 die_of(signal);
             }
             state.interruptions += 1;
-            interrupter.interrupt(signal);
+            interrupt(signal);
             return;
         }
         if state.signal.is_some() {

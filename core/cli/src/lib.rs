@@ -5,6 +5,8 @@
 
 mod annotate;
 mod arguments;
+#[cfg(target_os = "linux")]
+mod attach;
 mod available_plugins;
 mod bench;
 mod compiling;
@@ -66,6 +68,10 @@ pub fn main() -> ExitCode {
         Some(Command::Annotate(annotate)) => annotate::run(&annotate).map(|()| 0),
         Some(Command::View(view)) => view::run(&view),
         Some(Command::Bench(bench)) => bench::run(&bench).map(|()| 0),
+        #[cfg(target_os = "linux")]
+        Some(Command::Attach(attach)) => attach::run(&attach),
+        #[cfg(target_os = "linux")]
+        Some(Command::Ps(ps)) => attach::ps::run(&ps).map(|()| 0),
         Some(Command::Top(top)) => top::run(&top),
         Some(Command::Dump(dump)) => dump::run(&dump),
         Some(Command::Serve(serve)) => serve::run(&serve),

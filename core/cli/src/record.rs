@@ -163,7 +163,9 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         interrupt::note_if_ignored();
     }
     if outputs.is_some() {
-        interrupts.watch(run.interrupter(), 1).map_err(|error| Failure::new(FAILED, error))?;
+        let interrupter = run.interrupter();
+        let interrupt = move |signal| interrupter.interrupt(signal);
+        interrupts.watch(interrupt, 1).map_err(|error| Failure::new(FAILED, error))?;
     }
     let ended = run.wait();
     interrupts.run_is_over();

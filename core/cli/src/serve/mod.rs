@@ -158,7 +158,8 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
         interrupt::note_if_ignored();
     }
     // The first has it begin no more, the second wait no longer.
-    interrupts.watch(Interrupter::of(sender.clone()), 2).map_err(|error| failed(&error))?;
+    let interrupter = Interrupter::of(sender.clone());
+    interrupts.watch(move |signal| interrupter.interrupt(signal), 2).map_err(|error| failed(&error))?;
     let made = (totals.clone(), headers);
     let stop = serving::begin(serve, (&guest, takes_turns), wasi, profiler.clone(), made, ports, sender)?;
     let ended = serving::wait(&events, &stop);

@@ -94,7 +94,8 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
     let streams = GuestStreams::divert().map_err(|error| failed(&error))?;
     let journal = || Ok(Journal::of_windows());
     let run = guest::start(&top.guest, &guest, library, &arguments, walkers, Some(sampler.clone()), journal)?;
-    Interrupts::default().watch(run.interrupter(), 1).map_err(|error| failed(&error))?;
+    let interrupter = run.interrupter();
+    Interrupts::default().watch(move |signal| interrupter.interrupt(signal), 1).map_err(|error| failed(&error))?;
     let profiler = run.profiler().ok_or_else(|| failed(&"nothing is sampled"))?;
     let shown = Shown {
         profiles_memory: false,

@@ -7,6 +7,7 @@
 
 mod as_wasmtime_run;
 mod assembly;
+mod attach;
 mod bad_input;
 mod bad_modules;
 mod behaviour;

@@ -85,7 +85,9 @@ fn waited(recording: &Recording) -> Option<u64> {
     let meta = &recording.meta;
     let waited_ns = meta.duration_ns.saturating_sub(meta.cpu_ns);
     let is_most = waited_ns > meta.duration_ns / 2 && waited_ns >= LEAST_NS;
-    (meta.clock == Clock::Cpu && meta.requests.is_empty() && is_most).then_some(waited_ns)
+    // From outside a process is not seen to wait.
+    let may_know = meta.clock == Clock::Cpu && meta.requests.is_empty() && meta.sampler != "attach";
+    (may_know && is_most).then_some(waited_ns)
 }
 
 /// The part of the time that no sample stands for.

@@ -24,7 +24,11 @@ pub(super) fn write(recording: &Recording, text: &mut String) -> fmt::Result {
         write!(text, ", an interrupt {:.1} µs", micros(pause.tick_ns))?;
     }
     write!(text, "\nticks: {} fired, {} sampled, {} lost", ticks.fired, ticks.sampled, ticks.lost())?;
-    let delayed = if meta.sampler == "epoch" { "the guest came to no check in time" } else { "the signal was delayed" };
+    let delayed = match &*meta.sampler {
+        "epoch" => "the guest came to no check in time",
+        "attach" => "the thread did not stop in time",
+        _ => "the signal was delayed",
+    };
     let lost = [
         (ticks.coalesced, delayed),
         (ticks.ring_full, "buffer full"),

@@ -1,0 +1,86 @@
+//! Why a process cannot be profiled from outside.
+
+use std::fs;
+use std::{error, fmt, io};
+
+/// The reason why a process cannot be profiled from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttachError {
+    /// There is no process of this number.
+    NoProcess(i32),
+    /// The system does not allow it.
+    Forbidden {
+        /// The process.
+        pid: i32,
+        /// What forbids it, and what to do.
+        reason: String,
+    },
+    /// Another program traces it.
+    Traced {
+        /// The process.
+        pid: i32,
+        /// The program's process.
+        tracer: i32,
+    },
+    /// It cannot be read.
+    Unreadable {
+        /// The process.
+        pid: i32,
+        /// What the system says.
+        reason: String,
+    },
+}
+
+impl AttachError {
+    pub(crate) fn opening(pid: i32, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::NoProcess(pid),
+            io::ErrorKind::PermissionDenied => Self::forbidden(pid),
+            _ => Self::Unreadable { pid, reason: error.to_string() },
+        }
+    }
+
+    /// What forbids to trace `pid`.
+    pub(crate) fn forbidden(pid: i32) -> Self {
+        if let Some(tracer) = tracer(pid) {
+            return Self::Traced { pid, tracer };
+        }
+        let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+        let reason = match scope.trim() {
+            "3" => {
+                "kernel.yama.ptrace_scope is 3: nothing can be attached to until this machine is started again without it"
+            }
+            "1" | "2" => {
+                "kernel.yama.ptrace_scope allows it for root only: run `sudo wlprof attach`, or set it to 0 with \
+                 `sudo sysctl kernel.yama.ptrace_scope=0`"
+            }
+            _ => {
+                "it belongs to another user, or runs with more rights: run wlprof as the same user or with sudo; in a container, with \
+                 the capability SYS_PTRACE (`docker run --cap-add=SYS_PTRACE`)"
+            }
+        };
+        Self::Forbidden { pid, reason: reason.to_owned() }
+    }
+}
+
+/// The process that traces `pid`.
+fn tracer(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    line.trim().parse().ok().filter(|tracer| *tracer != 0)
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoProcess(pid) => write!(f, "there is no process {pid}; `wlprof ps` lists those that run Wasmtime"),
+            Self::Forbidden { pid, reason } => write!(f, "process {pid} may not be read: {reason}"),
+            Self::Traced { pid, tracer } => {
+                write!(f, "process {pid} is traced by process {tracer}, such as a debugger; end that first")
+            }
+            Self::Unreadable { pid, reason } => write!(f, "process {pid} cannot be read: {reason}"),
+        }
+    }
+}
+
+impl error::Error for AttachError {}

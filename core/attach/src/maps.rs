@@ -1,0 +1,59 @@
+//! The memory mappings of a process: `/proc/PID/maps`.
+
+use std::ops::Range;
+
+/// A mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its addresses.
+    pub range: Range<usize>,
+    /// It can be read.
+    pub is_readable: bool,
+    /// It can be executed.
+    pub is_executable: bool,
+    /// The file that it is of, or what the kernel calls it (`[stack]`); empty if it is anonymous.
+    pub name: String,
+}
+
+/// Parses the lines of `/proc/PID/maps`. Lines that are otherwise are left out.
+///
+/// ```
+/// let text = "7f0000000000-7f0000001000 r-xp 00000000 00:00 0    [vdso]\n";
+/// let mappings = wlprof_attach::parse_mappings(text);
+/// assert_eq!(mappings[0].range.len(), 4096);
+/// assert!(mappings[0].is_executable && mappings[0].name == "[vdso]");
+/// ```
+pub fn parse_mappings(text: &str) -> Vec<Mapping> {
+    text.lines().filter_map(mapping).collect()
+}
+
+fn mapping(line: &str) -> Option<Mapping> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    let range = address(start)?..address(end)?;
+    // Permissions, offset, device and inode stand before the name, which may have spaces.
+    let (permissions, mut rest) = rest.split_once(' ')?;
+    for _ in 0..3 {
+        let rest_of_line = rest.trim_start();
+        rest = &rest_of_line[rest_of_line.find(' ').unwrap_or(rest_of_line.len())..];
+    }
+    let name = rest.trim_start().to_owned();
+    let has = |flag| permissions.contains(flag);
+    Some(Mapping { range, is_readable: has('r'), is_executable: has('x'), name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_have_spaces_and_need_not_be_there() {
+        let text = "00400000-00452000 r--p 00001000 08:02 173521      /opt/a file (deleted)\n\
+                    7f00-7f10 rw-p 00000000 00:00 0 \nnonsense\n10-zz r--p 0 0:0 0\n";
+        let all = parse_mappings(text);
+        let names: Vec<_> = all.iter().map(|mapping| (&*mapping.name, mapping.range.len())).collect();
+        assert_eq!(names, [("/opt/a file (deleted)", 0x52000), ("", 0x10)]);
+        assert!(all[0].is_readable && !all[0].is_executable);
+    }
+}

@@ -1,0 +1,128 @@
+//! Modules in place of those whose files nobody has: as many functions, with the names that the compiled image has for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use wasm_encoder::{
+    CodeSection, EntityType, Function, FunctionSection, ImportSection, Module, NameMap, NameSection, TypeSection,
+};
+use wlprof_module::ModuleImage;
+use wlprof_walk::{CodeName, CompiledImage};
+
+/// The most functions that a module may have: Wasmtime's own limit.
+const MAX_FUNCTIONS: u32 = 1_000_000;
+
+/// The most modules that a component may have.
+const MAX_MODULES: u32 = 1_000;
+
+/// What Wasmtime cuts the names of its symbols to.
+const SYMBOL_LENGTH: usize = 96;
+
+/// What an image says of one module.
+#[derive(Debug, Default)]
+struct Functions {
+    /// The index of the first that has code: imports are before it.
+    first: u32,
+    end: u32,
+    names: BTreeMap<u32, String>,
+}
+
+/// Makes modules for the functions of `image`, by Wasmtime's numbers. `name` is what the image is called.
+pub(crate) fn modules(image: &CompiledImage<'_>, name: &str) -> Vec<Arc<ModuleImage>> {
+    let mut modules: BTreeMap<u32, Functions> = BTreeMap::new();
+    for (code, _) in image.pieces() {
+        if let CodeName::Function { module, function } = code
+            && module < MAX_MODULES
+            && function < MAX_FUNCTIONS
+        {
+            let new = Functions { first: function, ..Functions::default() };
+            let functions = modules.entry(module).or_insert(new);
+            functions.first = functions.first.min(function);
+            functions.end = functions.end.max(function + 1);
+        }
+    }
+    for (module, function, name) in image.function_names() {
+        if let Some(functions) = modules.get_mut(&module) {
+            functions.names.insert(function, name.to_owned());
+        }
+    }
+    let count = modules.last_key_value().map_or(0, |(last, _)| last + 1);
+    if let Some(all) = image.section(".name.wasm").map(String::from_utf8_lossy) {
+        modules.values_mut().for_each(|functions| complete(&mut functions.names, &all));
+    }
+    let is_alone = modules.len() == 1;
+    let module = |number: u32| {
+        let name = if is_alone { name.to_owned() } else { format!("{name}[{number}]") };
+        let bytes = encode(modules.get(&number).unwrap_or(&Functions::default()));
+        Arc::new(ModuleImage::parse(bytes, &name).expect("it has just been encoded"))
+    };
+    (0..count).map(module).collect()
+}
+
+/// Completes names that Wasmtime has cut: `all` has all names of the module behind each other, without anything between them.
+fn complete(names: &mut BTreeMap<u32, String>, all: &str) {
+    let mut from = 0;
+    let mut cut: Option<(u32, usize)> = None;
+    let mut completed = Vec::new();
+    for (function, name) in names.iter() {
+        let Some(at) = all.get(from..).and_then(|rest| rest.find(&**name)).map(|at| from + at) else {
+            // It has characters that are not in its symbol: where it begins is not known.
+            cut = None;
+            continue;
+        };
+        if let Some((function, start)) = cut.take() {
+            completed.push((function, start..at));
+        }
+        from = at + name.len();
+        cut = (name.len() == SYMBOL_LENGTH).then_some((*function, at));
+    }
+    completed.extend(cut.map(|(function, start)| (function, start..all.len())));
+    for (function, range) in completed {
+        names.insert(function, all[range].to_owned());
+    }
+}
+
+fn encode(functions: &Functions) -> Vec<u8> {
+    let (mut types, mut imports, mut defined) = (TypeSection::new(), ImportSection::new(), FunctionSection::new());
+    let (mut code, mut names, mut section) = (CodeSection::new(), NameMap::new(), NameSection::new());
+    types.ty().function([], []);
+    for import in 0..functions.first {
+        imports.import("host", &format!("import {import}"), EntityType::Function(0));
+    }
+    for _ in functions.first..functions.end {
+        defined.function(0);
+        let mut body = Function::new([]);
+        body.instructions().unreachable().end();
+        code.function(&body);
+    }
+    functions.names.iter().for_each(|(function, name)| names.append(*function, name));
+    section.functions(&names);
+    let mut module = Module::new();
+    module.section(&types).section(&imports).section(&defined).section(&code).section(&section);
+    module.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wlprof_plugin::ModuleView;
+
+    #[test]
+    fn functions_have_their_indices_and_names() {
+        let names = BTreeMap::from([(2, "main".to_owned()), (4, "other".to_owned())]);
+        let bytes = encode(&Functions { first: 2, end: 5, names });
+        let image = ModuleImage::parse(bytes, "x").unwrap();
+        assert_eq!((image.first_body(), image.function_name(2), image.function_name(3)), (2, Some("main"), None));
+        assert!(image.function_body(4).is_some() && image.function_body(5).is_none());
+    }
+
+    #[test]
+    fn names_that_were_cut_are_completed() {
+        let long = |tail: &str| format!("{}{tail}", "n".repeat(SYMBOL_LENGTH));
+        let all = ["import", "a", &long("x"), "b", &long("y")].concat();
+        let cut = "n".repeat(SYMBOL_LENGTH);
+        let names = [(3, "a".to_owned()), (4, cut.clone()), (5, "b".to_owned()), (6, cut)];
+        let mut names = BTreeMap::from(names);
+        complete(&mut names, &all);
+        assert_eq!(names.values().collect::<Vec<_>>(), ["a", &*long("x"), "b", &*long("y")]);
+    }
+}

@@ -1,0 +1,138 @@
+//! `wlprof attach PID`: samples the guests of a process that runs already.
+
+pub(super) mod ps;
+
+use super::failure::{FAILED, Failure};
+use super::interrupt::Interrupts;
+use super::options::output::Output;
+use super::options::showing::ShowChoice;
+use super::run_outputs::{ProfileOf, RunOutputs};
+use super::{guest, interrupt, say, source_folders};
+use clap::Args;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use wlprof::sampler::Finished;
+use wlprof_attach::{AttachError, Options, Process, Session, named_files};
+use wlprof_module::{Binary, ModuleImage, read_binary};
+use wlprof_plugin::ModuleView;
+use wlprof_show::escape;
+
+/// Rates that make sense: below, nothing is seen, and above, threads stand still for most of their time.
+const RATES: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
+
+/// Options of `wlprof attach`.
+#[derive(Args)]
+pub(super) struct Attach {
+    /// The process; `wlprof ps` lists those that run Wasmtime
+    #[arg(value_name = "PID")]
+    pid: i32,
+    /// End after this many seconds; without it, at Ctrl-C or with the process
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<Duration>,
+    /// File that a guest was compiled from, for its lines; may repeat. Files that the process names are found without it
+    #[arg(long = "guest", value_name = "FILE")]
+    guests: Vec<PathBuf>,
+    /// Samples a second
+    #[arg(long, value_name = "HZ", default_value_t = 100.0, value_parser = rate)]
+    rate: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Samples the process and writes its profile.
+pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
+    interrupt::survive_large_files().map_err(|error| Failure::new(FAILED, error))?;
+    check(&attach.output).map_err(|message| Failure::new(FAILED, message))?;
+    let process = Process::open(attach.pid).map_err(failed)?;
+    let programs = programs(attach, &process)?;
+    let mut outputs = RunOutputs::open(&attach.output, attach.output.showing.selection(ShowChoice::Time))?;
+    let sources = source_folders::named(&attach.output, &[])?;
+    let options = Options { rate_hz: attach.rate };
+    let mut session = Session::new(process, programs, outputs.begin_journal()?, options).map_err(failed)?;
+    if session.modules().is_empty() {
+        outputs.remove_forerunner();
+        let message = format!(
+            "process {} runs no code that Wasmtime 24 or later compiled; `wlprof ps` lists those that do",
+            attach.pid
+        );
+        return Err(Failure::new(FAILED, message));
+    }
+    let interrupts = Interrupts::default();
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    let interrupted = is_interrupted.clone();
+    interrupts
+        .watch(move |_| interrupted.store(true, Ordering::Relaxed), 1)
+        .map_err(|error| Failure::new(FAILED, error))?;
+    if !attach.output.quiet {
+        say_what_is_sampled(attach, &session);
+    }
+    let end = attach.duration.map(|duration| Instant::now() + duration);
+    let ends = || is_interrupted.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
+    let sampled = session.run(ends);
+    interrupts.run_is_over();
+    let wlprof_attach::Finished { recorder, meta, ticks, modules } = session.finish();
+    let walkers = modules.iter().map(|_| None).collect();
+    let of = ProfileOf { images: &modules, language: None, plugins: Vec::new(), sources };
+    let (_, _, written) = outputs.finish(Finished { recorder, meta, ticks, walkers }, of, &interrupts);
+    // What was sampled before is shown, and then what ended it.
+    written.and(sampled.map_err(failed)).map(|()| 0)
+}
+
+/// Refuses options that need a guest which wlprof runs itself.
+fn check(output: &Output) -> Result<(), String> {
+    if let Some(format) = output.code_format() {
+        return Err(format!("--format={} describes the code of a guest that wlprof runs itself", format.name()));
+    }
+    if output.showing.off_cpu {
+        return Err(
+            "--off-cpu needs a guest that wlprof runs itself: attached to a process it samples threads that run"
+                .to_owned(),
+        );
+    }
+    if output.showing.names_memory() {
+        return Err("memory profiles need a guest that wlprof runs itself: leave out --show".to_owned());
+    }
+    Ok(())
+}
+
+/// The modules of the files that the user names, and of those that the process does.
+fn programs(attach: &Attach, process: &Process) -> Result<Vec<Vec<Arc<ModuleImage>>>, Failure> {
+    let modules = |(binary, _): (Binary, _)| binary.into_images().into_iter().map(Arc::new).collect();
+    let mut programs = Vec::new();
+    for path in &attach.guests {
+        let binary = read_binary(path, None).map_err(|error| guest::cannot_load(path, &error.into()))?;
+        programs.push(modules(binary));
+    }
+    // They may be anything, and are of use only if an image was compiled from them.
+    let found = named_files(process).into_iter().filter_map(|path| read_binary(&path, None).ok());
+    programs.extend(found.map(modules));
+    Ok(programs)
+}
+
+fn say_what_is_sampled(attach: &Attach, session: &Session) {
+    let names: Vec<_> = session.modules().iter().map(|module| module.name()).collect();
+    let shown = escape::single_line(&names[..names.len().min(5)].join(", "));
+    let more = names.len().saturating_sub(5);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let end = match attach.duration {
+        Some(duration) => format!("for {} s; Ctrl-C ends it earlier", duration.as_secs_f64()),
+        None => "until Ctrl-C".to_owned(),
+    };
+    say::line(format_args!("sampling {shown}{more} in process {} {end}", attach.pid));
+}
+
+fn failed(error: AttachError) -> Failure {
+    Failure::new(FAILED, error)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|duration| !duration.is_zero()).ok_or_else(|| "expected a number of seconds above 0".to_owned())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| RATES.contains(rate));
+    rate.ok_or_else(|| format!("expected samples a second, from {} to {}", RATES.start(), RATES.end()))
+}

@@ -1,0 +1,157 @@
+//! `wlprof attach` and `wlprof ps`: guests of processes that run already. The host is wlprof itself without a sampler, of which nothing is
+//! asked but to run a guest.
+
+use crate::guest::{Place, Ran, fixture, send_signal};
+use crate::running::wait_until;
+use crate::sampled::{Shares, innermost_functions};
+use std::process::{Child, Command, Stdio};
+use wlprof::recording::{Recording, State};
+
+/// How far a share may be off by itself, in points: equal work takes a little more time or less by where its code lies.
+const POINTS: f64 = 1.0;
+
+/// A process that runs a guest until the test ends.
+struct Host(Child);
+
+impl Host {
+    /// Starts one, and waits until its guest has been compiled and runs.
+    fn start(command: &mut Command) -> Self {
+        let host = Self(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let pid = host.pid();
+        wait_until("the host runs wasm", || {
+            let ran = Place::new().run(["ps"]);
+            ran.stdout.lines().any(|line| line.trim_start().starts_with(&format!("{pid} ")))
+        });
+        host
+    }
+
+    /// A host of `guest`, which never ends within a test.
+    fn of(place: &Place, guest: &str) -> Self {
+        Self::start(&mut place.command(["--sampler=off", "-q", guest, "1000000"]))
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn cpu_ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn attach(place: &Place, host: &Host, options: &[&str]) -> Ran {
+    let pid = host.pid().to_string();
+    let arguments = ["attach", "-o", "x.wlprof"].iter().chain(options).copied().chain([&*pid]);
+    place.run(arguments)
+}
+
+/// Attaches for ever longer until there are some hundred samples.
+fn recording(place: &Place, host: &Host, options: &[&str]) -> Recording {
+    for seconds in [2, 10, 60, 600] {
+        let duration = format!("--duration={seconds}");
+        let ran = attach(place, host, &[options, &["--rate=500", &duration]].concat());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let recording = place.recording("x.wlprof");
+        if recording.ticks.sampled > 400 {
+            return recording;
+        }
+    }
+    panic!("the host has hardly run");
+}
+
+#[test]
+fn shares_are_right_and_stacks_whole() {
+    let place = Place::new();
+    let path = fixture("c-shares.wasm");
+    let host = Host::of(&place, path.to_str().unwrap());
+    let recording = recording(&place, &host, &[]);
+    assert!(recording.truncated.is_empty(), "{:?}", recording.truncated);
+    let shares = Shares::of(innermost_functions(&recording));
+    shares.near("heavy", 75.0, POINTS).unwrap();
+    shares.near("light", 25.0, POINTS).unwrap();
+    // The file that the command line names has lines.
+    let heavy = recording.functions.iter().find(|function| function.name == "heavy").unwrap();
+    assert!(heavy.file.as_deref().is_some_and(|file| file.ends_with("shares.c")), "{heavy:?}");
+    let roots = recording.samples().map(|sample| recording.frames_of(sample.stack).last().unwrap());
+    let names = roots.map(|frame| &*recording.functions[frame.lines[0].function as usize].name);
+    assert!(names.into_iter().all(|name| name == "_start"));
+    assert!(recording.samples().all(|sample| sample.state == State::Guest));
+}
+
+#[test]
+fn a_guest_whose_file_is_gone_has_the_names_of_its_symbols() {
+    let place = Place::new();
+    place.file("gone.wasm", std::fs::read(fixture("c-shares.wasm")).unwrap());
+    let host = Host::of(&place, "gone.wasm");
+    std::fs::remove_file(place.path("gone.wasm")).unwrap();
+    let without = recording(&place, &host, &[]);
+    let shares = Shares::of(innermost_functions(&without));
+    shares.near("heavy", 75.0, POINTS).unwrap();
+    assert!(without.functions.iter().all(|function| function.file.is_none()));
+    // Given by the user it has lines, and another's file changes nothing.
+    let (own, other) = (fixture("c-shares.wasm"), fixture("c-calls.wasm"));
+    let [own, other] = [own, other].map(|path| format!("--guest={}", path.display()));
+    let with = recording(&place, &host, &[&other, &own]);
+    assert!(with.functions.iter().any(|function| function.name == "heavy" && function.line.is_some()));
+}
+
+#[test]
+fn host_calls_are_under_the_wasm_that_called() {
+    let place = Place::new();
+    let path = fixture("c-hosty.wasm");
+    let host = Host::of(&place, path.to_str().unwrap());
+    let recording = recording(&place, &host, &[]);
+    assert!(recording.truncated.is_empty(), "{:?}", recording.truncated);
+    let name = |frame: &wlprof::recording::Frame| &*recording.functions[frame.lines[0].function as usize].name;
+    let in_host = recording.samples().filter(|sample| sample.state == State::Host);
+    let stacks: Vec<Vec<&str>> = in_host.map(|sample| recording.frames_of(sample.stack).map(name).collect()).collect();
+    assert!(!stacks.is_empty());
+    for stack in stacks {
+        assert!(stack[0].contains("clock_time_get") && stack[1] == "__wasi_clock_time_get", "{stack:?}");
+        assert_eq!(stack.last(), Some(&"_start"));
+    }
+}
+
+#[test]
+fn a_host_runs_on_whatever_happens_to_wlprof() {
+    let place = Place::new();
+    let path = fixture("c-spin.wasm");
+    let host = Host::start(&mut place.command(["--sampler=off", "-q", path.to_str().unwrap()]));
+    for _ in 0..20 {
+        let pid = host.pid().to_string();
+        let mut command = place.command(["attach", "--rate=1000", "-o", "x.wlprof", &pid]);
+        let mut tool = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("wlprof samples", || std::fs::metadata(place.path("x.wlprof")).is_ok_and(|file| file.len() > 0));
+        send_signal(tool.id(), "KILL");
+        tool.wait().unwrap();
+        let _ = std::fs::remove_file(place.path("x.wlprof"));
+        let before = host.cpu_ticks();
+        wait_until("the host runs on", || host.cpu_ticks() > before + 2);
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid())).unwrap();
+    assert!(status.contains("TracerPid:\t0"), "{status}");
+}
+
+#[test]
+fn what_cannot_be_attached_to_is_said() {
+    let place = Place::new();
+    let of = |pid: &str| place.run(["attach", "--duration=1", "-o", "x.wlprof", pid]);
+    let none = of("999999999");
+    assert_eq!(none.code, Some(125), "{none:?}");
+    assert!(none.stderr.contains("there is no process 999999999; `wlprof ps` lists"), "{none:?}");
+    let sleep = Command::new("sleep").arg("600").spawn().unwrap();
+    let sleep = Host(sleep);
+    let without = of(&sleep.pid().to_string());
+    assert_eq!(without.code, Some(125), "{without:?}");
+    assert!(without.stderr.contains("runs no code that Wasmtime 24 or later compiled"), "{without:?}");
+    assert!(!place.path("x.wlprof").exists());
+}
