@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 use wasmtime::{Engine, Module};
 use wlprof_module::ModuleImage;
-use wlprof_plugin::{ModuleView, Walker};
+use wlprof_plugin::{ModuleView, Program};
 
 /// An allocator function as the user names it: `malloc=NAME`, or `malloc=INDEX` for a function without a name.
 ///
@@ -56,7 +56,7 @@ impl NamedAllocator {
 
 /// Compiles the module of `image` so that it reports its allocations.
 ///
-/// The allocator's functions are those that the user names, or else those that the language's walker knows, or the compiler's, or those of
+/// The allocator's functions are those that the user names, or else those that the language knows, or the compiler's, or those of
 /// C's library. Also returns notes about allocations that will be missed.
 ///
 /// # Errors
@@ -65,9 +65,9 @@ pub fn compile(
     engine: &Engine,
     image: &mut ModuleImage,
     functions: &[NamedAllocator],
-    walker: Option<&dyn Walker>,
+    program: Option<&dyn Program>,
 ) -> Result<(Module, Vec<String>), String> {
-    let prepared = Prepared::new(image, functions, walker).map_err(|reason| reason.to_string())?;
+    let prepared = Prepared::new(image, functions, program).map_err(|reason| reason.to_string())?;
     check_module(engine, image.bytes())?;
     // Engines may allow one memory, or one table, alone.
     let module = Module::from_binary(engine, prepared.bytes()).map_err(cannot_be_compiled)?;
@@ -91,10 +91,10 @@ impl Prepared {
     pub(super) fn new(
         image: &ModuleImage,
         functions: &[NamedAllocator],
-        walker: Option<&dyn Walker>,
+        program: Option<&dyn Program>,
     ) -> Result<Self, NotRewritten> {
         let mut missed = Vec::new();
-        let Found { mut allocators, are_guessed } = find(image, functions, walker, &mut missed)?;
+        let Found { mut allocators, are_guessed } = find(image, functions, program, &mut missed)?;
         let rewritten = loop {
             let reason = match rewrite(image.bytes(), &allocators) {
                 Ok(rewritten) => break rewritten,
@@ -152,7 +152,7 @@ fn allocates(allocators: &[Allocator]) -> bool {
 fn find(
     image: &ModuleImage,
     functions: &[NamedAllocator],
-    walker: Option<&dyn Walker>,
+    program: Option<&dyn Program>,
     missed: &mut Vec<String>,
 ) -> Result<Found, NotRewritten> {
     let named: Vec<Allocator> = functions.iter().map(|function| function.find(image)).collect::<Result<_, _>>()?;
@@ -160,7 +160,7 @@ fn find(
         let named = Some(named).filter(|named| allocates(named)).ok_or(NotRewritten::NoAllocator)?;
         return Ok(Found { allocators: named, are_guessed: false });
     }
-    let of_language = walker.map_or_else(Vec::new, |walker| walker.allocators(image, missed));
+    let of_language = program.map_or_else(Vec::new, |program| program.allocators(image, missed));
     if allocates(&of_language) {
         return Ok(Found { allocators: of_language, are_guessed: false });
     }
