@@ -4,21 +4,26 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { INNER = 1, OUTER = 2, COLOR = 10, SHAPE = 11 };
 
 struct additions {
-    wlprof_walker_t walker;
+    wlprof_program_t program;
     char said[300];
-    // Walks of it and of those that came of it.
-    atomic_uint *walks;
-    atomic_uint *users;
+    // Of all its walkers.
+    atomic_uint walks;
+};
+
+struct stacks {
+    wlprof_walker_t walker;
+    struct additions *additions;
 };
 
 static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const wlprof_wasm_frame_t *wasm,
                      size_t wasm_count, wlprof_stack_t *stack) {
     (void)guest, (void)wasm, (void)wasm_count;
-    ++*((struct additions *)walker)->walks;
+    ++((struct stacks *)walker)->additions->walks;
     stack->frames[0] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_OWN, .value = INNER};
     stack->frames[1] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_ELIDED};
     stack->frames[2] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_OWN, .value = OUTER};
@@ -35,8 +40,8 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
     return WLPROF_WALK_END_COMPLETE;
 }
 
-static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
-    (void)walker;
+static void symbolize(wlprof_program_t *program, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
+    (void)program;
     if (frame.kind == WLPROF_FRAME_KIND_ELIDED) abort();
     char name[60];
     if (frame.kind == WLPROF_FRAME_KIND_WASM && frame.wasm.module) {
@@ -50,55 +55,58 @@ static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const w
     frames->add(frames, &source);
 }
 
-static void labels(wlprof_walker_t *walker, uint64_t key, const wlprof_labels_t *labels) {
-    (void)walker;
+static void labels(wlprof_program_t *program, uint64_t key, const wlprof_labels_t *labels) {
+    (void)program;
     wlprof_bytes_t color = WLPROF_BYTES("color"), red = WLPROF_BYTES("red");
     wlprof_bytes_t shape = WLPROF_BYTES("shape"), round = WLPROF_BYTES("round");
     labels->add(labels, key == COLOR ? color : shape, key == COLOR ? red : round);
 }
 
-static void warnings(const wlprof_walker_t *walker, const wlprof_texts_t *warnings) {
-    const char *said = ((const struct additions *)walker)->said;
-    size_t length = 0;
-    while (said[length]) length++;
-    warnings->add(warnings, (wlprof_bytes_t){(const uint8_t *)said, length});
+static void say(const wlprof_texts_t *texts, const char *said) {
+    texts->add(texts, (wlprof_bytes_t){(const uint8_t *)said, strlen(said)});
 }
 
-static void destroy(wlprof_walker_t *walker) {
-    struct additions *additions = (struct additions *)walker;
-    if (!--*additions->users) {
-        free(additions->walks);
-        free(additions->users);
-    }
-    free(additions);
+// The last one says how often the walkers have walked.
+static void warnings(wlprof_program_t *program, const wlprof_texts_t *warnings) {
+    struct additions *additions = (struct additions *)program;
+    char walks[40];
+    sprintf(walks, "after %u walks", additions->walks);
+    say(warnings, additions->said);
+    say(warnings, walks);
 }
 
-// What it says is how often the others walked until then.
-static wlprof_walker_t *fresh(const wlprof_walker_t *walker) {
-    struct additions *additions = malloc(sizeof *additions);
-    *additions = *(const struct additions *)walker;
-    ++*additions->users;
-    sprintf(additions->said, "after %u walks", *additions->walks);
-    return &additions->walker;
+static void destroy_walker(wlprof_walker_t *walker) {
+    free(walker);
 }
 
-static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
-                               const wlprof_texts_t *error) {
+static void destroy(wlprof_program_t *program) {
+    free(program);
+}
+
+static wlprof_walker_t *make_walker(wlprof_program_t *program) {
+    struct stacks *stacks = malloc(sizeof *stacks);
+    stacks->walker = (wlprof_walker_t){
+        .size = sizeof stacks->walker,
+        .flags = WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+        .destroy = destroy_walker,
+        .walk = walk,
+    };
+    stacks->additions = (struct additions *)program;
+    return &stacks->walker;
+}
+
+static wlprof_program_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
+                                const wlprof_texts_t *error) {
     (void)language, (void)error;
     struct additions *additions = calloc(1, sizeof *additions);
-    additions->walker = (wlprof_walker_t){
-        .size = sizeof additions->walker,
-        .flags = WLPROF_WALKER_READS_GUEST | WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+    additions->program = (wlprof_program_t){
+        .size = sizeof additions->program,
         .destroy = destroy,
-        .walk = walk,
+        .walker = make_walker,
         .symbolize = symbolize,
         .labels = labels,
         .warnings = warnings,
-        .fresh = fresh,
     };
-    additions->walks = calloc(1, sizeof *additions->walks);
-    additions->users = calloc(1, sizeof *additions->users);
-    *additions->users = 1;
     uint32_t evaluate = 0, pointed_to = 0, none = 0;
     // The first page of memory with data in it.
     static uint8_t page[4096];
@@ -121,7 +129,7 @@ static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_m
         sibling->global_named(sibling, (wlprof_bytes_t)WLPROF_BYTES("__memory_base"), &base);
         length += sprintf(additions->said + length, " sibling %u %.*s %u", i + 1, (int)name.length, (const char *)name.data, base);
     }
-    return &additions->walker;
+    return &additions->program;
 }
 
 static uint32_t detect(const wlprof_language_t *language, const wlprof_module_t *module, const wlprof_texts_t *answer) {

@@ -1,5 +1,5 @@
 // A plugin that tells of heaps: that `calloc` allocates. With COUNTS_ITSELF the guest's runtime is said to count, with EXPECTS_OTHERS
-// where something else is expected to be than is there, with TRUSTS_THE_GUEST by a walker that aborts where its memory is damaged.
+// where something else is expected to be than is there, with TRUSTS_THE_GUEST by walkers that abort where its memory is damaged.
 // Every stack is what wasm has, and `all` at its root.
 #include "wlprof_plugin.h"
 #include <stdlib.h>
@@ -8,10 +8,15 @@
 enum { ALL = 1, FIRST = 2, SECOND = 3 };
 
 struct heap {
-    wlprof_walker_t walker;
+    wlprof_program_t program;
     // The first data that the module starts with.
     uint64_t address;
     uint8_t data[8];
+};
+
+struct reader {
+    wlprof_walker_t walker;
+    const struct heap *heap;
 };
 
 static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const wlprof_wasm_frame_t *wasm,
@@ -25,8 +30,8 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
     return WLPROF_WALK_END_COMPLETE;
 }
 
-static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
-    (void)walker;
+static void symbolize(wlprof_program_t *program, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
+    (void)program;
     if (frame.kind != WLPROF_FRAME_KIND_OWN) return;
     wlprof_source_frame_t source = {.size = sizeof source, .function = WLPROF_BYTES("all")};
     if (frame.value == FIRST) source.function = (wlprof_bytes_t)WLPROF_BYTES("first");
@@ -35,9 +40,9 @@ static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const w
 }
 
 #ifdef COUNTS_ITSELF
-static void switch_heap_profiler_on(const wlprof_walker_t *walker, uint64_t rate, const wlprof_memory_patches_t *patches) {
+static void switch_heap_profiler_on(wlprof_program_t *program, uint64_t rate, const wlprof_memory_patches_t *patches) {
     (void)rate;
-    const struct heap *heap = (const struct heap *)walker;
+    const struct heap *heap = (const struct heap *)program;
     uint8_t expected[sizeof heap->data];
     memcpy(expected, heap->data, sizeof expected);
 #ifdef EXPECTS_OTHERS
@@ -56,7 +61,7 @@ static void switch_heap_profiler_on(const wlprof_walker_t *walker, uint64_t rate
 
 static uint32_t heap_profile(wlprof_walker_t *walker, const wlprof_guest_t *guest, const wlprof_heap_buckets_t *buckets,
                              uint64_t *rate) {
-    const struct heap *heap = (const struct heap *)walker;
+    const struct heap *heap = ((const struct reader *)walker)->heap;
     uint8_t data[sizeof heap->data];
     if (!guest->read(guest, heap->address, data, sizeof data)) return WLPROF_WALK_END_BAD_POINTER;
 #ifdef TRUSTS_THE_GUEST
@@ -78,9 +83,9 @@ static uint32_t heap_profile(wlprof_walker_t *walker, const wlprof_guest_t *gues
     return WLPROF_WALK_END_COMPLETE;
 }
 #else
-static void allocators(const wlprof_walker_t *walker, const wlprof_module_t *module, const wlprof_allocators_t *allocators,
+static void allocators(wlprof_program_t *program, const wlprof_module_t *module, const wlprof_allocators_t *allocators,
                        const wlprof_texts_t *missed) {
-    (void)walker;
+    (void)program;
     wlprof_allocator_t calloc_alone = {.size = sizeof calloc_alone, .call = WLPROF_ALLOCATOR_CALL_CALLOC};
     if (module->function_named(module, (wlprof_bytes_t)WLPROF_BYTES("calloc"), &calloc_alone.function))
         allocators->add(allocators, &calloc_alone);
@@ -88,8 +93,27 @@ static void allocators(const wlprof_walker_t *walker, const wlprof_module_t *mod
 }
 #endif
 
-static void destroy(wlprof_walker_t *walker) {
+static void destroy_walker(wlprof_walker_t *walker) {
     free(walker);
+}
+
+static wlprof_walker_t *make_walker(wlprof_program_t *program) {
+    struct reader *reader = calloc(1, sizeof *reader);
+    reader->walker = (wlprof_walker_t){
+        .size = sizeof reader->walker,
+        .flags = WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+        .destroy = destroy_walker,
+        .walk = walk,
+#ifdef COUNTS_ITSELF
+        .heap_profile = heap_profile,
+#endif
+    };
+    reader->heap = (const struct heap *)program;
+    return &reader->walker;
+}
+
+static void destroy(wlprof_program_t *program) {
+    free(program);
 }
 
 static void find_data(struct heap *heap, const wlprof_module_t *module) {
@@ -98,25 +122,23 @@ static void find_data(struct heap *heap, const wlprof_module_t *module) {
         heap->address += sizeof nothing;
 }
 
-static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
-                               const wlprof_texts_t *error) {
+static wlprof_program_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
+                                const wlprof_texts_t *error) {
     (void)language, (void)error;
     struct heap *heap = calloc(1, sizeof *heap);
-    heap->walker = (wlprof_walker_t){
-        .size = sizeof heap->walker,
-        .flags = WLPROF_WALKER_READS_GUEST | WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+    heap->program = (wlprof_program_t){
+        .size = sizeof heap->program,
         .destroy = destroy,
-        .walk = walk,
+        .walker = make_walker,
         .symbolize = symbolize,
 #ifdef COUNTS_ITSELF
         .switch_heap_profiler_on = switch_heap_profiler_on,
-        .heap_profile = heap_profile,
 #else
         .allocators = allocators,
 #endif
     };
     find_data(heap, module);
-    return &heap->walker;
+    return &heap->program;
 }
 
 // Whatever has an allocator.

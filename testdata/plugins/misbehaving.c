@@ -37,10 +37,12 @@ enum {
     NO_WALK,
     NO_LANGUAGES,
     SHORT_PLUGIN,
+    SHORT_PROGRAM,
     SHORT_WALKER,
     SHORT_FRAME,
     NULL_GLOBALS,
     MANY_GLOBALS,
+    WILD_PROGRAM,
     WILD_WALKER,
     WILD_NAME,
     ENDLESS_TEXT,
@@ -102,9 +104,9 @@ enum {
     WILD_BUCKETS,
     WILD_RATE,
     ENDLESS_BUCKETS,
-    CRASHES_IN_FRESH,
-    SHORT_FRESH_WALKER,
-    OTHER_NAMES_OF_FRESH,
+    CRASHES_IN_WALKER,
+    SHORT_LATER_WALKER,
+    OTHER_NAMES_AFTER_WALKERS,
 };
 
 #ifndef WRONG
@@ -310,11 +312,17 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
     return WLPROF_WALK_END_COMPLETE;
 }
 
-static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
-    (void)walker;
+// Walkers that are no more, if those are counted.
+static volatile int destroyed = 0;
+
+static void symbolize(wlprof_program_t *program, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
+    (void)program;
     if (frame.kind != WLPROF_FRAME_KIND_OWN) return;
     if (WRONG == NAMELESS) return;
     wlprof_source_frame_t one = {.size = sizeof one, .function = WLPROF_BYTES("one")};
+    static uint8_t other[] = "after 0";
+    other[6] = (uint8_t)('0' + destroyed % 10);
+    if (WRONG == OTHER_NAMES_AFTER_WALKERS) one.function = (wlprof_bytes_t){other, 7};
     switch ((int)WRONG) {
     case CRASHES_IN_SYMBOLIZE:
         crash();
@@ -371,9 +379,9 @@ static void threads(wlprof_walker_t *walker, const wlprof_guest_t *guest, const 
     while (WRONG == LOOPS_IN_THREADS && forever);
 }
 
-static void allocators(const wlprof_walker_t *walker, const wlprof_module_t *module, const wlprof_allocators_t *allocators,
+static void allocators(wlprof_program_t *program, const wlprof_module_t *module, const wlprof_allocators_t *allocators,
                        const wlprof_texts_t *missed) {
-    (void)walker, (void)module, (void)missed;
+    (void)program, (void)module, (void)missed;
     wlprof_allocator_t wild = {.size = sizeof wild, .function = UINT32_MAX, .call = 77, .leading_parameters = UINT32_MAX};
     allocators->add(allocators, &wild);
     wild.call = WLPROF_ALLOCATOR_CALL_REALLOC;
@@ -384,8 +392,8 @@ static void allocators(const wlprof_walker_t *walker, const wlprof_module_t *mod
     if (WRONG == CRASHES_IN_ALLOCATORS) crash();
 }
 
-static void switch_heap_profiler_on(const wlprof_walker_t *walker, uint64_t rate, const wlprof_memory_patches_t *patches) {
-    (void)walker, (void)rate;
+static void switch_heap_profiler_on(wlprof_program_t *program, uint64_t rate, const wlprof_memory_patches_t *patches) {
+    (void)program, (void)rate;
     // Where C has nothing: there are zeroes.
     static const uint8_t zeroes[8];
     wlprof_bytes_t same = {zeroes, sizeof zeroes};
@@ -429,36 +437,52 @@ __attribute__((destructor)) static void at_the_end(void) {
         while (forever) {}
 }
 
-static void destroy(wlprof_walker_t *walker) {
-    if (WRONG == CRASHES_IN_DESTROY) crash();
-    if (WRONG == ABORTS_IN_DESTROY) abort();
-    if (WRONG == EXITS_IN_DESTROY) exit(3);
+static void destroy_walker(wlprof_walker_t *walker) {
+    if (WRONG == OTHER_NAMES_AFTER_WALKERS) destroyed++;
     free(walker);
 }
 
+static void destroy(wlprof_program_t *program) {
+    if (WRONG == CRASHES_IN_DESTROY) crash();
+    if (WRONG == ABORTS_IN_DESTROY) abort();
+    if (WRONG == EXITS_IN_DESTROY) exit(3);
+    free(program);
+}
+
 // As structures of a later version are: longer than wlprof knows.
+struct later_program {
+    wlprof_program_t program;
+    void (*later)(void);
+};
 struct later_walker {
     wlprof_walker_t walker;
     void (*later)(void);
 };
 
-static void symbolize_otherwise(wlprof_walker_t *walker, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
-    (void)walker, (void)frame;
-    wlprof_source_frame_t other = {.size = sizeof other, .function = WLPROF_BYTES("other")};
-    frames->add(frames, &other);
+static bool counts_itself(void) {
+    return WRONG >= CRASHES_IN_SWITCH_ON && WRONG <= ENDLESS_BUCKETS;
 }
 
-static wlprof_walker_t *fresh(const wlprof_walker_t *walker) {
-    if (WRONG == CRASHES_IN_FRESH) crash();
-    struct later_walker *made = calloc(1, sizeof *made);
-    made->walker = *walker;
-    if (WRONG == SHORT_FRESH_WALKER) made->walker.size = 16;
-    if (WRONG == OTHER_NAMES_OF_FRESH) made->walker.symbolize = symbolize_otherwise;
-    return &made->walker;
+static wlprof_walker_t *make_walker(wlprof_program_t *program) {
+    (void)program;
+    static int made = 0;
+    if (WRONG == CRASHES_IN_WALKER) crash();
+    if (WRONG == WILD_WALKER) return (wlprof_walker_t *)64;
+    struct later_walker *later = calloc(1, sizeof *later);
+    bool is_short = WRONG == SHORT_WALKER || (WRONG == SHORT_LATER_WALKER && made++ > 0);
+    later->walker = (wlprof_walker_t){
+        .size = is_short ? 16 : WRONG == FROM_THE_FUTURE ? sizeof *later : sizeof later->walker,
+        .flags = WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+        .destroy = destroy_walker,
+        .walk = WRONG == NO_WALK ? NULL : walk,
+        .threads = threads,
+        .heap_profile = counts_itself() ? heap_profile : NULL,
+    };
+    return &later->walker;
 }
 
-static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
-                               const wlprof_texts_t *error) {
+static wlprof_program_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
+                                const wlprof_texts_t *error) {
     (void)language, (void)module, (void)error;
     if (WRONG == LOOPS_IN_ATTACH)
         while (forever) {}
@@ -468,23 +492,18 @@ static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_m
     if (WRONG == ROUNDS_OTHERWISE_IN_ATTACH) round_otherwise();
     if (WRONG == TAKES_SIGNALS_IN_ATTACH) take_signals();
     if (WRONG == BLOCKS_SIGNALS_IN_ATTACH) block_signals();
-    if (WRONG == WILD_WALKER) return (wlprof_walker_t *)64;
-    struct later_walker *later = calloc(1, sizeof *later);
-    bool counts_itself = WRONG >= CRASHES_IN_SWITCH_ON && WRONG <= ENDLESS_BUCKETS;
-    later->walker = (wlprof_walker_t){
-        .size = WRONG == SHORT_WALKER ? 16 : WRONG == FROM_THE_FUTURE ? sizeof *later : sizeof later->walker,
-        .flags = WRONG == ONLY_NAMES ? 0 : WLPROF_WALKER_READS_GUEST | WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+    if (WRONG == WILD_PROGRAM) return (wlprof_program_t *)64;
+    struct later_program *later = calloc(1, sizeof *later);
+    later->program = (wlprof_program_t){
+        .size = WRONG == SHORT_PROGRAM ? 16 : WRONG == FROM_THE_FUTURE ? sizeof *later : sizeof later->program,
         .wanted_global_count = WRONG == NULL_GLOBALS ? 1 : WRONG == MANY_GLOBALS ? (size_t)1 << 60 : 0,
         .destroy = destroy,
-        .walk = WRONG == NO_WALK ? NULL : walk,
+        .walker = WRONG == ONLY_NAMES ? NULL : make_walker,
         .symbolize = symbolize,
-        .threads = threads,
-        .fresh = WRONG >= CRASHES_IN_FRESH ? fresh : NULL,
         .allocators = WRONG >= CRASHES_IN_ALLOCATORS && WRONG <= ENDLESS_ALLOCATORS ? allocators : NULL,
-        .switch_heap_profiler_on = counts_itself ? switch_heap_profiler_on : NULL,
-        .heap_profile = counts_itself ? heap_profile : NULL,
+        .switch_heap_profiler_on = counts_itself() ? switch_heap_profiler_on : NULL,
     };
-    return &later->walker;
+    return &later->program;
 }
 
 static uint32_t detect(const wlprof_language_t *language, const wlprof_module_t *module, const wlprof_texts_t *answer) {

@@ -5,7 +5,7 @@ static uint32_t detect(const wlprof_language_t *, const wlprof_module_t *, const
     return WLPROF_DETECTION_NO;
 }
 
-static wlprof_walker_t *attach(const wlprof_language_t *, const wlprof_module_t *, const wlprof_texts_t *) {
+static wlprof_program_t *attach(const wlprof_language_t *, const wlprof_module_t *, const wlprof_texts_t *) {
     return nullptr;
 }
 

@@ -2,20 +2,16 @@
 #include "wlprof_plugin.h"
 #include <stdlib.h>
 
-static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
-    (void)walker, (void)frame, (void)frames;
+static void destroy(wlprof_program_t *program) {
+    free(program);
 }
 
-static void destroy(wlprof_walker_t *walker) {
-    free(walker);
-}
-
-static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
+static wlprof_program_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
                                const wlprof_texts_t *error) {
     (void)language, (void)module, (void)error;
-    wlprof_walker_t *walker = calloc(1, sizeof *walker);
-    *walker = (wlprof_walker_t){.size = sizeof *walker, .destroy = destroy, .symbolize = symbolize};
-    return walker;
+    wlprof_program_t *program = calloc(1, sizeof *program);
+    *program = (wlprof_program_t){.size = sizeof *program, .destroy = destroy};
+    return program;
 }
 
 static uint32_t detect(const wlprof_language_t *language, const wlprof_module_t *module, const wlprof_texts_t *answer) {

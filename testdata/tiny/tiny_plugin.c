@@ -1,5 +1,6 @@
 // Shows wlprof the stacks of programs in the tiny language, which interpreter.c runs. docs/writing-a-plugin.md explains it.
 #include "wlprof_plugin.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,19 +10,27 @@ enum { MOST_FUNCTIONS = 500, LONGEST_NAME = 64 };
 
 // A function that was seen on a stack.
 struct function {
-    uint32_t address;
     char name[LONGEST_NAME], file[LONGEST_NAME];
 };
 
 // What is known of a module. wlprof has a pointer to the first member.
 struct tiny {
-    wlprof_walker_t walker;
+    wlprof_program_t program;
     // The C function that runs programs.
     uint32_t run;
     // Where the guest keeps what is read: the address of its innermost frame, and offsets.
     uint64_t top, caller, function, next, name, file, line, instruction_size;
+    // The functions that were seen in all instances. They stay where they are; whoever adds one holds the lock.
     struct function functions[MOST_FUNCTIONS];
-    uint32_t function_count;
+    _Atomic uint32_t function_count;
+    atomic_flag is_locked;
+};
+
+// What reads one instance: where it has the functions, by their indices.
+struct reader {
+    wlprof_walker_t walker;
+    struct tiny *tiny;
+    uint32_t addresses[MOST_FUNCTIONS];
 };
 
 static bool offset_of(const wlprof_module_t *module, wlprof_bytes_t structure, wlprof_bytes_t name, uint64_t *offset) {
@@ -72,16 +81,28 @@ static bool read_string(const wlprof_guest_t *guest, uint64_t address, char stri
     return true;
 }
 
-// The index of a function among those seen, or -1 if it cannot be read.
-static int64_t function_index(struct tiny *tiny, const wlprof_guest_t *guest, uint32_t address) {
-    for (uint32_t i = 0; i < tiny->function_count; i++)
-        if (tiny->functions[i].address == address) return i;
-    if (tiny->function_count == MOST_FUNCTIONS) return -1;
-    struct function *seen = &tiny->functions[tiny->function_count];
-    if (!read_string(guest, address + tiny->name, seen->name)) return -1;
-    if (!read_string(guest, address + tiny->file, seen->file)) return -1;
-    seen->address = address;
-    return tiny->function_count++;
+// The index of a function, which is added if none of the same name is there: functions have the same index in all instances.
+static uint32_t function_index(struct reader *reader, const wlprof_guest_t *guest, uint32_t address, uint32_t *index) {
+    struct tiny *tiny = reader->tiny;
+    uint32_t count = tiny->function_count;
+    for (*index = 0; *index < count; ++*index)
+        if (reader->addresses[*index] == address) return WLPROF_WALK_END_COMPLETE;
+    struct function seen = {0};
+    if (!read_string(guest, address + tiny->name, seen.name)) return WLPROF_WALK_END_BAD_POINTER;
+    if (!read_string(guest, address + tiny->file, seen.file)) return WLPROF_WALK_END_BAD_POINTER;
+    // A walk waits for nobody: whoever has the lock may have been interrupted.
+    if (atomic_flag_test_and_set(&tiny->is_locked)) return WLPROF_WALK_END_BUSY;
+    count = tiny->function_count;
+    for (*index = 0; *index < count && memcmp(&tiny->functions[*index], &seen, sizeof seen); ++*index) {}
+    bool has_room = *index < MOST_FUNCTIONS;
+    if (*index == count && has_room) {
+        tiny->functions[count] = seen;
+        tiny->function_count = count + 1;
+    }
+    atomic_flag_clear(&tiny->is_locked);
+    if (!has_room) return WLPROF_WALK_END_INCONSISTENT;
+    reader->addresses[*index] = address;
+    return WLPROF_WALK_END_COMPLETE;
 }
 
 // Whether a wasm frame is the interpreter's loop. Libraries on the same memory have functions with the same numbers.
@@ -91,7 +112,8 @@ static bool is_loop(const struct tiny *tiny, const wlprof_wasm_frame_t *frame) {
 
 static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const wlprof_wasm_frame_t *wasm,
                      size_t wasm_count, wlprof_stack_t *stack) {
-    struct tiny *tiny = (struct tiny *)walker;
+    struct reader *reader = (struct reader *)walker;
+    const struct tiny *tiny = reader->tiny;
     uint32_t frame;
     if (!read_number(guest, tiny->top, &frame)) return WLPROF_WALK_END_BAD_POINTER;
     if (!frame) return WLPROF_WALK_END_NO_STACK;
@@ -106,8 +128,8 @@ static uint32_t walk(wlprof_walker_t *walker, const wlprof_guest_t *guest, const
         if (!read_number(guest, frame + tiny->next, &next)) return WLPROF_WALK_END_BAD_POINTER;
         if (!guest->read(guest, next - tiny->instruction_size + tiny->line, &line, sizeof line))
             return WLPROF_WALK_END_BAD_POINTER;
-        int64_t index = function_index(tiny, guest, function);
-        if (index < 0) return WLPROF_WALK_END_INCONSISTENT;
+        uint32_t index, end = function_index(reader, guest, function, &index);
+        if (end != WLPROF_WALK_END_COMPLETE) return end;
         uint64_t key = (uint64_t)index << 16 | line;
         stack->frames[stack->length++] = (wlprof_stack_frame_t){.kind = WLPROF_FRAME_KIND_OWN, .value = key};
         if (!read_number(guest, frame + tiny->caller, &frame)) return WLPROF_WALK_END_BAD_POINTER;
@@ -119,8 +141,8 @@ static wlprof_bytes_t bytes(const char *string) {
     return (wlprof_bytes_t){(const uint8_t *)string, strlen(string)};
 }
 
-static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
-    struct tiny *tiny = (struct tiny *)walker;
+static void symbolize(wlprof_program_t *program, wlprof_frame_key_t frame, const wlprof_source_frames_t *frames) {
+    const struct tiny *tiny = (const struct tiny *)program;
     uint64_t index = frame.value >> 16;
     if (frame.kind != WLPROF_FRAME_KIND_OWN || index >= tiny->function_count) return;
     wlprof_source_frame_t source = {
@@ -133,8 +155,8 @@ static void symbolize(wlprof_walker_t *walker, wlprof_frame_key_t frame, const w
 }
 
 // What to leave out of the stacks of a program: the interpreter's own functions.
-static uint32_t categorize(const wlprof_walker_t *walker, const wlprof_source_frame_t *frame) {
-    (void)walker;
+static uint32_t categorize(wlprof_program_t *program, const wlprof_source_frame_t *frame) {
+    (void)program;
     static const char *const own[] = {"call", "run", "trace"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (frame->function.length == strlen(own[i]) && !memcmp(frame->function.data, own[i], frame->function.length))
@@ -142,8 +164,25 @@ static uint32_t categorize(const wlprof_walker_t *walker, const wlprof_source_fr
     return WLPROF_CATEGORY_UNKNOWN;
 }
 
-static void destroy(wlprof_walker_t *walker) {
+static void destroy_walker(wlprof_walker_t *walker) {
     free(walker);
+}
+
+static wlprof_walker_t *make_walker(wlprof_program_t *program) {
+    struct reader *reader = calloc(1, sizeof *reader);
+    if (!reader) return NULL;
+    reader->walker = (wlprof_walker_t){
+        .size = sizeof reader->walker,
+        .flags = WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+        .destroy = destroy_walker,
+        .walk = walk,
+    };
+    reader->tiny = (struct tiny *)program;
+    return &reader->walker;
+}
+
+static void destroy(wlprof_program_t *program) {
+    free(program);
 }
 
 static bool find_run(struct tiny *tiny, const wlprof_module_t *module) {
@@ -153,8 +192,8 @@ static bool find_run(struct tiny *tiny, const wlprof_module_t *module) {
     return module->function_body(module, tiny->run, &start, &end);
 }
 
-static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
-                               const wlprof_texts_t *error) {
+static wlprof_program_t *attach(const wlprof_language_t *language, const wlprof_module_t *module,
+                                const wlprof_texts_t *error) {
     (void)language;
     struct tiny *tiny = calloc(1, sizeof *tiny);
     if (!tiny || !find_layout(tiny, module) || !find_run(tiny, module)) {
@@ -162,15 +201,14 @@ static wlprof_walker_t *attach(const wlprof_language_t *language, const wlprof_m
         free(tiny);
         return NULL;
     }
-    tiny->walker = (wlprof_walker_t){
-        .size = sizeof tiny->walker,
-        .flags = WLPROF_WALKER_READS_GUEST | WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING,
+    tiny->program = (wlprof_program_t){
+        .size = sizeof tiny->program,
         .destroy = destroy,
-        .walk = walk,
+        .walker = make_walker,
         .symbolize = symbolize,
         .categorize = categorize,
     };
-    return &tiny->walker;
+    return &tiny->program;
 }
 
 static const wlprof_language_t tiny_language = {

@@ -16,7 +16,7 @@ const HEAP_SOURCE: &str = "plugins/api/src/abi/heap.rs";
 const HEADER: &str = "plugins/api/include/wlprof_plugin.h";
 
 /// The structures, in Rust and in C.
-const TYPES: [(&str, &str); 24] = [
+const TYPES: [(&str, &str); 25] = [
     ("Allocator", "wlprof_allocator_t"),
     ("Allocators", "wlprof_allocators_t"),
     ("Bytes", "wlprof_bytes_t"),
@@ -32,6 +32,7 @@ const TYPES: [(&str, &str); 24] = [
     ("MemoryPatches", "wlprof_memory_patches_t"),
     ("Module", "wlprof_module_t"),
     ("Plugin", "wlprof_plugin_t"),
+    ("Program", "wlprof_program_t"),
     ("SourceFrame", "wlprof_source_frame_t"),
     ("SourceFrames", "wlprof_source_frames_t"),
     ("Stack", "wlprof_stack_t"),

@@ -4,9 +4,10 @@ use super::failure::{FAILED, Failure};
 use super::say;
 use std::env;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use wlprof::languages::{BUILT_IN, Choice};
 use wlprof_loader::{ForeignLanguage, LoadError, LoadedPlugin, PluginFile};
-use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Walker};
+use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Program};
 use wlprof_show::escape;
 
 /// Folders with plugins, parted as in `PATH`.
@@ -75,7 +76,7 @@ impl Plugins {
         failures.filter(|failure| !seen.iter().any(|note| note.contains(failure))).collect()
     }
 
-    /// Ends walkers and prints [`Plugins::failures`]. To be called at the end, when all is written, and however little the user
+    /// Ends programs and walkers, and prints [`Plugins::failures`]. To be called at the end, when all is written, and however little the user
     /// wants to read: the profile is another one then.
     pub(super) fn print_failures(&self, seen: &[String]) {
         self.opened.iter().for_each(LoadedPlugin::end_walkers);
@@ -115,7 +116,7 @@ impl Language for Unopened {
         Detection::No
     }
 
-    fn attach(&self, _module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
+    fn attach(&self, _module: &dyn ModuleView) -> Result<Arc<dyn Program>, AttachError> {
         Err(AttachError("its plugin has not been opened".to_owned()))
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
         epoch_interruption: false,
         quiet: false,
     };
-    let Loaded { guest, walkers, library, .. } = guest::load(&dump.guest, &plugins, &loading)?;
+    let Loaded { guest, programs, library, .. } = guest::load(&dump.guest, &plugins, &loading)?;
     guest::print_notes(&guest);
     let printer = Arc::new(Printer::new(dump.threads, &guest));
     let import_watch = watch(dump, &guest, &printer)?;
@@ -70,7 +70,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     // Before the guest runs: from here on Ctrl-\ no longer ends the process.
     let mut interrupts = Signals::that_ask().map_err(fail)?;
     let journal = || Ok(Journal::default());
-    let run = guest::start(&dump.guest, &guest, library, &arguments, walkers, Some(sampler), journal)?;
+    let run = guest::start(&dump.guest, &guest, library, &arguments, programs, Some(sampler), journal)?;
     let (interrupted, profiler) = (printer.clone(), run.profiler());
     let by_signal = move || {
         loop {
@@ -92,7 +92,6 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     // What was read is printed before this ends.
     drop(printer.symbols.lock());
     let Ended::Exit(exit) = ended else { return Err(Failure::new(FAILED, "the run was interrupted")) };
-    // The walkers are gone then.
     let notes = run.finish().map(|finished| finished.meta.notes).unwrap_or_default();
     for note in notes.iter().filter(|note| !guest.notes.contains(note)) {
         say::line(format_args!("note: {}", escape::single_line(note)));

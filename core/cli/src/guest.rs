@@ -8,25 +8,26 @@ use super::trap::how_it_failed;
 use super::{library, say};
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use wlprof::heap::{NamedAllocator, Rate};
 use wlprof::languages::{self, Choice, Library};
 use wlprof::sampler::SamplerOptions;
 use wlprof_module::ModuleError;
-use wlprof_plugin::{Detection, Walker};
+use wlprof_plugin::{self as plugin, Detection};
 use wlprof_recording::Journal;
 use wlprof_run::guest::{Allocators, Entry, Guest, LoadError, LoadOptions, Program};
 use wlprof_run::profile::{Run, RunOptions};
 use wlprof_show::escape;
 use wlprof_wasi::{Exit, Stdio, WasiOptions};
 
-/// The walker of each of a guest's modules that has one.
-pub(super) type Walkers = Vec<Option<Box<dyn Walker>>>;
+/// What languages know of each of a guest's modules.
+pub(super) type Programs = Vec<Option<Arc<dyn plugin::Program>>>;
 
 /// A guest that can be started.
 pub(super) struct Loaded {
     pub(super) guest: Guest,
-    pub(super) walkers: Walkers,
-    /// The language that the walkers are of, if there are any.
+    pub(super) programs: Programs,
+    /// The language of those, if there are any.
     pub(super) language: Option<String>,
     /// The library that the first module looks for.
     pub(super) library: Option<Library>,
@@ -52,7 +53,7 @@ pub(super) struct Loading<'a> {
     pub(super) quiet: bool,
 }
 
-/// Reads the guest, attaches its language's walker and, if nothing is in the way of a run, compiles it.
+/// Reads the guest, attaches its language and, if nothing is in the way of a run, compiles it.
 pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<'_>) -> Result<Loaded, Failure> {
     let path = Path::new(&options.guest_and_arguments[0]);
     let wasmtimes = options.wasmtime.load_options(loading.entry)?;
@@ -96,17 +97,17 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     }
     if *loading.choice == Choice::Auto {
         notes.extend(program.image().into_iter().flat_map(|image| plugins.strangers(image)));
-        if chosen.walkers.iter().all(Option::is_none) {
+        if chosen.programs.iter().all(Option::is_none) {
             notes.extend(program.image().and_then(|image| languages::note_of_unwalked_interpreter(image)));
         }
     }
     // What the language's runtime counts itself is read, and its functions are left as they are.
     let counts_itself = |rate: Rate| {
-        chosen.walkers.iter().flatten().any(|walker| !walker.switch_heap_profiler_on(rate.get()).is_empty())
+        chosen.programs.iter().flatten().any(|program| !program.switch_heap_profiler_on(rate.get()).is_empty())
     };
     let heap = loading.heap.clone().filter(|(rate, _)| loading.native || !counts_itself(*rate));
-    let walker = chosen.walkers.first().and_then(Option::as_deref);
-    let heap = heap.as_ref().map(|(_, named)| Allocators { named, walker });
+    let first = chosen.programs.first().and_then(Option::as_deref);
+    let heap = heap.as_ref().map(|(_, named)| Allocators { named, program: first });
     // Of a reactor a note says so in any case.
     let has_main = options.invoke.is_none() && program.note_without_main().is_none();
     let not_called = if has_main { program.other_functions() } else { Vec::new() };
@@ -117,8 +118,8 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     let failures = plugins.failures(&guest.notes);
     guest.notes.extend(failures);
     // Native frames alone are wanted; the library that a named language brings is needed all the same.
-    let (walkers, language) = if loading.native { (Vec::new(), None) } else { (chosen.walkers, chosen.language) };
-    Ok(Loaded { guest, walkers, language, library: chosen.library, not_called })
+    let (programs, language) = if loading.native { (Vec::new(), None) } else { (chosen.programs, chosen.language) };
+    Ok(Loaded { guest, programs, language, library: chosen.library, not_called })
 }
 
 /// Starts the guest with these arguments, its name not among them, and records what is sampled into what `journal` gives
@@ -129,7 +130,7 @@ pub(super) fn start(
     guest: &Guest,
     library: Option<Library>,
     arguments: &[String],
-    walkers: Walkers,
+    programs: Programs,
     sampler: Option<SamplerOptions>,
     journal: impl FnOnce() -> Result<Journal, Failure>,
 ) -> Result<Run, Failure> {
@@ -142,7 +143,7 @@ pub(super) fn start(
     let run = RunOptions { wasi, invoke: options.invoke.clone(), sampler };
     // Said here, a folder that cannot be opened is a wrong option and not a guest that cannot run.
     run.wasi.build().map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
-    Run::start_recording(journal()?, guest, walkers, run).map_err(|error| Failure::new(FAILED, format!("{error:#}")))
+    Run::start_recording(journal()?, guest, programs, run).map_err(|error| Failure::new(FAILED, format!("{error:#}")))
 }
 
 /// Prints what there is to say of a guest.

@@ -5,7 +5,7 @@
 //! alone; what is there already is replaced only if it is this user's own and a regular file, never followed or written to.
 
 use super::failure::{FAILED, Failure};
-use super::guest::Walkers;
+use super::guest::Programs;
 use super::options::formats::CodeFormat;
 use super::progress::Spinner;
 use super::{os, say};
@@ -46,12 +46,12 @@ pub(super) struct CodeFile {
     is_finished: bool,
 }
 
-/// Writes the guest's code, or prepares to. `walkers` name it and are left as they were.
+/// Writes the guest's code, or prepares to. `programs` name it.
 pub(super) fn begin(
     format: CodeFormat,
     functions: DumpedFunctions,
     guest: &Guest,
-    walkers: &mut Walkers,
+    programs: &Programs,
 ) -> Result<CodeFile, Failure> {
     let process = std::process::id();
     let path = match format {
@@ -60,7 +60,7 @@ pub(super) fn begin(
     };
     let file = os::create_for_perf(&path).map_err(|error| cannot_write(&path, &error))?;
     let mut code = CodeFile { path, format, functions: 0, unfinished: None, is_finished: false };
-    code.begin(file, functions, guest, walkers).map_err(|error| cannot_write(&code.path, &error))?;
+    code.begin(file, functions, guest, programs).map_err(|error| cannot_write(&code.path, &error))?;
     Ok(code)
 }
 
@@ -69,18 +69,12 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 }
 
 impl CodeFile {
-    fn begin(
-        &mut self,
-        file: File,
-        functions: DumpedFunctions,
-        guest: &Guest,
-        walkers: &mut Walkers,
-    ) -> io::Result<()> {
+    fn begin(&mut self, file: File, functions: DumpedFunctions, guest: &Guest, programs: &Programs) -> io::Result<()> {
         match self.format {
             CodeFormat::PerfMap => {
                 let mut out = BufWriter::new(file);
                 let write = |function: &NativeFunction<'_>| perf_map::write_function(function, &mut out);
-                self.functions = name_functions(guest, walkers, Lines::Omit, |_, _| true, write)?;
+                self.functions = name_functions(guest, programs, Lines::Omit, |_, _| true, write)?;
                 out.flush()
             }
             CodeFormat::JitDump => {
@@ -90,7 +84,7 @@ impl CodeFile {
                 })?;
                 let dump = JitDump::new(BufWriter::new(file), std::process::id(), shown_ns)?;
                 match functions {
-                    DumpedFunctions::All => self.dump(dump, guest, walkers, |_, _| true),
+                    DumpedFunctions::All => self.dump(dump, guest, programs, |_, _| true),
                     DumpedFunctions::Sampled => {
                         self.unfinished = Some(dump);
                         Ok(())
@@ -104,11 +98,11 @@ impl CodeFile {
         &mut self,
         mut dump: JitDump<BufWriter<File>>,
         guest: &Guest,
-        walkers: &mut Walkers,
+        programs: &Programs,
         wanted: impl Fn(ModuleId, &CodeName<'_>) -> bool,
     ) -> io::Result<()> {
         let write = |function: &NativeFunction<'_>| dump.function(function);
-        self.functions = name_functions(guest, walkers, Lines::Find, wanted, write)?;
+        self.functions = name_functions(guest, programs, Lines::Find, wanted, write)?;
         dump.close()
     }
 
@@ -116,7 +110,7 @@ impl CodeFile {
     pub(super) fn add_sampled(
         &mut self,
         seen: &BTreeSet<(ModuleId, u32)>,
-        walkers: &mut Walkers,
+        programs: &Programs,
         guest: &Guest,
     ) -> Result<(), Failure> {
         let Some(dump) = self.unfinished.take() else { return Ok(()) };
@@ -127,7 +121,7 @@ impl CodeFile {
             // Samples say nothing of those.
             CodeName::Stub(_) => true,
         };
-        self.dump(dump, guest, walkers, wanted).map_err(|error| cannot_write(&self.path, &error))
+        self.dump(dump, guest, programs, wanted).map_err(|error| cannot_write(&self.path, &error))
     }
 
     /// Keeps the file, and says what was written and what to do with it.
@@ -165,17 +159,16 @@ impl Drop for CodeFile {
     }
 }
 
-/// As [`for_each_function`], of the guest and then of what it imports from, with `walkers` taken as the guest's languages and given back.
-/// `wanted` is given the id of the first module that code is of, from which on the code has them numbered.
+/// As [`for_each_function`], of the guest and then of what it imports from. `programs` are what the guest's languages know of it. `wanted` is given the id of the first module that code is of, from which on the code has them numbered.
 fn name_functions(
     guest: &Guest,
-    walkers: &mut Walkers,
+    programs: &Programs,
     lines: Lines,
     wanted: impl Fn(ModuleId, &CodeName<'_>) -> bool,
     mut write: impl FnMut(&NativeFunction<'_>) -> io::Result<()>,
 ) -> io::Result<usize> {
     let _spinner = Spinner::new("naming functions".to_owned());
-    let mut symbols = Symbols::new(&guest.images(), std::mem::take(walkers));
+    let mut symbols = Symbols::new(&guest.images(), programs.clone());
     let (mut first, mut written) = (0, Ok(0));
     for code in guest.codes() {
         let wanted = |name: &CodeName<'_>| wanted(first, name);
@@ -183,7 +176,5 @@ fn name_functions(
         written = written.and_then(|before| Ok(before + named?));
         first += code.images.len() as ModuleId;
     }
-    *walkers = symbols.into_languages();
-    walkers.truncate(guest.code.images.len());
     written
 }

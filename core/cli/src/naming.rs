@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use wlprof::languages::{self, Choice};
 use wlprof_module::{ModuleImage, among, read_binary};
-use wlprof_plugin::Walker;
+use wlprof_plugin as plugin;
 use wlprof_recording::{Module, ModuleId, RawRecording, Recording};
 use wlprof_symbols::{self as symbols, name};
 
@@ -41,7 +41,7 @@ pub(super) fn named_as_far_as_it_is(raw: RawRecording, names: &Names) -> Result<
     if raw.is_named() {
         let mut recording = name(raw, &[], Vec::new(), |_| ());
         if is_of_program {
-            symbols::rename(&mut recording, &images, walkers(&images), &found.0);
+            symbols::rename(&mut recording, &images, programs(&images), &found.0);
             recording.meta.notes.extend(notes);
         }
         return Ok((recording, is_of_program));
@@ -50,7 +50,7 @@ pub(super) fn named_as_far_as_it_is(raw: RawRecording, names: &Names) -> Result<
     if !found.is_in_order(images.len()) {
         return Err(recordings::other_program(path));
     }
-    let mut recording = name(raw, &images, walkers(&images), |_| ());
+    let mut recording = name(raw, &images, programs(&images), |_| ());
     recording.meta.notes.extend(notes);
     Ok((recording, true))
 }
@@ -69,10 +69,10 @@ impl Program {
     }
 }
 
-/// New walkers of the language that the program is in: they name wasm frames, too.
-fn walkers(images: &[Arc<ModuleImage>]) -> Vec<Option<Box<dyn Walker>>> {
+/// What the language that the program is in knows of its modules: it names wasm frames, too.
+fn programs(images: &[Arc<ModuleImage>]) -> Vec<Option<Arc<dyn plugin::Program>>> {
     let modules: Vec<_> = (0..images.len()).filter_map(|number| among(images, number)).collect();
-    languages::choose_each(&Choice::Auto, languages::BUILT_IN, "", &modules).unwrap_or_default().walkers
+    languages::choose_each(&Choice::Auto, languages::BUILT_IN, "", &modules).unwrap_or_default().programs
 }
 
 /// For modules of a recording, which of a program's they are.

@@ -136,17 +136,16 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         heap: memory.heap(),
         quiet: output.quiet,
     };
-    let Loaded { mut guest, mut walkers, language, library, not_called } =
-        guest::load(&record.guest, &plugins, &loading)?;
+    let Loaded { mut guest, programs, language, library, not_called } = guest::load(&record.guest, &plugins, &loading)?;
     guest.notes.extend(fallback.flatten());
     let mut code = match output.code_format() {
-        Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &mut walkers)?),
+        Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &programs)?),
         None => None,
     };
     let journal = || run_outputs::begin_journal(&mut outputs, listener.is_some());
     let guest_path = Path::new(&record.guest.guest_and_arguments[0]);
     let hint = library.as_ref().and_then(|library| library::hint(guest_path, library, &record.guest.directories));
-    let run = guest::start(&record.guest, &guest, library, &arguments, walkers, sampler, journal)?;
+    let run = guest::start(&record.guest, &guest, library, &arguments, programs.clone(), sampler, journal)?;
     let images = guest.images();
     let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
     let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
@@ -186,17 +185,14 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
             }
         }
     }
-    let (mut written, mut seen, mut languages) = (Ok(()), Vec::new(), None);
+    let (mut written, mut seen) = (Ok(()), Vec::new());
     if let (Some(mut finished), Some(outputs)) = (run.finish(), outputs) {
         if finished.ticks.sampled < FEW {
             finished.meta.notes.extend(note_of_functions_not_called(&guest.name, &not_called));
         }
         let functions_seen = finished.recorder.functions_seen();
-        let walkers;
-        (walkers, seen, written) = outputs.finish(finished, profile, &interrupts);
-        let walkers = languages.insert(walkers);
-        let dumped =
-            code.as_mut().map_or(Ok(()), |code| code.add_sampled(&functions_seen, walkers.walkers_mut(), &guest));
+        (seen, written) = outputs.finish(finished, profile, &interrupts);
+        let dumped = code.as_mut().map_or(Ok(()), |code| code.add_sampled(&functions_seen, &programs, &guest));
         code = code.filter(|_| dumped.is_ok());
         written = match (dumped, written) {
             (Err(one), Err(other)) => Err(Failure::new(FAILED, format!("{}\nwlprof: {}", one.message, other.message))),
@@ -207,7 +203,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         code.finish(output.quiet);
     }
     // Plugins may end the process when they are told to let go of what they have: nothing else is left to do then.
-    drop(languages);
+    drop((run, programs));
     plugins.print_failures(&seen);
     let signal = match ended {
         Ended::Interrupted(signal) => Some(signal),

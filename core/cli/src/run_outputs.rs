@@ -19,7 +19,7 @@ use wlprof_recording::sources::SourceFolders;
 use wlprof_recording::{Journal, Selection, View};
 use wlprof_show::escape;
 use wlprof_show::table::TableOptions;
-use wlprof_symbols::LanguageWalkers;
+use wlprof_symbols::ProgramNames;
 
 pub(super) struct RunOutputs {
     journal: OutputFile,
@@ -93,22 +93,20 @@ impl RunOutputs {
         self.forerunner.iter().for_each(|forerunner| self.journal.remove_forerunner(forerunner));
     }
 
-    /// Closes what was recorded and makes the profiles of it. Gives the walkers that named it, and what [`RunOutputs::make`] gives.
+    /// Closes what was recorded and makes the profiles of it. Gives what [`RunOutputs::make`] gives.
     pub(super) fn finish(
         self,
-        mut finished: Finished,
+        finished: Finished,
         of: ProfileOf<'_>,
         interrupts: &Interrupts,
-    ) -> (LanguageWalkers, Vec<String>, Result<(), Failure>) {
-        let walkers = std::mem::take(&mut finished.walkers);
-        let mut walkers = LanguageWalkers::new(walkers, of.images).until(interrupts.hurry());
-        let journal = finished.recorder.close(finished.meta, finished.ticks, &mut walkers);
+    ) -> (Vec<String>, Result<(), Failure>) {
+        let mut names = ProgramNames::new(&finished.programs, of.images).until(interrupts.hurry());
+        let journal = finished.recorder.close(finished.meta, finished.ticks, &mut names);
         if let Some(error) = journal.failure() {
             say::line(format_args!("wlprof: not all of what was sampled could be written: {error}"));
         }
         drop(journal);
-        let (seen, written) = self.make(of, interrupts);
-        (walkers, seen, written)
+        self.make(of, interrupts)
     }
 
     /// Makes the profiles and puts them in their places. Gives what they say to their readers, if those have been told.

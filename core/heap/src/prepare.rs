@@ -7,7 +7,7 @@ use super::tinygo::tinygo;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 use wlprof_module::ModuleImage;
-use wlprof_plugin::{ModuleView, Walker};
+use wlprof_plugin::{ModuleView, Program};
 
 /// An allocator function as the user names it: `malloc=NAME`, or `malloc=INDEX` for a function without a name.
 ///
@@ -78,7 +78,7 @@ pub struct Prepared {
 impl Prepared {
     /// Rewrites the module of `image` so that it reports its allocations.
     ///
-    /// The allocator's functions are those that the user names, or else those that the language's walker knows, or the compiler's, or those
+    /// The allocator's functions are those that the user names, or else those that the language knows, or the compiler's, or those
     /// of C's library.
     ///
     /// # Errors
@@ -86,10 +86,10 @@ impl Prepared {
     pub fn new(
         image: &ModuleImage,
         functions: &[NamedAllocator],
-        walker: Option<&dyn Walker>,
+        program: Option<&dyn Program>,
     ) -> Result<Self, NotRewritten> {
         let mut missed = Vec::new();
-        let Found { mut allocators, are_guessed } = find(image, functions, walker, &mut missed)?;
+        let Found { mut allocators, are_guessed } = find(image, functions, program, &mut missed)?;
         let rewritten = loop {
             let reason = match rewrite(image.bytes(), &allocators) {
                 Ok(rewritten) => break rewritten,
@@ -147,7 +147,7 @@ fn allocates(allocators: &[Allocator]) -> bool {
 fn find(
     image: &ModuleImage,
     functions: &[NamedAllocator],
-    walker: Option<&dyn Walker>,
+    program: Option<&dyn Program>,
     missed: &mut Vec<String>,
 ) -> Result<Found, NotRewritten> {
     let named: Vec<Allocator> = functions.iter().map(|function| function.find(image)).collect::<Result<_, _>>()?;
@@ -155,7 +155,7 @@ fn find(
         let named = Some(named).filter(|named| allocates(named)).ok_or(NotRewritten::NoAllocator)?;
         return Ok(Found { allocators: named, are_guessed: false });
     }
-    let of_language = walker.map_or_else(Vec::new, |walker| walker.allocators(image, missed));
+    let of_language = program.map_or_else(Vec::new, |program| program.allocators(image, missed));
     if allocates(&of_language) {
         return Ok(Found { allocators: of_language, are_guessed: false });
     }

@@ -11,9 +11,11 @@ mod foreign;
 mod heap;
 mod host;
 mod open;
+mod program;
 #[cfg_attr(not(unix), path = "unguarded_stack_room.rs")]
 mod stack_room;
 mod threads;
+mod walker;
 
 pub use check::Described;
 pub use foreign::ForeignLanguage;
@@ -245,16 +247,15 @@ impl LoadedPlugin {
         self.library.changes()
     }
 
-    /// Ends its walkers that are not needed any more. To be called when outputs are written: the plugin may fail in it.
+    /// Ends its programs and walkers that are not needed any more. To be called when outputs are written: the plugin may fail in it.
     pub fn end_walkers(&self) {
-        self.library.end_walkers();
+        self.library.end_all();
     }
 }
 
 impl Drop for LoadedPlugin {
     fn drop(&mut self) {
-        self.library.end_walkers();
-        self.library.end_walkers_at_once();
+        self.library.end_all();
     }
 }
 

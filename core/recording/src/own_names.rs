@@ -1,5 +1,5 @@
-//! Names that no module tells: of frames by their languages' own keys and of labels, given by the walkers, some while the
-//! guest runs, so that a recording that is cut short has them.
+//! Names that no module tells: of frames by their languages' own keys and of labels, most of them given while the guest
+//! runs, so that a recording that is cut short has them.
 
 use super::journal::{Block, Journal};
 use super::long_names::{shorten, shorten_names};
@@ -17,7 +17,7 @@ const MAX_OF_ONE: usize = 1024;
 /// Name and value.
 type NameAndValue = (String, String);
 
-/// What only the walkers know that walked the languages' stacks.
+/// What only the languages know whose stacks were walked.
 pub trait LanguageNames {
     /// Appends the source frames of a frame of the language's own, innermost inlined first; none if it is unknown.
     fn own_frame(&mut self, module: ModuleId, key: u64, out: &mut Vec<SourceFrame>);
@@ -29,7 +29,7 @@ pub trait LanguageNames {
     fn notes(&mut self) -> Vec<String>;
 }
 
-/// What the walker of the language's module can be asked to name.
+/// What a module's language can be asked to name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unnamed {
     /// The frame of this key.

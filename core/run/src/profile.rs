@@ -10,10 +10,10 @@ use wlprof::machine_code::Compiled;
 use wlprof::profiler::{Attach, Attached, Profiler};
 use wlprof::sampler::{Finished, SamplerOptions};
 use wlprof_module::ModuleImage;
-use wlprof_plugin::Walker;
+use wlprof_plugin::Program;
 use wlprof_recording::file::ReadError;
 use wlprof_recording::{Journal, RawRecording, Recording};
-use wlprof_symbols::{LanguageWalkers, name};
+use wlprof_symbols::{ProgramNames, name};
 use wlprof_wasi::{
     CallableComponent, Exit, GuestState, WasiOptions, call, instantiate, linker, make_room_for_profiler, watch_memory,
 };
@@ -69,14 +69,18 @@ impl Interrupter {
 }
 
 impl Run {
-    /// Starts `guest` on a thread of its own. `walkers` are its languages', one or none a module: see [`languages`].
+    /// Starts `guest` on a thread of its own. `programs` are what languages know of its modules: see [`languages`].
     ///
     /// [`languages`]: wlprof::languages
     ///
     /// # Errors
     /// If no thread can be started, or the sampler does not work here.
-    pub fn start(guest: &Guest, walkers: Vec<Option<Box<dyn Walker>>>, options: RunOptions) -> wasmtime::Result<Self> {
-        Self::start_recording(Journal::default(), guest, walkers, options)
+    pub fn start(
+        guest: &Guest,
+        programs: Vec<Option<Arc<dyn Program>>>,
+        options: RunOptions,
+    ) -> wasmtime::Result<Self> {
+        Self::start_recording(Journal::default(), guest, programs, options)
     }
 
     /// As [`Run::start`], and writes what is sampled into `journal` as it comes.
@@ -86,10 +90,11 @@ impl Run {
     pub fn start_recording(
         journal: Journal,
         guest: &Guest,
-        walkers: Vec<Option<Box<dyn Walker>>>,
+        programs: Vec<Option<Arc<dyn Program>>>,
         options: RunOptions,
     ) -> wasmtime::Result<Self> {
-        let profiler = options.sampler.clone().map(|sampler| profiler(guest, journal, walkers, &options.wasi, sampler));
+        let profiler =
+            options.sampler.clone().map(|sampler| profiler(guest, journal, programs, &options.wasi, sampler));
         let profiler = profiler.transpose()?;
         let (sender, events) = channel();
         let interrupter = Interrupter(sender.clone());
@@ -100,6 +105,8 @@ impl Run {
             let exit = catch_unwind(AssertUnwindSafe(|| run(&guest, &options, shared.as_ref())));
             let panicked = |_| Exit::NotCallable(wasmtime::format_err!("the guest's thread panicked"));
             let exit = exit.unwrap_or_else(panicked);
+            // Whoever waits may want plugins to end what they have made.
+            drop(shared);
             // Nobody waits any more if the run was interrupted.
             let _ = sender.send(Ended::Exit(exit));
         })?;
@@ -156,20 +163,20 @@ impl Run {
     }
 }
 
-/// What samples a run of `guest`. `walkers` are its languages'.
+/// What samples a run of `guest`. `programs` are what languages know of its modules.
 ///
 /// # Errors
 /// If the sampler does not work here.
 pub fn profiler(
     guest: &Guest,
     journal: Journal,
-    walkers: Vec<Option<Box<dyn Walker>>>,
+    programs: Vec<Option<Arc<dyn Program>>>,
     wasi: &WasiOptions,
     sampler: SamplerOptions,
 ) -> wasmtime::Result<Profiler> {
     let builder = Profiler::builder().name(&guest.name).arguments(wasi.arguments.get(1..).unwrap_or_default());
     let profiler = builder.journal(journal).sampler_options(sampler).paused().start(&guest.engine)?;
-    profiler.add_compiled(&guest.code, walkers);
+    profiler.add_compiled(&guest.code, programs);
     guest.preloads.iter().for_each(|preload| profiler.add_compiled(&preload.code, vec![None]));
     guest.notes.iter().for_each(|note| profiler.note(note));
     Ok(profiler)
@@ -184,11 +191,10 @@ pub fn symbolize(
     modules: &[Arc<ModuleImage>],
     progress: impl FnMut(usize),
 ) -> Result<Recording, ReadError> {
-    let Finished { recorder, meta, ticks, walkers } = finished;
-    let mut languages = LanguageWalkers::new(walkers, modules);
-    let journal = recorder.close(meta, ticks, &mut languages);
+    let Finished { recorder, meta, ticks, programs } = finished;
+    let journal = recorder.close(meta, ticks, &mut ProgramNames::new(&programs, modules));
     let raw = RawRecording::read(&mut *journal.into_reader().map_err(ReadError::Io)?)?;
-    Ok(name(raw, modules, languages.into_walkers(), progress))
+    Ok(name(raw, modules, programs, progress))
 }
 
 fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit {
@@ -248,7 +254,7 @@ impl Running<'_> {
         }
         let instance = instantiate(linker, self.store, module, &wasi.flags).map_err(of_instantiation)?;
         self.watch_memory();
-        let told = self.attached.map(|attached| attached.instantiated_alone(self.store, &instance)).transpose();
+        let told = self.attached.map(|attached| attached.instantiated(self.store, &instance)).transpose();
         told.map_err(Exit::NotCallable)?;
         let parameters = wasi.arguments.get(1..).unwrap_or_default();
         Ok(call(self.store, &instance, self.options.invoke.as_deref(), parameters))

@@ -5,7 +5,7 @@ use wasmtime::component::Component;
 use wasmtime::{Engine, Module};
 use wlprof_heap::{NamedAllocator, Prepared, PreparedComponent};
 use wlprof_module::ModuleImage;
-use wlprof_plugin::{ModuleView, Walker};
+use wlprof_plugin::{ModuleView, Program};
 
 /// Compiles the module of `image` so that it reports its allocations: see [`Prepared::new`].
 ///
@@ -17,9 +17,9 @@ pub fn compile(
     engine: &Engine,
     image: &mut ModuleImage,
     functions: &[NamedAllocator],
-    walker: Option<&dyn Walker>,
+    program: Option<&dyn Program>,
 ) -> Result<(Module, Vec<String>), String> {
-    let prepared = Prepared::new(image, functions, walker).map_err(|reason| reason.to_string())?;
+    let prepared = Prepared::new(image, functions, program).map_err(|reason| reason.to_string())?;
     check_module(engine, image.bytes())?;
     // Engines may allow one memory, or one table, alone.
     let module = Module::from_binary(engine, prepared.bytes()).map_err(cannot_be_compiled)?;

@@ -5,7 +5,8 @@ mod unwalked;
 pub use unwalked::note_of_unwalked_interpreter;
 
 use std::fmt;
-use wlprof_plugin::{Detection, Language, ModuleView, Walker};
+use std::sync::Arc;
+use wlprof_plugin::{Detection, Language, ModuleView, Program};
 
 /// The built-in languages: those with stacks of their own, and those whose native functions only a plugin can classify.
 ///
@@ -44,9 +45,9 @@ impl From<&str> for Choice {
 /// The language chosen for a module.
 #[derive(Default)]
 pub struct Chosen {
-    /// Walker of the module's stacks. `None` if they are wasm's.
-    pub walker: Option<Box<dyn Walker>>,
-    /// Name of the walker's language.
+    /// What the language knows of the module. `None` if it is in none.
+    pub program: Option<Arc<dyn Program>>,
+    /// Name of the language.
     pub language: Option<String>,
     /// Library of that language, if its programs need one.
     pub library: Option<Library>,
@@ -57,9 +58,9 @@ pub struct Chosen {
 /// The languages chosen for the modules of a program.
 #[derive(Default)]
 pub struct ChosenEach {
-    /// For each module, the walker of the stacks that work on its memory. At most one of them reads the guest.
-    pub walkers: Vec<Option<Box<dyn Walker>>>,
-    /// Name of the walker's language.
+    /// What languages know of each module. At most one of them has walkers.
+    pub programs: Vec<Option<Arc<dyn Program>>>,
+    /// Name of the language.
     pub language: Option<String>,
     /// Library of that language, if its programs need one.
     pub library: Option<Library>,
@@ -145,18 +146,18 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
         return Err(ChooseError::Unknown { name: name.clone(), known: known.map(str::to_owned).collect() });
     }
     let mut reasons = Vec::new();
-    let mut walked = None;
+    let mut attached = None;
     for language in candidates.by_ref() {
         match attach(*language, module) {
-            Attached::Walked(walker) => {
-                walked = Some((*language, walker));
+            Attached::Program(program) => {
+                attached = Some((*language, program));
                 break;
             }
             Attached::Refused(reason) => reasons.push(reason),
             Attached::Unknown => {}
         }
     }
-    let Some((language, walker)) = walked else {
+    let Some((language, program)) = attached else {
         return match (choice, reasons.into_iter().next()) {
             (Choice::Named(name), None) => {
                 Err(ChooseError::NotDetected { language: name.clone(), module: module.name().to_owned() })
@@ -177,7 +178,7 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
         notes.push(format!("{} is taken for {taken}; --lang has it shown as {}", module.name(), others.join(", ")));
     }
     let (language, library) = (Some(taken.to_owned()), Library::of(language));
-    Ok(Chosen { walker: Some(walker), language, library, notes })
+    Ok(Chosen { program: Some(program), language, library, notes })
 }
 
 /// Chooses languages for the modules of the program `name`, as [`choose`] does.
@@ -195,10 +196,10 @@ pub fn choose_each(
     let mut each = ChosenEach::default();
     let (mut refusal, mut others) = (None, Vec::new());
     for module in modules {
-        if each.walkers.iter().flatten().any(|walker| walker.reads_guest()) {
+        if each.programs.iter().flatten().any(|program| program.walker().is_some()) {
             let is_known = languages.iter().any(|language| matches!(language.detect(module), Detection::Yes(_)));
             others.extend((is_known && *choice == Choice::Auto).then(|| module.name()));
-            each.walkers.push(None);
+            each.programs.push(None);
             continue;
         }
         let chosen = match choose(choice, languages, module) {
@@ -210,11 +211,11 @@ pub fn choose_each(
             }
             Err(error) => return Err(error),
         };
-        let is_walked = chosen.walker.as_ref().is_some_and(|walker| walker.reads_guest());
+        let is_walked = chosen.program.as_ref().is_some_and(|program| program.walker().is_some());
         if is_walked || each.language.is_none() {
             (each.language, each.library) = (chosen.language, chosen.library);
         }
-        each.walkers.push(chosen.walker);
+        each.programs.push(chosen.program);
         each.notes.extend(chosen.notes);
     }
     if !others.is_empty() {
@@ -234,7 +235,7 @@ pub fn choose_each(
 
 /// What comes of asking a language to walk a module.
 enum Attached {
-    Walked(Box<dyn Walker>),
+    Program(Arc<dyn Program>),
     /// It is in the language and cannot be walked, for this reason.
     Refused(String),
     Unknown,
@@ -247,7 +248,7 @@ fn attach(language: &dyn Language, module: &dyn ModuleView) -> Attached {
             Attached::Refused(format!("unsupported {found} in {} (supported: {supported})", module.name()))
         }
         Detection::Yes(found) => match language.attach(module) {
-            Ok(walker) => Attached::Walked(walker),
+            Ok(program) => Attached::Program(program),
             Err(error) => Attached::Refused(format!("{found} in {}: {error}", module.name())),
         },
     }

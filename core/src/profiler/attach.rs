@@ -1,9 +1,8 @@
 //! Stores that are profiled.
 
 use super::Profiler;
-use crate::sampler::{AttachedStore, EmbeddersHook, HeldStore, LoadedModule, StoreName};
+use crate::sampler::{AttachedStore, EmbeddersHook, HeldStore, StoreName};
 use wasmtime::{CallHook, Instance, Module, Store, StoreContextMut};
-use wlprof_plugin::Walker;
 
 /// The name, the labels and the call hook of a store that is to be profiled.
 ///
@@ -88,18 +87,14 @@ impl Attached {
     /// # Errors
     /// If the module was not added to the profiler, or if the store is not the attached one.
     pub fn instantiated<T: 'static>(&self, store: &mut Store<T>, instance: &Instance) -> wasmtime::Result<()> {
-        self.instance(store, instance, LoadedModule::walker_for_instance)
-    }
-
-    /// Does as [`Attached::instantiated`], for the only instance of its module.
-    ///
-    /// The language's plugin need not be able to walk several instances at once. As long as this instance is there, the language of others
-    /// is not read.
-    ///
-    /// # Errors
-    /// As for [`Attached::instantiated`].
-    pub fn instantiated_alone<T: 'static>(&self, store: &mut Store<T>, instance: &Instance) -> wasmtime::Result<()> {
-        self.instance(store, instance, LoadedModule::take_walker)
+        self.check(store)?;
+        let module = self.profiler.loaded(instance.module(&*store));
+        let module = module.ok_or_else(|| {
+            wasmtime::format_err!("the profiler does not know the instance's module: give it to `Profiler::add` first")
+        })?;
+        let Some(attached) = &self.store else { return Ok(()) };
+        self.profiler.0.session.instantiated(attached, store, instance, module);
+        Ok(())
     }
 
     /// Does as [`Attached::instantiated`], for a component that has been instantiated in the store.
@@ -121,22 +116,6 @@ impl Attached {
     fn check<T>(&self, store: &Store<T>) -> wasmtime::Result<()> {
         let is_same = data_address(store) == self.data;
         wasmtime::ensure!(is_same, "the instance is in another store than the one that was attached");
-        Ok(())
-    }
-
-    fn instance<T: 'static>(
-        &self,
-        store: &mut Store<T>,
-        instance: &Instance,
-        walker: impl FnOnce(&LoadedModule) -> Option<Box<dyn Walker>>,
-    ) -> wasmtime::Result<()> {
-        self.check(store)?;
-        let module = self.profiler.loaded(instance.module(&*store));
-        let module = module.ok_or_else(|| {
-            wasmtime::format_err!("the profiler does not know the instance's module: give it to `Profiler::add` first")
-        })?;
-        let Some(attached) = &self.store else { return Ok(()) };
-        self.profiler.0.session.instantiated(attached, store, instance, module, walker);
         Ok(())
     }
 

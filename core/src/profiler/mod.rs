@@ -45,7 +45,7 @@ use std::time::Duration;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Module, Store, error::Context as _};
 use wlprof_module::{ModuleImage, among, core_modules};
-use wlprof_plugin::{Language, ModuleView as _, Walker};
+use wlprof_plugin::{Language, ModuleView as _, Program};
 use wlprof_recording::{Clock, ModuleId};
 
 /// Profiles guests of an engine.
@@ -137,9 +137,9 @@ impl Profiler {
         let chosen = choose(&Choice::Auto, &self.0.languages, &image)?;
         let rewritten = self.0.session.heap_rate().and_then(|rate| {
             // What the language's runtime counts itself is read, and its functions are left as they are.
-            let walker = chosen.walker.as_ref();
-            let counts_itself = walker.is_some_and(|walker| !walker.switch_heap_profiler_on(rate.get()).is_empty());
-            (!counts_itself).then(|| heap::compile(&self.0.engine, &mut image, &[], chosen.walker.as_deref()))
+            let program = chosen.program.as_deref();
+            let counts_itself = program.is_some_and(|program| !program.switch_heap_profiler_on(rate.get()).is_empty());
+            (!counts_itself).then(|| heap::compile(&self.0.engine, &mut image, &[], program))
         });
         let module = match rewritten {
             Some(Ok(rewritten)) => self.with_notes(&own_name, rewritten),
@@ -170,7 +170,7 @@ impl Profiler {
             None => Component::from_binary(&self.0.engine, &binary)?,
         };
         let images = modules.into_iter().map(Arc::new).collect();
-        self.load_code(&GuestCode { compiled: Compiled::Component(component.clone()), images }, chosen.walkers);
+        self.load_code(&GuestCode { compiled: Compiled::Component(component.clone()), images }, chosen.programs);
         chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
         self.let_go_of_names();
         Ok(component)
@@ -209,14 +209,14 @@ impl Profiler {
 
     fn add_chosen(&self, module: &Module, code: &GuestCode, chosen: Chosen) {
         let is_known = self.loaded(module).is_some();
-        self.load_code(code, vec![chosen.walker]);
+        self.load_code(code, vec![chosen.program]);
         if !is_known {
             chosen.notes.into_iter().for_each(|note| self.0.session.note(note));
         }
         self.let_go_of_names();
     }
 
-    /// Adds a module as [`Profiler::add`] does. Its bytes have been read already, and `walker` is its language's.
+    /// Adds a module as [`Profiler::add`] does. Its bytes have been read already, and `program` is what its language knows of it.
     ///
     /// Returns its id in recordings. Another module may get the id when this one has been removed.
     ///
@@ -226,11 +226,11 @@ impl Profiler {
         &self,
         module: &Module,
         image: &Arc<ModuleImage>,
-        walker: Option<Box<dyn Walker>>,
+        program: Option<Arc<dyn Program>>,
     ) -> wasmtime::Result<ModuleId> {
         let code = GuestCode::of_module(module.clone(), image.clone());
         self.check(&code)?;
-        Ok(self.load_code(&code, vec![walker])[0].id)
+        Ok(self.load_code(&code, vec![program])[0].id)
     }
 
     /// # Errors
@@ -247,19 +247,19 @@ impl Profiler {
 
     /// Adds code that the caller has just compiled from its images.
     ///
-    /// Leaves out the check of [`Profiler::add_read`], which takes 17 ms for CPython. `walkers` are those of its modules' languages, in the
-    /// order of the modules.
-    pub fn add_compiled(&self, code: &GuestCode, walkers: Vec<Option<Box<dyn Walker>>>) {
-        self.load_code(code, walkers);
+    /// Leaves out the check of [`Profiler::add_read`], which takes 17 ms for CPython. `programs` are what languages know of its modules, in
+    /// the order of these.
+    pub fn add_compiled(&self, code: &GuestCode, programs: Vec<Option<Arc<dyn Program>>>) {
+        self.load_code(code, programs);
     }
 
-    fn load_code(&self, code: &GuestCode, walkers: Vec<Option<Box<dyn Walker>>>) -> Vec<Arc<LoadedModule>> {
+    fn load_code(&self, code: &GuestCode, programs: Vec<Option<Arc<dyn Program>>>) -> Vec<Arc<LoadedModule>> {
         // One at a time, so that none is added twice. Whoever looks for another one meanwhile does not wait.
         let _adding = self.0.adding.lock().unwrap_or_else(PoisonError::into_inner);
         let image = code.compiled.image_range();
         let known = self.added().iter().find(|added| added.is_of(&image)).map(|added| added.modules.clone());
         known.unwrap_or_else(|| {
-            let modules = self.0.session.load(code, walkers);
+            let modules = self.0.session.load(code, programs);
             self.added().push(Added { code: code.compiled.clone(), modules: modules.clone() });
             modules
         })

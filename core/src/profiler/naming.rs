@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use wlprof_module::ModuleImage;
-use wlprof_plugin::Walker;
+use wlprof_plugin::Program;
 use wlprof_recording::{RawRecording, Recording};
-use wlprof_symbols::{LanguageWalkers, Symbols};
+use wlprof_symbols::{ProgramNames, Symbols};
 
 /// How long naming what a window has found may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -16,14 +16,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct Naming {
     images: Vec<Arc<ModuleImage>>,
-    /// They name what the walkers of instances find.
-    namers: Vec<Option<Box<dyn Walker>>>,
+    programs: Vec<Option<Arc<dyn Program>>>,
     /// Of the first modules, as many as there were when frames of wasm were last named.
     symbols: Symbols,
 }
 
 impl Naming {
-    /// What was sampled in `window` so far, as the bytes of a recording with the names that only walkers know.
+    /// What was sampled in `window` so far, as the bytes of a recording with the names that only languages know.
     ///
     /// # Errors
     /// If sampling is over.
@@ -52,36 +51,22 @@ impl Naming {
 
     fn recording(&mut self, session: &Session, window: &Window, end: WindowEnd) -> io::Result<Vec<u8>> {
         self.follow(session);
-        let mut names = LanguageWalkers::new(std::mem::take(&mut self.namers), &self.images).within(PATIENCE);
-        let recorded = window.recording(end, &mut names);
-        self.namers = names.into_walkers();
-        recorded
+        window.recording(end, &mut ProgramNames::new(&self.programs, &self.images).within(PATIENCE))
     }
 
     /// Takes up modules that have come, and drops what named those that have gone.
     pub(super) fn follow(&mut self, session: &Session) {
-        // Each namer is given once.
-        let (images, given) = session.take_images_and_namers();
-        let mut replaced = Vec::new();
-        for (id, (image, namer)) in images.into_iter().zip(given).enumerate() {
-            match self.images.get(id) {
-                Some(known) if Arc::ptr_eq(known, &image) => continue,
-                Some(_) => (self.images[id], self.namers[id]) = (image, namer),
-                None => {
-                    self.images.push(image);
-                    self.namers.push(namer);
-                }
-            }
-            replaced.push(id);
-        }
-        let count = self.symbols.count();
-        replaced.into_iter().filter(|id| *id < count).for_each(|id| self.set_symbols(session, id));
+        let (images, programs) = session.images_and_programs();
+        let is_replaced = |id: &usize| !Arc::ptr_eq(&self.images[*id], &images[*id]);
+        let replaced: Vec<usize> = (0..self.symbols.count()).filter(is_replaced).collect();
+        (self.images, self.programs) = (images, programs);
+        replaced.into_iter().for_each(|id| self.set_symbols(session, id));
     }
 
     fn set_symbols(&mut self, session: &Session, id: usize) {
-        let walker = self.namers[id].as_ref().and_then(|namer| namer.fresh());
-        let has_namer = |sibling: &usize| self.namers.get(*sibling).is_some_and(Option::is_some);
-        let siblings = if walker.is_none() { session.siblings(id) } else { Vec::new() };
-        self.symbols.set(id, self.images[id].clone(), walker, siblings.into_iter().find(has_namer));
+        let program = self.programs[id].clone();
+        let has_program = |sibling: &usize| self.programs.get(*sibling).is_some_and(Option::is_some);
+        let siblings = if program.is_none() { session.siblings(id) } else { Vec::new() };
+        self.symbols.set(id, self.images[id].clone(), program, siblings.into_iter().find(has_program));
     }
 }

@@ -64,7 +64,7 @@ fn modules_are_let_go_of_when_nothing_that_is_kept_is_of_them() {
     let builder = Profiler::builder().rate_hz(1000.0).max_overhead(1.0).keep(Duration::from_millis(250));
     let profiler = builder.start(&engine).unwrap();
     profiler.0.session.shared_recorder().set_small_limits();
-    let images = || profiler.0.session.take_images_and_namers().0.into_iter();
+    let images = || profiler.0.session.images_and_programs().0.into_iter();
     let (mut loaded, mut seen) = (Vec::new(), 0);
     let began = Instant::now();
     let is_there = |image: &Weak<ModuleImage>| image.strong_count() > 0;
@@ -137,7 +137,7 @@ fn a_module_stays_for_a_store_that_has_it_and_for_whoever_holds_ids() {
     let session = &profiler.0.session;
     let load = |number: u32| {
         let module = profiler.load(&number.to_string(), guest(number).as_bytes()).unwrap();
-        (Arc::downgrade(&session.take_images_and_namers().0[profiler.loaded(&module).unwrap().id as usize]), module)
+        (Arc::downgrade(&session.images_and_programs().0[profiler.loaded(&module).unwrap().id as usize]), module)
     };
     // Time goes by from the first guest's beginning.
     let (_, running) = load(0);

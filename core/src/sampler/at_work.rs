@@ -154,7 +154,7 @@ impl Sampler {
     /// # Errors
     /// Why it cannot.
     pub(super) fn dump(&self) -> Result<Dump, String> {
-        // Held until the dump is made: `stop` takes the walkers away.
+        // Held until the dump is made: `stop` ends the walkers.
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         match &*running {
             Running::Yes(_) => {
@@ -200,12 +200,10 @@ impl Sampler {
         if at_rest {
             for store in &stores {
                 // If the store is locked, its call hook is in a walk and keeps the walker.
-                if let Some(_locked) = store.try_lock()
+                if let Some(_locked) = store.try_lock() {
                     // SAFETY: no signal is answered any more, and no handler is at work; the call hook walks with the store
                     // locked.
-                    && let Some(language) = unsafe { store.take_language() }
-                {
-                    language.module.set_walker(language.walker);
+                    drop(unsafe { store.take_language() });
                 }
             }
             let mut timers = clocks.slots().filter_map(|slot| slot.timers.as_ref());

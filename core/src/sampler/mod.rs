@@ -20,7 +20,6 @@ mod dump;
 mod heap;
 mod import_watch;
 mod kept;
-mod naming;
 mod options;
 mod os;
 mod reading;

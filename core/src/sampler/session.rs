@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::{Engine, Instance, Store};
 use wlprof_module::ModuleImage;
-use wlprof_plugin::{ModuleView, Walker};
+use wlprof_plugin::{ModuleView, Program};
 use wlprof_recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
 
-/// Who names what was found in modules, by their ids.
-type Namers = Vec<Option<Box<dyn Walker>>>;
+/// What languages know of modules, by their ids.
+type Programs = Vec<Option<Arc<dyn Program>>>;
 
 /// What a recording calls a run.
 #[derive(Clone, Debug, Default)]
@@ -56,8 +56,8 @@ pub struct Finished {
     pub meta: Meta,
     /// What became of every tick.
     pub ticks: TickCounts,
-    /// The walker of each module that has one: who names what it found.
-    pub walkers: Vec<Option<Box<dyn Walker>>>,
+    /// What the language of each module that has one knows of it.
+    pub programs: Vec<Option<Arc<dyn Program>>>,
 }
 
 impl Session {
@@ -90,9 +90,9 @@ impl Session {
         Self { shared: Arc::new(shared), sampler: Mutex::default(), notes: Mutex::default(), meta }
     }
 
-    /// Adds code, to be called before it runs, and gives its modules. `walkers` are those of their languages, in their order.
-    pub(crate) fn load(&self, guest: &GuestCode, walkers: Vec<Option<Box<dyn Walker>>>) -> Vec<Arc<LoadedModule>> {
-        self.shared.load(guest, walkers)
+    /// Adds code, to be called before it runs, and gives its modules. `programs` are what their languages know of them, in their order.
+    pub(crate) fn load(&self, guest: &GuestCode, programs: Programs) -> Vec<Arc<LoadedModule>> {
+        self.shared.load(guest, programs)
     }
 
     /// How often what guests allocate is sampled, if it is.
@@ -116,11 +116,10 @@ impl Session {
         self.shared.hold_ids()
     }
 
-    /// What was loaded, by the modules' ids, and walkers that name what those of the guests find, one a module that has one: who makes
-    /// profiles keeps them, for each is given once. In place of a module that has gone there is one with nothing in it.
-    pub(crate) fn take_images_and_namers(&self) -> (Vec<Arc<ModuleImage>>, Namers) {
-        let modules = self.shared.modules();
-        modules.iter().map(|module| (module.image.clone(), module.take_namer())).unzip()
+    /// What was loaded, by the modules' ids, and what languages know of it. In place of a module that has gone there is one with nothing in
+    /// it.
+    pub(crate) fn images_and_programs(&self) -> (Vec<Arc<ModuleImage>>, Programs) {
+        self.shared.modules().iter().map(|module| (module.image.clone(), module.program.clone())).unzip()
     }
 
     /// The ids of the modules that work on the memory of the one of that id.
@@ -170,21 +169,20 @@ impl Session {
         }
     }
 
-    /// Lets a walker of `module`, which `walker` gives, read the stacks of `instance`, its instance in `store`. Call it between
-    /// instantiating and calling the guest. A walker that cannot is left out, with a note; the profile has wasm frames then.
+    /// Lets a walker of `module` read the stacks of `instance`, its instance in `store`. Call it between instantiating and calling the guest.
+    /// A walker that cannot is left out, with a note; the profile has wasm frames then.
     pub(crate) fn instantiated<T: 'static>(
         &self,
         AttachedStore(attachment): &AttachedStore,
         store: &mut Store<T>,
         instance: &Instance,
         module: Arc<LoadedModule>,
-        walker: impl FnOnce(&LoadedModule) -> Option<Box<dyn Walker>>,
     ) {
         attachment.see_memory(store, instance, &module.image);
         self.heap_rate().into_iter().for_each(|rate| attachment.profile_heap(rate));
         self.listen_to_heap(attachment, store, instance, &module);
         if module.has_language {
-            self.walk_language(attachment, store, instance, module, walker);
+            self.walk_language(attachment, store, instance, module);
         }
     }
 
@@ -210,17 +208,10 @@ impl Session {
         store: &mut Store<T>,
         instance: &Instance,
         module: Arc<LoadedModule>,
-        walker: impl FnOnce(&LoadedModule) -> Option<Box<dyn Walker>>,
     ) {
-        let Some(walker) = walker(&module) else {
-            let name = module.image.name();
-            return self.note(format!(
-                "{name} has several instances, of which its language is read in one alone: the others are shown as wasm frames"
-            ));
-        };
-        let patches = self.heap_rate().map_or_else(Vec::new, |rate| walker.switch_heap_profiler_on(rate.get()));
-        if let Err((walker, error)) = attachment.walk_language(store, instance, module.clone(), walker) {
-            module.set_walker(walker);
+        let Some(program) = module.program.clone() else { return };
+        let patches = self.heap_rate().map_or_else(Vec::new, |rate| program.switch_heap_profiler_on(rate.get()));
+        if let Err(error) = attachment.walk_language(store, instance, module.clone(), program) {
             return self.note(format!("the language's own stacks cannot be read ({error:#}); frames are wasm's"));
         }
         if let Some(rate) = self.heap_rate().filter(|_| !patches.is_empty())
@@ -264,8 +255,7 @@ impl Session {
                      not, or as if they were the first's"
                 ));
             } else {
-                let walker = LoadedModule::walker_for_instance;
-                self.walk_language(attachment, store, instance, module.clone(), walker);
+                self.walk_language(attachment, store, instance, module.clone());
             }
         }
     }
@@ -344,8 +334,8 @@ impl Session {
             notes,
             ..self.meta.clone()
         };
-        let walkers = self.shared.modules().iter().map(|module| module.take_walker()).collect();
+        let (_, programs) = self.images_and_programs();
         self.shared.remove_unnamed(&self.shared.unloading.take_last());
-        Finished { recorder: std::mem::take(&mut *self.shared.recorder()), meta, ticks: report.ticks, walkers }
+        Finished { recorder: std::mem::take(&mut *self.shared.recorder()), meta, ticks: report.ticks, programs }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::heap::Heaps;
 use super::kept::Kept;
-use super::naming::Naming;
 use super::options::SamplerOptions;
 use super::unloading::Unloading;
 use crate::machine_code::GuestCode;
@@ -12,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use wasmtime_environ::wasmparser::Operator;
 use wlprof_module::ModuleImage;
-use wlprof_plugin::{ModuleView, Walker};
+use wlprof_plugin::{ModuleView, Program};
 use wlprof_recording::{Module, ModuleId, Origin, Recorder};
 use wlprof_walk::{CodeMap, FrameWord, MappedCode, NativePc};
 
@@ -22,23 +21,17 @@ pub(crate) struct LoadedModule {
     pub(super) image: Arc<ModuleImage>,
     /// The others that work on its memory.
     siblings: OnceLock<Vec<Weak<LoadedModule>>>,
-    /// A walker of its language that is with no store: it names what others have found, and is for the next store.
-    walker: Mutex<Option<Box<dyn Walker>>>,
-    /// One that walks nothing, for the names of what the others find while they walk.
-    namer: Mutex<Option<Box<dyn Walker>>>,
+    /// What its language knows of it.
+    pub(super) program: Option<Arc<dyn Program>>,
     /// Its language has stacks of its own.
     pub(super) has_language: bool,
-    /// What its language's frames are called.
-    pub(super) naming: Naming,
 }
 
 impl LoadedModule {
-    /// Without an id yet. With `is_shown`, somebody may want names while the language is walked.
-    pub(super) fn new(image: Arc<ModuleImage>, walker: Option<Box<dyn Walker>>, is_shown: bool) -> Self {
-        let has_language = walker.as_ref().is_some_and(|walker| walker.reads_guest());
-        let namer = Mutex::new(walker.as_ref().filter(|_| has_language && is_shown).and_then(|walker| walker.fresh()));
-        let (walker, siblings, naming) = (Mutex::new(walker), OnceLock::new(), Naming::default());
-        Self { id: 0, image, siblings, walker, namer, has_language, naming }
+    /// Without an id yet.
+    pub(super) fn new(image: Arc<ModuleImage>, program: Option<Arc<dyn Program>>) -> Self {
+        let has_language = program.as_ref().is_some_and(|program| program.walker().is_some());
+        Self { id: 0, image, siblings: OnceLock::new(), program, has_language }
     }
 
     /// The other modules whose code works on the same memory, as plugins number them.
@@ -46,10 +39,10 @@ impl LoadedModule {
         self.siblings.get().into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
-    /// Those of code that is loaded elsewhere, by their numbers, with nobody to walk them.
+    /// Those of code that is loaded elsewhere, by their numbers, without a language.
     #[cfg(test)]
     pub(super) fn all_of(guest: &GuestCode) -> Vec<Arc<Self>> {
-        let of = |(id, image): (ModuleId, &Arc<ModuleImage>)| Self { id, ..Self::new(image.clone(), None, false) };
+        let of = |(id, image): (ModuleId, &Arc<ModuleImage>)| Self { id, ..Self::new(image.clone(), None) };
         let all: Vec<_> = (0..).zip(&guest.images).map(of).map(Arc::new).collect();
         Self::tell_siblings(&all);
         all
@@ -67,30 +60,7 @@ impl LoadedModule {
     fn vacant(id: ModuleId) -> Self {
         const EMPTY: &[u8] = b"\0asm\x01\0\0\0";
         let image = ModuleImage::parse(EMPTY.to_vec(), "").expect("it is a module");
-        Self { id, ..Self::new(Arc::new(image), None, false) }
-    }
-
-    /// A walker for an instance, whose language has stacks of its own. `None` if there is but one, and another instance has it.
-    pub(crate) fn walker_for_instance(&self) -> Option<Box<dyn Walker>> {
-        let mut walker = self.walker.lock().unwrap_or_else(PoisonError::into_inner);
-        // What has walked another instance may have found there what is not so in this one.
-        let fresh = walker.as_ref()?.fresh();
-        fresh.or_else(|| walker.take())
-    }
-
-    /// The walker of its language, for the caller to keep.
-    pub(crate) fn take_walker(&self) -> Option<Box<dyn Walker>> {
-        self.walker.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// A walker that names what the others find while they walk, for the caller to keep. `None` if the language has none.
-    pub(super) fn take_namer(&self) -> Option<Box<dyn Walker>> {
-        self.namer.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Gives a walker of its language back.
-    pub(super) fn set_walker(&self, walker: Box<dyn Walker>) {
-        *self.walker.lock().unwrap_or_else(PoisonError::into_inner) = Some(walker);
+        Self { id, ..Self::new(Arc::new(image), None) }
     }
 }
 
@@ -135,13 +105,12 @@ impl Shared {
         Module { name: image.name().to_owned(), build_id: image.build_id() }
     }
 
-    /// Has code be sampled from here on, and gives its modules. `walkers` are those of their languages, in their order.
-    pub(super) fn load(&self, guest: &GuestCode, walkers: Vec<Option<Box<dyn Walker>>>) -> Vec<Arc<LoadedModule>> {
-        let is_shown = self.recorder().keeps_windows();
+    /// Has code be sampled from here on, and gives its modules. `programs` are what their languages know of them, in their order.
+    pub(super) fn load(&self, guest: &GuestCode, programs: Vec<Option<Arc<dyn Program>>>) -> Vec<Arc<LoadedModule>> {
         // What takes time, or may panic, comes before anybody has to wait, and before there is an id.
-        let walkers = walkers.into_iter().chain(repeat_with(|| None));
-        let new = guest.images.iter().zip(walkers);
-        let mut new: Vec<_> = new.map(|(image, walker)| LoadedModule::new(image.clone(), walker, is_shown)).collect();
+        let programs = programs.into_iter().chain(repeat_with(|| None));
+        let new = guest.images.iter().zip(programs);
+        let mut new: Vec<_> = new.map(|(image, program)| LoadedModule::new(image.clone(), program)).collect();
         let has_language = new.iter().any(|module| module.has_language);
         // Walkers are given wasm frames while the guest stands still: the maps must be there then, of all modules.
         let had_language = self.has_language.fetch_or(has_language, Ordering::Relaxed);

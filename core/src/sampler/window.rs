@@ -208,7 +208,7 @@ impl Window {
     }
 
     /// What was sampled in it up to `end`, as the bytes of a recording without the symbols of wasm frames. What of its names only the
-    /// languages' walkers know, `names` knows: those of [`Session::take_images_and_namers`].
+    /// languages know, `names` knows: those of [`Session::images_and_programs`].
     ///
     /// # Errors
     /// If sampling is over.

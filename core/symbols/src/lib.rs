@@ -3,41 +3,40 @@
 #![forbid(unsafe_code)]
 
 mod advice;
-mod language_names;
+mod program_names;
 mod source_map;
 
-pub use language_names::LanguageWalkers;
+pub use program_names::ProgramNames;
 
 use source_map::SourceMap;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use wasmparser::Operator;
 use wlprof_module::ModuleImage;
-use wlprof_plugin::{Category, FrameKey, ModuleView, SourceFrame, Walker, WasmFrame};
+use wlprof_plugin::{Category, FrameKey, ModuleView, Program, SourceFrame, WasmFrame};
 use wlprof_recording::file::unnamed;
 use wlprof_recording::{ADAPTER, Frame, ModuleId, Names, Origin, RawRecording, Recording, shorten_names};
 
-/// Names the frames of a recording that has no names yet. `modules` are those that it was made of, and `languages` those of
-/// them that have one: not necessarily the walkers that walked the stacks. `progress` is called with the number of frames
-/// done.
+/// Names the frames of a recording that has no names yet. `modules` are those that it was made of, and `programs` what
+/// languages know of them. `progress` is called with the number of frames done.
 pub fn name(
     raw: RawRecording,
     modules: &[Arc<ModuleImage>],
-    languages: Vec<Option<Box<dyn Walker>>>,
+    programs: Vec<Option<Arc<dyn Program>>>,
     progress: impl FnMut(usize),
 ) -> Recording {
-    Symbols::new(modules, languages).name(raw, progress)
+    Symbols::new(modules, programs).name(raw, progress)
 }
 
 /// Names the wasm frames of a recording anew that has names. `of` says which of `modules` each of the recording's modules is; frames of
-/// others keep their names. `languages` are as [`name`] has them.
+/// others keep their names. `programs` are as [`name`] has them.
 pub fn rename(
     recording: &mut Recording,
     modules: &[Arc<ModuleImage>],
-    languages: Vec<Option<Box<dyn Walker>>>,
+    programs: Vec<Option<Arc<dyn Program>>>,
     of: &HashMap<ModuleId, ModuleId>,
 ) {
-    let mut symbols = Symbols::new(modules, languages);
+    let mut symbols = Symbols::new(modules, programs);
     recording.rename(|origin, out| {
         if let Origin::Wasm { module, function, code_offset } = *origin
             && let Some(&module) = of.get(&module)
@@ -61,9 +60,9 @@ fn without_debug_information(module: &str) -> String {
     format!("{module} has no debug information; ")
 }
 
-/// Which module, of those that work on the same memory, has the walker.
-fn walked_by(image: &ModuleImage, has_walker: impl Fn(&usize) -> bool) -> Option<usize> {
-    image.siblings().iter().map(|sibling| *sibling as usize).find(has_walker)
+/// Which module, of those that work on the same memory, is in a language.
+fn sibling_in_language(image: &ModuleImage, is_in_one: impl Fn(&usize) -> bool) -> Option<usize> {
+    image.siblings().iter().map(|sibling| *sibling as usize).find(is_in_one)
 }
 
 struct Naming<'a, P> {
@@ -98,28 +97,27 @@ fn named(function: &str) -> SourceFrame {
 pub struct Symbols(Vec<Symbolizer>);
 
 impl Symbols {
-    /// Reads the names and debug information of the modules of a program. `languages` are those of the modules that have one.
-    pub fn new(modules: &[Arc<ModuleImage>], languages: Vec<Option<Box<dyn Walker>>>) -> Self {
-        let has_language: Vec<bool> = languages.iter().map(Option::is_some).collect();
-        let has_language = |module: &usize| has_language.get(*module).is_some_and(|has| *has);
-        let languages = languages.into_iter().chain(std::iter::repeat_with(|| None));
-        let symbolizer = |(image, walker): (&Arc<ModuleImage>, Option<Box<dyn Walker>>)| {
-            let walked_by = if walker.is_some() { None } else { walked_by(image, has_language) };
-            Symbolizer { walked_by, ..Symbolizer::new(image.clone(), walker) }
+    /// Reads the names and debug information of the modules of a program. `programs` are what languages know of them.
+    pub fn new(modules: &[Arc<ModuleImage>], programs: Vec<Option<Arc<dyn Program>>>) -> Self {
+        let is_in_one = |module: &usize| programs.get(*module).is_some_and(Option::is_some);
+        let symbolizer = |(number, image): (usize, &Arc<ModuleImage>)| {
+            let program = programs.get(number).cloned().flatten();
+            let walked_by = if program.is_some() { None } else { sibling_in_language(image, is_in_one) };
+            Symbolizer { walked_by, ..Symbolizer::new(image.clone(), program) }
         };
-        Self(modules.iter().zip(languages).map(symbolizer).collect())
+        Self(modules.iter().enumerate().map(symbolizer).collect())
     }
 
-    /// Has the module of that id, the next one at most, be this one from here on. `walked_by` is the one that has the walker of those who work
-    /// on its memory, if it has none itself.
+    /// Has the module of that id, the next one at most, be this one from here on. `walked_by` is the one, of those that work on its memory,
+    /// that is in a language, if it is in none itself.
     pub fn set(
         &mut self,
         id: usize,
         image: Arc<ModuleImage>,
-        language: Option<Box<dyn Walker>>,
+        program: Option<Arc<dyn Program>>,
         walked_by: Option<usize>,
     ) {
-        let symbolizer = Symbolizer { walked_by, ..Symbolizer::new(image, language) };
+        let symbolizer = Symbolizer { walked_by, ..Symbolizer::new(image, program) };
         match self.0.get_mut(id) {
             Some(old) => *old = symbolizer,
             None => self.0.push(symbolizer),
@@ -139,16 +137,11 @@ impl Symbols {
         let mut recording = raw.named(&mut Naming { symbolizers: &mut self.0, done: 0, progress });
         for (id, symbolizer) in (0..).zip(&self.0) {
             let mut notes: Vec<String> = symbolizer.notes(id, &recording).collect();
-            // The walker that walked may have said the same.
+            // They may have been asked when the recording was closed.
             notes.retain(|note| !recording.meta.notes.contains(note));
             recording.meta.notes.extend(notes);
         }
         recording
-    }
-
-    /// The languages that it was given.
-    pub fn into_languages(self) -> Vec<Option<Box<dyn Walker>>> {
-        self.0.into_iter().map(|symbolizer| symbolizer.language).collect()
     }
 
     /// Appends what is at `origin`, innermost inlined call first.
@@ -164,7 +157,7 @@ fn name_origin(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<So
     match *origin {
         Origin::Wasm { module, function, code_offset } => {
             if let Some(symbolizer) = symbolizers.get_mut(module as usize) {
-                symbolizer.symbolize(FrameKey::Wasm(WasmFrame::attached(function, code_offset)), out);
+                symbolizer.symbolize(WasmFrame::attached(function, code_offset), out);
             }
             categorize_as_sibling(module, symbolizers, out);
         }
@@ -182,9 +175,9 @@ fn name_origin(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<So
 /// What works on a language's memory is of its interpreter, or not, in whatever module it is.
 fn categorize_as_sibling(module: ModuleId, symbolizers: &[Symbolizer], frames: &mut [SourceFrame]) {
     let sibling = symbolizers.get(module as usize).and_then(|symbolizer| symbolizers.get(symbolizer.walked_by?));
-    if let Some(language) = sibling.and_then(|sibling| sibling.language.as_deref()) {
+    if let Some(program) = sibling.and_then(|sibling| sibling.program.as_deref()) {
         for frame in frames {
-            frame.category = language.categorize(frame).unwrap_or(frame.category);
+            frame.category = program.categorize(frame).unwrap_or(frame.category);
         }
     }
 }
@@ -192,9 +185,9 @@ fn categorize_as_sibling(module: ModuleId, symbolizers: &[Symbolizer], frames: &
 /// Names the frames of one module.
 struct Symbolizer {
     image: Arc<ModuleImage>,
-    /// Who read the language's stacks.
-    language: Option<Box<dyn Walker>>,
-    /// The module whose walker reads the stacks that this one's frames are on, if that is another.
+    /// What the language knows of it.
+    program: Option<Arc<dyn Program>>,
+    /// The module whose language the stacks are in that this one's frames are on, if that is another.
     walked_by: Option<usize>,
     dwarf: wlprof_dwarf::Symbolizer,
     /// What its source map says, once a frame has asked for it.
@@ -202,22 +195,22 @@ struct Symbolizer {
 }
 
 impl Symbolizer {
-    fn new(image: Arc<ModuleImage>, language: Option<Box<dyn Walker>>) -> Self {
+    fn new(image: Arc<ModuleImage>, program: Option<Arc<dyn Program>>) -> Self {
         let dwarf = wlprof_dwarf::Symbolizer::new(&*image);
-        Self { image, language, walked_by: None, dwarf, source_map: OnceLock::new() }
+        Self { image, program, walked_by: None, dwarf, source_map: OnceLock::new() }
     }
 
     /// Asks the language first: it may know better names for wasm functions than DWARF or the name section does.
-    fn symbolize(&mut self, key: FrameKey, out: &mut Vec<SourceFrame>) {
-        if let Some(language) = &mut self.language {
-            language.symbolize(key, out);
+    fn symbolize(&mut self, wasm: WasmFrame, out: &mut Vec<SourceFrame>) {
+        if let Some(program) = &self.program {
+            program.symbolize(FrameKey::Wasm(wasm), out);
         }
         if out.is_empty() {
-            self.dwarf.symbolize(key, out);
-            self.locate(key, out);
+            self.dwarf.symbolize(wasm, out);
+            self.locate(wasm, out);
             for frame in out {
-                if let Some(language) = &self.language {
-                    frame.category = language.categorize(frame).unwrap_or(frame.category);
+                if let Some(program) = &self.program {
+                    frame.category = program.categorize(frame).unwrap_or(frame.category);
                 } else if self.image.is_glue() {
                     frame.category = Category::Runtime;
                 }
@@ -229,10 +222,9 @@ impl Symbolizer {
         }
     }
 
-    /// Adds the lines of the module's source map, if it has one, to the function at `key`, which is the only frame.
-    fn locate(&self, key: FrameKey, out: &mut Vec<SourceFrame>) {
-        if let FrameKey::Wasm(WasmFrame { function, code_offset, .. }) = key
-            && let Some(Ok(map)) = self.source_map()
+    /// Adds the lines of the module's source map, if it has one, to the function at that place, which is the only frame.
+    fn locate(&self, WasmFrame { function, code_offset, .. }: WasmFrame, out: &mut Vec<SourceFrame>) {
+        if let Some(Ok(map)) = self.source_map()
             && let Some(body) = self.image.function_body(function)
             && let Some(frame) = out.pop()
         {
@@ -293,7 +285,7 @@ impl Symbolizer {
                 }
             },
         };
-        let language = self.language.as_ref().map(|language| language.warnings()).unwrap_or_default();
+        let language = self.program.as_ref().map(|program| program.warnings()).unwrap_or_default();
         let warnings =
             self.dwarf.warnings().into_iter().chain(language).map(move |warning| format!("{name}: {warning}"));
         without_lines.into_iter().chain(warnings)

@@ -1,8 +1,8 @@
 //! As `testdata/plugins/additions.c`, in Rust: a plugin that uses what others rarely do, and says what it was told.
 
 use wlprof_plugin::{
-    AttachError, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, OutOfBounds, SourceFrame,
-    Truncation, Walker, WasmFrame,
+    AttachError, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, OutOfBounds, Program,
+    SourceFrame, Truncation, Walker, WasmFrame,
 };
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Language for Additions {
         Detection::Yes("additions".to_owned())
     }
 
-    fn attach(&self, module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
+    fn attach(&self, module: &dyn ModuleView) -> Result<Arc<dyn Program>, AttachError> {
         // The first page of memory with data in it.
         let mut page = vec![0; 4096];
         let mut used =
@@ -49,41 +49,22 @@ impl Language for Additions {
             format!(" sibling {number} {} {base}", sibling.name())
         };
         let siblings: String = (1..).zip(module.siblings()).map(sibling).collect();
-        Ok(Box::new(Stacks { said: said + &siblings, walks: Arc::default() }))
+        Ok(Arc::new(Facts { said: said + &siblings, walks: Arc::default() }))
     }
 }
 
-struct Stacks {
+struct Facts {
     said: String,
-    /// Of it and of those that came of it.
+    /// Of all its walkers.
     walks: Arc<AtomicU32>,
 }
 
-impl Walker for Stacks {
-    fn reads_guest(&self) -> bool {
-        true
+impl Program for Facts {
+    fn walker(&self) -> Option<Box<dyn Walker>> {
+        Some(Box::new(Stacks { walks: self.walks.clone() }))
     }
 
-    fn walks_without_allocating(&self) -> bool {
-        true
-    }
-
-    /// What it says is how often the others walked until then.
-    fn fresh(&self) -> Option<Box<dyn Walker>> {
-        let said = format!("after {} walks", self.walks.load(Ordering::Relaxed));
-        Some(Box::new(Self { said, walks: self.walks.clone() }))
-    }
-
-    fn walk(&mut self, _guest: &dyn GuestMemory, _wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
-        self.walks.fetch_add(1, Ordering::Relaxed);
-        out.set_labels(COLOR);
-        assert!(out.add_labels(SHAPE));
-        out.push(INNER)?;
-        out.push_elided()?;
-        out.push(OUTER)
-    }
-
-    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+    fn symbolize(&self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
         let function = match frame {
             FrameKey::Own(INNER) => "inner",
             FrameKey::Own(_) => "outer",
@@ -97,12 +78,32 @@ impl Walker for Stacks {
         out.push(SourceFrame { function: function.to_owned(), ..SourceFrame::default() });
     }
 
-    fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
+    fn labels(&self, key: u64, out: &mut Vec<Label>) {
         let (name, value) = if key == COLOR { ("color", "red") } else { ("shape", "round") };
         out.push(Label { name: name.to_owned(), value: value.to_owned() });
     }
 
+    /// The last one says how often the walkers have walked.
     fn warnings(&self) -> Vec<String> {
-        vec![self.said.clone()]
+        vec![self.said.clone(), format!("after {} walks", self.walks.load(Ordering::Relaxed))]
+    }
+}
+
+struct Stacks {
+    walks: Arc<AtomicU32>,
+}
+
+impl Walker for Stacks {
+    fn walks_without_allocating(&self) -> bool {
+        true
+    }
+
+    fn walk(&mut self, _guest: &dyn GuestMemory, _wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
+        self.walks.fetch_add(1, Ordering::Relaxed);
+        out.set_labels(COLOR);
+        assert!(out.add_labels(SHAPE));
+        out.push(INNER)?;
+        out.push_elided()?;
+        out.push(OUTER)
     }
 }

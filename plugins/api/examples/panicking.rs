@@ -2,9 +2,11 @@
 //! stack has some frames called `one`, on top of those of wasm.
 
 use wlprof_plugin::{
-    AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, SourceFrame,
-    Truncation, Walker, WasmFrame,
+    AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, Program,
+    SourceFrame, Truncation, Walker, WasmFrame,
 };
+
+use std::sync::Arc;
 
 wlprof_plugin::export_plugin!("panicking" => Panicking);
 
@@ -24,30 +26,21 @@ impl Language for Panicking {
         Detection::Yes("panicking 1".to_owned())
     }
 
-    fn attach(&self, _module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
+    fn attach(&self, _module: &dyn ModuleView) -> Result<Arc<dyn Program>, AttachError> {
         panic_in("attach");
-        Ok(Box::new(Frames))
+        Ok(Arc::new(Frames))
     }
 }
 
 struct Frames;
 
-impl Walker for Frames {
-    fn reads_guest(&self) -> bool {
-        panic_in("reads_guest");
-        true
+impl Program for Frames {
+    fn walker(&self) -> Option<Box<dyn Walker>> {
+        panic_in("walker");
+        Some(Box::new(Stacks))
     }
 
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
-        panic_in("walk");
-        // Some keys, so that there is more than one frame to name.
-        let key = guest.size() % 7;
-        out.set_labels(key);
-        (key..key + 5).try_for_each(|key| out.push(key))?;
-        (0..wasm.len()).try_for_each(|index| out.push_wasm(index))
-    }
-
-    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+    fn symbolize(&self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
         if let FrameKey::Own(_) = frame {
             panic_in("symbolize");
             out.push(SourceFrame { function: "one".to_owned(), ..SourceFrame::default() });
@@ -59,12 +52,25 @@ impl Walker for Frames {
         None
     }
 
-    fn labels(&mut self, _key: u64, _out: &mut Vec<Label>) {
+    fn labels(&self, _key: u64, _out: &mut Vec<Label>) {
         panic_in("labels");
     }
 
     fn warnings(&self) -> Vec<String> {
         panic_in("warnings");
         Vec::new()
+    }
+}
+
+struct Stacks;
+
+impl Walker for Stacks {
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
+        panic_in("walk");
+        // Some keys, so that there is more than one frame to name.
+        let key = guest.size() % 7;
+        out.set_labels(key);
+        (key..key + 5).try_for_each(|key| out.push(key))?;
+        (0..wasm.len()).try_for_each(|index| out.push_wasm(index))
     }
 }

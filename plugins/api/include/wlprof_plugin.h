@@ -13,11 +13,13 @@
  * otherwise; the other side copies what it keeps.
  *
  * # Threads
- * Calls into one wlprof_walker_t never overlap. wlprof_walker_t.walk runs in a signal handler on the guest's thread, which stands
- * still in the middle of an instruction: no input or output, no lock that anything outside the plugin takes, bounded time,
- * at most 200 KiB of stack. It may allocate memory if wlprof_stack_t.may_allocate says so. wlprof_walker_t.threads, and
- * wlprof_walker_t.symbolize when the user asks for the stacks of a running guest, may run there as well: they may take longer and
- * allocate, but touch no files and wait for nothing. All else runs as ordinary code.
+ * Calls into one wlprof_program_t never overlap, nor do those into one wlprof_walker_t. Calls into different ones may, and into a program
+ * and its walkers. wlprof_walker_t.walk runs in a signal handler on the guest's thread, which stands still in the middle of an
+ * instruction: no input or output, no lock that anything outside the plugin takes, bounded time, at most 200 KiB of stack. It
+ * may allocate memory if wlprof_stack_t.may_allocate says so. It waits for no lock that it shares with other walkers or with the
+ * program, but ends with WLPROF_WALK_END_BUSY: whoever holds the lock may have been interrupted. wlprof_walker_t.threads, and
+ * wlprof_program_t.symbolize and wlprof_program_t.labels when the user asks for the stacks of a running guest, may run there as well:
+ * they may take longer and allocate, but touch no files. All else runs as ordinary code.
  *
  * # Errors
  * Functions return what went wrong. Nothing may unwind or jump through a function of the other side.
@@ -42,7 +44,7 @@
 // Another language.
 #define WLPROF_DETECTION_NO 0
 
-// This one, and a walker can be attached.
+// This one, and the module can be attached.
 #define WLPROF_DETECTION_YES 1
 
 // This one, in a form that the plugin cannot walk.
@@ -51,11 +53,8 @@
 // The plugin failed in a way that it did not expect.
 #define WLPROF_DETECTION_FAILED 3
 
-// Stacks are read from the stopped guest; without it they are the wasm stack, and only named by the plugin.
-#define WLPROF_WALKER_READS_GUEST 1
-
 // walk keeps to wlprof_stack_t.may_allocate.
-#define WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING 2
+#define WLPROF_WALKER_WALKS_WITHOUT_ALLOCATING 1
 
 // The plugin's own, known by a key. Equal keys are equal frames.
 #define WLPROF_FRAME_KIND_OWN 0
@@ -161,7 +160,7 @@ typedef struct wlprof_bytes_t {
 
 // A frame of the wasm stack.
 typedef struct wlprof_wasm_frame_t {
-  // The module: 0 is the one that the walker was attached with, and any other its sibling with that number less 1.
+  // The module: 0 is the one that was attached, and any other its sibling with that number less 1.
   uint32_t module;
   // The function's index in the module, imports first.
   uint32_t function;
@@ -340,7 +339,7 @@ typedef struct wlprof_stack_t {
   size_t capacity;
   // How many there are. The plugin counts them.
   size_t length;
-  // A key for what else the stack belongs to, which wlprof_walker_t.labels spells out later.
+  // A key for what else the stack belongs to, which wlprof_program_t.labels spells out later.
   uint64_t labels;
   // Whether there is one: not 0 if so.
   uint8_t has_labels;
@@ -353,34 +352,6 @@ typedef struct wlprof_stack_t {
   // How many of them there are. The plugin counts them.
   size_t label_count;
 } wlprof_stack_t;
-
-// A frame in the terms of the source language. Empty texts and zeroes are unknown.
-typedef struct wlprof_source_frame_t {
-  // Size of this structure in bytes.
-  size_t size;
-  // The function's name, demangled.
-  struct wlprof_bytes_t function;
-  // The name the linker knows, where it differs.
-  struct wlprof_bytes_t linkage_name;
-  // Its source file.
-  struct wlprof_bytes_t file;
-  // The line at which it is declared, from 1.
-  uint32_t function_line;
-  // The line of the frame, from 1.
-  uint32_t line;
-  // The column, from 1.
-  uint32_t column;
-  // One of WLPROF_CATEGORY_*.
-  uint32_t category;
-} wlprof_source_frame_t;
-
-// Receives source frames. It is wlprof's.
-typedef struct wlprof_source_frames_t {
-  // Size of this structure in bytes.
-  size_t size;
-  // Takes one more frame.
-  void (*add)(const struct wlprof_source_frames_t *frames, const struct wlprof_source_frame_t *frame);
-} wlprof_source_frames_t;
 
 // A thread of the language's own.
 typedef struct wlprof_thread_t {
@@ -418,6 +389,67 @@ typedef struct wlprof_threads_t {
   void (*add)(const struct wlprof_threads_t *threads, const struct wlprof_thread_t *thread);
 } wlprof_threads_t;
 
+// Reads the stacks of the instances that work on one memory. Made by wlprof_program_t.walker; a plugin puts what it needs behind it.
+typedef struct wlprof_walker_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Of WLPROF_WALKER_*.
+  uint32_t flags;
+  // Ends the walker and frees it. May be missing.
+  void (*destroy)(struct wlprof_walker_t *walker);
+  // Reads the stack of a stopped guest into stack, leaf first, and gives one of WLPROF_WALK_END_*. wasm is the wasm stack,
+  // leaf first, of wasm_count frames: it may be empty, and is cut at 2048. If no frame is written, the wasm stack stands
+  // in.
+  uint32_t (*walk)(struct wlprof_walker_t *walker,
+                   const struct wlprof_guest_t *guest,
+                   const struct wlprof_wasm_frame_t *wasm,
+                   size_t wasm_count,
+                   struct wlprof_stack_t *stack);
+  // Tells threads of every thread of a stopped guest. May be missing: what walk gives is shown then, with its labels, of
+  // which one called state says what the guest does.
+  void (*threads)(struct wlprof_walker_t *walker,
+                  const struct wlprof_guest_t *guest,
+                  const struct wlprof_wasm_frame_t *wasm,
+                  size_t wasm_count,
+                  const struct wlprof_threads_t *threads);
+  // Tells buckets what the runtime's own heap profiler has counted so far, and writes how many bytes are allocated between
+  // two of its samples, on average: what the program has set, if it has; 0 if it takes none. Gives one of WLPROF_WALK_END_*: what
+  // buckets was told is dropped if that is not WLPROF_WALK_END_COMPLETE. Called in a host call of the guest's or after its
+  // last instruction: it may take milliseconds and allocate. May be missing.
+  uint32_t (*heap_profile)(struct wlprof_walker_t *walker,
+                           const struct wlprof_guest_t *guest,
+                           const struct wlprof_heap_buckets_t *buckets,
+                           uint64_t *rate);
+} wlprof_walker_t;
+
+// A frame in the terms of the source language. Empty texts and zeroes are unknown.
+typedef struct wlprof_source_frame_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // The function's name, demangled.
+  struct wlprof_bytes_t function;
+  // The name the linker knows, where it differs.
+  struct wlprof_bytes_t linkage_name;
+  // Its source file.
+  struct wlprof_bytes_t file;
+  // The line at which it is declared, from 1.
+  uint32_t function_line;
+  // The line of the frame, from 1.
+  uint32_t line;
+  // The column, from 1.
+  uint32_t column;
+  // One of WLPROF_CATEGORY_*.
+  uint32_t category;
+} wlprof_source_frame_t;
+
+// Receives source frames. It is wlprof's.
+typedef struct wlprof_source_frames_t {
+  // Size of this structure in bytes.
+  size_t size;
+  // Takes one more frame.
+  void (*add)(const struct wlprof_source_frames_t *frames, const struct wlprof_source_frame_t *frame);
+} wlprof_source_frames_t;
+
 // Bytes to be written into a guest's memory before it runs.
 typedef struct wlprof_memory_patch_t {
   // Size of this structure in bytes.
@@ -440,78 +472,50 @@ typedef struct wlprof_memory_patches_t {
   void (*add)(const struct wlprof_memory_patches_t *patches, const struct wlprof_memory_patch_t *patch);
 } wlprof_memory_patches_t;
 
-// Reads the stacks of the instances that work on one memory. Made by wlprof_language_t.attach or wlprof_walker_t.fresh; a plugin puts
-// what it needs behind it.
-typedef struct wlprof_walker_t {
+// What a language knows of one module: it makes the walkers of its instances and names what they find. Made by
+// wlprof_language_t.attach; a plugin puts what it needs behind it. It is destroyed after all its walkers.
+typedef struct wlprof_program_t {
   // Size of this structure in bytes.
   size_t size;
-  // Of WLPROF_WALKER_*.
-  uint32_t flags;
-  // Indices of the globals that walk reads, of the attached module, those that it imports included; they stay while the
-  // walker does.
+  // Indices of the globals that wlprof_walker_t.walk reads, of the attached module, those that it imports included; they stay while
+  // the program does.
   const uint32_t *wanted_globals;
   // How many there are.
   size_t wanted_global_count;
-  // Ends the walker and frees it. May be missing.
-  void (*destroy)(struct wlprof_walker_t *walker);
-  // Reads the stack of a stopped guest into stack, leaf first, and gives one of WLPROF_WALK_END_*. wasm is the wasm stack,
-  // leaf first, of wasm_count frames: it may be empty, and is cut at 2048. If no frame is written, the wasm stack stands
-  // in. May be missing without WLPROF_WALKER_READS_GUEST.
-  uint32_t (*walk)(struct wlprof_walker_t *walker,
-                   const struct wlprof_guest_t *guest,
-                   const struct wlprof_wasm_frame_t *wasm,
-                   size_t wasm_count,
-                   struct wlprof_stack_t *stack);
+  // Ends the program and frees it. May be missing, as may all that follow.
+  void (*destroy)(struct wlprof_program_t *program);
+  // Makes a walker for instances of the module, on a memory of their own. It takes microseconds: what was read of the module is
+  // shared. A key means the same to the program and all its walkers, also when these are destroyed. Null, or missing, if stacks
+  // are the wasm stack, and only named by the plugin.
+  struct wlprof_walker_t *(*walker)(struct wlprof_program_t *program);
   // Tells frames what a frame is: innermost inlined function first, the function itself last, nothing if it is unknown.
-  // Asked once of each of its own frames that was sampled, after the samples; and of wasm frames, before DWARF is. May be
-  // missing.
-  void (*symbolize)(struct wlprof_walker_t *walker,
+  // Asked once of each of its own frames that was sampled; and of wasm frames, before DWARF is.
+  void (*symbolize)(struct wlprof_program_t *program,
                     struct wlprof_frame_key_t frame,
                     const struct wlprof_source_frames_t *frames);
   // A category of WLPROF_CATEGORY_* for a wasm frame that DWARF or the name section has named, or WLPROF_CATEGORY_UNKNOWN; frames
-  // that symbolize names say theirs themselves. May be missing.
-  uint32_t (*categorize)(const struct wlprof_walker_t *walker, const struct wlprof_source_frame_t *frame);
-  // Tells labels what the labels of a key are. Asked once of each key after the samples, and for dumps in the
-  // circumstances of threads: it reads no files and takes no locks. May be missing.
-  void (*labels)(struct wlprof_walker_t *walker, uint64_t key, const struct wlprof_labels_t *labels);
-  // Tells threads of every thread of a stopped guest. May be missing: what walk gives is shown then, with its labels, of
-  // which one called state says what the guest does.
-  void (*threads)(struct wlprof_walker_t *walker,
-                  const struct wlprof_guest_t *guest,
-                  const struct wlprof_wasm_frame_t *wasm,
-                  size_t wasm_count,
-                  const struct wlprof_threads_t *threads);
-  // Tells warnings what could not be read so far, in sentences for the user. May be missing.
-  void (*warnings)(const struct wlprof_walker_t *walker, const struct wlprof_texts_t *warnings);
-  // Makes a walker for other instances of the same modules, on a memory of their own; null if it cannot. It takes
-  // microseconds: what was read of the modules is shared. A key means the same to all walkers that came of one another so:
-  // any of them names what another has pushed. They are called at the same time on several threads, in signal handlers,
-  // too: walk waits for no lock, but ends with WLPROF_WALK_END_BUSY. May be missing: the language is attached anew then.
-  struct wlprof_walker_t *(*fresh)(const struct wlprof_walker_t *walker);
+  // that symbolize names say theirs themselves.
+  uint32_t (*categorize)(struct wlprof_program_t *program, const struct wlprof_source_frame_t *frame);
+  // Tells labels what the labels of a key are. Asked once of each key.
+  void (*labels)(struct wlprof_program_t *program, uint64_t key, const struct wlprof_labels_t *labels);
+  // Tells warnings what could not be read so far, in sentences for the user.
+  void (*warnings)(struct wlprof_program_t *program, const struct wlprof_texts_t *warnings);
   // Tells allocators by which functions the program allocates, if those that C's library has by their usual names are not
   // there, or are not all: of an interpreter without names, or with an allocator of its own above C's. They take the place of
   // C's. Tells missed what of the program's allocations will not be seen even so, in sentences for the user. Asked where they
-  // are wanted, with the module that the walker was attached with. Of functions that call each other through tables, only those
-  // called as realloc may be among them together with what they call. May be missing, as may the next two.
-  void (*allocators)(const struct wlprof_walker_t *walker,
+  // are wanted, with the module that was attached. Of functions that call each other through tables, only those called as
+  // realloc may be among them together with what they call.
+  void (*allocators)(struct wlprof_program_t *program,
                      const struct wlprof_module_t *module,
                      const struct wlprof_allocators_t *allocators,
                      const struct wlprof_texts_t *missed);
   // Tells patches what to write into the guest's memory before it runs for its runtime's own heap profiler to sample an
   // allocation each rate bytes, 1 for every one. Nothing if it has none that can be switched on, or the guest does so
-  // itself. May be missing.
-  void (*switch_heap_profiler_on)(const struct wlprof_walker_t *walker,
+  // itself.
+  void (*switch_heap_profiler_on)(struct wlprof_program_t *program,
                                   uint64_t rate,
                                   const struct wlprof_memory_patches_t *patches);
-  // Tells buckets what the runtime's own heap profiler has counted so far, and writes how many bytes are allocated between
-  // two of its samples, on average: what the program has set, if it has; 0 if it takes none. Gives one of WLPROF_WALK_END_*: what
-  // buckets was told is dropped if that is not WLPROF_WALK_END_COMPLETE. Called in a host call of the guest's or after its
-  // last instruction: it may take milliseconds and allocate. May be missing.
-  uint32_t (*heap_profile)(struct wlprof_walker_t *walker,
-                           const struct wlprof_guest_t *guest,
-                           const struct wlprof_heap_buckets_t *buckets,
-                           uint64_t *rate);
-} wlprof_walker_t;
+} wlprof_program_t;
 
 // A language that a plugin knows.
 typedef struct wlprof_language_t {
@@ -524,10 +528,10 @@ typedef struct wlprof_language_t {
   uint32_t (*detect)(const struct wlprof_language_t *language,
                      const struct wlprof_module_t *module,
                      const struct wlprof_texts_t *answer);
-  // Makes a walker for a module. Null if that fails; error is told why, in a sentence for the user.
-  struct wlprof_walker_t *(*attach)(const struct wlprof_language_t *language,
-                                    const struct wlprof_module_t *module,
-                                    const struct wlprof_texts_t *error);
+  // Reads what never changes of a module. Null if that fails; error is told why, in a sentence for the user.
+  struct wlprof_program_t *(*attach)(const struct wlprof_language_t *language,
+                                     const struct wlprof_module_t *module,
+                                     const struct wlprof_texts_t *error);
   // Tells library where its programs look for their library, if there is such a place, and after that by which files it
   // is known, as paths in it: one of them has to be there. May be missing.
   void (*library_folder)(const struct wlprof_language_t *language, const struct wlprof_texts_t *library);

@@ -6,12 +6,12 @@ use crate::OutOfBounds;
 use std::{error::Error, fmt};
 
 impl WasmFrame {
-    /// Makes a frame in the module that the walker was attached with.
+    /// Makes a frame in the module that was attached.
     pub const fn attached(function: u32, code_offset: u32) -> Self {
         Self { module: 0, function, code_offset }
     }
 
-    /// Returns whether the frame is in the module that the walker was attached with.
+    /// Returns whether the frame is in the module that was attached.
     ///
     /// Function indices and code offsets of other frames refer to other code.
     pub const fn is_attached(self) -> bool {
@@ -155,7 +155,7 @@ impl FrameSink {
 
     /// Sets what the stack belongs to besides its frames, such as a goroutine, by a key of the plugin's own.
     ///
-    /// [`Walker::labels`](crate::Walker::labels) spells the key out later. Keys that were given before are dropped.
+    /// [`Program::labels`](crate::Program::labels) spells the key out later. Keys that were given before are dropped.
     pub fn set_labels(&mut self, key: u64) {
         self.label_count = 0;
         let _ = self.add_labels(key);
@@ -229,8 +229,8 @@ pub enum Truncation {
     /// The plugin failed in a way that it did not expect. What it pushed is dropped. After some such failures it is not asked for stacks
     /// any more.
     Failed,
-    /// The walk would have to wait for another thread, which holds what walkers share: see [`Walker::fresh`](crate::Walker::fresh). What it
-    /// pushed is dropped.
+    /// The walk would have to wait for another thread, which holds what walkers share: see [`Program::walker`](crate::Program::walker). What
+    /// it pushed is dropped.
     Busy,
 }
 

@@ -1,4 +1,4 @@
-//! A table of keys and what they stand for, which walkers share that came from one another by [`Walker::fresh`](crate::Walker::fresh).
+//! A table of keys and what they stand for, which a program shares with its walkers.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

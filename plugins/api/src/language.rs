@@ -1,10 +1,11 @@
-//! The three levels of a language plugin: detect, attach, walk.
+//! The levels of a language plugin: a language detects modules, a program names what is in one, walkers read its instances.
 
 use crate::{
     Allocator, Category, FrameKey, FrameSink, GuestMemory, HeapBucket, Label, MemoryPatch, ModuleView, SourceFrame,
     ThreadStack, Truncation, WasmFrame,
 };
 use std::fmt;
+use std::sync::Arc;
 
 /// The answer of [`Language::detect`].
 ///
@@ -51,7 +52,8 @@ impl std::error::Error for AttachError {}
 /// A language that wlprof can show.
 ///
 /// ```
-/// use wlprof_plugin::{AttachError, Detection, FrameKey, Language, ModuleView, SourceFrame, Walker};
+/// use std::sync::Arc;
+/// use wlprof_plugin::{AttachError, Detection, FrameKey, Language, ModuleView, Program, SourceFrame};
 ///
 /// /// Names wasm frames as the module's name section does.
 /// struct Names;
@@ -68,17 +70,17 @@ impl std::error::Error for AttachError {}
 ///         }
 ///     }
 ///
-///     fn attach(&self, module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
+///     fn attach(&self, module: &dyn ModuleView) -> Result<Arc<dyn Program>, AttachError> {
 ///         let name = |index| module.function_name(index).unwrap_or_default().to_owned();
-///         Ok(Box::new(Named((0..100).map(name).collect())))
+///         Ok(Arc::new(Named((0..100).map(name).collect())))
 ///     }
 /// }
 ///
 /// struct Named(Vec<String>);
 ///
-/// impl Walker for Named {
-///     // Without a `walk` of its own the stack is wasm's.
-///     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+/// impl Program for Named {
+///     // Without a `walker` of its own the stack is wasm's.
+///     fn symbolize(&self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
 ///         if let FrameKey::Wasm(frame) = frame
 ///             && let Some(name) = self.0.get(frame.function as usize)
 ///         {
@@ -109,150 +111,89 @@ pub trait Language: Send + Sync {
     /// Detects whether the module is in this language, without parsing much of it.
     fn detect(&self, module: &dyn ModuleView) -> Detection;
 
-    /// Parses the module's static tables and makes a walker.
+    /// Parses the module's static tables.
     ///
     /// # Errors
     /// [`AttachError`] if the tables needed are missing or broken. The guest then runs with only wasm frames.
-    fn attach(&self, module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError>;
+    fn attach(&self, module: &dyn ModuleView) -> Result<Arc<dyn Program>, AttachError>;
 }
 
-/// Reads the stacks of the instances that work on one memory.
+/// What a language knows of one module: it makes the walkers of its instances, and names what they find.
 ///
-/// These are instances of the module that it was attached with, and of its [siblings](ModuleView::siblings). Calls into one walker never
-/// overlap.
+/// A program stays where the module is, for as long as its frames may be named. Nothing in it needs the guest.
+///
+/// # Threads
+/// Calls may overlap, those of its [walkers](Program::walker) included. [`Program::symbolize`] and [`Program::labels`] are called by a
+/// thread of wlprof while the guest runs, and for dumps in the circumstances of [`Walker::threads`]. They read no files. A lock that they
+/// take must not be one that [`Walker::walk`] takes as well.
 ///
 /// ```
-/// use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SourceFrame, Truncation, Walker, WasmFrame};
+/// use std::sync::Arc;
+/// use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, KeyTable, Program, SourceFrame, Truncation, Walker, WasmFrame};
 ///
-/// /// Walks a list of activation records: the function's number, and the address of the caller's record.
-/// struct Records {
-///     innermost: u64,
+/// /// A program whose functions have their names in memory. Names that were met are kept under the keys of frames.
+/// struct Script {
+///     names: Arc<KeyTable<String>>,
 /// }
 ///
-/// impl Walker for Records {
-///     fn reads_guest(&self) -> bool {
-///         true
+/// impl Program for Script {
+///     fn walker(&self) -> Option<Box<dyn Walker>> {
+///         Some(Box::new(Reader { names: self.names.clone() }))
 ///     }
 ///
+///     fn symbolize(&self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+///         if let FrameKey::Own(key) = frame
+///             && let Some(name) = self.names.get(key as u32)
+///         {
+///             out.push(SourceFrame { function: name.clone(), ..SourceFrame::default() });
+///         }
+///     }
+/// }
+///
+/// struct Reader {
+///     names: Arc<KeyTable<String>>,
+/// }
+///
+/// impl Walker for Reader {
 ///     fn walk(&mut self, guest: &dyn GuestMemory, _: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
-///         let mut record = u64::from(guest.read_u32(self.innermost)?);
-///         while record != 0 {
-///             // The sink refuses more frames than it has room for, so that a cycle ends.
-///             out.push(u64::from(guest.read_u32(record)?))?;
-///             record = u64::from(guest.read_u32(record + 4)?);
-///         }
-///         Ok(())
-///     }
-///
-///     fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
-///         if let FrameKey::Own(function) = frame {
-///             out.push(SourceFrame { function: format!("function {function}"), ..SourceFrame::default() });
-///         }
+///         let mut name = [0; 8];
+///         guest.read(0x1000, &mut name)?;
+///         let name = String::from_utf8_lossy(&name).into_owned();
+///         out.push(self.names.keep(name, 8).map_err(|_| Truncation::Busy)?.into())
 ///     }
 /// }
+///
+/// let script = Script { names: Arc::new(KeyTable::new(1000, 1 << 20)) };
+/// assert!(script.walker().is_some());
 /// ```
-pub trait Walker: Send {
-    /// Returns whether stacks must be read from the stopped guest.
+pub trait Program: Send + Sync {
+    /// Makes a walker for the instances of this module, and of its [siblings](ModuleView::siblings), on a memory of their own.
     ///
-    /// `false` is for languages whose stack is the wasm stack itself: [`Walker::walk`] is then never called.
-    fn reads_guest(&self) -> bool {
-        false
-    }
-
-    /// Returns whether [`Walker::walk`] respects [`FrameSink::may_allocate`].
+    /// `None` is for languages whose stack is the wasm stack itself. Whether there are walkers does not change.
     ///
-    /// Where that is false, such a walk neither allocates nor frees memory. If it would have to, for example to fill a cache, it ends with
-    /// [`Truncation::WouldAllocate`].
-    ///
-    /// Such a walker is also called for samples in host code that wasm calls too often and too briefly to wait for, as in `memory.copy`.
-    /// They may have interrupted the allocator.
-    fn walks_without_allocating(&self) -> bool {
-        false
-    }
-
-    /// Returns whether [`Walker::walk_suspended`] may find something. Samples taken while none of the guest's wasm is open then wait for
-    /// it.
-    fn reads_suspended_tasks(&self) -> bool {
-        false
-    }
-
-    /// Walks one of the language's suspended tasks, while none of the guest's wasm is open.
-    ///
-    /// Gives the frames of a task that awaits something other than another task, if there is one. Of several such tasks, each call takes
-    /// another one. All else is as for [`Walker::walk`].
-    ///
-    /// # Errors
-    /// As for [`Walker::walk`].
-    fn walk_suspended(&mut self, _guest: &dyn GuestMemory, _out: &mut FrameSink) -> Result<(), Truncation> {
-        Ok(())
-    }
-
-    /// Returns whether [`Walker::symbolize`] of [`FrameKey::Own`] and [`Walker::labels`] take only microseconds.
-    ///
-    /// They are then also called while samples are taken, in the same circumstances as [`Walker::walk`]. The names are in the recording
-    /// even if wlprof is killed.
-    fn names_while_running(&self) -> bool {
-        false
-    }
-
-    /// Makes a walker for other instances of the same modules, on a memory of their own.
-    ///
-    /// This is for guests that have many instances. It takes microseconds, since what was read of the modules is shared. The new walker
-    /// takes nothing from this one's guest, except hints that it checks before it relies on them: for example the address at which
-    /// something was found. `None` if there is nothing to share: the language is then attached anew.
+    /// A guest may have many instances, so this takes microseconds: what was read of the module is shared. A walker takes nothing from
+    /// the guests of others, except hints that it checks before it relies on them: for example the address at which something was found.
     ///
     /// # Keys
-    /// Keys of frames and of labels mean the same to all walkers that came from one another in this way. Any of them can name what another
-    /// has pushed.
+    /// Keys of frames and of labels mean the same to the program and all its walkers, also to those that have ended.
     ///
     /// # Threads
     /// Calls into different walkers may overlap, even those of [`Walker::walk`] in signal handlers on their own threads. A walk must not
     /// wait for a lock on what they share: the thread that holds it may have been interrupted. The walk tries a few times at most, and then
-    /// ends with [`Truncation::Busy`].
-    fn fresh(&self) -> Option<Box<dyn Walker>> {
+    /// ends with [`Truncation::Busy`]. [`KeyTable`](crate::KeyTable) does so.
+    fn walker(&self) -> Option<Box<dyn Walker>> {
         None
     }
 
-    /// Returns the indices of the wasm globals that [`Walker::walk`] reads, in the module that it was attached with.
+    /// Returns the indices of the wasm globals that [`Walker::walk`] reads, in the module that was attached.
     fn wanted_globals(&self) -> &[u32] {
         &[]
     }
 
-    /// Reads the stack of a stopped guest into `out`, leaf first.
-    ///
-    /// `wasm` is the guest's wasm stack, leaf first, cut at [`FrameSink::CAPACITY`] frames. It may be empty. It also has frames of
-    /// siblings, to be passed on by their index.
-    ///
-    /// If the walk pushes nothing, the wasm stack is used.
-    ///
-    /// This runs in a signal handler on the guest's thread, which was interrupted in wasm code. It does no input or output, and takes no
-    /// lock that the embedding program may hold. Its reads and its time are bounded, and it uses at most 200 KiB of stack. It may allocate,
-    /// unless [`FrameSink::may_allocate`] says otherwise. A panic is caught and costs the sample its language frames.
-    ///
-    /// # Errors
-    /// The reason why the walk did not reach the root. What it pushed is kept, unless the reason says otherwise.
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
-        let _ = guest;
-        (0..wasm.len()).try_for_each(|index| out.push_wasm(index))
-    }
-
-    /// Appends the stacks of all threads that the language has in a stopped guest. `wasm` belongs to the running one.
-    ///
-    /// Appends nothing if the language has no threads of its own. What [`Walker::walk`] gives is shown then, with its labels: the one
-    /// called `state` says what the guest does.
-    ///
-    /// Called when the user asks for a dump. It runs on the guest's thread, in a signal handler or in a host call, or on another thread
-    /// while the guest waits in a host call. It may take milliseconds and allocate; all else is as for [`Walker::walk`].
-    /// [`Walker::symbolize`] is then called in the same circumstances, once per distinct frame.
-    fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
-        let _ = (guest, wasm, out);
-    }
-
     /// Appends the functions of `frame` in source terms: innermost inlined function first, physical function last.
     ///
-    /// Appends nothing if the frame is unknown. Called once per distinct frame after the samples, or during them with
-    /// [`Walker::names_while_running`]. It is also called for dumps, so it reads no files and takes no locks.
-    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>);
+    /// Appends nothing if the frame is unknown. Called once per distinct frame, and for dumps.
+    fn symbolize(&self, frame: FrameKey, out: &mut Vec<SourceFrame>);
 
     /// Returns the kind of code of a wasm frame that DWARF or the name section has named.
     ///
@@ -265,9 +206,8 @@ pub trait Walker: Send {
 
     /// Appends the labels of `key`, in the order in which they are shown.
     ///
-    /// Called once per distinct key after the samples, or during them with [`Walker::names_while_running`]. For a language without
-    /// [threads](Walker::threads) it is also called for dumps, in the circumstances of these: so it reads no files and takes no locks.
-    fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
+    /// Called once per distinct key. For a language without [threads](Walker::threads) it is also called for dumps.
+    fn labels(&self, key: u64, out: &mut Vec<Label>) {
         let _ = (key, out);
     }
 
@@ -275,7 +215,7 @@ pub trait Walker: Send {
     ///
     /// That is so for an interpreter without names, or with an allocator of its own above C's. The functions take the place of C's.
     /// `missed` gets what will not be seen even so, in sentences for the user. Called only where allocations are wanted, with the module
-    /// that the walker was attached with.
+    /// that was attached.
     ///
     /// Some functions call each other through tables. Of these, only functions called as `realloc` may be returned together with what they
     /// call.
@@ -296,6 +236,92 @@ pub trait Walker: Send {
         Vec::new()
     }
 
+    /// Returns sentences for the user about what could not be read so far, by any walker. Called last.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Reads the stacks of the instances that work on one memory.
+///
+/// These are instances of the module whose [`Program`] made it, and of its [siblings](ModuleView::siblings). Calls into one walker never
+/// overlap.
+///
+/// ```
+/// use wlprof_plugin::{FrameSink, GuestMemory, Truncation, Walker, WasmFrame};
+///
+/// /// Walks a list of activation records: the function's number, and the address of the caller's record.
+/// struct Records {
+///     innermost: u64,
+/// }
+///
+/// impl Walker for Records {
+///     fn walk(&mut self, guest: &dyn GuestMemory, _: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
+///         let mut record = u64::from(guest.read_u32(self.innermost)?);
+///         while record != 0 {
+///             // The sink refuses more frames than it has room for, so that a cycle ends.
+///             out.push(u64::from(guest.read_u32(record)?))?;
+///             record = u64::from(guest.read_u32(record + 4)?);
+///         }
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait Walker: Send {
+    /// Returns whether [`Walker::walk`] respects [`FrameSink::may_allocate`].
+    ///
+    /// Where that is false, such a walk neither allocates nor frees memory. If it would have to, for example to fill a cache, it ends with
+    /// [`Truncation::WouldAllocate`].
+    ///
+    /// Such a walker is also called for samples in host code that wasm calls too often and too briefly to wait for, as in `memory.copy`.
+    /// They may have interrupted the allocator.
+    fn walks_without_allocating(&self) -> bool {
+        false
+    }
+
+    /// Returns whether [`Walker::walk_suspended`] may find something. Samples taken while none of the guest's wasm is open then wait for
+    /// it.
+    fn reads_suspended_tasks(&self) -> bool {
+        false
+    }
+
+    /// Reads the stack of a stopped guest into `out`, leaf first.
+    ///
+    /// `wasm` is the guest's wasm stack, leaf first, cut at [`FrameSink::CAPACITY`] frames. It may be empty. It also has frames of
+    /// siblings, to be passed on by their index.
+    ///
+    /// If the walk pushes nothing, the wasm stack is used.
+    ///
+    /// This runs in a signal handler on the guest's thread, which was interrupted in wasm code. It does no input or output, and takes no
+    /// lock that the embedding program may hold. Its reads and its time are bounded, and it uses at most 200 KiB of stack. It may allocate,
+    /// unless [`FrameSink::may_allocate`] says otherwise. A panic is caught and costs the sample its language frames.
+    ///
+    /// # Errors
+    /// The reason why the walk did not reach the root. What it pushed is kept, unless the reason says otherwise.
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation>;
+
+    /// Walks one of the language's suspended tasks, while none of the guest's wasm is open.
+    ///
+    /// Gives the frames of a task that awaits something other than another task, if there is one. Of several such tasks, each call takes
+    /// another one. All else is as for [`Walker::walk`].
+    ///
+    /// # Errors
+    /// As for [`Walker::walk`].
+    fn walk_suspended(&mut self, _guest: &dyn GuestMemory, _out: &mut FrameSink) -> Result<(), Truncation> {
+        Ok(())
+    }
+
+    /// Appends the stacks of all threads that the language has in a stopped guest. `wasm` belongs to the running one.
+    ///
+    /// Appends nothing if the language has no threads of its own. What [`Walker::walk`] gives is shown then, with its labels: the one
+    /// called `state` says what the guest does.
+    ///
+    /// Called when the user asks for a dump. It runs on the guest's thread, in a signal handler or in a host call, or on another thread
+    /// while the guest waits in a host call. It may take milliseconds and allocate; all else is as for [`Walker::walk`].
+    fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
+        let _ = (guest, wasm, out);
+    }
+
     /// Appends what the runtime's own heap profiler has counted so far, and returns its rate.
     ///
     /// The rate is the average number of bytes allocated between two samples: what the program has set, if it has; 0 if nothing is sampled.
@@ -307,10 +333,5 @@ pub trait Walker: Send {
     fn heap_profile(&mut self, guest: &dyn GuestMemory, out: &mut Vec<HeapBucket>) -> Result<u64, Truncation> {
         let _ = (guest, out);
         Ok(0)
-    }
-
-    /// Returns sentences for the user about what could not be read so far. Called last.
-    fn warnings(&self) -> Vec<String> {
-        Vec::new()
     }
 }

@@ -4,9 +4,10 @@
 //! terms of the guest's own language. The contract has three levels, each with its own lifetime:
 //!
 //! 1. [`Language::detect`]: is this module mine? Cheap, once per module.
-//! 2. [`Language::attach`]: parse what never changes (symbol tables, offsets of the runtime's structures), once per module.
-//! 3. [`Walker::walk`]: read one stack, at every sample. This happens on the guest's own thread while it stands still in the middle of an
-//!    instruction. [`Walker::symbolize`] names a frame later, once per distinct frame, when the guest cannot be read any more.
+//! 2. [`Language::attach`]: parse what never changes (symbol tables, offsets of the runtime's structures), once per module. The result is
+//!    a [`Program`]. It names frames, once per distinct frame, when the guest cannot be read any more.
+//! 3. [`Program::walker`]: make what reads an instance, once per instance. [`Walker::walk`] reads one stack, at every sample. This happens
+//!    on the guest's own thread while it stands still in the middle of an instruction.
 //!
 //! Everything that a walker reads from the guest is hostile until checked: lengths lie, pointers form cycles, and strings change.
 //! [`GuestMemory`] bounds every read and [`FrameSink`] bounds the output.
@@ -38,7 +39,7 @@ pub use budget::{Budget, BudgetSpent};
 pub use frame::{FrameKey, FrameSink, SinkEntry, Truncation, WasmFrame};
 pub use heap::{Allocator, AllocatorCall, HeapBucket, MemoryPatch};
 pub use key_table::{KeyTable, NotKept};
-pub use language::{AttachError, Detection, Language, Walker};
+pub use language::{AttachError, Detection, Language, Program, Walker};
 pub use memory::{GuestMemory, OutOfBounds};
 pub use module::{FunctionImport, Member, ModuleView};
 pub use symbol::{Category, Label, SourceFrame};

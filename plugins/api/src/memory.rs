@@ -39,7 +39,7 @@ pub trait GuestMemory {
     /// Returns the raw bits of global `index` in the index space of the attached module, imports first.
     ///
     /// An i32 is zero-extended. `None` if there is no such global, or if the walker did not ask for it in
-    /// [`Walker::wanted_globals`](crate::Walker::wanted_globals).
+    /// [`Program::wanted_globals`](crate::Program::wanted_globals).
     fn global(&self, index: u32) -> Option<u64>;
 
     /// Returns the whole memory where it can be read in place, since nothing can write it meanwhile.

@@ -52,6 +52,10 @@ fn layouts() -> BTreeMap<String, usize> {
         Plugin as wlprof_plugin_t {
             magic, abi_major, abi_minor, size, name, version, languages, language_count,
         }
+        Program as wlprof_program_t {
+            size, wanted_globals, wanted_global_count, destroy, walker, symbolize, categorize, labels, warnings,
+            allocators, switch_heap_profiler_on,
+        }
         SourceFrame as wlprof_source_frame_t {
             size, function, linkage_name, file, function_line, line, column, category,
         }
@@ -67,8 +71,7 @@ fn layouts() -> BTreeMap<String, usize> {
         }
         Threads as wlprof_threads_t { size, add }
         Walker as wlprof_walker_t {
-            size, flags, wanted_globals, wanted_global_count, destroy, walk, symbolize, categorize, labels, threads,
-            warnings, fresh, allocators, switch_heap_profiler_on, heap_profile,
+            size, flags, destroy, walk, threads, heap_profile,
         }
         WasmFrame as wlprof_wasm_frame_t { module, function, code_offset }
     }

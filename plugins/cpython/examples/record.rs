@@ -12,7 +12,7 @@ use replay::{Capture, Expected, Replay};
 use std::{fs, path::Path};
 use wlprof_cpython::Python;
 use wlprof_plugin::{
-    FrameKey, FrameSink, SinkEntry, SourceFrame, Truncation, Walker, WasmFrame,
+    FrameKey, FrameSink, Program, SinkEntry, SourceFrame, Truncation, Walker, WasmFrame,
     testing::{Frozen, Snapshot, TestModule},
 };
 
@@ -29,14 +29,14 @@ fn main() {
         let stack = fs::read_to_string(file("stack")).expect("a stack");
         let (name, frames) = stack.split_once('\n').expect("a name and frames");
         let expected: Vec<Expected> = frames.lines().map(Expected::parse).collect();
-        let mut walker = Python.attach_walker(&module).unwrap_or_else(|error| panic!("{error}"));
+        let mut walker = Python.attach_program(&module).unwrap_or_else(|error| panic!("{error}")).new_walker();
         let mut sink = FrameSink::new();
         let mut end = Err(Truncation::NoStack);
         let guest = Snapshot::record(&Frozen::new(memory), |guest| end = walker.walk(guest, &wasm, &mut sink));
         let mut found: Vec<SourceFrame> = Vec::new();
         for entry in sink.entries() {
             if let SinkEntry::Own(key) = entry {
-                walker.symbolize(FrameKey::Own(key), &mut found);
+                walker.program().symbolize(FrameKey::Own(key), &mut found);
             }
         }
         worst.1 += expected.len();

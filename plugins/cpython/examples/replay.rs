@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 use wlprof_cpython::Python;
 use wlprof_plugin::{
-    FrameKey, FrameSink, ModuleView, SinkEntry, Truncation, Walker, WasmFrame,
+    FrameKey, FrameSink, ModuleView, Program, SinkEntry, Truncation, Walker, WasmFrame,
     testing::{Frozen, TestModule},
 };
 
@@ -22,7 +22,7 @@ fn main() {
         };
         let text = fs::read_to_string(file("wasm")).expect("a wasm stack");
         let wasm: Vec<WasmFrame> = text.lines().filter_map(frame).collect();
-        let mut walker = Python.attach_walker(&module).unwrap_or_else(|error| panic!("{error}"));
+        let mut walker = Python.attach_program(&module).unwrap_or_else(|error| panic!("{error}")).new_walker();
         let mut out = FrameSink::new();
         let guest = Frozen::new(memory);
         let mut end = walker.walk(&guest, &wasm, &mut out);
@@ -33,7 +33,7 @@ fn main() {
             walks += 1;
         }
         let mut labels = Vec::new();
-        out.labels().iter().for_each(|&key| walker.labels(key, &mut labels));
+        out.labels().iter().for_each(|&key| walker.program().labels(key, &mut labels));
         let state = labels.first().map_or("", |label| &label.value);
         *ends.entry(format!("{end:?} {state}")).or_default() += 1;
         if quiet && end.is_ok() {
@@ -44,7 +44,7 @@ fn main() {
             match entry {
                 SinkEntry::Own(key) => {
                     let mut frames = Vec::new();
-                    walker.symbolize(FrameKey::Own(key), &mut frames);
+                    walker.program().symbolize(FrameKey::Own(key), &mut frames);
                     for frame in frames {
                         let (file, line) = (frame.file.unwrap_or_default(), frame.line.unwrap_or_default());
                         println!("{} {file}:{line}:{}", frame.function, frame.column.unwrap_or_default());

@@ -21,7 +21,7 @@ fn main() {
     }
     let guest = Frozen::new(memory);
     let module = replay.module();
-    let mut walker = Python.attach_walker(&module).expect("a CPython");
+    let mut walker = Python.attach_program(&module).expect("a CPython").new_walker();
     let mut out = FrameSink::new();
     let started = Instant::now();
     let _ = walker.walk(&guest, &capture.wasm, &mut out);

@@ -2,6 +2,7 @@
 
 use crate::{
     layout::{Layout, Top},
+    program::PythonProgram,
     prologue::Prologue,
     runtime::Runtime,
     state::HostCalls,
@@ -26,12 +27,13 @@ fn linking_walker(layout: &Layout) -> PythonWalker {
     let code =
         [&[0; 100][..], &[0, 0x41, 0, 0x41, 0, 0x36, 2, at as u8, 0x41, 0, 0x41, 0, 0x36, 2, 4, 3, 0x40]].concat();
     let prologue = Prologue::new(&code, 100..code.len() as u32);
-    PythonWalker::new(
+    PythonProgram::new(
         Runtime::new(layout.minor, vec![RUNTIME], None, None),
         functions(),
         HostCalls::default(),
         prologue,
     )
+    .new_walker()
 }
 
 #[test]

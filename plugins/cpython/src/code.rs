@@ -69,7 +69,7 @@ pub(crate) struct Found {
 
 /// What is kept of code objects, by number, for all walkers of a module. Names of files are kept once.
 #[derive(Debug)]
-struct KeptCodes {
+pub(crate) struct KeptCodes {
     codes: KeyTable<Code>,
     files: KeyTable<Arc<str>>,
 }
@@ -120,15 +120,27 @@ struct Identity {
     name: ([u8; FILE_SAMPLE], u64),
 }
 
-impl Default for Codes {
+impl Default for KeptCodes {
     fn default() -> Self {
-        let codes = KeyTable::new(MOST_CODES, MOST_BYTES);
-        Self::with(Arc::new(KeptCodes { codes, files: KeyTable::new(MOST_FILES, MOST_BYTES / 4) }))
+        Self { codes: KeyTable::new(MOST_CODES, MOST_BYTES), files: KeyTable::new(MOST_FILES, MOST_BYTES / 4) }
+    }
+}
+
+impl KeptCodes {
+    /// Whether code objects were not kept for want of room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.codes.is_full() || self.files.is_full()
+    }
+
+    /// The kept code object of that number.
+    pub(crate) fn get(&self, id: CodeId) -> Option<&Code> {
+        self.codes.get(id.0)
     }
 }
 
 impl Codes {
-    fn with(kept: Arc<KeptCodes>) -> Self {
+    /// Keeps what it sees in `kept`.
+    pub(crate) fn new(kept: Arc<KeptCodes>) -> Self {
         let hasher = keyed_hasher();
         Self {
             kept,
@@ -141,11 +153,6 @@ impl Codes {
             copied: 0,
             files_seen: FileSamples::default(),
         }
-    }
-
-    /// With the same numbers, for another instance.
-    pub(crate) fn fresh(&self) -> Self {
-        Self::with(Arc::clone(&self.kept))
     }
 
     /// Begins a walk, during which memory does not change. If it may not allocate, code objects that are new cannot be
@@ -162,16 +169,6 @@ impl Codes {
             // By now something else may be there.
             let _ = self.find(guest, layout, address);
         }
-    }
-
-    /// Whether code objects were not kept for want of room.
-    pub(crate) fn is_full(&self) -> bool {
-        self.kept.codes.is_full() || self.kept.files.is_full()
-    }
-
-    /// The kept code object of that number.
-    pub(crate) fn get(&self, id: CodeId) -> Option<&Code> {
-        self.kept.codes.get(id.0)
     }
 
     /// The code object at `address`.

@@ -4,25 +4,26 @@ use crate::{
     debug_info, debug_offsets,
     functions::Functions,
     layout::SUPPORTED,
+    program::PythonProgram,
     prologue::Prologue,
     runtime::{InLibrary, MOST_CANDIDATES, Runtime},
     state::HostCalls,
     version::{self, Evidence, Version},
-    walker::PythonWalker,
 };
 use memchr::memmem;
-use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Walker};
+use std::sync::Arc;
+use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Program};
 
 /// Python, on CPython 3.11 to 3.14.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Python;
 
 impl Python {
-    /// Attaches as [`Language::attach`] does, to a walker whose further abilities can be used.
+    /// Attaches as [`Language::attach`] does, to a program whose further abilities can be used.
     ///
     /// # Errors
     /// As for [`Language::attach`].
-    pub fn attach_walker(&self, view: &dyn ModuleView) -> Result<PythonWalker, AttachError> {
+    pub fn attach_program(&self, view: &dyn ModuleView) -> Result<PythonProgram, AttachError> {
         let not_python = || AttachError("this is not CPython".to_owned());
         let (module, evidence) = version::read_interpreter(view).ok_or_else(not_python)?;
         let variables = debug_info::variables(view);
@@ -47,7 +48,7 @@ impl Python {
         let body = functions.eval().and_then(|eval| view.function_body(eval)).unwrap_or_default();
         let prologue = Prologue::new(module.code, body);
         let calls = HostCalls::of_program(&module, view);
-        Ok(PythonWalker::new(runtime, functions, calls, prologue))
+        Ok(PythonProgram::new(runtime, functions, calls, prologue))
     }
 }
 
@@ -98,7 +99,7 @@ impl Language for Python {
         }
     }
 
-    fn attach(&self, view: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
-        Ok(Box::new(self.attach_walker(view)?))
+    fn attach(&self, view: &dyn ModuleView) -> Result<Arc<dyn Program>, AttachError> {
+        Ok(Arc::new(self.attach_program(view)?))
     }
 }

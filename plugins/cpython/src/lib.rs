@@ -21,10 +21,10 @@ mod debug_info;
 #[cfg(test)]
 mod debug_info_tests;
 mod debug_offsets;
-#[cfg(test)]
-mod fresh_tests;
 mod function_names;
 mod functions;
+#[cfg(test)]
+mod instances_tests;
 mod language;
 mod layout;
 #[cfg(test)]
@@ -32,6 +32,7 @@ mod layout_tests;
 mod locations;
 mod merge;
 mod module;
+mod program;
 mod prologue;
 mod runtime;
 mod scan;
@@ -52,4 +53,5 @@ mod walker_tests;
 pub use category::categorize;
 pub use language::Python;
 pub use locations::{LocationIndex, Position, locate};
+pub use program::PythonProgram;
 pub use walker::PythonWalker;

@@ -17,8 +17,6 @@ pub(crate) struct Runtime {
     candidates: Vec<u32>,
     in_library: Option<InLibrary>,
     scan: Scan,
-    /// What was found in another instance of the module.
-    hint: Option<(u32, Layout)>,
     found: Option<(u32, Layout)>,
     searches: u32,
 }
@@ -47,7 +45,7 @@ impl Runtime {
         in_library: Option<InLibrary>,
         statics: Option<Range<u64>>,
     ) -> Self {
-        Self { minor, candidates, in_library, scan: Scan::new(statics), hint: None, found: None, searches: 0 }
+        Self { minor, candidates, in_library, scan: Scan::new(statics), found: None, searches: 0 }
     }
 
     /// The global that [`Runtime::find`] needs, if it needs one.
@@ -55,12 +53,10 @@ impl Runtime {
         self.in_library.as_ref().map(|library| &library.base)
     }
 
-    /// That of another instance of the module. Where this one is, the other is likely to be, laid out alike, and is looked for first.
-    pub(crate) fn fresh(&self) -> Self {
-        // Not all, so that there is room for its own.
-        let candidates = self.candidates.iter().copied().take(MOST_CANDIDATES / 2).collect();
-        let (in_library, scan, hint) = (self.in_library.clone(), self.scan.fresh(), self.found.or(self.hint));
-        Self { minor: self.minor, candidates, in_library, scan, hint, found: None, searches: 0 }
+    /// Looks at `address` first: that of another instance of the module is likely to be this one's, too.
+    pub(crate) fn first_at(mut self, address: u32) -> Self {
+        self.candidates.insert(0, address);
+        self
     }
 
     /// Whether the release has its tasks in a list that can be found.
@@ -83,10 +79,6 @@ impl Runtime {
 
     #[cold]
     fn search(&mut self, guest: &dyn GuestMemory) -> Option<(u32, Layout)> {
-        let hint = self.hint.filter(|(address, layout)| threads::is_runtime(guest, layout, *address));
-        if hint.is_some() {
-            return hint;
-        }
         let row = layout::of_release(self.minor);
         self.see_library(guest);
         let known = self.candidates.iter().find_map(|&address| {

@@ -30,11 +30,6 @@ impl Scan {
         Self { statics, next: 0, rest: 0, next_rest: FIRST_REST, buffer: Vec::new() }
     }
 
-    /// The same scan, from its start.
-    pub(crate) fn fresh(&self) -> Self {
-        Self::new(self.statics.clone())
-    }
-
     /// Looks at the next part of memory.
     pub(crate) fn step(&mut self, guest: &dyn GuestMemory, layout: Option<&Layout>) -> Option<u32> {
         if self.rest > 0 {

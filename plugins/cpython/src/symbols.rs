@@ -1,7 +1,7 @@
 //! Names frames: from a code object and a place in it to function, file, line and column.
 
 use crate::{
-    code::{Code, CodeId, Codes},
+    code::{Code, CodeId, KeptCodes},
     locations::LocationIndex,
 };
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use wlprof_plugin::{Category, SourceFrame};
 pub(crate) type Indices = HashMap<u32, LocationIndex>;
 
 /// What `key` is, if it is a frame of a kept code object.
-pub(crate) fn frame(codes: &Codes, indices: &mut Indices, key: u64) -> Option<SourceFrame> {
+pub(crate) fn frame(codes: &KeptCodes, indices: &mut Indices, key: u64) -> Option<SourceFrame> {
     let id = (key >> 32) as u32;
     let code = codes.get(CodeId(id))?;
     let (table, start) = (&code.location_table, code.first_line);

@@ -3,13 +3,16 @@
 use crate::{
     functions::Functions,
     layout::{Layout, Top},
+    program::PythonProgram,
     prologue::Prologue,
     runtime::Runtime,
     state::HostCalls,
     synthetic::{Guest, NewFrame, RUNTIME, layouts},
     walker::PythonWalker,
 };
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SinkEntry, Truncation, Walker, WasmFrame, testing::TestModule};
+use wlprof_plugin::{
+    FrameKey, FrameSink, GuestMemory, Program, SinkEntry, Truncation, Walker, WasmFrame, testing::TestModule,
+};
 
 pub(crate) const EVAL: WasmFrame = WasmFrame::attached(0, 100);
 const SORT: WasmFrame = WasmFrame::attached(1, 200);
@@ -28,7 +31,7 @@ pub(crate) fn functions() -> Functions {
 
 pub(crate) fn walker(layout: &Layout, candidates: &[u32]) -> PythonWalker {
     let runtime = Runtime::new(layout.minor, candidates.to_vec(), None, None);
-    PythonWalker::new(runtime, functions(), HostCalls::default(), Prologue::default())
+    PythonProgram::new(runtime, functions(), HostCalls::default(), Prologue::default()).new_walker()
 }
 
 /// A stack in words, leaf first: Python frames as `name:line`, wasm frames as `#index`.
@@ -49,13 +52,13 @@ pub(crate) fn suspended(walker: &mut PythonWalker, guest: &dyn GuestMemory) -> (
     (named(walker, &out), end)
 }
 
-fn named(walker: &mut PythonWalker, out: &FrameSink) -> Vec<String> {
+fn named(walker: &PythonWalker, out: &FrameSink) -> Vec<String> {
     let mut named = |entry| match entry {
         SinkEntry::Wasm(index) => format!("#{index}"),
         SinkEntry::Elided => panic!("nothing is left out"),
         SinkEntry::Own(key) => {
             let mut frames = Vec::new();
-            walker.symbolize(FrameKey::Own(key), &mut frames);
+            walker.program().symbolize(FrameKey::Own(key), &mut frames);
             let frame = frames.pop().unwrap_or_default();
             format!("{}:{}", frame.function, frame.line.unwrap_or(0))
         }
@@ -229,7 +232,7 @@ fn another_function_at_the_same_address_is_another_function() {
         for entry in [first, second, third] {
             let SinkEntry::Own(key) = entry else { panic!("a wasm frame") };
             let mut frames = Vec::new();
-            walker.symbolize(FrameKey::Own(key), &mut frames);
+            walker.program().symbolize(FrameKey::Own(key), &mut frames);
             files.push((frames[0].file.clone().unwrap(), frames[0].line.unwrap()));
         }
         let file = |number: u32| format!("<made {number}>");
@@ -265,7 +268,8 @@ fn an_interpreter_that_starts_after_the_first_scan_is_found() {
         for cut in 0..9 {
             let statics = 0..guest.frozen.memory.len() as u64 - cut;
             let runtime = Runtime::new(layout.minor, Vec::new(), None, Some(statics));
-            let mut walker = PythonWalker::new(runtime, functions(), HostCalls::default(), Prologue::default());
+            let mut walker =
+                PythonProgram::new(runtime, functions(), HostCalls::default(), Prologue::default()).new_walker();
             for _ in 0..100 {
                 assert_eq!(stack(&mut walker, &before.frozen, &WASM).1, Err(Truncation::NoStack));
             }
@@ -297,5 +301,5 @@ fn scans_that_find_nothing_become_rare() {
     }
     let (reads, bytes) = (guest.frozen.reads.get(), guest.frozen.bytes_read.get());
     assert!(reads < 200 && bytes < 16 << 20, "{reads} {bytes}");
-    assert_eq!(walker.warnings(), ["no running Python interpreter was found in memory"]);
+    assert_eq!(walker.program().warnings(), ["no running Python interpreter was found in memory"]);
 }

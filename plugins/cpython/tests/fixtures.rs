@@ -1,7 +1,7 @@
 //! Detection and attaching, on the interpreters that `cargo xtask test-fixtures` builds.
 
 use wlprof_cpython::Python;
-use wlprof_plugin::testing::{TestModule, check_fresh_is_cheap};
+use wlprof_plugin::testing::{TestModule, check_walkers_are_cheap};
 use wlprof_plugin::{Detection, Language};
 
 #[test]
@@ -18,7 +18,7 @@ fn check_detection(release: &str, version: &str) {
     for (suffix, merges) in [("", true), ("-stripped", false)] {
         let module = TestModule::fixture(&format!("python-{release}{suffix}"));
         assert_eq!(Python.detect(&module), Detection::Yes(version.to_owned()), "{release}{suffix}");
-        assert_eq!(Python.attach_walker(&module).unwrap().merges(), merges, "{release}{suffix}");
+        assert_eq!(Python.attach_program(&module).unwrap().merges(), merges, "{release}{suffix}");
     }
 }
 
@@ -35,7 +35,7 @@ fn debug_information_says_where_the_loop_is_in_every_other_release() {
 fn check_loop(release: &str) {
     let mut module = TestModule::fixture(&format!("python-{release}"));
     module.names.clear();
-    assert!(Python.attach_walker(&module).unwrap().merges(), "{release}");
+    assert!(Python.attach_program(&module).unwrap().merges(), "{release}");
 }
 
 /// Replaces every occurrence in a module's data.
@@ -82,7 +82,7 @@ fn other_programs_are_not_python() {
 }
 
 #[test]
-fn a_fresh_walker_costs_next_to_nothing() {
+fn a_walker_costs_next_to_nothing() {
     let module = TestModule::fixture("python-3.11");
-    check_fresh_is_cheap(|| Python.attach(&module).unwrap(), 1000);
+    check_walkers_are_cheap(|| Python.attach(&module).unwrap(), 1000);
 }

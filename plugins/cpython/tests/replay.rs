@@ -6,9 +6,10 @@ mod replay;
 
 use replay::{Capture, Replay};
 use wlprof_cpython::{Python, PythonWalker, categorize};
-use wlprof_plugin::testing::{Moment, check_fresh};
+use wlprof_plugin::testing::{Moment, check_walkers};
 use wlprof_plugin::{
-    Category, Detection, FrameKey, FrameSink, Language, SinkEntry, SourceFrame, Truncation, Walker, testing::TestModule,
+    Category, Detection, FrameKey, FrameSink, Language, Program, SinkEntry, SourceFrame, Truncation, Walker,
+    testing::TestModule,
 };
 
 fn replays() -> impl Iterator<Item = (Replay, TestModule)> {
@@ -35,7 +36,7 @@ fn walk(walker: &mut PythonWalker, replay: &Replay, capture: &Capture) -> (Vec<N
     let entries = out.entries().map(|entry| match entry {
         SinkEntry::Own(key) => {
             let mut frames = Vec::new();
-            walker.symbolize(FrameKey::Own(key), &mut frames);
+            walker.program().symbolize(FrameKey::Own(key), &mut frames);
             Named::Python(frames.pop().expect("a frame has a name"))
         }
         SinkEntry::Wasm(index) => Named::Wasm(replay.functions[&capture.wasm[index].function].clone()),
@@ -60,14 +61,14 @@ fn stacks_are_those_that_python_printed() {
     for (replay, module) in replays() {
         assert!(replay.captures.len() > 90);
         for capture in &replay.captures {
-            check(&mut Python.attach_walker(&module).unwrap(), &replay, capture);
+            check(&mut Python.attach_program(&module).unwrap().new_walker(), &replay, capture);
         }
         // Each leaves behind what the next one may take for its own.
-        let mut walker = Python.attach_walker(&module).unwrap();
+        let mut walker = Python.attach_program(&module).unwrap().new_walker();
         for capture in replay.captures.iter().chain(replay.captures.iter().rev()) {
             check(&mut walker, &replay, capture);
         }
-        assert_eq!(walker.warnings(), [""; 0]);
+        assert_eq!(walker.program().warnings(), [""; 0]);
     }
 }
 
@@ -85,7 +86,7 @@ fn c_code_stands_below_the_python_code_that_called_it() {
             ("exec", "compiled", "builtin_exec", "<module>"),
         ] {
             let capture = replay.captures.iter().find(|found| found.name == capture).expect(capture);
-            let (entries, _) = walk(&mut Python.attach_walker(&module).unwrap(), &replay, capture);
+            let (entries, _) = walk(&mut Python.attach_program(&module).unwrap().new_walker(), &replay, capture);
             let python = |name: &str| {
                 let is_it = |entry: &Named| matches!(entry, Named::Python(frame) if frame.function == name);
                 entries.iter().position(is_it).unwrap_or_else(|| panic!("{}: no {name}", capture.name))
@@ -122,23 +123,23 @@ fn without_names_python_frames_are_all_there_is() {
     for (replay, mut module) in replays() {
         module.names.clear();
         assert!(matches!(Python.detect(&module), Detection::Yes(_)));
-        let mut walker = Python.attach_walker(&module).unwrap();
-        assert!(!walker.merges());
+        let mut walker = Python.attach_program(&module).unwrap().new_walker();
+        assert!(!walker.program().merges());
         for capture in &replay.captures {
             check(&mut walker, &replay, capture);
         }
-        assert!(walker.warnings()[0].contains("without function names"));
+        assert!(walker.program().warnings()[0].contains("without function names"));
     }
 }
 
 #[test]
-fn fresh_walkers_on_two_threads_give_what_each_gives_alone() {
+fn walkers_on_two_threads_give_what_each_gives_alone() {
     for (replay, module) in replays() {
         let captures: Vec<_> = replay.captures.iter().collect();
         for pair in captures.chunks_exact(2).step_by(captures.len().div_ceil(8)) {
             let moments =
                 [pair[0], pair[1]].map(|capture| Moment { guest: capture.guest.replay(), wasm: capture.wasm.clone() });
-            check_fresh(|| Python.attach(&module).unwrap(), &moments);
+            check_walkers(|| Python.attach(&module).unwrap(), &moments);
         }
     }
 }

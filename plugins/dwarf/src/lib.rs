@@ -24,4 +24,4 @@ mod symbolizer;
 mod unit;
 
 pub use layout::Layout;
-pub use symbolizer::{Dwarf, Symbolizer};
+pub use symbolizer::Symbolizer;

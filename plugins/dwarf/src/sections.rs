@@ -4,7 +4,7 @@ use gimli::{LittleEndian, SectionId};
 use std::{convert::Infallible, sync::Arc};
 use wlprof_plugin::ModuleView;
 
-/// How the sections are read. Walkers outlive the module view and move between threads, so the bytes are owned and
+/// How the sections are read. Symbolizers outlive the module view and move between threads, so the bytes are owned and
 /// shared; the view's are borrowed.
 pub(crate) type Reader = gimli::EndianArcSlice<LittleEndian>;
 
@@ -35,14 +35,8 @@ pub(crate) fn load(view: &dyn ModuleView) -> Option<(gimli::Dwarf<Reader>, usize
     Some((dwarf, size))
 }
 
-/// Where a unit starts in `.debug_info`, and its DWARF version.
-pub(crate) struct UnitStart {
-    pub(crate) offset: usize,
-    pub(crate) version: u16,
-}
-
-/// Steps from unit to unit by their lengths alone, so that one broken unit does not hide those behind it.
-pub(crate) fn unit_starts(info: &[u8]) -> impl Iterator<Item = UnitStart> + '_ {
+/// Where units start in `.debug_info`: steps from unit to unit by their lengths alone, so that one broken unit does not hide those behind it.
+pub(crate) fn unit_starts(info: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let mut next = Some(0);
     std::iter::from_fn(move || {
         let offset = next?;
@@ -50,9 +44,10 @@ pub(crate) fn unit_starts(info: &[u8]) -> impl Iterator<Item = UnitStart> + '_ {
             u32::MAX => (12, u64::from_le_bytes(array(info, offset + 4)?)),
             length => (4, u64::from(length)),
         };
-        let version = u16::from_le_bytes(array(info, offset + header)?);
+        // As many bytes as a version has.
+        let _: [u8; 2] = array(info, offset + header)?;
         next = usize::try_from(length).ok().and_then(|length| length.checked_add(offset + header));
-        Some(UnitStart { offset, version })
+        Some(offset)
     })
 }
 

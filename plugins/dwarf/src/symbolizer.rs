@@ -1,4 +1,4 @@
-//! The plugin: detection, and the walker that only symbolizes.
+//! Names wasm frames: by DWARF, else by name.
 
 use crate::{
     bodies::Bodies,
@@ -7,35 +7,7 @@ use crate::{
     names::Names,
     sections::{self, Reader},
 };
-use wlprof_plugin::{AttachError, Detection, FrameKey, Language, ModuleView, SourceFrame, Walker};
-
-/// The most units that detection looks at.
-const DETECTED_UNITS: usize = 4096;
-
-/// The languages that describe themselves in DWARF, whose stack is the wasm stack.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Dwarf;
-
-impl Language for Dwarf {
-    fn name(&self) -> &str {
-        "dwarf"
-    }
-
-    fn detect(&self, module: &dyn ModuleView) -> Detection {
-        let Some(info) = module.custom_section(".debug_info") else { return Detection::No };
-        let versions = || sections::unit_starts(info).take(DETECTED_UNITS).map(|unit| unit.version);
-        match (versions().min(), versions().max()) {
-            (Some(oldest), Some(newest)) if oldest < newest => Detection::Yes(format!("DWARF {oldest} to {newest}")),
-            (_, Some(version)) => Detection::Yes(format!("DWARF {version}")),
-            _ => Detection::No,
-        }
-    }
-
-    /// Never fails: without DWARF, frames have names alone.
-    fn attach(&self, module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
-        Ok(Box::new(Symbolizer::new(module)))
-    }
-}
+use wlprof_plugin::{ModuleView, SourceFrame, WasmFrame};
 
 /// Names the wasm frames of one module: by its DWARF, else by its name section, exports and imports, else by number.
 /// Every frame in it gets at least one [`SourceFrame`].
@@ -63,18 +35,14 @@ impl Symbolizer {
         let names = Names::new(module, bodies.len(), size);
         Self { bodies, names, debug_info }
     }
-}
 
-impl Symbolizer {
-    /// Returns whether DWARF was left out that describes other code than the module has. [`Walker::warnings`] says how much.
+    /// Returns whether DWARF was left out that describes other code than the module has. [`Symbolizer::warnings`] says how much.
     pub fn has_stale_dwarf(&self) -> bool {
         matches!(&self.debug_info, Source::Read(debug_info) if debug_info.damage().stale_units > 0)
     }
-}
 
-impl Walker for Symbolizer {
-    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
-        let FrameKey::Wasm(frame) = frame else { return };
+    /// Appends the functions at `frame`: innermost inlined function first. Nothing, if the frame is in another module.
+    pub fn symbolize(&mut self, frame: WasmFrame, out: &mut Vec<SourceFrame>) {
         if !frame.is_attached() {
             return;
         }
@@ -92,8 +60,8 @@ impl Walker for Symbolizer {
         }
     }
 
-    /// What could not be read of the DWARF so far, in sentences for the user. Frames it concerns have names alone.
-    fn warnings(&self) -> Vec<String> {
+    /// Returns sentences for the user about what could not be read of the DWARF so far. Frames it concerns have only names.
+    pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.names.gave_up() {
             let text = "some names of functions would take too long to demangle and are shown as the linker has them";

@@ -60,8 +60,8 @@ impl Units {
         let mut headers = Vec::new();
         let mut units = Self { dwarf, all: Vec::new(), broken: 0, split: 0 };
         for start in unit_starts(info.bytes()) {
-            match units.dwarf.debug_info.header_from_offset(DebugInfoOffset(start.offset)) {
-                Ok(header) => headers.push((start.offset, header)),
+            match units.dwarf.debug_info.header_from_offset(DebugInfoOffset(start)) {
+                Ok(header) => headers.push((start, header)),
                 Err(_) => units.broken += 1,
             }
         }

@@ -6,7 +6,7 @@ mod module;
 
 use module::symbolize;
 use wlprof_dwarf::{Layout, Symbolizer};
-use wlprof_plugin::{SourceFrame, Walker, testing::TestModule};
+use wlprof_plugin::{SourceFrame, testing::TestModule};
 
 /// One body, from 3 on.
 const START: u32 = 3;

@@ -4,8 +4,8 @@ mod module;
 
 use module::{instructions, symbolize};
 use std::time::{Duration, Instant};
-use wlprof_dwarf::{Dwarf, Layout, Symbolizer};
-use wlprof_plugin::{Language, Walker, testing::TestModule};
+use wlprof_dwarf::{Layout, Symbolizer};
+use wlprof_plugin::testing::TestModule;
 
 const FIXTURES: [&str; 4] = ["c-inlined-dwarf5", "c-inlined", "cpp-inlined", "rust-mix-v0"];
 const SECTIONS: [&str; 9] = [
@@ -29,7 +29,6 @@ const THOROUGH: usize = if cfg!(debug_assertions) { 1 } else { 5 };
 /// Symbolizes one offset in every few bodies.
 fn look(module: &TestModule, instructions: &[Vec<u32>], step: usize) -> Vec<String> {
     let started = Instant::now();
-    let _ = Dwarf.detect(module);
     let mut symbolizer = Symbolizer::new(module);
     let mut names = Vec::new();
     for (body, offsets) in instructions.iter().enumerate().step_by(step) {

@@ -11,7 +11,7 @@ use gimli::{
 };
 use module::{show, symbolize};
 use wlprof_dwarf::Symbolizer;
-use wlprof_plugin::{FunctionImport, Walker, testing::TestModule};
+use wlprof_plugin::{FunctionImport, testing::TestModule};
 
 /// A function to write: name, range, and whether another is inlined into its second half.
 struct Written {

@@ -1,13 +1,11 @@
-//! What is said of guests whose sources are known: chains of inlined calls, names, categories, detection.
+//! What is said of guests whose sources are known: chains of inlined calls, names, categories.
 
 mod module;
 
 use module::{instructions, symbolize};
 use std::collections::BTreeSet;
-use wlprof_dwarf::{Dwarf, Symbolizer};
-use wlprof_plugin::{
-    Category, Detection, FrameKey, Language, ModuleView, SourceFrame, Walker, WasmFrame, testing::TestModule,
-};
+use wlprof_dwarf::Symbolizer;
+use wlprof_plugin::{Category, ModuleView, SourceFrame, WasmFrame, testing::TestModule};
 
 /// The line of a source that ends in a comment, from 1.
 fn marked(source: &str, mark: &str) -> u32 {
@@ -103,24 +101,14 @@ fn categories_of_a_whole_module() {
     }
 }
 
-#[test]
-fn detects_the_versions() {
-    assert_eq!(Dwarf.detect(&TestModule::fixture("c-inlined")), Detection::Yes("DWARF 4".to_owned()));
-    assert_eq!(Dwarf.detect(&TestModule::fixture("c-inlined-dwarf5")), Detection::Yes("DWARF 4 to 5".to_owned()));
-    assert_eq!(Dwarf.detect(&TestModule::default()), Detection::No);
-}
-
-/// Without DWARF there are names, and a plugin all the same.
+/// Without DWARF there are names.
 #[test]
 fn names_alone() {
     let mut module = TestModule::fixture("rust-mix-v0");
     module.sections.clear();
-    assert_eq!(Dwarf.detect(&module), Detection::No);
-    let mut walker = Dwarf.attach(&module).unwrap();
-    assert!(!walker.reads_guest());
+    let mut symbolizer = Symbolizer::new(&module);
     let mut name = |frame| -> SourceFrame {
-        let mut out = Vec::new();
-        walker.symbolize(FrameKey::Wasm(frame), &mut out);
+        let mut out = symbolize(&mut symbolizer, frame);
         assert_eq!(out.len(), 1);
         out.remove(0)
     };
@@ -140,7 +128,7 @@ fn names_alone() {
     let nothing = name(WasmFrame::attached(u32::MAX, u32::MAX));
     assert_eq!(nothing.function, "wasm-function[4294967295]");
     let mut out = Vec::new();
-    walker.symbolize(FrameKey::Own(7), &mut out);
+    symbolizer.symbolize(WasmFrame { module: 1, function: 0, code_offset: 0 }, &mut out);
     assert_eq!(out, []);
 }
 

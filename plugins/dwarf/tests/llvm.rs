@@ -119,7 +119,7 @@ mod everywhere {
                 }
             }
             println!("{name}: {same} the same, {less} that LLVM has no whole name for, {stale} dropped copies");
-            assert_eq!(wlprof_plugin::Walker::warnings(&symbolizer), [""; 0], "{name}");
+            assert_eq!(symbolizer.warnings(), [""; 0], "{name}");
             if GOLDEN.contains(&name) {
                 let mut llvm = llvm.iter();
                 let golden = runs(&module, |_, _| llvm.next().unwrap().join(" < "));

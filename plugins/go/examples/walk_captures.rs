@@ -5,14 +5,14 @@
 use std::{collections::HashMap, fs};
 use wlprof_go::{Go, GoWalker};
 use wlprof_plugin::{
-    FrameKey, FrameSink, Walker, WasmFrame,
+    FrameKey, FrameSink, Program, Walker, WasmFrame,
     testing::{Frozen, TestModule},
 };
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let module = TestModule::parse(fs::read(&arguments[0]).unwrap());
-    let mut walker = Go.attach_walker(&module).unwrap_or_else(|error| panic!("{error}"));
+    let mut walker = Go.attach_program(&module).unwrap_or_else(|error| panic!("{error}")).new_walker();
     for line in fs::read_to_string(&arguments[1]).unwrap().lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let globals = HashMap::from([(0, words[1].parse().unwrap()), (2, words[2].parse().unwrap())]);
@@ -29,7 +29,7 @@ fn main() {
         let took = started.elapsed();
         let after = walker.statistics();
         let mut labels = Vec::new();
-        out.labels().iter().for_each(|&key| walker.labels(key, &mut labels));
+        out.labels().iter().for_each(|&key| walker.program().labels(key, &mut labels));
         let labels: Vec<String> = labels.iter().map(|label| format!("{}={}", label.name, label.value)).collect();
         let switching = after.switching - before.switching;
         println!("@ {} {end:?} switching={switching} {} {took:?}", words[0], labels.join(" "));
@@ -43,12 +43,12 @@ fn main() {
             }
         }
     }
-    eprintln!("{:?} {:?}", walker.statistics(), walker.warnings());
+    eprintln!("{:?} {:?}", walker.statistics(), walker.program().warnings());
 }
 
 fn print_frames(walker: &mut GoWalker, key: FrameKey, indent: &str) {
     let mut frames = Vec::new();
-    walker.symbolize(key, &mut frames);
+    walker.program().symbolize(key, &mut frames);
     for frame in frames {
         let (file, line) = (frame.file.unwrap_or_default(), frame.line.unwrap_or_default());
         println!("{indent}{} {file}:{line} {:?} {:?}", frame.function, frame.category, frame.function_line);

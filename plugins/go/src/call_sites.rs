@@ -1,13 +1,13 @@
 //! What walking needs to know of a return address, kept so that a frame costs one look-up and one read of memory.
 
 use crate::{
+    code::Special,
     pclntab::{self, Pclntab},
-    program::Special,
 };
 
 /// Places of the cache: a power of two. Deep recursion and wide programs alike return to few places.
 const PLACES: usize = 1 << 13;
-/// So many are enough for an instance that runs but a moment.
+/// So many are enough for an instance that runs but a moment. They grow when more are needed.
 const FEW_PLACES: usize = 1 << 8;
 
 /// How a frame leads on to its caller's.
@@ -47,16 +47,11 @@ pub(crate) struct CallSites {
 
 impl Default for CallSites {
     fn default() -> Self {
-        Self { places: vec![None; PLACES] }
+        Self { places: vec![None; FEW_PLACES] }
     }
 }
 
 impl CallSites {
-    /// Without much room, which grows when it is needed.
-    pub(crate) fn small() -> Self {
-        Self { places: vec![None; FEW_PLACES] }
-    }
-
     fn place(&self, pc: u64) -> usize {
         mixed(pc) & (self.places.len() - 1)
     }

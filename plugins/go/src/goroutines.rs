@@ -90,7 +90,7 @@ fn read_frames(
     out: &mut ThreadStack,
 ) {
     let Walk { layout, guest, wasm, .. } = *walk;
-    let mut of_this = Walk { program: walk.program, layout, statistics: walk.statistics, guest, wasm, out: sink };
+    let mut of_this = Walk { code: walk.code, layout, statistics: walk.statistics, guest, wasm, out: sink };
     out.walked = match running {
         Some((sp, g)) => of_this.run(sp, g),
         None => of_this.scheduled(goroutine),
@@ -102,7 +102,7 @@ fn read_frames(
 /// The `go` statement that started a goroutine; `None` for the first.
 fn creator(walk: &Walk<'_>, goroutine: G) -> Option<Creator> {
     let (parent, pc) = walk.layout.creator(walk.guest, goroutine).ok()?;
-    let function = walk.program.table.index(pc)?;
+    let function = walk.code.table.index(pc)?;
     let frame = FrameKey::Own(pclntab::pc(function, pclntab::block(pc).saturating_sub(1)));
     (parent != 0).then(|| Creator { name: format!("goroutine {parent}"), frame })
 }
@@ -112,7 +112,7 @@ fn state(walk: &mut Walk<'_>, status: u32, reason: u8) -> String {
         1 => "runnable",
         2 => "running",
         3 => "syscall",
-        4 => return walk.program.wait_reason(reason).unwrap_or_else(|| "waiting".to_owned()),
+        4 => return walk.code.wait_reason(reason).unwrap_or_else(|| "waiting".to_owned()),
         8 => "copystack",
         9 => "preempted",
         10 => "leaked",
@@ -151,7 +151,7 @@ pub(crate) fn at_variable<'a>(
 /// The runtime's list of goroutines and where the variable is that has it.
 fn find(walk: &Walk<'_>, running: Option<G>, mut reads: u64) -> Option<(u64, Vec<G>)> {
     let guest = walk.guest;
-    let bss = walk.program.moduledata.bss.clone();
+    let bss = walk.code.moduledata.bss.clone();
     let size = bss.end.saturating_sub(bss.start).min(MOST_VARIABLES) as usize & !7;
     let mut variables = vec![0; size];
     guest.read(bss.start, &mut variables).ok()?;

@@ -12,7 +12,7 @@
 //! The list of buckets begins at what `runtime.mProf_FlushLocked` gives to its first call of `atomic.Loadp`, and the size
 //! of a cycle's counters in a bucket is what it shifts the number of the cycle by. Variables have no symbols in wasm.
 
-use crate::program::Tables;
+use crate::code::Tables;
 use wasmparser::{BinaryReader, FunctionBody, Operator};
 use wlprof_plugin::MemoryPatch;
 
@@ -188,11 +188,10 @@ fn is_loadp(tables: &Tables, target: u32) -> bool {
 mod tests {
     use super::*;
     use crate::language::Go;
-    use wlprof_plugin::{Walker, testing::TestModule};
+    use wlprof_plugin::{Program, testing::TestModule};
 
     fn find(name: &str) -> Result<HeapProfiler, String> {
-        let mut walker = Go.attach_walker(&TestModule::fixture(name)).unwrap();
-        walker.program().heap_profiler.clone()
+        Go.attach_program(&TestModule::fixture(name)).unwrap().0.tables.heap_profiler.clone()
     }
 
     fn check_release(minor: u32) {
@@ -237,15 +236,15 @@ mod tests {
 
     #[test]
     fn a_rate_is_written_as_the_runtime_reads_it() {
-        let walker = Go.attach_walker(&TestModule::fixture("go-work-1.27")).unwrap();
+        let program = Go.attach_program(&TestModule::fixture("go-work-1.27")).unwrap();
         let rates = [(4096, 4096), (1, 1), (0, 1), (u64::MAX, i64::MAX)];
         for (asked, written) in rates {
-            let [switch, rate] = &walker.switch_heap_profiler_on(asked)[..] else { panic!("two patches") };
+            let [switch, rate] = &program.switch_heap_profiler_on(asked)[..] else { panic!("two patches") };
             assert_eq!((switch.address, &switch.bytes[..], switch.expected.len()), (0x12_8522, &[0][..], 2));
             assert_eq!((rate.address, &rate.bytes[..]), (0x12_8570, &i64::to_le_bytes(written)[..]));
             assert_eq!(rate.expected, [524_288_i64.to_le_bytes()]);
         }
-        assert!(walker.warnings().is_empty());
+        assert!(program.warnings().is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! The runtime cuts deep stacks off at the root: after 32 pcs until Go 1.22, after 128 since.
 
-use crate::{call_sites::Step, decoded::DecodedTables, pclntab, program::Program, symbols::MOST_INLINED};
+use crate::{call_sites::Step, code::Code, decoded::DecodedTables, pclntab, symbols::MOST_INLINED};
 use std::collections::HashMap;
 use wlprof_plugin::{Budget, FrameKey, Truncation};
 
@@ -33,15 +33,15 @@ struct Site {
 
 /// Makes frames of one profile's stacks.
 pub(crate) struct Stacks<'a> {
-    program: &'a mut Program,
+    code: &'a mut Code,
     tables: &'a mut DecodedTables,
     sites: HashMap<u64, Site>,
     budget: Budget,
 }
 
 impl<'a> Stacks<'a> {
-    pub(crate) fn new(program: &'a mut Program, tables: &'a mut DecodedTables) -> Self {
-        Self { program, tables, sites: HashMap::new(), budget: Budget::new(WORK) }
+    pub(crate) fn new(code: &'a mut Code, tables: &'a mut DecodedTables) -> Self {
+        Self { code, tables, sites: HashMap::new(), budget: Budget::new(WORK) }
     }
 
     /// The frames of a stack of pcs, both leaf first, from what is not the runtime's on; all, if all is the runtime's.
@@ -69,7 +69,7 @@ impl<'a> Stacks<'a> {
         }
         if let Some(&last) = pcs.last()
             && pcs.len() >= DEPTH_OF_CUT
-            && self.program.call_site(last).is_none_or(|site| site.step != Step::Root)
+            && self.code.call_site(last).is_none_or(|site| site.step != Step::Root)
         {
             frames.push(FrameKey::Elided);
         }
@@ -88,13 +88,13 @@ impl<'a> Stacks<'a> {
     }
 
     fn read(&mut self, pc: u64) -> Result<Site, Truncation> {
-        let table = &self.program.table;
+        let table = &self.code.table;
         let function = table.index(pc).and_then(|index| table.function(index)).ok_or(Truncation::Inconsistent)?;
         let mut pay = |bytes: usize| self.budget.spend(bytes + WORK_OF_A_CALL).map_err(|_| Truncation::TooDeep);
         pay(0)?;
         let mut block = pclntab::block(pc).saturating_sub(1);
         let frame = pclntab::pc(function.index, block);
-        let tree = self.program.moduledata.gofunc.and_then(|gofunc| table.inline_tree(&function, gofunc));
+        let tree = self.code.moduledata.gofunc.and_then(|gofunc| table.inline_tree(&function, gofunc));
         let (mut around, mut innermost) = (Vec::new(), None);
         // As where the frame is given its names.
         for _ in 0..MOST_INLINED {
@@ -125,21 +125,21 @@ mod tests {
 
     /// A program, and what finds the return address in a function by its name, past the call in a block.
     struct Fixture {
-        program: Program,
+        code: Code,
         tables: DecodedTables,
         names: HashMap<String, u32>,
     }
 
     impl Fixture {
         fn new(name: &str) -> Self {
-            let program = Go.attach_walker(&TestModule::fixture(name)).unwrap().program().fresh();
-            let tables = DecodedTables::new(program.table.image.size());
-            let names = (0..program.table.len()).map(|index| {
-                let function = program.table.function(index).unwrap();
-                (program.table.name(&function).unwrap(), index)
+            let code = Code::new(Go.attach_program(&TestModule::fixture(name)).unwrap().0.tables.clone());
+            let tables = DecodedTables::new(code.table.image.size());
+            let names = (0..code.table.len()).map(|index| {
+                let function = code.table.function(index).unwrap();
+                (code.table.name(&function).unwrap(), index)
             });
             let names = names.collect();
-            Self { program, tables, names }
+            Self { code, tables, names }
         }
 
         fn pc(&self, function: &str, block: u32) -> u64 {
@@ -147,7 +147,7 @@ mod tests {
         }
 
         fn frames(&mut self, pcs: &[u64]) -> Result<Vec<u64>, Truncation> {
-            let frames = Stacks::new(&mut self.program, &mut self.tables).frames(pcs)?;
+            let frames = Stacks::new(&mut self.code, &mut self.tables).frames(pcs)?;
             Ok(frames
                 .into_iter()
                 .map(|frame| if let FrameKey::Own(pc) = frame { pc } else { panic!("not Go's") })
@@ -158,7 +158,7 @@ mod tests {
         fn inlined(&mut self) -> Vec<u64> {
             let own = self.names.iter().filter(|(name, _)| name.starts_with("main.")).map(|(_, index)| *index);
             let pcs = own.flat_map(|index| (1..1000).map(move |block| pclntab::pc(index, block)));
-            let mut stacks = Stacks::new(&mut self.program, &mut self.tables);
+            let mut stacks = Stacks::new(&mut self.code, &mut self.tables);
             let mut sites = pcs.map(|pc| (pc, stacks.read(pc).unwrap()));
             let (pc, site) = sites.find(|(_, site)| site.around.len() == 2 && !site.is_runtime).unwrap();
             [&[pc][..], &site.around].concat()
@@ -179,10 +179,10 @@ mod tests {
         for minor in minors {
             let mut guest = Fixture::new(&format!("go-stacks-1.{minor}"));
             let allocator = [guest.pc("runtime.mallocgc", 2), guest.pc("runtime.newobject", 1)];
-            let program = [guest.pc("main.main", 3), guest.pc("runtime.main", 4), guest.pc("runtime.goexit", 0)];
-            let keys = program.map(|pc| pc - 1);
-            assert_eq!(guest.frames(&program).unwrap(), keys, "1.{minor}");
-            assert_eq!(guest.frames(&[&allocator[..], &program].concat()).unwrap(), keys, "1.{minor}");
+            let code = [guest.pc("main.main", 3), guest.pc("runtime.main", 4), guest.pc("runtime.goexit", 0)];
+            let keys = code.map(|pc| pc - 1);
+            assert_eq!(guest.frames(&code).unwrap(), keys, "1.{minor}");
+            assert_eq!(guest.frames(&[&allocator[..], &code].concat()).unwrap(), keys, "1.{minor}");
             assert_eq!(guest.frames(&allocator).unwrap(), allocator.map(|pc| pc - 1), "there is nothing else");
             assert_eq!(guest.frames(&[]), Ok(Vec::new()));
         }
@@ -224,7 +224,7 @@ mod tests {
         let [callee, root] = [guest.pc("main.plant", 1), guest.pc("runtime.goexit", 0)];
         for (calls, is_cut) in [(31, false), (32, true), (128, true)] {
             let mut pcs = vec![callee; calls];
-            let mut stacks = Stacks::new(&mut guest.program, &mut guest.tables);
+            let mut stacks = Stacks::new(&mut guest.code, &mut guest.tables);
             assert_eq!(stacks.frames(&pcs).unwrap().last() == Some(&FrameKey::Elided), is_cut, "{calls}");
             pcs[calls - 1] = root;
             assert_eq!(stacks.frames(&pcs).unwrap().last(), Some(&FrameKey::Own(root - 1)));
@@ -235,7 +235,7 @@ mod tests {
     fn pcs_of_no_function_are_no_stack() {
         let mut guest = Fixture::new("go-work-1.27");
         let main = guest.pc("main.main", 1);
-        let past = pclntab::pc(guest.program.table.len(), 0);
+        let past = pclntab::pc(guest.code.table.len(), 0);
         for pc in [0, 1, 0xfff_ffff, past, u64::MAX] {
             assert_eq!(guest.frames(&[pc, main]), Err(Truncation::Inconsistent), "{pc:#x}");
             assert_eq!(guest.frames(&[main, pc]), Err(Truncation::Inconsistent), "{pc:#x}");
@@ -248,9 +248,9 @@ mod tests {
     #[test]
     fn more_pcs_than_programs_have_are_too_many() {
         let guest = Fixture::new("go-work-1.27");
-        let Fixture { mut program, mut tables, .. } = guest;
-        let mut stacks = Stacks::new(&mut program, &mut tables);
-        let functions = stacks.program.table.len();
+        let Fixture { mut code, mut tables, .. } = guest;
+        let mut stacks = Stacks::new(&mut code, &mut tables);
+        let functions = stacks.code.table.len();
         let pcs = (0..functions).flat_map(|index| (0..=0xffff).map(move |block| pclntab::pc(index, block)));
         let end = pcs.map(|pc| stacks.frames(&[pc])).find(Result::is_err);
         assert_eq!(end, Some(Err(Truncation::TooDeep)));

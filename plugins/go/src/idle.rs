@@ -28,22 +28,29 @@ struct Known {
 }
 
 /// Finds the goroutine that the scheduler waits for.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Idle {
     known: Option<Known>,
+    /// Where another instance has the variable.
+    hint: Option<u64>,
     searches: u32,
 }
 
 impl Idle {
-    /// For another instance of the module, whose variables are in the same places.
-    pub(crate) fn fresh(&self) -> Self {
-        Self { known: self.known, searches: 0 }
+    /// Of an instance of a module whose variables are where another instance has them, if one was looked into: `all_goroutines`.
+    pub(crate) fn new(all_goroutines: Option<u64>) -> Self {
+        Self { hint: all_goroutines, ..Self::default() }
+    }
+
+    /// Where the variable with the list of goroutines is, if it was found.
+    pub(crate) fn found(&self) -> Option<u64> {
+        self.known.map(|known| known.all_goroutines)
     }
 
     /// Whether the program stands in the call by which its scheduler waits, having nothing to run.
     pub(crate) fn holds(walk: &Walk<'_>, g: G) -> bool {
-        let leaf = walk.wasm.first().and_then(|frame| walk.program.own(*frame));
-        leaf.is_some_and(|leaf| walk.program.special.poll == Some(leaf))
+        let leaf = walk.wasm.first().and_then(|frame| walk.code.own(*frame));
+        leaf.is_some_and(|leaf| walk.code.special.poll == Some(leaf))
             && layout::is_g0(walk.guest, g) == Ok(true)
             && walk.layout.curg(walk.guest, g) == Ok(None)
     }
@@ -80,13 +87,14 @@ impl Idle {
                 return Err(Truncation::WouldAllocate);
             }
             self.searches += 1;
-            self.known = search(walk);
+            self.known = search(walk, self.hint);
         }
         Ok(self.known)
     }
 }
 
-fn search(walk: &mut Walk<'_>) -> Option<Known> {
-    let sleep = (0..MOST_REASONS).find(|&at| walk.program.wait_reason(at).as_deref() == Some("sleep"))?;
-    Some(Known { all_goroutines: goroutines::variable(walk, MOST_SEARCH_READS)?, sleep })
+fn search(walk: &mut Walk<'_>, hint: Option<u64>) -> Option<Known> {
+    let sleep = (0..MOST_REASONS).find(|&at| walk.code.wait_reason(at).as_deref() == Some("sleep"))?;
+    let hint = hint.filter(|at| goroutines::begins_at(walk.guest, walk.layout, *at));
+    Some(Known { all_goroutines: hint.or_else(|| goroutines::variable(walk, MOST_SEARCH_READS))?, sleep })
 }

@@ -35,30 +35,30 @@ impl From<NoKey> for Truncation {
 /// the scheduler: most samples, which need not be kept then.
 const IS_SET: u64 = 1 << 63;
 
+/// The sets of labels that were seen, for all walkers of a module: a goroutine's number, then names and values, each with its length
+/// before it, as they lie in the guest.
+#[derive(Debug)]
+pub(crate) struct KeptSets(KeyTable<Box<[u8]>>);
+
 /// Hands out a key for each distinct set of labels.
 #[derive(Debug)]
 pub(crate) struct LabelSets {
-    /// A goroutine's number, then names and values, each with its length before it, as they lie in the guest.
-    sets: Arc<KeyTable<Box<[u8]>>>,
+    kept: Arc<KeptSets>,
     /// The set being looked up, written out. Kept, so that a sample allocates nothing.
     written: Vec<u8>,
 }
 
-impl Default for LabelSets {
+impl Default for KeptSets {
     fn default() -> Self {
-        Self::with(Arc::new(KeyTable::new(MOST_SETS, MOST_TEXT)))
+        Self(KeyTable::new(MOST_SETS, MOST_TEXT))
     }
 }
 
 impl LabelSets {
-    fn with(sets: Arc<KeyTable<Box<[u8]>>>) -> Self {
+    /// Keeps what it sees in `kept`.
+    pub(crate) fn new(kept: Arc<KeptSets>) -> Self {
         let most = 8 + 2 * MOST_LABELS as usize * (4 + LONGEST);
-        Self { sets, written: Vec::with_capacity(most) }
-    }
-
-    /// With the same keys, for another instance.
-    pub(crate) fn fresh(&self) -> Self {
-        Self::with(Arc::clone(&self.sets))
+        Self { kept, written: Vec::with_capacity(most) }
     }
 
     /// The key of the labels that the code running on `g` has; `None` if they cannot be read or there are too many.
@@ -85,10 +85,11 @@ impl LabelSets {
             return Ok(Some(goroutine));
         }
         let written = self.written.as_slice();
-        let number = match self.sets.find(written) {
+        let KeptSets(sets) = &*self.kept;
+        let number = match sets.find(written) {
             Ok(Some(number)) => Ok(number),
-            Ok(None) if !may_allocate => return if self.sets.is_full() { Ok(None) } else { Err(NoKey::WouldAllocate) },
-            Ok(None) => self.sets.keep(written.into(), written.len()),
+            Ok(None) if !may_allocate => return if sets.is_full() { Ok(None) } else { Err(NoKey::WouldAllocate) },
+            Ok(None) => sets.keep(written.into(), written.len()),
             Err(reason) => Err(reason),
         };
         match number {
@@ -97,11 +98,13 @@ impl LabelSets {
             Err(NotKept::Busy) => Err(NoKey::Busy),
         }
     }
+}
 
+impl KeptSets {
     /// Spells out a key.
     pub(crate) fn spell(&self, key: u64, out: &mut Vec<Label>) {
         let number = if key & IS_SET != 0 { u32::try_from(key & !IS_SET).ok() } else { None };
-        let set = number.and_then(|number| self.sets.get(number)).and_then(|set| set.split_first_chunk());
+        let set = number.and_then(|number| self.0.get(number)).and_then(|set| set.split_first_chunk());
         let (goroutine, labels) = set.map_or((key, Labels::new()), |(goroutine, texts)| {
             let texts = written_texts(texts).map(|text| String::from_utf8_lossy(text).into_owned());
             (u64::from_le_bytes(*goroutine), sorted(texts.collect()))

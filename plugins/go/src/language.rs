@@ -1,12 +1,13 @@
 //! Detection and attachment.
 
 use crate::{
+    code::Tables,
     layout::{self, SUPPORTED},
-    program::Program,
+    program::GoProgram,
     version::{self, Producer, Version},
-    walker::GoWalker,
 };
-use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Walker};
+use std::sync::Arc;
+use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Program};
 
 /// Go, built by Go's own compiler for `GOOS=wasip1`, releases 1.21 to 1.27.
 ///
@@ -15,17 +16,17 @@ use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Walker};
 pub struct Go;
 
 impl Go {
-    /// Attaches as [`Language::attach`] does, to a walker whose further abilities can be used.
+    /// Attaches as [`Language::attach`] does, to a program whose further abilities can be used.
     ///
     /// # Errors
     /// As for [`Language::attach`].
-    pub fn attach_walker(&self, module: &dyn ModuleView) -> Result<GoWalker, AttachError> {
+    pub fn attach_program(&self, module: &dyn ModuleView) -> Result<GoProgram, AttachError> {
         let version = match version::producer(module) {
             Producer::Go(version) => version,
             Producer::Silent | Producer::TinyGo => None,
         };
         let layout = layout::layout(version.map(|version| version.minor));
-        Ok(GoWalker::new(Program::new(module, &layout)?, layout))
+        Ok(GoProgram::new(Tables::new(module, &layout)?, layout))
     }
 }
 
@@ -54,7 +55,7 @@ impl Language for Go {
         Detection::Yes(found)
     }
 
-    fn attach(&self, module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
-        Ok(Box::new(self.attach_walker(module)?))
+    fn attach(&self, module: &dyn ModuleView) -> Result<Arc<dyn Program>, AttachError> {
+        Ok(Arc::new(self.attach_program(module)?))
     }
 }

@@ -9,8 +9,8 @@
 
 use crate::{
     body::{Body, Place},
+    code::{Code, Role},
     pclntab,
-    program::{Program, Role},
 };
 use wlprof_plugin::{GuestMemory, WasmFrame};
 
@@ -30,10 +30,10 @@ pub(crate) enum Expected {
 pub(crate) type Candidate = (i32, u64);
 
 /// What `callers`, the wasm frames from the caller of a Go function on, say about its return address.
-pub(crate) fn expected(program: &mut Program, callers: &[WasmFrame]) -> Expected {
+pub(crate) fn expected(code: &mut Code, callers: &[WasmFrame]) -> Expected {
     for frame in callers.iter().take(MOST_TAIL_CALLS) {
-        let (Role::Go(index) | Role::Export(index) | Role::Bare(index)) = program.role(*frame) else { break };
-        let Some(body) = program.body(index) else { break };
+        let (Role::Go(index) | Role::Export(index) | Role::Bare(index)) = code.role(*frame) else { break };
+        let Some(body) = code.body(index) else { break };
         match body.call(frame.code_offset) {
             Some(call) => {
                 if let Some(pc) = call.return_pc {
@@ -57,23 +57,23 @@ pub(crate) enum Fit {
     ThisCall,
 }
 
-fn fit(program: &mut Program, callee: u32, expected: Expected, return_pc: u64) -> Fit {
+fn fit(code: &mut Code, callee: u32, expected: Expected, return_pc: u64) -> Fit {
     if let Expected::Exactly(pc) = expected {
         return if pc == return_pc { Fit::ThisCall } else { Fit::No };
     }
-    let Some(caller) = program.table.index(return_pc) else { return Fit::No };
+    let Some(caller) = code.table.index(return_pc) else { return Fit::No };
     let block = pclntab::block(return_pc);
     // Planted at the roots of stacks, where nothing called: past the first block of `goexit`, at the entry of `mstart`.
-    if Some(caller) == program.special.goexit && block == 1 || Some(caller) == program.special.mstart && block == 0 {
+    if Some(caller) == code.special.goexit && block == 1 || Some(caller) == code.special.mstart && block == 0 {
         return Fit::ThisCall;
     }
     if block == 0 {
         // What calls `morestack` starts again from there instead of returning.
         return Fit::No;
     }
-    let Some(body) = program.body(caller) else { return Fit::No };
+    let Some(body) = code.body(caller) else { return Fit::No };
     match body.target_of_return(return_pc) {
-        Some(target) if target.is_none_or(|target| program.is_own(target, callee)) => Fit::ThisCall,
+        Some(target) if target.is_none_or(|target| code.is_own(target, callee)) => Fit::ThisCall,
         Some(_) => Fit::AnyCall,
         None => Fit::No,
     }
@@ -91,7 +91,7 @@ pub(crate) fn depths(body: &Body, frame: WasmFrame) -> impl Iterator<Item = i32>
 
 /// The return address at a depth, and how well it fits.
 pub(crate) fn candidate(
-    program: &mut Program,
+    code: &mut Code,
     guest: &dyn GuestMemory,
     index: u32,
     sp: u64,
@@ -99,14 +99,14 @@ pub(crate) fn candidate(
     expected: Expected,
 ) -> (Fit, Candidate) {
     match guest.read_u64(sp.wrapping_add_signed(i64::from(depth))) {
-        Ok(return_pc) => (fit(program, index, expected, return_pc), (depth, return_pc)),
+        Ok(return_pc) => (fit(code, index, expected, return_pc), (depth, return_pc)),
         Err(_) => (Fit::No, (depth, 0)),
     }
 }
 
 /// The pc at which the goroutine whose stack pointer is `sp` will be resumed, if one is being switched to.
-pub(crate) fn resumed(program: &mut Program, guest: &dyn GuestMemory, sp: u64) -> Option<u64> {
+pub(crate) fn resumed(code: &mut Code, guest: &dyn GuestMemory, sp: u64) -> Option<u64> {
     let pc = guest.read_u64(sp.wrapping_sub(8)).ok()?;
-    let function = program.table.index(pc).and_then(|index| program.table.function(index))?;
-    (pclntab::block(pc) < program.table.blocks(&function)).then_some(pc)
+    let function = code.table.index(pc).and_then(|index| code.table.function(index))?;
+    (pclntab::block(pc) < code.table.blocks(&function)).then_some(pc)
 }

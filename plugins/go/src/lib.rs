@@ -10,6 +10,7 @@
 mod body;
 mod call_sites;
 mod category;
+mod code;
 mod decoded;
 mod goroutines;
 mod heap_buckets;
@@ -35,5 +36,6 @@ mod walk;
 mod walker;
 
 pub use language::Go;
+pub use program::GoProgram;
 pub use walk::Statistics;
 pub use walker::GoWalker;

@@ -29,13 +29,13 @@ fn bodies_and_the_function_table_agree_in_every_other_release() {
 
 fn check_bodies(modules: impl Iterator<Item = (String, TestModule)>) {
     for (name, module) in modules {
-        let mut walker = Go.attach_walker(&module).unwrap();
-        let program = walker.program();
+        let attached = Go.attach_program(&module).unwrap();
+        let code = &mut attached.naming().code;
         let (mut calls, mut known, mut go) = (0, 0, 0);
-        for index in 0..program.table.len() {
-            let function = program.table.function(index).unwrap();
-            let what = format!("{name}: {}", program.table.name(&function).unwrap());
-            let body = program.body(index).unwrap();
+        for index in 0..code.table.len() {
+            let function = code.table.function(index).unwrap();
+            let what = format!("{name}: {}", code.table.name(&function).unwrap());
+            let body = code.body(index).unwrap();
             if body.convention != Convention::Go {
                 continue;
             }
@@ -48,14 +48,14 @@ fn check_bodies(modules: impl Iterator<Item = (String, TestModule)>) {
                 assert_eq!(at + u32::from(after != 0), after, "{what} at {}", call.offset);
                 // What switches stacks sets SP to what nothing here can know.
                 let Some(depth) = body.state(call.offset).depth else { continue };
-                let size = program.table.frame_size(&function, at).unwrap();
+                let size = code.table.frame_size(&function, at).unwrap();
                 // The tables say what is below the return address; the call has pushed one more.
                 assert_eq!(depth, i32::try_from(size).unwrap() + 8, "{what} at {}", call.offset);
                 known += 1;
             }
         }
         assert!(go > 1000 && calls > 8000 && known + 8 > calls, "{name}: {go} functions, {known} of {calls} calls");
-        assert!(program.moduledata.gofunc.is_some(), "{name} has inlined calls");
+        assert!(code.moduledata.gofunc.is_some(), "{name} has inlined calls");
     }
 }
 
@@ -71,12 +71,12 @@ fn every_function_has_the_name_the_linker_gave_it_in_every_other_release() {
 
 fn check_names(modules: impl Iterator<Item = (String, TestModule)>) {
     for (name, module) in modules {
-        let mut walker = Go.attach_walker(&module).unwrap();
-        let program = walker.program();
+        let attached = Go.attach_program(&module).unwrap();
+        let code = &mut attached.naming().code;
         assert_eq!(module.names.is_empty(), name.ends_with("-stripped"), "{name}");
-        for index in 0..program.table.len() {
-            let function = program.table.function(index).unwrap();
-            let found = program.table.name(&function).unwrap();
+        for index in 0..code.table.len() {
+            let function = code.table.function(index).unwrap();
+            let found = code.table.name(&function).unwrap();
             assert!(!found.is_empty());
             let Some(linker) = module.names.get(&(index + module.imports.len() as u32)) else { continue };
             // The name section has `_` for every run of characters that are not of a word.

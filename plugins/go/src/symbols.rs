@@ -2,9 +2,9 @@
 
 use crate::{
     category::categorize,
+    code::Code,
     decoded::DecodedTables,
     pclntab::{self, Function},
-    program::Program,
 };
 use wlprof_plugin::{Category, SourceFrame};
 
@@ -16,23 +16,23 @@ pub(crate) const MOST_INLINED: usize = 64;
 ///
 /// Without the tree of inlined calls lines would lie: those of a call to an inlined `fmt.Println` are `print.go`'s, in
 /// the name of the function it was inlined into.
-pub(crate) fn frames(program: &Program, tables: &mut DecodedTables, pc: u64, out: &mut Vec<SourceFrame>) {
-    let table = &program.table;
+pub(crate) fn frames(code: &Code, tables: &mut DecodedTables, pc: u64, out: &mut Vec<SourceFrame>) {
+    let table = &code.table;
     let (pc, is_between_blocks) = pclntab::unmarked(pc);
     let Some(function) = table.index(pc).and_then(|index| table.function(index)) else { return };
     let first = out.len();
     let mut block = pclntab::block(pc);
-    let tree = program.moduledata.gofunc.and_then(|gofunc| table.inline_tree(&function, gofunc));
+    let tree = code.moduledata.gofunc.and_then(|gofunc| table.inline_tree(&function, gofunc));
     for _ in 0..MOST_INLINED {
         let Some(call) = tree.and_then(|tree| table.inlined(tables, &function, tree, block)) else { break };
-        out.push(frame(program, tables, &function, block, &call.name, call.start_line, call.id));
+        out.push(frame(code, tables, &function, block, &call.name, call.start_line, call.id));
         if block == call.parent_block {
             break;
         }
         block = call.parent_block;
     }
     let name = table.name(&function).unwrap_or_default();
-    let mut whole = frame(program, tables, &function, block, &name, table.start_line(&function), function.id);
+    let mut whole = frame(code, tables, &function, block, &name, table.start_line(&function), function.id);
     if is_between_blocks {
         out.truncate(first);
         whole.line = None;
@@ -41,7 +41,7 @@ pub(crate) fn frames(program: &Program, tables: &mut DecodedTables, pc: u64, out
 }
 
 fn frame(
-    program: &Program,
+    code: &Code,
     tables: &mut DecodedTables,
     function: &Function,
     block: u32,
@@ -49,12 +49,12 @@ fn frame(
     start_line: Option<u32>,
     id: u8,
 ) -> SourceFrame {
-    let table = &program.table;
+    let table = &code.table;
     let file = table.file(tables, function, block);
     let short = without_type_arguments(name);
     SourceFrame {
         // Go leaves wrappers out of its own tracebacks.
-        category: if Some(id) == program.wrapper_id() { Category::Runtime } else { categorize(name, file.as_deref()) },
+        category: if Some(id) == code.wrapper_id() { Category::Runtime } else { categorize(name, file.as_deref()) },
         linkage_name: short.is_some().then(|| name.to_owned()),
         function: short.unwrap_or_else(|| name.to_owned()),
         file,

@@ -7,10 +7,10 @@
 use crate::{
     body::Place,
     call_sites::Step,
+    code::{Code, Role},
     layout::{self, G, Layout},
     leaf::{self, Fit},
     pclntab,
-    program::{Program, Role},
 };
 use wlprof_plugin::{FrameSink, GuestMemory, SinkEntry, Truncation, WasmFrame};
 
@@ -33,7 +33,7 @@ pub struct Statistics {
 
 /// Everything one walk works with.
 pub(crate) struct Walk<'a> {
-    pub(crate) program: &'a mut Program,
+    pub(crate) code: &'a mut Code,
     pub(crate) layout: &'a Layout,
     pub(crate) statistics: &'a mut Statistics,
     pub(crate) guest: &'a dyn GuestMemory,
@@ -53,7 +53,7 @@ impl Walk<'_> {
     /// Walks the stack of goroutine `sleeper`, for which the scheduler waits in the host: the call, and then the goroutine.
     pub(crate) fn run_asleep(&mut self, sleeper: G) -> Result<(), Truncation> {
         self.statistics.walks += 1;
-        if let Some(call) = self.wasm.first().and_then(|frame| self.program.pc(*frame)) {
+        if let Some(call) = self.wasm.first().and_then(|frame| self.code.pc(*frame)) {
             self.out.push(call)?;
         }
         let walked = self.scheduled(sleeper);
@@ -63,7 +63,7 @@ impl Walk<'_> {
 
     fn walk_wasm(&mut self, sp: u64, g: G) -> Result<(), Truncation> {
         for (at, &frame) in self.wasm.iter().enumerate() {
-            match self.program.role(frame) {
+            match self.code.role(frame) {
                 Role::Host => self.out.push_wasm(at)?,
                 Role::Bare(index) => self.out.push(pclntab::pc(index, 0))?,
                 Role::Export(index) => return self.out.push(pclntab::pc(index, 0)),
@@ -77,17 +77,17 @@ impl Walk<'_> {
     /// Walks from the innermost Go frame: tries where its return address may be until the whole stack holds.
     fn walk_leaf(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<(), Truncation> {
         let frame = self.wasm[at];
-        let body = self.program.body(index).ok_or(Truncation::Inconsistent)?;
+        let body = self.code.body(index).ok_or(Truncation::Inconsistent)?;
         let place = body.state(frame.code_offset).place;
-        let leaf = self.program.pc(frame).ok_or(Truncation::Inconsistent)?;
-        if self.program.table.function(index).is_some_and(|function| function.is_top_frame()) {
+        let leaf = self.code.pc(frame).ok_or(Truncation::Inconsistent)?;
+        if self.code.table.function(index).is_some_and(|function| function.is_top_frame()) {
             return self.out.push(leaf);
         }
-        let expected = leaf::expected(self.program, &self.wasm[at + 1..]);
+        let expected = leaf::expected(self.code, &self.wasm[at + 1..]);
         let before = self.out.len();
         for wanted in [Fit::ThisCall, Fit::AnyCall] {
             for depth in leaf::depths(&body, frame) {
-                let (fit, (depth, return_pc)) = leaf::candidate(self.program, self.guest, index, sp, depth, expected);
+                let (fit, (depth, return_pc)) = leaf::candidate(self.code, self.guest, index, sp, depth, expected);
                 if fit != wanted {
                     continue;
                 }
@@ -97,12 +97,12 @@ impl Walk<'_> {
                 }
                 self.out.truncate(before);
             }
-            let special = self.program.special;
+            let special = self.code.special;
             if wanted == Fit::ThisCall && special.systemstack == Some(index) {
                 // SP is the scheduler's already or still, g is either's: it returns on the goroutine's stack.
                 let curg = self.user_goroutine(g).unwrap_or(g);
                 let base = layout::scheduled(self.guest, curg)?.0;
-                let (fit, (_, return_pc)) = leaf::candidate(self.program, self.guest, index, base, 0, expected);
+                let (fit, (_, return_pc)) = leaf::candidate(self.code, self.guest, index, base, 0, expected);
                 if fit == Fit::ThisCall
                     && let Some(walked) = self.attempt(at, leaf, return_pc, base.wrapping_add(8), curg)
                 {
@@ -111,7 +111,7 @@ impl Walk<'_> {
                 self.out.truncate(before);
             }
             if matches!(place, Place::AfterCall | Place::Unwinding)
-                && leaf::resumed(self.program, self.guest, sp).is_some()
+                && leaf::resumed(self.code, self.guest, sp).is_some()
             {
                 // Just after a call, the goroutine may have been switched.
                 break;
@@ -130,9 +130,9 @@ impl Walk<'_> {
         }
         // The caller's caller: the caller itself is what the return address was chosen by.
         if let (Some(&caller), Some(&next)) = (self.wasm.get(at + 1), self.wasm.get(at + 2))
-            && let (Role::Go(_), Role::Go(_)) = (self.program.role(caller), self.program.role(next))
-            && self.program.call(caller).is_some_and(|call| call.return_pc.is_some())
-            && let Some(return_pc) = self.program.call(next).and_then(|call| call.return_pc)
+            && let (Role::Go(_), Role::Go(_)) = (self.code.role(caller), self.code.role(next))
+            && self.code.call(caller).is_some_and(|call| call.return_pc.is_some())
+            && let Some(return_pc) = self.code.call(next).and_then(|call| call.return_pc)
             && let Some(SinkEntry::Own(frame)) = self.out.get(before + 2)
             && frame >> 16 == return_pc >> 16
             && pclntab::block(frame) != pclntab::block(return_pc).saturating_sub(1)
@@ -144,7 +144,7 @@ impl Walk<'_> {
 
     /// The leaf has no return address at any depth it may have: the stack is just being switched, or is broken.
     fn without_depth(&mut self, at: usize, index: u32, sp: u64, g: G) -> Result<(), Truncation> {
-        let special = self.program.special;
+        let special = self.code.special;
         if special.mcall == Some(index) {
             return self.out.push(pclntab::pc(index, 0));
         }
@@ -153,19 +153,19 @@ impl Walk<'_> {
             return self.scheduled(curg);
         }
         let is_switch = special.gogo == Some(index)
-            || self.program.body(index).is_some_and(|body| {
+            || self.code.body(index).is_some_and(|body| {
                 let state = body.state(self.wasm[at].code_offset);
                 matches!(state.place, Place::AfterCall | Place::Unwinding) || state.depth.is_none()
             });
-        if is_switch && leaf::resumed(self.program, self.guest, sp).is_some() {
+        if is_switch && leaf::resumed(self.code, self.guest, sp).is_some() {
             return self.resume(sp, g);
         }
         self.statistics.unplaced += 1;
         for &frame in &self.wasm[at..] {
-            if self.program.role(frame) == Role::Loop {
+            if self.code.role(frame) == Role::Loop {
                 break;
             }
-            if let Some(pc) = self.program.pc(frame) {
+            if let Some(pc) = self.code.pc(frame) {
                 self.out.push(pc)?;
             }
         }
@@ -175,7 +175,7 @@ impl Walk<'_> {
     /// Walks the stack of a goroutine that is about to be resumed, by the pc that was left below its stack pointer.
     fn resume(&mut self, sp: u64, g: G) -> Result<(), Truncation> {
         self.statistics.switching += 1;
-        let pc = leaf::resumed(self.program, self.guest, sp).ok_or(Truncation::NoStack)?;
+        let pc = leaf::resumed(self.code, self.guest, sp).ok_or(Truncation::NoStack)?;
         self.unwind(pc, sp, g)
     }
 
@@ -196,7 +196,7 @@ impl Walk<'_> {
         let mut switches = 0;
         let mut barriers = 0;
         loop {
-            let site = self.program.call_site(pc).ok_or(Truncation::Inconsistent)?;
+            let site = self.code.call_site(pc).ok_or(Truncation::Inconsistent)?;
             let above = |size: u32| sp.checked_add(u64::from(size)).ok_or(Truncation::BadPointer);
             let mut slot = match site.step {
                 Step::Up(size) | Step::Systemstack(size) => above(size)?,
@@ -234,7 +234,7 @@ impl Walk<'_> {
                 Step::Up(_) | Step::Systemstack(_) | Step::Morestack => {}
             }
             pc = self.guest.read_u64(slot)?;
-            if pclntab::block(pc) == 0 && self.program.table.index(pc) != self.program.special.mstart {
+            if pclntab::block(pc) == 0 && self.code.table.index(pc) != self.code.special.mstart {
                 // Nothing returns to the beginning of a function, but `mstart` is planted so.
                 return Err(Truncation::Inconsistent);
             }
@@ -245,12 +245,12 @@ impl Walk<'_> {
     /// The write barrier calls Go code, but was itself called without a return address. Its caller is on the wasm
     /// stack, and so is everything between. Returns where the caller has its return address.
     fn below_write_barrier(&mut self, barrier: u32, sp: u64) -> Result<u64, Truncation> {
-        let at = self.wasm.iter().position(|frame| self.program.own(*frame) == Some(barrier));
+        let at = self.wasm.iter().position(|frame| self.code.own(*frame) == Some(barrier));
         for &frame in self.wasm.get(at.map_or(usize::MAX, |at| at + 1)..).unwrap_or_default() {
-            match self.program.role(frame) {
+            match self.code.role(frame) {
                 Role::Bare(index) => self.out.push(pclntab::pc(index, 0))?,
                 Role::Go(index) => {
-                    let body = self.program.body(index).ok_or(Truncation::Inconsistent)?;
+                    let body = self.code.body(index).ok_or(Truncation::Inconsistent)?;
                     self.out.push(pclntab::pc(index, body.block(frame.code_offset)))?;
                     let depth = body.state(frame.code_offset).depth.ok_or(Truncation::Inconsistent)?;
                     return Ok(sp.wrapping_add_signed(i64::from(depth)));

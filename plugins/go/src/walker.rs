@@ -1,28 +1,20 @@
-//! The walker of one module: keeps what walks have in common.
+//! The walker of one memory: keeps what walks have in common.
 
 use crate::{
-    decoded::DecodedTables,
+    code::Code,
     goroutines, heap_buckets,
     heap_stacks::Stacks,
     idle::Idle,
     labels::LabelSets,
     layout::{self, G, LAYOUTS, Layout},
-    program::Program,
-    symbols,
+    program::{Counts, GoProgram, Shared},
     walk::{Statistics, Walk},
 };
-use std::cell::Cell;
-use wlprof_plugin::{
-    FrameKey, FrameSink, GuestMemory, HeapBucket, Label, MemoryPatch, SourceFrame, ThreadStack, Truncation, Walker,
-    WasmFrame,
-};
+use std::sync::atomic::Ordering;
+use wlprof_plugin::{FrameSink, GuestMemory, HeapBucket, ThreadStack, Truncation, Walker, WasmFrame};
 
 /// `SP`, an i32, and `g`, an i64; the compiler gives them these numbers and no name.
-const GLOBALS: [u32; 2] = [0, 2];
-
-/// Walks of goroutines that fit no row after which a program's runtime is held to be another one. Before the runtime is set
-/// up, and for some instructions while it changes a goroutine's state, those of every release fit none.
-const MANY_MISFITS: u64 = 10;
+pub(crate) const GLOBALS: [u32; 2] = [0, 2];
 
 /// Reads the stacks of a Go program.
 ///
@@ -35,58 +27,28 @@ const MANY_MISFITS: u64 = 10;
 /// is the scheduler's.
 #[derive(Debug)]
 pub struct GoWalker {
-    program: Program,
+    program: GoProgram,
+    code: Code,
     layout: Layout,
     /// Whether [`Layout::fits`] held; until then labels are not read.
     layout_fits: bool,
-    /// Whole stacks of goroutines under which no row fitted.
-    misfits: u64,
     labels: LabelSets,
     idle: Idle,
     statistics: Statistics,
-    tables: DecodedTables,
-    /// Whether the runtime's own heap profile was asked for.
-    wants_heap_profile: Cell<bool>,
 }
 
 impl GoWalker {
-    pub(crate) fn new(program: Program, layout: Layout) -> Self {
-        let tables = DecodedTables::new(program.table.image.size());
-        let (labels, statistics) = (LabelSets::default(), Statistics::default());
-        Self {
-            program,
-            layout,
-            layout_fits: false,
-            misfits: 0,
-            labels,
-            idle: Idle::default(),
-            statistics,
-            tables,
-            wants_heap_profile: Cell::new(false),
-        }
+    pub(crate) fn new(program: GoProgram) -> Self {
+        let Shared { tables, layout, sets, counts, .. } = &*program.0;
+        let all_goroutines = Some(counts.all_goroutines.load(Ordering::Relaxed)).filter(|address| *address != 0);
+        let (code, labels) = (Code::new(tables.clone()), LabelSets::new(sets.clone()));
+        let (layout, idle, statistics) = (*layout, Idle::new(all_goroutines), Statistics::default());
+        Self { program, code, layout, layout_fits: false, labels, idle, statistics }
     }
 
-    /// For another instance of the module.
-    pub fn fresh_walker(&self) -> Self {
-        let Self { program, layout, labels, idle, .. } = self;
-        let tables = DecodedTables::new(program.table.image.size());
-        Self {
-            program: program.fresh(),
-            // What fits here will there, if it is the module's: it is tried first.
-            layout: *layout,
-            layout_fits: false,
-            misfits: 0,
-            labels: labels.fresh(),
-            idle: idle.fresh(),
-            statistics: Statistics::default(),
-            tables,
-            wants_heap_profile: Cell::new(false),
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn program(&mut self) -> &mut Program {
-        &mut self.program
+    /// Returns the program that made it, which names what it finds.
+    pub fn program(&self) -> &GoProgram {
+        &self.program
     }
 
     /// How the walks went so far.
@@ -103,6 +65,7 @@ impl GoWalker {
         if let Some(row) = rows.into_iter().find(|row| row.fits(guest, g)) {
             self.layout = row;
             self.layout_fits = true;
+            self.counts().layout_fits.store(true, Ordering::Relaxed);
         }
         !self.layout_fits
     }
@@ -115,11 +78,18 @@ impl GoWalker {
         out: &mut FrameSink,
         g: G,
     ) -> Result<Option<G>, Truncation> {
-        let mut idle = std::mem::take(&mut self.idle);
+        let mut idle = self.idle;
         let mut walk = self.walk_of(guest, wasm, out);
         let sleeper = if Idle::holds(&walk, g) { idle.waits_for(&mut walk) } else { Ok(None) };
+        if idle.found() != self.idle.found() {
+            self.counts().all_goroutines.store(idle.found().unwrap_or(0), Ordering::Relaxed);
+        }
         self.idle = idle;
         sleeper
+    }
+
+    fn counts(&self) -> &Counts {
+        &self.program.0.counts
     }
 
     fn walk_of<'a>(
@@ -128,7 +98,7 @@ impl GoWalker {
         wasm: &'a [WasmFrame],
         out: &'a mut FrameSink,
     ) -> Walk<'a> {
-        Walk { program: &mut self.program, layout: &self.layout, statistics: &mut self.statistics, guest, wasm, out }
+        Walk { code: &mut self.code, layout: &self.layout, statistics: &mut self.statistics, guest, wasm, out }
     }
 }
 
@@ -141,79 +111,57 @@ fn registers(guest: &dyn GuestMemory) -> Option<(u64, G)> {
 }
 
 impl Walker for GoWalker {
-    fn reads_guest(&self) -> bool {
-        true
-    }
-
     fn walks_without_allocating(&self) -> bool {
         true
-    }
-
-    fn fresh(&self) -> Option<Box<dyn Walker>> {
-        Some(Box::new(self.fresh_walker()))
-    }
-
-    fn wanted_globals(&self) -> &[u32] {
-        &GLOBALS
     }
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
         let (sp, g) = registers(guest).ok_or(Truncation::NoStack)?;
         let is_misfit = self.check_layout(guest, g);
-        self.program.begin_walk(out.may_allocate());
+        self.code.begin_walk(out.may_allocate());
         let sleeper = self.sleeper(guest, wasm, out, g)?;
         if self.layout_fits
             && let Some(key) = self.labels.key(guest, &self.layout, sleeper.unwrap_or(g), out.may_allocate())?
         {
             out.set_labels(key);
         }
+        let before = self.statistics;
         let mut walk = self.walk_of(guest, wasm, out);
         let walked = match sleeper {
             Some(sleeper) => walk.run_asleep(sleeper),
             None => walk.run(sp, g),
         };
-        self.misfits += u64::from(is_misfit && walked.is_ok());
-        if self.program.was_refused() && !out.may_allocate() { Err(Truncation::WouldAllocate) } else { walked }
+        let Statistics { unplaced, .. } = self.statistics;
+        let counts = self.counts();
+        counts.walks.fetch_add(1, Ordering::Relaxed);
+        if unplaced > before.unplaced {
+            counts.unplaced.fetch_add(1, Ordering::Relaxed);
+        }
+        if is_misfit && walked.is_ok() {
+            counts.misfits.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.code.was_refused() && !out.may_allocate() { Err(Truncation::WouldAllocate) } else { walked }
     }
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
         if let Some((sp, g)) = registers(guest) {
             self.check_layout(guest, g);
-            self.program.begin_walk(true);
+            self.code.begin_walk(true);
             goroutines::all(self.walk_of(guest, wasm, &mut FrameSink::new()), sp, g, out);
         }
     }
 
-    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
-        let pc = match frame {
-            FrameKey::Own(pc) => Some(pc),
-            FrameKey::Wasm(frame) => self.program.pc(frame),
-            FrameKey::Elided => None,
-        };
-        if let Some(pc) = pc {
-            symbols::frames(&self.program, &mut self.tables, pc, out);
-        }
-    }
-
-    fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
-        self.labels.spell(key, out);
-    }
-
-    fn switch_heap_profiler_on(&self, rate: u64) -> Vec<MemoryPatch> {
-        self.wants_heap_profile.set(true);
-        self.program.heap_profiler.as_ref().map_or_else(|_| Vec::new(), |profiler| profiler.patches(rate))
-    }
-
     fn heap_profile(&mut self, guest: &dyn GuestMemory, out: &mut Vec<HeapBucket>) -> Result<u64, Truncation> {
-        self.wants_heap_profile.set(true);
-        let Ok(profiler) = self.program.heap_profiler else { return Ok(0) };
+        self.counts().wants_heap_profile.store(true, Ordering::Relaxed);
+        let Ok(profiler) = self.code.heap_profiler else { return Ok(0) };
         let rate = guest.read_u64(profiler.rate)?;
         if rate.cast_signed() <= 0 {
             // It is off, so there are no buckets, or those of a program that turned it off on purpose.
             return Ok(0);
         }
-        self.program.begin_walk(true);
-        let mut stacks = Stacks::new(&mut self.program, &mut self.tables);
+        self.code.begin_walk(true);
+        let mut naming = self.program.naming();
+        let mut stacks = Stacks::new(&mut self.code, &mut naming.tables);
         heap_buckets::for_each(&profiler, guest, |pcs, counts| {
             let heap_buckets::Counts { allocated_blocks, freed_blocks, allocated_bytes, freed_bytes } = counts;
             let frames = stacks.frames(pcs)?;
@@ -221,36 +169,5 @@ impl Walker for GoWalker {
             Ok(())
         })?;
         Ok(rate)
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let Statistics { walks, unplaced, .. } = self.statistics;
-        if unplaced > 0 {
-            warnings.push(format!(
-                "{unplaced} of {walks} Go stacks could not be followed in the guest's memory and show only what was on \
-                 the wasm stack"
-            ));
-        }
-        if !self.layout_fits && self.misfits >= MANY_MISFITS {
-            warnings.push(
-                "the Go runtime's structures are not laid out as in any release from 1.21 to 1.27: samples have no \
-                 goroutine"
-                    .to_owned(),
-            );
-        }
-        if let (true, Err(why)) = (self.wants_heap_profile.get(), &self.program.heap_profiler) {
-            warnings.push(format!("there is no heap profile of Go's own runtime: {why}"));
-        }
-        if self.program.moduledata.gofunc.is_none() {
-            warnings
-                .push("Go's tree of inlined calls was not found: lines of inlined code lack their function".to_owned());
-        }
-        if self.tables.gave_up() {
-            let text = "Go's tables of lines say far more than fits in the module, and reading them was given up: functions read \
-                        after that have names alone";
-            warnings.push(text.to_owned());
-        }
-        warnings
     }
 }

@@ -3,13 +3,13 @@
 mod forge;
 
 use forge::*;
-use wlprof_go::Go;
+use wlprof_go::{Go, GoWalker};
 use wlprof_plugin::testing::{Frozen, TestModule};
-use wlprof_plugin::{HeapBucket, Language, Truncation, Walker};
+use wlprof_plugin::{HeapBucket, Language, Program, Truncation, Walker};
 
 /// A stopped guest with that rate and one bucket, of 3 blocks of 32 bytes, one of them freed.
 struct Guest {
-    walker: Box<dyn Walker>,
+    walker: GoWalker,
     frozen: Frozen,
 }
 
@@ -19,9 +19,9 @@ const BUCKET: u64 = 0x20_0000;
 
 impl Guest {
     fn new(rate: u64, stack: &[u64]) -> Self {
-        let walker = Go.attach(&TestModule::fixture("go-work-1.21")).unwrap();
+        let walker = Go.attach_program(&TestModule::fixture("go-work-1.21")).unwrap().new_walker();
         let mut guest = Self { walker, frozen: Frozen::new(vec![0; 0x21_0000]) };
-        let patches = guest.walker.switch_heap_profiler_on(rate);
+        let patches = guest.walker.program().switch_heap_profiler_on(rate);
         for patch in &patches {
             guest.frozen.memory[patch.address as usize..][..patch.bytes.len()].copy_from_slice(&patch.bytes);
         }
@@ -63,17 +63,17 @@ fn buckets_have_the_frames_of_who_allocated() {
     assert_eq!([allocated_blocks, allocated_bytes, freed_blocks, freed_bytes], [&3, &96, &1, &32]);
     let mut names = Vec::new();
     for frame in frames {
-        guest.walker.symbolize(*frame, &mut names);
+        guest.walker.program().symbolize(*frame, &mut names);
     }
     let lines: Vec<_> = names.iter().map(|frame| (frame.function.as_str(), frame.line.is_some())).collect();
     assert_eq!(lines, [("main.plant", true), ("main.plant", true)]);
-    assert!(guest.walker.warnings().is_empty());
+    assert!(guest.walker.program().warnings().is_empty());
 }
 
 #[test]
 fn a_program_that_has_it_off_has_no_buckets() {
     let mut guest = Guest::new(4096, &[]);
-    let rate = guest.walker.switch_heap_profiler_on(1)[1].address;
+    let rate = guest.walker.program().switch_heap_profiler_on(1)[1].address;
     for off in [0, u64::MAX] {
         guest.put(rate, &[off]);
         assert_eq!(guest.profile(), (Ok(0), Vec::new()));
@@ -99,22 +99,22 @@ fn lists_that_lie_are_no_profile() {
 fn programs_without_it_say_so_if_they_are_asked() {
     let forge = Forge::new(24);
     for asks in [
-        |walker: &mut dyn Walker| assert!(walker.switch_heap_profiler_on(1).is_empty()),
-        |walker: &mut dyn Walker| {
+        |program: &dyn Program| assert!(program.switch_heap_profiler_on(1).is_empty()),
+        |program: &dyn Program| {
             let mut buckets = Vec::new();
+            let mut walker = program.walker().unwrap();
             assert_eq!(walker.heap_profile(&Frozen::new(vec![0; 64]), &mut buckets), Ok(0));
             assert!(buckets.is_empty());
         },
     ] {
-        let mut walker = Go.attach(&forge.module()).unwrap();
-        assert!(walker.warnings().is_empty());
-        asks(&mut *walker);
-        let warnings = walker.warnings();
+        let program = Go.attach(&forge.module()).unwrap();
+        assert!(program.warnings().is_empty());
+        asks(&*program);
+        let warnings = program.warnings();
         assert!(
             matches!(&warnings[..], [text] if text.contains("the module has no runtime.schedinit")),
             "{warnings:?}"
         );
-        assert!(walker.fresh().unwrap().warnings().is_empty());
     }
 }
 
@@ -145,9 +145,9 @@ fn variables_that_begin_otherwise_are_not_believed() {
     let third = place(&module.bytes, rate + 2);
     assert_eq!(module.bytes[third], 8);
     module.bytes[third] = 9;
-    let walker = Go.attach(&module).unwrap();
-    assert!(walker.switch_heap_profiler_on(1).is_empty());
-    let warnings = walker.warnings();
+    let program = Go.attach(&module).unwrap();
+    assert!(program.switch_heap_profiler_on(1).is_empty());
+    let warnings = program.warnings();
     let text = "the module begins with 1 and 589824 where runtime.disableMemoryProfiling (0 or 1) and \
                 runtime.MemProfileRate (524288) should be";
     assert!(matches!(&warnings[..], [warning] if warning.contains(text)), "{warnings:?}");

@@ -8,14 +8,14 @@ use forge::*;
 use std::time::Duration;
 use wlprof_go::{Go, GoWalker};
 use wlprof_plugin::{
-    FrameKey, FrameSink, Language, SinkEntry, SourceFrame, ThreadStack, Truncation, Walker, WasmFrame,
+    FrameKey, FrameSink, Language, Program, SinkEntry, SourceFrame, ThreadStack, Truncation, Walker, WasmFrame,
 };
 
 /// More than any walk needs: seven reads a frame, and a map of labels.
 const MOST_READS: u64 = 32 * 1024;
 
 fn attach(forge: &Forge) -> GoWalker {
-    Go.attach_walker(&forge.module()).unwrap()
+    Go.attach_program(&forge.module()).unwrap().new_walker()
 }
 
 fn walk_with(walker: &mut GoWalker, guest: &Stopped, wasm: &[WasmFrame]) -> (Result<(), Truncation>, Vec<SinkEntry>) {
@@ -39,7 +39,7 @@ fn goroutines(walker: &mut GoWalker, guest: &Stopped) -> Vec<ThreadStack> {
 
 fn names(walker: &mut GoWalker, pc: u64) -> Vec<String> {
     let mut frames = Vec::new();
-    walker.symbolize(FrameKey::Own(pc), &mut frames);
+    walker.program().symbolize(FrameKey::Own(pc), &mut frames);
     frames.into_iter().map(|frame: SourceFrame| frame.function).collect()
 }
 
@@ -64,7 +64,7 @@ fn an_honest_guest_is_walked_to_its_root() {
         assert_eq!(frames, keys.map(SinkEntry::Own));
         assert_eq!(names(&mut walker, keys[0])[0], "main.leaf");
         assert_eq!(names(&mut walker, pc(INLINES, 1)), ["runtime.goexit", "main.inlines"]);
-        assert!(walker.warnings().is_empty(), "{:?}", walker.warnings());
+        assert!(walker.program().warnings().is_empty(), "{:?}", walker.program().warnings());
     }
 }
 
@@ -81,7 +81,7 @@ fn an_unknown_layout_is_told_when_goroutines_keep_fitting_none() {
         for _ in 0..times {
             assert_eq!(walk_with(walker, guest, &resumed(&forge)).0, Ok(()));
         }
-        walker.warnings()
+        walker.program().warnings()
     };
     let known = guest.clone();
     // Waiting, under the rows of all releases, and yet it runs.
@@ -254,7 +254,7 @@ fn moduledata_may_point_anywhere() {
         }
         let mut walker = attach(&forge);
         assert_eq!(names(&mut walker, pc(INLINES, 1)), ["main.inlines"], "{anywhere:#x}");
-        assert_eq!(walker.warnings().len(), 1, "{anywhere:#x}");
+        assert_eq!(walker.program().warnings().len(), 1, "{anywhere:#x}");
         assert!(goroutines(&mut walker, &Stopped::new(&forge)).is_empty());
     }
     // From the start of memory to its end, and the wrong way round.
@@ -279,10 +279,10 @@ fn tables_within_each_other_are_decoded_once_and_not_all() {
         forge.u32(record(function) + 24, start + 2 * function);
         forge.u32(record(function) + 20, start + 2 * (COUNT + function));
     }
-    let mut walker = attach(&forge);
-    let mut line = |function, block: u32| {
+    let walker = attach(&forge);
+    let line = |function, block: u32| {
         let mut frames = Vec::new();
-        walker.symbolize(FrameKey::Own(pc(function, block.into())), &mut frames);
+        walker.program().symbolize(FrameKey::Own(pc(function, block.into())), &mut frames);
         let frame = frames.pop().unwrap();
         assert!(!frame.function.is_empty());
         frame.line
@@ -292,5 +292,9 @@ fn tables_within_each_other_are_decoded_once_and_not_all() {
     }
     let known = (0..COUNT).filter(|&function| line(function, STEPS - 1).is_some()).count();
     assert!((1..COUNT as usize).contains(&known), "{known}");
-    assert!(walker.warnings().iter().any(|warning| warning.contains("given up")), "{:?}", walker.warnings());
+    assert!(
+        walker.program().warnings().iter().any(|warning| warning.contains("given up")),
+        "{:?}",
+        walker.program().warnings()
+    );
 }

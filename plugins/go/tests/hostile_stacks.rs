@@ -5,7 +5,7 @@ mod forge;
 
 use forge::*;
 use wlprof_go::{Go, GoWalker};
-use wlprof_plugin::{FrameSink, SinkEntry, ThreadStack, Truncation, Walker, WasmFrame};
+use wlprof_plugin::{FrameSink, Program, SinkEntry, ThreadStack, Truncation, Walker, WasmFrame};
 
 /// More than any walk needs: seven reads a frame, and a map of labels.
 const MOST_READS: u64 = 32 * 1024;
@@ -23,13 +23,13 @@ fn walk(forge: &Forge, guest: &Stopped, wasm: &[WasmFrame]) -> Outcome {
     let end = walker.walk(&guest.frozen, wasm, &mut out);
     assert!(guest.frozen.reads.get() <= MOST_READS, "{} reads", guest.frozen.reads.get());
     let mut labels = Vec::new();
-    out.labels().iter().for_each(|&key| walker.labels(key, &mut labels));
+    out.labels().iter().for_each(|&key| walker.program().labels(key, &mut labels));
     let labels = labels.into_iter().map(|label| (label.name, label.value)).collect();
     Outcome { end, frames: out.entries().collect(), labels }
 }
 
 fn attach(forge: &Forge) -> GoWalker {
-    Go.attach_walker(&forge.module()).unwrap()
+    Go.attach_program(&forge.module()).unwrap().new_walker()
 }
 
 fn goroutines(forge: &Forge, guest: &Stopped) -> Vec<ThreadStack> {

@@ -87,17 +87,14 @@ pub(crate) struct Reading<'a> {
     pub(crate) runtime: u32,
 }
 
+/// Room for what is kept of functions.
+pub(crate) fn kept() -> KeyTable<Function> {
+    KeyTable::new(MOST_FUNCTIONS, MOST_BYTES)
+}
+
 impl Functions {
-    pub(crate) fn new(name_atom: u32) -> Self {
-        Self::with(Arc::new(KeyTable::new(MOST_FUNCTIONS, MOST_BYTES)), name_atom)
-    }
-
-    /// With the same numbers, for another instance.
-    pub(crate) fn fresh(&self) -> Self {
-        Self::with(Arc::clone(&self.kept), self.name_atom)
-    }
-
-    fn with(kept: Arc<KeyTable<Function>>, name_atom: u32) -> Self {
+    /// Keeps what it sees in `kept`.
+    pub(crate) fn new(kept: Arc<KeyTable<Function>>, name_atom: u32) -> Self {
         Self {
             places: Places::default(),
             kept,
@@ -124,16 +121,6 @@ impl Functions {
             // By now something else may be there.
             let _ = self.find(Reading { guest, layout, runtime }, object);
         }
-    }
-
-    /// Whether functions were not kept for want of room.
-    pub(crate) fn is_full(&self) -> bool {
-        self.kept.is_full()
-    }
-
-    /// The kept function of that number.
-    pub(crate) fn get(&self, id: FunctionId) -> Option<&Function> {
-        self.kept.get(id.0)
     }
 
     /// The function that the object at `object` is.
@@ -196,7 +183,9 @@ impl Functions {
     /// Whether the table of lines of bytecode with those members is the function's: all of it, if it is not large.
     fn has_lines(&self, guest: &dyn GuestMemory, found: Found, words: [u32; 7]) -> Result<bool, Truncation> {
         // Of functions that were not kept nothing is shown, and no lines of those whose tables were not.
-        let Some(function) = self.get(found.id).filter(|function| !function.lines.is_empty()) else { return Ok(true) };
+        let Some(function) = self.kept.get(found.id.0).filter(|function| !function.lines.is_empty()) else {
+            return Ok(true);
+        };
         let ([.., address], lines) = (words.map(u64::from), &function.lines);
         if lines.len() <= WHOLE_TABLE {
             return holds(guest, address, lines);

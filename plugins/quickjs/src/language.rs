@@ -4,10 +4,11 @@ use crate::{
     detect::{self, Evidence},
     layout::Layout,
     linking::Linking,
+    program::JavaScriptProgram,
     roles::Roles,
-    walker::JavaScriptWalker,
 };
-use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Walker};
+use std::sync::Arc;
+use wlprof_plugin::{AttachError, Detection, Language, ModuleView, Program};
 
 /// What can be walked, for those who bring something else.
 const SUPPORTED: &str = "QuickJS-ng 0.16, others with DWARF";
@@ -37,7 +38,7 @@ impl Language for JavaScript {
         }
     }
 
-    fn attach(&self, view: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
+    fn attach(&self, view: &dyn ModuleView) -> Result<Arc<dyn Program>, AttachError> {
         let Some(evidence) = detect::detect(view.bytes()) else {
             return Err(AttachError("this is not QuickJS".to_owned()));
         };
@@ -47,6 +48,6 @@ impl Language for JavaScript {
         // Linkers make the stack pointer the first global.
         let stack_pointer = view.global_named("__stack_pointer").unwrap_or(0);
         let linking = Linking::new(view.bytes(), &layout);
-        Ok(Box::new(JavaScriptWalker::new(layout, evidence.name_atom, Roles::new(view), linking, stack_pointer)))
+        Ok(Arc::new(JavaScriptProgram::new(layout, evidence.name_atom, Roles::new(view), linking, stack_pointer)))
     }
 }

@@ -14,9 +14,9 @@ mod category;
 mod chain;
 mod detect;
 mod find;
-#[cfg(test)]
-mod fresh_tests;
 mod functions;
+#[cfg(test)]
+mod instances_tests;
 mod language;
 mod layout;
 mod lines;
@@ -25,6 +25,7 @@ mod memory;
 mod merge;
 mod module;
 mod places;
+mod program;
 mod properties;
 mod roles;
 mod symbols;
@@ -39,6 +40,7 @@ pub use category::categorize;
 pub use language::JavaScript;
 pub use layout::Layout;
 pub use lines::{Position, locate};
+pub use program::JavaScriptProgram;
 pub use walker::JavaScriptWalker;
 
 wlprof_plugin::export_plugin!("javascript" => JavaScript);

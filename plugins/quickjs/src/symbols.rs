@@ -1,10 +1,10 @@
 //! Names frames: from a function and a place in it to name, file, line and column, as `new Error().stack` says them.
 
 use crate::{
-    functions::{FunctionId, Functions},
+    functions::Function,
     lines::{self, Position},
 };
-use wlprof_plugin::{Category, SourceFrame};
+use wlprof_plugin::{Category, KeyTable, SourceFrame};
 
 /// What stacks call a function that has no name.
 const ANONYMOUS: &str = "<anonymous>";
@@ -12,8 +12,8 @@ const ANONYMOUS: &str = "<anonymous>";
 const LAST_LINE: u32 = i32::MAX as u32;
 
 /// What `key` is, if it is a frame of a kept function.
-pub(crate) fn frame(functions: &Functions, key: u64) -> Option<SourceFrame> {
-    let function = functions.get(FunctionId((key >> 32) as u32))?;
+pub(crate) fn frame(functions: &KeyTable<Function>, key: u64) -> Option<SourceFrame> {
+    let function = functions.get((key >> 32) as u32)?;
     let start = Position { line: function.line, column: function.column };
     // One more than the byte before which the instruction ends; 0 is a function that has not called anything.
     let position = match (key as u32).checked_sub(1) {

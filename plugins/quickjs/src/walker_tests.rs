@@ -4,7 +4,7 @@ use crate::synthetic::{
     CONTEXT, Guest, LOOP, NATIVE, OTHER, RUNTIME, SIZE, STACK_POINTER, nameless_walker, walker, wasm,
 };
 use crate::{layout::Layout, walker::JavaScriptWalker};
-use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, SourceFrame, Truncation, Walker};
+use wlprof_plugin::{FrameKey, FrameSink, Program, SinkEntry, SourceFrame, Truncation, Walker};
 
 /// A walk, with frames as `name:line` or `#index`.
 fn walk(walker: &mut JavaScriptWalker, guest: &Guest, functions: &[u32]) -> (Vec<String>, Result<(), Truncation>) {
@@ -15,7 +15,7 @@ fn walk(walker: &mut JavaScriptWalker, guest: &Guest, functions: &[u32]) -> (Vec
         SinkEntry::Elided => panic!("nothing is left out"),
         SinkEntry::Own(key) => {
             let mut frames = Vec::new();
-            walker.symbolize(FrameKey::Own(key), &mut frames);
+            walker.program().symbolize(FrameKey::Own(key), &mut frames);
             let frame = frames.pop().unwrap();
             frame.line.map_or_else(|| frame.function.clone(), |line| format!("{}:{line}", frame.function))
         }
@@ -29,7 +29,7 @@ fn shown(walker: &mut JavaScriptWalker, guest: &Guest) -> (Vec<SourceFrame>, Res
     let end = walker.walk(&guest.frozen, &wasm(&[LOOP]), &mut out);
     for entry in out.entries() {
         if let SinkEntry::Own(key) = entry {
-            walker.symbolize(FrameKey::Own(key), &mut frames);
+            walker.program().symbolize(FrameKey::Own(key), &mut frames);
         }
     }
     (frames, end)
@@ -210,7 +210,7 @@ fn damaged_memory_ends_walks_soon() {
         assert!(guest.read() < 4 << 20, "round {round}: {} bytes", guest.read());
         for entry in out.entries() {
             if let SinkEntry::Own(key) = entry {
-                walker.symbolize(FrameKey::Own(key), &mut Vec::new());
+                walker.program().symbolize(FrameKey::Own(key), &mut Vec::new());
             }
         }
     }

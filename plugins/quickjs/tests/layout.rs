@@ -1,7 +1,7 @@
 //! The table of offsets, compared with what a guest's own debug information says.
 
 use std::ops::Range;
-use wlprof_plugin::testing::{TestModule, check_fresh_is_cheap};
+use wlprof_plugin::testing::{TestModule, check_walkers_are_cheap};
 use wlprof_plugin::{Detection, FunctionImport, Language, Member, ModuleView};
 use wlprof_quickjs::{JavaScript, Layout};
 
@@ -77,7 +77,7 @@ fn quickjs_is_told_from_others() {
 }
 
 #[test]
-fn a_fresh_walker_costs_next_to_nothing() {
+fn a_walker_costs_next_to_nothing() {
     let module = TestModule::fixture("quickjs-0.16-stripped");
-    check_fresh_is_cheap(|| JavaScript.attach(&module).unwrap(), 300);
+    check_walkers_are_cheap(|| JavaScript.attach(&module).unwrap(), 300);
 }

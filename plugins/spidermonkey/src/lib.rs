@@ -10,7 +10,8 @@ mod category;
 pub use category::categorize;
 
 use memchr::memmem;
-use wlprof_plugin::{AttachError, Category, Detection, FrameKey, Language, ModuleView, SourceFrame, Walker};
+use std::sync::Arc;
+use wlprof_plugin::{AttachError, Category, Detection, FrameKey, Language, ModuleView, Program, SourceFrame};
 
 /// What runs a script, in all of SpiderMonkey's releases for WASI; as linkers write it into the name section, and as compilers name it.
 const RUN_SCRIPT: [&str; 2] =
@@ -41,16 +42,16 @@ impl Language for SpiderMonkey {
         }
     }
 
-    fn attach(&self, _module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
-        Ok(Box::new(NativeFrames))
+    fn attach(&self, _module: &dyn ModuleView) -> Result<Arc<dyn Program>, AttachError> {
+        Ok(Arc::new(NativeFrames))
     }
 }
 
 /// Walks nothing: the wasm stack stands.
 struct NativeFrames;
 
-impl Walker for NativeFrames {
-    fn symbolize(&mut self, _frame: FrameKey, _out: &mut Vec<SourceFrame>) {}
+impl Program for NativeFrames {
+    fn symbolize(&self, _frame: FrameKey, _out: &mut Vec<SourceFrame>) {}
 
     fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
         categorize(frame)

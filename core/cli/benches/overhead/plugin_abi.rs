@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_loader::LoadedPlugin;
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Language, SourceFrame, Truncation, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Language, Program, SourceFrame, Truncation, Walker, WasmFrame};
 use wlprof_run::guest::{Guest, LoadOptions};
 use wlprof_run::profile::{Run, RunOptions};
 use wlprof_wasi::{Stdio, WasiOptions};
@@ -33,21 +33,34 @@ struct Times {
 
 /// The plugin in both forms. The built-in one's stacks are those of the profile.
 struct Both {
-    built_in: Box<dyn Walker>,
-    loaded: Box<dyn Walker>,
-    sink: FrameSink,
+    built_in: Arc<dyn Program>,
+    loaded: Arc<dyn Program>,
     times: Arc<Mutex<Times>>,
 }
 
-impl Walker for Both {
-    fn reads_guest(&self) -> bool {
-        self.built_in.reads_guest()
+impl Program for Both {
+    fn walker(&self) -> Option<Box<dyn Walker>> {
+        let (built_in, loaded, times) = (self.built_in.walker()?, self.loaded.walker()?, self.times.clone());
+        Some(Box::new(BothWalkers { built_in, loaded, sink: FrameSink::new(), times }))
     }
 
     fn wanted_globals(&self) -> &[u32] {
         self.built_in.wanted_globals()
     }
 
+    fn symbolize(&self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+        self.built_in.symbolize(frame, out);
+    }
+}
+
+struct BothWalkers {
+    built_in: Box<dyn Walker>,
+    loaded: Box<dyn Walker>,
+    sink: FrameSink,
+    times: Arc<Mutex<Times>>,
+}
+
+impl Walker for BothWalkers {
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
         let Self { built_in, loaded, sink, times } = self;
         // Nobody else locks it while the guest runs.
@@ -75,10 +88,6 @@ impl Walker for Both {
         let walked = built_in.walk(guest, wasm, out);
         times.frames += out.len();
         walked
-    }
-
-    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
-        self.built_in.symbolize(frame, out);
     }
 }
 
@@ -122,12 +131,8 @@ fn run(path: &Path, name: &str) -> Result<Times> {
     let plugin = LoadedPlugin::load(&library()?)?;
     let language = plugin.languages.first().context("the library has no language")?;
     let times = Arc::new(Mutex::new(Times::default()));
-    let both = Both {
-        built_in: wlprof_go::Go.attach(&*image)?,
-        loaded: language.attach(&*image)?,
-        sink: FrameSink::new(),
-        times: times.clone(),
-    };
+    let both =
+        Both { built_in: wlprof_go::Go.attach(&*image)?, loaded: language.attach(&*image)?, times: times.clone() };
     let options = RunOptions {
         wasi: WasiOptions { arguments: vec![name.to_owned()], stdio: Stdio::Null, ..WasiOptions::default() },
         invoke: None,
@@ -137,7 +142,7 @@ fn run(path: &Path, name: &str) -> Result<Times> {
             ..SamplerOptions::at_rate(1000.0)
         }),
     };
-    let run = Run::start(&guest, vec![Some(Box::new(both))], options)?;
+    let run = Run::start(&guest, vec![Some(Arc::new(both))], options)?;
     run.wait();
     run.finish();
     let times = std::mem::take(&mut *times.lock().unwrap_or_else(PoisonError::into_inner));

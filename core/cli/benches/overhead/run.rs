@@ -98,7 +98,7 @@ fn run_here(guest: &Guest, world: World, mode: Mode) -> Result<Measured> {
     let exit = match linker.instantiate(&mut store, module) {
         Ok(instance) => {
             if let Profiler::Wlprof(_, attached, _) = &profiler {
-                attached.instantiated_alone(&mut store, &instance)?;
+                attached.instantiated(&mut store, &instance)?;
             }
             call(&mut store, &instance, None, &[])
         }
@@ -144,11 +144,11 @@ enum Profiler {
 impl Profiler {
     fn attach(guest: &Guest, mode: Mode, store: &mut Store<GuestState>) -> Result<Self> {
         if let Some(options) = mode.sampler() {
-            let walker = |image: &Arc<ModuleImage>| languages::choose(&Choice::Auto, languages::BUILT_IN, &**image);
+            let chosen = |image: &Arc<ModuleImage>| languages::choose(&Choice::Auto, languages::BUILT_IN, &**image);
             let builder = wlprof::Profiler::builder().journal(Journal::default()).sampler_options(options);
             let profiler = builder.start(&guest.engine)?;
             let (module, image) = (guest.code.compiled.module().context("it is a component")?, &guest.code.images[0]);
-            profiler.add_read(module, image, walker(image)?.walker)?;
+            profiler.add_read(module, image, chosen(image)?.program)?;
             let attached = profiler.attach(store, Attach::named(&guest.name))?;
             let held = attached.hold()?;
             return Ok(Self::Wlprof(profiler, attached, Some(held)));

@@ -53,7 +53,7 @@ pub(super) fn annotated(
     let mut listing = Listing {
         code: native_code(&guest.code),
         text: guest.code.compiled.text().as_ptr() as u64,
-        symbols: Symbols::new(images, chosen.walkers),
+        symbols: Symbols::new(images, chosen.programs),
         images,
         totals,
         folders,

@@ -73,9 +73,9 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     let sampled = session.run(ends);
     interrupts.run_is_over();
     let wlprof_attach::Finished { recorder, meta, ticks, modules } = session.finish();
-    let walkers = modules.iter().map(|_| None).collect();
+    let programs = modules.iter().map(|_| None).collect();
     let of = ProfileOf { images: &modules, language: None, plugins: Vec::new(), sources };
-    let (_, _, written) = outputs.finish(Finished { recorder, meta, ticks, walkers }, of, &interrupts);
+    let (_, written) = outputs.finish(Finished { recorder, meta, ticks, programs }, of, &interrupts);
     // What was sampled before is shown, and then what ended it.
     written.and(sampled.map_err(failed)).map(|()| 0)
 }

@@ -51,7 +51,7 @@ impl Profile {
         let journal = outputs.begin_journal()?;
         let chosen = languages::choose(&Choice::Auto, languages::BUILT_IN, &*guest.code.images[0]);
         let chosen = chosen.unwrap_or_default();
-        let profiler = profile::profiler(guest, journal, vec![chosen.walker], wasi, sampler);
+        let profiler = profile::profiler(guest, journal, vec![chosen.program], wasi, sampler);
         let profiler = profiler.map_err(|error| Failure::new(FAILED, format!("{error:#}")))?;
         chosen.notes.iter().for_each(|note| profiler.note(note));
         Ok(Begun { path, outputs, profiler, language: chosen.language })
@@ -69,7 +69,7 @@ impl Begun {
         let Self { path, outputs, profiler, language } = self;
         let of =
             ProfileOf { images: &guest.code.images, language, plugins: Vec::new(), sources: SourceFolders::default() };
-        let (_, _, written) = outputs.finish(profiler.finish(), of, &Interrupts::default());
+        let (_, written) = outputs.finish(profiler.finish(), of, &Interrupts::default());
         written?;
         say::line(format_args!("wrote {}", escape::single_line(&path.to_string_lossy())));
         Ok(())

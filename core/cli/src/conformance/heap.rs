@@ -1,4 +1,4 @@
-//! Whether what a walker tells of its guest's heap can be used: allocators that a module can be rewritten by, patches for what is there,
+//! Whether what a plugin tells of its guest's heap can be used: allocators that a module can be rewritten by, patches for what is there,
 //! and a heap profile that is read whatever memory says.
 
 use super::Outcome;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use wlprof::heap::{Allocator, Call, NotRewritten, not_expected, rewrite};
 use wlprof_module::ModuleImage;
-use wlprof_plugin::{FrameKey, GuestMemory, HeapBucket, MemoryPatch, ModuleView, Truncation, Walker};
+use wlprof_plugin::{FrameKey, GuestMemory, HeapBucket, MemoryPatch, ModuleView, Program, Truncation};
 
 /// Bytes between two samples that the runtime is asked for.
 const RATE: u64 = 512 << 10;
@@ -19,38 +19,38 @@ const DAMAGED_FOR: Duration = Duration::from_secs(3);
 /// Frames of one profile that are named.
 const MOST_NAMED: usize = 64;
 
-/// Asks a new walker about the module's heap, and about that of the guest at these moments.
+/// Asks a new program about the module's heap, and about that of the guest at these moments.
 pub(super) fn check(subject: &Subject<'_>, moments: &[Moment]) -> Outcome {
     match try_heap(subject, moments) {
         Ok(Some(said)) => Outcome::Passed(said),
         Ok(None) => {
-            let reason = "its walker says nothing of heaps: --memory is told by C's allocator, if it has that";
+            let reason = "it says nothing of heaps: --memory is told by C's allocator, if it has that";
             Outcome::Skipped(reason.to_owned())
         }
         Err(error) => Outcome::Failed(error),
     }
 }
 
-/// Asks a walker what it says of the heap of a module, whatever comes of it.
-pub(super) fn ask(walker: &dyn Walker, image: &ModuleImage) {
-    walker.allocators(image, &mut Vec::new());
-    walker.switch_heap_profiler_on(RATE);
+/// Asks a program what it says of the heap of its module, whatever comes of it.
+pub(super) fn ask(program: &dyn Program, image: &ModuleImage) {
+    program.allocators(image, &mut Vec::new());
+    program.switch_heap_profiler_on(RATE);
 }
 
 fn try_heap(subject: &Subject<'_>, moments: &[Moment]) -> Result<Option<String>, String> {
     let image = &*subject.trial.image;
-    let mut walking = subject.attach(image)?;
-    let patches = walking.walker.switch_heap_profiler_on(RATE);
-    walking.not_failed()?;
-    let again = walking.walker.switch_heap_profiler_on(RATE);
-    walking.not_failed()?;
+    let attached = subject.attach(image)?;
+    let patches = attached.program.switch_heap_profiler_on(RATE);
+    attached.not_failed()?;
+    let again = attached.program.switch_heap_profiler_on(RATE);
+    attached.not_failed()?;
     if again != patches {
         return Err(
             "switch_heap_profiler_on gives other patches when it is asked again: it is, for each instance".into()
         );
     }
-    let allocators = walking.walker.allocators(image, &mut Vec::new());
-    walking.not_failed()?;
+    let allocators = attached.program.allocators(image, &mut Vec::new());
+    attached.not_failed()?;
     let mut said = Vec::new();
     if !allocators.is_empty() {
         said.push(can_be_rewritten(image, &allocators)?);
@@ -59,10 +59,13 @@ fn try_heap(subject: &Subject<'_>, moments: &[Moment]) -> Result<Option<String>,
         patches.iter().try_for_each(|patch| is_expected(image, patch))?;
         said.push(format!("patches: {}", patches.len()));
         if !moments.is_empty() {
+            let mut walking = attached.walking()?;
             said.push(is_read(&mut walking, moments)?);
+            walking.end()?;
+            return Ok(Some(said.join("; ")));
         }
     }
-    walking.end()?;
+    attached.end()?;
     Ok(Some(said.join("; ")).filter(|said| !said.is_empty()))
 }
 
@@ -133,7 +136,7 @@ fn read(walking: &mut Walking, memory: &dyn GuestMemory) -> Result<Result<(), Tr
     }
     let frames: BTreeSet<u64> =
         buckets.iter().flat_map(|bucket| &bucket.frames).filter_map(own).take(MOST_NAMED).collect();
-    frames.into_iter().for_each(|key| walking.walker.symbolize(FrameKey::Own(key), &mut Vec::new()));
+    frames.into_iter().for_each(|key| walking.attached.program.symbolize(FrameKey::Own(key), &mut Vec::new()));
     walking.not_failed()?;
     Ok(ended.map(drop))
 }

@@ -4,11 +4,11 @@
 //! asked of those, again and again, without the guest.
 
 mod damage;
-mod fresh;
 mod heap;
 mod moment;
 mod subject;
 mod trial;
+mod walkers;
 mod walking;
 
 use moment::Moment;
@@ -82,7 +82,7 @@ pub(crate) fn check(path: &Path, trial: Option<&Trial>, observer: &mut dyn Obser
             walked.moments
         }
         Ok(Ran::OnlyNames) => {
-            let reason = "its walker names wasm frames and does not say that it reads the guest";
+            let reason = "its program has no walkers: it only names wasm frames";
             observer.ended(Outcome::Skipped(reason.to_owned()));
             tells_of_its_heap(observer, &subject, &[]);
             return ask(observer, "survives damaged modules", || subject.survives_damaged_modules(&[]));
@@ -91,8 +91,7 @@ pub(crate) fn check(path: &Path, trial: Option<&Trial>, observer: &mut dyn Obser
     };
     ask(observer, "walks its stacks while it waits", || subject.walks_under_wall_clock(&mut moments));
     ask(observer, "says the same of the same moment", || subject.says_the_same(&moments));
-    observer.begins("has walkers for other instances");
-    observer.ended(fresh::check(&subject, &moments));
+    ask(observer, "has walkers for other instances", || walkers::check(&subject, &moments));
     ask(observer, "names its frames", || subject.names_its_frames(&moments));
     tells_of_its_heap(observer, &subject, &moments);
     ask(observer, "needs little stack", || subject.needs_little_stack(&moments));

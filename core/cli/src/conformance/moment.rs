@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 use wlprof_plugin::{
-    Category, FrameKey, FrameSink, GuestMemory, Label, OutOfBounds, SourceFrame, ThreadStack, Truncation, Walker,
-    WasmFrame,
+    Category, FrameKey, FrameSink, GuestMemory, Label, OutOfBounds, Program, SourceFrame, ThreadStack, Truncation,
+    Walker, WasmFrame,
 };
 
 /// The most moments that are kept, and bytes of memory of all of them.
@@ -41,21 +41,56 @@ impl GuestMemory for Moment {
 /// Where moments are kept. Locked in a signal handler while the guest runs, and by nobody else before it has ended.
 pub(super) type Moments = Arc<Mutex<Vec<Moment>>>;
 
-/// A walker that keeps some of the moments at which it is asked, farther and farther apart.
+/// A program whose walkers keep some of the moments at which they are asked, farther and farther apart.
 pub(super) struct Keeping {
+    program: Arc<dyn Program>,
+    moments: Moments,
+}
+
+impl Keeping {
+    pub(super) fn new(program: Arc<dyn Program>) -> (Self, Moments) {
+        let moments = Moments::default();
+        (Self { program, moments: moments.clone() }, moments)
+    }
+}
+
+impl Program for Keeping {
+    fn walker(&self) -> Option<Box<dyn Walker>> {
+        let (walker, program, moments) = (self.program.walker()?, self.program.clone(), self.moments.clone());
+        Some(Box::new(KeepingWalker { walker, program, moments, bytes: 0, walks: 0, next: 1 }))
+    }
+
+    fn wanted_globals(&self) -> &[u32] {
+        self.program.wanted_globals()
+    }
+
+    fn symbolize(&self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+        self.program.symbolize(frame, out);
+    }
+
+    fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
+        self.program.categorize(frame)
+    }
+
+    fn labels(&self, key: u64, out: &mut Vec<Label>) {
+        self.program.labels(key, out);
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.program.warnings()
+    }
+}
+
+struct KeepingWalker {
     walker: Box<dyn Walker>,
+    program: Arc<dyn Program>,
     moments: Moments,
     bytes: u64,
     walks: u64,
     next: u64,
 }
 
-impl Keeping {
-    pub(super) fn new(walker: Box<dyn Walker>) -> (Self, Moments) {
-        let moments = Moments::default();
-        (Self { walker, moments: moments.clone(), bytes: 0, walks: 0, next: 1 }, moments)
-    }
-
+impl KeepingWalker {
     fn keep(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame]) {
         let Ok(mut moments) = self.moments.try_lock() else { return };
         self.bytes += guest.size();
@@ -65,27 +100,15 @@ impl Keeping {
         let mut memory = vec![0; guest.size() as usize];
         if guest.read(0, &mut memory).is_ok() {
             let global = |&index: &u32| Some((index, guest.global(index)?));
-            let globals = self.walker.wanted_globals().iter().filter_map(global).collect();
+            let globals = self.program.wanted_globals().iter().filter_map(global).collect();
             moments.push(Moment { memory, globals, wasm: wasm.to_vec() });
         }
     }
 }
 
-impl Walker for Keeping {
-    fn reads_guest(&self) -> bool {
-        self.walker.reads_guest()
-    }
-
+impl Walker for KeepingWalker {
     fn walks_without_allocating(&self) -> bool {
         self.walker.walks_without_allocating()
-    }
-
-    fn fresh(&self) -> Option<Box<dyn Walker>> {
-        self.walker.fresh()
-    }
-
-    fn wanted_globals(&self) -> &[u32] {
-        self.walker.wanted_globals()
     }
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
@@ -103,21 +126,5 @@ impl Walker for Keeping {
 
     fn threads(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut Vec<ThreadStack>) {
         self.walker.threads(guest, wasm, out);
-    }
-
-    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
-        self.walker.symbolize(frame, out);
-    }
-
-    fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
-        self.walker.categorize(frame)
-    }
-
-    fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
-        self.walker.labels(key, out);
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.walker.warnings()
     }
 }

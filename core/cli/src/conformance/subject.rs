@@ -2,13 +2,13 @@
 
 use super::moment::{MOST_MOMENTS, Moment};
 use super::trial::Observed;
-use super::walking::{Walking, difference};
+use super::walking::{Attached, Walking, difference};
 use super::{Trial, damage, heap, not_failed};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use wlprof_loader::{LoadError, LoadedPlugin};
 use wlprof_module::ModuleImage;
-use wlprof_plugin::{FrameKey, FrameSink, Language, Truncation};
+use wlprof_plugin::{FrameKey, Language, Truncation};
 use wlprof_recording::Clock;
 
 /// Stack that a walk may take, and what wlprof itself needs around it.
@@ -40,8 +40,8 @@ pub(super) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// A new walker for `image`. What the plugin keeps in variables of its own is not new: it is loaded once.
-    pub(super) fn attach(&self, image: &ModuleImage) -> Result<Walking, String> {
+    /// A new program of `image`. What the plugin keeps in variables of its own is not new: it is loaded once.
+    pub(super) fn attach(&self, image: &ModuleImage) -> Result<Attached, String> {
         self.attach_with(image, LoadedPlugin::load_to_check)
     }
 
@@ -49,18 +49,25 @@ impl Subject<'_> {
         &self,
         image: &ModuleImage,
         load: impl FnOnce(&Path) -> Result<LoadedPlugin, LoadError>,
-    ) -> Result<Walking, String> {
+    ) -> Result<Attached, String> {
         let plugin = load(self.path).map_err(|error| error.to_string())?;
-        let walker = plugin.languages[self.language].attach(image).map_err(|error| error.to_string())?;
-        Ok(Walking { walker, plugin, language: self.language, sink: FrameSink::new() })
+        let program = plugin.languages[self.language].attach(image).map_err(|error| error.to_string())?;
+        Ok(Attached { program, plugin, language: self.language })
+    }
+
+    /// A walker of a new program of the guest's module.
+    fn walking(&self) -> Result<Walking, String> {
+        self.attach(&self.trial.image)?.walking()
     }
 
     pub(super) fn run(&self, clock: Clock) -> Result<Ran, String> {
-        let Walking { walker, plugin, language, .. } = self.attach(&self.trial.image)?;
-        if !walker.reads_guest() {
+        let Attached { program, plugin, language } = self.attach(&self.trial.image)?;
+        let only_names = program.walker().is_none();
+        not_failed(&plugin.languages[language])?;
+        if only_names {
             return Ok(Ran::OnlyNames);
         }
-        let ran = self.trial.run(walker, clock);
+        let ran = self.trial.run(program, clock);
         plugin.end_walkers();
         not_failed(&plugin.languages[language])?;
         ran.map(Ran::Walked)
@@ -69,7 +76,7 @@ impl Subject<'_> {
     /// As `--clock=wall` has it, with samples where the guest waits. What it sees is added to the moments, if there are few.
     pub(super) fn walks_under_wall_clock(&self, moments: &mut Vec<Moment>) -> Result<String, String> {
         let Ran::Walked(walked) = self.run(Clock::Wall)? else {
-            return Err("its walker does not say any more that it reads the guest".to_owned());
+            return Err("its program has no walkers any more".to_owned());
         };
         let room = MOST_MOMENTS.saturating_sub(moments.len());
         moments.extend(walked.moments.into_iter().take(room));
@@ -77,7 +84,7 @@ impl Subject<'_> {
     }
 
     pub(super) fn says_the_same(&self, moments: &[Moment]) -> Result<String, String> {
-        let mut walkers = [self.attach(&self.trial.image)?, self.attach(&self.trial.image)?];
+        let mut walkers = [self.walking()?, self.walking()?];
         let mut first = Vec::new();
         for moment in moments {
             let walked = [walkers[0].walk(moment, &moment.wasm)?, walkers[1].walk(moment, &moment.wasm)?];
@@ -107,7 +114,7 @@ impl Subject<'_> {
 
     /// A signal handler has no more.
     pub(super) fn needs_little_stack(&self, moments: &[Moment]) -> Result<String, String> {
-        let mut walking = self.attach(&self.trial.image)?;
+        let mut walking = self.walking()?;
         let walk = || moments.iter().try_for_each(|moment| walking.walk(moment, &moment.wasm).map(|_| ()));
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, walk);
@@ -118,13 +125,13 @@ impl Subject<'_> {
     }
 
     pub(super) fn names_its_frames(&self, moments: &[Moment]) -> Result<String, String> {
-        let mut walking = self.attach(&self.trial.image)?;
+        let mut walking = self.walking()?;
         let keys = walking.keys(moments)?;
         let (mut without_line, mut shown) = (0, String::new());
         for &key in &keys {
             let (mut once, mut again) = (Vec::new(), Vec::new());
-            walking.walker.symbolize(FrameKey::Own(key), &mut once);
-            walking.walker.symbolize(FrameKey::Own(key), &mut again);
+            walking.attached.program.symbolize(FrameKey::Own(key), &mut once);
+            walking.attached.program.symbolize(FrameKey::Own(key), &mut again);
             walking.not_failed()?;
             let Some(frame) = once.first() else {
                 return Err(format!("symbolize is missing, or adds nothing for the frame with key {key:#x}"));
@@ -151,7 +158,7 @@ impl Subject<'_> {
 
     pub(super) fn survives_damaged_memory(&self, moments: &[Moment]) -> Result<String, String> {
         let (began, mut attaching, mut walks) = (Instant::now(), Duration::ZERO, 0);
-        let mut walking = self.attach(&self.trial.image)?;
+        let mut walking = self.walking()?;
         for (number, moment) in moments.iter().enumerate() {
             let mut walked = Ok(());
             let addresses = damage::addresses_read(moment, |memory| {
@@ -165,7 +172,7 @@ impl Subject<'_> {
                 // One that knows nothing reads more; one that has seen other damage believes more.
                 if (round < damage::FIRST_RANDOM || round % 2 == 0) && attaching < ATTACHED_FOR {
                     let attached = Instant::now();
-                    walking = self.attach(&self.trial.image)?;
+                    walking = self.walking()?;
                     attaching += attached.elapsed();
                 }
                 let walked = walking.walk(&damaged, damaged.wasm());
@@ -188,12 +195,12 @@ impl Subject<'_> {
             let language = &plugin.languages[self.language];
             let _ = language.detect(&image);
             not_failed(language).map_err(failed)?;
-            let walker = language.attach(&image);
-            walker.iter().for_each(|walker| heap::ask(&**walker, &image));
+            let program = language.attach(&image);
+            program.iter().for_each(|program| heap::ask(&**program, &image));
             not_failed(language).map_err(failed)?;
             modules += 1;
-            if let (Ok(walker), Some(moment)) = (walker, moments.first()) {
-                let mut walking = Walking { walker, plugin, language: self.language, sink: FrameSink::new() };
+            if let (Ok(program), Some(moment)) = (program, moments.first()) {
+                let mut walking = Attached { program, plugin, language: self.language }.walking().map_err(failed)?;
                 walking.walk(moment, &moment.wasm).map_err(failed)?;
                 attached += 1;
             }
@@ -203,7 +210,7 @@ impl Subject<'_> {
 
     pub(super) fn takes_little_time(&self, moments: &[Moment]) -> Result<String, String> {
         // Looking at what it changes would take longer.
-        let mut walking = self.attach_with(&self.trial.image, LoadedPlugin::load)?;
+        let mut walking = self.attach_with(&self.trial.image, LoadedPlugin::load)?.walking()?;
         let mut times = Vec::new();
         for moment in moments {
             walking.walk(moment, &moment.wasm)?;

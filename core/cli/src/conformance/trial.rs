@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_module::ModuleImage;
-use wlprof_plugin::Walker;
+use wlprof_plugin as plugin;
 use wlprof_recording::{Clock, Origin, Recording, Truncation};
 use wlprof_run::guest::{Entry, Guest, LoadError, LoadOptions, Program};
 use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
@@ -68,14 +68,14 @@ impl Trial {
         Ok(Self { guest, wasi: WasiOptions { stdio: Stdio::Null, ..wasi }, invoke, image })
     }
 
-    /// Runs it, sampled with `walker` by this clock.
-    pub(super) fn run(&self, walker: Box<dyn Walker>, clock: Clock) -> Result<Observed, String> {
+    /// Runs it, sampled with walkers of `program` by this clock.
+    pub(super) fn run(&self, program: Arc<dyn plugin::Program>, clock: Clock) -> Result<Observed, String> {
         let (kind, _) = SamplerKind::Auto.resolve().map_err(|error| format!("{error:#}"))?;
         // Keeping moments costs more than a profile may.
         let sampler = SamplerOptions { kind, max_overhead: 1.0, clock, ..SamplerOptions::at_rate(1000.0) };
-        let (walker, moments) = Keeping::new(walker);
+        let (program, moments) = Keeping::new(program);
         let options = RunOptions { wasi: self.wasi.clone(), invoke: self.invoke.clone(), sampler: Some(sampler) };
-        let run = Run::start(&self.guest, vec![Some(Box::new(walker))], options).map_err(|error| error.to_string())?;
+        let run = Run::start(&self.guest, vec![Some(Arc::new(program))], options).map_err(|error| error.to_string())?;
         // Ends the wait, unless the guest has ended by then; nobody waits for this thread.
         let interrupter = run.interrupter();
         std::thread::spawn(move || {

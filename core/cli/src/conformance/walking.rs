@@ -3,8 +3,9 @@
 use super::moment::Moment;
 use super::not_failed;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use wlprof_loader::LoadedPlugin;
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SinkEntry, SourceFrame, Truncation, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Program, SinkEntry, SourceFrame, Truncation, Walker, WasmFrame};
 
 /// A stack as a walker gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,12 +38,41 @@ fn ending(walked: &Walked) -> String {
     walked.outcome.map_or_else(|reason| format!("because {reason}"), |()| "at the root".to_owned())
 }
 
+/// A module that the language which is being checked has attached.
+pub(super) struct Attached {
+    /// Dropped first.
+    pub(super) program: Arc<dyn Program>,
+    pub(super) plugin: LoadedPlugin,
+    pub(super) language: usize,
+}
+
+impl Attached {
+    /// Ends the program.
+    pub(super) fn end(self) -> Result<(), String> {
+        let Self { program, plugin, language } = self;
+        drop(program);
+        plugin.end_walkers();
+        not_failed(&plugin.languages[language])
+    }
+
+    pub(super) fn not_failed(&self) -> Result<(), String> {
+        not_failed(&self.plugin.languages[self.language])
+    }
+
+    /// With a walker.
+    pub(super) fn walking(self) -> Result<Walking, String> {
+        let walker = self.program.walker();
+        self.not_failed()?;
+        let walker = walker.ok_or("its program has walkers at times only")?;
+        Ok(Walking { walker, attached: self, sink: FrameSink::new() })
+    }
+}
+
 /// A walker of the language that is being checked.
 pub(super) struct Walking {
     /// Dropped first.
     pub(super) walker: Box<dyn Walker>,
-    pub(super) plugin: LoadedPlugin,
-    pub(super) language: usize,
+    pub(super) attached: Attached,
     pub(super) sink: FrameSink,
 }
 
@@ -50,12 +80,11 @@ impl Walking {
     /// Ends the walker.
     pub(super) fn end(self) -> Result<(), String> {
         drop(self.walker);
-        self.plugin.end_walkers();
-        not_failed(&self.plugin.languages[self.language])
+        self.attached.end()
     }
 
     pub(super) fn not_failed(&self) -> Result<(), String> {
-        not_failed(&self.plugin.languages[self.language])
+        self.attached.not_failed()
     }
 
     /// How a walk ended; a sentence if that was the plugin's failure.
@@ -95,10 +124,10 @@ impl Walking {
     /// Asks what is not asked at every sample, whatever comes of it.
     pub(super) fn ask_the_rest(&mut self, moment: &Moment) -> Result<(), String> {
         let walked = self.walk(moment, &moment.wasm)?;
-        walked.labels.iter().for_each(|&key| self.walker.labels(key, &mut Vec::new()));
+        walked.labels.iter().for_each(|&key| self.attached.program.labels(key, &mut Vec::new()));
         self.walker.threads(moment, &moment.wasm, &mut Vec::new());
-        self.walker.categorize(&SourceFrame { function: "main".to_owned(), ..SourceFrame::default() });
-        self.walker.warnings();
+        self.attached.program.categorize(&SourceFrame { function: "main".to_owned(), ..SourceFrame::default() });
+        self.attached.program.warnings();
         self.not_failed()
     }
 
@@ -107,10 +136,10 @@ impl Walking {
         const MOST: usize = 64;
         for entry in walked.entries.iter().take(MOST) {
             if let SinkEntry::Own(key) = entry {
-                self.walker.symbolize(FrameKey::Own(*key), &mut Vec::new());
+                self.attached.program.symbolize(FrameKey::Own(*key), &mut Vec::new());
             }
         }
-        walked.labels.iter().for_each(|&key| self.walker.labels(key, &mut Vec::new()));
+        walked.labels.iter().for_each(|&key| self.attached.program.labels(key, &mut Vec::new()));
         self.not_failed()
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use wlprof::languages::{self, Choice};
 use wlprof_export::Exporter;
 use wlprof_module::{ModuleImage, among};
-use wlprof_plugin::Walker;
+use wlprof_plugin::Program;
 use wlprof_recording::RawRecording;
 use wlprof_show::table::table;
 use wlprof_symbols::name;
@@ -35,8 +35,8 @@ impl Work {
         let raw = self.recording.with_used_frames();
         let bar = Bar::new("symbolizing", raw.frame_count());
         let plugins = Plugins::of_files(&plugins);
-        let walkers = walkers(language, &plugins, &self.images);
-        let mut recording = name(raw, &self.images, walkers, |done| bar.set(done));
+        let programs = programs(language, &plugins, &self.images);
+        let mut recording = name(raw, &self.images, programs, |done| bar.set(done));
         drop(bar);
         let notes = recording.meta.notes.clone();
         if self.outputs.iter().flatten().any(|opened| opened.exporter.shows_sources()) {
@@ -60,12 +60,12 @@ pub(super) fn read(journal: &File) -> io::Result<RawRecording> {
     RawRecording::read(&mut BufReader::with_capacity(1 << 16, journal)).map_err(io::Error::other)
 }
 
-/// New walkers of the language that the guest was walked in: they name wasm frames and say what kind of code those are.
-fn walkers(language: Option<String>, plugins: &Plugins, images: &[Arc<ModuleImage>]) -> Vec<Option<Box<dyn Walker>>> {
+/// What the language that the guest was walked in knows of its modules: it names wasm frames and says what kind of code those are.
+fn programs(language: Option<String>, plugins: &Plugins, images: &[Arc<ModuleImage>]) -> Vec<Option<Arc<dyn Program>>> {
     let Some(language) = language else { return Vec::new() };
     let modules: Vec<_> = (0..images.len()).filter_map(|number| among(images, number)).collect();
     languages::choose_each(&Choice::Named(language), &plugins.languages(), "", &modules)
-        .map_or_else(|_| Vec::new(), |each| each.walkers)
+        .map_or_else(|_| Vec::new(), |each| each.programs)
 }
 
 /// An output that is open.

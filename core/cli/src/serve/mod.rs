@@ -127,7 +127,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
         heap: memory.heap(),
         quiet: output.quiet,
     };
-    let Loaded { mut guest, walkers, language, .. } = guest::load(&serve.guest, &plugins, &loading)?;
+    let Loaded { mut guest, programs, language, .. } = guest::load(&serve.guest, &plugins, &loading)?;
     guest.notes.extend(fallback.flatten());
     // As under `wasmtime serve`: whom requests call has no arguments.
     let wasi = WasiOptions { arguments: Vec::new(), stdio: Stdio::Null, ..guest::wasi(&serve.guest, &guest, &[]) };
@@ -136,7 +136,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let profiler = match sampler {
         Some(sampler) => {
             let journal = run_outputs::begin_journal(&mut outputs, listener.is_some())?;
-            let profiler = profiler(&guest, journal, walkers, &wasi, sampler);
+            let profiler = profiler(&guest, journal, programs, &wasi, sampler);
             Some(profiler.map_err(|error| failed(&format!("{error:#}")))?)
         }
         None => None,
@@ -175,9 +175,9 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let (Some(profiler), Some(outputs)) = (profiler, outputs) else { return Ok(0) };
     let mut finished = profiler.finish();
     finished.meta.requests = totals.told();
-    let (walkers, seen, written) = outputs.finish(finished, profile, &interrupts);
+    let (seen, written) = outputs.finish(finished, profile, &interrupts);
     // Plugins may end the process when they are told to let go of what they have: nothing else is left to do then.
-    drop(walkers);
+    drop(profiler);
     plugins.print_failures(&seen);
     match interrupts.signal() {
         Some(signal) => {

@@ -89,11 +89,11 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
         epoch_interruption: sampler.kind == SamplerKind::Epoch,
         quiet: true,
     };
-    let Loaded { guest, walkers, language, library, .. } = guest::load(&top.guest, &plugins, &loading)?;
+    let Loaded { guest, programs, language, library, .. } = guest::load(&top.guest, &plugins, &loading)?;
     let screen = Screen::new().map_err(|error| failed(&error))?;
     let streams = GuestStreams::divert().map_err(|error| failed(&error))?;
     let journal = || Ok(Journal::of_windows());
-    let run = guest::start(&top.guest, &guest, library, &arguments, walkers, Some(sampler.clone()), journal)?;
+    let run = guest::start(&top.guest, &guest, library, &arguments, programs, Some(sampler.clone()), journal)?;
     let interrupter = run.interrupter();
     Interrupts::default().watch(move |signal| interrupter.interrupt(signal), 1).map_err(|error| failed(&error))?;
     let profiler = run.profiler().ok_or_else(|| failed(&"nothing is sampled"))?;

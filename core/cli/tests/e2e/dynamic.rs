@@ -5,13 +5,13 @@ use crate::library;
 use crate::sampled::fixture;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use wlprof::recording::Recording;
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_loader::LoadedPlugin;
 use wlprof_plugin::{
-    AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, SourceFrame, ThreadStack,
-    Truncation, Walker, WasmFrame,
+    AttachError, Category, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, Program, SourceFrame,
+    ThreadStack, Truncation, Walker, WasmFrame,
 };
 use wlprof_run::guest::{Guest, LoadOptions};
 use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
@@ -24,7 +24,10 @@ pub(crate) fn go_library() -> &'static Path {
 }
 
 /// Both plugins at once: each is asked everything, and must answer as the other.
-struct Both(Box<dyn Walker>, Box<dyn Walker>, FrameSink);
+struct Both(Arc<dyn Program>, Arc<dyn Program>);
+
+/// Likewise.
+struct BothWalkers(Box<dyn Walker>, Box<dyn Walker>, FrameSink);
 
 /// Ends the process: a panic would be caught as a plugin's.
 fn insist(is_same: bool, what: &str) {
@@ -34,20 +37,45 @@ fn insist(is_same: bool, what: &str) {
     }
 }
 
-impl Walker for Both {
-    fn reads_guest(&self) -> bool {
-        insist(self.0.reads_guest() == self.1.reads_guest(), "reads_guest");
-        self.0.reads_guest()
-    }
-
-    fn walks_without_allocating(&self) -> bool {
-        insist(self.0.walks_without_allocating() == self.1.walks_without_allocating(), "walks_without_allocating");
-        self.0.walks_without_allocating()
+impl Program for Both {
+    fn walker(&self) -> Option<Box<dyn Walker>> {
+        Some(Box::new(BothWalkers(self.0.walker()?, self.1.walker()?, FrameSink::new())))
     }
 
     fn wanted_globals(&self) -> &[u32] {
         insist(self.0.wanted_globals() == self.1.wanted_globals(), "wanted_globals");
         self.0.wanted_globals()
+    }
+
+    fn symbolize(&self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+        let mut other = Vec::new();
+        self.0.symbolize(frame, out);
+        self.1.symbolize(frame, &mut other);
+        assert_eq!(*out, other);
+    }
+
+    fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
+        assert_eq!(self.0.categorize(frame), self.1.categorize(frame));
+        self.0.categorize(frame)
+    }
+
+    fn labels(&self, key: u64, out: &mut Vec<Label>) {
+        let mut other = Vec::new();
+        self.0.labels(key, out);
+        self.1.labels(key, &mut other);
+        assert_eq!(*out, other);
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        assert_eq!(self.0.warnings(), self.1.warnings());
+        self.0.warnings()
+    }
+}
+
+impl Walker for BothWalkers {
+    fn walks_without_allocating(&self) -> bool {
+        insist(self.0.walks_without_allocating() == self.1.walks_without_allocating(), "walks_without_allocating");
+        self.0.walks_without_allocating()
     }
 
     fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
@@ -66,30 +94,6 @@ impl Walker for Both {
         self.0.threads(guest, wasm, out);
         self.1.threads(guest, wasm, &mut other);
         insist(*out == other, "threads");
-    }
-
-    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
-        let mut other = Vec::new();
-        self.0.symbolize(frame, out);
-        self.1.symbolize(frame, &mut other);
-        assert_eq!(*out, other);
-    }
-
-    fn categorize(&self, frame: &SourceFrame) -> Option<Category> {
-        assert_eq!(self.0.categorize(frame), self.1.categorize(frame));
-        self.0.categorize(frame)
-    }
-
-    fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
-        let mut other = Vec::new();
-        self.0.labels(key, out);
-        self.1.labels(key, &mut other);
-        assert_eq!(*out, other);
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        assert_eq!(self.0.warnings(), self.1.warnings());
-        self.0.warnings()
     }
 }
 
@@ -137,8 +141,7 @@ fn profile(name: &str, arguments: &[&str]) -> Recording {
             ..SamplerOptions::at_rate(5000.0)
         }),
     };
-    let walker: Box<dyn Walker> = Box::new(Both(built_in, loaded, FrameSink::new()));
-    let run = Run::start(&guest, vec![Some(walker)], options).unwrap();
+    let run = Run::start(&guest, vec![Some(Arc::new(Both(built_in, loaded)))], options).unwrap();
     let profiler = run.profiler().unwrap();
     for _ in 0..3 {
         std::thread::sleep(std::time::Duration::from_millis(50));

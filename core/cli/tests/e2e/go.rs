@@ -176,10 +176,10 @@ fn code_between_blocks_is_on_no_line_and_all_else_is_on_one_in_every_other_relea
 
 fn check_lines(guest: &str) {
     let image = image(guest);
-    let mut walker = wlprof_go::Go.attach(&image).unwrap();
-    let mut at = |function, code_offset| {
+    let program = wlprof_go::Go.attach(&image).unwrap();
+    let at = |function, code_offset| {
         let mut frames = Vec::new();
-        walker.symbolize(FrameKey::Wasm(WasmFrame::attached(function, code_offset)), &mut frames);
+        program.symbolize(FrameKey::Wasm(WasmFrame::attached(function, code_offset)), &mut frames);
         frames
     };
     let bodies = (0..).skip(image.first_body() as usize).map_while(|index| Some((index, image.function_body(index)?)));

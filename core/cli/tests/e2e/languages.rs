@@ -2,12 +2,13 @@
 //! test's own at arbitrary instructions.
 
 use crate::sampled::{Shares, are_few, fixture, profile_until};
+use std::sync::Arc;
 use wlprof::languages::{self, Choice, ChooseError};
 use wlprof::recording::{self, LanguageTruncation, Origin, Recording};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_plugin::{
-    AttachError, Detection, FrameKey, FrameSink, GuestMemory, Label, Language, ModuleView, SourceFrame, Truncation,
-    Walker, WasmFrame,
+    AttachError, Detection, FrameKey, FrameSink, GuestMemory, KeyTable, Label, Language, ModuleView, Program,
+    SourceFrame, Truncation, Walker, WasmFrame,
 };
 use wlprof_run::guest::{Guest, LoadOptions};
 use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
@@ -33,10 +34,11 @@ impl Language for Toy {
         if is_toy { Detection::Yes("toy 1".into()) } else { Detection::No }
     }
 
-    fn attach(&self, module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
+    fn attach(&self, module: &dyn ModuleView) -> Result<Arc<dyn Program>, AttachError> {
         let evaluate = (0..1000).find(|&index| module.function_name(index) == Some("evaluate"));
         let evaluate = evaluate.ok_or_else(|| AttachError("no function `evaluate`".into()))?;
-        Ok(Box::new(ToyWalker { behaviour: self.0, frame_top: frame_top(module.bytes()), evaluate, names: Vec::new() }))
+        let names = Arc::new(KeyTable::new(100, 10_000));
+        Ok(Arc::new(ToyProgram { behaviour: self.0, frame_top: frame_top(module.bytes()), evaluate, names }))
     }
 }
 
@@ -56,15 +58,16 @@ fn frame_top(module: &[u8]) -> u32 {
         .expect("the guest exports frame_top")
 }
 
-struct ToyWalker {
+#[derive(Clone)]
+struct ToyProgram {
     behaviour: Behaviour,
     frame_top: u32,
     evaluate: u32,
-    names: Vec<String>,
+    names: Arc<KeyTable<String>>,
 }
 
-impl ToyWalker {
-    fn read_frames(&mut self, guest: &dyn GuestMemory, out: &mut FrameSink) -> Result<(), Truncation> {
+impl ToyProgram {
+    fn read_frames(&self, guest: &dyn GuestMemory, out: &mut FrameSink) -> Result<(), Truncation> {
         let variable = guest.global(self.frame_top).expect("the global was asked for");
         let mut frame = guest.read_u32(variable)?;
         if frame == 0 {
@@ -79,11 +82,8 @@ impl ToyWalker {
                 at += 1;
             }
             let name = String::from_utf8(name).unwrap();
-            let index = self.names.iter().position(|known| *known == name).unwrap_or_else(|| {
-                self.names.push(name);
-                self.names.len() - 1
-            });
-            out.push((index as u64) << 32 | u64::from(line))?;
+            let index = self.names.keep(name, 1).map_err(|_| Truncation::Busy)?;
+            out.push(u64::from(index) << 32 | u64::from(line))?;
             if self.behaviour == Behaviour::Endless {
                 continue;
             }
@@ -93,29 +93,19 @@ impl ToyWalker {
     }
 }
 
-impl Walker for ToyWalker {
-    fn reads_guest(&self) -> bool {
-        true
+impl Program for ToyProgram {
+    fn walker(&self) -> Option<Box<dyn Walker>> {
+        Some(Box::new(ToyWalker(self.clone())))
     }
 
     fn wanted_globals(&self) -> &[u32] {
         std::slice::from_ref(&self.frame_top)
     }
 
-    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
-        assert!(self.behaviour != Behaviour::Panics, "a plugin's bug");
-        out.set_labels(7);
-        // The work itself is native code below the frame that called it.
-        if wasm.first().is_some_and(|leaf| leaf.function == self.evaluate) {
-            out.push_wasm(0)?;
-        }
-        self.read_frames(guest, out)
-    }
-
-    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+    fn symbolize(&self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
         if let FrameKey::Own(key) = frame {
             out.push(SourceFrame {
-                function: self.names[(key >> 32) as usize].clone(),
+                function: self.names.get((key >> 32) as u32).unwrap().clone(),
                 file: Some("toy.txt".into()),
                 line: Some(key as u32),
                 ..SourceFrame::default()
@@ -123,8 +113,23 @@ impl Walker for ToyWalker {
         }
     }
 
-    fn labels(&mut self, key: u64, out: &mut Vec<Label>) {
+    fn labels(&self, key: u64, out: &mut Vec<Label>) {
         out.push(Label { name: "answer".into(), value: key.to_string() });
+    }
+}
+
+struct ToyWalker(ToyProgram);
+
+impl Walker for ToyWalker {
+    fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
+        let Self(toy) = self;
+        assert!(toy.behaviour != Behaviour::Panics, "a plugin's bug");
+        out.set_labels(7);
+        // The work itself is native code below the frame that called it.
+        if wasm.first().is_some_and(|leaf| leaf.function == toy.evaluate) {
+            out.push_wasm(0)?;
+        }
+        toy.read_frames(guest, out)
     }
 }
 
@@ -149,7 +154,7 @@ fn profile_once(guest: &str, behaviour: Behaviour, times: u64) -> Recording {
             ..SamplerOptions::at_rate(5000.0)
         }),
     };
-    let run = Run::start(&guest, vec![chosen.walker], options).unwrap();
+    let run = Run::start(&guest, vec![chosen.program], options).unwrap();
     assert!(matches!(run.wait(), Ended::Exit(_)));
     symbolize(run.finish().unwrap(), &[image], |_| ()).unwrap()
 }

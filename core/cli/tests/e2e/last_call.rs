@@ -1,9 +1,10 @@
 //! A guest whose outermost function ends with a host call: nothing of the guest is on the stack below it then.
 
 use crate::guest::Place;
+use std::sync::Arc;
 use wlprof::recording::{Clock, Origin};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, SourceFrame, Truncation, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Program, SourceFrame, Truncation, Walker, WasmFrame};
 use wlprof_run::guest::{Guest, LoadOptions};
 use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
 use wlprof_wasi::WasiOptions;
@@ -20,19 +21,21 @@ const GUEST: &str = r#"(module
 /// Finds one frame wherever it looks.
 struct OneFrame;
 
-impl Walker for OneFrame {
-    fn reads_guest(&self) -> bool {
-        true
+impl Program for OneFrame {
+    fn walker(&self) -> Option<Box<dyn Walker>> {
+        Some(Box::new(Self))
     }
 
-    fn walk(&mut self, _: &dyn GuestMemory, _: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
-        out.push(1)
-    }
-
-    fn symbolize(&mut self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
+    fn symbolize(&self, frame: FrameKey, out: &mut Vec<SourceFrame>) {
         if frame == FrameKey::Own(1) {
             out.push(SourceFrame { function: "the one".into(), ..SourceFrame::default() });
         }
+    }
+}
+
+impl Walker for OneFrame {
+    fn walk(&mut self, _: &dyn GuestMemory, _: &[WasmFrame], out: &mut FrameSink) -> Result<(), Truncation> {
+        out.push(1)
     }
 }
 
@@ -43,7 +46,7 @@ fn a_host_call_without_a_caller_is_recorded() {
     let sampler = SamplerOptions { kind: SamplerKind::Signal, clock: Clock::Wall, ..SamplerOptions::default() };
     let wasi = WasiOptions { arguments: vec!["guest".into()], ..WasiOptions::default() };
     let options = RunOptions { wasi, invoke: Some("sleep".into()), sampler: Some(sampler) };
-    let run = Run::start(&guest, vec![Some(Box::new(OneFrame))], options).unwrap();
+    let run = Run::start(&guest, vec![Some(Arc::new(OneFrame))], options).unwrap();
     assert!(matches!(run.wait(), Ended::Exit(exit) if exit.code() == Some(0)));
     let images = [guest.code.images[0].clone()];
     let recording = symbolize(run.finish().unwrap(), &images, |_| ()).unwrap();

@@ -106,7 +106,8 @@ fn one_that_panics_is_told_of() {
         ("detect", 125, 1, "plugin wlprof-plugin failed in detect (in Rust: by a panic)", ""),
         ("attach", 126, 1, "panicking 1 in c-frames.wasm: the plugin panicked; leave out --lang", ""),
         ("walk", 0, 3, "plugin wlprof-plugin failed in 3 walks (in Rust: by a panic)", "evaluate"),
-        ("reads_guest", 126, 1, "panicking 1 in c-frames.wasm: the plugin panicked; leave out --lang", ""),
+        // Asked in the run and where the profile is made.
+        ("walker", 0, 2, "labels, threads, heaps or warnings (1 times); what it did not say is missing", "evaluate"),
         (
             "symbolize",
             0,
@@ -314,15 +315,13 @@ fn one_that_is_not_whole_is_refused() {
             "SHORT_PLUGIN.so: what it says of itself cannot be: a wlprof_plugin_t with a size of 8 instead of 72",
         ),
         ("WILD_NAME", 125, "plugin WILD_NAME.so crashed in its description: it used an address that is not its own"),
-        ("NULL_GLOBALS", 0, "the plugin's walker wants 1 globals at 0x0 (supported: up to 4096, not at null); frames"),
-        ("MANY_GLOBALS", 0, "the plugin's walker wants 1152921504606846976 globals at 0x0 (supported: up to 4096"),
-        ("WILD_WALKER", 0, "plugin misbehaving crashed in attach: it used an address that is not its own"),
-        ("SHORT_WALKER", 0, "misbehaving 1 in c-frames.wasm: a wlprof_walker_t with a size of 16 instead of 120 (set"),
-        (
-            "NO_WALK",
-            0,
-            "the plugin's walker says that it reads the guest and has no `walk`; frames will be native only",
-        ),
+        ("NULL_GLOBALS", 0, "the plugin's program wants 1 globals at 0x0 (supported: up to 4096, not at null); frames"),
+        ("MANY_GLOBALS", 0, "the plugin's program wants 1152921504606846976 globals at 0x0 (supported: up to 4096"),
+        ("WILD_PROGRAM", 0, "plugin misbehaving crashed in attach: it used an address that is not its own"),
+        ("WILD_WALKER", 0, "plugin misbehaving crashed in walker: it used an address that is not its own"),
+        ("SHORT_PROGRAM", 0, "misbehaving 1 in c-frames.wasm: a wlprof_program_t with a size of 16 instead of 88 (set"),
+        ("SHORT_WALKER", 0, "misbehaving 1 in c-frames.wasm: a wlprof_walker_t with a size of 16 instead of 48 (set"),
+        ("NO_WALK", 0, "the plugin's walker has no `walk`; frames will be native only"),
     ];
     let place = Place::new();
     for (wrong, code, message) in cases {

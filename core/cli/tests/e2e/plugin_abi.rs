@@ -129,13 +129,12 @@ fn other_modules_on_the_memory_and_other_memories_reach_plugins_in_c_and_in_rust
     let linked = Linked(image("(module $main)"), [image(libc), image("(module $libpython)")]);
     for library in [in_c, in_rust] {
         let plugin = LoadedPlugin::load(&library).unwrap();
-        let first = plugin.languages[0].attach(&linked).unwrap();
-        let said = first.warnings();
+        let program = plugin.languages[0].attach(&linked).unwrap();
+        let said = program.warnings();
         assert!(said[0].ends_with(" sibling 1 libc 1 sibling 2 libpython 0"), "{said:?}");
-        let mut second = first.fresh().unwrap();
-        assert_eq!(second.warnings(), ["after 0 walks"]);
+        assert_eq!(said[1], "after 0 walks");
         let wasm = [WasmFrame { module: 2, function: 7, code_offset: 9 }, WasmFrame::attached(7, 9)];
-        let mut walkers = [first, second.fresh().unwrap(), second.fresh().unwrap()];
+        let mut walkers = [(); 3].map(|()| program.walker().unwrap());
         std::thread::scope(|scope| {
             for walker in &mut walkers {
                 scope.spawn(|| {
@@ -147,14 +146,17 @@ fn other_modules_on_the_memory_and_other_memories_reach_plugins_in_c_and_in_rust
         });
         drop(walkers);
         plugin.end_walkers();
-        let last = second.fresh().unwrap();
-        assert_eq!(last.warnings(), ["after 3 walks"]);
+        assert_eq!(program.warnings()[1], "after 3 walks");
         let mut names = Vec::new();
         for key in [FrameKey::Own(1), FrameKey::Wasm(wasm[0]), FrameKey::Wasm(wasm[1])] {
-            second.symbolize(key, &mut names);
+            program.symbolize(key, &mut names);
         }
         let names: Vec<_> = names.into_iter().map(|frame| frame.function).collect();
         assert_eq!(names, ["inner", "7 in sibling 2 at 9"]);
+        // They end in their turn, when there are many.
+        (0..200).for_each(|_| drop(program.walker().unwrap()));
+        drop(program);
+        plugin.end_walkers();
         assert_eq!(plugin.failure(), None);
     }
 }

@@ -74,7 +74,7 @@ fn a_plugin_that_works_passes() {
     let hash = "the SHA-256 of its code is ";
     let digits = checked.stdout.split(hash).nth(1).unwrap().split(')').next().unwrap();
     assert!(digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{digits}");
-    assert!(checked.stdout.ends_with("check result: ok. 12 passed; 0 failed\n"), "{}", checked.stdout);
+    assert!(checked.stdout.ends_with("check result: ok. 13 passed; 0 failed\n"), "{}", checked.stdout);
 }
 
 /// The guest prints its own stack, and wlprof does where it writes that: the same functions and lines.
@@ -151,13 +151,13 @@ fn what_is_wrong_is_found() {
         ),
         ("CRASHES_IN_DESTROY", "FAILED (plugin misbehaving crashed in destroy"),
         (
-            "CRASHES_IN_FRESH",
-            "check has walkers for other instances ... FAILED (plugin misbehaving crashed in fresh: it used an address",
+            "CRASHES_IN_WALKER",
+            "check walks its stacks while it runs ... FAILED (plugin misbehaving crashed in walker: it used an address",
         ),
-        ("SHORT_FRESH_WALKER", "check has walkers for other instances ... FAILED (plugin misbehaving failed in fresh"),
+        ("SHORT_LATER_WALKER", "FAILED (plugin misbehaving failed in walker"),
         (
-            "OTHER_NAMES_OF_FRESH",
-            "check has walkers for other instances ... FAILED (a fresh walker names frames or labels otherwise than",
+            "OTHER_NAMES_AFTER_WALKERS",
+            "check has walkers for other instances ... FAILED (once walkers are destroyed, frames or labels have other",
         ),
         ("NO_LENGTH", "is `length` set where frames are written?)"),
         (
@@ -168,7 +168,7 @@ fn what_is_wrong_is_found() {
         ("TRUSTING", "check survives damaged memory ... FAILED (damage"),
         ("GREEDY_OF_STACK", "check needs little stack ... FAILED (plugin misbehaving crashed in walk"),
         ("ENDLESS_TEXT", "check survives damaged memory ... FAILED (damage"),
-        ("NULL_GLOBALS", "the plugin's walker wants 1 globals at 0x0 (supported: up to 4096, not at null)"),
+        ("NULL_GLOBALS", "the plugin's program wants 1 globals at 0x0 (supported: up to 4096, not at null)"),
         ("SLOW", "check takes little time ... FAILED ("),
     ];
     let place = Place::new();
@@ -180,7 +180,7 @@ fn what_is_wrong_is_found() {
     }
     // What the ABI allows is not wrong.
     let names = check(&place, &misbehaving(&place, "ONLY_NAMES"), "c-frames.wasm");
-    assert!(names.stdout.contains("check walks its stacks while it runs ... skipped (its walker names"), "{names:?}");
+    assert!(names.stdout.contains("check walks its stacks while it runs ... skipped (its program has"), "{names:?}");
     assert!(names.stdout.contains("check survives damaged modules ... ok ("), "{names:?}");
     let other = check(&place, &tiny_library(&place), "c-calls.wasm");
     assert_eq!(other.code, Some(1));

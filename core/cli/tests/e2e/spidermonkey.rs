@@ -2,10 +2,14 @@
 
 use crate::guest::{Place, Ran, fixture};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use wlprof::languages::{self, BUILT_IN, Choice};
 use wlprof::module::ModuleImage;
 use wlprof::recording::{Category, State};
-use wlprof_plugin::{AttachError, Detection, FrameKey, Language, ModuleView, SourceFrame, Walker};
+use wlprof_plugin::{
+    AttachError, Detection, FrameKey, FrameSink, GuestMemory, Language, ModuleView, Program, SourceFrame, Truncation,
+    Walker, WasmFrame,
+};
 
 /// What is said where the engine's functions are shown.
 const NOTE: &str = "the native functions of SpiderMonkey are shown, not those of JavaScript that it ran";
@@ -94,17 +98,23 @@ impl Language for Walked {
         if module.function_named("walked").is_some() { Detection::Yes("it".to_owned()) } else { Detection::No }
     }
 
-    fn attach(&self, _module: &dyn ModuleView) -> Result<Box<dyn Walker>, AttachError> {
-        Ok(Box::new(Self))
+    fn attach(&self, _module: &dyn ModuleView) -> Result<Arc<dyn Program>, AttachError> {
+        Ok(Arc::new(Self))
     }
 }
 
-impl Walker for Walked {
-    fn reads_guest(&self) -> bool {
-        true
+impl Program for Walked {
+    fn walker(&self) -> Option<Box<dyn Walker>> {
+        Some(Box::new(Self))
     }
 
-    fn symbolize(&mut self, _frame: FrameKey, _out: &mut Vec<SourceFrame>) {}
+    fn symbolize(&self, _frame: FrameKey, _out: &mut Vec<SourceFrame>) {}
+}
+
+impl Walker for Walked {
+    fn walk(&mut self, _: &dyn GuestMemory, _: &[WasmFrame], _: &mut FrameSink) -> Result<(), Truncation> {
+        Ok(())
+    }
 }
 
 #[test]
@@ -116,8 +126,8 @@ fn beside_it_another_languages_stacks_are_read() {
     let languages: Vec<&dyn Language> = BUILT_IN.iter().copied().chain([&Walked as &dyn Language]).collect();
     let chosen = languages::choose_each(&Choice::Auto, &languages, "both", &modules).unwrap();
     assert_eq!(chosen.language.as_deref(), Some("walked"));
-    let reads: Vec<_> =
-        chosen.walkers.iter().map(|walker| walker.as_ref().map(|walker| walker.reads_guest())).collect();
-    assert_eq!(reads, [Some(false), Some(true)]);
+    let is_walked: Vec<_> =
+        chosen.programs.iter().map(|program| program.as_ref().map(|program| program.walker().is_some())).collect();
+    assert_eq!(is_walked, [Some(false), Some(true)]);
     assert!(chosen.notes.is_empty(), "{:?}", chosen.notes);
 }

@@ -443,10 +443,10 @@ fn go_guests_in_several_stores_have_goroutines_of_their_own() {
     let guest = Guest::load(&fixture("go-work-1.27.wasm"), &LoadOptions::default()).unwrap();
     let (module, image) = (guest.code.compiled.module().unwrap(), &guest.code.images[0]);
     with_ever_more_work("both Go guests", |times| {
-        let walker = languages::choose(&Choice::Auto, languages::BUILT_IN, &**image).unwrap().walker;
+        let program = languages::choose(&Choice::Auto, languages::BUILT_IN, &**image).unwrap().program;
         let options = SamplerOptions { max_overhead: 1.0, ..SamplerOptions::at_rate(2000.0) };
         let profiler = profiler(&guest.engine, options);
-        profiler.add_read(module, image, walker).unwrap();
+        profiler.add_read(module, image, program).unwrap();
         let started = Barrier::new(2);
         std::thread::scope(|scope| {
             for kind in ["split", "recursion"] {

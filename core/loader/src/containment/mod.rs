@@ -10,7 +10,7 @@
 // Where calls are not contained, none is left.
 #![cfg_attr(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))), allow(dead_code))]
 
-mod ended_walker;
+mod ended;
 #[cfg_attr(
     not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))),
     path = "uncontained.rs"
@@ -19,12 +19,13 @@ mod recovery;
 mod slot;
 mod watchdog;
 
-pub(super) use ended_walker::EndedWalker;
+pub(super) use ended::Ended;
 pub(super) use recovery::{OwnStack, end_process, fetch, in_host};
 
 use libloading::Library;
 use recovery::{Changes, Handlers, Kept};
 use slot::Slot;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -46,7 +47,7 @@ pub(super) enum Activity {
     Labels,
     Warnings,
     LibraryFolder,
-    Fresh,
+    Walker,
     Allocators,
     SwitchHeapProfilerOn,
     HeapProfile,
@@ -66,7 +67,7 @@ impl Activity {
         Self::Labels,
         Self::Warnings,
         Self::LibraryFolder,
-        Self::Fresh,
+        Self::Walker,
         Self::Allocators,
         Self::SwitchHeapProfilerOn,
         Self::HeapProfile,
@@ -95,7 +96,7 @@ impl Activity {
             Self::Labels => "labels",
             Self::Warnings => "warnings",
             Self::LibraryFolder => "library_folder",
-            Self::Fresh => "fresh",
+            Self::Walker => "walker",
             Self::Allocators => "allocators",
             Self::SwitchHeapProfilerOn => "switch_heap_profiler_on",
             Self::HeapProfile => "heap_profile",
@@ -108,7 +109,7 @@ impl Activity {
     fn kept(self) -> Kept {
         match self {
             Self::Walk => Kept::FloatingPoint,
-            Self::Symbolize | Self::Categorize | Self::Labels | Self::Threads | Self::Fresh | Self::HeapProfile => {
+            Self::Symbolize | Self::Categorize | Self::Labels | Self::Threads | Self::Walker | Self::HeapProfile => {
                 Kept::Mask
             }
             _ => Kept::Handlers,
@@ -145,6 +146,9 @@ pub(super) struct Identity {
     pub(super) abi_minor: u32,
 }
 
+/// Programs and walkers of one plugin that wait for their end.
+const MOST_WAITING: usize = 64;
+
 /// The library of a plugin. It stays loaded for good: it may have threads of its own, or have left addresses behind.
 pub(super) struct PluginLibrary {
     file_name: String,
@@ -154,8 +158,8 @@ pub(super) struct PluginLibrary {
     is_checked: bool,
     code: Vec<Range<usize>>,
     failure: OnceLock<Failure>,
-    /// Walkers that are not asked any more and wait for their end. `None`: they are ended at once.
-    ended: Mutex<Option<Vec<EndedWalker>>>,
+    /// What is not asked any more and waits for its end, programs after their walkers.
+    ended: Mutex<VecDeque<Ended>>,
     /// What each activity changed of the process.
     changes: [AtomicU8; Activity::ALL.len()],
 }
@@ -185,7 +189,7 @@ impl PluginLibrary {
             is_checked,
             code: recovery::code_around(within),
             failure: OnceLock::new(),
-            ended: Mutex::new(Some(Vec::new())),
+            ended: Mutex::default(),
             changes: Default::default(),
         };
         library.note(Activity::Open, changes);
@@ -212,30 +216,26 @@ impl PluginLibrary {
         let _ = self.failure.set(Failure { activity, left: None, is_stuck: false });
     }
 
-    /// Ends a walker that is not asked any more, sooner or later.
-    pub(super) fn walker_is_over(self: &Arc<Self>, walker: EndedWalker) {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *ended {
-            Some(waiting) => waiting.push(walker),
-            None => {
-                drop(ended);
-                walker.destroy(&Calls::new(self.clone()));
-            }
-        }
+    /// Puts aside what is not asked any more, to be ended when nobody needs anything of the process. A guest that goes on makes many walkers
+    /// and gives them up: of more than a few the first is ended at once.
+    ///
+    /// # Safety
+    /// No call may use it, now or later. The walkers of a program must have been put aside before.
+    pub(super) unsafe fn is_over(self: &Arc<Self>, ended: Ended) {
+        let mut waiting = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push_back(ended);
+        let first = if waiting.len() > MOST_WAITING { waiting.pop_front() } else { None };
+        drop(waiting);
+        // SAFETY: no call uses it, and a program's walkers came and went before it (see # Safety).
+        first.into_iter().for_each(|first| unsafe { first.destroy(&Calls::new(self.clone())) });
     }
 
-    /// Ends walkers that wait for it.
-    pub(super) fn end_walkers(self: &Arc<Self>) {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = ended.as_mut().map(std::mem::take).unwrap_or_default();
-        drop(ended);
+    /// Ends what waits for it.
+    pub(super) fn end_all(self: &Arc<Self>) {
+        let waiting = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
         let calls = Calls::new(self.clone());
-        waiting.into_iter().for_each(|walker| walker.destroy(&calls));
-    }
-
-    /// Has walkers that are over from now on be ended at once.
-    pub(super) fn end_walkers_at_once(&self) {
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        // SAFETY: no call uses any of them, and programs come after their walkers: see `is_over`.
+        waiting.into_iter().for_each(|ended| unsafe { ended.destroy(&calls) });
     }
 
     fn note(&self, activity: Activity, changes: Changes) {
@@ -295,11 +295,6 @@ impl Calls {
         Self { stack: Some(stack), ..self }
     }
 
-    /// The library that is called.
-    pub(super) fn library(&self) -> &Arc<PluginLibrary> {
-        &self.library
-    }
-
     /// Readies this thread and this process for walks, where memory may be allocated.
     pub(super) fn ready(&self) {
         recovery::watch_thread_at_times();
@@ -319,7 +314,7 @@ impl Calls {
             // Where memory may be allocated, `ready` has done it.
             Activity::Walk => {}
             // For each instance of a module.
-            Activity::Fresh | Activity::Destroy => recovery::watch_thread_at_times(),
+            Activity::Walker | Activity::Destroy => recovery::watch_thread_at_times(),
             _ => recovery::watch_thread(),
         }
         let kept = if library.is_checked { Kept::Handlers } else { activity.kept() };

@@ -69,7 +69,7 @@ pub(super) fn crash(signal: i32) -> String {
     format!("signal {signal}")
 }
 
-pub(super) fn end_stuck_process(_thread: i32, _why: &str) {}
+pub(super) fn end_stuck_process(_thread: i32, _is_naming: bool, _why: &str) {}
 
 pub(super) fn interrupt(_thread: i32) {}
 

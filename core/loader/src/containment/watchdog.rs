@@ -113,5 +113,6 @@ fn give_up(slot: &Slot) {
             library.failure().unwrap_or_default()
         }
     };
-    recovery::end_stuck_process(slot.thread(), &sentence);
+    let is_naming = matches!(activity, Activity::Symbolize | Activity::Labels);
+    recovery::end_stuck_process(slot.thread(), is_naming, &sentence);
 }

@@ -215,7 +215,7 @@ impl Recorder {
         id
     }
 
-    /// What has been met since this was last asked that only a walker can name. Whoever can ask it gives the answers to
+    /// What has been met since this was last asked that only a language can name. Whoever can ask it gives the answers to
     /// [`Self::name_frame`] and [`Self::name_labels`]; what is not answered is asked when the recording is closed.
     pub fn take_unnamed(&mut self) -> Vec<Unnamed> {
         self.own_names.take_unnamed()
@@ -298,7 +298,7 @@ impl Recorder {
         self.journal.recent().is_some()
     }
 
-    /// What has no name yet of what only walkers can name.
+    /// What has no name yet of what only languages can name.
     pub fn unnamed(&self) -> Vec<Unnamed> {
         let labels = self.labels.in_order();
         self.own_names.without_name(&self.frames.in_order(), &labels.iter().map(LabelKeys::as_set).collect::<Vec<_>>())
@@ -394,7 +394,7 @@ impl Recorder {
         }
     }
 
-    /// Writes all that is left, with the names that only the walkers of the languages know: the journal is a whole
+    /// Writes all that is left, with the names that only the languages know: the journal is a whole
     /// recording then, without the symbols of wasm frames.
     pub fn close(mut self, mut meta: Meta, mut ticks: TickCounts, names: &mut dyn LanguageNames) -> Journal {
         self.tracks.iter_mut().for_each(Track::no_host_call);

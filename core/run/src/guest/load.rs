@@ -11,7 +11,7 @@ use wasmtime::{Config, Engine, Module};
 use wlprof::heap::{self, NamedAllocator};
 use wlprof::machine_code::{Compiled, GuestCode};
 use wlprof_module::{Among, Binary, ImageError, ModuleError, ModuleImage, among, file_name, read_binary};
-use wlprof_plugin::{ModuleView, Walker};
+use wlprof_plugin::{self as plugin, ModuleView};
 use wlprof_wasi::{CallableComponent, Flags, HttpHandler, Stdio, WasiOptions, linker};
 
 /// Why a guest could not be loaded.
@@ -153,8 +153,8 @@ impl<'a> Entry<'a> {
 pub struct Allocators<'a> {
     /// The user.
     pub named: &'a [NamedAllocator],
-    /// The walker of the guest's language.
-    pub walker: Option<&'a dyn Walker>,
+    /// The guest's language.
+    pub program: Option<&'a dyn plugin::Program>,
 }
 
 /// A module or a component that has been read and not yet compiled.
@@ -329,7 +329,7 @@ fn compile_module(
     heap: Option<Allocators<'_>>,
     notes: &mut Vec<String>,
 ) -> wasmtime::Result<GuestCode> {
-    let telling = heap.map(|Allocators { named, walker }| heap::compile(engine, &mut image, named, walker));
+    let telling = heap.map(|Allocators { named, program }| heap::compile(engine, &mut image, named, program));
     let module = match telling.and_then(|telling| or_note(telling, notes)) {
         Some(module) => module,
         // What is wrong with it, Wasmtime says of what the user has.

@@ -3,6 +3,7 @@
 mod checks;
 mod heaps;
 mod lanes;
+mod naming;
 mod paths;
 mod pauses;
 mod stores;
@@ -22,6 +23,7 @@ use super::unloading::Leaving;
 use checks::CheckTable;
 use heaps::HeapStacks;
 use lanes::{Found, Lanes};
+use naming::Naming;
 use paths::{FrameTable, Interned, Path, Step};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -82,6 +84,7 @@ pub(super) struct Drain {
     stores: Stores,
     heaps: HeapStacks,
     leaving: Leaving,
+    naming: Naming,
     /// What time samples stood for when the threads were last looked at; `None` if nobody wanted any.
     clock: Option<Clock>,
     drained: Drained,
@@ -100,6 +103,7 @@ impl Drain {
             stores: Stores::default(),
             heaps: HeapStacks::default(),
             leaving: Leaving::default(),
+            naming: Naming::default(),
             clock: None,
             drained: Drained::default(),
         };
@@ -175,7 +179,10 @@ impl Drain {
             if !unloaded.is_empty() {
                 self.unload(&unloaded, shared, &mut recorder);
             }
-            Self::exchange_names(shared, &mut recorder);
+            let before_names_ns = own_cpu_ns();
+            self.naming.name(shared, &mut recorder);
+            // Each is named once, however many samples there are.
+            charged_ns += own_cpu_ns() - before_names_ns;
             // Before the first thread has begun there is no time to count by.
             if let started_ns @ 1.. = threads.started_ns() {
                 let since_start_ns = monotonic_ns().saturating_sub(started_ns);
@@ -331,17 +338,6 @@ impl Drain {
                 self.record(0, &words[..length], shared, recorder);
             }
         }
-    }
-
-    /// Has the languages' walkers name what nobody else can, and takes what they have named.
-    fn exchange_names(shared: &Shared, recorder: &mut Recorder) {
-        let modules = shared.modules();
-        for unnamed in recorder.take_unnamed() {
-            if let Some(module) = modules.get(unnamed.module() as usize) {
-                module.naming.ask(unnamed);
-            }
-        }
-        modules.iter().for_each(|module| module.naming.give_answers(recorder));
     }
 
     /// Charges the threads with the CPU time that recording took, each with its part. `false` if there was nothing to record.

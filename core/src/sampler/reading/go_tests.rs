@@ -6,7 +6,7 @@
 use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use super::self_report_tests::{Pair, WithThreads, fixture, run};
 use wasmtime_wasi::WasiCtxBuilder;
-use wlprof_plugin::{Category, Label, SourceFrame, Walker};
+use wlprof_plugin::{Category, Label, Program, SourceFrame};
 
 /// `function file:line`, as the guests print frames.
 fn line(frame: &SourceFrame) -> String {
@@ -30,7 +30,7 @@ fn is_wrapper(frame: &SourceFrame) -> bool {
 }
 
 /// Compares the running goroutine's stack. Gives the number of frames.
-fn compare_stack(pair: &Pair, walker: &mut dyn Walker, what: &str) -> usize {
+fn compare_stack(pair: &Pair, program: &dyn Program, what: &str) -> usize {
     let mut said = pair.said.lines();
     let head = said.next().unwrap();
     let (name, goroutine) = head.trim_start_matches("@ ").split_once(" goroutine ").unwrap();
@@ -38,13 +38,13 @@ fn compare_stack(pair: &Pair, walker: &mut dyn Walker, what: &str) -> usize {
     let mut frames = Vec::new();
     assert_eq!(pair.seen.truncation, None, "{what}: {name}");
     for &key in &pair.seen.frames {
-        walker.symbolize(key, &mut frames);
+        program.symbolize(key, &mut frames);
     }
     let checkpoint = frames.iter().position(|frame| frame.function == "main.checkpoint").unwrap();
     let seen: Vec<String> = frames[checkpoint + 1..].iter().filter(|frame| !is_wrapper(frame)).map(line).collect();
     assert_eq!(seen, said, "{what}: {name}");
     let mut labels = Vec::new();
-    walker.labels(pair.seen.labels[0], &mut labels);
+    program.labels(pair.seen.labels[0], &mut labels);
     assert_eq!(labels[0], Label { name: "goroutine".into(), value: goroutine.into() }, "{what}: {name}");
     let labels: Vec<String> = labels[1..].iter().map(|label| format!("{}={}", label.name, label.value)).collect();
     assert_eq!(labels.join(" "), if name == "labelled" { "request=42 user=ada" } else { "" }, "{what}: {name}");
@@ -116,10 +116,10 @@ fn compare_goroutines(pair: &Pair, what: &str) -> usize {
 /// Compares the stacks and the goroutines of the test guest that this release of Go made.
 fn compare_release(release: &str) {
     let name = format!("go-stacks-{release}.wasm");
-    let (pairs, mut walker) =
+    let (pairs, program) =
         run(&fixture(&name), WasiCtxBuilder::new().args(&["guest"]), &wlprof_go::Go, WithThreads::Yes);
     let (lists, stacks): (Vec<_>, Vec<_>) = pairs.iter().partition(|pair| pair.said.starts_with("@@"));
-    let frames: usize = stacks.iter().map(|pair| compare_stack(pair, &mut *walker, &name)).sum();
+    let frames: usize = stacks.iter().map(|pair| compare_stack(pair, &*program, &name)).sum();
     assert!(stacks.len() >= 20 && frames > 1000, "{name}: {} stacks, {frames} frames", stacks.len());
     assert_eq!(lists.len(), 1, "{name}");
     let goroutines = compare_goroutines(lists[0], &name);

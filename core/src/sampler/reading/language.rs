@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use wlprof_plugin::{
-    FrameKey, FrameSink, GuestMemory, HeapBucket, OutOfBounds, ThreadStack, Truncation, Walker, WasmFrame,
+    FrameKey, FrameSink, GuestMemory, HeapBucket, OutOfBounds, Program, ThreadStack, Truncation, Walker, WasmFrame,
 };
 use wlprof_recording::{LanguageTruncation, Origin};
 use wlprof_walk::{CodeReader, FrameWord};
@@ -54,8 +54,10 @@ pub(in crate::sampler) enum Reading {
 
 /// A walker and what it reads.
 pub(in crate::sampler) struct LanguageWalk {
-    pub(in crate::sampler) module: Arc<LoadedModule>,
-    pub(in crate::sampler) walker: Box<dyn Walker>,
+    module: Arc<LoadedModule>,
+    /// Names what is dumped.
+    program: Arc<dyn Program>,
+    walker: Box<dyn Walker>,
     /// The others that work on its memory, by the numbers that frames have.
     siblings: Vec<Arc<LoadedModule>>,
     memory: Option<MemoryDefinition>,
@@ -69,7 +71,6 @@ pub(in crate::sampler) struct LanguageWalk {
     /// The indices of those that the walker is not given, since they work on other memories.
     others: Vec<u16>,
     cache: Vec<(FrameWord, Place)>,
-    names_while_running: bool,
     panics: u32,
     /// Whether the last walk ended in one.
     panicked_last: bool,
@@ -98,15 +99,16 @@ struct Global {
 unsafe impl Send for Global {}
 
 impl LanguageWalk {
-    /// Prepares `walker` to read `instance`, of `module`.
+    /// Prepares `walker`, of `program`, to read `instance`, of `module`.
     pub(in crate::sampler) fn new(
         module: Arc<LoadedModule>,
+        program: Arc<dyn Program>,
         walker: Box<dyn Walker>,
         instance: InstanceContext,
     ) -> Self {
         let image = &module.image;
         let spaces = image.compiled_index_spaces();
-        let globals = walker
+        let globals = program
             .wanted_globals()
             .iter()
             .filter_map(|&index| {
@@ -120,7 +122,7 @@ impl LanguageWalk {
             siblings: module.siblings(),
             module,
             globals,
-            names_while_running: walker.names_while_running(),
+            program,
             walker,
             sink: FrameSink::new(),
             wasm: Vec::with_capacity(FrameSink::CAPACITY),
@@ -197,8 +199,8 @@ impl LanguageWalk {
         self.find_wasm_frames(code, frames);
         // SAFETY: the store is alive and its wasm does not run; where host code may move the memory, the kernel reads it (see # Safety).
         let guest = unsafe { StoppedGuest::new(self.memory, &self.globals, self.is_shared, through_kernel) };
-        let (walker, wasm, sink) = (&mut self.walker, &self.wasm, &mut self.sink);
-        let (attached, siblings) = (&self.module, &self.siblings);
+        let (walker, wasm, sink) = (&mut *self.walker, &self.wasm, &mut self.sink);
+        let (attached, program, siblings) = (&self.module, &*self.program, &self.siblings);
         let natives = Natives { given: &self.native, others: &self.others };
         let id = |module: u32| match module.checked_sub(1) {
             None => Some(attached.id),
@@ -208,7 +210,7 @@ impl LanguageWalk {
             let mut threads = Vec::new();
             walker.threads(&guest, wasm, &mut threads);
             if threads.is_empty() {
-                threads.extend(running_thread(&mut **walker, &guest, wasm, sink, state));
+                threads.extend(running_thread(walker, program, &guest, wasm, sink, state));
             }
             let mut dump = Dump::default();
             let mut known = HashMap::new();
@@ -225,7 +227,7 @@ impl LanguageWalk {
                     };
                     let mut lines = Vec::new();
                     if key != FrameKey::Elided {
-                        walker.symbolize(key, &mut lines);
+                        program.symbolize(key, &mut lines);
                     }
                     dump.frames.push(match key {
                         FrameKey::Wasm(WasmFrame { module, function, code_offset })
@@ -296,20 +298,6 @@ impl LanguageWalk {
     /// Whether the last walk ended in a panic, or was left because it did not end.
     pub(in crate::sampler) fn panicked_last(&self) -> bool {
         self.panicked_last
-    }
-
-    /// Whether the walker can name while the guest runs.
-    pub(in crate::sampler) fn names_while_running(&self) -> bool {
-        self.names_while_running
-    }
-
-    /// Has the walker name some of what is asked for, if it can while the guest runs.
-    pub(in crate::sampler) fn name(&mut self) {
-        if self.names_while_running {
-            let (walker, naming) = (&mut *self.walker, &self.module.naming);
-            // What it fails at here is asked again at the end, where that costs names alone.
-            self.names_while_running = catch_unwind(AssertUnwindSafe(|| naming.answer(walker))).is_ok();
-        }
     }
 
     /// Whether it gives what suspended tasks await.
@@ -383,6 +371,7 @@ fn with_others(stack: &[FrameKey], wasm: &[WasmFrame], natives: Natives<'_>) -> 
 /// The stack that runs, of a language that tells of no threads. `None` if it has no stack at this moment.
 fn running_thread(
     walker: &mut dyn Walker,
+    program: &dyn Program,
     guest: &dyn GuestMemory,
     wasm: &[WasmFrame],
     sink: &mut FrameSink,
@@ -395,7 +384,7 @@ fn running_thread(
         return None;
     }
     let mut labels = Vec::new();
-    sink.labels().iter().for_each(|&key| walker.labels(key, &mut labels));
+    sink.labels().iter().for_each(|&key| program.labels(key, &mut labels));
     // The language knows better what its code does.
     let known = labels.iter().position(|label| label.name == STATE).map(|index| labels.remove(index).value);
     Some(ThreadStack {

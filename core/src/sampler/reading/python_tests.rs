@@ -5,7 +5,7 @@
 use super::self_report_tests::{Pair, WithThreads, fixture, run};
 use std::path::{Path, PathBuf};
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
-use wlprof_plugin::{FrameKey, SourceFrame, Walker};
+use wlprof_plugin::{FrameKey, Program, SourceFrame};
 
 /// Whether a line that Python printed says what `frame` does. The innermost frame's column is left out.
 fn is(line: &str, frame: &SourceFrame) -> bool {
@@ -21,14 +21,14 @@ fn is(line: &str, frame: &SourceFrame) -> bool {
 }
 
 /// Compares a stack. Gives the number of frames.
-fn compare(pair: &Pair, walker: &mut dyn Walker, what: &str) -> usize {
+fn compare(pair: &Pair, program: &dyn Program, what: &str) -> usize {
     let mut said = pair.said.lines();
     let name = said.next().unwrap();
     let said: Vec<&str> = said.collect();
     assert_eq!(pair.seen.truncation, None, "{what}: {name}");
     let mut frames = Vec::new();
     for key in pair.seen.frames.iter().filter(|key| matches!(key, FrameKey::Own(_))) {
-        walker.symbolize(*key, &mut frames);
+        program.symbolize(*key, &mut frames);
     }
     assert_eq!(frames.len(), said.len(), "{what}: {name}: {frames:?} {said:?}");
     for (line, frame) in said.iter().zip(&frames) {
@@ -74,8 +74,8 @@ fn compare_all(name: &str, folders: &[(PathBuf, &str)]) {
     for (folder, shown_as) in folders {
         wasi.preopened_dir(folder, shown_as, FsPerms::ReadOnly).unwrap();
     }
-    let (pairs, mut walker) = run(&fixture(name), &mut wasi, &wlprof_cpython::Python, WithThreads::No);
-    let frames: usize = pairs.iter().map(|pair| compare(pair, &mut *walker, name)).sum();
+    let (pairs, program) = run(&fixture(name), &mut wasi, &wlprof_cpython::Python, WithThreads::No);
+    let frames: usize = pairs.iter().map(|pair| compare(pair, &*program, name)).sum();
     assert!(pairs.len() > 90 && frames > 600, "{name}: {} stacks, {frames} frames", pairs.len());
     println!("{name}: {} stacks, {frames} frames", pairs.len());
 }

@@ -19,7 +19,7 @@ use wasmtime_wasi::p2::bindings::sync::Command;
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
 use wasmtime_wasi::{WasiCtxBuilder, p2, p3};
 use wlprof_module::among;
-use wlprof_plugin::{Detection, FrameKey, Language, Walker, WasmFrame};
+use wlprof_plugin::{Detection, FrameKey, Language, Program, WasmFrame};
 use wlprof_recording::{LanguageTruncation, Origin};
 use wlprof_run::guest::{EngineOptions, engine};
 use wlprof_walk::{CodeMap, FrameWord, Frames, MAX_FRAMES, Walk};
@@ -131,7 +131,7 @@ pub(in crate::sampler) fn run(
     wasi: &mut WasiCtxBuilder,
     language: &dyn Language,
     with_threads: WithThreads,
-) -> (Vec<Pair>, Box<dyn Walker>) {
+) -> (Vec<Pair>, Arc<dyn Program>) {
     let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
     let code = compiled(&engine, path);
     let is_component = code.compiled.module().is_none();
@@ -217,7 +217,7 @@ pub(in crate::sampler) fn run(
     let is_it = |number: &usize| language.detect(&among(&code.images, *number).unwrap()) != Detection::No;
     let of_language: Vec<usize> = (0..code.images.len()).filter(is_it).collect();
     let [number] = of_language[..] else { panic!("{of_language:?}") };
-    let (walker, image) = (language.attach(&among(&code.images, number).unwrap()).unwrap(), &code.images[number]);
+    let (program, image) = (language.attach(&among(&code.images, number).unwrap()).unwrap(), &code.images[number]);
     let instances = probe.instances_since(&mut store, begun).unwrap();
     let is_its = |instance: &&Instance| {
         let functions = instance.module(&store).functions().next();
@@ -226,11 +226,12 @@ pub(in crate::sampler) fn run(
     let instance = *instances.0.iter().find(is_its).unwrap();
     let instance = find_instance(&mut store, &instance, image, &reader.lock().unwrap().code).unwrap();
     let modules = LoadedModule::all_of(&code);
-    reader.lock().unwrap().language = Some(LanguageWalk::new(modules[number].clone(), walker, instance));
+    let walker = program.walker().unwrap();
+    let walk = LanguageWalk::new(modules[number].clone(), program.clone(), walker, instance);
+    reader.lock().unwrap().language = Some(walk);
     if let Err(error) = start(&mut store) {
         assert_eq!(error.downcast_ref::<wasmtime_wasi::I32Exit>().map(|exit| exit.0), Some(0), "{error:?}");
     }
-    let walker = reader.lock().unwrap().language.take().unwrap().walker;
     let pairs = std::mem::take(&mut pairs.lock().unwrap().0);
-    (pairs, walker)
+    (pairs, program)
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use wasmtime::{AsContextMut, CallHook, ExternType, Instance, Store, StoreContextMut};
 use wlprof_module::ModuleImage;
-use wlprof_plugin::{MemoryPatch, Walker};
+use wlprof_plugin::{MemoryPatch, Program};
 use wlprof_walk::{CodeMap, NativePc};
 
 /// A call hook of the embedder's own.
@@ -249,24 +249,23 @@ impl Attachment {
         self.store.has_language()
     }
 
-    /// Lets `walker` read the language's stacks of `instance`, an instance of `module`.
+    /// Lets a walker of `program` read the language's stacks of `instance`, an instance of `module`.
     ///
     /// # Errors
-    /// If the instance cannot be found or looks otherwise than Wasmtime's API says; the walker comes back.
+    /// If the instance cannot be found or looks otherwise than Wasmtime's API says.
     pub(in crate::sampler) fn walk_language<T: 'static>(
         &self,
         store: &mut Store<T>,
         instance: &Instance,
         module: Arc<LoadedModule>,
-        walker: Box<dyn Walker>,
-    ) -> Result<(), (Box<dyn Walker>, wasmtime::Error)> {
-        match self.find(store, instance, &module.image) {
-            Ok(context) => {
-                self.store.set_language(LanguageWalk::new(module, walker, context));
-                Ok(())
-            }
-            Err(error) => Err((walker, error)),
+        program: Arc<dyn Program>,
+    ) -> wasmtime::Result<()> {
+        let context = self.find(store, instance, &module.image)?;
+        // If the plugin has failed by now, its warnings say so.
+        if let Some(walker) = program.walker() {
+            self.store.set_language(LanguageWalk::new(module, program, walker, context));
         }
+        Ok(())
     }
 }
 

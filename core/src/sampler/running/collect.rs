@@ -76,11 +76,6 @@ pub(in crate::sampler) unsafe fn collect(snapshot: &Snapshot, store: &StoreState
         state: if in_guest { State::Guest } else { State::Host },
         kind: Kind::Sample,
     };
-    // Before the walk, so that it counts as part of the pause.
-    if in_guest {
-        // SAFETY: the guest stands still on this thread, and nobody else uses the walker (see # Safety).
-        unsafe { store.name_frames() };
-    }
     let kind = Cell::new(Kind::Sample);
     let stack = store.stack(Reads::InPlace);
     // SAFETY: nothing else pushes into `ring`. This thread runs the store and stands still, with these registers if it was interrupted

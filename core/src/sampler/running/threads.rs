@@ -334,12 +334,12 @@ impl Threads {
         for slot in self.slots() {
             slot.forget(Arc::as_ptr(store));
         }
+        // Dropped last.
+        let _language;
         let _locked = store.close();
         let _no_signal = SignalBlocked::new();
         // SAFETY: no thread runs the store any more, and it is locked.
-        if let Some(language) = unsafe { store.take_language() } {
-            language.module.set_walker(language.walker);
-        }
+        _language = unsafe { store.take_language() };
         locked(&self.gone).push((store.number, monotonic_ns()));
     }
 

@@ -5,8 +5,9 @@ use super::export_heap::{allocators, heap_profile, switch_heap_profiler_on};
 use super::guest::{ForeignGuest, ForeignModule};
 use super::*;
 use crate::{Detection, FrameSink, SinkEntry};
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A language with what the ABI says of it in front.
 #[repr(C)]
@@ -89,21 +90,44 @@ macro_rules! export_plugin {
     };
 }
 
+/// A program with what the ABI says of it in front.
+#[repr(C)]
+pub(super) struct ExportedProgram {
+    abi: Program,
+    pub(super) program: Arc<dyn crate::Program>,
+    wanted_globals: Vec<u32>,
+    pub(super) panics: Panics,
+}
+
 /// A walker with what the ABI says of it in front.
 #[repr(C)]
 pub(super) struct ExportedWalker {
     abi: Walker,
     pub(super) walker: Box<dyn crate::Walker>,
     sink: FrameSink,
-    wanted_globals: Vec<u32>,
-    /// Kept, so that symbolizing many frames does not allocate for each.
-    frames: Vec<crate::SourceFrame>,
-    /// In all that it was asked but walks, whose failures wlprof counts.
-    panics: Cell<u32>,
+    pub(super) panics: Panics,
 }
 
-/// After as many it is only asked to walk.
+/// Counts the panics of a program and its walkers in all that they were asked but walks, whose failures wlprof counts.
+#[derive(Clone, Default)]
+pub(super) struct Panics(Arc<AtomicU32>);
+
+/// After as many only walks are asked for: each panic prints a line, and there may be thousands of frames to name.
 const MOST_PANICS: u32 = 3;
+
+impl Panics {
+    /// What `call` gives; `otherwise` if it panics, or others have too often.
+    pub(super) fn guard<T>(&self, otherwise: T, call: impl FnOnce() -> T) -> T {
+        if self.0.load(Ordering::Relaxed) >= MOST_PANICS {
+            return otherwise;
+        }
+        let Some(answer) = guarded(None, || Some(call())) else {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            return otherwise;
+        };
+        answer
+    }
+}
 
 /// What `call` gives, or `otherwise` if it panics: nothing may unwind into wlprof.
 fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
@@ -152,15 +176,15 @@ unsafe extern "C" fn library_folder(language: *const Language, library: *const T
     });
 }
 
-unsafe extern "C" fn attach(language: *const Language, module: *const Module, error: *const Texts) -> *mut Walker {
+unsafe extern "C" fn attach(language: *const Language, module: *const Module, error: *const Texts) -> *mut Program {
     let attached = guarded(None, || {
         // SAFETY: by the ABI `language` is one that this library exports, and `module` stays for this call.
         let (language, module) = unsafe { (ExportedLanguage::from_abi(language), ForeignModule::new(module)) };
-        // Asks the walker, too, what it is.
-        Some(language.attach(&module).map(ExportedWalker::leak))
+        // Asks the program, too, what it is.
+        Some(language.attach(&module).map(ExportedProgram::leak))
     });
     match attached {
-        Some(Ok(walker)) => walker,
+        Some(Ok(program)) => program,
         Some(Err(reason)) => {
             // SAFETY: by the ABI `error` is a receiver of wlprof's, which stays for this call.
             unsafe { say(error, &reason.0) };
@@ -174,32 +198,48 @@ unsafe extern "C" fn attach(language: *const Language, module: *const Module, er
     }
 }
 
-impl ExportedWalker {
-    fn leak(walker: Box<dyn crate::Walker>) -> *mut Walker {
-        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
-        let wanted_globals = walker.wanted_globals().to_vec();
-        let abi = Walker {
-            size: size_of::<Walker>(),
-            flags: flag(walker.reads_guest(), WALKER_READS_GUEST)
-                | flag(walker.walks_without_allocating(), WALKER_WALKS_WITHOUT_ALLOCATING),
+impl ExportedProgram {
+    fn leak(program: Arc<dyn crate::Program>) -> *mut Program {
+        let wanted_globals = program.wanted_globals().to_vec();
+        let abi = Program {
+            size: size_of::<Program>(),
             wanted_globals: wanted_globals.as_ptr(),
             wanted_global_count: wanted_globals.len(),
-            destroy: Some(destroy),
-            walk: Some(walk),
+            destroy: Some(destroy_program),
+            walker: Some(walker),
             symbolize: Some(symbolize),
             categorize: Some(categorize),
             labels: Some(labels),
-            threads: Some(threads),
             warnings: Some(warnings),
-            fresh: Some(fresh),
             allocators: Some(allocators),
             switch_heap_profiler_on: Some(switch_heap_profiler_on),
-            heap_profile: Some(heap_profile),
         };
-        let exported =
-            Self { abi, walker, sink: FrameSink::new(), wanted_globals, frames: Vec::new(), panics: Cell::new(0) };
+        let exported = Self { abi, program, wanted_globals, panics: Panics::default() };
         debug_assert_eq!(exported.abi.wanted_globals, exported.wanted_globals.as_ptr());
         Box::into_raw(Box::new(exported)).cast()
+    }
+
+    /// # Safety
+    /// `program` must have come from [`ExportedProgram::leak`] and not be destroyed.
+    pub(super) unsafe fn from_abi<'a>(program: *mut Program) -> &'a Self {
+        // SAFETY: `program` is the first field of an `ExportedProgram` that `leak` has made, which lives and is never changed
+        // (see # Safety).
+        unsafe { &*program.cast::<Self>() }
+    }
+}
+
+impl ExportedWalker {
+    fn leak(walker: Box<dyn crate::Walker>, panics: Panics) -> *mut Walker {
+        let flags = if walker.walks_without_allocating() { WALKER_WALKS_WITHOUT_ALLOCATING } else { 0 };
+        let abi = Walker {
+            size: size_of::<Walker>(),
+            flags,
+            destroy: Some(destroy_walker),
+            walk: Some(walk),
+            threads: Some(threads),
+            heap_profile: Some(heap_profile),
+        };
+        Box::into_raw(Box::new(Self { abi, walker, sink: FrameSink::new(), panics })).cast()
     }
 
     /// # Safety
@@ -211,24 +251,6 @@ impl ExportedWalker {
     }
 }
 
-/// What `call` gives, which asks the walker anything but to walk; `otherwise` if it panics, or has too often: each panic
-/// prints a line, and there may be thousands of frames to name.
-///
-/// # Safety
-/// `walker` must have come from [`ExportedWalker::leak`] and not be destroyed.
-pub(super) unsafe fn asked<T>(walker: *const Walker, otherwise: T, call: impl FnOnce() -> T) -> T {
-    // SAFETY: `walker` is one of `leak`'s and not destroyed (see # Safety). No such reference is held while `call` uses the walker.
-    let panics = || unsafe { &(*walker.cast::<ExportedWalker>()).panics };
-    if panics().get() == MOST_PANICS {
-        return otherwise;
-    }
-    let Some(answer) = guarded(None, || Some(call())) else {
-        panics().set(panics().get() + 1);
-        return otherwise;
-    };
-    answer
-}
-
 /// # Safety
 /// `wasm` has `count` frames, for as long as `'a`.
 unsafe fn stack_of<'a>(wasm: *const WasmFrame, count: usize) -> &'a [WasmFrame] {
@@ -236,17 +258,21 @@ unsafe fn stack_of<'a>(wasm: *const WasmFrame, count: usize) -> &'a [WasmFrame] 
     if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(wasm, count) } }
 }
 
-unsafe extern "C" fn fresh(walker: *const Walker) -> *mut Walker {
-    let fresh = || {
-        // SAFETY: the walker is one of `leak`'s, and by the ABI no other call uses it. Nothing of it is changed.
-        let exported = unsafe { &*walker.cast::<ExportedWalker>() };
-        exported.walker.fresh().map_or(std::ptr::null_mut(), ExportedWalker::leak)
-    };
-    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
-    unsafe { asked(walker, std::ptr::null_mut(), fresh) }
+unsafe extern "C" fn walker(program: *mut Program) -> *mut Walker {
+    // SAFETY: by the ABI `program` is one of `leak`'s and not destroyed before this call ends.
+    let ExportedProgram { program, panics, .. } = unsafe { ExportedProgram::from_abi(program) };
+    let leak = |walker| ExportedWalker::leak(walker, panics.clone());
+    panics.guard(std::ptr::null_mut(), || program.walker().map_or(std::ptr::null_mut(), leak))
 }
 
-unsafe extern "C" fn destroy(walker: *mut Walker) {
+unsafe extern "C" fn destroy_program(program: *mut Program) {
+    guarded((), || {
+        // SAFETY: the program came from `leak`, and by the ABI this is the last call with it.
+        drop(unsafe { Box::from_raw(program.cast::<ExportedProgram>()) });
+    });
+}
+
+unsafe extern "C" fn destroy_walker(walker: *mut Walker) {
     guarded((), || {
         // SAFETY: the walker came from `leak`, and by the ABI this is the last call with it.
         drop(unsafe { Box::from_raw(walker.cast::<ExportedWalker>()) });
@@ -309,47 +335,6 @@ unsafe fn write_stack(sink: &FrameSink, stack: *mut Stack) {
     unsafe { (*stack).label_count = count };
 }
 
-unsafe extern "C" fn symbolize(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames) {
-    let symbolize = || {
-        // SAFETY: the walker is one of `leak`'s, and by the ABI no other call uses it.
-        let exported = unsafe { ExportedWalker::from_abi(walker) };
-        exported.frames.clear();
-        exported.walker.symbolize(frame.into(), &mut exported.frames);
-        for frame in &exported.frames {
-            // SAFETY: by the ABI `frames` is a receiver of wlprof's, which stays for this call. The frame lives until `add` returns.
-            unsafe { ((*frames).add)(frames, &SourceFrame::of(frame)) };
-        }
-    };
-    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
-    unsafe { asked(walker, (), symbolize) }
-}
-
-unsafe extern "C" fn categorize(walker: *const Walker, frame: *const SourceFrame) -> u32 {
-    let categorize = || {
-        // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses, and `frame` stays for this call. Nothing is changed.
-        let (exported, frame) = unsafe { (&*walker.cast::<ExportedWalker>(), &*frame) };
-        // SAFETY: by the ABI the texts of the frame stay for this call.
-        let frame = unsafe { frame.get(usize::MAX) };
-        exported.walker.categorize(&frame).map_or(CATEGORY_UNKNOWN, category_number)
-    };
-    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
-    unsafe { asked(walker, CATEGORY_UNKNOWN, categorize) }
-}
-
-unsafe extern "C" fn labels(walker: *mut Walker, key: u64, labels: *const Labels) {
-    let labels = || {
-        let mut found = Vec::new();
-        // SAFETY: the walker is one of `leak`'s, and by the ABI no other call uses it.
-        unsafe { ExportedWalker::from_abi(walker) }.walker.labels(key, &mut found);
-        for label in &found {
-            // SAFETY: by the ABI `labels` is a receiver of wlprof's, which stays for this call. Both texts live until `add` returns.
-            unsafe { ((*labels).add)(labels, Bytes::of(label.name.as_bytes()), Bytes::of(label.value.as_bytes())) };
-        }
-    };
-    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
-    unsafe { asked(walker, (), labels) }
-}
-
 unsafe extern "C" fn threads(
     walker: *mut Walker,
     guest: *const Guest,
@@ -357,13 +342,13 @@ unsafe extern "C" fn threads(
     wasm_count: usize,
     threads: *const Threads,
 ) {
-    let threads = || {
-        // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses, and `guest` stays for this call.
-        let (exported, guest) = unsafe { (ExportedWalker::from_abi(walker), &*guest) };
-        // SAFETY: by the ABI `wasm` has `wasm_count` frames, which stay for this call.
-        let wasm = unsafe { stack_of(wasm, wasm_count) };
+    // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses.
+    let ExportedWalker { walker, panics, .. } = unsafe { ExportedWalker::from_abi(walker) };
+    panics.guard((), || {
+        // SAFETY: by the ABI `guest` stays for this call, as do the `wasm_count` frames at `wasm`.
+        let (guest, wasm) = unsafe { (&*guest, stack_of(wasm, wasm_count)) };
         let mut found = Vec::new();
-        exported.walker.threads(&ForeignGuest(guest), wasm, &mut found);
+        walker.threads(&ForeignGuest(guest), wasm, &mut found);
         for stack in &found {
             let frames: Vec<FrameKey> = stack.frames.iter().map(|&key| key.into()).collect();
             let label = |label: &crate::Label| Label {
@@ -390,27 +375,58 @@ unsafe extern "C" fn threads(
             // `add` returns.
             unsafe { ((*threads).add)(threads, &thread) };
         }
-    };
-    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
-    unsafe { asked(walker, (), threads) }
+    });
 }
 
-unsafe extern "C" fn warnings(walker: *const Walker, warnings: *const Texts) {
-    // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses. Nothing of it is changed, except the count of panics, which
-    // is a `Cell`.
-    let exported = unsafe { &*walker.cast::<ExportedWalker>() };
-    let say_all = || {
-        for warning in exported.walker.warnings() {
+unsafe extern "C" fn symbolize(program: *mut Program, frame: FrameKey, frames: *const SourceFrames) {
+    // SAFETY: by the ABI `program` is one of `leak`'s and not destroyed before this call ends.
+    let ExportedProgram { program, panics, .. } = unsafe { ExportedProgram::from_abi(program) };
+    panics.guard((), || {
+        let mut found = Vec::new();
+        program.symbolize(frame.into(), &mut found);
+        for frame in &found {
+            // SAFETY: by the ABI `frames` is a receiver of wlprof's, which stays for this call. The frame lives until `add` returns.
+            unsafe { ((*frames).add)(frames, &SourceFrame::of(frame)) };
+        }
+    });
+}
+
+unsafe extern "C" fn categorize(program: *mut Program, frame: *const SourceFrame) -> u32 {
+    // SAFETY: by the ABI `program` is one of `leak`'s and not destroyed before this call ends.
+    let ExportedProgram { program, panics, .. } = unsafe { ExportedProgram::from_abi(program) };
+    panics.guard(CATEGORY_UNKNOWN, || {
+        // SAFETY: by the ABI the frame and its texts stay for this call.
+        let frame = unsafe { (*frame).get(usize::MAX) };
+        program.categorize(&frame).map_or(CATEGORY_UNKNOWN, category_number)
+    })
+}
+
+unsafe extern "C" fn labels(program: *mut Program, key: u64, labels: *const Labels) {
+    // SAFETY: by the ABI `program` is one of `leak`'s and not destroyed before this call ends.
+    let ExportedProgram { program, panics, .. } = unsafe { ExportedProgram::from_abi(program) };
+    panics.guard((), || {
+        let mut found = Vec::new();
+        program.labels(key, &mut found);
+        for label in &found {
+            // SAFETY: by the ABI `labels` is a receiver of wlprof's, which stays for this call. Both texts live until `add` returns.
+            unsafe { ((*labels).add)(labels, Bytes::of(label.name.as_bytes()), Bytes::of(label.value.as_bytes())) };
+        }
+    });
+}
+
+unsafe extern "C" fn warnings(program: *mut Program, warnings: *const Texts) {
+    // SAFETY: by the ABI `program` is one of `leak`'s and not destroyed before this call ends.
+    let ExportedProgram { program, panics, .. } = unsafe { ExportedProgram::from_abi(program) };
+    panics.guard((), || {
+        for warning in program.warnings() {
             // SAFETY: by the ABI `warnings` is a receiver of wlprof's, which stays for this call.
             unsafe { say(warnings, &warning) };
         }
-    };
-    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
-    unsafe { asked(walker, (), say_all) };
-    let panics = exported.panics.get();
+    });
+    let panics = panics.0.load(Ordering::Relaxed);
     if panics > 0 {
         let warning = format!(
-            "the plugin panicked when it was asked for names, categories, labels, threads, heaps or warnings ({panics} \
+            "the plugin panicked when it was asked for walkers, names, categories, labels, threads, heaps or warnings ({panics} \
              times); what it did not say is missing, and after {MOST_PANICS} it is only asked to walk"
         );
         // SAFETY: by the ABI `warnings` is a receiver of wlprof's, which stays for this call.

@@ -1,24 +1,26 @@
-//! What walkers written in Rust say of their guests' heaps, as the C ABI has it.
+//! What programs and walkers written in Rust say of their guests' heaps, as the C ABI has it.
 
 use super::convert::{allocator_call_number, walk_end_number};
-use super::export::{ExportedWalker, asked, say};
+use super::export::{ExportedProgram, ExportedWalker, say};
 use super::guest::{ForeignGuest, ForeignModule};
 use super::{
-    Allocator, Allocators, Bytes, FrameKey, Guest, HeapBucket, HeapBuckets, MemoryPatch, MemoryPatches, Module, Texts,
-    WALK_END_FAILED, Walker,
+    Allocator, Allocators, Bytes, FrameKey, Guest, HeapBucket, HeapBuckets, MemoryPatch, MemoryPatches, Module,
+    Program, Texts, WALK_END_FAILED, Walker,
 };
 
 pub(super) unsafe extern "C" fn allocators(
-    walker: *const Walker,
+    program: *mut Program,
     module: *const Module,
     found: *const Allocators,
     missed: *const Texts,
 ) {
-    let say_all = || {
-        // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses, and `module` stays for this call. Nothing is changed.
-        let (exported, module) = unsafe { (&*walker.cast::<ExportedWalker>(), ForeignModule::new(module)) };
+    // SAFETY: by the ABI `program` is one of `leak`'s and not destroyed before this call ends.
+    let ExportedProgram { program, panics, .. } = unsafe { ExportedProgram::from_abi(program) };
+    panics.guard((), || {
+        // SAFETY: by the ABI `module` stays for this call.
+        let module = unsafe { ForeignModule::new(module) };
         let mut notes = Vec::new();
-        for allocator in exported.walker.allocators(&module, &mut notes) {
+        for allocator in program.allocators(&module, &mut notes) {
             let allocator = Allocator {
                 size: size_of::<Allocator>(),
                 function: allocator.function,
@@ -33,20 +35,18 @@ pub(super) unsafe extern "C" fn allocators(
             // SAFETY: by the ABI `missed` is a receiver of wlprof's, which stays for this call.
             unsafe { say(missed, &note) };
         }
-    };
-    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
-    unsafe { asked(walker, (), say_all) }
+    });
 }
 
 pub(super) unsafe extern "C" fn switch_heap_profiler_on(
-    walker: *const Walker,
+    program: *mut Program,
     rate: u64,
     patches: *const MemoryPatches,
 ) {
-    let say_all = || {
-        // SAFETY: the walker is one of `leak`'s, and by the ABI no other call uses it. Nothing of it is changed.
-        let exported = unsafe { &*walker.cast::<ExportedWalker>() };
-        for patch in exported.walker.switch_heap_profiler_on(rate) {
+    // SAFETY: by the ABI `program` is one of `leak`'s and not destroyed before this call ends.
+    let ExportedProgram { program, panics, .. } = unsafe { ExportedProgram::from_abi(program) };
+    panics.guard((), || {
+        for patch in program.switch_heap_profiler_on(rate) {
             let expected: Vec<Bytes> = patch.expected.iter().map(|bytes| Bytes::of(bytes)).collect();
             let patch = MemoryPatch {
                 size: size_of::<MemoryPatch>(),
@@ -59,9 +59,7 @@ pub(super) unsafe extern "C" fn switch_heap_profiler_on(
             // `add` returns.
             unsafe { ((*patches).add)(patches, &patch) };
         }
-    };
-    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
-    unsafe { asked(walker, (), say_all) }
+    });
 }
 
 pub(super) unsafe extern "C" fn heap_profile(
@@ -70,11 +68,13 @@ pub(super) unsafe extern "C" fn heap_profile(
     buckets: *const HeapBuckets,
     rate: *mut u64,
 ) -> u32 {
-    let read = || {
-        // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses, and `guest` stays for this call.
-        let (exported, guest) = unsafe { (ExportedWalker::from_abi(walker), &*guest) };
+    // SAFETY: by the ABI `walker` is one of `leak`'s that no other call uses.
+    let ExportedWalker { walker, panics, .. } = unsafe { ExportedWalker::from_abi(walker) };
+    panics.guard(WALK_END_FAILED, || {
+        // SAFETY: by the ABI `guest` stays for this call.
+        let guest = unsafe { &*guest };
         let mut found = Vec::new();
-        let read = exported.walker.heap_profile(&ForeignGuest(guest), &mut found);
+        let read = walker.heap_profile(&ForeignGuest(guest), &mut found);
         if let Ok(sampled) = read {
             // SAFETY: by the ABI `rate` is a place for one number, which stays for this call.
             unsafe { rate.write(sampled) };
@@ -95,7 +95,5 @@ pub(super) unsafe extern "C" fn heap_profile(
             unsafe { ((*buckets).add)(buckets, &bucket) };
         }
         walk_end_number(read.map(drop))
-    };
-    // SAFETY: the walker is one of `leak`'s, and by the ABI it is not destroyed before this call ends.
-    unsafe { asked(walker, WALK_END_FAILED, read) }
+    })
 }

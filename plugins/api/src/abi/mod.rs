@@ -11,11 +11,13 @@
 //! otherwise; the other side copies what it keeps.
 //!
 //! # Threads
-//! Calls into one [`Walker`] never overlap. [`Walker::walk`] runs in a signal handler on the guest's thread, which stands
-//! still in the middle of an instruction: no input or output, no lock that anything outside the plugin takes, bounded time,
-//! at most 200 KiB of stack. It may allocate memory if [`Stack::may_allocate`] says so. [`Walker::threads`], and
-//! [`Walker::symbolize`] when the user asks for the stacks of a running guest, may run there as well: they may take longer and
-//! allocate, but touch no files and wait for nothing. All else runs as ordinary code.
+//! Calls into one [`Program`] never overlap, nor do those into one [`Walker`]. Calls into different ones may, and into a program
+//! and its walkers. [`Walker::walk`] runs in a signal handler on the guest's thread, which stands still in the middle of an
+//! instruction: no input or output, no lock that anything outside the plugin takes, bounded time, at most 200 KiB of stack. It
+//! may allocate memory if [`Stack::may_allocate`] says so. It waits for no lock that it shares with other walkers or with the
+//! program, but ends with [`WALK_END_BUSY`]: whoever holds the lock may have been interrupted. [`Walker::threads`], and
+//! [`Program::symbolize`] and [`Program::labels`] when the user asks for the stacks of a running guest, may run there as well:
+//! they may take longer and allocate, but touch no files. All else runs as ordinary code.
 //!
 //! # Errors
 //! Functions return what went wrong. Nothing may unwind or jump through a function of the other side.
@@ -133,9 +135,9 @@ pub struct Language {
     /// is not supported, what is.
     pub detect:
         Option<unsafe extern "C" fn(language: *const Language, module: *const Module, answer: *const Texts) -> u32>,
-    /// Makes a walker for a module. Null if that fails; `error` is told why, in a sentence for the user.
+    /// Reads what never changes of a module. Null if that fails; `error` is told why, in a sentence for the user.
     pub attach: Option<
-        unsafe extern "C" fn(language: *const Language, module: *const Module, error: *const Texts) -> *mut Walker,
+        unsafe extern "C" fn(language: *const Language, module: *const Module, error: *const Texts) -> *mut Program,
     >,
     /// Tells `library` where its programs look for their library, if there is such a place, and after that by which files it
     /// is known, as paths in it: one of them has to be there. May be missing.
@@ -147,7 +149,7 @@ unsafe impl Sync for Language {}
 
 /// Another language.
 pub const DETECTION_NO: u32 = 0;
-/// This one, and a walker can be attached.
+/// This one, and the module can be attached.
 pub const DETECTION_YES: u32 = 1;
 /// This one, in a form that the plugin cannot walk.
 pub const DETECTION_UNSUPPORTED: u32 = 2;
@@ -235,8 +237,55 @@ pub struct Member {
     pub bit_count: u32,
 }
 
-/// Reads the stacks of the instances that work on one memory. Made by [`Language::attach`] or [`Walker::fresh`]; a plugin puts
-/// what it needs behind it.
+/// What a language knows of one module: it makes the walkers of its instances and names what they find. Made by
+/// [`Language::attach`]; a plugin puts what it needs behind it. It is destroyed after all its walkers.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Program {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// Indices of the globals that [`Walker::walk`] reads, of the attached module, those that it imports included; they stay while
+    /// the program does.
+    pub wanted_globals: *const u32,
+    /// How many there are.
+    pub wanted_global_count: usize,
+    /// Ends the program and frees it. May be missing, as may all that follow.
+    pub destroy: Option<unsafe extern "C" fn(program: *mut Program)>,
+    /// Makes a walker for instances of the module, on a memory of their own. It takes microseconds: what was read of the module is
+    /// shared. A key means the same to the program and all its walkers, also when these are destroyed. Null, or missing, if stacks
+    /// are the wasm stack, and only named by the plugin.
+    pub walker: Option<unsafe extern "C" fn(program: *mut Program) -> *mut Walker>,
+    /// Tells `frames` what a frame is: innermost inlined function first, the function itself last, nothing if it is unknown.
+    /// Asked once of each of its own frames that was sampled; and of wasm frames, before DWARF is.
+    pub symbolize: Option<unsafe extern "C" fn(program: *mut Program, frame: FrameKey, frames: *const SourceFrames)>,
+    /// A category of `CATEGORY_…` for a wasm frame that DWARF or the name section has named, or [`CATEGORY_UNKNOWN`]; frames
+    /// that `symbolize` names say theirs themselves.
+    pub categorize: Option<unsafe extern "C" fn(program: *mut Program, frame: *const SourceFrame) -> u32>,
+    /// Tells `labels` what the labels of a key are. Asked once of each key.
+    pub labels: Option<unsafe extern "C" fn(program: *mut Program, key: u64, labels: *const Labels)>,
+    /// Tells `warnings` what could not be read so far, in sentences for the user.
+    pub warnings: Option<unsafe extern "C" fn(program: *mut Program, warnings: *const Texts)>,
+    /// Tells `allocators` by which functions the program allocates, if those that C's library has by their usual names are not
+    /// there, or are not all: of an interpreter without names, or with an allocator of its own above C's. They take the place of
+    /// C's. Tells `missed` what of the program's allocations will not be seen even so, in sentences for the user. Asked where they
+    /// are wanted, with the module that was attached. Of functions that call each other through tables, only those called as
+    /// `realloc` may be among them together with what they call.
+    pub allocators: Option<
+        unsafe extern "C" fn(
+            program: *mut Program,
+            module: *const Module,
+            allocators: *const Allocators,
+            missed: *const Texts,
+        ),
+    >,
+    /// Tells `patches` what to write into the guest's memory before it runs for its runtime's own heap profiler to sample an
+    /// allocation each `rate` bytes, 1 for every one. Nothing if it has none that can be switched on, or the guest does so
+    /// itself.
+    pub switch_heap_profiler_on:
+        Option<unsafe extern "C" fn(program: *mut Program, rate: u64, patches: *const MemoryPatches)>,
+}
+
+/// Reads the stacks of the instances that work on one memory. Made by [`Program::walker`]; a plugin puts what it needs behind it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Walker {
@@ -244,16 +293,11 @@ pub struct Walker {
     pub size: usize,
     /// Of `WALKER_…`.
     pub flags: u32,
-    /// Indices of the globals that `walk` reads, of the attached module, those that it imports included; they stay while the
-    /// walker does.
-    pub wanted_globals: *const u32,
-    /// How many there are.
-    pub wanted_global_count: usize,
     /// Ends the walker and frees it. May be missing.
     pub destroy: Option<unsafe extern "C" fn(walker: *mut Walker)>,
     /// Reads the stack of a stopped guest into `stack`, leaf first, and gives one of `WALK_END_…`. `wasm` is the wasm stack,
     /// leaf first, of `wasm_count` frames: it may be empty, and is cut at 2048. If no frame is written, the wasm stack stands
-    /// in. May be missing without [`WALKER_READS_GUEST`].
+    /// in.
     pub walk: Option<
         unsafe extern "C" fn(
             walker: *mut Walker,
@@ -263,16 +307,6 @@ pub struct Walker {
             stack: *mut Stack,
         ) -> u32,
     >,
-    /// Tells `frames` what a frame is: innermost inlined function first, the function itself last, nothing if it is unknown.
-    /// Asked once of each of its own frames that was sampled, after the samples; and of wasm frames, before DWARF is. May be
-    /// missing.
-    pub symbolize: Option<unsafe extern "C" fn(walker: *mut Walker, frame: FrameKey, frames: *const SourceFrames)>,
-    /// A category of `CATEGORY_…` for a wasm frame that DWARF or the name section has named, or [`CATEGORY_UNKNOWN`]; frames
-    /// that `symbolize` names say theirs themselves. May be missing.
-    pub categorize: Option<unsafe extern "C" fn(walker: *const Walker, frame: *const SourceFrame) -> u32>,
-    /// Tells `labels` what the labels of a key are. Asked once of each key after the samples, and for dumps in the
-    /// circumstances of `threads`: it reads no files and takes no locks. May be missing.
-    pub labels: Option<unsafe extern "C" fn(walker: *mut Walker, key: u64, labels: *const Labels)>,
     /// Tells `threads` of every thread of a stopped guest. May be missing: what `walk` gives is shown then, with its labels, of
     /// which one called `state` says what the guest does.
     pub threads: Option<
@@ -284,31 +318,6 @@ pub struct Walker {
             threads: *const Threads,
         ),
     >,
-    /// Tells `warnings` what could not be read so far, in sentences for the user. May be missing.
-    pub warnings: Option<unsafe extern "C" fn(walker: *const Walker, warnings: *const Texts)>,
-    /// Makes a walker for other instances of the same modules, on a memory of their own; null if it cannot. It takes
-    /// microseconds: what was read of the modules is shared. A key means the same to all walkers that came of one another so:
-    /// any of them names what another has pushed. They are called at the same time on several threads, in signal handlers,
-    /// too: `walk` waits for no lock, but ends with [`WALK_END_BUSY`]. May be missing: the language is attached anew then.
-    pub fresh: Option<unsafe extern "C" fn(walker: *const Walker) -> *mut Walker>,
-    /// Tells `allocators` by which functions the program allocates, if those that C's library has by their usual names are not
-    /// there, or are not all: of an interpreter without names, or with an allocator of its own above C's. They take the place of
-    /// C's. Tells `missed` what of the program's allocations will not be seen even so, in sentences for the user. Asked where they
-    /// are wanted, with the module that the walker was attached with. Of functions that call each other through tables, only those
-    /// called as `realloc` may be among them together with what they call. May be missing, as may the next two.
-    pub allocators: Option<
-        unsafe extern "C" fn(
-            walker: *const Walker,
-            module: *const Module,
-            allocators: *const Allocators,
-            missed: *const Texts,
-        ),
-    >,
-    /// Tells `patches` what to write into the guest's memory before it runs for its runtime's own heap profiler to sample an
-    /// allocation each `rate` bytes, 1 for every one. Nothing if it has none that can be switched on, or the guest does so
-    /// itself. May be missing.
-    pub switch_heap_profiler_on:
-        Option<unsafe extern "C" fn(walker: *const Walker, rate: u64, patches: *const MemoryPatches)>,
     /// Tells `buckets` what the runtime's own heap profiler has counted so far, and writes how many bytes are allocated between
     /// two of its samples, on average: what the program has set, if it has; 0 if it takes none. Gives one of `WALK_END_…`: what
     /// `buckets` was told is dropped if that is not [`WALK_END_COMPLETE`]. Called in a host call of the guest's or after its
@@ -323,10 +332,8 @@ pub struct Walker {
     >,
 }
 
-/// Stacks are read from the stopped guest; without it they are the wasm stack, and only named by the plugin.
-pub const WALKER_READS_GUEST: u32 = 1;
 /// `walk` keeps to [`Stack::may_allocate`].
-pub const WALKER_WALKS_WITHOUT_ALLOCATING: u32 = 2;
+pub const WALKER_WALKS_WITHOUT_ALLOCATING: u32 = 1;
 
 /// A stopped guest. It is wlprof's, and valid for the call that it was given to.
 #[repr(C)]
@@ -350,7 +357,7 @@ pub struct Guest {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WasmFrame {
-    /// The module: 0 is the one that the walker was attached with, and any other its sibling with that number less 1.
+    /// The module: 0 is the one that was attached, and any other its sibling with that number less 1.
     pub module: u32,
     /// The function's index in the module, imports first.
     pub function: u32,
@@ -372,7 +379,7 @@ pub struct Stack {
     pub capacity: usize,
     /// How many there are. The plugin counts them.
     pub length: usize,
-    /// A key for what else the stack belongs to, which [`Walker::labels`] spells out later.
+    /// A key for what else the stack belongs to, which [`Program::labels`] spells out later.
     pub labels: u64,
     /// Whether there is one: not 0 if so.
     pub has_labels: u8,

@@ -9,7 +9,7 @@
 //!
 //! A [`TestModule`] is the input of [`Language::detect`](crate::Language::detect) and [`Language::attach`](crate::Language::attach).
 //! Walks read a [`Frozen`] guest, whose memory a test may fill with anything. A [`Snapshot`] has the part of a real guest's memory that
-//! one walk needs, and is small enough to be kept in a file. [`check_fresh`] checks what [`Walker::fresh`](crate::Walker::fresh) promises.
+//! one walk needs, and is small enough to be kept in a file. [`check_walkers`] checks what [`Program::walker`](crate::Program::walker) promises.
 //!
 //! ```
 //! use wlprof_plugin::GuestMemory;
@@ -26,12 +26,12 @@
 //! ```
 
 mod binary;
-mod fresh;
 mod guest;
 mod module;
 mod snapshot;
+mod walkers;
 
-pub use fresh::{Moment, check_fresh, check_fresh_is_cheap};
 pub use guest::Frozen;
 pub use module::TestModule;
 pub use snapshot::{Replayed, Snapshot};
+pub use walkers::{Moment, check_walkers, check_walkers_are_cheap};

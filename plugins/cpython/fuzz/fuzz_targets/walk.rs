@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use replay::{Capture, Replay};
 use std::sync::OnceLock;
 use wlprof_cpython::Python;
-use wlprof_plugin::{FrameKey, FrameSink, SinkEntry, Walker, testing::TestModule};
+use wlprof_plugin::{FrameKey, FrameSink, Program, SinkEntry, Walker, testing::TestModule};
 
 fn replays() -> &'static [(Replay, TestModule)] {
     static REPLAYS: OnceLock<Vec<(Replay, TestModule)>> = OnceLock::new();
@@ -49,7 +49,7 @@ fuzz_target!(|input: (bool, u8, Vec<(u16, u8, u32)>)| {
     for (which, at, value) in damages.into_iter().take(16) {
         damage(&mut capture, which, at, value);
     }
-    let mut walker = Python.attach_walker(module).expect("a CPython");
+    let mut walker = Python.attach_program(module).expect("a CPython").new_walker();
     // The whole one before and after: what is kept must not confuse.
     for capture in [original, &capture, original] {
         let mut out = FrameSink::new();
@@ -58,7 +58,7 @@ fuzz_target!(|input: (bool, u8, Vec<(u16, u8, u32)>)| {
         let mut frames = Vec::new();
         for entry in out.entries() {
             match entry {
-                SinkEntry::Own(key) => walker.symbolize(FrameKey::Own(key), &mut frames),
+                SinkEntry::Own(key) => walker.program().symbolize(FrameKey::Own(key), &mut frames),
                 SinkEntry::Wasm(index) => assert!(index < capture.wasm.len()),
                 SinkEntry::Elided => panic!("nothing is left out"),
             }

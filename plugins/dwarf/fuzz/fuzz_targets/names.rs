@@ -4,14 +4,14 @@
 
 use libfuzzer_sys::fuzz_target;
 use wlprof_dwarf::Symbolizer;
-use wlprof_plugin::{FrameKey, SourceFrame, Walker, WasmFrame, testing::TestModule};
+use wlprof_plugin::{SourceFrame, WasmFrame, testing::TestModule};
 
 /// The longest name that is kept, and what marks that it was cut.
 const LONGEST: usize = (16 << 10) + '…'.len_utf8();
 
 fn frames(symbolizer: &mut Symbolizer) -> Vec<SourceFrame> {
     let mut out = Vec::new();
-    symbolizer.symbolize(FrameKey::Wasm(WasmFrame::attached(0, 0)), &mut out);
+    symbolizer.symbolize(WasmFrame::attached(0, 0), &mut out);
     out
 }
 

@@ -3,7 +3,7 @@
 
 use wasmparser::{BinaryReader, FunctionBody, Parser, Payload};
 use wlprof_dwarf::Symbolizer;
-use wlprof_plugin::{FrameKey, SourceFrame, Walker, WasmFrame, testing::TestModule};
+use wlprof_plugin::{SourceFrame, WasmFrame, testing::TestModule};
 
 /// Where every instruction of every body starts, in code section offsets.
 pub(crate) fn instructions(module: &TestModule) -> Vec<Vec<u32>> {
@@ -29,7 +29,7 @@ pub(crate) fn instructions(module: &TestModule) -> Vec<Vec<u32>> {
 /// The source frames of one wasm frame.
 pub(crate) fn symbolize(symbolizer: &mut Symbolizer, frame: WasmFrame) -> Vec<SourceFrame> {
     let mut out = Vec::new();
-    symbolizer.symbolize(FrameKey::Wasm(frame), &mut out);
+    symbolizer.symbolize(frame, &mut out);
     out
 }
 

@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use wasmparser::{DataKind, Operator, Parser, Payload};
 use wlprof_go::{Go, GoWalker};
-use wlprof_plugin::{FrameKey, FrameSink, Language, Walker, WasmFrame, testing::TestModule};
+use wlprof_plugin::{FrameKey, FrameSink, Language, Program, Walker, WasmFrame, testing::TestModule};
 
 /// Symbolizing one pc gives the function and at most this many inlined calls.
 const MOST_INLINED: usize = 64;
@@ -96,7 +96,7 @@ fn use_walker(walker: &mut GoWalker, module: &TestModule, guest: &Stopped, funct
     let mut frames = Vec::new();
     let mut name = |walker: &mut GoWalker, key| {
         frames.clear();
-        walker.symbolize(key, &mut frames);
+        walker.program().symbolize(key, &mut frames);
         assert!(frames.len() <= 1 + MOST_INLINED);
     };
     for function in (0..functions + 1).chain([u32::MAX - 0x1000]) {
@@ -114,7 +114,7 @@ fn use_walker(walker: &mut GoWalker, module: &TestModule, guest: &Stopped, funct
             assert!(out.len() <= FrameSink::CAPACITY);
         }
     }
-    let _ = walker.warnings();
+    let _ = walker.program().warnings();
     walker.threads(&guest.frozen, &[], &mut Vec::new());
 }
 
@@ -164,7 +164,7 @@ fuzz_target!(|data: &[u8]| {
         }
     };
     let _ = Go.detect(&module);
-    if let Ok(mut walker) = Go.attach_walker(&module) {
+    if let Ok(mut walker) = Go.attach_program(&module).map(|program| program.new_walker()) {
         forge.image.truncate((forge::IMAGE_END - BASE) as usize);
         let mut guest = Stopped::new(&forge);
         guest.registers(STACK, G);

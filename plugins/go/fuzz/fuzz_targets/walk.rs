@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use wasmparser::{DataKind, Operator, Parser, Payload};
 use wlprof_go::{Go, GoWalker};
 use wlprof_plugin::testing::{Frozen, TestModule};
-use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Program as _, Walker, WasmFrame};
 
 /// Seven reads a frame, and a map of labels.
 const MOST_READS: u64 = 32 * 1024;
@@ -50,7 +50,7 @@ impl Program {
         let arena = (memory.len() as u64 + (1 << 18)).next_multiple_of(ARENA);
         memory.resize((arena + ARENA) as usize, 0);
         let module = TestModule::parse(bytes);
-        let walker = Go.attach_walker(&module).unwrap();
+        let walker = Go.attach_program(&module).unwrap().new_walker();
         let zeros = moduledata(&memory).expect("moduledata");
         Self { module, walker, guest: forge::Stopped { frozen: Frozen::new(memory) }, arena, zeros }
     }
@@ -157,14 +157,14 @@ fn run(program: &mut Program, input: &mut Input<'_>) {
     let mut frames = Vec::new();
     for entry in out.entries() {
         if let wlprof_plugin::SinkEntry::Own(key) = entry {
-            program.walker.symbolize(FrameKey::Own(key), &mut frames);
+            program.walker.program().symbolize(FrameKey::Own(key), &mut frames);
             assert!(!frames.is_empty(), "a frame without a name: {key:#x}");
             frames.clear();
         }
     }
     for &key in out.labels() {
         let mut labels = Vec::new();
-        program.walker.labels(key, &mut labels);
+        program.walker.program().labels(key, &mut labels);
         assert!((1..=33).contains(&labels.len()), "{} labels", labels.len());
     }
     if asks_for_threads {
@@ -178,7 +178,7 @@ fn run(program: &mut Program, input: &mut Input<'_>) {
         );
         assert!(threads.iter().all(|thread| thread.frames.len() <= FrameSink::CAPACITY));
     }
-    let _ = program.walker.warnings();
+    let _ = program.walker.program().warnings();
     for (address, before) in written.into_iter().rev() {
         program.guest.frozen.memory[address as usize..address as usize + 8].copy_from_slice(&before);
     }

@@ -154,8 +154,8 @@ struct Own<'g> {
 impl<'g> Own<'g> {
     fn of(guest: &'g Guest, language: &str) -> Self {
         let image = &guest.code.images[0];
-        let walker = languages::choose(&Choice::from(language), BUILT_IN, &**image).unwrap().walker;
-        let mut symbols = Symbols::new(std::slice::from_ref(image), vec![walker]);
+        let program = languages::choose(&Choice::from(language), BUILT_IN, &**image).unwrap().program;
+        let mut symbols = Symbols::new(std::slice::from_ref(image), vec![program]);
         let mut names = Vec::new();
         let add = |function: &wlprof::export::NativeFunction<'_>| {
             names.push(function.name.clone());

@@ -109,12 +109,12 @@ pub(in super::super::super) fn end_process(code: u8) -> ! {
 /// Ends the process, of which `thread` is stuck for good, after it has said why.
 ///
 /// The guest's thread is not the one that writes the profile: SIGTERM has the `wlprof` command end the run and write it, as
-/// somebody's who stops it. The main thread is waited for by all others.
-pub(in super::super) fn end_stuck_process(thread: i32, why: &str) {
+/// somebody's who stops it. All others wait for the main thread and, if it `is_naming`, for the one that records.
+pub(in super::super) fn end_stuck_process(thread: i32, is_naming: bool, why: &str) {
     let _ = writeln!(std::io::stderr(), "wlprof: {why}");
     // SAFETY: `_exit`, `kill` and `getpid` take only numbers, and no pointer.
     unsafe {
-        if thread == libc::getpid() {
+        if is_naming || thread == libc::getpid() {
             libc::_exit(STUCK);
         }
         libc::kill(libc::getpid(), libc::SIGTERM);

@@ -53,7 +53,7 @@ impl StoreState {
         let _no_signal = SignalBlocked::new();
         {
             let _locked = self.lock();
-            // Whoever ends sampling waits for the lock, and then takes the walker.
+            // Whoever ends sampling waits for the lock, and then ends the walker.
             let is_stopped = self.threads.upgrade().is_none_or(|threads| threads.is_stopped());
             // SAFETY: the signal is blocked on this thread, the store's, and the store is locked.
             let language = unsafe { &mut *self.language.get() }.as_mut();
@@ -94,7 +94,7 @@ impl StoreState {
                 Some(slot) => {
                     let _no_signal = SignalBlocked::new();
                     let _locked = self.lock();
-                    // Whoever ends sampling waits for the lock, and then takes the walker.
+                    // Whoever ends sampling waits for the lock, and then ends the walker.
                     if slot.is_stopped() {
                         return 0;
                     }

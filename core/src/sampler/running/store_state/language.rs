@@ -216,21 +216,17 @@ impl StoreState {
 
     /// Sets the language's walker; one that was there before walks no more. To be called on the guest's thread, outside wasm.
     pub(in crate::sampler) fn set_language(&self, language: LanguageWalk) {
+        // Dropped last.
+        let _before;
         let _no_signal = SignalBlocked::new();
         let _locked = self.lock();
-        if language.names_while_running() {
-            language.module.naming.set_answered();
-        }
         self.reads_tasks.store(language.reads_suspended_tasks(), Ordering::Relaxed);
         // SAFETY: the signal is blocked, so that the handler does not use it, and others do so with the store locked.
-        let before = unsafe { (*self.language.get()).replace(language) };
-        if let Some(before) = before {
-            before.module.set_walker(before.walker);
-        }
+        _before = unsafe { (*self.language.get()).replace(language) };
         self.has_language.store(true, Ordering::Relaxed);
     }
 
-    /// Takes the walker back.
+    /// Ends walks.
     ///
     /// # Safety
     /// * The store must be locked: the call hook and dumps use the walker with the lock held.
@@ -238,16 +234,5 @@ impl StoreState {
     pub(in crate::sampler) unsafe fn take_language(&self) -> Option<LanguageWalk> {
         // SAFETY: the store is locked and no handler uses it any more (see # Safety), so nobody else has the walker.
         unsafe { (*self.language.get()).take() }
-    }
-
-    /// Has the language's walker name a few of the frames that it found.
-    ///
-    /// # Safety
-    /// Nobody else may use the walker meanwhile, as for [`Self::collect_language`].
-    pub(in crate::sampler) unsafe fn name_frames(&self) {
-        // SAFETY: nobody else uses the walker meanwhile (see # Safety), so this is the only reference to it.
-        if let Some(language) = unsafe { &mut *self.language.get() } {
-            language.name();
-        }
     }
 }

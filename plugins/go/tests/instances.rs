@@ -4,7 +4,7 @@ mod forge;
 
 use forge::*;
 use wlprof_go::Go;
-use wlprof_plugin::testing::{Moment, TestModule, check_fresh, check_fresh_is_cheap};
+use wlprof_plugin::testing::{Moment, TestModule, check_walkers, check_walkers_are_cheap};
 use wlprof_plugin::{FrameSink, Language, SinkEntry, Truncation, WasmFrame};
 
 /// Where a goroutine's labels are, in Go 1.24.
@@ -30,26 +30,27 @@ fn labelled(forge: &Forge, goid: u64, labels: &[&str]) -> Moment {
 }
 
 #[test]
-fn fresh_walkers_on_two_threads_give_what_each_gives_alone() {
+fn walkers_on_two_threads_give_what_each_gives_alone() {
     let forge = Forge::new(24);
     let module = forge.module();
     let moments = [
         labelled(&forge, 1, &["request", "7", "tenant", "a"]),
         labelled(&forge, 5, &["tenant", "b", "request", "a long one"]),
     ];
-    let mut walker = Go.attach(&module).unwrap();
+    let program = Go.attach(&module).unwrap();
+    let mut walker = program.walker().unwrap();
     let mut sink = FrameSink::new();
     let _ = walker.walk(&moments[1].guest, &moments[1].wasm, &mut sink);
     let mut labels = Vec::new();
-    walker.labels(sink.labels()[0], &mut labels);
+    program.labels(sink.labels()[0], &mut labels);
     assert!(!sink.is_empty() && labels.len() == 3 && labels[1].value == "a long one", "{labels:?}");
-    check_fresh(|| Go.attach(&module).unwrap(), &moments);
+    check_walkers(|| Go.attach(&module).unwrap(), &moments);
 }
 
 #[test]
-fn a_fresh_walker_costs_next_to_nothing() {
+fn a_walker_costs_next_to_nothing() {
     let module = TestModule::fixture("go-bench");
-    check_fresh_is_cheap(|| Go.attach(&module).unwrap(), 1000);
+    check_walkers_are_cheap(|| Go.attach(&module).unwrap(), 1000);
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn frames_of_other_modules_are_passed_on() {
     let module = forge.module();
     let mut moment = labelled(&forge, 1, &[]);
     let entries = |moment: &Moment| {
-        let (mut walker, mut sink) = (Go.attach(&module).unwrap(), FrameSink::new());
+        let (mut walker, mut sink) = (Go.attach(&module).unwrap().walker().unwrap(), FrameSink::new());
         let end = walker.walk(&moment.guest, &moment.wasm, &mut sink);
         (end, sink.entries().collect::<Vec<_>>())
     };

@@ -1,8 +1,8 @@
-//! Checks that walkers which came from one another by [`Walker::fresh`] keep to what that promises.
+//! Checks that the walkers of a program keep to what [`Program::walker`] promises.
 
 use super::Frozen;
-use crate::{FrameKey, FrameSink, GuestMemory, Label, SinkEntry, SourceFrame, Truncation, Walker, WasmFrame};
-use std::sync::Barrier;
+use crate::{FrameKey, FrameSink, GuestMemory, Label, Program, SinkEntry, SourceFrame, Truncation, Walker, WasmFrame};
+use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 /// The input of one walk.
@@ -31,76 +31,68 @@ struct Walked {
 /// A stack as it is shown.
 type Shown = (Vec<Vec<SourceFrame>>, Vec<Label>);
 
-/// Checks that fresh walkers give what a walker on its own gives, whichever of them names it.
+/// Checks that the walkers of one program give what a walker of another gives by itself, and that the program names what they give.
 ///
-/// Walks two moments, of two instances of one module: first by themselves, then on two threads at once, each with one fresh walker after
-/// the other. `attach` makes a walker that shares nothing with others.
+/// Walks two moments, of two instances of one module: first by themselves, then on two threads at once, each with one walker after the
+/// other. `attach` makes a program that shares nothing with others.
 ///
 /// # Panics
-/// If the results differ, if there is no fresh walker, or if one is [busy](Truncation::Busy) over and over.
-pub fn check_fresh<G>(attach: impl Fn() -> Box<dyn Walker>, moments: &[Moment<G>; 2])
+/// If the results differ, if there are no walkers, or if one is [busy](Truncation::Busy) over and over.
+pub fn check_walkers<G>(attach: impl Fn() -> Arc<dyn Program>, moments: &[Moment<G>; 2])
 where
     G: GuestMemory + Clone + Send,
 {
     let alone = moments.each_ref().map(|moment| {
-        let mut walker = attach();
+        let program = attach();
+        let mut walker = program.walker().expect("a walker");
         let walked: Vec<Walked> = (0..WALKS).map(|_| walk(&mut *walker, moment)).collect();
-        let shown: Vec<Shown> = walked.iter().map(|walked| show(&mut *walker, moment, walked)).collect();
+        let shown: Vec<Shown> = walked.iter().map(|walked| show(&*program, moment, walked)).collect();
         (walked.into_iter().map(|stack| stack.outcome).collect::<Vec<_>>(), shown)
     });
-    let mut first = attach();
+    let program = attach();
     let (mut ones, mut others) = (Vec::new(), Vec::new());
     for number in 0..WALKERS {
+        let walker = || program.walker().expect("a walker");
         if number == WALKERS / 2 {
-            // What it found then may be a hint to the others, and no more.
-            walk(&mut *first, &moments[0]);
+            // What it found may be a hint to those that come, and no more.
+            walk(&mut *walker(), &moments[0]);
         }
-        let fresh = || first.fresh().expect("a fresh walker");
-        ones.push(fresh());
-        others.push(fresh());
+        ones.push(walker());
+        others.push(walker());
     }
     let barrier = Barrier::new(2);
-    let run = |walkers: &mut Vec<Box<dyn Walker>>, moment: &Moment<G>| {
+    let run = |walkers: Vec<Box<dyn Walker>>, moment: &Moment<G>| {
         let mut walked = Vec::new();
-        for walker in walkers {
+        for mut walker in walkers {
             barrier.wait();
-            walked.push((0..WALKS).map(|_| not_busy(&mut **walker, moment)).collect::<Vec<_>>());
+            walked.push((0..WALKS).map(|_| not_busy(&mut *walker, moment)).collect::<Vec<_>>());
         }
         walked
     };
     let [one, other] = moments.clone();
+    // They are over when what they saw is named.
     let walked = std::thread::scope(|scope| {
         let run = &run;
-        let threads = [(&mut ones, one), (&mut others, other)]
-            .map(|(walkers, moment)| scope.spawn(move || run(walkers, &moment)));
+        let threads =
+            [(ones, one), (others, other)].map(|(walkers, moment)| scope.spawn(move || run(walkers, &moment)));
         threads.map(|thread| thread.join().expect("the walks come back"))
     });
-    // Those that have walked the one guest, or none, name what was seen of the other.
-    let mut namers =
-        [others.pop().expect("walkers"), ones.pop().expect("walkers"), first.fresh().expect("a fresh walker")];
-    drop((ones, others));
     for (at, (ends, shown)) in alone.iter().enumerate() {
         for walks in &walked[at] {
             for (number, (walked, busy)) in walks.iter().enumerate() {
                 assert!(*busy <= MOST_BUSY, "{busy} walks in a row were busy");
                 assert_eq!(walked.outcome, ends[number], "walk {number} of moment {at}");
-                for namer in namers.iter_mut().chain([&mut first]) {
-                    assert_eq!(
-                        &show(&mut **namer, &moments[at], walked),
-                        &shown[number],
-                        "walk {number} of moment {at}"
-                    );
-                }
+                assert_eq!(&show(&*program, &moments[at], walked), &shown[number], "walk {number} of moment {at}");
             }
         }
     }
 }
 
-/// Checks that `count` fresh walkers take no longer than attaching once. Of some tries each the quickest counts.
+/// Checks that making `count` walkers takes no longer than attaching once. Of some tries each the quickest counts.
 ///
 /// # Panics
 /// If they take longer, or there are none.
-pub fn check_fresh_is_cheap(attach: impl Fn() -> Box<dyn Walker>, count: usize) {
+pub fn check_walkers_are_cheap(attach: impl Fn() -> Arc<dyn Program>, count: usize) {
     const TRIES: usize = 5;
     let quickest = |run: &dyn Fn()| {
         let tries = (0..TRIES).map(|_| {
@@ -110,10 +102,10 @@ pub fn check_fresh_is_cheap(attach: impl Fn() -> Box<dyn Walker>, count: usize) 
         });
         tries.min().unwrap_or_default()
     };
-    let walker = attach();
+    let program = attach();
     let attached = quickest(&|| drop(attach()));
-    let made = quickest(&|| (0..count).for_each(|_| drop(walker.fresh().expect("a fresh walker"))));
-    assert!(made < attached, "{count} fresh walkers take {made:?}, and attaching takes {attached:?}");
+    let made = quickest(&|| (0..count).for_each(|_| drop(program.walker().expect("a walker"))));
+    assert!(made < attached, "{count} walkers take {made:?}, and attaching takes {attached:?}");
 }
 
 /// A walk, and how many were busy before it.
@@ -135,12 +127,12 @@ fn walk(walker: &mut dyn Walker, moment: &Moment<impl GuestMemory>) -> Walked {
     Walked { outcome, entries: sink.entries().collect(), labels: sink.labels().to_vec() }
 }
 
-/// What `walker` says that a stack is.
-fn show<G>(walker: &mut dyn Walker, moment: &Moment<G>, walked: &Walked) -> Shown {
+/// What `program` says that a stack is.
+fn show<G>(program: &dyn Program, moment: &Moment<G>, walked: &Walked) -> Shown {
     let frames = walked.entries.iter().map(|entry| {
         let mut frames = Vec::new();
         match *entry {
-            SinkEntry::Own(key) => walker.symbolize(FrameKey::Own(key), &mut frames),
+            SinkEntry::Own(key) => program.symbolize(FrameKey::Own(key), &mut frames),
             SinkEntry::Wasm(index) => {
                 let WasmFrame { module, function, code_offset } = moment.wasm[index];
                 let function = format!("wasm frame {index}: {module} {function} {code_offset}");
@@ -152,6 +144,6 @@ fn show<G>(walker: &mut dyn Walker, moment: &Moment<G>, walked: &Walked) -> Show
     });
     let frames = frames.collect();
     let mut labels = Vec::new();
-    walked.labels.iter().for_each(|&key| walker.labels(key, &mut labels));
+    walked.labels.iter().for_each(|&key| program.labels(key, &mut labels));
     (frames, labels)
 }

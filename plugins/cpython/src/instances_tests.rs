@@ -4,11 +4,12 @@ use crate::{
     synthetic::{Guest, NewFrame, RUNTIME, layouts},
     walker_tests::{WASM, sorting, stack, walker},
 };
-use wlprof_plugin::testing::{Moment, check_fresh};
-use wlprof_plugin::{Walker, WasmFrame};
+use std::sync::Arc;
+use wlprof_plugin::WasmFrame;
+use wlprof_plugin::testing::{Moment, check_walkers};
 
 #[test]
-fn fresh_walkers_on_two_threads_give_what_each_gives_alone() {
+fn walkers_on_two_threads_give_what_each_gives_alone() {
     for layout in layouts() {
         let mut other = Guest::new(layout);
         // The same addresses have other functions.
@@ -16,7 +17,7 @@ fn fresh_walkers_on_two_threads_give_what_each_gives_alone() {
         other.activate(&[NewFrame { code: second, unit: Some(3) }, NewFrame { code: first, unit: Some(1) }]);
         let moments = [(sorting(layout), &WASM[..]), (other, &WASM[3..])];
         let moments = moments.map(|(guest, wasm)| Moment { guest: guest.frozen, wasm: wasm.to_vec() });
-        check_fresh(|| Box::new(walker(&layout, &[RUNTIME])), &moments);
+        check_walkers(|| Arc::new(walker(&layout, &[RUNTIME]).program().clone()), &moments);
     }
 }
 
@@ -29,7 +30,7 @@ fn the_hint_of_another_instance_is_not_believed() {
     assert!(first.runtime().is_some());
     // Where the runtime was, this one has nothing.
     let empty = vec![0; guest.frozen.memory.len()];
-    let mut second = first.fresh_walker();
+    let mut second = first.program().new_walker();
     assert_eq!(second.runtime(), None);
     let nothing = wlprof_plugin::testing::Frozen::new(empty);
     assert_eq!(stack(&mut second, &nothing, &WASM).0, Vec::<String>::new());
@@ -39,7 +40,7 @@ fn the_hint_of_another_instance_is_not_believed() {
 }
 
 #[test]
-fn a_fresh_walker_finds_at_once_what_another_searched_for() {
+fn a_walker_finds_at_once_what_another_searched_for() {
     let layout = layouts()[0];
     let guest = sorting(layout);
     let mut first = walker(&layout, &[]);
@@ -47,7 +48,7 @@ fn a_fresh_walker_finds_at_once_what_another_searched_for() {
         let _ = stack(&mut first, &guest.frozen, &WASM);
         first.runtime().is_some()
     });
-    let mut second = first.fresh_walker();
+    let mut second = first.program().new_walker();
     let found = stack(&mut second, &guest.frozen, &WASM);
     assert_eq!(found, stack(&mut first, &guest.frozen, &WASM), "after {searched:?} walks");
 }
@@ -67,5 +68,4 @@ fn frames_of_other_modules_are_passed_on() {
         assert_eq!(with.iter().filter(is_wasm).count(), own.iter().filter(is_wasm).count() + 1);
         assert!(with.contains(&format!("#{at}")), "{with:?}");
     }
-    assert!(walker(&layout, &[]).fresh().is_some());
 }

@@ -1,20 +1,19 @@
-//! What only the walkers can name that walked the languages' stacks: frames by their own keys, and labels.
+//! What only languages can name: frames by their own keys, and labels.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wlprof_module::ModuleImage;
-use wlprof_plugin::{FrameKey, Label, ModuleView, SourceFrame, Walker};
+use wlprof_plugin::{FrameKey, Label, ModuleView, Program, SourceFrame};
 use wlprof_recording::{LanguageNames, ModuleId};
 
 /// How long all of it may take. What is not named by then is shown by its number.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The walkers of a run that is over. A plugin may do what it likes when it is told to let go of one, so this is to be
-/// dropped last, when the profile is written.
-pub struct LanguageWalkers {
-    walkers: Vec<Option<Box<dyn Walker>>>,
+/// The programs of a run, asked for names.
+pub struct ProgramNames {
+    programs: Vec<Option<Arc<dyn Program>>>,
     modules: Vec<Arc<ModuleImage>>,
     /// When it is given up; set by the first question.
     until: Option<Instant>,
@@ -24,11 +23,11 @@ pub struct LanguageWalkers {
     hurry: Arc<AtomicBool>,
 }
 
-impl LanguageWalkers {
-    /// Takes the walkers of `modules`.
-    pub fn new(walkers: Vec<Option<Box<dyn Walker>>>, modules: &[Arc<ModuleImage>]) -> Self {
-        let (modules, hurry) = (modules.to_vec(), Arc::default());
-        Self { walkers, modules, until: None, patience: PATIENCE, notes: Vec::new(), is_over: false, hurry }
+impl ProgramNames {
+    /// Asks these programs, of `modules`.
+    pub fn new(programs: &[Option<Arc<dyn Program>>], modules: &[Arc<ModuleImage>]) -> Self {
+        let (programs, modules, hurry) = (programs.to_vec(), modules.to_vec(), Arc::default());
+        Self { programs, modules, until: None, patience: PATIENCE, notes: Vec::new(), is_over: false, hurry }
     }
 
     /// Has nothing more be named once `hurry` is set.
@@ -43,18 +42,8 @@ impl LanguageWalkers {
         Self { patience, ..self }
     }
 
-    /// The walkers.
-    pub fn into_walkers(self) -> Vec<Option<Box<dyn Walker>>> {
-        self.walkers
-    }
-
-    /// The walkers, for a while.
-    pub fn walkers_mut(&mut self) -> &mut Vec<Option<Box<dyn Walker>>> {
-        &mut self.walkers
-    }
-
-    /// What `ask` gives of the walker of `module`; nothing if that panics, now or before, or if time is up.
-    fn ask<T: Default>(&mut self, module: ModuleId, ask: impl FnOnce(&mut dyn Walker) -> T) -> T {
+    /// What `ask` gives of the program of `module`; nothing if that panics, now or before, or if time is up.
+    fn ask<T: Default>(&mut self, module: ModuleId, ask: impl FnOnce(&dyn Program) -> T) -> T {
         if self.is_over || self.hurry.load(Ordering::Relaxed) {
             return T::default();
         }
@@ -63,8 +52,8 @@ impl LanguageWalkers {
             self.stop(format!("naming what was seen took longer than {} s", self.patience.as_secs()));
             return T::default();
         }
-        let Some(Some(walker)) = self.walkers.get_mut(module as usize) else { return T::default() };
-        let asked = catch_unwind(AssertUnwindSafe(|| ask(&mut **walker)));
+        let Some(Some(program)) = self.programs.get(module as usize) else { return T::default() };
+        let asked = catch_unwind(AssertUnwindSafe(|| ask(&**program)));
         asked.unwrap_or_else(|_| {
             self.stop("the language plugin failed while it named what was seen".to_owned());
             T::default()
@@ -77,20 +66,20 @@ impl LanguageWalkers {
     }
 }
 
-impl LanguageNames for LanguageWalkers {
+impl LanguageNames for ProgramNames {
     fn own_frame(&mut self, module: ModuleId, key: u64, out: &mut Vec<SourceFrame>) {
-        let mut frames = self.ask(module, |walker| {
+        let mut frames = self.ask(module, |program| {
             let mut frames = Vec::new();
-            walker.symbolize(FrameKey::Own(key), &mut frames);
+            program.symbolize(FrameKey::Own(key), &mut frames);
             frames
         });
         out.append(&mut frames);
     }
 
     fn labels(&mut self, module: ModuleId, key: u64) -> Vec<Label> {
-        self.ask(module, |walker| {
+        self.ask(module, |program| {
             let mut labels = Vec::new();
-            walker.labels(key, &mut labels);
+            program.labels(key, &mut labels);
             labels
         })
     }
@@ -98,7 +87,7 @@ impl LanguageNames for LanguageWalkers {
     fn notes(&mut self) -> Vec<String> {
         let mut told = Vec::new();
         for module in 0..self.modules.len() {
-            let warnings = self.ask(module as ModuleId, |walker| walker.warnings());
+            let warnings = self.ask(module as ModuleId, |program| program.warnings());
             told.extend(warnings.iter().map(|warning| format!("{}: {warning}", self.modules[module].name())));
         }
         // Last: asking may have failed.

@@ -1,7 +1,8 @@
 //! Walkers of other instances, on made-up guests; and frames of other modules.
 
 use crate::synthetic::{Guest, LOOP, NATIVE, OTHER, walker, wasm};
-use wlprof_plugin::testing::{Moment, check_fresh};
+use std::sync::Arc;
+use wlprof_plugin::testing::{Moment, check_walkers};
 use wlprof_plugin::{FrameSink, SinkEntry, Walker, WasmFrame};
 
 const NESTED: [u32; 5] = [LOOP, OTHER, NATIVE, LOOP, LOOP];
@@ -16,9 +17,9 @@ fn guest(names: [&str; 3]) -> Moment {
 }
 
 #[test]
-fn fresh_walkers_on_two_threads_give_what_each_gives_alone() {
+fn walkers_on_two_threads_give_what_each_gives_alone() {
     let moments = [guest(["outer", "map", "inner"]), guest(["inner", "filter", "other"])];
-    check_fresh(|| Box::new(walker()), &moments);
+    check_walkers(|| Arc::new(walker().program().clone()), &moments);
 }
 
 #[test]
