@@ -11,7 +11,6 @@
 //! those before it.
 
 pub mod heap;
-pub mod languages;
 pub mod machine_code;
 pub mod profiler;
 pub mod sampler;
@@ -19,6 +18,7 @@ pub mod sampler;
 pub use profiler::{Attach, Attached, Builder, Held, OpenWindow, Profiler, Snapshot, configure};
 pub use sampler::Activity;
 pub use wlprof_export as export;
+pub use wlprof_languages as languages;
 pub use wlprof_module as module;
 pub use wlprof_recording::{self as recording, Clock, View, sources};
 pub use wlprof_symbols as symbols;

@@ -15,7 +15,11 @@ mod failure;
 mod files;
 mod hosts;
 mod images;
+mod instance;
+mod language;
+mod layout;
 mod maps;
+mod pages;
 mod process;
 mod session;
 #[allow(unsafe_code)]
@@ -29,4 +33,4 @@ pub use hosts::{Host, Hosts};
 pub use images::{FoundImage, FoundImages};
 pub use maps::{Mapping, parse_mappings};
 pub use process::Process;
-pub use session::{Finished, Options, Session};
+pub use session::{Finished, Options, ProgramFile, Session};

@@ -2,6 +2,9 @@
 
 use crate::failure::AttachError;
 use crate::images::{FoundImage, FoundImages};
+use crate::language::LanguageModule;
+use crate::layout::{Layout, RELEASES};
+use crate::pages::Pages;
 use crate::process::Process;
 use crate::stack::{self, Walked};
 use crate::thread::{Stop, Thread};
@@ -11,12 +14,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wlprof_module::ModuleImage;
-use wlprof_plugin::ModuleView;
+use wlprof_plugin::{ModuleView, Program};
 use wlprof_recording::{
-    Clock, FrameId, Journal, Meta, Module, ModuleId, Origin, Recorder, Sample, StackId, State, StoreId, TickCounts,
-    TrackId, Truncation,
+    Clock, FrameId, Journal, LabelSetId, LanguageTruncation, Meta, Module, ModuleId, Origin, Recorder, Sample, StackId,
+    State, StoreId, TickCounts, TrackId, Truncation,
 };
-use wlprof_walk::{CodeMap, FrameWord, Frames, MAX_FRAMES, MappedCode, MappedImage, Truncated};
+use wlprof_walk::{
+    CodeMap, FrameWord, Frames, LanguageEntry, LanguageStack, MAX_FRAMES, MAX_LANGUAGE_WORDS, MappedCode, MappedImage,
+    Truncated,
+};
 
 /// How often threads that have come and images that have come or gone are looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -43,8 +49,27 @@ impl Default for Options {
     }
 }
 
+/// A file that images may have been compiled from.
+///
+/// ```
+/// use std::sync::Arc;
+/// use wlprof_attach::ProgramFile;
+/// use wlprof_module::ModuleImage;
+///
+/// let image = ModuleImage::parse(b"\0asm\x01\0\0\0".to_vec(), "empty.wasm")?;
+/// let file = ProgramFile { modules: vec![Arc::new(image)], languages: vec![None] };
+/// assert_eq!(file.modules.len(), file.languages.len());
+/// # Ok::<(), wlprof_module::ImageError>(())
+/// ```
+#[derive(Clone)]
+pub struct ProgramFile {
+    /// Its modules: itself, or those in a component, in order.
+    pub modules: Vec<Arc<ModuleImage>>,
+    /// For each module, what its language knows of it.
+    pub languages: Vec<Option<Arc<dyn Program>>>,
+}
+
 /// What came of a [`Session`].
-#[derive(Debug)]
 pub struct Finished {
     /// Frames, stacks and samples.
     pub recorder: Recorder,
@@ -54,6 +79,8 @@ pub struct Finished {
     pub ticks: TickCounts,
     /// The modules that frames are of, by their ids.
     pub modules: Vec<Arc<ModuleImage>>,
+    /// For each module, what its language knows of it: it names what was found.
+    pub programs: Vec<Option<Arc<dyn Program>>>,
 }
 
 /// A process that is sampled.
@@ -65,8 +92,10 @@ pub struct Session {
     meta: Meta,
     ticks: TickCounts,
     modules: Vec<Arc<ModuleImage>>,
-    /// Programs whose files are there, each with its modules.
-    programs: Vec<Vec<Arc<ModuleImage>>>,
+    programs: Vec<Option<Arc<dyn Program>>>,
+    files: Vec<ProgramFile>,
+    /// The modules whose languages have stacks of their own.
+    languages: Vec<LanguageModule>,
     /// The ids of the modules of each image, by its address.
     images: BTreeMap<usize, Vec<ModuleId>>,
     /// Where the stacks of threads and of fibers may be.
@@ -90,17 +119,42 @@ struct Sampled {
     cpu_ns: u64,
 }
 
+/// What was found on the stack of a thread.
+struct Stacks<'a> {
+    /// The wasm frames, leaf first.
+    words: &'a [u64],
+    walked: Walked,
+    /// The language's own stack, if its module is on the stack; within, `None` if it is not known which instance ran.
+    language: Option<Option<LanguageStack<'a>>>,
+}
+
+/// A wasm frame, interned.
+#[derive(Clone, Copy, Default)]
+struct Native {
+    frame: Option<FrameId>,
+    host_call: Option<FrameId>,
+    module: Option<ModuleId>,
+}
+
+/// A stack, interned.
+struct Interned {
+    stack: StackId,
+    /// The module of its root.
+    root: Option<ModuleId>,
+    labels: Option<LabelSetId>,
+}
+
 impl Session {
     /// Finds the images in `process` and prepares to sample its threads. What is sampled is written into `journal` as it comes.
     ///
-    /// `programs` are the modules of files that its images may have been compiled from. An image whose functions are those of a file has lines
-    /// and inlined functions. Others have the names of their symbols.
+    /// `files` are those that its images may have been compiled from. An image whose functions are those of a file has lines,
+    /// inlined functions and its language's own stacks. Others have the names of their symbols.
     ///
     /// # Errors
     /// [`AttachError`] if it may not be looked at.
     pub fn new(
         process: Process,
-        programs: Vec<Vec<Arc<ModuleImage>>>,
+        files: Vec<ProgramFile>,
         journal: Journal,
         options: Options,
     ) -> Result<Self, AttachError> {
@@ -126,7 +180,9 @@ impl Session {
             meta,
             ticks: TickCounts::default(),
             modules: Vec::new(),
-            programs,
+            programs: Vec::new(),
+            files,
+            languages: Vec::new(),
             images: BTreeMap::new(),
             mappings: Vec::new(),
             threads: HashMap::new(),
@@ -181,7 +237,13 @@ impl Session {
         self.meta.pause.handler_p99_ns = percentile(99);
         self.meta.duration_ns = self.begun.elapsed().as_nanos() as u64;
         self.meta.cpu_ns = self.cpu_ns;
-        Finished { recorder: self.recorder, meta: self.meta, ticks: self.ticks, modules: self.modules }
+        Finished {
+            recorder: self.recorder,
+            meta: self.meta,
+            ticks: self.ticks,
+            modules: self.modules,
+            programs: self.programs,
+        }
     }
 
     /// Sleeps until then, and has threads that stop late run on meanwhile. `false` if it is over before.
@@ -220,6 +282,7 @@ impl Session {
             }
         }
         self.code.free_removed();
+        self.languages.iter_mut().for_each(LanguageModule::look_again);
         found.images.iter().for_each(|found| self.add(found));
         self.mappings =
             mappings.into_iter().filter(|mapping| !mapping.is_executable).map(|mapping| mapping.range).collect();
@@ -238,17 +301,47 @@ impl Session {
     }
 
     fn add(&mut self, found: &FoundImage) {
-        let of_file = |program: &Vec<Arc<ModuleImage>>| MappedImage { modules: program.clone(), ..found.image.clone() };
-        let known = self.programs.iter().map(of_file).find(MappedImage::was_compiled_from_modules);
-        let image = known.as_ref().unwrap_or(&found.image);
-        let ids: Vec<ModuleId> = image.modules.iter().map(|module| self.add_module(module)).collect();
-        self.code.add(ids.clone(), MappedCode::new(image, false));
+        let of_file = |file: &ProgramFile| MappedImage { modules: file.modules.clone(), ..found.image.clone() };
+        let known = self.files.iter().map(|file| (of_file(file), file.languages.clone()));
+        let known = known.into_iter().find(|(image, _)| image.was_compiled_from_modules());
+        let (image, programs) = known.unwrap_or_else(|| (found.image.clone(), Vec::new()));
+        let ids: Vec<ModuleId> = (0..)
+            .zip(&image.modules)
+            .map(|(number, module)| {
+                let program = programs.get(number as usize).cloned().flatten();
+                self.add_module(module, program)
+            })
+            .collect();
+        let languages_before = self.languages.len();
+        for (number, module) in image.modules.iter().enumerate() {
+            let Some(program) = programs.get(number).cloned().flatten() else { continue };
+            if program.walker().is_none() {
+                continue;
+            }
+            let release = found.release.split('.').next().and_then(|release| release.parse().ok());
+            let Some(layout) = release.and_then(Layout::of) else {
+                self.meta.notes.push(format!(
+                    "{}: its own stacks are not read, since Wasmtime {} is not known (known: {} to {})",
+                    module.name(),
+                    found.release,
+                    RELEASES.start(),
+                    RELEASES.end()
+                ));
+                continue;
+            };
+            let siblings = module.siblings().iter().filter_map(|sibling| ids.get(*sibling as usize).copied()).collect();
+            self.languages.push(LanguageModule::new(ids[number], siblings, module.clone(), program, layout));
+        }
+        // Where instructions are from is asked for while threads stand still.
+        let with_origins = self.languages.len() > languages_before;
+        self.code.add(ids.clone(), MappedCode::new(&image, with_origins));
         self.images.insert(found.image.address, ids);
     }
 
-    fn add_module(&mut self, module: &Arc<ModuleImage>) -> ModuleId {
+    fn add_module(&mut self, module: &Arc<ModuleImage>, program: Option<Arc<dyn Program>>) -> ModuleId {
         let id = self.recorder.module(Module { name: module.name().to_owned(), build_id: module.build_id() });
         self.modules.push(module.clone());
+        self.programs.push(program);
         id
     }
 
@@ -271,16 +364,28 @@ impl Session {
     /// Samples a thread. `false` if it has ended.
     fn sample(&mut self, sampled: &mut Sampled) -> Result<bool, AttachError> {
         let mut words = [0; MAX_FRAMES];
-        let mut frames = Frames::new(&mut words);
+        let mut language_words = [0; MAX_LANGUAGE_WORDS];
         let begun = Instant::now();
-        let (process, code, mappings) = (&self.process, &self.code, &self.mappings);
-        let stopped = sampled.thread.stopped(process.pid(), |registers| {
+        let Self { process, code, mappings, languages, .. } = self;
+        let stopped = sampled.thread.stopped(process.pid(), |registers, all| {
             let stack = mappings.iter().find(|range| range.contains(&registers.sp));
             let top = stack.map_or(registers.sp.saturating_add(LARGEST_STACK), |range| range.end);
-            stack::walk(process, code, registers, top, &mut frames)
+            let memory = Pages::new(process);
+            let mut frames = Frames::new(&mut words);
+            let walked = stack::walk(&memory, code, registers, top, &mut frames);
+            let length = frames.len();
+            let code = code.read();
+            let modules = words[..length].iter().filter_map(|word| code.origin(FrameWord(*word).native_pc())?.module());
+            let language =
+                languages.iter_mut().find(|language| modules.clone().any(|module| language.has_frames_of(module)));
+            let of_language = language.map(|language| {
+                let stack = walked.begins..top;
+                language.collect(&memory, &code, all, stack, &words[..length], &mut language_words)
+            });
+            (walked, length, of_language)
         })?;
-        let walked = match stopped {
-            Stop::Stopped(walked) => walked,
+        let (walked, length, of_language) = match stopped {
+            Stop::Stopped(found) => found,
             Stop::Late => {
                 self.ticks.fired += 1;
                 self.ticks.coalesced += 1;
@@ -289,7 +394,6 @@ impl Session {
             Stop::Ended => return Ok(false),
         };
         let stopped_ns = begun.elapsed().as_nanos() as u64;
-        let length = frames.len();
         let Some(cpu_ns) = sampled.thread.cpu_ns() else { return Ok(false) };
         let used_ns = cpu_ns.saturating_sub(std::mem::replace(&mut sampled.cpu_ns, cpu_ns));
         if length == 0 {
@@ -297,53 +401,84 @@ impl Session {
             return Ok(true);
         }
         self.stop_ns.push(stopped_ns);
-        self.record(sampled, &words[..length], walked, cpu_ns, used_ns);
+        let language = of_language.map(|length| length.map(|length| LanguageStack::read(&language_words[..length])));
+        self.record(sampled, &Stacks { words: &words[..length], walked, language }, cpu_ns, used_ns);
         Ok(true)
     }
 
-    fn record(&mut self, sampled: &mut Sampled, words: &[u64], walked: Walked, cpu_ns: u64, used_ns: u64) {
+    fn record(&mut self, sampled: &mut Sampled, stacks: &Stacks<'_>, cpu_ns: u64, used_ns: u64) {
         self.ticks.fired += 1;
         self.ticks.sampled += 1;
         self.cpu_ns += used_ns;
-        let Some((stack, root)) = self.intern(words, walked) else { return };
+        let Some(Interned { stack, root, labels }) = self.intern(stacks) else { return };
         let store = self.store(root);
         let tid = sampled.thread.tid;
         let track = *sampled.tracks.entry(store).or_insert_with(|| self.recorder.track(store, "", tid as u64));
         let time_ns = self.begun.elapsed().as_nanos() as u64;
-        let state = if walked.is_in_wasm { State::Guest } else { State::Host };
-        let sample = Sample { time_ns, period_ns: used_ns, cpu_delta_ns: used_ns, stack, state, labels: None };
+        let state = if stacks.walked.is_in_wasm { State::Guest } else { State::Host };
+        let sample = Sample { time_ns, period_ns: used_ns, cpu_delta_ns: used_ns, stack, state, labels };
         self.recorder.sample(track, cpu_ns, sample);
     }
 
-    /// Interns a stack of these words, leaf first. Also gives the module of its root.
-    fn intern(&mut self, words: &[u64], walked: Walked) -> Option<(StackId, Option<ModuleId>)> {
-        let mut frames: Vec<FrameId> = Vec::with_capacity(words.len() + 1);
-        let mut root = None;
-        if let Err(truncated) = walked.end {
+    /// Interns what was found on a stack; `None` if that is nothing.
+    fn intern(&mut self, stacks: &Stacks<'_>) -> Option<Interned> {
+        let mut frames: Vec<FrameId> = Vec::with_capacity(stacks.words.len() + 1);
+        let natives: Vec<Native> = stacks.words.iter().map(|word| self.native(FrameWord(*word))).collect();
+        let root = natives.iter().rev().find_map(|native| native.module);
+        let mut labels = None;
+        // From the leaf on.
+        frames.extend(natives.first().and_then(|leaf| leaf.host_call));
+        let own = match stacks.language {
+            None => None,
+            Some(None) => {
+                let reason =
+                    if stacks.walked.is_in_wasm { LanguageTruncation::NoStack } else { LanguageTruncation::InHostCode };
+                self.recorder.truncated(Truncation::Language(reason));
+                None
+            }
+            Some(Some(own)) => {
+                own.truncation.into_iter().for_each(|reason| self.recorder.truncated(Truncation::Language(reason)));
+                labels = (!own.labels.is_empty()).then(|| self.recorder.labels(own.module, own.labels));
+                Some(own).filter(|own| !own.is_empty())
+            }
+        };
+        match own {
+            Some(own) => {
+                for entry in own.entries() {
+                    match entry {
+                        LanguageEntry::Key(key) => {
+                            frames.push(self.recorder.frame(Origin::Language { module: own.module, key }));
+                        }
+                        LanguageEntry::Elided => frames.push(self.recorder.frame(Origin::Elided)),
+                        LanguageEntry::Native(index) => push_native(&natives, index, &mut frames),
+                    }
+                }
+            }
+            None => (0..natives.len()).for_each(|index| push_native(&natives, index, &mut frames)),
+        }
+        if let Err(truncated) = stacks.walked.end {
             let reason = match truncated {
                 Truncated::Elided | Truncated::TooManyEntries => Truncation::TooDeep,
                 Truncated::BrokenChain => Truncation::BrokenChain,
             };
             self.recorder.truncated(reason);
-            if truncated != Truncated::Elided {
-                frames.push(self.recorder.frame(Origin::Truncated));
-            }
+            frames.extend((truncated != Truncated::Elided).then(|| self.recorder.frame(Origin::Truncated)));
         }
-        for word in words.iter().rev().map(|word| FrameWord(*word)) {
-            if word == FrameWord::ELIDED {
-                frames.push(self.recorder.frame(Origin::Elided));
-                continue;
-            }
-            let Some(origin) = self.code.origin(word.native_pc()) else { continue };
-            frames.push(self.recorder.frame(origin));
-            if let Origin::Wasm { module, function, code_offset } = origin {
-                root.get_or_insert(module);
-                if word.is_host_call() {
-                    frames.push(self.recorder.frame(Origin::HostCall { module, function, code_offset }));
-                }
-            }
+        Some(Interned { stack: self.recorder.stack(frames.into_iter().rev())?, root, labels })
+    }
+
+    fn native(&mut self, word: FrameWord) -> Native {
+        if word == FrameWord::ELIDED {
+            return Native { frame: Some(self.recorder.frame(Origin::Elided)), ..Native::default() };
         }
-        Some((self.recorder.stack(frames)?, root))
+        let Some(origin) = self.code.origin(word.native_pc()) else { return Native::default() };
+        let host_call = match origin {
+            Origin::Wasm { module, function, code_offset } if word.is_host_call() => {
+                Some(self.recorder.frame(Origin::HostCall { module, function, code_offset }))
+            }
+            _ => None,
+        };
+        Native { frame: Some(self.recorder.frame(origin)), host_call, module: origin.module() }
     }
 
     /// The store of samples whose root is in that module: there is one for each.
@@ -351,6 +486,14 @@ impl Session {
         let module = root.unwrap_or(0);
         let name = self.modules.get(module as usize).map_or("", |module| module.name());
         *self.stores.entry(module).or_insert_with(|| self.recorder.store(name))
+    }
+}
+
+/// Adds a wasm frame, leaf first, with the host code that it calls. The leaf's stands there already.
+fn push_native(natives: &[Native], index: usize, frames: &mut Vec<FrameId>) {
+    if let Some(native) = natives.get(index) {
+        frames.extend(native.host_call.filter(|_| index > 0));
+        frames.extend(native.frame);
     }
 }
 

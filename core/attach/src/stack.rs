@@ -1,7 +1,6 @@
 //! The wasm frames on the stack of a thread of another process.
 
-use crate::process::Process;
-use std::cell::RefCell;
+use crate::pages::Pages;
 use std::ops::Range;
 use wlprof_walk::{CodeKind, CodeMap, CodeReader, End, Frames, Registers, StackMemory, Truncated, Walk};
 
@@ -14,41 +13,12 @@ const MAX_TRAMPOLINE_FRAME: usize = 4096;
 /// Entries into wasm, one made in a host call of the other, that are looked for.
 const MAX_ENTRIES: usize = 64;
 
-/// Bytes that are read at once.
-const PAGE: usize = 4096;
-
 const WORD: usize = size_of::<usize>();
 
-/// The stack of a thread that stands still, read as it is needed.
-struct RemoteStack<'a> {
-    process: &'a Process,
-    /// In the order in which they were needed. A stack of some 30 frames is one or two.
-    pages: RefCell<Vec<(usize, Box<[u8; PAGE]>)>>,
-}
-
-impl RemoteStack<'_> {
-    fn read(&self, address: usize) -> Option<usize> {
-        let (page, at) = (address & !(PAGE - 1), address & (PAGE - 1));
-        let mut pages = self.pages.borrow_mut();
-        let known = pages.iter().position(|(known, _)| *known == page);
-        let index = match known {
-            Some(index) => index,
-            None => {
-                let mut bytes = Box::new([0; PAGE]);
-                self.process.read(page, &mut bytes[..]).then_some(())?;
-                pages.push((page, bytes));
-                pages.len() - 1
-            }
-        };
-        let bytes = pages[index].1.get(at..at + WORD)?;
-        Some(usize::from_ne_bytes(bytes.try_into().ok()?))
-    }
-}
-
-impl StackMemory for &RemoteStack<'_> {
+impl StackMemory for &Pages<'_> {
     // The kernel refuses addresses that are not there: any may be asked for.
     unsafe fn word(&self, address: usize) -> Option<usize> {
-        self.read(address)
+        Pages::word(self, address)
     }
 }
 
@@ -57,39 +27,44 @@ impl StackMemory for &RemoteStack<'_> {
 pub(crate) struct Walked {
     /// Wasm code was running, and not the host.
     pub(crate) is_in_wasm: bool,
+    /// Where on the stack the innermost wasm frames begin.
+    pub(crate) begins: usize,
     pub(crate) end: Result<(), Truncated>,
 }
 
-/// Walks the wasm frames of a thread of `process` that stands still with these registers, on a stack that ends at `top` at the latest. Frames of
+/// Walks the wasm frames of a thread that stands still with these registers, on a stack that ends at `top` at the latest. Frames of
 /// entries into wasm that host calls have made are those of one stack.
 pub(crate) fn walk(
-    process: &Process,
+    memory: &Pages<'_>,
     code: &CodeMap,
     registers: Registers,
     top: usize,
     frames: &mut Frames<'_>,
 ) -> Walked {
-    let memory = RemoteStack { process, pages: RefCell::default() };
-    let walk = Walk { code: code.read(), memory: &memory };
+    let walk = Walk { code: code.read(), memory };
     let end = End::Trampoline { top };
     let running = walk.code.code(registers.pc);
     let mut is_in_wasm = running.is_some();
     let mut from = registers.sp;
+    let mut begins = registers.sp;
     if let Some(code) = running {
         // SAFETY: the memory is read by the kernel, which refuses what is not there.
         match unsafe { walk.interrupted(registers, code, end, frames) } {
             Ok(Some(fp)) => from = fp,
             // The host enters wasm or is back in it.
             Ok(None) => is_in_wasm = false,
-            Err(truncated) => return Walked { is_in_wasm, end: Err(truncated) },
+            Err(truncated) => return Walked { is_in_wasm, begins, end: Err(truncated) },
         }
     }
     for _ in 0..MAX_ENTRIES {
-        let Some(trampoline_fp) = find_call(&memory, &walk.code, from..top) else {
+        let Some(trampoline_fp) = find_call(memory, &walk.code, from..top) else {
             let end = frames.finish();
-            return Walked { is_in_wasm, end };
+            return Walked { is_in_wasm, begins, end };
         };
         let before = frames.leaves();
+        if before == 0 {
+            begins = trampoline_fp;
+        }
         // SAFETY: the memory is read by the kernel, which refuses what is not there.
         match unsafe { walk.call(trampoline_fp, None, end, frames) } {
             Ok(fp) => from = fp,
@@ -98,21 +73,21 @@ pub(crate) fn walk(
                 frames.truncate(before);
                 from = trampoline_fp + WORD;
             }
-            Err(truncated) => return Walked { is_in_wasm, end: Err(truncated) },
+            Err(truncated) => return Walked { is_in_wasm, begins, end: Err(truncated) },
         }
     }
-    Walked { is_in_wasm, end: Err(Truncated::TooManyEntries) }
+    Walked { is_in_wasm, begins, end: Err(Truncated::TooManyEntries) }
 }
 
 /// The frame pointer of the innermost trampoline through which wasm has called the host, on the part of a stack that is the host's.
 ///
 /// Host code keeps no frame pointers that lead there. What the trampoline has called returns into it, and right above that is its frame, which
 /// returns to a wasm function. Words that a host's frames have left unwritten may look like one of these, and rarely like both.
-fn find_call(memory: &RemoteStack<'_>, code: &CodeReader<'_>, stack: Range<usize>) -> Option<usize> {
+fn find_call(memory: &Pages<'_>, code: &CodeReader<'_>, stack: Range<usize>) -> Option<usize> {
     let end = stack.end.min(stack.start.saturating_add(MAX_HOST_BYTES));
     let mut address = stack.start.next_multiple_of(WORD);
     while address < end {
-        let word = memory.read(address)?;
+        let word = memory.word(address)?;
         if is_in_trampoline(code, word)
             && let Some(fp) = frame_above(memory, code, address, stack.end)
         {
@@ -124,11 +99,11 @@ fn find_call(memory: &RemoteStack<'_>, code: &CodeReader<'_>, stack: Range<usize
 }
 
 /// The frame pointer of the trampoline that what is at `address` returns into.
-fn frame_above(memory: &RemoteStack<'_>, code: &CodeReader<'_>, address: usize, top: usize) -> Option<usize> {
+fn frame_above(memory: &Pages<'_>, code: &CodeReader<'_>, address: usize, top: usize) -> Option<usize> {
     let end = top.min(address + MAX_TRAMPOLINE_FRAME);
     let first = (address + WORD).next_multiple_of(2 * WORD);
     (first..end).step_by(2 * WORD).find(|fp| {
-        let (callers_fp, return_pc) = (memory.read(*fp), memory.read(fp + WORD));
+        let (callers_fp, return_pc) = (memory.word(*fp), memory.word(fp + WORD));
         let is_frame =
             callers_fp.is_some_and(|callers| callers > *fp && callers < top && callers.is_multiple_of(2 * WORD));
         is_frame && return_pc.is_some_and(|return_pc| is_in_function(code, return_pc))

@@ -62,7 +62,11 @@ impl Thread {
     ///
     /// # Errors
     /// If that is forbidden.
-    pub(crate) fn stopped<T>(&mut self, pid: i32, read: impl FnOnce(Registers) -> T) -> Result<Stop<T>, AttachError> {
+    pub(crate) fn stopped<T>(
+        &mut self,
+        pid: i32,
+        read: impl FnOnce(Registers, &[usize]) -> T,
+    ) -> Result<Stop<T>, AttachError> {
         let tid = Pid::from_raw(self.tid);
         if self.stops_late {
             // It is still held by the request before.
@@ -82,7 +86,7 @@ impl Thread {
         let _ = ptrace::interrupt(tid);
         match wait(tid, MAX_STOP) {
             Waited::Stopped(signal) => {
-                let found = registers(tid).map(read);
+                let found = registers(tid).map(|(registers, all)| read(registers, &all));
                 // A signal that has come meanwhile is given to it.
                 let _ = ptrace::detach(tid, signal);
                 Ok(found.map_or(Stop::Ended, Stop::Stopped))
@@ -134,16 +138,24 @@ fn wait(tid: Pid, longest: Duration) -> Waited {
     }
 }
 
+/// The registers that a walk begins with, and all general ones.
 #[cfg(target_arch = "x86_64")]
-fn registers(tid: Pid) -> Option<Registers> {
-    let registers = ptrace::getregs(tid).ok()?;
-    let [pc, sp, fp] = [registers.rip, registers.rsp, registers.rbp].map(|register| register as usize);
-    Some(Registers { pc, sp, fp, is_on_signal_stack: false })
+fn registers(tid: Pid) -> Option<(Registers, Vec<usize>)> {
+    let all = ptrace::getregs(tid).ok()?;
+    let [pc, sp, fp] = [all.rip, all.rsp, all.rbp].map(|register| register as usize);
+    let general = [
+        all.rdi, all.r14, all.r15, all.r13, all.r12, all.rbx, all.rsi, all.rdx, all.rcx, all.rax, all.r8, all.r9,
+        all.r10, all.r11,
+    ];
+    let general = general.map(|register| register as usize).to_vec();
+    Some((Registers { pc, sp, fp, is_on_signal_stack: false }, general))
 }
 
+/// The registers that a walk begins with, and all general ones.
 #[cfg(target_arch = "aarch64")]
-fn registers(tid: Pid) -> Option<Registers> {
-    let registers = ptrace::getregs(tid).ok()?;
-    let [fp, lr] = [29, 30].map(|register: usize| registers.regs[register] as usize);
-    Some(Registers { pc: registers.pc as usize, sp: registers.sp as usize, fp, lr, is_on_signal_stack: false })
+fn registers(tid: Pid) -> Option<(Registers, Vec<usize>)> {
+    let all = ptrace::getregs(tid).ok()?;
+    let general: Vec<usize> = all.regs.iter().map(|register| *register as usize).collect();
+    let [fp, lr] = [29, 30].map(|register: usize| general[register]);
+    Some((Registers { pc: all.pc as usize, sp: all.sp as usize, fp, lr, is_on_signal_stack: false }, general))
 }

@@ -338,6 +338,11 @@ impl ModuleImage {
         self.sections.bodies[body].contains(&code_offset).then_some(self.first_body() + body as u32)
     }
 
+    /// Returns the segments that its first memory is filled with when it is instantiated: addresses and bytes.
+    pub fn initial_segments(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.initial().segments(&self.bytes)
+    }
+
     /// Whether any of its functions ends by having another take its place. Reads all of its code when it is first asked.
     pub fn has_tail_calls(&self) -> bool {
         *self.has_tail_calls.get_or_init(|| super::checks::has_tail_calls(self))

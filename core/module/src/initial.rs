@@ -34,6 +34,11 @@ struct Elements {
 }
 
 impl Initial {
+    /// The address and the bytes of each segment of data, in `module`.
+    pub(super) fn segments<'m>(&self, module: &'m [u8]) -> impl Iterator<Item = (u64, &'m [u8])> {
+        self.data.iter().filter_map(|data| Some((data.address, module.get(data.bytes.clone())?)))
+    }
+
     /// Reads the segments of a module. Behind what is malformed nothing is read: the engine refuses such modules.
     pub(super) fn read(module: &[u8]) -> Self {
         let mut initial = Self::default();

@@ -3,10 +3,10 @@
 use super::Profiler;
 use super::share::Share;
 use crate::heap::Rate;
-use crate::languages::BUILT_IN;
 use crate::sampler::{RunName, SamplerKind, SamplerOptions, Session};
 use std::time::Duration;
 use wasmtime::Engine;
+use wlprof_languages::BUILT_IN;
 use wlprof_plugin::Language;
 use wlprof_recording::{Clock, Journal};
 

@@ -33,7 +33,6 @@ pub use builder::Builder;
 pub use snapshot::{OpenWindow, Snapshot};
 
 use crate::heap;
-use crate::languages::{Choice, Chosen, choose, choose_each};
 use crate::machine_code::{Compiled, GuestCode, was_compiled_from};
 pub use crate::sampler::configure;
 use crate::sampler::{Activity, Dump, Finished, LoadedModule, Sampling, Session};
@@ -44,6 +43,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Module, Store, error::Context as _};
+use wlprof_languages::{Choice, Chosen, choose, choose_each};
 use wlprof_module::{ModuleImage, among, core_modules};
 use wlprof_plugin::{Language, ModuleView as _, Program};
 use wlprof_recording::{Clock, ModuleId};

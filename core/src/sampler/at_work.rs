@@ -2,7 +2,6 @@
 
 use super::Report;
 use super::drain::{Drain, Drained};
-use super::dump::Dump;
 use super::options::SamplerKind;
 use super::os::Activity;
 use super::os::thread_watch::ThreadWatch;
@@ -19,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wasmtime::{Engine, Store, bail, error::Context as _};
 use wlprof_recording::{Clock, PauseStats, TickCounts};
+use wlprof_walk::Dump;
 
 /// How long to wait, when sampling ends, for a handler or a call hook that still reads a guest.
 const LAST_WALK: Duration = Duration::from_millis(100);

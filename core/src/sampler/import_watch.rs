@@ -1,9 +1,9 @@
 //! Calls of imports at which the guest's stacks are to be read.
 
-use super::dump::Dump;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use wlprof_recording::ModuleId;
+use wlprof_walk::Dump;
 
 /// Who is told: which of the functions was called, which call of any of them it is, from 1, and the stacks.
 type Tell = dyn Fn(usize, u64, Dump) + Send + Sync;

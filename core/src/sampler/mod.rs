@@ -16,7 +16,6 @@ mod at_work;
 mod code_map_tests;
 mod configure;
 mod drain;
-mod dump;
 mod heap;
 mod import_watch;
 mod kept;
@@ -33,12 +32,13 @@ mod unloading;
 mod window;
 
 pub use configure::configure;
-pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 pub use import_watch::ImportWatch;
 pub use options::{SamplerKind, SamplerOptions};
 pub use os::perf_marker::show_to_perf;
 pub use session::{Finished, RunName};
 pub use window::Activity;
+
+pub use wlprof_walk::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 
 pub(crate) use running::{EmbeddersHook, StoreName};
 pub(crate) use session::Session;

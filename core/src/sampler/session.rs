@@ -2,7 +2,6 @@
 
 use super::Report;
 use super::at_work::Sampler;
-use super::dump::Dump;
 use super::options::{SamplerKind, SamplerOptions};
 use super::running::{Attachment, EmbeddersHook, StoreName};
 use super::shared::{HeldIds, LoadedModule, Shared};
@@ -15,6 +14,7 @@ use wasmtime::{Engine, Instance, Store};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Program};
 use wlprof_recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
+use wlprof_walk::Dump;
 
 /// What languages know of modules, by their ids.
 type Programs = Vec<Option<Arc<dyn Program>>>;

@@ -2,6 +2,7 @@
 
 pub(super) mod ps;
 
+use super::available_plugins::Plugins;
 use super::failure::{FAILED, Failure};
 use super::interrupt::Interrupts;
 use super::options::output::Output;
@@ -13,9 +14,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use wlprof::languages::{self, Choice};
 use wlprof::sampler::Finished;
-use wlprof_attach::{AttachError, Options, Process, Session, named_files};
-use wlprof_module::{Binary, ModuleImage, read_binary};
+use wlprof_attach::{AttachError, Options, Process, ProgramFile, Session, named_files};
+use wlprof_module::{Binary, among, read_binary};
 use wlprof_plugin::ModuleView;
 use wlprof_show::escape;
 
@@ -46,11 +48,12 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     interrupt::survive_large_files().map_err(|error| Failure::new(FAILED, error))?;
     check(&attach.output).map_err(|message| Failure::new(FAILED, message))?;
     let process = Process::open(attach.pid).map_err(failed)?;
-    let programs = programs(attach, &process)?;
+    let plugins = Plugins::for_run(&[], &Choice::Auto)?;
+    let files = files(attach, &process, &plugins)?;
     let mut outputs = RunOutputs::open(&attach.output, attach.output.showing.selection(ShowChoice::Time))?;
     let sources = source_folders::named(&attach.output, &[])?;
     let options = Options { rate_hz: attach.rate };
-    let mut session = Session::new(process, programs, outputs.begin_journal()?, options).map_err(failed)?;
+    let mut session = Session::new(process, files, outputs.begin_journal()?, options).map_err(failed)?;
     if session.modules().is_empty() {
         outputs.remove_forerunner();
         let message = format!(
@@ -72,8 +75,7 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     let ends = || is_interrupted.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
     let sampled = session.run(ends);
     interrupts.run_is_over();
-    let wlprof_attach::Finished { recorder, meta, ticks, modules } = session.finish();
-    let programs = modules.iter().map(|_| None).collect();
+    let wlprof_attach::Finished { recorder, meta, ticks, modules, programs } = session.finish();
     let of = ProfileOf { images: &modules, language: None, plugins: Vec::new(), sources };
     let (_, written) = outputs.finish(Finished { recorder, meta, ticks, programs }, of, &interrupts);
     // What was sampled before is shown, and then what ended it.
@@ -97,18 +99,23 @@ fn check(output: &Output) -> Result<(), String> {
     Ok(())
 }
 
-/// The modules of the files that the user names, and of those that the process does.
-fn programs(attach: &Attach, process: &Process) -> Result<Vec<Vec<Arc<ModuleImage>>>, Failure> {
-    let modules = |(binary, _): (Binary, _)| binary.into_images().into_iter().map(Arc::new).collect();
-    let mut programs = Vec::new();
+/// The files that the user names, and those that the process does.
+fn files(attach: &Attach, process: &Process, plugins: &Plugins) -> Result<Vec<ProgramFile>, Failure> {
+    let file = |(binary, _): (Binary, _)| {
+        let modules: Vec<_> = binary.into_images().into_iter().map(Arc::new).collect();
+        let views: Vec<_> = (0..modules.len()).filter_map(|number| among(&modules, number)).collect();
+        let chosen = languages::choose_each(&Choice::Auto, &plugins.languages(), "", &views).unwrap_or_default();
+        ProgramFile { languages: chosen.programs, modules }
+    };
+    let mut files = Vec::new();
     for path in &attach.guests {
         let binary = read_binary(path, None).map_err(|error| guest::cannot_load(path, &error.into()))?;
-        programs.push(modules(binary));
+        files.push(file(binary));
     }
     // They may be anything, and are of use only if an image was compiled from them.
     let found = named_files(process).into_iter().filter_map(|path| read_binary(&path, None).ok());
-    programs.extend(found.map(modules));
-    Ok(programs)
+    files.extend(found.map(file));
+    Ok(files)
 }
 
 fn say_what_is_sampled(attach: &Attach, session: &Session) {

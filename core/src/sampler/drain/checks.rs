@@ -4,12 +4,12 @@
 //! time was spent by the caller, or by functions that it had called and that have returned meanwhile. Where there are none of these it was
 //! the caller's. Likewise at other checks it was the function's own, or may have been of some that it had called before.
 
-use super::super::reading::{LanguageEntry, Record};
+use super::super::reading::Record;
 use super::super::shared::Shared;
 use std::collections::HashMap;
 use wlprof_module::Checks;
 use wlprof_recording::{ModuleId, Origin, State};
-use wlprof_walk::{CodeReader, FrameWord};
+use wlprof_walk::{CodeReader, FrameWord, LanguageEntry};
 
 /// What a sample at a check says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! From what records say of stacks to interned ones. Stacks that follow each other on a thread mostly have their root ends in
 //! common, so that only what is new of one is looked up.
 
-use super::super::reading::{LanguageEntry, Record};
+use super::super::reading::Record;
 use super::super::shared::Shared;
 use std::collections::HashMap;
 use wlprof_module::ModuleImage;
 use wlprof_recording::{FrameId, Keyed, ModuleId, Origin, Recorder, StackId, keyed};
-use wlprof_walk::FrameWord;
+use wlprof_walk::{FrameWord, LanguageEntry};
 
 /// What a record says of one place of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 //! The guests print their own stacks, as `runtime.Callers` and `runtime.Stack` have them, in one write; what is read when
 //! that write is about to happen has to be the same, function, file and line, inlined calls among them.
 
-use super::super::dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 use super::self_report_tests::{Pair, WithThreads, fixture, run};
 use wasmtime_wasi::WasiCtxBuilder;
 use wlprof_plugin::{Category, Label, Program, SourceFrame};
+use wlprof_walk::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
 
 /// `function file:line`, as the guests print frames.
 fn line(frame: &SourceFrame) -> String {

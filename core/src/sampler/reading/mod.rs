@@ -8,7 +8,6 @@ mod core_instances;
 #[cfg(test)]
 mod go_tests;
 mod language;
-mod language_record;
 #[cfg(test)]
 mod python_tests;
 mod record;
@@ -25,7 +24,6 @@ mod walk;
 
 pub(super) use activations::{Activations, Entry};
 pub(super) use language::{LanguageWalk, Reading};
-pub(super) use language_record::Entry as LanguageEntry;
 pub(super) use record::{Header, Kind, MAX_WORDS, Record};
 pub(super) use ring::Ring;
 pub(super) use self_check::{Moment, Probe};

@@ -1,8 +1,7 @@
 //! What a record in the ring says: a header of some words, then the frames.
 
-use super::language_record::{self, LanguageStack};
 use wlprof_recording::State;
-use wlprof_walk::{FrameWord, Frames, MAX_FRAMES, Truncated};
+use wlprof_walk::{FrameWord, Frames, LanguageStack, MAX_FRAMES, MAX_LANGUAGE_WORDS, Truncated};
 
 const TIME: usize = 1;
 const CPU: usize = 2;
@@ -17,7 +16,7 @@ const USED: usize = 10;
 const MEMORY: usize = 11;
 const FRAMES: usize = 12;
 /// Most words that a record may have.
-pub(in crate::sampler) const MAX_WORDS: usize = FRAMES + MAX_FRAMES + language_record::MAX_WORDS;
+pub(in crate::sampler) const MAX_WORDS: usize = FRAMES + MAX_FRAMES + MAX_LANGUAGE_WORDS;
 
 /// What is known of a tick beside its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

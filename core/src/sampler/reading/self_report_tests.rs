@@ -1,13 +1,11 @@
 //! Runs guests that print their own stacks, and reads their stacks when they are about to: what the tests of languages
 //! compare.
 
-use super::super::dump::Dump;
 use super::super::running::find_instance;
 use super::super::shared::LoadedModule;
 use super::activations::Activations;
 use super::backtrace_tests::compiled;
 use super::language::{LanguageWalk, Reading};
-use super::language_record::{Entry, LanguageStack, MAX_WORDS};
 use super::self_check;
 use super::vm_context::StoreContext;
 use super::walk::{Reads, Stack};
@@ -22,7 +20,9 @@ use wlprof_module::among;
 use wlprof_plugin::{Detection, FrameKey, Language, Program, WasmFrame};
 use wlprof_recording::{LanguageTruncation, Origin};
 use wlprof_run::guest::{EngineOptions, engine};
-use wlprof_walk::{CodeMap, FrameWord, Frames, MAX_FRAMES, Walk};
+use wlprof_walk::{
+    CodeMap, Dump, FrameWord, Frames, LanguageEntry, LanguageStack, MAX_FRAMES, MAX_LANGUAGE_WORDS, Walk,
+};
 use wlprof_wasi::{Flags, GuestState, component_linker, linker};
 
 /// A fixture's path.
@@ -76,7 +76,7 @@ impl Reader {
         assert_eq!(end, Ok(()));
         let length = frames.len();
         let language = self.language.as_mut()?;
-        let mut record = vec![0; MAX_WORDS];
+        let mut record = vec![0; MAX_LANGUAGE_WORDS];
         // SAFETY: this thread runs the store and is in a host call, so the guest stands still. `self` is borrowed mutably: nobody else has
         // the walker.
         let written = unsafe { language.collect(&self.code.read(), &words[..length], Reading::Standing, &mut record) };
@@ -86,15 +86,15 @@ impl Reader {
             // SAFETY: this thread is in a host call, so the guest stands still. `self` is borrowed mutably: nobody else has the walker.
             stacks = unsafe { language.threads(&self.code.read(), &words[..length], "running", false) };
         }
-        let key = |entry: Entry| match entry {
-            Entry::Key(key) => FrameKey::Own(key),
-            Entry::Native(index) => match self.code.origin(FrameWord(words[index]).native_pc()) {
+        let key = |entry: LanguageEntry| match entry {
+            LanguageEntry::Key(key) => FrameKey::Own(key),
+            LanguageEntry::Native(index) => match self.code.origin(FrameWord(words[index]).native_pc()) {
                 Some(Origin::Wasm { function, code_offset, .. }) => {
                     FrameKey::Wasm(WasmFrame::attached(function, code_offset))
                 }
                 other => panic!("{other:?}"),
             },
-            Entry::Elided => FrameKey::Elided,
+            LanguageEntry::Elided => FrameKey::Elided,
         };
         let frames = read.entries().map(key).collect();
         Some(Seen { frames, truncation: read.truncation, labels: read.labels.to_vec(), stacks })

@@ -4,7 +4,6 @@
 //! when a signal has been waited for in vain. If the guest waits in a host call, whoever asked reads it
 //! meanwhile, and the call does not return to wasm before that is done.
 
-use super::super::dump::{Dump, DumpedFrame, DumpedThread};
 use super::super::import_watch::WatchedCall;
 use super::super::os::Activity;
 use super::super::os::clock::{monotonic_ns, own_cpu_ns};
@@ -18,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wlprof_recording::Origin;
-use wlprof_walk::{FrameWord, Frames, MAX_FRAMES, Registers, Truncated};
+use wlprof_walk::{Dump, DumpedFrame, DumpedThread, FrameWord, Frames, MAX_FRAMES, Registers, Truncated};
 
 /// How long a dump may take to come. Only operations that Wasmtime carries out in host code without telling the call
 /// hook, as filling gigabytes of memory, take longer.

@@ -1,13 +1,12 @@
 //! The language of a store's guest: its walker, when that is asked, and what samples await of it.
 
-use super::super::super::dump::Dump;
 use super::super::super::os::clock::own_cpu_ns;
 use super::super::super::os::own_thread::SignalBlocked;
 use super::super::super::reading::{Entry, Kind, LanguageWalk, Reading, Reads};
 use super::super::slot::ThreadSlot;
 use super::StoreState;
 use std::sync::atomic::Ordering;
-use wlprof_walk::FrameWord;
+use wlprof_walk::{Dump, FrameWord};
 
 impl StoreState {
     /// The host call of `entry`, whose samples await the language's stack, is returning.

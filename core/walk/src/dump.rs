@@ -5,13 +5,12 @@ use wlprof_recording::{LanguageTruncation, Origin};
 
 /// The stacks of a guest.
 ///
-/// ```no_run
-/// # fn dump(profiler: &wlprof::Profiler) -> Result<(), String> {
-/// for thread in profiler.dump()?.threads {
-///     println!("{} [{}]: {} frames", thread.name, thread.state, thread.frames.len());
+/// ```
+/// fn print(dump: &wlprof_walk::Dump) {
+///     for thread in &dump.threads {
+///         println!("{} [{}]: {} frames", thread.name, thread.state, thread.frames.len());
+///     }
 /// }
-/// # Ok(())
-/// # }
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Dump {
@@ -24,8 +23,8 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// The stacks of two guests.
-    pub(super) fn and(mut self, mut other: Self) -> Self {
+    /// Puts the stacks of two guests together.
+    pub fn and(mut self, mut other: Self) -> Self {
         let first = self.frames.len() as DumpedFrameId;
         for thread in &mut other.threads {
             thread.frames.iter_mut().for_each(|frame| *frame += first);

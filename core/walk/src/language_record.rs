@@ -3,8 +3,8 @@
 use wlprof_plugin::{FrameSink, SinkEntry};
 use wlprof_recording::{LanguageTruncation, ModuleId};
 
-/// Words that a language's stack may take in a record.
-pub(in crate::sampler) const MAX_WORDS: usize = HEADER + FLAGS + FrameSink::CAPACITY + FrameSink::LABEL_CAPACITY;
+/// Words that a language's stack may take in a record: see [`LanguageStacks::collect`](crate::LanguageStacks::collect).
+pub const MAX_LANGUAGE_WORDS: usize = HEADER + FLAGS + FrameSink::CAPACITY + FrameSink::LABEL_CAPACITY;
 /// Words before the flags: how the walk ended, the number of keys of labels and that of entries; and the module. The entries
 /// follow the flags, and the keys the entries.
 const HEADER: usize = 2;
@@ -26,8 +26,15 @@ const REASONS: [LanguageTruncation; 8] = [
 ];
 
 /// One entry of a language's stack in a record.
+///
+/// ```
+/// use wlprof_walk::LanguageEntry;
+///
+/// // The frame with the plugin's key 7 stands where the plugin left the interpreter's own out.
+/// assert_ne!(LanguageEntry::Key(7), LanguageEntry::Native(7));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sampler) enum Entry {
+pub enum LanguageEntry {
     /// A frame of the plugin's own.
     Key(u64),
     /// The native frame at this index of the record stands here.
@@ -36,14 +43,15 @@ pub(in crate::sampler) enum Entry {
     Elided,
 }
 
-/// A language's stack in a record.
+/// A language's stack in a record, as [`LanguageStacks::collect`](crate::LanguageStacks::collect) has written it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sampler) struct LanguageStack<'a> {
+pub struct LanguageStack<'a> {
     /// The module whose language it is.
-    pub(in crate::sampler) module: ModuleId,
-    pub(in crate::sampler) truncation: Option<LanguageTruncation>,
+    pub module: ModuleId,
+    /// The reason why it is not whole, if it is not.
+    pub truncation: Option<LanguageTruncation>,
     /// Keys of its labels.
-    pub(in crate::sampler) labels: &'a [u64],
+    pub labels: &'a [u64],
     flags: &'a [u64],
     words: &'a [u64],
 }
@@ -124,8 +132,8 @@ impl Entries<'_> {
 }
 
 impl<'a> LanguageStack<'a> {
-    /// Reads what [`write`] wrote.
-    pub(in crate::sampler) fn read(words: &'a [u64]) -> Self {
+    /// Reads the words of a record.
+    pub fn read(words: &'a [u64]) -> Self {
         let (length, label_count) = ((words[0] >> 32) as usize, (words[0] >> 8 & 0xff) as usize);
         let (flags, rest) = words[HEADER..].split_at(FLAGS);
         let (entries, labels) = rest.split_at(length);
@@ -134,18 +142,18 @@ impl<'a> LanguageStack<'a> {
         Self { module: words[1] as ModuleId, truncation, labels, flags, words: entries }
     }
 
-    /// Whether it has no frames.
-    pub(in crate::sampler) fn is_empty(&self) -> bool {
+    /// Returns whether it has no frames.
+    pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// Its frames, leaf first.
-    pub(in crate::sampler) fn entries(self) -> impl Iterator<Item = Entry> + 'a {
+    /// Returns its frames, leaf first.
+    pub fn entries(self) -> impl Iterator<Item = LanguageEntry> + 'a {
         self.words.iter().enumerate().map(move |(index, &word)| {
             match (self.flags[index / 64] >> (index % 64) & 1, word) {
-                (0, key) => Entry::Key(key),
-                (_, ELIDED) => Entry::Elided,
-                (_, native) => Entry::Native(native as usize),
+                (0, key) => LanguageEntry::Key(key),
+                (_, ELIDED) => LanguageEntry::Elided,
+                (_, native) => LanguageEntry::Native(native as usize),
             }
         })
     }

@@ -1,4 +1,5 @@
-//! The built-in language plugins, and the choice among them.
+//! The built-in language plugins, and the choice among them. This crate does not depend on Wasmtime.
+#![forbid(unsafe_code)]
 
 mod unwalked;
 
@@ -16,7 +17,7 @@ pub static BUILT_IN: &[&dyn Language] = &[&wlprof_go::Go, &wlprof_cpython::Pytho
 /// The user's choice of a language.
 ///
 /// ```
-/// use wlprof::languages::Choice;
+/// use wlprof_languages::Choice;
 ///
 /// assert_eq!(Choice::from("auto"), Choice::Auto);
 /// assert_eq!(Choice::from("python"), Choice::Named("python".to_owned()));

@@ -1,0 +1,107 @@
+//! The language of a module in another process: which of its instances a stopped thread runs, and the walker of each.
+
+use crate::instance::{Instance, RemoteGuest, is_context};
+use crate::layout::Layout;
+use crate::pages::Pages;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+use wlprof_module::ModuleImage;
+use wlprof_plugin::Program;
+use wlprof_recording::ModuleId;
+use wlprof_walk::{CodeReader, LanguageStacks, MAX_LANGUAGE_WORDS};
+
+/// Bytes of a stack that are looked through for what runs: the frames that are innermost have it in a register or near.
+const LOOKED_THROUGH: usize = 8 << 10;
+
+/// Instances that are known at a time; more are forgotten and found again.
+const MAX_INSTANCES: usize = 1000;
+
+/// A module whose language has stacks of its own.
+pub(crate) struct LanguageModule {
+    pub(crate) id: ModuleId,
+    siblings: Vec<ModuleId>,
+    image: Arc<ModuleImage>,
+    program: Arc<dyn Program>,
+    layout: Layout,
+    /// By the addresses of their contexts.
+    instances: HashMap<usize, (Instance, LanguageStacks)>,
+    /// Contexts that are none of this module's instances, or not yet.
+    others: HashSet<usize>,
+}
+
+impl LanguageModule {
+    pub(crate) fn new(
+        id: ModuleId,
+        siblings: Vec<ModuleId>,
+        image: Arc<ModuleImage>,
+        program: Arc<dyn Program>,
+        layout: Layout,
+    ) -> Self {
+        Self { id, siblings, image, program, layout, instances: HashMap::new(), others: HashSet::new() }
+    }
+
+    /// Forgets which contexts are none of its instances: others may lie there by now.
+    pub(crate) fn look_again(&mut self) {
+        self.others.clear();
+    }
+
+    /// Whether frames of this module are on the stacks that walkers of its instances read.
+    pub(crate) fn has_frames_of(&self, module: ModuleId) -> bool {
+        module == self.id || self.siblings.contains(&module)
+    }
+
+    /// Walks the language's stack of a thread that stands still, and writes it into `words`. Returns the number of words; `None` if it is not
+    /// known which instance runs. `frames` are the native frames, leaf first. The instance is looked for in `registers` and from the beginning
+    /// of `stack` on.
+    pub(crate) fn collect(
+        &mut self,
+        memory: &Pages<'_>,
+        code: &CodeReader<'_>,
+        registers: &[usize],
+        stack: Range<usize>,
+        frames: &[u64],
+        words: &mut [u64; MAX_LANGUAGE_WORDS],
+    ) -> Option<usize> {
+        let end = stack.end.min(stack.start.saturating_add(LOOKED_THROUGH));
+        let on_stack = (stack.start.next_multiple_of(8)..end).step_by(8).filter_map(|address| memory.word(address));
+        let words_there: Vec<usize> = registers.iter().copied().chain(on_stack).collect();
+        let known = words_there.iter().copied().find(|address| self.is_still_instance(memory, *address));
+        let context =
+            known.or_else(|| words_there.into_iter().find(|address| self.is_new_instance(memory, *address)))?;
+        let Self { instances, image, .. } = self;
+        let (instance, stacks) = instances.get_mut(&context)?;
+        let (base, length) = instance.memory(memory)?;
+        let guest = RemoteGuest { memory, module: image, instance: *instance, base, length };
+        Some(stacks.collect(&guest, code, frames, true, words))
+    }
+
+    /// Whether the context of an instance that is known is at `address`.
+    fn is_still_instance(&mut self, memory: &Pages<'_>, address: usize) -> bool {
+        let Some((instance, _)) = self.instances.get(&address) else { return false };
+        // It may have gone.
+        let is_there = is_context(memory, address) && instance.memory(memory).is_some_and(|(_, length)| length > 0);
+        if !is_there {
+            self.instances.remove(&address);
+        }
+        is_there
+    }
+
+    /// Whether the context of an instance is at `address` that was not known. It is from then on.
+    fn is_new_instance(&mut self, memory: &Pages<'_>, address: usize) -> bool {
+        if self.others.contains(&address) || !is_context(memory, address) {
+            return false;
+        }
+        let (instance, walker) = (Instance::at(memory, address, &self.image, self.layout), self.program.walker());
+        let (Some(instance), Some(walker)) = (instance, walker) else {
+            self.others.insert(address);
+            return false;
+        };
+        if self.instances.len() >= MAX_INSTANCES {
+            self.instances.clear();
+        }
+        let stacks = LanguageStacks::new(self.id, self.siblings.clone(), self.program.clone(), walker);
+        self.instances.insert(address, (instance, stacks));
+        true
+    }
+}
