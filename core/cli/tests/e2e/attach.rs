@@ -3,9 +3,9 @@
 
 use crate::guest::{Place, Ran, fixture, send_signal};
 use crate::running::wait_until;
-use crate::sampled::{Shares, innermost_functions};
+use crate::sampled::{Shares, are_few, innermost_functions};
 use std::process::{Child, Command, Stdio};
-use wlprof::recording::{Recording, State};
+use wlprof::recording::{Line, Recording, Sample, State, Truncation};
 
 /// How far a share may be off by itself, in points: equal work takes a little more time or less by where its code lies.
 const POINTS: f64 = 1.0;
@@ -119,6 +119,76 @@ fn host_calls_are_under_the_wasm_that_called() {
         assert!(stack[0].contains("clock_time_get") && stack[1] == "__wasi_clock_time_get", "{stack:?}");
         assert_eq!(stack.last(), Some(&"_start"));
     }
+}
+
+/// Three units of work to one, in Python.
+const SCRIPT: &str = "\
+def work(n):
+    s = 0
+    for i in range(n):
+        s = s * 31 + i & 0xffff
+    return s
+def heavy():
+    return work(30000)
+def light():
+    return work(10000)
+while True:
+    heavy()
+    light()
+";
+
+/// Samples whose language's stack was not whole, among all.
+fn not_whole(recording: &Recording) -> (u64, u64) {
+    let of_language = recording.truncated.iter().filter(|(reason, _)| matches!(reason, Truncation::Language(_)));
+    (of_language.map(|(_, count)| count).sum(), recording.ticks.sampled)
+}
+
+#[test]
+fn python_stacks_are_read() {
+    let place = Place::new();
+    place.file("script.py", SCRIPT);
+    let guest = fixture("python-3.13.wasm");
+    let mut command = place.command(["--sampler=off", "-q", "--dir", ".", guest.to_str().unwrap(), "script.py"]);
+    let host = Host::start(&mut command);
+    // The interpreter's start takes a while.
+    wait_until("the script runs", || host.cpu_ticks() > 300);
+    let recording = recording(&place, &host, &[]);
+    let of = |wanted: &str| {
+        let is_under = |sample: &Sample| {
+            recording.lines_of(sample.stack).any(|line| recording.functions[line.function as usize].name == wanted)
+        };
+        recording.samples().filter(is_under).map(|sample| sample.period_ns).sum::<u64>()
+    };
+    let samples = recording.samples().map(|sample| (recording.lines_of(sample.stack).map(name_of(&recording)), sample));
+    let callers = samples.filter_map(|(mut names, sample)| {
+        let caller = names.find(|name| ["heavy", "light"].contains(name))?;
+        Some((caller, sample.period_ns))
+    });
+    let shares = Shares::of(callers);
+    shares.near("heavy", 75.0, POINTS).unwrap();
+    assert!(of("<module>") > 0 && of("work") > 0);
+    let (missing, all) = not_whole(&recording);
+    assert!(are_few(missing, all, 0.01), "{missing} of {all}: {:?}", recording.truncated);
+}
+
+#[test]
+fn go_stacks_are_read() {
+    let place = Place::new();
+    let path = fixture("go-work-1.27.wasm");
+    let host = Host::of(&place, path.to_str().unwrap());
+    let recording = recording(&place, &host, &[]);
+    let mains = recording.functions.iter().filter(|function| function.name.starts_with("main."));
+    assert!(mains.into_iter().any(|function| function.line.is_some()), "{:?}", recording.functions);
+    let roots = recording.samples().filter_map(|sample| recording.lines_of(sample.stack).last());
+    let roots = roots.map(name_of(&recording));
+    assert!(roots.into_iter().any(|root| root == "runtime.goexit"));
+    let (missing, all) = not_whole(&recording);
+    assert!(are_few(missing, all, 0.01), "{missing} of {all}: {:?}", recording.truncated);
+}
+
+/// The name of the function that a line is in.
+fn name_of(recording: &Recording) -> impl Fn(Line) -> &str {
+    |line| &*recording.functions[line.function as usize].name
 }
 
 #[test]
