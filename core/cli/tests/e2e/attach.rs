@@ -187,8 +187,8 @@ fn go_stacks_are_read() {
 }
 
 /// The name of the function that a line is in.
-fn name_of(recording: &Recording) -> impl Fn(Line) -> &str {
-    |line| &*recording.functions[line.function as usize].name
+fn name_of<'r>(recording: &'r Recording) -> impl Fn(Line) -> &'r str + Copy {
+    move |line| &*recording.functions[line.function as usize].name
 }
 
 #[test]
