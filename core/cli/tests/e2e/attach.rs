@@ -16,9 +16,10 @@ struct Host(Child);
 impl Host {
     /// Starts one, and waits until its guest has been compiled and runs.
     fn start(command: &mut Command) -> Self {
-        let host = Self(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let mut host = Self(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         let pid = host.pid();
         wait_until("the host runs wasm", || {
+            assert_eq!(host.0.try_wait().unwrap(), None, "{command:?} has ended");
             let ran = Place::new().run(["ps"]);
             ran.stdout.lines().any(|line| line.trim_start().starts_with(&format!("{pid} ")))
         });
@@ -148,7 +149,8 @@ fn python_stacks_are_read() {
     let place = Place::new();
     place.file("script.py", SCRIPT);
     let guest = fixture("python-3.13.wasm");
-    let mut command = place.command(["--sampler=off", "-q", "--dir", ".", guest.to_str().unwrap(), "script.py"]);
+    let mut command =
+        place.command(["--sampler=off", "-q", "--lang=python", "--dir=.", guest.to_str().unwrap(), "script.py"]);
     let host = Host::start(&mut command);
     // The interpreter's start takes a while.
     wait_until("the script runs", || host.cpu_ticks() > 300);
@@ -175,7 +177,8 @@ fn python_stacks_are_read() {
 fn go_stacks_are_read() {
     let place = Place::new();
     let path = fixture("go-work-1.27.wasm");
-    let host = Host::of(&place, path.to_str().unwrap());
+    let guest = ["--sampler=off", "-q", path.to_str().unwrap(), "channels", "1000000"];
+    let host = Host::start(&mut place.command(guest));
     let recording = recording(&place, &host, &[]);
     let mains = recording.functions.iter().filter(|function| function.name.starts_with("main."));
     assert!(mains.into_iter().any(|function| function.line.is_some()), "{:?}", recording.functions);
