@@ -117,9 +117,14 @@ fn host_calls_are_under_the_wasm_that_called() {
     let stacks: Vec<Vec<&str>> = in_host.map(|sample| recording.frames_of(sample.stack).map(name).collect()).collect();
     assert!(!stacks.is_empty());
     for stack in stacks {
-        assert!(stack[0].contains("clock_time_get") && stack[1] == "__wasi_clock_time_get", "{stack:?}");
         assert_eq!(stack.last(), Some(&"_start"));
+        // At its start the guest may call another import; and between two calls the host may run for Wasmtime itself.
+        if let Some(import) = stack[1].strip_prefix("__wasi_") {
+            assert!(stack[0].contains(import), "{stack:?}");
+        }
     }
+    let asked = innermost_functions(&recording).filter(|(name, _)| name.contains("clock_time_get")).count() as u64;
+    assert!(asked > recording.ticks.sampled / 10, "{asked} of {}", recording.ticks.sampled);
 }
 
 /// Three units of work to one, in Python.
