@@ -27,6 +27,12 @@ use wlprof_walk::{
 /// How often threads that have come and images that have come or gone are looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// Stops whose times are kept.
+const MAX_STOPS: usize = 100_000;
+
+/// Bytes at the end of an image by which it is known again: its table of sections says how long each part of it is.
+const TAIL: usize = 4096;
+
 /// How far up a stack goes whose mapping is not known yet.
 const LARGEST_STACK: usize = 64 << 20;
 
@@ -96,8 +102,8 @@ pub struct Session {
     files: Vec<ProgramFile>,
     /// The modules whose languages have stacks of their own.
     languages: Vec<LanguageModule>,
-    /// The ids of the modules of each image, by its address.
-    images: BTreeMap<usize, Vec<ModuleId>>,
+    /// Each image, and the ids of its modules, by its address.
+    images: BTreeMap<usize, (MappedImage, Vec<ModuleId>)>,
     /// Where the stacks of threads and of fibers may be.
     mappings: Vec<Range<usize>>,
     threads: HashMap<i32, Sampled>,
@@ -274,13 +280,16 @@ impl Session {
     fn look(&mut self) -> Result<(), AttachError> {
         self.looked = Instant::now();
         let Ok(mappings) = self.process.mappings() else { return Ok(()) };
-        let found = FoundImages::find(&self.process, &mappings, |address| self.images.contains_key(&address));
-        let gone: Vec<usize> = self.images.keys().copied().filter(|address| !is_mapped(&mappings, *address)).collect();
+        let is_gone = |image: &MappedImage| !is_mapped(&mappings, image.address) || !is_there(&self.process, image);
+        let images = self.images.values().map(|(image, _)| image);
+        let gone: Vec<usize> = images.filter(|image| is_gone(image)).map(|image| image.address).collect();
         for address in gone {
-            if let Some(ids) = self.images.remove(&address) {
+            if let Some((_, ids)) = self.images.remove(&address) {
                 self.code.remove(&ids);
+                self.languages.retain(|language| !ids.contains(&language.id));
             }
         }
+        let found = FoundImages::find(&self.process, &mappings, |address| self.images.contains_key(&address));
         self.code.free_removed();
         self.languages.iter_mut().for_each(LanguageModule::look_again);
         found.images.iter().for_each(|found| self.add(found));
@@ -335,7 +344,7 @@ impl Session {
         // Where instructions are from is asked for while threads stand still.
         let with_origins = self.languages.len() > languages_before;
         self.code.add(ids.clone(), MappedCode::new(&image, with_origins));
-        self.images.insert(found.image.address, ids);
+        self.images.insert(image.address, (image, ids));
     }
 
     fn add_module(&mut self, module: &Arc<ModuleImage>, program: Option<Arc<dyn Program>>) -> ModuleId {
@@ -400,7 +409,9 @@ impl Session {
             // The host's own work.
             return Ok(true);
         }
-        self.stop_ns.push(stopped_ns);
+        if self.stop_ns.len() < MAX_STOPS {
+            self.stop_ns.push(stopped_ns);
+        }
         let language = of_language.map(|length| length.map(|length| LanguageStack::read(&language_words[..length])));
         self.record(sampled, &Stacks { words: &words[..length], walked, language }, cpu_ns, used_ns);
         Ok(true)
@@ -495,6 +506,14 @@ fn push_native(natives: &[Native], index: usize, frames: &mut Vec<FrameId>) {
         frames.extend(native.host_call.filter(|_| index > 0));
         frames.extend(native.frame);
     }
+}
+
+/// Whether an image is still what the process has at its address.
+fn is_there(process: &Process, image: &MappedImage) -> bool {
+    let bytes = (*image.bytes).as_ref();
+    let at = bytes.len().saturating_sub(TAIL);
+    let mut found = vec![0; bytes.len() - at];
+    process.read(image.address + at, &mut found) && found == bytes[at..]
 }
 
 fn is_mapped(mappings: &[crate::maps::Mapping], address: usize) -> bool {
