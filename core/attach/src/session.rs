@@ -27,6 +27,12 @@ use wlprof_walk::{
 /// How often threads that have come and images that have come or gone are looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// While some thread stops late, this process looks after it as often.
+const MOMENT: Duration = Duration::from_micros(200);
+
+/// How long threads that stop late are waited for at the end. One that waits for a disk may take as long as that.
+const LONGEST_RELEASE: Duration = Duration::from_secs(10);
+
 /// Stops whose times are kept.
 const MAX_STOPS: usize = 100_000;
 
@@ -213,6 +219,26 @@ impl Session {
     /// # Errors
     /// [`AttachError`] if it may not be traced.
     pub fn run(&mut self, ends: impl Fn() -> bool) -> Result<(), AttachError> {
+        let sampled = self.sample_until(ends);
+        self.release_threads();
+        sampled
+    }
+
+    /// Has threads run on that had yet to stop. What comes behind sampling takes seconds, and they would stand still for as long.
+    fn release_threads(&mut self) {
+        let begun = Instant::now();
+        while self.release_late() && begun.elapsed() < LONGEST_RELEASE {
+            std::thread::sleep(MOMENT);
+        }
+    }
+
+    /// Has threads run on that have stopped late. `true` while some have yet to stop.
+    fn release_late(&mut self) -> bool {
+        let late = self.threads.values_mut().map(|sampled| sampled.thread.release_late());
+        late.fold(false, |some, is_late| some | is_late)
+    }
+
+    fn sample_until(&mut self, ends: impl Fn() -> bool) -> Result<(), AttachError> {
         let period = Duration::from_secs_f64(1.0 / self.options.rate_hz);
         let mut next = Instant::now();
         while !ends() {
@@ -254,8 +280,6 @@ impl Session {
 
     /// Sleeps until then, and has threads that stop late run on meanwhile. `false` if it is over before.
     fn sleep_until(&mut self, instant: Instant, ends: impl Fn() -> bool) -> bool {
-        /// While some thread stops late, this process looks after it as often.
-        const MOMENT: Duration = Duration::from_micros(200);
         /// How soon an end is seen.
         const A_WHILE: Duration = Duration::from_millis(100);
         loop {
@@ -263,9 +287,8 @@ impl Session {
             if left.is_zero() || ends() {
                 return left.is_zero();
             }
-            let mut late = false;
-            self.threads.values_mut().for_each(|sampled| late |= sampled.thread.release_late());
-            std::thread::sleep(left.min(if late { MOMENT } else { A_WHILE }));
+            let pause = if self.release_late() { MOMENT } else { A_WHILE };
+            std::thread::sleep(left.min(pause));
         }
     }
 

@@ -247,7 +247,7 @@ impl LoadedPlugin {
         self.library.changes()
     }
 
-    /// Ends its programs and walkers that are not needed any more. To be called when outputs are written: the plugin may fail in it.
+    /// Ends its programs and walkers that nobody needs. Call this when outputs are written: the plugin may fail in it.
     pub fn end_walkers(&self) {
         self.library.end_all();
     }

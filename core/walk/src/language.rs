@@ -260,13 +260,13 @@ impl LanguageStacks {
 /// What stands on a stack that is dumped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Dumped {
-    /// A frame that the walker has told of.
+    /// A frame that the walker gave.
     Of(FrameKey),
     /// The native frame of this index, which it was not given.
     Other(u16),
 }
 
-/// A stack that runs, as a walker has told of it, with the frames among it that it was not given: where a record has them (see
+/// A stack that runs, as a walker gave it, with the frames among it that it was not given: where a record has them (see
 /// [`language_record::write`]). `wasm` are those that it was given.
 fn with_others(stack: &[FrameKey], wasm: &[WasmFrame], natives: Natives<'_>) -> Vec<Dumped> {
     let mut others = natives.others.iter().copied().peekable();
@@ -293,7 +293,7 @@ fn with_others(stack: &[FrameKey], wasm: &[WasmFrame], natives: Natives<'_>) -> 
     all
 }
 
-/// The stack that runs, of a language that tells of no threads. `None` if it has no stack at this moment.
+/// The stack that runs, of a language that gives no threads. `None` if it has no stack at this moment.
 fn running_thread(
     walker: &mut dyn Walker,
     program: &dyn Program,

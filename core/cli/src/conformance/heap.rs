@@ -1,4 +1,4 @@
-//! Whether what a plugin tells of its guest's heap can be used: allocators that a module can be rewritten by, patches for what is there,
+//! Whether what a plugin says of its guest's heap can be used: allocators that a module can be rewritten by, patches for what is there,
 //! and a heap profile that is read whatever memory says.
 
 use super::Outcome;
