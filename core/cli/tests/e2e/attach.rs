@@ -153,7 +153,7 @@ fn not_whole(recording: &Recording) -> (u64, u64) {
 fn python_stacks_are_read() {
     let place = Place::new();
     place.file("script.py", SCRIPT);
-    let guest = fixture("python-3.13.wasm");
+    let guest = fixture("python-3.11.wasm");
     let mut command =
         place.command(["--sampler=off", "-q", "--lang=python", "--dir=.", guest.to_str().unwrap(), "script.py"]);
     let host = Host::start(&mut command);
