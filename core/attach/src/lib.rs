@@ -21,11 +21,17 @@ mod layout;
 mod maps;
 mod pages;
 mod process;
+mod processors;
+mod reading;
+mod sampled;
+mod samples;
 mod session;
 #[allow(unsafe_code)]
 mod stack;
 mod stand_in;
+mod stops;
 mod thread;
+mod weights;
 
 pub use failure::AttachError;
 pub use files::named_files;

@@ -2,6 +2,7 @@
 
 use crate::process::Process;
 use std::cell::RefCell;
+use std::ops::Range;
 
 /// Bytes that are read at once.
 const PAGE: usize = 4096;
@@ -45,6 +46,26 @@ impl<'a> Pages<'a> {
     pub(crate) fn word(&self, address: usize) -> Option<usize> {
         let mut bytes = [0; WORD];
         self.read(address, &mut bytes).then(|| usize::from_le_bytes(bytes))
+    }
+
+    /// Returns the first address in `range`, of those that are multiples of a word's size, whose word is `wanted`. What is behind memory that is
+    /// not there is not looked at.
+    pub(crate) fn find_word(&self, range: Range<usize>, wanted: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut at = range.start.next_multiple_of(WORD);
+        while at < range.end {
+            let (page, offset) = (at & !(PAGE - 1), at & (PAGE - 1));
+            let end = (range.end - page).min(PAGE);
+            let mut found = None;
+            let is_read = self.page(page, |bytes| {
+                let (words, _) = bytes[offset..end].as_chunks::<WORD>();
+                found = words.iter().position(|word| wanted(usize::from_le_bytes(*word)));
+            });
+            if !is_read || found.is_some() {
+                return found.map(|index| at + index * WORD);
+            }
+            at = page.checked_add(PAGE)?;
+        }
+        None
     }
 
     fn page(&self, page: usize, read: impl FnOnce(&[u8; PAGE])) -> bool {

@@ -85,15 +85,14 @@ pub(crate) fn walk(
 /// returns to a wasm function. Words that a host's frames have left unwritten may look like one of these, and rarely like both.
 fn find_call(memory: &Pages<'_>, code: &CodeReader<'_>, stack: Range<usize>) -> Option<usize> {
     let end = stack.end.min(stack.start.saturating_add(MAX_HOST_BYTES));
-    let mut address = stack.start.next_multiple_of(WORD);
-    while address < end {
-        let word = memory.word(address)?;
-        if is_in_trampoline(code, word)
-            && let Some(fp) = frame_above(memory, code, address, stack.end)
-        {
+    let span = code.span();
+    let is_return = |word| span.contains(&word) && is_in_trampoline(code, word);
+    let mut from = stack.start;
+    while let Some(address) = memory.find_word(from..end, is_return) {
+        if let Some(fp) = frame_above(memory, code, address, stack.end) {
             return Some(fp);
         }
-        address += WORD;
+        from = address + WORD;
     }
     None
 }

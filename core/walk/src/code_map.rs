@@ -231,6 +231,13 @@ impl CodeReader<'_> {
         self.list.at(address).is_some()
     }
 
+    /// Returns addresses outside which there is no compiled code of the guest.
+    pub fn span(&self) -> Range<usize> {
+        let texts = || self.list.all().map(|code| &code.text);
+        let start = texts().map(|text| text.start).min().unwrap_or(0);
+        start..texts().map(|text| text.end).max().unwrap_or(start)
+    }
+
     /// Returns whether the instruction that is meant lies in compiled code of the guest.
     pub fn knows(&self, pc: NativePc) -> bool {
         self.contains(pc.lookup_address())

@@ -6,6 +6,7 @@ use super::available_plugins::Plugins;
 use super::failure::{FAILED, Failure};
 use super::interrupt::Interrupts;
 use super::options::output::Output;
+use super::options::sampling::{ClockChoice, parse_overhead};
 use super::options::showing::ShowChoice;
 use super::run_outputs::{ProfileOf, RunOutputs};
 use super::{guest, interrupt, say, source_folders};
@@ -19,6 +20,7 @@ use wlprof::sampler::Finished;
 use wlprof_attach::{AttachError, Options, Process, ProgramFile, Session, named_files};
 use wlprof_module::{Binary, among, read_binary};
 use wlprof_plugin::ModuleView;
+use wlprof_recording::Clock;
 use wlprof_show::escape;
 
 /// Rates that make sense: below, nothing is seen, and above, threads stand still for most of their time.
@@ -39,6 +41,14 @@ pub(super) struct Attach {
     /// Samples a second
     #[arg(long, value_name = "HZ", default_value_t = 100.0, value_parser = rate)]
     rate: f64,
+    /// For how much of its time a thread may stand still, in percent; the rate is lowered to keep it
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_overhead, hide_short_help = true)]
+    max_overhead: f64,
+    /// Which time counts
+    ///
+    /// [default: cpu, or wall to show only waiting]
+    #[arg(long, value_enum)]
+    clock: Option<ClockChoice>,
     #[command(flatten)]
     output: Output,
 }
@@ -46,13 +56,18 @@ pub(super) struct Attach {
 /// Samples the process and writes its profile.
 pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     interrupt::survive_large_files().map_err(|error| Failure::new(FAILED, error))?;
-    check(&attach.output).map_err(|message| Failure::new(FAILED, message))?;
+    check(attach).map_err(|message| Failure::new(FAILED, message))?;
     let process = Process::open(attach.pid).map_err(failed)?;
     let plugins = Plugins::for_run(&[], &Choice::Auto)?;
     let files = files(attach, &process, &plugins)?;
     let mut outputs = RunOutputs::open(&attach.output, attach.output.showing.selection(ShowChoice::Time))?;
     let sources = source_folders::named(&attach.output, &[])?;
-    let options = Options { rate_hz: attach.rate };
+    let clock = match attach.clock {
+        Some(ClockChoice::Wall) => Clock::Wall,
+        None if attach.output.showing.off_cpu => Clock::Wall,
+        Some(ClockChoice::Cpu) | None => Clock::Cpu,
+    };
+    let options = Options { rate_hz: attach.rate, clock, max_overhead: attach.max_overhead / 100.0 };
     let mut session = Session::new(process, files, outputs.begin_journal()?, options).map_err(failed)?;
     if session.modules().is_empty() {
         outputs.remove_forerunner();
@@ -70,6 +85,7 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
         .map_err(|error| Failure::new(FAILED, error))?;
     if !attach.output.quiet {
         say_what_is_sampled(attach, &session);
+        interrupt::note_if_ignored();
     }
     let end = attach.duration.map(|duration| Instant::now() + duration);
     let ends = || is_interrupted.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
@@ -83,15 +99,13 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
 }
 
 /// Refuses options that need a guest which wlprof runs itself.
-fn check(output: &Output) -> Result<(), String> {
+fn check(attach: &Attach) -> Result<(), String> {
+    let output = &attach.output;
     if let Some(format) = output.code_format() {
         return Err(format!("--format={} describes the code of a guest that wlprof runs itself", format.name()));
     }
-    if output.showing.off_cpu {
-        return Err(
-            "--off-cpu needs a guest that wlprof runs itself: attached to a process it samples threads that run"
-                .to_owned(),
-        );
+    if output.showing.off_cpu && attach.clock == Some(ClockChoice::Cpu) {
+        return Err("--off-cpu shows waiting, which is no CPU time; leave out --clock=cpu".to_owned());
     }
     if output.showing.names_memory() {
         return Err("memory profiles need a guest that wlprof runs itself: leave out --show".to_owned());
@@ -124,7 +138,9 @@ fn say_what_is_sampled(attach: &Attach, session: &Session) {
     let more = names.len().saturating_sub(5);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let end = match attach.duration {
+        Some(duration) if interrupt::ignores_interrupts() => format!("for {} s", duration.as_secs_f64()),
         Some(duration) => format!("for {} s; Ctrl-C ends it earlier", duration.as_secs_f64()),
+        None if interrupt::ignores_interrupts() => "until it ends".to_owned(),
         None => "until Ctrl-C".to_owned(),
     };
     say::line(format_args!("sampling {shown}{more} in process {} {end}", attach.pid));

@@ -81,7 +81,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|rate| range.contains(rate)).ok_or_else(|| "expected 1 to 100000".into())
 }
 
-fn parse_overhead(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_overhead(text: &str) -> Result<f64, String> {
     let range = 0.01..=100.0;
     text.parse().ok().filter(|percent| range.contains(percent)).ok_or_else(|| "expected 0.01 to 100".into())
 }

@@ -10,7 +10,7 @@ use super::{Caller, word};
 use crate::stack_memory::StackMemory;
 
 /// The registers that a walk begins with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Registers {
     /// Address of the instruction about to run.
     pub pc: usize,
