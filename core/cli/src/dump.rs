@@ -5,7 +5,7 @@ use super::failure::{FAILED, Failure};
 use super::guest::{self, Loaded};
 use super::interrupt::Signals;
 use super::options::guest::GuestOptions;
-use super::{say, thread_stacks};
+use super::{interrupt, say, thread_stacks};
 use clap::Args;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +69,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     let sampler = SamplerOptions { kind, import_watch: import_watch.clone(), ..SamplerOptions::at_rate(RATE_HZ) };
     // Before the guest runs: from here on Ctrl-\ no longer ends the process.
     let mut interrupts = Signals::that_ask().map_err(fail)?;
+    interrupt::note_if_ignored();
     let journal = || Ok(Journal::default());
     let run = guest::start(&dump.guest, &guest, library, &arguments, programs, Some(sampler), journal)?;
     let (interrupted, profiler) = (printer.clone(), run.profiler());

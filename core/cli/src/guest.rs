@@ -4,7 +4,7 @@ use super::available_plugins::Plugins;
 use super::compiling::Compiling;
 use super::failure::{CANNOT_RUN, FAILED, Failure, NO_GUEST};
 use super::options::guest::GuestOptions;
-use super::trap::how_it_failed;
+use super::trap::Failures;
 use super::{library, say};
 use std::io::Write;
 use std::path::Path;
@@ -219,7 +219,7 @@ pub(super) fn report_exit(exit: &Exit, guest: &Guest, options: &GuestOptions) ->
         }
         Exit::Code(_) => Ok(()),
         Exit::Trapped(error) => {
-            let text = format!("wlprof: {} {}", guest.name, how_it_failed(error, guest));
+            let text = format!("wlprof: {} {}", guest.name, Failures::of(&guest.code).how_it_failed(error));
             say::line(format_args!("{}", escape::multi_line(&text)));
             Ok(())
         }

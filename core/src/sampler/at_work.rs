@@ -162,7 +162,8 @@ impl Sampler {
                 let failed = dumps.iter().find_map(|dump| dump.clone().err());
                 // One store that cannot be read does not take the others' stacks away.
                 let made = dumps.into_iter().filter_map(Result::ok).reduce(Dump::and);
-                made.ok_or_else(|| failed.unwrap_or_else(|| "no guest runs now".to_owned()))
+                // Without a store nothing runs.
+                made.map_or_else(|| failed.map_or_else(|| Ok(Dump::default()), Err), Ok)
             }
             Running::No(_) => Err("the run is over".to_owned()),
         }

@@ -38,6 +38,8 @@ const EMPTY: [(&str, &[(&str, &str)]); 3] = [
     ("/debug/pprof/mutex", &[("contentions", "count"), ("delay", "nanoseconds")]),
     ("/debug/pprof/threadcreate", &[("threadcreate", "count")]),
 ];
+/// What a profile of time has, where no guest has begun.
+const NO_TIME: &[(&str, &str)] = &[("samples", "count"), ("cpu", "nanoseconds")];
 /// What a profile of allocations has, where memory is not profiled.
 const NO_ALLOCATIONS: &[(&str, &str)] =
     &[("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")];
@@ -114,8 +116,12 @@ async fn file(state: Arc<State>, query: &str, name: &str, unless_told: Wanted) -
     let gone = || (StatusCode::NOT_FOUND, format!("there is no format {name}\n"));
     let exporter = export::by_name(name).ok_or_else(gone)?;
     let wanted = Wanted::of_query(query, unless_told)?;
-    let file = make(state, wanted, Made::File(exporter)).await?;
-    Ok(with_type(exporter, file))
+    let profiler = state.profiler.clone();
+    match make(state, wanted, Made::File(exporter)).await {
+        // Servers ask for it from the first moment on. To a person the reason says more.
+        Err((StatusCode::CONFLICT, _)) if name == SCRAPED && !profiler.has_begun() => empty(NO_TIME),
+        made => Ok(with_type(exporter, made?)),
+    }
 }
 
 /// What was allocated. Servers ask for it by default, so that there is an answer without `--memory`, too: an empty one.

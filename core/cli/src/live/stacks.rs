@@ -45,7 +45,9 @@ pub(super) async fn answer(state: Arc<State>, query: &str, counted: &'static str
     };
     let shared = state.clone();
     let read = move || {
-        let stacks = shared.profiler.dump().map_err(io::Error::other)?;
+        // A server's guests begin with its first request.
+        let has_begun = shared.profiler.has_begun();
+        let stacks = if has_begun { shared.profiler.dump().map_err(io::Error::other)? } else { Dump::default() };
         let mut symbols = shared.symbols.lock().unwrap_or_else(PoisonError::into_inner);
         let symbols = symbols.get_or_insert_with(|| Symbols::new(&shared.images, Vec::new()));
         Ok(match form {

@@ -8,6 +8,7 @@ use super::totals::Totals;
 use super::turns;
 use crate::failure::{CANNOT_RUN, FAILED, Failure};
 use crate::say;
+use crate::trap::Failures;
 use std::net::{SocketAddr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -60,6 +61,7 @@ pub(super) fn begin(
         engine: guest.engine.clone(),
         handler: handler.clone(),
         name: guest.name.clone(),
+        failures: Arc::new(Failures::of(&guest.code)),
         wasi,
         profiler,
         profiles_memory: serve.profiling.memory.memory,

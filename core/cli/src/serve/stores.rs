@@ -2,6 +2,7 @@
 
 use super::turns::{self, Deadline};
 use crate::say;
+use crate::trap::Failures;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -24,6 +25,8 @@ pub(super) struct Stores {
     pub(super) handler: Arc<HttpHandler>,
     /// The guest's.
     pub(super) name: String,
+    /// What their traps are shown with.
+    pub(super) failures: Arc<Failures>,
     pub(super) wasi: WasiOptions,
     /// What samples them.
     pub(super) profiler: Option<Profiler>,
@@ -125,8 +128,19 @@ impl HandlerState for Workers {
     async fn instantiate(&self) -> wasmtime::Result<Instance<GuestState, Expiration, Worker>> {
         // From here on it is waited for.
         let alive = self.alive.clone();
-        let Stores { engine, handler, name, wasi, profiler, profiles_memory, reuse, takes_turns, says_which, stopped } =
-            &self.stores;
+        let Stores {
+            engine,
+            handler,
+            name,
+            failures,
+            wasi,
+            profiler,
+            profiles_memory,
+            reuse,
+            takes_turns,
+            says_which,
+            stopped,
+        } = &self.stores;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut wasi = WasiOptions { stdio: Stdio::Lines(says_which.then_some(number)), ..wasi.clone() };
         // As under `wasmtime serve`.
@@ -155,7 +169,7 @@ impl HandlerState for Workers {
             proxy,
             view: WasiHttpView::http,
             expiration: Expiration::new(*reuse, stopped.clone()),
-            state: Worker { reuse: *reuse, answering, deadline, _alive: alive },
+            state: Worker { failures: failures.clone(), reuse: *reuse, answering, deadline, _alive: alive },
         })
     }
 }
@@ -202,6 +216,7 @@ impl WorkerExpiration for Expiration {
 
 /// What a store is to answer, and how it is sampled.
 pub(super) struct Worker {
+    failures: Arc<Failures>,
     reuse: Reuse,
     answering: Option<Arc<Answering>>,
     deadline: Option<Deadline>,
@@ -245,7 +260,7 @@ impl WorkerState for Worker {
         }
         drop(store);
         if let Err(error) = result {
-            let text = format!("wlprof: a request failed: {error:#}");
+            let text = format!("wlprof: a request {}", self.failures.how_it_failed(&error));
             say::line(format_args!("{}", escape::multi_line(&text)));
         }
     }

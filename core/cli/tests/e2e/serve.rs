@@ -483,6 +483,31 @@ fn a_server_is_looked_at_while_it_runs() {
 }
 
 #[test]
+fn who_scrapes_is_answered_before_the_first_request_and_between_requests() {
+    let place = Place::new();
+    let server = Server::of_wlprof_as_it_is(&place, &["--listen=127.0.0.1:0"], "handler-c.wasm");
+    let (address, pages) = (server.address, server.other_address.unwrap());
+    let nothing_runs = || {
+        for path in ["/debug/pprof/goroutine", "/debug/pprof/threads"] {
+            let counts = http::get(&pages.to_string(), path);
+            assert!(counts.status == 200 && pprof::rows(&counts.body).is_empty(), "{path}");
+        }
+        assert_eq!(ask(pages, "GET", "/debug/pprof/goroutine?debug=1").body, "0 in all\n");
+    };
+    nothing_runs();
+    let none = http::get(&pages.to_string(), "/debug/pprof/profile?seconds=1");
+    assert!(none.status == 200 && pprof::rows(&none.body).is_empty());
+    // What a trap prints is read by people.
+    assert_eq!(ask(address, "GET", "/trap").status, 500);
+    wait_until("the request's store has gone", || {
+        ask(pages, "GET", "/debug/pprof/goroutine?debug=1").body == "0 in all\n"
+    });
+    nothing_runs();
+    let (_, said) = server.interrupt();
+    assert!(said.contains("a request trapped: ") && said.contains("handler.c:"), "{said}");
+}
+
+#[test]
 fn what_requests_allocate_is_profiled() {
     let place = Place::new();
     let server = Server::of_wlprof(&place, &["--memory", "--memory-rate=1", "--requests=20"], "handler-c.wasm");
