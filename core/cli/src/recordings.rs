@@ -28,7 +28,9 @@ pub(super) fn check_frames(recording: &Recording, frames: FramesChoice, path: &P
 
 /// `path` is not the program that was asked for.
 pub(super) fn other_program(path: &Path) -> Failure {
-    cannot_read(path, &"it is not the program that was run, or another build of it")
+    let reason = "it is not the program that was run, or another build of it. Of a program that ran without its symbols, give the one that \
+                  ran with --guest, and the one with the symbols with --debug-file";
+    cannot_read(path, &reason)
 }
 
 pub(super) fn cannot_read(path: &Path, error: &dyn std::fmt::Display) -> Failure {

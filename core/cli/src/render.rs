@@ -94,8 +94,7 @@ fn write_to(targets: Vec<Target>, mut recording: Recording, output: &Output, pat
         recording.sources = source_folders::named(output, &[])?.texts(&recording);
     }
     let destinations: Vec<_> = targets.iter().map(Target::destination).map(Ok).collect();
-    let unless_told = if recording.has_heaps() { ShowChoice::Peak } else { ShowChoice::Time };
-    let selection = output.showing.selection(unless_told);
+    let selection = output.showing.selection(ShowChoice::of(&recording));
     let shown = output::write(recording, output.frames.view(), &selection, &destinations);
     let Shown { recording, selected, written } = shown.map_err(|reason| cannot_read(path, &reason))?;
     drop(destinations);

@@ -60,8 +60,12 @@ fn chosen(recording: &Recording, totals: &LineTotals, what: Option<&str>) -> Res
         file: file.to_owned(),
         lines: around(totals.of_file(file).map(|(line, _)| line)),
     };
+    if recording.samples().next().is_none() {
+        return Err("it has no samples".to_owned());
+    }
+    let no_lines = "it has no lines; compile the guest with debug information (-g)";
     let Some(what) = what else {
-        let file = totals.hottest_file().ok_or("it has no lines; compile the guest with debug information (-g)")?;
+        let file = totals.hottest_file().ok_or(no_lines)?;
         return Ok(vec![whole(file)]);
     };
     let named = |is_it: &dyn Fn(&str) -> bool| -> Vec<FunctionId> {
@@ -77,6 +81,9 @@ fn chosen(recording: &Recording, totals: &LineTotals, what: Option<&str>) -> Res
     }
     if functions.is_empty() {
         functions = named(&|name| name.contains(what));
+    }
+    if totals.lines.is_empty() {
+        return Err(no_lines.to_owned());
     }
     if functions.is_empty() {
         let hot = Totals::of(recording).functions;
@@ -217,6 +224,13 @@ mod tests {
         let error = printed(Some("nowhere"), None).unwrap_err();
         assert!(error.contains("called nowhere; hot ones are "), "{error}");
         assert!(!error.contains('\u{1b}'), "{error}");
+        let mut nothing = example();
+        nothing.threads.clear();
+        let error = |recording: &Recording| chosen(recording, &LineTotals::of(recording), Some("shop.py")).unwrap_err();
+        assert_eq!(error(&nothing), "it has no samples");
+        let mut without_lines = example();
+        without_lines.functions.iter_mut().for_each(|function| function.file = None);
+        assert!(error(&without_lines).contains("has no lines; compile"));
         let short = printed(Some("shop.py"), Some("1\n2\n")).unwrap();
         assert!(short.contains("has 2 lines and was sampled at line 6"), "{short}");
     }

@@ -2,7 +2,7 @@
 
 use crate::os;
 use clap::{Args, ValueEnum};
-use wlprof_recording::{HeapPart, Selection};
+use wlprof_recording::{HeapPart, Recording, Selection};
 use wlprof_show::table::TableOptions;
 
 /// What is shown.
@@ -51,6 +51,11 @@ pub(crate) enum ShowChoice {
 }
 
 impl ShowChoice {
+    /// What is shown of a recording unless the user says so: memory if that was profiled.
+    pub(crate) fn of(recording: &Recording) -> Self {
+        if recording.has_heaps() { Self::Peak } else { Self::Time }
+    }
+
     /// The part of what was allocated that it is, if it is one.
     pub(crate) fn part(self) -> Option<HeapPart> {
         match self {

@@ -2,6 +2,7 @@
 
 use crate::options::names::Names;
 use crate::options::output::FramesChoice;
+use crate::options::showing::ShowChoice;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -11,6 +12,11 @@ pub(crate) struct View {
     /// Print the URL and open no browser
     #[arg(long)]
     pub(crate) no_open: bool,
+    /// What of a recording to show
+    ///
+    /// [default: peak if memory was profiled, else time]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) show: Option<ShowChoice>,
     /// Which frames of a recording to show
     #[arg(long, value_enum, default_value_t = FramesChoice::Guest)]
     pub(crate) frames: FramesChoice,

@@ -4,9 +4,11 @@ use super::options::View;
 use super::renderer::{FOUND, MISSING};
 use crate::failure::{FAILED, Failure};
 use crate::options::output::FramesChoice;
+use crate::options::showing::ShowChoice;
 use crate::os;
 use crate::{naming, recordings, source_folders};
 use std::io::{self, BufRead, Write};
+use wlprof_recording::Selection;
 use wlprof_show::pages::Parts;
 
 /// Reads the recording, says so, and answers requests until there are no more.
@@ -17,7 +19,11 @@ pub(in super::super) fn run_child(view: &View) -> Result<(), Failure> {
     let recording = naming::named(recordings::read_within_limits(&view.file)?, &view.names)?;
     recordings::check_frames(&recording, view.frames, &view.file)?;
     let recording = recording.bounded().view(view.frames.view());
-    let parts = Parts::new(&view.file, recording, folders, view.frames != FramesChoice::Guest);
+    let show = view.show.unwrap_or_else(|| ShowChoice::of(&recording));
+    let of_time = show.part().is_some().then(|| recording.clone());
+    let selection = Selection { part: show.part(), ..Selection::default() };
+    let (recording, _) = recording.select(&selection).map_err(|reason| recordings::cannot_read(&view.file, &reason))?;
+    let parts = Parts::new(&view.file, recording, folders, view.frames != FramesChoice::Guest).with_time(of_time);
     answer(parts, &mut io::stdin().lock(), &mut io::stdout().lock()).map_err(failed)
 }
 

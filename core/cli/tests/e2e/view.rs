@@ -188,6 +188,31 @@ fn a_recording_has_pages_that_need_nothing_of_the_net() {
 }
 
 #[test]
+fn memory_is_viewed_where_it_was_profiled() {
+    let place = Place::new();
+    let guest = fixture("c-heap.wasm").to_str().unwrap().to_owned();
+    let arguments = ["-q", "--memory", "--memory-rate=1", "-o", "a.wlprof", &guest, "300"];
+    assert_eq!(place.run(arguments).code, Some(0));
+    let seen = |options: &[&str]| {
+        let viewing = view(&place, &[options, &["a.wlprof"]].concat());
+        let pages =
+            ["flamegraph.svg", "call-tree", "sources", "table"].map(|path| viewing.page(path).text().to_owned());
+        let profile = viewing.profile(FRONT_END).body;
+        viewing.end();
+        (pages, profile)
+    };
+    let ([graph, calls, sources, table], profile) = seen(&[]);
+    assert!(graph.contains("at the peak"), "{graph}");
+    assert!(calls.contains("\"is_memory\":true") && calls.contains("\"malloc\""), "{calls}");
+    assert!(sources.contains("iB</span>") && !sources.contains(" s</span>"), "{sources}");
+    assert!(table.contains("at the peak"), "{table}");
+    let ([_, calls, sources, _], of_time) = seen(&["--show=time"]);
+    assert!(calls.contains("\"is_memory\":false") && !sources.contains("iB</span>"), "{calls} {sources}");
+    // The Firefox Profiler is given the time either way.
+    assert!(profile == of_time, "another profile");
+}
+
+#[test]
 fn names_in_a_recording_are_text_in_the_pages() {
     let place = Place::new();
     place.file("hostile.wat", HOSTILE);

@@ -1,6 +1,6 @@
 // Shows the calls of the page as a tree whose rows are made when their caller is opened.
 "use strict";
-const { all_ns, left_out, functions, calls } = JSON.parse(document.getElementById("calls").textContent);
+const { is_memory, all, left_out, functions, calls } = JSON.parse(document.getElementById("calls").textContent);
 const body = document.querySelector("tbody");
 
 // What each call calls, most time first, as the calls are sorted. Roots are what -1 calls.
@@ -11,19 +11,28 @@ calls.forEach(([caller], call) => {
 });
 const of = (call) => callees.get(call) ?? [];
 
-function amount(ns) {
+// A weight in its unit: seconds, or as many of the largest unit of memory that is not more than it.
+function inUnit(weight) {
+  if (!is_memory) return `${(weight / 1e9).toFixed(3)} s`;
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  for (; weight >= 1023.95 && unit + 1 < units.length; unit += 1) weight /= 1024;
+  return `${weight.toFixed(unit > 0 ? 1 : 0)} ${units[unit]}`;
+}
+
+function amount(weight) {
   const cell = document.createElement("td");
-  if (ns > 0) {
-    const [percent, seconds] = [document.createElement("b"), document.createElement("span")];
-    percent.textContent = `${((100 * ns) / all_ns).toFixed(1)} %`;
-    seconds.textContent = `${(ns / 1e9).toFixed(3)} s`;
-    cell.append(percent, " ", seconds);
+  if (weight > 0) {
+    const [percent, amount] = [document.createElement("b"), document.createElement("span")];
+    percent.textContent = `${((100 * weight) / all).toFixed(1)} %`;
+    amount.textContent = inUnit(weight);
+    cell.append(percent, " ", amount);
   }
   return cell;
 }
 
 function row(call, level) {
-  const [, index, self_ns, total_ns] = calls[call];
+  const [, index, self, total] = calls[call];
   const [name, place] = functions[index];
   const row = document.createElement("tr");
   row.dataset.call = call;
@@ -35,7 +44,7 @@ function row(call, level) {
   const where = document.createElement("small");
   where.textContent = place;
   function_.append(name, " ", where);
-  row.append(amount(total_ns), amount(self_ns), function_);
+  row.append(amount(total), amount(self), function_);
   return row;
 }
 
@@ -104,9 +113,9 @@ body.addEventListener("keydown", (event) => {
 });
 
 body.append(...of(-1).map((call) => row(call, 1)));
-// The way on which most of the time is, as long as there is one.
-for (let at = body.firstElementChild; at && 2 * calls[at.dataset.call][3] > all_ns; at = at.nextElementSibling) open(at);
+// The way on which most of the weight is, as long as there is one.
+for (let at = body.firstElementChild; at && 2 * calls[at.dataset.call][3] > all; at = at.nextElementSibling) open(at);
 if (body.firstElementChild) body.firstElementChild.tabIndex = 0;
 const note = document.getElementById("left-out");
 if (calls.length === 0) note.textContent = "no samples";
-else if (left_out > 0) note.textContent = `${left_out} calls with less time are left out`;
+else if (left_out > 0) note.textContent = `${left_out} calls with less are left out`;

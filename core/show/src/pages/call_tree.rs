@@ -19,11 +19,13 @@ const ROWS: &str = "<table role=\"treegrid\" aria-label=\"Calls\">\n<thead><tr><
 /// What the script reads.
 #[derive(Serialize)]
 struct Data {
-    all_ns: u64,
+    /// The weights are bytes, and not nanoseconds.
+    is_memory: bool,
+    all: u64,
     left_out: usize,
     /// Names and places.
     functions: Vec<(String, String)>,
-    /// Of each call the caller's place here, or -1, the function's in `functions`, its own nanoseconds and all.
+    /// Of each call the caller's place here, or -1, the function's in `functions`, its own weight and all.
     calls: Vec<(i64, usize, u64, u64)>,
 }
 
@@ -47,7 +49,8 @@ pub(super) fn part(recording: &Recording) -> io::Result<String> {
         let caller = call.caller.map_or(-1, |caller| caller as i64);
         calls.push((caller, function, call.self_ns, call.total_ns));
     }
-    let data = Data { all_ns: tree.all_ns, left_out: tree.left_out, functions, calls };
+    let data =
+        Data { is_memory: recording.part.is_some(), all: tree.all_ns, left_out: tree.left_out, functions, calls };
     // Nothing in it ends the element that it is in.
     let json = serde_json::to_string(&data)?.replace('<', "\\u003c");
     Ok(format!(
@@ -78,6 +81,6 @@ mod tests {
             .filter(|call| call[0] == -1)
             .map(|call| call[3].as_u64().unwrap())
             .sum();
-        assert_eq!((data["all_ns"].as_u64(), roots), (Some(13_000_000), 13_000_000));
+        assert_eq!((data["all"].as_u64(), roots), (Some(13_000_000), 13_000_000));
     }
 }

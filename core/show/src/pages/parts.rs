@@ -26,6 +26,8 @@ use wlprof_recording::sources::SourceFolders;
 pub struct Parts {
     path: PathBuf,
     recording: Recording,
+    /// The recording of time, if `recording` is of memory.
+    of_time: Option<Recording>,
     folders: SourceFolders,
     shows_interpreter: bool,
     /// The lines' times, once somebody has asked for them.
@@ -37,7 +39,13 @@ impl Parts {
     /// name of the [table](TableOptions).
     #[must_use]
     pub fn new(path: &Path, recording: Recording, folders: SourceFolders, shows_interpreter: bool) -> Self {
-        Self { path: path.to_owned(), recording, folders, shows_interpreter, files: None }
+        Self { path: path.to_owned(), recording, of_time: None, folders, shows_interpreter, files: None }
+    }
+
+    /// Formats that have no memory are made of `of_time`.
+    #[must_use]
+    pub fn with_time(self, of_time: Option<Recording>) -> Self {
+        Self { of_time, ..self }
     }
 
     /// Makes a part; `None` if there is no such file among its sources.
@@ -64,11 +72,13 @@ impl Parts {
 
     fn exported(&mut self, format: &str) -> io::Result<Option<Vec<u8>>> {
         let exporter = export::by_name(format).ok_or(io::ErrorKind::Unsupported)?;
-        if exporter.shows_sources() && self.recording.sources.is_empty() {
-            self.recording.sources = self.folders.texts(&self.recording);
+        let of_time = self.of_time.as_mut().filter(|_| exporter.is_of_time());
+        let recording = of_time.unwrap_or(&mut self.recording);
+        if exporter.shows_sources() && recording.sources.is_empty() {
+            recording.sources = self.folders.texts(recording);
         }
         let mut file = Vec::new();
-        exporter.export(&self.recording, &self.path, &mut file)?;
+        exporter.export(recording, &self.path, &mut file)?;
         Ok(Some(file))
     }
 

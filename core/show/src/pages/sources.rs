@@ -6,7 +6,7 @@ use crate::html::escaped;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use wlprof_recording::sources::SourceFolders;
-use wlprof_recording::{LineTotal, LineTotals, Recording, Weight};
+use wlprof_recording::{LineTotal, LineTotals, Recording, Weight, bytes};
 
 const NO_LINES: &str = "<p>No lines are known of what was sampled. Compile the guest with debug information, or see the notes of \
                         the <a href=\"table\">table</a>.</p>\n";
@@ -16,6 +16,7 @@ pub(super) struct SampledFiles {
     totals: LineTotals,
     /// Most time of their own lines first. A file's place is its number in addresses.
     names: Vec<String>,
+    is_memory: bool,
 }
 
 impl SampledFiles {
@@ -25,7 +26,7 @@ impl SampledFiles {
         let mut names: Vec<String> = totals.lines.keys().map(|(file, _)| file.clone()).collect();
         names.dedup();
         names.sort_by_cached_key(|name| std::cmp::Reverse(totals.own_of_file(name).ns));
-        Self { totals, names }
+        Self { totals, names, is_memory: recording.part.is_some() }
     }
 
     /// The files, each a link to its lines.
@@ -91,13 +92,14 @@ impl SampledFiles {
         Some(text + "</tbody>\n</table>\n")
     }
 
-    /// A cell with a share of the time and how much that is; nothing for none.
+    /// A cell with a share of the time or memory and how much that is; nothing for none.
     fn amount(&self, time: Weight) -> String {
         if time.ns == 0 {
             return "<td></td>".to_owned();
         }
         let percent = time.share_of(self.totals.all).percent;
-        format!("<td><b>{percent:.1} %</b> <span>{:.3} s</span></td>", time.ns as f64 / 1e9)
+        let amount = if self.is_memory { bytes(time.ns as f64) } else { format!("{:.3} s", time.ns as f64 / 1e9) };
+        format!("<td><b>{percent:.1} %</b> <span>{amount}</span></td>")
     }
 }
 
