@@ -5,7 +5,7 @@
 use anyhow::Result;
 
 use crate::recipes::GuestSet::{self, Components, JavaScript, Main, Releases, ThirdParty};
-use crate::tools::Tool::{self, Browser, Graphviz, Perf, Pprof, Speedscope, Wasmtime};
+use crate::tools::Tool::{self, Browser, Graphviz, Perf, Pprof, Speedscope, Wasmtime, WasmtimePackages};
 use crate::{cross, tests_and_lints};
 
 /// A group of tests that need the same guests and programs.
@@ -33,7 +33,7 @@ pub(crate) const MAIN: Suite = Suite {
 };
 
 /// All others, in the order in which they run: those that find most for their time come first.
-pub(crate) const SUITES: [Suite; 12] = [
+pub(crate) const SUITES: [Suite; 13] = [
     Suite {
         name: "releases",
         about: "every other release of Go and CPython, and the walk through every guest",
@@ -54,6 +54,14 @@ pub(crate) const SUITES: [Suite; 12] = [
         ],
         guests: &[Main, Components, JavaScript],
         tools: &[Wasmtime],
+        checks: &[],
+    },
+    Suite {
+        name: "hosts",
+        about: "processes attached to that run other releases of Wasmtime (Python packages)",
+        tests: &["hosts::"],
+        guests: &[Main],
+        tools: &[WasmtimePackages],
         checks: &[],
     },
     Suite {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Key};
 use crate::debian_tools::{GRAPHVIZ, PERF};
 use crate::links::symlink;
-use crate::{browser, checkout, pprof, progress, speedscope, wasmtime};
+use crate::{browser, checkout, pprof, progress, speedscope, wasmtime, wheels};
 
 /// A program, or programs that come together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +25,21 @@ pub(crate) enum Tool {
     Speedscope,
     /// What opens pages in Chromium.
     Browser,
+    /// Wasmtime's Python package, of several releases.
+    WasmtimePackages,
 }
 
 impl Tool {
     /// Every one.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Perf, Self::Graphviz, Self::Wasmtime, Self::Pprof, Self::Speedscope, Self::Browser];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Perf,
+        Self::Graphviz,
+        Self::Wasmtime,
+        Self::Pprof,
+        Self::Speedscope,
+        Self::Browser,
+        Self::WasmtimePackages,
+    ];
 
     /// Its programs with their paths, after building or downloading what neither the machine nor the cache has.
     fn programs(self, cache: &Cache) -> Result<Vec<(&'static str, PathBuf)>> {
@@ -41,8 +50,18 @@ impl Tool {
             Self::Pprof => vec![("pprof", pprof::program(cache)?)],
             Self::Speedscope => vec![("speedscope-read", speedscope::program(cache)?)],
             Self::Browser => vec![("browse", browser::program(cache)?)],
+            Self::WasmtimePackages => vec![("wasmtime-packages", wasmtime_packages(cache)?)],
         })
     }
+}
+
+/// A folder for each release of Wasmtime's Python package.
+fn wasmtime_packages(cache: &Cache) -> Result<PathBuf> {
+    let requirements = checkout::testdata().join("requirements-hosts.txt");
+    let pins = fs::read(&requirements).with_context(|| format!("cannot read {}", requirements.display()))?;
+    let folder = cache.toolchain(&format!("wasmtime-packages-{}", Key::of([pins.as_slice()]).short()));
+    cache.once(&folder, || wheels::install_each(cache, "Wasmtime's Python packages", &requirements, &folder))?;
+    Ok(folder)
 }
 
 /// Links the programs of `tools`.

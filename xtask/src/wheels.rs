@@ -4,6 +4,7 @@
 //! Wheels because they need no root, come by hash, and every machine that can build Python
 //! packages can reach them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -146,20 +147,49 @@ pub(crate) fn install(cache: &Cache, what: &str, requirements: &Path, venv: &Pat
     let step = Step::announced(format!("installing {what}"));
     let workplace = cache.workplace("wheels")?;
     let unfinished = workplace.path.join("venv");
-    process::output(Command::new("python3").args(["-m", "venv"]).arg(&unfinished), NO_PYTHON)
-        .context("cannot make a Python virtual environment")?;
-    let mut pip = Command::new(unfinished.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
-        .args(["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r"])
-        .arg(requirements);
-    process::output(&mut pip, NO_PYTHON).context(
-        "pip cannot install the pinned toolchains (Linux x86-64 only; is the package index \
-         reachable?)",
-    )?;
+    make_environment(&unfinished)?;
+    pip_install(&unfinished, requirements, &[])?;
     site_packages(&unfinished, programs)?;
     // Moving breaks the environment's scripts, which nobody runs, not the toolchains in it.
     cache::publish(&unfinished, venv)?;
     step.done();
+    Ok(())
+}
+
+/// Puts the package of each line of a requirements file into a folder of its own, which has its release's name, and moves them to `folder`.
+pub(crate) fn install_each(cache: &Cache, what: &str, requirements: &Path, folder: &Path) -> Result<()> {
+    let step = Step::announced(format!("installing {what}"));
+    let workplace = cache.workplace("wheels")?;
+    let (venv, unfinished) = (workplace.path.join("venv"), workplace.path.join("releases"));
+    make_environment(&venv)?;
+    let text = fs::read_to_string(requirements).with_context(|| format!("cannot read {}", requirements.display()))?;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let release = line.split_once("==").and_then(|(_, rest)| rest.split(' ').next());
+        let release = release.with_context(|| format!("{} pins no release: {line}", requirements.display()))?;
+        let own = workplace.path.join("requirements.txt");
+        fs::write(&own, line)?;
+        pip_install(&venv, &own, &["--target".as_ref(), unfinished.join(release).as_os_str()])?;
+    }
+    cache::publish(&unfinished, folder)?;
+    step.done();
+    Ok(())
+}
+
+fn make_environment(venv: &Path) -> Result<()> {
+    process::output(Command::new("python3").args(["-m", "venv"]).arg(venv), NO_PYTHON)
+        .context("cannot make a Python virtual environment")?;
+    Ok(())
+}
+
+fn pip_install(venv: &Path, requirements: &Path, options: &[&OsStr]) -> Result<()> {
+    let mut pip = Command::new(venv.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+        .args(["--require-hashes", "--no-deps", "--only-binary", ":all:"])
+        .args(options)
+        .arg("-r")
+        .arg(requirements);
+    process::output(&mut pip, NO_PYTHON)
+        .context("pip cannot install the pinned packages (Linux x86-64 only; is the package index reachable?)")?;
     Ok(())
 }
 

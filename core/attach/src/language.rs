@@ -9,7 +9,7 @@ use std::sync::Arc;
 use wlprof_module::ModuleImage;
 use wlprof_plugin::Program;
 use wlprof_recording::ModuleId;
-use wlprof_walk::{CodeReader, LanguageStacks, MAX_LANGUAGE_WORDS};
+use wlprof_walk::LanguageStacks;
 
 /// Bytes of a stack that are looked through for what runs: the frames that are innermost have it in a register or near.
 const LOOKED_THROUGH: usize = 8 << 10;
@@ -51,18 +51,15 @@ impl LanguageModule {
         module == self.id || self.siblings.contains(&module)
     }
 
-    /// Walks the language's stack of a thread that stands still, and writes it into `words`. Returns the number of words; `None` if it is not
-    /// known which instance runs. `frames` are the native frames, leaf first. The instance is looked for in `registers` and from the beginning
-    /// of `stack` on.
-    pub(crate) fn collect(
+    /// Does `walk` with the memory and the walker of the instance that a thread runs which stands still; `None` if it is not known which that
+    /// is. It is looked for in `registers` and from the beginning of `stack` on.
+    pub(crate) fn of_instance<R>(
         &mut self,
         memory: &Pages<'_>,
-        code: &CodeReader<'_>,
         registers: &[usize],
         stack: Range<usize>,
-        frames: &[u64],
-        words: &mut [u64; MAX_LANGUAGE_WORDS],
-    ) -> Option<usize> {
+        walk: impl FnOnce(&RemoteGuest<'_>, &mut LanguageStacks) -> R,
+    ) -> Option<R> {
         let end = stack.end.min(stack.start.saturating_add(LOOKED_THROUGH));
         let on_stack = (stack.start.next_multiple_of(8)..end).step_by(8).filter_map(|address| memory.word(address));
         let words_there: Vec<usize> = registers.iter().copied().chain(on_stack).collect();
@@ -73,7 +70,7 @@ impl LanguageModule {
         let (instance, stacks) = instances.get_mut(&context)?;
         let (base, length) = instance.memory(memory)?;
         let guest = RemoteGuest { memory, module: image, instance: *instance, base, length };
-        Some(stacks.collect(&guest, code, frames, true, words))
+        Some(walk(&guest, stacks))
     }
 
     /// Whether the context of an instance that is known is at `address`.

@@ -1,11 +1,16 @@
 //! Reading the stack of a thread of another process while it does not change.
 
+use crate::instance::RemoteGuest;
 use crate::language::LanguageModule;
 use crate::pages::Pages;
 use crate::process::Process;
 use crate::stack::{self, Walked};
 use std::ops::Range;
-use wlprof_walk::{CodeMap, FrameWord, Frames, MAX_FRAMES, MAX_LANGUAGE_WORDS, Registers};
+use wlprof_recording::Origin;
+use wlprof_walk::{
+    CodeMap, CodeReader, Dump, DumpedFrame, DumpedThread, FrameWord, Frames, LanguageStacks, MAX_FRAMES,
+    MAX_LANGUAGE_WORDS, Registers,
+};
 
 /// How far up a stack goes whose mapping is not known yet.
 const LARGEST_STACK: usize = 64 << 20;
@@ -33,8 +38,58 @@ pub(crate) struct FoundStack {
 }
 
 impl StackReader {
-    /// Reads the stack of a thread with these registers. Where it has an instance of a language's module is looked for in `general`, too.
+    /// Reads the stack of a thread with these registers. The instance that it runs is looked for in `general`, too.
     pub(crate) fn read(&mut self, registers: Registers, general: &[usize]) -> FoundStack {
+        self.walk(registers, general, |walked, words, memory, code, language| {
+            let language = language.map(|language| {
+                language.of_instance(|guest, stacks| {
+                    let mut own = [0; MAX_LANGUAGE_WORDS];
+                    let length = stacks.collect(guest, code, words, true, &mut own);
+                    own[..length].to_vec()
+                })
+            });
+            let is_behind_system_call = is_behind_system_call(memory, registers.pc);
+            FoundStack { words: words.to_vec(), walked, language, is_behind_system_call }
+        })
+    }
+
+    /// Reads the stack of a thread with these registers, and those of all threads of its guest's language. `thread` and `state` are what it is
+    /// called and does where the language does not say so. Empty if it is all the host's.
+    pub(crate) fn dump(&mut self, registers: Registers, general: &[usize], thread: &str, state: &str) -> Dump {
+        self.walk(registers, general, |_, words, _, code, language| {
+            let of_language = language
+                .and_then(|language| language.of_instance(|guest, stacks| stacks.threads(guest, code, words, state)));
+            let origins = words.iter().filter_map(|word| match FrameWord(*word) {
+                FrameWord::ELIDED => Some(Origin::Elided),
+                word => code.origin(word.native_pc()),
+            });
+            let frames: Vec<DumpedFrame> = origins.map(DumpedFrame::Unnamed).collect();
+            match of_language {
+                Some(dump) if !dump.threads.is_empty() => dump,
+                _ if frames.is_empty() => Dump::default(),
+                _ => {
+                    let thread = DumpedThread {
+                        name: thread.to_owned(),
+                        state: state.to_owned(),
+                        is_running: true,
+                        frames: (0..).take(frames.len()).collect(),
+                        truncation: None,
+                        creator: None,
+                        labels: Vec::new(),
+                    };
+                    Dump { threads: vec![thread], frames, note: None }
+                }
+            }
+        })
+    }
+
+    /// Walks the wasm frames of a thread with these registers, and has `found` do the rest with them while the thread stands still.
+    fn walk<R>(
+        &mut self,
+        registers: Registers,
+        general: &[usize],
+        found: impl FnOnce(Walked, &[u64], &Pages<'_>, &CodeReader<'_>, Option<RunningLanguage<'_>>) -> R,
+    ) -> R {
         let Self { process, code, mappings, languages } = self;
         let memory = Pages::new(process);
         let stack = mappings.iter().find(|range| range.contains(&registers.sp));
@@ -46,15 +101,29 @@ impl StackReader {
         let words = &words[..length];
         let code = code.read();
         let modules = words.iter().filter_map(|word| code.origin(FrameWord(*word).native_pc())?.module());
-        let language =
-            languages.iter_mut().find(|language| modules.clone().any(|module| language.has_frames_of(module)));
-        let language = language.map(|language| {
-            let mut own = [0; MAX_LANGUAGE_WORDS];
-            let length = language.collect(&memory, &code, general, walked.begins..top, words, &mut own)?;
-            Some(own[..length].to_vec())
+        let module = languages.iter_mut().find(|language| modules.clone().any(|module| language.has_frames_of(module)));
+        let language = module.map(|module| RunningLanguage {
+            module,
+            memory: &memory,
+            registers: general,
+            stack: walked.begins..top,
         });
-        let is_behind_system_call = is_behind_system_call(&memory, registers.pc);
-        FoundStack { words: words.to_vec(), walked, language, is_behind_system_call }
+        found(walked, words, &memory, &code, language)
+    }
+}
+
+/// The language of a module whose frames are on a stack.
+struct RunningLanguage<'a> {
+    module: &'a mut LanguageModule,
+    memory: &'a Pages<'a>,
+    registers: &'a [usize],
+    stack: Range<usize>,
+}
+
+impl RunningLanguage<'_> {
+    /// Does `walk` with the instance that runs; `None` if it is not known which that is.
+    fn of_instance<R>(self, walk: impl FnOnce(&RemoteGuest<'_>, &mut LanguageStacks) -> R) -> Option<R> {
+        self.module.of_instance(self.memory, self.registers, self.stack, walk)
     }
 }
 

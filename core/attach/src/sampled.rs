@@ -9,6 +9,7 @@ use crate::thread::{Activity, Stop, Thread, Turns};
 use crate::weights::Weights;
 use std::time::{Duration, Instant};
 use wlprof_recording::Clock;
+use wlprof_walk::Dump;
 
 /// How long is waited for a thread to stop. Others are asked then, and it is read when it has stopped.
 const MAX_STOP: Duration = Duration::from_millis(5);
@@ -113,6 +114,34 @@ impl SampledThread {
     /// Whether it was blocked when it was looked at.
     pub(crate) fn was_blocked(&self) -> bool {
         self.was_blocked.is_some()
+    }
+
+    /// Reads all that its guest has on its stacks: of a thread that runs while it stands still, of another as it waits. Empty if that is nothing,
+    /// or it does not stop within `longest`.
+    ///
+    /// # Errors
+    /// If it may not be traced.
+    pub(crate) fn dump(&mut self, reader: &mut StackReader, longest: Duration) -> Result<Dump, AttachError> {
+        let thread = &mut self.thread;
+        let name = format!("thread {}", thread.tid);
+        let before = thread.turns();
+        if thread.activity() == Some(Activity::Blocked)
+            && let Some(registers) = thread.registers_in_call()
+        {
+            let dump = reader.dump(registers, &[], &name, "waiting");
+            // What was read while it ran again may be anything.
+            if thread.turns() == before {
+                return Ok(dump);
+            }
+        }
+        if !thread.is_asked() && !thread.ask(reader.process.pid())? {
+            return Ok(Dump::default());
+        }
+        let read = |registers, general: &[usize]| reader.dump(registers, general, &name, "running");
+        match thread.stopped(longest, read) {
+            Stop::Stopped(dump, _) => Ok(dump),
+            Stop::NotYet | Stop::Ended => Ok(Dump::default()),
+        }
     }
 
     /// Whether it was asked to stop and has not yet.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Program};
 use wlprof_recording::{Clock, Journal, Meta, ModuleId, Recorder, TickCounts};
-use wlprof_walk::{CodeMap, MappedCode, MappedImage};
+use wlprof_walk::{CodeMap, Dump, MappedCode, MappedImage};
 
 /// How often threads that have come and images that have come or gone are looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -159,6 +159,16 @@ impl Session {
     /// Returns the modules that have been found.
     pub fn modules(&self) -> &[Arc<ModuleImage>] {
         &self.samples.modules
+    }
+
+    /// Reads what all threads have on their stacks now, one after the other.
+    ///
+    /// # Errors
+    /// [`AttachError`] if it may not be traced.
+    pub fn dump(&mut self) -> Result<Dump, AttachError> {
+        let Self { reader, threads, .. } = self;
+        let dumps = threads.values_mut().map(|thread| thread.dump(reader, LONGEST_RELEASE));
+        dumps.reduce(|one, other| Ok(one?.and(other?))).unwrap_or_else(|| Ok(Dump::default()))
     }
 
     /// Samples until `ends`, or until the process has ended.

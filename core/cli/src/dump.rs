@@ -5,9 +5,10 @@ use super::failure::{FAILED, Failure};
 use super::guest::{self, Loaded};
 use super::interrupt::Signals;
 use super::options::guest::GuestOptions;
-use super::{interrupt, say, thread_stacks};
+use super::{attach, interrupt, say, thread_stacks};
 use clap::Args;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +27,14 @@ const RATE_HZ: f64 = 100.0;
 
 /// Options of `wlprof dump`.
 #[derive(Args)]
+#[command(mut_arg("guest_and_arguments", |guest| guest.required(false).required_unless_present("pid")))]
 pub(super) struct Dump {
+    /// Show the stacks of a process that runs already, and run no guest: `wlprof ps` lists those that run Wasmtime
+    #[arg(long, value_name = "PID", conflicts_with_all = ["dump_at", "at_imports", "guest_and_arguments"])]
+    pub(super) pid: Option<i32>,
+    /// File that a guest of the process was compiled from; may repeat. Files that the process names are found without it
+    #[arg(long = "guest", value_name = "FILE", requires = "pid")]
+    pub(super) files: Vec<PathBuf>,
     /// Show every thread of the guest's language (goroutine), with what it waits for, instead of the running stack alone
     #[arg(long, visible_alias = "goroutines")]
     pub(super) threads: bool,
@@ -46,6 +54,11 @@ pub(super) struct Dump {
 
 /// Runs the guest and gives its exit code.
 pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
+    if let Some(pid) = dump.pid {
+        let (stacks, images) = attach::dump(pid, &dump.files)?;
+        // No guest has standard output.
+        return say::print(text(&stacks, &mut Symbols::new(&images, Vec::new()), dump.threads).as_bytes()).map(|()| 0);
+    }
     let fail = |error: io::Error| Failure::new(FAILED, error);
     let arguments = guest::arguments(&dump.guest)?;
     let (kind, _) = SamplerKind::Signal
@@ -183,11 +196,20 @@ impl Printer {
 
     fn print_with(&self, symbols: &mut Option<Symbols>, heading: &str, stacks: &Stacks) {
         let symbols = symbols.get_or_insert_with(|| Symbols::new(&self.images, Vec::new()));
-        let mut text = thread_stacks::text(stacks, symbols, |thread| self.all || thread.is_running);
-        if text.is_empty() {
-            text = format!("nothing is running, {} wait (--threads shows them)\n", stacks.threads.len());
-        }
+        let text = text(stacks, symbols, self.all);
         say::text(&escape::multi_line(&format!("{heading}{text}")));
+    }
+}
+
+/// The threads of `stacks` that run, or all.
+fn text(stacks: &Stacks, symbols: &mut Symbols, all: bool) -> String {
+    let text = thread_stacks::text(stacks, symbols, |thread| all || thread.is_running);
+    if !text.is_empty() {
+        return text;
+    }
+    match stacks.threads.len() {
+        0 => "nothing is running\n".to_owned(),
+        waiting => format!("nothing is running, {waiting} wait (--threads shows them)\n"),
     }
 }
 

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wlprof::languages::{self, Choice};
-use wlprof::sampler::Finished;
+use wlprof::sampler::{Dump, Finished};
 use wlprof_attach::{AttachError, Options, Process, ProgramFile, Session, named_files};
-use wlprof_module::{Binary, among, read_binary};
+use wlprof_module::{Binary, ModuleImage, among, read_binary};
 use wlprof_plugin::ModuleView;
-use wlprof_recording::Clock;
+use wlprof_recording::{Clock, Journal};
 use wlprof_show::escape;
 
 /// Rates that make sense: below, nothing is seen, and above, threads stand still for most of their time.
@@ -59,7 +59,7 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     check(attach).map_err(|message| Failure::new(FAILED, message))?;
     let process = Process::open(attach.pid).map_err(failed)?;
     let plugins = Plugins::for_run(&[], &Choice::Auto)?;
-    let files = files(attach, &process, &plugins)?;
+    let files = files(&attach.guests, &process, &plugins)?;
     let mut outputs = RunOutputs::open(&attach.output, attach.output.showing.selection(ShowChoice::Time))?;
     let sources = source_folders::named(&attach.output, &[])?;
     let clock = match attach.clock {
@@ -71,11 +71,7 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     let mut session = Session::new(process, files, outputs.begin_journal()?, options).map_err(failed)?;
     if session.modules().is_empty() {
         outputs.remove_forerunner();
-        let message = format!(
-            "process {} runs no code that Wasmtime 24 or later compiled; `wlprof ps` lists those that do",
-            attach.pid
-        );
-        return Err(Failure::new(FAILED, message));
+        return Err(runs_no_wasm(attach.pid));
     }
     let interrupts = Interrupts::default();
     let is_interrupted = Arc::new(AtomicBool::new(false));
@@ -98,6 +94,26 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     written.and(sampled.map_err(failed)).map(|()| 0)
 }
 
+/// Returns what the threads of process `pid` have on their stacks now, and the modules that wasm frames are of. `guests` are files that they
+/// may have been compiled from.
+pub(super) fn dump(pid: i32, guests: &[PathBuf]) -> Result<(Dump, Vec<Arc<ModuleImage>>), Failure> {
+    let process = Process::open(pid).map_err(failed)?;
+    let plugins = Plugins::for_run(&[], &Choice::Auto)?;
+    let files = files(guests, &process, &plugins)?;
+    let mut session = Session::new(process, files, Journal::default(), Options::default()).map_err(failed)?;
+    if session.modules().is_empty() {
+        return Err(runs_no_wasm(pid));
+    }
+    let dump = session.dump().map_err(failed)?;
+    Ok((dump, session.modules().to_vec()))
+}
+
+fn runs_no_wasm(pid: i32) -> Failure {
+    let message =
+        format!("process {pid} runs no code that Wasmtime 24 or later compiled; `wlprof ps` lists those that do");
+    Failure::new(FAILED, message)
+}
+
 /// Refuses options that need a guest which wlprof runs itself.
 fn check(attach: &Attach) -> Result<(), String> {
     let output = &attach.output;
@@ -114,7 +130,7 @@ fn check(attach: &Attach) -> Result<(), String> {
 }
 
 /// The files that the user names, and those that the process does.
-fn files(attach: &Attach, process: &Process, plugins: &Plugins) -> Result<Vec<ProgramFile>, Failure> {
+fn files(guests: &[PathBuf], process: &Process, plugins: &Plugins) -> Result<Vec<ProgramFile>, Failure> {
     let file = |(binary, _): (Binary, _)| {
         let modules: Vec<_> = binary.into_images().into_iter().map(Arc::new).collect();
         let views: Vec<_> = (0..modules.len()).filter_map(|number| among(&modules, number)).collect();
@@ -122,7 +138,7 @@ fn files(attach: &Attach, process: &Process, plugins: &Plugins) -> Result<Vec<Pr
         ProgramFile { languages: chosen.programs, modules }
     };
     let mut files = Vec::new();
-    for path in &attach.guests {
+    for path in guests {
         let binary = read_binary(path, None).map_err(|error| guest::cannot_load(path, &error.into()))?;
         files.push(file(binary));
     }

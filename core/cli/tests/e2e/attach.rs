@@ -8,14 +8,14 @@ use std::process::{Child, Command, Stdio};
 use wlprof::recording::{Line, Recording, Sample, State, Truncation};
 
 /// How far a share may be off by itself, in points: equal work takes a little more time or less by where its code lies.
-const POINTS: f64 = 1.0;
+pub(crate) const POINTS: f64 = 1.0;
 
 /// A process that runs a guest until the test ends.
-struct Host(Child);
+pub(crate) struct Host(Child);
 
 impl Host {
     /// Starts one, and waits until its guest has been compiled and runs.
-    fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let mut host = Self(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         let pid = host.pid();
         wait_until("the host runs wasm", || {
@@ -35,7 +35,7 @@ impl Host {
         self.0.id()
     }
 
-    fn cpu_ticks(&self) -> u64 {
+    pub(crate) fn cpu_ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
         let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
@@ -56,7 +56,7 @@ fn attach(place: &Place, host: &Host, options: &[&str]) -> Ran {
 }
 
 /// Attaches for ever longer until there are some hundred samples.
-fn recording(place: &Place, host: &Host, options: &[&str]) -> Recording {
+pub(crate) fn recording(place: &Place, host: &Host, options: &[&str]) -> Recording {
     for doubled in 0..10 {
         let duration = format!("--duration={}", 2 << doubled);
         // Where others have the processors, a thread may stand still while wlprof waits for one.
@@ -76,8 +76,13 @@ fn shares_are_right_and_stacks_whole() {
     let path = fixture("c-shares.wasm");
     let host = Host::of(&place, path.to_str().unwrap());
     let recording = recording(&place, &host, &[]);
+    check_shares(&recording);
+}
+
+/// Checks that a recording of three units of work to one has those shares, lines, and whole stacks.
+pub(crate) fn check_shares(recording: &Recording) {
     assert!(recording.truncated.is_empty(), "{:?}", recording.truncated);
-    let shares = Shares::of(innermost_functions(&recording));
+    let shares = Shares::of(innermost_functions(recording));
     shares.near("heavy", 75.0, POINTS).unwrap();
     shares.near("light", 25.0, POINTS).unwrap();
     // The file that the command line names has lines.
@@ -112,6 +117,11 @@ fn host_calls_are_under_the_wasm_that_called() {
     let path = fixture("c-hosty.wasm");
     let host = Host::of(&place, path.to_str().unwrap());
     let recording = recording(&place, &host, &[]);
+    check_host_calls(&recording);
+}
+
+/// Checks that a recording of a guest that lives in host calls has them under the functions that made them.
+pub(crate) fn check_host_calls(recording: &Recording) {
     assert!(recording.truncated.is_empty(), "{:?}", recording.truncated);
     let name = |frame: &wlprof::recording::Frame| &*recording.functions[frame.lines[0].function as usize].name;
     let in_host = recording.samples().filter(|sample| sample.state == State::Host);
@@ -124,7 +134,7 @@ fn host_calls_are_under_the_wasm_that_called() {
             assert!(stack[0].contains(import), "{stack:?}");
         }
     }
-    let asked = innermost_functions(&recording).filter(|(name, _)| name.contains("clock_time_get")).count() as u64;
+    let asked = innermost_functions(recording).filter(|(name, _)| name.contains("clock_time_get")).count() as u64;
     assert!(asked > recording.ticks.sampled / 10, "{asked} of {}", recording.ticks.sampled);
 }
 
@@ -166,8 +176,35 @@ fn waits_are_under_the_wasm_that_called() {
     assert!(shown.stderr.contains("waiting: where, and in which call of the host"), "{shown:?}");
 }
 
+#[test]
+fn stacks_of_now_are_dumped() {
+    let place = Place::new();
+    let dump = |host: &Host, options: &[&str]| {
+        let ran = place.run([&["dump", "--pid", &host.pid().to_string()], options].concat());
+        assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{ran:?}");
+        ran.stdout
+    };
+    place.file("sleeper.wat", SLEEPER);
+    let sleeper = Host::of(&place, "sleeper.wat");
+    for state in ["waiting", "running"] {
+        let leaf = if state == "waiting" { "nap(...)" } else { "work(...)" };
+        wait_until(state, || {
+            let text = dump(&sleeper, &[]);
+            text.contains(&format!("[{state}]:\n")) && text.contains(leaf)
+        });
+    }
+    let goroutines = fixture("go-goroutines-1.27.wasm");
+    let guest = ["--sampler=off", "-q", goroutines.to_str().unwrap(), "1000000"];
+    let host = Host::start(&mut place.command(guest));
+    wait_until("goroutines run", || dump(&host, &["--threads"]).matches("goroutine ").count() > 3);
+    let text = dump(&host, &["--threads"]);
+    assert!(text.contains("goroutines.go:") && text.contains("created by "), "{text}");
+    let refused = place.run(["dump", "--pid", "1", "--dump-at=1"]);
+    assert!(refused.stderr.contains("cannot be used with"), "{refused:?}");
+}
+
 /// Three units of work to one, in Python.
-const SCRIPT: &str = "\
+pub(crate) const SCRIPT: &str = "\
 def work(n):
     s = 0
     for i in range(n):
@@ -199,13 +236,18 @@ fn python_stacks_are_read() {
     // The interpreter's start takes a while.
     wait_until("the script runs", || host.cpu_ticks() > 300);
     let recording = recording(&place, &host, &[]);
+    check_python(&recording);
+}
+
+/// Checks that a recording of [`SCRIPT`] has its shares.
+pub(crate) fn check_python(recording: &Recording) {
     let of = |wanted: &str| {
         let is_under = |sample: &Sample| {
             recording.lines_of(sample.stack).any(|line| recording.functions[line.function as usize].name == wanted)
         };
         recording.samples().filter(is_under).map(|sample| sample.period_ns).sum::<u64>()
     };
-    let samples = recording.samples().map(|sample| (recording.lines_of(sample.stack).map(name_of(&recording)), sample));
+    let samples = recording.samples().map(|sample| (recording.lines_of(sample.stack).map(name_of(recording)), sample));
     let callers = samples.filter_map(|(mut names, sample)| {
         let caller = names.find(|name| ["heavy", "light"].contains(name))?;
         Some((caller, sample.period_ns))
@@ -213,7 +255,7 @@ fn python_stacks_are_read() {
     let shares = Shares::of(callers);
     shares.near("heavy", 75.0, POINTS).unwrap();
     assert!(of("<module>") > 0 && of("work") > 0);
-    let (missing, all) = not_whole(&recording);
+    let (missing, all) = not_whole(recording);
     assert!(are_few(missing, all, 0.01), "{missing} of {all}: {:?}", recording.truncated);
 }
 
@@ -224,12 +266,17 @@ fn go_stacks_are_read() {
     let guest = ["--sampler=off", "-q", path.to_str().unwrap(), "channels", "1000000"];
     let host = Host::start(&mut place.command(guest));
     let recording = recording(&place, &host, &[]);
+    check_go(&recording);
+}
+
+/// Checks that a recording of Go's channels has goroutines.
+pub(crate) fn check_go(recording: &Recording) {
     let mains = recording.functions.iter().filter(|function| function.name.starts_with("main."));
     assert!(mains.into_iter().any(|function| function.line.is_some()), "{:?}", recording.functions);
     let roots = recording.samples().filter_map(|sample| recording.lines_of(sample.stack).last());
-    let roots = roots.map(name_of(&recording));
+    let roots = roots.map(name_of(recording));
     assert!(roots.into_iter().any(|root| root == "runtime.goexit"));
-    let (missing, all) = not_whole(&recording);
+    let (missing, all) = not_whole(recording);
     assert!(are_few(missing, all, 0.01), "{missing} of {all}: {:?}", recording.truncated);
 }
 

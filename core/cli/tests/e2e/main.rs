@@ -33,6 +33,7 @@ mod heap;
 mod heap_faults;
 mod heap_profile;
 mod host_calls;
+mod hosts;
 mod http;
 mod interruption;
 mod languages;

@@ -203,7 +203,7 @@ fn memory_is_viewed_where_it_was_profiled() {
     };
     let ([graph, calls, sources, table], profile) = seen(&[]);
     assert!(graph.contains("at the peak"), "{graph}");
-    assert!(calls.contains("\"is_memory\":true") && calls.contains("\"malloc\""), "{calls}");
+    assert!(calls.contains("\"is_memory\":true") && calls.contains("\"by_malloc\""), "{calls}");
     assert!(sources.contains("iB</span>") && !sources.contains(" s</span>"), "{sources}");
     assert!(table.contains("at the peak"), "{table}");
     let ([_, calls, sources, _], of_time) = seen(&["--show=time"]);

@@ -1,0 +1,60 @@
+//! Processes attached to that others wrote: Wasmtime's Python package as it is published, of releases from the first that is supported to the
+//! newest.
+
+use crate::attach::{self, Host};
+use crate::guest::{Place, fixture, tool};
+use crate::python::library;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The releases that `cargo xtask test-tools` provides.
+fn releases() -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(tool("wasmtime-packages")).unwrap();
+    let releases: Vec<PathBuf> = folders.map(|folder| folder.unwrap().path()).collect();
+    assert!(releases.len() >= 7, "{releases:?}");
+    releases
+}
+
+/// Runs the guest on each release, and has `check` look at a recording of it.
+fn on_each_release(guest: &str, arguments: &[&str], check: impl Fn(&Place, &Host)) {
+    for release in releases() {
+        println!("{}", release.display());
+        let place = Place::new();
+        place.file("script.py", attach::SCRIPT);
+        let mut command = Command::new("python3");
+        let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/python/host.py");
+        let folder = format!("--dir={}::/", place.path("").display());
+        command.args([host, &folder, &library("3.11")]).arg(fixture(guest)).args(arguments).env("PYTHONPATH", &release);
+        check(&place, &Host::start(&mut command));
+    }
+}
+
+#[test]
+fn shares_of_c_are_right_and_stacks_whole() {
+    on_each_release("c-shares.wasm", &["1000000"], |place, host| {
+        attach::check_shares(&attach::recording(place, host, &[]));
+    });
+}
+
+#[test]
+fn host_calls_are_under_the_wasm_that_called() {
+    on_each_release("c-hosty.wasm", &["1000000"], |place, host| {
+        attach::check_host_calls(&attach::recording(place, host, &[]));
+    });
+}
+
+#[test]
+fn go_stacks_are_read() {
+    on_each_release("go-work-1.27.wasm", &["channels", "1000000"], |place, host| {
+        attach::check_go(&attach::recording(place, host, &[]));
+    });
+}
+
+#[test]
+fn python_stacks_are_read() {
+    on_each_release("python-3.11.wasm", &["script.py"], |place, host| {
+        // Its start takes a while.
+        crate::running::wait_until("the script runs", || host.cpu_ticks() > 300);
+        attach::check_python(&attach::recording(place, host, &[]));
+    });
+}
