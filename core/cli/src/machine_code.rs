@@ -19,7 +19,7 @@ use wlprof::sampler::show_to_perf;
 use wlprof_export::NativeFunction;
 use wlprof_export::jitdump::JitDump;
 use wlprof_export::perf_map;
-use wlprof_recording::ModuleId;
+use wlprof_recording::{ModuleId, count_of};
 use wlprof_run::guest::Guest;
 use wlprof_show::escape;
 use wlprof_symbols::Symbols;
@@ -131,14 +131,14 @@ impl CodeFile {
             return;
         }
         let path = escape::single_line(&self.path.to_string_lossy());
-        let functions = self.functions;
+        let (functions, written) = (self.functions, count_of(self.functions as u64, "function"));
         match self.format {
             CodeFormat::PerfMap => {
-                say::line(format_args!("wrote {path}: {functions} functions, for perf report after `perf record -g`"));
+                say::line(format_args!("wrote {path}: {written}, for perf report after `perf record -g`"));
             }
             CodeFormat::JitDump => {
                 say::line(format_args!(
-                    "wrote {path}: {functions} functions, for `perf inject --jit` after `perf record -k mono -g`"
+                    "wrote {path}: {written}, for `perf inject --jit` after `perf record -k mono -g`"
                 ));
                 if functions >= MANY {
                     say::line(format_args!(

@@ -28,7 +28,7 @@ use inferno::flamegraph::{Direction, Options, TextTruncateDirection, from_lines}
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
-use wlprof_recording::{Category, Function, Recording, StackId};
+use wlprof_recording::{Category, Function, Recording, StackId, count_of};
 
 /// `flamegraph`: an SVG for browsers.
 pub(super) struct FlameGraph;
@@ -203,7 +203,7 @@ fn subtitle(recording: &Recording) -> String {
 /// How much there is of what.
 fn measured(recording: &Recording) -> String {
     let sum = recording.samples().fold(0_u64, |sum, sample| sum.saturating_add(sample.period_ns));
-    format!("{} samples, {}", recording.samples().count(), recording.unit().amount(sum))
+    format!("{}, {}", count_of(recording.samples().count() as u64, "sample"), recording.unit().amount(sum))
 }
 
 #[cfg(test)]

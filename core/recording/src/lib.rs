@@ -70,7 +70,7 @@ pub use selection::{Selected, Selection};
 pub use share::{Share, Weight};
 pub use totals::{FunctionTotal, Totals};
 pub use track::TrackId;
-pub use unit::{Unit, bytes, scaled};
+pub use unit::{Unit, bytes, count_of, scaled};
 pub use unused::{Held, Renumbered};
 pub use user_lines::{Native, NativeTotal, UserFunction, UserLines};
 pub use view::View;

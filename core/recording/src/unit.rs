@@ -34,6 +34,12 @@ pub fn bytes(bytes: f64) -> String {
     if unit == "B" { format!("{scaled:.0} B") } else { format!("{scaled:.1} {unit}") }
 }
 
+/// A number and what it counts, as in `1 sample` and `2 samples`.
+pub fn count_of(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
 /// As many of the largest unit that is not more than it.
 pub fn scaled(bytes: f64) -> (f64, &'static str) {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -51,6 +57,11 @@ pub fn scaled(bytes: f64) -> (f64, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!([0, 1, 2].map(|count| count_of(count, "sample")), ["0 samples", "1 sample", "2 samples"]);
+    }
 
     #[test]
     fn amounts_are_shown_in_their_units() {

@@ -5,7 +5,7 @@ use crate::table::{Row, Table, seconds, shown};
 use crate::wrapping::wrapped;
 use std::fmt::Write as _;
 use wlprof_export::short_path;
-use wlprof_recording::{Difference, Recording};
+use wlprof_recording::{Difference, Recording, count_of};
 
 pub use crate::table::heap::differences as of_memory;
 
@@ -20,7 +20,7 @@ pub use crate::table::heap::differences as of_memory;
 #[must_use]
 pub fn of_time(before: &Recording, after: &Recording, rows: usize, width: Option<usize>) -> String {
     let differences = Difference::of(before, after);
-    let count = |count: usize| if count == 1 { "1 function".to_owned() } else { format!("{count} functions") };
+    let count = |count: usize| count_of(count as u64, "function");
     let all = count(differences.len());
     let real: Vec<&Difference> = differences.iter().filter(|row| row.is_real).collect();
     let mut text = String::new();

@@ -8,7 +8,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState};
 use wlprof::sampler::Activity;
-use wlprof_recording::Clock;
+use wlprof_recording::{Clock, count_of};
 use wlprof_show::escape::single_line;
 use wlprof_show::table::{seconds, shown};
 
@@ -79,9 +79,9 @@ impl Heading {
         };
         let what =
             if *is_whole { "the whole run".to_owned() } else { format!("the last {:.0} s", seconds(meta.duration_ns)) };
-        let samples = recording.draws().count();
+        let samples = count_of(recording.draws().count() as u64, "sample");
         let second = format!(
-            "{what}: {samples} samples in {:.1} s of {clock} time, {:.1} % without; ±: 95 % bound",
+            "{what}: {samples} in {:.1} s of {clock} time, {:.1} % without; ±: 95 % bound",
             seconds(base_ns),
             100.0 * meta.unsampled_ns as f64 / base_ns.max(1) as f64,
         );

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
-use wlprof_recording::{Category, FunctionId, ModuleId, Recording, StackId, bytes};
+use wlprof_recording::{Category, FunctionId, ModuleId, Recording, StackId, bytes, count_of};
 
 /// The least share of the time that a function has to have to be shown, itself and with all it called.
 const LEAST_OF_NODE: f64 = 0.005;
@@ -251,7 +251,7 @@ fn amount(recording: &Recording, sum: Sum) -> String {
 }
 
 fn samples(sum: Sum) -> String {
-    format!("{} sample{}", sum.samples, if sum.samples == 1 { "" } else { "s" })
+    count_of(sum.samples, "sample")
 }
 
 fn shortened(name: &str) -> String {

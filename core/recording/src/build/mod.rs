@@ -404,8 +404,8 @@ impl Recorder {
             ticks.sampled -= self.unrecorded.min(ticks.sampled);
             ticks.unrecorded += self.unrecorded;
             let reason = self.journal.failure().map(ToString::to_string).unwrap_or_default();
-            meta.notes
-                .push(format!("{} samples could not be written to the disk and are lost: {reason}", self.unrecorded));
+            let lost = crate::count_of(self.unrecorded, "sample");
+            meta.notes.push(format!("{lost} could not be written to the disk: {reason}"));
         }
         let truncated = self.truncated.into_iter().collect();
         if !meta.requests.is_empty() {

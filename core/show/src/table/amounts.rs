@@ -76,6 +76,13 @@ impl Amounts {
     }
 }
 
+/// How many blocks there are, as in `1 block` and `2,000 blocks`.
+pub(super) fn blocks(amount: Amount) -> String {
+    let count = count(amount);
+    let noun = if count == "1" { "block" } else { "blocks" };
+    format!("{count} {noun}")
+}
+
 /// A number of blocks, with its thousands apart.
 pub(super) fn count(amount: Amount) -> String {
     let digits = format!("{:.0}", amount.blocks);

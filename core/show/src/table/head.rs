@@ -4,7 +4,7 @@ use super::rows::{ENTERING, RETURNED, shown};
 use crate::escape::single_line;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
-use wlprof_recording::{Clock, INSTANCE, Recording, Selected, State, Totals, Truncation, Weight};
+use wlprof_recording::{Clock, INSTANCE, Recording, Selected, State, Totals, Truncation, Weight, count_of};
 
 /// What `±` means.
 const BOUND: &str = "± is the 95 % bound of what sampling can tell";
@@ -29,8 +29,9 @@ pub(super) fn write(
     let samples = recording.ticks.sampled;
     writeln!(
         text,
-        "{}: {samples} samples in {:.2} s ({:.2} s CPU), {:.0} a second of {clock} time; they cover {:.1} % of it",
+        "{}: {} in {:.2} s ({:.2} s CPU), {:.0} a second of {clock} time; they cover {:.1} % of it",
         single_line(&meta.guest),
+        count_of(samples, "sample"),
         seconds(meta.duration_ns),
         seconds(meta.cpu_ns),
         samples as f64 / seconds(base_ns).max(1e-9),

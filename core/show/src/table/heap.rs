@@ -1,7 +1,7 @@
 //! The tables of memory: who allocated, and what is still held.
 
 use super::TableOptions;
-use super::amounts::{Amounts, count};
+use super::amounts::{Amounts, blocks, count};
 use super::rows::{FUNCTIONS, Row, Table, counted, place_of};
 use super::user_lines::OUTSIDE_OF_THE_SCRIPT;
 use crate::escape::single_line;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use wlprof_export::short_path;
 use wlprof_recording::{
-    Amount, Category, Frame, FunctionId, Heap, HeapPart, Line, Origin, Recording, SiteTotals, StackId, bytes,
+    Amount, Category, Frame, FunctionId, Heap, HeapPart, Line, Origin, Recording, SiteTotals, StackId, bytes, count_of,
 };
 
 /// Who allocated: a line of a function, or nobody of the program.
@@ -121,12 +121,16 @@ pub(super) fn head(recording: &Recording, text: &mut String) -> fmt::Result {
         );
     }
     let (blocks, how) = if amounts.is_exact() {
-        (format!(" in {} blocks", count(allocated)), "every allocation".to_owned())
+        (format!(" in {}", blocks(allocated)), "every allocation".to_owned())
     } else {
         (String::new(), format!("at least one each {each}; ± is the 95 % bound of what sampling can tell"))
     };
     let allocated = amounts.shown(allocated);
-    writeln!(text, "{guest}: {allocated}{blocks} allocated in {seconds:.2} s ({samples} samples, {how})")?;
+    writeln!(
+        text,
+        "{guest}: {allocated}{blocks} allocated in {seconds:.2} s ({}, {how})",
+        count_of(samples, "sample")
+    )?;
     let when = match heaps(recording).collect::<Vec<_>>()[..] {
         [heap] if heap.peak_ns > 0 => format!(" after {:.2} s", heap.peak_ns as f64 / 1e9),
         [_] => String::new(),

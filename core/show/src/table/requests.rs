@@ -3,7 +3,7 @@
 use super::shorten;
 use crate::escape::single_line;
 use std::fmt::{self, Write};
-use wlprof_recording::{Recording, RequestTotal};
+use wlprof_recording::{Recording, RequestTotal, count_of};
 
 /// Kinds that are shown, those with the most requests.
 const SHOWN: usize = 10;
@@ -19,7 +19,8 @@ pub(super) fn write(recording: &Recording, width: usize, text: &mut String) -> f
     let seconds = recording.meta.duration_ns as f64 / 1e9;
     writeln!(
         text,
-        "\n{all} requests, {:.0} a second; time of each, of 50, 90 and 99 of 100 and of all:",
+        "\n{}, {:.0} a second; time of each, of 50, 90 and 99 of 100 and of all:",
+        count_of(all, "request"),
         all as f64 / seconds
     )?;
     writeln!(text, "{:>10}{:>9}{:>9}{:>9}{:>9}{:>10}", "requests", "50 %", "90 %", "99 %", "longest", "CPU each")?;
