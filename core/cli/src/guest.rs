@@ -69,7 +69,7 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
         let message = "it is a core module; `wlprof serve` serves components with a `wasi:http` handler";
         return Err(Failure::new(CANNOT_RUN, format!("{}: {message}", path.display())));
     }
-    let checked = program.check(options.invoke.as_deref(), loading.arguments);
+    let checked = program.check(loading.entry, loading.arguments);
     let chosen = languages::choose_each(loading.choice, &plugins.languages(), program.name(), &program.modules());
     if let Err(error) = checked {
         // What is known of its language may say why it does not run.

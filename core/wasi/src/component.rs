@@ -1,9 +1,10 @@
 //! Calls a component's functions: `wasi:cli/run`, of WASI 0.3 or 0.2, or one that the user names.
 
+use super::component_check::{PROVIDED, refuse_default_values};
 use super::http::component_exports;
 use super::invoke::Exit;
 use super::link::component_linker;
-use super::names::shown;
+use super::names::{OWN_HOST, shown};
 use super::{Flags, GuestState};
 use std::fmt;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
@@ -24,6 +25,15 @@ pub enum ComponentError {
         /// What there is.
         provided: &'static str,
     },
+    /// It imports what there is not.
+    Missing {
+        /// Interfaces, and functions of those that there are.
+        missing: Vec<String>,
+        /// What there is.
+        provided: &'static str,
+        /// What to do about it.
+        advice: String,
+    },
     /// An option is given that is for core modules.
     Option(
         /// Which, and why it is.
@@ -33,6 +43,8 @@ pub enum ComponentError {
     NoCommand {
         /// What it exports.
         exported: Vec<String>,
+        /// It answers requests.
+        is_handler: bool,
     },
     /// It answers no requests, as is asked of it.
     NoHandler(
@@ -52,13 +64,21 @@ impl fmt::Display for ComponentError {
         match self {
             Self::Option(message) => f.write_str(message),
             Self::Import { error, provided } => write!(f, "{error} (provided: {provided})"),
-            Self::NoCommand { exported } => {
-                write!(
-                    f,
-                    "the component exports no `wasi:cli/run` and is no command (it exports: {}); call a function of it \
-                     with --invoke 'NAME(ARGS)', or serve one that handles HTTP with `wlprof serve`",
-                    shown(exported)
-                )
+            Self::Missing { missing, provided, advice } => {
+                let missing = shown(missing);
+                write!(f, "it imports what wlprof does not provide: {missing} (provided: {provided}); {advice}")
+            }
+            Self::NoCommand { exported, is_handler } => {
+                let exported = shown(exported);
+                write!(f, "the component exports no `wasi:cli/run` and is no command (it exports: {exported}); ")?;
+                if *is_handler {
+                    f.write_str("it answers HTTP requests: run it with `wlprof serve`")
+                } else {
+                    write!(
+                        f,
+                        "call a function of it with --invoke 'NAME(ARGS)', or profile it in its own host ({OWN_HOST})"
+                    )
+                }
             }
             Self::NoHandler(exported) => write!(
                 f,
@@ -105,15 +125,9 @@ impl CallableComponent {
         flags: &Flags,
         invoke: Option<&str>,
     ) -> Result<Self, ComponentError> {
-        let import = |error: wasmtime::Error| ComponentError::Import {
-            error: format!("{error:#}"),
-            provided: "WASI 0.2 and 0.3, as for commands; more with -S, as -S http",
-        };
-        if flags.wasm.unknown_imports_default == Some(true) {
-            const MESSAGE: &str = "-W unknown-imports-default: what a component imports has types of its own, for which nothing is made up; \
-                                   -W unknown-imports-trap works for components";
-            return Err(ComponentError::Option(MESSAGE));
-        }
+        let import =
+            |error: wasmtime::Error| ComponentError::Import { error: format!("{error:#}"), provided: PROVIDED };
+        refuse_default_values(flags)?;
         let mut linker = component_linker(engine, flags).map_err(import)?;
         if flags.wasm.unknown_imports_trap == Some(true) {
             linker.define_unknown_imports_as_traps(component).map_err(import)?;
@@ -121,8 +135,10 @@ impl CallableComponent {
         let pre = linker.instantiate_pre(component).map_err(import)?;
         let callee = match invoke {
             Some(call) => function(engine, component, call)?,
-            None => command(&pre, flags)
-                .ok_or_else(|| ComponentError::NoCommand { exported: component_exports(engine, component) })?,
+            None => command(&pre, flags).ok_or_else(|| ComponentError::NoCommand {
+                exported: component_exports(engine, component),
+                is_handler: false,
+            })?,
         };
         Ok(Self { pre, callee })
     }

@@ -1,6 +1,7 @@
 //! Components that answer requests: `wasi:http/handler` of WASI 0.3, or `wasi:http/incoming-handler` of 0.2.
 
 use super::component::ComponentError;
+use super::component_check::PROVIDED_TO_HANDLERS;
 use super::link::handler_linker;
 use super::{Flags, GuestState};
 use wasmtime::component::Component;
@@ -19,7 +20,7 @@ impl HttpHandler {
     pub fn find(engine: &Engine, component: &Component, flags: &Flags) -> Result<Self, ComponentError> {
         let import = |error: wasmtime::Error| ComponentError::Import {
             error: format!("{error:#}"),
-            provided: "what `wasi:http` brings; all that commands have with -S cli",
+            provided: PROVIDED_TO_HANDLERS,
         };
         let mut linker = handler_linker(engine, flags).map_err(import)?;
         if flags.wasm.unknown_imports_trap == Some(true) {

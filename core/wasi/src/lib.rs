@@ -1,6 +1,7 @@
 //! Runs an instantiated program as `wasmtime run` does: the world that it is given, WASI, and the calls that start it.
 
 mod component;
+mod component_check;
 mod flags;
 mod http;
 mod invoke;
@@ -11,6 +12,7 @@ mod state;
 mod world;
 
 pub use component::{CallableComponent, ComponentError};
+pub use component_check::ComponentNames;
 pub use flags::Flags;
 pub use http::HttpHandler;
 pub use invoke::{ArgumentError, Exit, call};
@@ -22,4 +24,4 @@ pub use world::{Directory, Stdio, WasiOptions};
 #[doc(hidden)]
 pub use invoke::{MAIN_FUNCTIONS, parse_arguments};
 #[doc(hidden)]
-pub use names::shown;
+pub use names::{OWN_HOST, shown};

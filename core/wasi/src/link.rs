@@ -77,6 +77,30 @@ pub(super) fn handler_linker(engine: &Engine, flags: &Flags) -> wasmtime::Result
     Ok(linker)
 }
 
+/// The patch releases of an interface that are looked for. Wasmtime takes any of them for any other.
+const PATCHES: std::ops::RangeInclusive<u64> = 0..=99;
+
+/// Whether `linker` has a function, of an interface or of none. A release that Wasmtime would take for the one that is asked for will do.
+pub(super) fn provides(linker: &ComponentLinker<GuestState>, interface: Option<&str>, function: &str) -> bool {
+    // Nothing says what a linker has, except that it refuses to define it once more.
+    let mut linker = linker.clone();
+    linker.allow_shadowing(false);
+    let Some(interface) = interface else {
+        return linker.root().func_new(function, |_, _, _, _| Ok(())).is_err();
+    };
+    let mut has = |interface: &str| {
+        let instance = linker.instance(interface);
+        instance.is_ok_and(|mut instance| instance.func_new(function, |_, _, _, _| Ok(())).is_err())
+    };
+    let is_patch = |patch: &str| patch.bytes().all(|byte| byte.is_ascii_digit());
+    match interface.rsplit_once('.') {
+        Some((release, patch)) if release.contains("@0.") && is_patch(patch) => {
+            PATCHES.into_iter().any(|patch| has(&format!("{release}.{patch}")))
+        }
+        _ => has(interface),
+    }
+}
+
 /// Adds what programs import.
 fn add_programs(linker: &mut ComponentLinker<GuestState>, flags: &Flags) -> wasmtime::Result<()> {
     let mut options = wasmtime_wasi::p2::bindings::LinkOptions::default();

@@ -1,5 +1,12 @@
 //! Names that a guest gives what it imports and exports, as messages show them.
 
+/// What to read of a guest in its own host, for a pair of brackets.
+pub const OWN_HOST: &str = if cfg!(target_os = "linux") {
+    "docs/embedding.md, or `wlprof attach PID` while it runs: docs/attach.md"
+} else {
+    "docs/embedding.md"
+};
+
 /// As many names are shown: a module for another host misses hundreds.
 const NAMES_SHOWN: usize = 8;
 /// As much of each name, in characters.

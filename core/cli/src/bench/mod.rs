@@ -162,7 +162,7 @@ fn prepare(
             let mut arguments: Vec<String> = row.call.split_whitespace().map(str::to_owned).collect();
             let is_exported = arguments.first().is_some_and(|first| program.exports_function(first));
             let invoke = is_exported.then(|| arguments.remove(0));
-            program.check(invoke.as_deref(), &arguments)?;
+            program.check(Entry::function_or_main(invoke.as_deref()), &arguments)?;
             if invoke.is_none()
                 && let Some(note) = program.note_without_main()
             {

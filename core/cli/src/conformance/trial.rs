@@ -8,7 +8,7 @@ use std::time::Duration;
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_module::ModuleImage;
 use wlprof_plugin as plugin;
-use wlprof_recording::{Clock, Origin, Recording, Truncation};
+use wlprof_recording::{Clock, Origin, Recording, Truncation, count_of};
 use wlprof_run::guest::{Entry, Guest, LoadError, LoadOptions, Program};
 use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
 use wlprof_wasi::{Exit, Stdio, WasiOptions};
@@ -62,7 +62,7 @@ impl Trial {
         invoke: Option<String>,
     ) -> Result<Self, LoadError> {
         let program = Program::read(path, options)?;
-        program.check(invoke.as_deref(), wasi.arguments.get(1..).unwrap_or_default())?;
+        program.check(Entry::function_or_main(invoke.as_deref()), wasi.arguments.get(1..).unwrap_or_default())?;
         let guest = program.compile(Entry::function_or_main(invoke.as_deref()), None)?;
         let image = guest.code.images[0].clone();
         Ok(Self { guest, wasi: WasiOptions { stdio: Stdio::Null, ..wasi }, invoke, image })
@@ -119,7 +119,7 @@ impl Trial {
 }
 
 fn describe(recording: &Recording) -> String {
-    let mut said = format!("{} samples", recording.ticks.sampled);
+    let mut said = count_of(recording.ticks.sampled, "sample");
     for (reason, count) in &recording.truncated {
         if let Truncation::Language(reason) = reason {
             said.push_str(&format!(", {count} {reason}"));

@@ -353,10 +353,28 @@ fn what_is_no_command_is_refused_with_what_it_lacks() {
         (func (export "greet") (canon lift (core func $i "f"))))"#,
     );
     place.file("host.wat", r#"(component (import "acme:shop/log@1.0.0" (instance (export "log" (func)))))"#);
-    let cases: [(&[&str], &[&str]); 6] = [
+    // It has code that no engine takes: nothing is compiled before all that is missing is named.
+    let log = |interface: &str| format!(r#"(import "{interface}" (instance (export "log" (func))))"#);
+    place.file(
+        "two.wat",
+        format!(
+            r#"(component {} {} (core module $m (func (export "f") i32.const 1)))"#,
+            log("acme:shop/log@1.0.0"),
+            log("acme:till/log")
+        ),
+    );
+    let handler = fixture("handler-c.wasm");
+    let handler = handler.to_str().unwrap();
+    let command = fixture("component-c-calls.wasm");
+    let command = command.to_str().unwrap();
+    let cases: [(&[&str], &[&str]); 10] = [
         (&["empty.wat"], &["empty.wat", "exports no `wasi:cli/run`", "exports: none"]),
-        (&["named.wat"], &["exports no `wasi:cli/run`", "greet"]),
-        (&["host.wat"], &["acme:shop/log@1.0.0", "provided: WASI 0.2"]),
+        (&["named.wat"], &["exports no `wasi:cli/run`", "greet", "docs/embedding.md"]),
+        (&["host.wat"], &["acme:shop/log@1.0.0", "provided: WASI 0.2", "wac plug"]),
+        (&["two.wat"], &["does not provide: acme:shop/log@1.0.0, acme:till/log (provided"]),
+        (&["--invoke=log()", "two.wat"], &["does not provide: acme:shop/log@1.0.0, acme:till/log (provided"]),
+        (&[handler], &["wasi:http/incoming-handler", "run it with `wlprof serve`"]),
+        (&["serve", command], &["no `wasi:http` handler", "without `serve`"]),
         (&["--invoke=greet", "named.wat"], &["--invoke", "'name("]),
         (&["--invoke=meet()", "named.wat"], &["no function `meet`"]),
         (&["--invoke=greet(1)", "named.wat"], &["--invoke", "'name("]),

@@ -1,5 +1,6 @@
 //! From a path to a program that is known to be one that can be run, and from that to a compiled guest.
 
+use super::component_names::component_names;
 use super::engine::{EngineOptions, complete, config};
 use super::interface::Interface;
 use super::obstacle::{Obstacle, Offered};
@@ -239,6 +240,10 @@ impl Program {
         self.preloads.iter().map(|(name, image)| (name.as_str(), image))
     }
 
+    fn obstacle(&self, obstacle: Obstacle) -> LoadError {
+        LoadError::Obstacle(self.path.clone(), obstacle)
+    }
+
     fn interface(&self) -> Option<&Interface> {
         match &self.contents {
             Contents::Module { interface, .. } => Some(interface),
@@ -246,20 +251,39 @@ impl Program {
         }
     }
 
-    /// Finds what keeps `function`, or the main function if none is named, from being called with `arguments`. What a component imports and
-    /// exports is looked at when it is compiled.
+    /// Finds what keeps `entry` from being called with `arguments`. Of a component the names of imports and exports are looked at, and types
+    /// when it is compiled.
     ///
     /// # Errors
     /// [`LoadError::Obstacle`] says what is in the way and what to do about it.
-    pub fn check(&self, function: Option<&str>, arguments: &[String]) -> Result<(), LoadError> {
-        let Some(interface) = self.interface() else { return Ok(()) };
+    pub fn check(&self, entry: Entry<'_>, arguments: &[String]) -> Result<(), LoadError> {
+        let interface = match &self.contents {
+            Contents::Module { interface, .. } => interface,
+            Contents::Component { bytes, .. } => return self.check_component(bytes, entry),
+        };
+        let function = match entry {
+            Entry::Function(name) => Some(name),
+            Entry::Main => None,
+            Entry::Handler | Entry::Nothing => return Ok(()),
+        };
         let world = WasiOptions { stdio: Stdio::Null, ..WasiOptions::default() };
         let mut store = world.store(&self.engine).map_err(LoadError::Engine)?;
         let linker = linker(&self.engine, &self.flags).map_err(LoadError::Engine)?;
         let preloads: Vec<&str> = self.preloads.iter().map(|(name, _)| name.as_str()).collect();
         let offered = Offered { linker: &linker, preloads: &preloads, flags: &self.flags };
-        let obstacle = interface.check(&mut store, &offered, function, arguments);
-        obstacle.map_err(|obstacle| LoadError::Obstacle(self.path.clone(), obstacle))
+        interface.check(&mut store, &offered, function, arguments).map_err(|obstacle| self.obstacle(obstacle))
+    }
+
+    fn check_component(&self, bytes: &[u8], entry: Entry<'_>) -> Result<(), LoadError> {
+        let Some(names) = component_names(bytes) else { return Ok(()) };
+        let call = |invoke| CallableComponent::check(&self.engine, &names, &self.flags, invoke);
+        let checked = match entry {
+            Entry::Main => call(None),
+            Entry::Function(function) => call(Some(function)),
+            Entry::Handler => HttpHandler::check(&self.engine, &names, &self.flags),
+            Entry::Nothing => Ok(()),
+        };
+        checked.map_err(|error| self.obstacle(Obstacle::Component(error)))
     }
 
     /// Whether it exports a function of that name.

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows that the guest is being profiled.
 
+mod component_names;
 mod engine;
 mod foreign_host;
 mod interface;
