@@ -22,7 +22,7 @@ use wlprof_recording::Clock;
 use wlprof_run::guest::Entry;
 use wlprof_run::profile::Ended;
 use wlprof_show::escape;
-use wlprof_wasi::{Exit, shown};
+use wlprof_wasi::{Exit, OWN_HOST, shown};
 
 /// Samples of a run that did next to nothing.
 const FEW: u64 = 10;
@@ -224,8 +224,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
 fn note_of_functions_not_called(guest: &str, names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| {
         format!(
-            "{guest} exports functions that were not called ({}): choose one with --invoke NAME, or profile them in their own host \
-             (docs/embedding.md)",
+            "{guest} exports functions that were not called ({}): choose one with --invoke NAME, or profile them in their own host ({OWN_HOST})",
             shown(names)
         )
     })

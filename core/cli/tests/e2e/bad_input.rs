@@ -175,11 +175,11 @@ fn a_module_without_a_main_function_ends_at_once_and_says_what_could_be_called()
     for (name, note) in [
         (
             "reactor.wat",
-            "reactor.wat is a reactor: `_initialize` alone is called; choose a function with --invoke NAME (it exports: fib, fac)",
+            "reactor.wat is a reactor: `_initialize` alone is called; choose a function with --invoke NAME (it exports: fib, fac); or profile them in their own host",
         ),
         (
             "library.wat",
-            "library.wat has no `_start`: nothing that it exports is called; choose a function with --invoke NAME (it exports: fib)",
+            "library.wat has no `_start`: nothing that it exports is called; choose a function with --invoke NAME (it exports: fib); or profile them in their own host",
         ),
         (
             "none.wat",

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fmt;
 use wasmtime::{AsContextMut, Extern, Linker, ValType};
 use wasmtime_environ::wasmparser;
-use wlprof_wasi::{ArgumentError, ComponentError, Flags, GuestState, MAIN_FUNCTIONS, parse_arguments, shown};
+use wlprof_wasi::{ArgumentError, ComponentError, Flags, GuestState, MAIN_FUNCTIONS, OWN_HOST, parse_arguments, shown};
 
 /// Why a module cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,10 +68,11 @@ impl fmt::Display for Obstacle {
                 write!(f, "it imports what wlprof does not provide: {missing} (provided: WASI preview 1); ")?;
                 match host {
                     Some(host) => host.fmt(f),
-                    None if *is_wasi => f.write_str(
-                        "it is built for WASI preview 1 and a host of its own: profile it in that host (docs/embedding.md), \
+                    None if *is_wasi => write!(
+                        f,
+                        "it is built for WASI preview 1 and a host of its own: profile it in that host ({OWN_HOST}), \
                          give modules that export these (--preload NAME=FILE), or have functions trap when they are called \
-                         (-W unknown-imports-trap)",
+                         (-W unknown-imports-trap)"
                     ),
                     None => f.write_str(
                         "link that into the module, or build it for that (Rust: --target wasm32-wasip1, Go: \
@@ -154,7 +155,10 @@ impl Interface {
         };
         let names = self.functions.iter().map(|(name, _)| name.clone());
         let others: Vec<String> = names.filter(|name| name != "_initialize").collect();
-        Some(format!("{module} {what}; choose a function with --invoke NAME (it exports: {})", shown(&others)))
+        let advice =
+            if others.is_empty() { String::new() } else { format!("; or profile them in their own host ({OWN_HOST})") };
+        let exported = shown(&others);
+        Some(format!("{module} {what}; choose a function with --invoke NAME (it exports: {exported}){advice}"))
     }
 
     fn check_imports(
