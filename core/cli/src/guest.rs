@@ -98,7 +98,9 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     if *loading.choice == Choice::Auto {
         notes.extend(program.image().into_iter().flat_map(|image| plugins.strangers(image)));
         if chosen.programs.iter().all(Option::is_none) {
-            notes.extend(program.image().and_then(|image| languages::note_of_unwalked_interpreter(image)));
+            notes.extend(
+                program.image().and_then(|image| languages::note_of_unwalked_interpreter(image, &plugins.languages())),
+            );
         }
     }
     // What the language's runtime counts itself is read, and its functions are left as they are.

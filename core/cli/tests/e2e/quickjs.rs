@@ -38,6 +38,20 @@ fn profile(guest: &Path, options: &[&str], script: &[&str]) -> (String, Recordin
     (ran.stdout, place.recording("x.wlprof"))
 }
 
+#[test]
+fn without_the_plugin_a_note_says_what_would_show_the_script() {
+    let place = Place::new();
+    for guest in GUESTS {
+        let guest = fixture(guest);
+        let run = |options: &[&str]| place.run([options, &[guest.to_str().unwrap(), "-e", "0"]].concat());
+        let without = run(&["-o", "x.wlprof"]);
+        assert!(without.stderr.contains("is QuickJS: --plugin with"), "{without:?}");
+        let with = run(&["-o", "x.wlprof", "--plugin", plugin()]);
+        assert_eq!(with.code, Some(0), "{with:?}");
+        assert!(!with.stderr.contains("is QuickJS: --plugin with"), "{with:?}");
+    }
+}
+
 fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/quickjs")
 }
