@@ -1,16 +1,16 @@
-//! What a terminal shows while a guest is compiled: how many of its functions are done, and afterwards how long that took.
+//! Shows how a guest is compiled: on a terminal how many of its functions are done, and everywhere how long it took in the end.
 //!
 //! Wasmtime has no call for this, but it logs a line for each function that it has compiled. These lines are counted while a guest is
-//! compiled on a terminal; nothing else that is logged is looked at. Without any the code was in Wasmtime's cache.
+//! compiled, and no others. If there are none, the code was in Wasmtime's cache.
 
 use super::progress::Spinner;
 use super::say;
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wlprof_plugin::ModuleView;
+use wlprof_recording::count_of;
 use wlprof_run::guest::Program;
 use wlprof_show::escape;
 
@@ -54,7 +54,7 @@ pub(super) struct Compiling {
     spinner: Spinner,
     begun: Instant,
     functions: u64,
-    is_shown: bool,
+    is_quiet: bool,
     may_be_cached: bool,
 }
 
@@ -65,33 +65,27 @@ impl Compiling {
         let functions = own + program.preloads().map(|(_, image)| defined_functions(image)).sum::<u64>();
         let message = format!("compiling {}", escape::single_line(&path.to_string_lossy()));
         COMPILED.store(0, Ordering::Relaxed);
-        let is_terminal = std::io::stderr().is_terminal();
-        if is_terminal {
-            // It is there already for the second guest of a command.
-            let _ = log::set_logger(&COUNTER);
-            log::set_max_level(LevelFilter::Debug);
-        }
-        let spinner = match (is_terminal, is_quiet) {
-            (true, _) => Spinner::counting(message, functions, &COMPILED),
-            (false, true) => Spinner::new(message),
-            (false, false) => Spinner::with_line(message),
-        };
-        Self { spinner, begun: Instant::now(), functions, is_shown: is_terminal && !is_quiet, may_be_cached }
+        // It is there already for the second guest of a command.
+        let _ = log::set_logger(&COUNTER);
+        log::set_max_level(LevelFilter::Debug);
+        let spinner = Spinner::counting(message, functions, &COMPILED);
+        let spinner = if is_quiet { spinner } else { spinner.with_line() };
+        Self { spinner, begun: Instant::now(), functions, is_quiet, may_be_cached }
     }
 
     /// It has been compiled.
     pub(super) fn end(self) {
-        let Self { spinner, begun, functions, is_shown, may_be_cached } = self;
+        let Self { spinner, begun, functions, is_quiet, may_be_cached } = self;
         log::set_max_level(LevelFilter::Off);
         drop(spinner);
-        if !is_shown {
+        if is_quiet {
             return;
         }
         let (took, compiled) = (begun.elapsed(), COMPILED.load(Ordering::Relaxed));
         if compiled == 0 && may_be_cached && functions >= MANY {
             say::line(format_args!("{functions} functions were in Wasmtime's cache of compiled code"));
         } else if took >= LONG || functions >= MANY {
-            say::line(format_args!("compiled {compiled} functions in {:.1} s", took.as_secs_f64()));
+            say::line(format_args!("compiled {} in {:.1} s", count_of(compiled, "function"), took.as_secs_f64()));
         }
     }
 }

@@ -20,8 +20,14 @@ pub(super) struct Spinner {
 
 impl Spinner {
     pub(super) fn new(message: String) -> Self {
+        Self::with_style(message, ProgressStyle::default_spinner())
+    }
+
+    fn with_style(message: String, style: ProgressStyle) -> Self {
         // indicatif draws nothing when standard error is no terminal.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        // It draws from the first message on. Its own style is a bar.
+        bar.set_style(style);
         bar.set_message(message);
         bar.enable_steady_tick(Duration::from_millis(100));
         Self { bar, line: None }
@@ -29,7 +35,6 @@ impl Spinner {
 
     /// As [`Spinner::new`], with how many of `total` are `done`.
     pub(super) fn counting(message: String, total: u64, done: &'static AtomicU64) -> Self {
-        let spinner = Self::new(message);
         let count = move |_: &ProgressState, out: &mut dyn fmt::Write| {
             let done = done.load(Ordering::Relaxed);
             if done > 0 {
@@ -37,19 +42,17 @@ impl Spinner {
                 let _ = write!(out, ": {done} of {} functions", total.max(done));
             }
         };
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}{count}") {
-            spinner.bar.set_style(style.with_key("count", count));
-        }
-        spinner
+        let style = ProgressStyle::with_template("{spinner} {msg}{count}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+        Self::with_style(message, style.with_key("count", count))
     }
 
-    /// As [`Spinner::new`]. Where standard error is no terminal, it prints a line once it has taken long.
-    pub(super) fn with_line(message: String) -> Self {
-        let in_log = format!("{message}…");
-        let mut spinner = Self::new(message);
+    /// Where standard error is no terminal, prints a line once it has taken long.
+    pub(super) fn with_line(mut self) -> Self {
+        let in_log = format!("{}…", self.bar.message());
         let line = || Later::new(LONG, move || say::line(format_args!("{in_log}")));
-        spinner.line = (!std::io::stderr().is_terminal()).then(line);
-        spinner
+        self.line = (!std::io::stderr().is_terminal()).then(line);
+        self
     }
 }
 
@@ -89,12 +92,12 @@ impl Drop for Later {
     }
 }
 
-/// A bar over `total` steps. It vanishes when dropped.
+/// A bar over `total` steps, if there are any. It vanishes when dropped.
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {
     pub(super) fn new(message: &'static str, total: usize) -> Self {
-        let target = if os::drawing_would_stop() {
+        let target = if total == 0 || os::drawing_would_stop() {
             ProgressDrawTarget::hidden()
         } else {
             ProgressDrawTarget::stderr_with_hz(10)

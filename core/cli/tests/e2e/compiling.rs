@@ -1,4 +1,4 @@
-//! What is shown while a guest is compiled: on a terminal how many of its functions are, and elsewhere nothing more than before.
+//! What is shown while a guest is compiled: on a terminal how many of its functions are, and everywhere how long it took.
 
 use crate::guest::{Place, fixture, output};
 use crate::sampled::image;
@@ -29,6 +29,7 @@ fn a_terminal_shows_how_much_of_a_guest_is_compiled_and_whether_it_was_before() 
     ];
     let first = written(&[]);
     assert!(first.contains(&format!(" of {functions} functions")), "it shows how far it is: {first:?}");
+    assert!(!first.contains("0/0"), "a bar of nothing: {first:?}");
     assert!(first.contains(&done) && !first.contains(&cached), "{first:?}");
     let second = written(&[]);
     assert!(second.contains(&cached) && !second.contains(&done), "{second:?}");
@@ -37,9 +38,12 @@ fn a_terminal_shows_how_much_of_a_guest_is_compiled_and_whether_it_was_before() 
     let quiet = written(&["-q"]);
     assert!(!quiet.contains(&cached) && !quiet.contains(&done), "{quiet:?}");
     // On a pipe.
-    for options in [&[][..], &["--no-cache"]] {
+    for (options, line) in [(&[][..], &cached), (&["--no-cache"], &done)] {
         let ran = output(&mut run(&place, options));
-        assert!(!ran.stderr.contains("functions"), "{ran:?}");
+        assert_eq!(ran.stderr.matches("functions").count(), 1, "{ran:?}");
+        assert!(ran.stderr.contains(line), "{ran:?}");
         assert!(ran.stderr.lines().filter(|line| line.contains("compiling")).count() <= 1, "{ran:?}");
     }
+    let quiet = output(&mut run(&place, &["--no-cache", "-q"]));
+    assert!(!quiet.stderr.contains("functions"), "{quiet:?}");
 }
