@@ -24,6 +24,7 @@ mod live;
 mod machine_code;
 mod man_pages;
 mod merge;
+mod misplaced;
 mod naming;
 mod options;
 mod os;

@@ -1,11 +1,13 @@
 //! `wlprof GUEST`: runs the guest, samples it, writes the profile.
 
+use super::arguments::Arguments;
 use super::available_plugins::Plugins;
 use super::failure::{FAILED, Failure};
 use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
 use super::live::{self, Live};
 use super::machine_code::{self, DumpedFunctions};
+use super::misplaced::options_behind;
 use super::options::formats::CodeFormat;
 use super::options::guest::GuestOptions;
 use super::options::output::FramesChoice;
@@ -14,7 +16,7 @@ use super::options::sampling::{ClockChoice, SamplerChoice};
 use super::run_outputs::{self, ProfileOf, RunOutputs};
 use super::window_profiles::Shown;
 use super::{library, say, source_folders};
-use clap::Args;
+use clap::{Args, CommandFactory};
 use std::path::Path;
 use wlprof::languages::Choice;
 use wlprof::sampler::{SamplerKind, SamplerOptions};
@@ -178,11 +180,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         })?;
         if matches!(exit, Exit::Code(code) if *code != 0) {
             hint.iter().for_each(|hint| say::line(format_args!("{}", escape::single_line(hint))));
-            if output.files.is_empty() && has_output_option(&arguments) {
-                say::line(format_args!(
-                    "note: -o stands behind the guest, which got it; options of wlprof come before the guest"
-                ));
-            }
+            let misplaced = options_behind(&record.guest.guest_and_arguments, &Arguments::command());
+            misplaced.iter().for_each(|misplaced| say::line(format_args!("note: {misplaced}")));
         }
     }
     let (mut written, mut seen) = (Ok(()), Vec::new());
@@ -228,12 +227,4 @@ fn note_of_functions_not_called(guest: &str, names: &[String]) -> Option<String>
             shown(names)
         )
     })
-}
-
-/// Returns whether a guest's arguments have wlprof's option for outputs among them.
-fn has_output_option(arguments: &[String]) -> bool {
-    arguments
-        .iter()
-        .take_while(|argument| *argument != "--")
-        .any(|argument| argument == "--output" || argument.starts_with("--output=") || argument.starts_with("-o"))
 }

@@ -22,11 +22,13 @@ mod stores;
 mod totals;
 mod turns;
 
+use super::arguments::Arguments;
 use super::available_plugins::Plugins;
 use super::failure::{FAILED, Failure};
 use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
 use super::live::{self, Live};
+use super::misplaced::options_behind;
 use super::options::guest::GuestOptions;
 use super::options::output::FramesChoice;
 use super::options::profiling::Profiling;
@@ -34,7 +36,7 @@ use super::options::sampling::ClockChoice;
 use super::run_outputs::{self, ProfileOf, RunOutputs};
 use super::source_folders;
 use super::window_profiles::Shown;
-use clap::Args;
+use clap::{Args, CommandFactory};
 use headers::Headers;
 use serving::{Ports, Served};
 use std::net::SocketAddr;
@@ -190,17 +192,23 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
 
 impl Serve {
     /// Refuses what makes no sense.
-    fn check(&self) -> Result<(), &'static str> {
+    fn check(&self) -> Result<(), String> {
         self.profiling.check(&self.guest)?;
+        let command = Arguments::command();
+        let behind =
+            command.find_subcommand("serve").and_then(|serve| options_behind(&self.guest.guest_and_arguments, serve));
+        if let Some(behind) = behind {
+            return Err(behind);
+        }
         if self.guest.invoke.is_some() || self.guest.argv0.is_some() || self.guest.guest_and_arguments.len() > 1 {
-            return Err("what is served is called with requests alone: leave out --invoke, --argv0 and arguments");
+            return Err("a served guest gets requests and no arguments: leave out --invoke, --argv0 and what stands behind the guest".into());
         }
         if self.profiling.output.code_format().is_some() {
-            return Err("this format is for perf's samples of a command; serve writes profiles of its own");
+            return Err("this format is for perf's samples of a command; serve writes profiles of its own".into());
         }
         if self.profiling.output.showing.off_cpu || self.profiling.sampling.clock == Some(ClockChoice::Wall) {
             return Err(
-                "--off-cpu and --clock=wall are for threads that wait, and a request that waits is on no thread: how long requests take is in the table",
+                "--off-cpu and --clock=wall are for threads that wait, and a request that waits is on no thread: how long requests take is in the table".into(),
             );
         }
         Ok(())
