@@ -3,7 +3,8 @@
 use super::arguments::Arguments;
 use super::failure::{Failure, NO_GUEST};
 use super::say;
-use clap::{CommandFactory, Parser};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Command, CommandFactory, Parser};
 use std::ffi::{OsStr, OsString};
 use wlprof_show::escape;
 
@@ -11,7 +12,7 @@ use wlprof_show::escape;
 const SHORT: &str = "\
 Usage: wlprof [OPTIONS] GUEST [ARGS]
 
-  wlprof guest.wasm                   run a WebAssembly program and show where its time goes
+  wlprof guest.wasm                   run a program and show where its time goes
   wlprof -o run.wlprof guest.wasm     keep what was sampled
   wlprof view run.wlprof              show it in the browser
   wlprof --memory guest.wasm          show what allocates memory
@@ -24,6 +25,7 @@ pub(super) fn print(error: clap::Error) {
     if arguments.len() <= 1 {
         return say::text(&format!("{SHORT}{}", commands()));
     }
+    let error = with_suggestion(error, &arguments);
     // The message has words of the arguments in it: with escapes in these it has none of their control characters.
     let escaped: Vec<String> =
         arguments.iter().map(|argument| escape::single_line(&argument.to_string_lossy())).collect();
@@ -32,7 +34,7 @@ pub(super) fn print(error: clap::Error) {
     } else if let Err(error) = Arguments::try_parse_from(escaped)
         && error.use_stderr()
     {
-        let _ = error.print();
+        let _ = with_suggestion(error, &arguments).print();
     } else {
         // Escapes alone have made it right.
         say::text(&escape::multi_line(&error.render().to_string()));
@@ -61,7 +63,28 @@ pub(super) fn with_command_meant(failure: Failure, name: &OsStr) -> Failure {
 
 /// The command that was meant by the name of a guest that is not there: one with a letter more, less, or another in a place or two.
 fn similar_command(name: &str) -> Option<String> {
-    let command = Arguments::command();
+    similar_command_of(&Arguments::command(), name)
+}
+
+/// Adds the command that was meant, which clap does not do for `help COMMAND`.
+fn with_suggestion(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return error;
+    }
+    let all = Arguments::command();
+    let before = arguments.iter().skip(1).filter(|argument| *argument != "help");
+    let found = before.scan(&all, |command, argument| {
+        *command = command.find_subcommand(argument)?;
+        Some(*command)
+    });
+    if let Some(meant) = similar_command_of(found.last().unwrap_or(&all), name) {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant]));
+    }
+    error
+}
+
+fn similar_command_of(command: &Command, name: &str) -> Option<String> {
     let known = command.get_subcommands().filter(|command| !command.is_hide_set()).map(|command| command.get_name());
     let distances = known.map(|known| (distance(known, name), known));
     let (_, nearest) = distances.filter(|(distance, known)| *distance <= known.len().div_ceil(4)).min()?;

@@ -204,6 +204,11 @@ fn misspelt_commands_are_answered_with_the_right_ones() {
         assert_eq!(ran.code, Some(127), "{ran:?}");
         assert!(ran.stderr.contains(&format!("there is a command `wlprof {meant}`")), "{ran:?}");
     }
+    for (typed, meant) in [(&["help", "rendr"][..], "render"), (&["plugins", "help", "chek"], "check")] {
+        let ran = place.run(typed);
+        assert_eq!(ran.code, Some(125), "{ran:?}");
+        assert!(ran.stderr.contains(&format!("a similar subcommand exists: '{meant}'")), "{ran:?}");
+    }
     let other = place.run(["app", "x.wlprof"]);
     assert!(other.code == Some(127) && other.stderr.contains("give the path of a .wasm or .wat file"), "{other:?}");
 }
