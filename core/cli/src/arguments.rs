@@ -34,6 +34,7 @@ pub(super) fn version() -> &'static str {
     version = version(),
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
+    max_term_width = 100,
     after_help = format!("Exit codes: {EXIT_CODES}")
 )]
 pub(super) struct Arguments {

@@ -6,7 +6,10 @@ use super::say;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory, Parser};
 use std::ffi::{OsStr, OsString};
-use wlprof_show::escape;
+use wlprof_show::{escape, wrapped};
+
+/// The short usage is no wider.
+const SHORT_WIDTH: usize = 80;
 
 /// What `wlprof` without arguments prints.
 const SHORT: &str = "\
@@ -23,7 +26,7 @@ Usage: wlprof [OPTIONS] GUEST [ARGS]
 pub(super) fn print(error: clap::Error) {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if arguments.len() <= 1 {
-        return say::text(&format!("{SHORT}{}", commands()));
+        return say::text(&wrapped(&format!("{SHORT}{}", commands()), Some(SHORT_WIDTH)));
     }
     let error = with_suggestion(error, &arguments);
     // The message has words of the arguments in it: with escapes in these it has none of their control characters.
