@@ -6,6 +6,7 @@
 use super::progress::Spinner;
 use super::say;
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -83,6 +84,10 @@ impl Compiling {
         }
         let (took, compiled) = (begun.elapsed(), COMPILED.load(Ordering::Relaxed));
         if compiled == 0 && may_be_cached && functions >= MANY {
+            // In logs nobody waits to see whether it is quick this time.
+            if !std::io::stderr().is_terminal() {
+                return;
+            }
             say::line(format_args!("{functions} functions were in Wasmtime's cache of compiled code"));
         } else if took >= LONG || functions >= MANY {
             say::line(format_args!("compiled {} in {:.1} s", count_of(compiled, "function"), took.as_secs_f64()));

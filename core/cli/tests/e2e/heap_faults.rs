@@ -83,11 +83,11 @@ fn what_wasmtime_refuses_is_refused_in_the_same_words() {
         check(&["guest.wat"], &text);
         check(&["--preload", "other=guest.wat", main], &text);
         place.file("component.wat", in_component(&text));
-        check(&["component.wat"], &text);
+        check(&["--invoke=f()", "component.wat"], &text);
     }
     for text in invalid_components() {
         place.file("component.wat", &text);
-        check(&["component.wat"], &text);
+        check(&["--invoke=f()", "component.wat"], &text);
     }
 }
 

@@ -338,7 +338,7 @@ fn what_cannot_be_served_is_refused() {
     let python = fixture("handler-python-3.14.wasm").display().to_string();
     let cases: [(&[&str], i32, &str); 8] = [
         (&[&module], 126, "core module"),
-        (&[&command], 126, "wasi:cli/environment"),
+        (&[&command], 126, "no `wasi:http` handler"),
         (&["-Scli", &command], 126, "no `wasi:http` handler"),
         (&[&python], 126, "-S cli"),
         (&["--clock=wall", &handler], 125, "--clock=wall"),

@@ -217,7 +217,7 @@ fn signals_end_it_and_the_terminal_is_as_before() {
     let place = Place::new();
     for (key, signal) in [("\u{3}", 2), ("", 15)] {
         let mut top = OnTerminal::start(&place, [fixture("c-shares.wasm").as_os_str(), OsStr::new("100000")]);
-        top.wait_for("it runs", |screen| screen.contains("c-shares.wasm"));
+        top.wait_for("it runs", |screen| screen.contains("c-shares.wasm") && !screen.contains("compiling"));
         if key.is_empty() {
             send_signal(top.child.id(), "TERM");
         }
