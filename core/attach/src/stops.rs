@@ -8,6 +8,10 @@ const MAX_STOPS: usize = 100_000;
 /// How much of what is known of earlier instants stays known at one.
 const MEMORY: f64 = 0.95;
 
+/// How many times as long as usual a stop counts at most. Once an instance is found for the first time, or this process has no processor: that
+/// says little of the next ones.
+const MAX_RATIO: f64 = 4.0;
+
 /// Threads that are waited for longer than this stop late for reasons of their own.
 const LONGEST_LATENESS: Duration = Duration::from_micros(200);
 
@@ -20,7 +24,7 @@ pub(crate) struct Stops {
     all_ns: Vec<u64>,
     /// Of the instant now: the longest stop of a thread.
     longest: Duration,
-    /// What an instant takes of a thread, on average of the last ones; `None` before the first.
+    /// What an instant takes of a thread, on average of the last ones: at first as much as it may. `None` before the first.
     usual_ns: Option<f64>,
     /// How long after it was looked at a thread that runs stops, on average of the last ones.
     late_ns: f64,
@@ -69,12 +73,11 @@ impl Stops {
     /// Returns how long the next period is to be, if a thread may stand still for the part `max_overhead` of its time: `period`, or longer.
     pub(crate) fn next_period(&mut self, period: Duration, max_overhead: f64) -> Duration {
         let longest_ns = std::mem::take(&mut self.longest).as_nanos() as f64;
+        let usual_ns = self.usual_ns.get_or_insert(period.as_nanos() as f64 * max_overhead);
         if longest_ns > 0.0 {
-            let usual_ns = self.usual_ns.unwrap_or(longest_ns);
-            self.usual_ns = Some(usual_ns * MEMORY + longest_ns * (1.0 - MEMORY));
+            *usual_ns = *usual_ns * MEMORY + longest_ns.min(*usual_ns * MAX_RATIO) * (1.0 - MEMORY);
         }
-        let least = Duration::from_nanos((self.usual_ns.unwrap_or(0.0) / max_overhead) as u64);
-        period.max(least)
+        period.max(Duration::from_nanos((*usual_ns / max_overhead) as u64))
     }
 
     /// Returns the median and the 99th percentile of all stops, in nanoseconds.
@@ -97,6 +100,8 @@ mod tests {
         assert_eq!(stops.next_period(period, 0.02), period);
         stops.add(Duration::from_micros(100), None);
         assert_eq!(stops.next_period(period, 0.02), period);
+        stops.add(Duration::from_millis(100), None);
+        assert!(stops.next_period(period, 0.02) < Duration::from_millis(12));
         for _ in 0..200 {
             stops.add(Duration::from_millis(1), None);
             let next = stops.next_period(period, 0.02);
@@ -104,7 +109,7 @@ mod tests {
         }
         stops.add(Duration::from_millis(1), None);
         assert!(stops.next_period(period, 0.02) > Duration::from_millis(49));
-        assert_eq!(stops.percentiles(), (1_000_000, 1_000_000));
+        assert_eq!(stops.percentiles().0, 1_000_000);
     }
 
     #[test]
