@@ -8,8 +8,7 @@ use crate::stack::{self, Walked};
 use std::ops::Range;
 use wlprof_recording::Origin;
 use wlprof_walk::{
-    CodeMap, CodeReader, Dump, DumpedFrame, DumpedThread, FrameWord, Frames, LanguageStacks, MAX_FRAMES,
-    MAX_LANGUAGE_WORDS, Registers,
+    CodeMap, CodeReader, Dump, FrameWord, Frames, LanguageStacks, MAX_FRAMES, MAX_LANGUAGE_WORDS, Registers,
 };
 
 /// How far up a stack goes whose mapping is not known yet.
@@ -63,22 +62,10 @@ impl StackReader {
                 FrameWord::ELIDED => Some(Origin::Elided),
                 word => code.origin(word.native_pc()),
             });
-            let frames: Vec<DumpedFrame> = origins.map(DumpedFrame::Unnamed).collect();
             match of_language {
                 Some(dump) if !dump.threads.is_empty() => dump,
-                _ if frames.is_empty() => Dump::default(),
-                _ => {
-                    let thread = DumpedThread {
-                        name: thread.to_owned(),
-                        state: state.to_owned(),
-                        is_running: true,
-                        frames: (0..).take(frames.len()).collect(),
-                        truncation: None,
-                        creator: None,
-                        labels: Vec::new(),
-                    };
-                    Dump { threads: vec![thread], frames, note: None }
-                }
+                _ if words.is_empty() => Dump::default(),
+                _ => Dump::of_wasm(thread, state, origins),
             }
         })
     }

@@ -23,6 +23,21 @@ pub struct Dump {
 }
 
 impl Dump {
+    /// The wasm stack of one thread, leaf first.
+    pub fn of_wasm(name: &str, state: &str, frames: impl IntoIterator<Item = Origin>) -> Self {
+        let frames: Vec<DumpedFrame> = frames.into_iter().map(DumpedFrame::Unnamed).collect();
+        let thread = DumpedThread {
+            name: name.to_owned(),
+            state: state.to_owned(),
+            is_running: true,
+            frames: (0..).take(frames.len()).collect(),
+            truncation: None,
+            creator: None,
+            labels: Vec::new(),
+        };
+        Self { threads: vec![thread], frames, note: None }
+    }
+
     /// Puts the stacks of two guests together.
     pub fn and(mut self, mut other: Self) -> Self {
         let first = self.frames.len() as DumpedFrameId;

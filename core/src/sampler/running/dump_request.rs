@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wlprof_recording::Origin;
-use wlprof_walk::{Dump, DumpedFrame, DumpedThread, FrameWord, Frames, MAX_FRAMES, Registers, Truncated};
+use wlprof_walk::{Dump, FrameWord, Frames, MAX_FRAMES, Registers, Truncated};
 
 /// How long a dump may take to come. Only operations that Wasmtime carries out in host code without telling the call
 /// hook, as filling gigabytes of memory, take longer.
@@ -278,16 +278,6 @@ impl StoreState {
             FrameWord::ELIDED => Some(Origin::Elided),
             word => self.shared.code.origin(word.native_pc()),
         });
-        let frames: Vec<DumpedFrame> = frames.map(DumpedFrame::Unnamed).collect();
-        let thread = DumpedThread {
-            name: "guest".to_owned(),
-            state: state.to_owned(),
-            is_running: true,
-            frames: (0..).take(frames.len()).collect(),
-            truncation: None,
-            creator: None,
-            labels: Vec::new(),
-        };
-        Dump { threads: vec![thread], frames, note: has_language.then(|| note.to_owned()) }
+        Dump { note: has_language.then(|| note.to_owned()), ..Dump::of_wasm("guest", state, frames) }
     }
 }
