@@ -25,7 +25,7 @@ pub(crate) struct Samples {
     tracks: HashMap<(i32, StoreId), TrackId>,
 }
 
-/// A sample, but for the time that it stands for.
+/// A sample without the time that it stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interned {
     track: TrackId,
