@@ -83,12 +83,11 @@ impl Compiling {
             return;
         }
         let (took, compiled) = (begun.elapsed(), COMPILED.load(Ordering::Relaxed));
-        if compiled == 0 && may_be_cached && functions >= MANY {
+        if compiled == 0 && may_be_cached {
             // In logs nobody waits to see whether it is quick this time.
-            if !std::io::stderr().is_terminal() {
-                return;
+            if functions >= MANY && std::io::stderr().is_terminal() {
+                say::line(format_args!("{functions} functions were in Wasmtime's cache of compiled code"));
             }
-            say::line(format_args!("{functions} functions were in Wasmtime's cache of compiled code"));
         } else if took >= LONG || functions >= MANY {
             say::line(format_args!("compiled {} in {:.1} s", count_of(compiled, "function"), took.as_secs_f64()));
         }

@@ -52,8 +52,9 @@ impl Interrupts {
                 if last.is_some_and(|last| last.elapsed() < SAME_PRESS) {
                     continue;
                 }
-                interrupts.take(signal, most, &interrupt);
+                // Before it is taken: whoever sees what comes of it knows that it was.
                 last = Some(Instant::now());
+                interrupts.take(signal, most, &interrupt);
             }
         })?;
         Ok(())

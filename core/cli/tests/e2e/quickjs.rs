@@ -258,7 +258,7 @@ fn native_code_stands_under_the_function_that_called_it() {
         ("json_parse_value", &["parse", "decode"]),
         ("lre_exec", &["exec", "[Symbol.replace]", "replace", "scan"]),
     ];
-    // Those without a stack of the language, in `memory.grow` say, are counted and keep the wasm stack.
+    // Those without a stack of the language are counted and keep the wasm stack.
     let in_host = Truncation::Language(LanguageTruncation::InHostCode);
     let in_host = recording.truncated.iter().find(|(reason, _)| *reason == in_host).map_or(0, |(_, count)| *count);
     let mut without = 0;

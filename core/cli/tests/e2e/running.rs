@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const HUNG: Duration = Duration::from_secs(30 * 60);
 /// The thread that looks where the guest waits, of either sampler.
 const LOOKER: &[&str] = &["wlprof drain", "wlprof ticker"];
+/// Signals that end the process and come this soon after one count as the same press of a key.
+pub(crate) const SAME_PRESS: Duration = Duration::from_millis(500);
 /// How often a wait looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 

@@ -3,12 +3,13 @@
 use crate::guest::{Place, fixture, send_signal, tool};
 use crate::http;
 use crate::pprof::{self, Row};
-use crate::running::{Watchdog, wait_until, with_default_signals};
+use crate::running::{SAME_PRESS, Watchdog, wait_until, with_default_signals};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use wlprof::recording::{HeapPart, HeapSite, Recording, Thread};
@@ -22,8 +23,10 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Another one that it has told of before, if it has.
     other_address: Option<SocketAddr>,
+    /// What it has said so far.
+    said: Arc<Mutex<String>>,
     /// Reads what it says.
-    said: JoinHandle<String>,
+    reader: JoinHandle<()>,
 }
 
 impl Server {
@@ -46,11 +49,16 @@ impl Server {
             other_address = Some(found);
         };
         assert!(!watchdog.has_bitten(), "{command:?} does not begin");
-        let said = std::thread::spawn(move || {
-            lines.read_to_string(&mut said).unwrap();
-            said
+        let said = Arc::new(Mutex::new(said));
+        let heard = said.clone();
+        let reader = std::thread::spawn(move || {
+            let mut line = String::new();
+            while lines.read_line(&mut line).unwrap() > 0 {
+                heard.lock().unwrap().push_str(&line);
+                line.clear();
+            }
         });
-        Self { child, address, other_address, said }
+        Self { child, address, other_address, said, reader }
     }
 
     pub(crate) fn of_wlprof(place: &Place, options: &[&str], guest: &str) -> Self {
@@ -75,7 +83,8 @@ impl Server {
         let watchdog = Watchdog::of(&self.child);
         let status = self.child.wait().unwrap();
         assert!(!watchdog.has_bitten(), "it hung");
-        let said = self.said.join().unwrap();
+        self.reader.join().unwrap();
+        let said = std::mem::take(&mut *self.said.lock().unwrap());
         assert!(!said.contains("panicked"), "{said}");
         (status.code(), said)
     }
@@ -103,6 +112,19 @@ impl Server {
     pub(crate) fn interrupt(self) -> (Option<i32>, String) {
         send_signal(self.child.id(), "INT");
         self.end()
+    }
+
+    /// Breaks off the requests that have begun: by two presses of Ctrl-C.
+    pub(crate) fn break_off(self) {
+        send_signal(self.child.id(), "INT");
+        wait_until("it has taken the first", || {
+            let said = self.said.lock().unwrap();
+            assert!(self.cpu_time().is_some(), "it has ended: {said}");
+            said.contains("once more breaks them off")
+        });
+        std::thread::sleep(SAME_PRESS);
+        let (code, said) = self.interrupt();
+        assert_eq!(code, Some(0), "{said}");
     }
 }
 
@@ -367,11 +389,7 @@ fn a_request_that_never_ends_costs_no_profile() {
     let mut stream = begin_to_ask(server.address, "GET", "/spin");
     write!(stream, "\r\n").unwrap();
     server.uses_cpu(Duration::from_millis(200));
-    send_signal(server.child.id(), "INT");
-    // Later than what may be the same press of a key.
-    server.uses_cpu(Duration::from_millis(700));
-    let (code, said) = server.interrupt();
-    assert_eq!(code, Some(0), "{said}");
+    server.break_off();
     let recording = place.recording("p.wlprof");
     let spun = recording.threads.iter().flat_map(|thread| stacks(&recording, thread));
     assert!(spun.filter(|stack| stack.contains(&"spin")).count() > 50);

@@ -75,6 +75,11 @@ fn time_of(recording: &Recording, holds: impl Fn(State, &[&str]) -> bool) -> f64
 }
 
 fn waits_where_it_says(subject: &Subject) {
+    // Whoever looks where it waits may have to wait for a processor.
+    measure_again_if_off(LUCK, || measure_waits(subject));
+}
+
+fn measure_waits(subject: &Subject) -> Result<(), String> {
     let place = Place::new();
     let ran = run(&place, subject, &["--off-cpu", "-o", "x.wlprof", "-o", "x.folded"]);
     let measured = parts(&ran);
@@ -82,27 +87,21 @@ fn waits_where_it_says(subject: &Subject) {
     let all = recording.meta.duration_ns as f64;
     let points = POINTS + 100.0 * recording.meta.unsampled_ns as f64 / all;
     let named = |part: &str| format!("{}{part}", subject.prefix);
+    let check = |part: &str, found: f64, truth: f64| {
+        let about = format!("{} {part}: {found:.1} %, by its own clock {truth:.1} %", subject.guest);
+        println!("{about}");
+        if (found - truth).abs() < points { Ok(()) } else { Err(format!("{about}\n{}", ran.stderr)) }
+    };
     for part in ["take", "compute", "nap"] {
         let is_meant = |state: State, stack: &[&str]| {
             stack.contains(&&*named(part)) && (part == "compute" || state == State::Blocked)
         };
         let (found, truth) = (100.0 * time_of(&recording, is_meant) / all, 100.0 * measured[part] / all);
-        println!("{} {part}: {found:.1} %, by its own clock {truth:.1} %", subject.guest);
-        assert!(
-            (found - truth).abs() < points,
-            "{} {part}: {found:.1} %, truth {truth:.1} %\n{}",
-            subject.guest,
-            ran.stderr
-        );
+        check(part, found, truth)?;
     }
     let waited = 100.0 * time_of(&recording, |state, _| state == State::Blocked) / all;
     let truth = 100.0 * (measured["take"] + measured["nap"]) / all;
-    assert!(
-        (waited - truth).abs() < points,
-        "{}: waited {waited:.1} %, truth {truth:.1} %\n{}",
-        subject.guest,
-        ran.stderr
-    );
+    check("waits", waited, truth)?;
 
     let row = |part: &str, mark: &str, call: &str| {
         let line = marked_line(subject.source, &format!("{} {mark}", subject.comment));
@@ -126,6 +125,7 @@ fn waits_where_it_says(subject: &Subject) {
     let rendered = place.run(["render", "--off-cpu", "x.wlprof"]);
     assert_eq!(rendered.code, Some(0), "{rendered:?}");
     assert!(rendered.stdout.lines().all(|line| ran.stderr.contains(line)), "{}\n{}", rendered.stdout, ran.stderr);
+    Ok(())
 }
 
 #[test]
