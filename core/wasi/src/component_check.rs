@@ -5,7 +5,7 @@
 use super::Flags;
 use super::component::{CallableComponent, ComponentError};
 use super::http::HttpHandler;
-use super::link::{component_linker, handler_linker, provides};
+use super::link::{Provided, component_linker, handler_linker};
 use super::names::OWN_HOST;
 use super::state::GuestState;
 use wasmtime::Engine;
@@ -40,10 +40,10 @@ impl ComponentNames {
 
     /// The imports that `linker` lacks: interfaces, or functions of those that it has.
     fn missing(&self, linker: &Linker<GuestState>) -> Vec<String> {
-        let mut missing = Vec::new();
+        let (mut missing, mut provided) = (Vec::new(), Provided::by(linker));
         for (interface, functions) in &self.imports {
             let interface = interface.as_deref();
-            let lacked = functions.iter().filter(|function| !provides(linker, interface, function));
+            let lacked = functions.iter().filter(|function| !provided.has(interface, function));
             let lacked: Vec<&String> = lacked.collect();
             match interface {
                 Some(interface) if !lacked.is_empty() && lacked.len() == functions.len() => {

@@ -78,27 +78,53 @@ pub(super) fn handler_linker(engine: &Engine, flags: &Flags) -> wasmtime::Result
 }
 
 /// The patch releases of an interface that are looked for. Wasmtime takes any of them for any other.
-const PATCHES: std::ops::RangeInclusive<u64> = 0..=99;
+const PATCHES: std::ops::Range<u64> = 0..100;
 
-/// Whether `linker` has a function, of an interface or of none. A release that Wasmtime would take for the one that is asked for will do.
-pub(super) fn provides(linker: &ComponentLinker<GuestState>, interface: Option<&str>, function: &str) -> bool {
-    // Nothing says what a linker has, except that it refuses to define it once more.
-    let mut linker = linker.clone();
-    linker.allow_shadowing(false);
-    let Some(interface) = interface else {
-        return linker.root().func_new(function, |_, _, _, _| Ok(())).is_err();
-    };
-    let mut has = |interface: &str| {
-        let instance = linker.instance(interface);
-        instance.is_ok_and(|mut instance| instance.func_new(function, |_, _, _, _| Ok(())).is_err())
-    };
-    let is_patch = |patch: &str| patch.bytes().all(|byte| byte.is_ascii_digit());
-    match interface.rsplit_once('.') {
-        Some((release, patch)) if release.contains("@0.") && is_patch(patch) => {
-            PATCHES.into_iter().any(|patch| has(&format!("{release}.{patch}")))
-        }
-        _ => has(interface),
+/// Finds out by name what a linker has.
+pub(super) struct Provided<'a> {
+    linker: &'a ComponentLinker<GuestState>,
+    /// A copy, to define functions in: nothing says what a linker has, except that it refuses to define it once more.
+    copy: ComponentLinker<GuestState>,
+    /// The patch release that was found last. Most interfaces of a linker have the same.
+    patch: u64,
+}
+
+impl<'a> Provided<'a> {
+    pub(super) fn by(linker: &'a ComponentLinker<GuestState>) -> Self {
+        Self { linker, copy: copy(linker), patch: 0 }
     }
+
+    /// Whether there is a function, of an interface or of none. A release that Wasmtime would take for the one that is asked for will do.
+    pub(super) fn has(&mut self, interface: Option<&str>, function: &str) -> bool {
+        let is_patch = |patch: &str| patch.bytes().all(|byte| byte.is_ascii_digit());
+        let parts = interface.and_then(|interface| interface.rsplit_once('.'));
+        let release = parts.filter(|(release, patch)| release.contains("@0.") && is_patch(patch)).map(|parts| parts.0);
+        let of_patch = |patch: u64| release.map(|release| format!("{release}.{patch}"));
+        if self.refuses(of_patch(self.patch).as_deref().or(interface), function) {
+            return true;
+        }
+        let patches = release.map_or(0..0, |_| PATCHES);
+        let found = patches.into_iter().find(|patch| self.refuses(of_patch(*patch).as_deref(), function));
+        self.patch = found.unwrap_or(self.patch);
+        // It has now what it did not refuse.
+        self.copy = copy(self.linker);
+        found.is_some()
+    }
+
+    /// Whether the copy refuses to define this.
+    fn refuses(&mut self, interface: Option<&str>, function: &str) -> bool {
+        let Some(interface) = interface else {
+            return self.copy.root().func_new(function, |_, _, _, _| Ok(())).is_err();
+        };
+        let instance = self.copy.instance(interface);
+        instance.is_ok_and(|mut instance| instance.func_new(function, |_, _, _, _| Ok(())).is_err())
+    }
+}
+
+fn copy(linker: &ComponentLinker<GuestState>) -> ComponentLinker<GuestState> {
+    let mut copy = linker.clone();
+    copy.allow_shadowing(false);
+    copy
 }
 
 /// Adds what programs import.
