@@ -14,8 +14,20 @@ pub(in crate::sampler) enum Reading {
     Standing,
     /// On its thread, where host code between wasm and a host call was interrupted, which may hold the allocator's lock.
     InterruptedHost,
+    /// The same, where that may be moving the memory.
+    InterruptedGrowth,
     /// From another thread, while host code may change its memory.
     Beside,
+}
+
+impl Reading {
+    fn is_through_kernel(self) -> bool {
+        matches!(self, Self::InterruptedGrowth | Self::Beside)
+    }
+
+    fn may_allocate(self) -> bool {
+        matches!(self, Self::Standing | Self::Beside)
+    }
 }
 
 /// A walker and what it reads.
@@ -72,8 +84,8 @@ impl LanguageWalk {
     ///
     /// # Safety
     /// * The store must be alive, and its wasm must not run before this returns.
-    /// * Unless `reading` is [`Reading::Beside`], call this on the thread that runs the store: nothing may move or free the memory
-    ///   meanwhile.
+    /// * Unless `reading` is [`Reading::Beside`], call this on the thread that runs the store.
+    /// * Unless `reading` is that or [`Reading::InterruptedGrowth`], nothing may move or free the memory meanwhile.
     pub(in crate::sampler) unsafe fn collect(
         &mut self,
         code: &CodeReader<'_>,
@@ -83,8 +95,8 @@ impl LanguageWalk {
     ) -> usize {
         // SAFETY: the store is alive (see # Safety). The guest stands still, or the kernel reads the memory.
         let guest =
-            unsafe { StoppedGuest::new(self.memory, &self.globals, self.is_shared, reading == Reading::Beside) };
-        self.stacks.collect(&guest, code, frames, reading != Reading::InterruptedHost, words)
+            unsafe { StoppedGuest::new(self.memory, &self.globals, self.is_shared, reading.is_through_kernel()) };
+        self.stacks.collect(&guest, code, frames, reading.may_allocate(), words)
     }
 
     /// Reads and names the stacks of all threads: see [`LanguageStacks::threads`]. `through_kernel`: see [`StoppedGuest`].
@@ -146,8 +158,8 @@ struct StoppedGuest<'a> {
     globals: &'a [Global],
     /// Other threads of the guest may write the memory while this one stands still.
     is_shared: bool,
-    /// Memory is read by a system call that fails where memory is not there any more: host code that runs meanwhile may
-    /// grow it, and so move it.
+    /// Memory is read by a system call that fails where memory is not there any more: host code that runs meanwhile, or was interrupted,
+    /// may grow it, and so move it.
     through_kernel: bool,
 }
 

@@ -102,8 +102,8 @@ pub(in crate::sampler) unsafe fn collect(snapshot: &Snapshot, store: &StoreState
                     if in_guest || matches!(place, Place::InHostCall) {
                         return store.collect_language(frames, Reading::Standing, words);
                     }
-                    if store.is_between_wasm_and_host_call(frames) {
-                        return store.collect_language(frames, Reading::InterruptedHost, words);
+                    if let Some(reading) = store.between_wasm_and_host_call(frames) {
+                        return store.collect_language(frames, reading, words);
                     }
                     kind.set(store.kind_of_host_sample(entry.as_ref()));
                     0

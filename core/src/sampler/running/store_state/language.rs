@@ -131,37 +131,41 @@ impl StoreState {
                 self.awaits_tasks.store(true, Ordering::Relaxed);
                 return Kind::AwaitsTasks;
             }
-            _ => {}
+            // None is open: the guest has no stack.
+            None => return Kind::Sample,
+            Some(_) => {}
         }
         Kind::AwaitsLanguage
     }
 
-    /// Whether the thread, in host code with these frames of wasm below, is on the way from wasm to an imported function
-    /// or back, or in a builtin such as `memory.copy`, which wasm calls without telling the call hook. The guest stands
-    /// still there and can be read, but the interrupted code may be the allocator's.
-    ///
-    /// `memory.grow` is left out, in which the memory may be moving.
+    /// How the guest is read if the thread, in host code with these frames of wasm below, is on the way from wasm to an imported function
+    /// or back, or in a builtin such as `memory.copy`, of which the call hook knows nothing. The guest stands still there and can be read,
+    /// but the interrupted code may be the allocator's, and `memory.grow` may be moving the memory.
     ///
     /// # Safety
     /// Call this in the handler only, on the thread that runs the store.
-    pub(in crate::sampler) unsafe fn is_between_wasm_and_host_call(&self, frames: &[u64]) -> bool {
+    pub(in crate::sampler) unsafe fn between_wasm_and_host_call(&self, frames: &[u64]) -> Option<Reading> {
         const MEMORY_GROW: u8 = 0x40;
-        let Some(&leaf) = frames.first() else { return false };
+        let leaf = *frames.first()?;
         if !self.is_in_wasm() {
             // Then a dump may be being made from another thread.
-            return false;
+            return None;
         }
         // SAFETY: the handler runs on the guest's thread.
         let language = unsafe { &*self.language.get() };
-        language.as_ref().is_some_and(LanguageWalk::walks_without_allocating)
-            && self.shared.opcode_at(FrameWord(leaf).native_pc()).is_some_and(|opcode| opcode != MEMORY_GROW)
+        language.as_ref().filter(|language| language.walks_without_allocating())?;
+        Some(match self.shared.opcode_at(FrameWord(leaf).native_pc())? {
+            MEMORY_GROW => Reading::InterruptedGrowth,
+            _ => Reading::InterruptedHost,
+        })
     }
 
     /// Adds the language's stack to a record.
     ///
     /// # Safety
     /// * The store must be alive, and its wasm must not run before this returns.
-    /// * Unless `reading` is [`Reading::Beside`], call this on the thread that runs the store.
+    /// * Unless `reading` is [`Reading::Beside`], call this on the thread that runs the store. Unless it is that or
+    ///   [`Reading::InterruptedGrowth`], nothing may move or free the memory meanwhile.
     /// * Nobody else may use the walker meanwhile. Call this with the store locked, and on the store's own thread with the signal blocked;
     ///   or in the handler, where wasm or host code between wasm and the call hook was interrupted.
     pub(in crate::sampler) unsafe fn collect_language(
