@@ -1,6 +1,6 @@
 //! The processes of this machine that run Wasmtime.
 
-use crate::images::FoundImages;
+use crate::images::{FoundImage, FoundImages, Room};
 use crate::process::Process;
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,7 +50,7 @@ impl Hosts {
 }
 
 fn host(process: &Process) -> Option<Host> {
-    let found = FoundImages::find(process, &process.mappings().ok()?, |_| false);
+    let found = FoundImages::find(process, &process.mappings().ok()?, &mut Room::default(), |_| false);
     if found.images.is_empty() {
         return None;
     }
@@ -58,7 +58,7 @@ fn host(process: &Process) -> Option<Host> {
         pid: process.pid(),
         command: process.command(),
         releases: found.images.iter().map(|found| found.release.clone()).collect(),
-        modules: found.module_names(),
-        images: found.images.len() + found.left_out,
+        modules: found.images.iter().flat_map(FoundImage::module_names).collect(),
+        images: found.images.len() + found.left_out.len(),
     })
 }

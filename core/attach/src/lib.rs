@@ -1,6 +1,6 @@
 //! Samples the WebAssembly guests of another process that runs Wasmtime, of any release from 24 on, without its help.
 //!
-//! 1. A [`Process`] is opened, and its compiled images are found ([`FoundImages`]).
+//! 1. A [`Process`] is opened, and its compiled images are found.
 //! 2. A [`Session`] stops one of its threads at a time, at random instants, walks the stack with `wlprof-walk`, and records what it finds.
 //!
 //! Nothing depends on the release of Wasmtime but what images and stacks look like. This crate does not depend on Wasmtime.
@@ -36,7 +36,5 @@ mod weights;
 pub use failure::AttachError;
 pub use files::named_files;
 pub use hosts::{Host, Hosts};
-pub use images::{FoundImage, FoundImages};
-pub use maps::{Mapping, parse_mappings};
 pub use process::Process;
 pub use session::{Finished, Options, ProgramFile, Session};

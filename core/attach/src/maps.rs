@@ -4,26 +4,26 @@ use std::ops::Range;
 
 /// A mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     /// Its addresses.
-    pub range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// It can be read.
-    pub is_readable: bool,
+    pub(crate) is_readable: bool,
     /// It can be executed.
-    pub is_executable: bool,
+    pub(crate) is_executable: bool,
     /// The file that it is of, or what the kernel calls it (`[stack]`); empty if it is anonymous.
-    pub name: String,
+    pub(crate) name: String,
+}
+
+impl Mapping {
+    /// Whether it is of no file, and none of the kernel's own.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.name.is_empty() || self.name.starts_with("[anon:")
+    }
 }
 
 /// Parses the lines of `/proc/PID/maps`. Lines that are otherwise are left out.
-///
-/// ```
-/// let text = "7f0000000000-7f0000001000 r-xp 00000000 00:00 0    [vdso]\n";
-/// let mappings = wlprof_attach::parse_mappings(text);
-/// assert_eq!(mappings[0].range.len(), 4096);
-/// assert!(mappings[0].is_executable && mappings[0].name == "[vdso]");
-/// ```
-pub fn parse_mappings(text: &str) -> Vec<Mapping> {
+pub(crate) fn parse_mappings(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(mapping).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Sampling a process from outside: what is in it, and at which instants its threads are looked at.
 
 use crate::failure::AttachError;
-use crate::images::{FoundImage, FoundImages};
+use crate::images::{FoundImage, FoundImages, Room};
 use crate::language::LanguageModule;
 use crate::layout::{Layout, RELEASES};
 use crate::process::Process;
@@ -9,9 +9,10 @@ use crate::processors::Processors;
 use crate::reading::StackReader;
 use crate::sampled::{Looking, SampledThread};
 use crate::samples::Samples;
+use crate::stand_in;
 use crate::stops::Stops;
 use crate::thread::Thread;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -100,6 +101,10 @@ pub struct Session {
     files: Vec<ProgramFile>,
     /// Each image, and the ids of its modules, by its address.
     images: BTreeMap<usize, (MappedImage, Vec<ModuleId>)>,
+    /// What may still be read of images, and functions that may still be made in place of those that no file has.
+    room: (Room, u32),
+    /// Where the code of images begins that are not sampled.
+    left_out: HashSet<usize>,
     threads: HashMap<i32, SampledThread>,
     begun: Instant,
     looked: Instant,
@@ -144,6 +149,8 @@ impl Session {
             programs: Vec::new(),
             files,
             images: BTreeMap::new(),
+            room: (Room::default(), stand_in::MAX_ALL_FUNCTIONS),
+            left_out: HashSet::new(),
             threads: HashMap::new(),
             begun: Instant::now(),
             looked: Instant::now(),
@@ -295,12 +302,14 @@ impl Session {
         self.looked = Instant::now();
         let process = &self.reader.process;
         let Ok(mappings) = process.mappings() else { return Ok(()) };
-        let is_gone = |image: &MappedImage| !is_mapped(&mappings, image.address) || !is_there(process, image);
         let images = self.images.values().map(|(image, _)| image);
-        let gone: Vec<usize> = images.filter(|image| is_gone(image)).map(|image| image.address).collect();
-        let found = FoundImages::find(process, &mappings, |address| {
-            self.images.contains_key(&address) && !gone.contains(&address)
-        });
+        let gone: Vec<usize> = images.filter(|image| !is_there(process, image)).map(|image| image.address).collect();
+        let is_known = |address: usize| {
+            let before = self.images.range(..=address).next_back();
+            self.left_out.contains(&address)
+                || before.is_some_and(|(start, (image, _))| !gone.contains(start) && address < start + length(image))
+        };
+        let found = FoundImages::find(process, &mappings, &mut self.room.0, is_known);
         for address in gone {
             if let Some((_, ids)) = self.images.remove(&address) {
                 self.reader.code.remove(&ids);
@@ -309,6 +318,7 @@ impl Session {
         }
         self.reader.code.free_removed();
         self.reader.languages.iter_mut().for_each(LanguageModule::look_again);
+        self.left_out.extend(found.left_out);
         found.images.iter().for_each(|found| self.add(found));
         let stacks = mappings.into_iter().filter(|mapping| !mapping.is_executable);
         self.reader.mappings = stacks.map(|mapping| mapping.range).collect();
@@ -334,7 +344,14 @@ impl Session {
         let of_file = |file: &ProgramFile| MappedImage { modules: file.modules.clone(), ..found.image.clone() };
         let known = self.files.iter().map(|file| (of_file(file), file.languages.clone()));
         let known = known.into_iter().find(|(image, _)| image.was_compiled_from_modules());
-        let (image, programs) = known.unwrap_or_else(|| (found.image.clone(), Vec::new()));
+        let stand_in = || {
+            let modules = stand_in::modules(&found.image.parse()?, &found.name, &mut self.room.1)?;
+            Some((MappedImage { modules, ..found.image.clone() }, Vec::new()))
+        };
+        let Some((image, programs)) = known.or_else(stand_in) else {
+            self.left_out.extend(found.image.parse().map(|image| found.image.address + image.text().start));
+            return;
+        };
         let ids: Vec<ModuleId> = (0..)
             .zip(&image.modules)
             .map(|(number, module)| {
@@ -382,6 +399,6 @@ fn is_there(process: &Process, image: &MappedImage) -> bool {
     process.read(image.address + at, &mut found) && found == bytes[at..]
 }
 
-fn is_mapped(mappings: &[crate::maps::Mapping], address: usize) -> bool {
-    mappings.iter().any(|mapping| mapping.range.start == address)
+fn length(image: &MappedImage) -> usize {
+    (*image.bytes).as_ref().len()
 }

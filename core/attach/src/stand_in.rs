@@ -14,6 +14,9 @@ const MAX_FUNCTIONS: u32 = 1_000_000;
 /// The most modules that a component may have.
 const MAX_MODULES: u32 = 1_000;
 
+/// Functions of all modules that are made for a process. Symbols of a few kilobytes can ask for a thousand times as many.
+pub(crate) const MAX_ALL_FUNCTIONS: u32 = 4_000_000;
+
 /// What Wasmtime cuts the names of its symbols to.
 const SYMBOL_LENGTH: usize = 96;
 
@@ -26,8 +29,41 @@ struct Functions {
     names: BTreeMap<u32, String>,
 }
 
-/// Makes modules for the functions of `image`, by Wasmtime's numbers. `name` is what the image is called.
-pub(crate) fn modules(image: &CompiledImage<'_>, name: &str) -> Vec<Arc<ModuleImage>> {
+/// Makes modules for the functions of `image`, by Wasmtime's numbers. `file` is the name of its file, if it is mapped from one. The functions
+/// are taken from `room`; `None` if it has too many.
+pub(crate) fn modules(image: &CompiledImage<'_>, file: &str, room: &mut u32) -> Option<Vec<Arc<ModuleImage>>> {
+    let mut modules = functions(image);
+    let all = modules.values().fold(0_u32, |all, functions| all.saturating_add(functions.end));
+    *room = room.checked_sub(all)?;
+    for (module, function, name) in image.function_names() {
+        if let Some(functions) = modules.get_mut(&module) {
+            functions.names.insert(function, name.to_owned());
+        }
+    }
+    if let Some(all) = image.section(".name.wasm").map(String::from_utf8_lossy) {
+        modules.values_mut().for_each(|functions| complete(&mut functions.names, &all));
+    }
+    let module = |(number, name): (u32, String)| {
+        let bytes = encode(modules.get(&number).unwrap_or(&Functions::default()));
+        Arc::new(ModuleImage::parse(bytes, &name).expect("it has just been encoded"))
+    };
+    Some((0..).zip(names_of(&modules, file)).map(module).collect())
+}
+
+/// Returns the names of the modules that [`modules`] makes.
+pub(crate) fn names(image: &CompiledImage<'_>, file: &str) -> Vec<String> {
+    names_of(&functions(image), file)
+}
+
+fn names_of(modules: &BTreeMap<u32, Functions>, file: &str) -> Vec<String> {
+    let name = if file.is_empty() { "wasm" } else { file };
+    let count = modules.last_key_value().map_or(0, |(last, _)| last + 1);
+    let is_alone = modules.len() == 1;
+    (0..count).map(|number| if is_alone { name.to_owned() } else { format!("{name}[{number}]") }).collect()
+}
+
+/// The functions of each module, without their names.
+fn functions(image: &CompiledImage<'_>) -> BTreeMap<u32, Functions> {
     let mut modules: BTreeMap<u32, Functions> = BTreeMap::new();
     for (code, _) in image.pieces() {
         if let CodeName::Function { module, function } = code
@@ -40,22 +76,7 @@ pub(crate) fn modules(image: &CompiledImage<'_>, name: &str) -> Vec<Arc<ModuleIm
             functions.end = functions.end.max(function + 1);
         }
     }
-    for (module, function, name) in image.function_names() {
-        if let Some(functions) = modules.get_mut(&module) {
-            functions.names.insert(function, name.to_owned());
-        }
-    }
-    let count = modules.last_key_value().map_or(0, |(last, _)| last + 1);
-    if let Some(all) = image.section(".name.wasm").map(String::from_utf8_lossy) {
-        modules.values_mut().for_each(|functions| complete(&mut functions.names, &all));
-    }
-    let is_alone = modules.len() == 1;
-    let module = |number: u32| {
-        let name = if is_alone { name.to_owned() } else { format!("{name}[{number}]") };
-        let bytes = encode(modules.get(&number).unwrap_or(&Functions::default()));
-        Arc::new(ModuleImage::parse(bytes, &name).expect("it has just been encoded"))
-    };
-    (0..count).map(module).collect()
+    modules
 }
 
 /// Completes names that Wasmtime has cut: `all` has all names of the module behind each other, without anything between them.
@@ -113,6 +134,19 @@ mod tests {
         let image = ModuleImage::parse(bytes, "x").unwrap();
         assert_eq!((image.first_body(), image.function_name(2), image.function_name(3)), (2, Some("main"), None));
         assert!(image.function_body(4).is_some() && image.function_body(5).is_none());
+    }
+
+    #[test]
+    fn a_few_symbols_cannot_ask_for_many_functions() {
+        let names: Vec<_> = (0..20).map(|module| format!("wasm[{module}]::function[999999]")).collect();
+        let bytes = crate::images::tests::image(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let image = CompiledImage::parse(&bytes).unwrap();
+        assert_eq!((super::names(&image, "").len(), &*super::names(&image, "x.cwasm")[19]), (20, "x.cwasm[19]"));
+        let mut room = MAX_ALL_FUNCTIONS;
+        assert!(modules(&image, "", &mut room).is_none());
+        let bytes = crate::images::tests::image(&["wasm[0]::function[7]"]);
+        let small = modules(&CompiledImage::parse(&bytes).unwrap(), "", &mut room).unwrap();
+        assert_eq!((small.len(), small[0].name(), room), (1, "wasm", MAX_ALL_FUNCTIONS - 8));
     }
 
     #[test]
