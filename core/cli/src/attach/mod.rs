@@ -8,6 +8,7 @@ use super::interrupt::Interrupts;
 use super::options::output::Output;
 use super::options::sampling::{ClockChoice, parse_overhead};
 use super::options::showing::ShowChoice;
+use super::os::signals::Suspension;
 use super::run_outputs::{ProfileOf, RunOutputs};
 use super::{guest, interrupt, say, source_folders};
 use clap::Args;
@@ -85,7 +86,15 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     }
     let end = attach.duration.map(|duration| Instant::now() + duration);
     let ends = || is_interrupted.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
-    let sampled = session.run(ends);
+    let suspension = Suspension::caught().map_err(|error| Failure::new(FAILED, error))?;
+    let sampled = loop {
+        let sampled = session.run(|| ends() || suspension.is_due());
+        if !suspension.is_due() {
+            break sampled;
+        }
+        // Threads of the process would stand still for as long, if it were done while sampling.
+        suspension.suspend();
+    };
     interrupts.run_is_over();
     let wlprof_attach::Finished { recorder, meta, ticks, modules, programs } = session.finish();
     let of = ProfileOf { images: &modules, language: None, plugins: Vec::new(), sources };

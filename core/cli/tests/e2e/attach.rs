@@ -2,7 +2,7 @@
 //! asked but to run a guest.
 
 use crate::guest::{Place, Ran, fixture, send_signal};
-use crate::running::wait_until;
+use crate::running::{wait_until, with_default_signals};
 use crate::sampled::{Shares, are_few, innermost_functions};
 use std::process::{Child, Command, Stdio};
 use wlprof::recording::{Line, Recording, Sample, State, Truncation};
@@ -308,6 +308,40 @@ fn a_host_runs_on_whatever_happens_to_wlprof() {
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid())).unwrap();
     assert!(status.contains("TracerPid:\t0"), "{status}");
+}
+
+/// Fields of `/proc/PID/status`, of each thread.
+fn statuses(pid: u32, field: &str) -> Vec<String> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|entry| entry.unwrap().path());
+    let texts = threads.filter_map(|thread| std::fs::read_to_string(thread.join("status")).ok());
+    let values = texts.map(|text| text.lines().find_map(|line| line.strip_prefix(field)).unwrap().trim().to_owned());
+    values.collect()
+}
+
+#[test]
+fn a_host_runs_on_while_wlprof_is_suspended() {
+    let place = Place::new();
+    let path = fixture("c-spin.wasm");
+    let host = Host::start(&mut place.command(["--sampler=off", "-q", path.to_str().unwrap()]));
+    let pid = host.pid().to_string();
+    let command = place.command(["attach", "--rate=1000", "-o", "x.wlprof", &pid]);
+    let mut command = with_default_signals(&command);
+    let tool = command.current_dir(place.path("")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut tool = Host(tool);
+    for _ in 0..5 {
+        let length = || std::fs::metadata(place.path("x.wlprof")).map_or(0, |file| file.len());
+        let before = length();
+        wait_until("wlprof samples", || length() > before);
+        send_signal(tool.pid(), "TSTP");
+        wait_until("it is suspended", || statuses(tool.pid(), "State:").iter().all(|state| state.starts_with('T')));
+        assert!(statuses(host.pid(), "TracerPid:").iter().all(|tracer| tracer == "0"));
+        let before = host.cpu_ticks();
+        wait_until("the host runs on", || host.cpu_ticks() > before + 2);
+        send_signal(tool.pid(), "CONT");
+    }
+    send_signal(tool.pid(), "INT");
+    assert!(tool.0.wait().unwrap().success());
+    assert!(place.recording("x.wlprof").ticks.sampled > 0);
 }
 
 #[test]

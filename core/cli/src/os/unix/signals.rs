@@ -5,6 +5,11 @@ pub(crate) use signal_hook::consts::SIGINT;
 use signal_hook::consts::{SIGHUP, SIGQUIT, SIGTERM, SIGXFSZ};
 use std::io;
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use {
+    signal_hook::consts::SIGTSTP,
+    std::sync::atomic::{AtomicBool, Ordering},
+};
 
 /// Signals that are caught, one after the other.
 pub(crate) struct Signals(signal_hook::iterator::Signals);
@@ -55,6 +60,37 @@ fn ignored_signals() -> u64 {
 /// Returns whether Ctrl-C does nothing: this process was started so, and stays so, as under `nohup`.
 pub(crate) fn ignores_interrupts() -> bool {
     ignored_signals() >> (SIGINT - 1) & 1 == 1
+}
+
+/// Ctrl-Z, where this process has to do something before it is suspended.
+#[cfg(target_os = "linux")]
+pub(crate) struct Suspension(Arc<AtomicBool>);
+
+#[cfg(target_os = "linux")]
+impl Suspension {
+    /// Catches Ctrl-Z, if it is not ignored.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(crate) fn caught() -> io::Result<Self> {
+        let suspension = Self(Arc::default());
+        if ignored_signals() >> (SIGTSTP - 1) & 1 == 0 {
+            signal_hook::flag::register(SIGTSTP, suspension.0.clone())?;
+        }
+        Ok(suspension)
+    }
+
+    /// Returns whether this process is to be suspended.
+    pub(crate) fn is_due(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Suspends this process until it is continued.
+    pub(crate) fn suspend(&self) {
+        self.0.store(false, Ordering::Relaxed);
+        // It cannot fail for this signal.
+        let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+    }
 }
 
 /// Ends the process by `signal`, so that whoever waits for it sees what it would have seen without wlprof.
