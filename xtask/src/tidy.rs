@@ -12,12 +12,13 @@ use crate::{architecture, checkout};
 const MOST_LINES: usize = 600;
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The only places for `unsafe`: the sampler, the walk and its use on other processes, the two sides of the plugins' C ABI, a function that gives a compiled module's
-/// bytes, and a test guest whose imports and exports have names of their own.
-const UNSAFE_PLACES: [&str; 7] = [
+/// The only places for `unsafe`: the sampler, the walk and its use on other processes, how those are traced, the two sides of the plugins' C
+/// ABI, a function that gives a compiled module's bytes, and a test guest whose imports and exports have names of their own.
+const UNSAFE_PLACES: [&str; 8] = [
     "core/src/sampler",
     "core/walk/src",
     "core/attach/src/stack",
+    "core/attach/src/tracer",
     "core/loader/src",
     "plugins/api/src/abi",
     "core/src/machine_code/mapped",

@@ -35,14 +35,14 @@ impl AttachError {
     pub(crate) fn opening(pid: i32, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::NoProcess(pid),
-            io::ErrorKind::PermissionDenied => Self::forbidden(pid),
+            io::ErrorKind::PermissionDenied => Self::forbidden(pid, pid),
             _ => Self::Unreadable { pid, reason: error.to_string() },
         }
     }
 
-    /// What forbids to trace `pid`.
-    pub(crate) fn forbidden(pid: i32) -> Self {
-        if let Some(tracer) = tracer(pid) {
+    /// What forbids to trace thread `tid` of process `pid`.
+    pub(crate) fn forbidden(pid: i32, tid: i32) -> Self {
+        if let Some(tracer) = tracer(pid, tid) {
             return Self::Traced { pid, tracer };
         }
         let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
@@ -63,9 +63,9 @@ impl AttachError {
     }
 }
 
-/// The process that traces `pid`.
-fn tracer(pid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+/// The process that traces thread `tid` of process `pid`.
+fn tracer(pid: i32, tid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
     line.trim().parse().ok().filter(|tracer| *tracer != 0)
 }

@@ -3,11 +3,11 @@
 //! 1. A [`Process`] is opened, and its compiled images are found.
 //! 2. A [`Session`] stops one of its threads at a time, at random instants, walks the stack with `wlprof-walk`, and records what it finds.
 //!
-//! Nothing depends on the release of Wasmtime but what images and stacks look like. This crate does not depend on Wasmtime.
+//! Only what images and stacks look like depends on the release of Wasmtime. This crate does not depend on Wasmtime.
 //!
 //! # Security
-//! What is read of the process is not believed: lengths and counts are bounded. A thread is traced only while it is stopped. If wlprof ends
-//! meanwhile, the kernel has the thread run on.
+//! What is read of the process is not believed: lengths and counts are bounded. A thread is traced from the moment in which it is asked to stop
+//! until it runs on. If wlprof ends meanwhile, or the thread of it that traces, the kernel has the traced thread run on.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 
@@ -25,12 +25,15 @@ mod processors;
 mod reading;
 mod sampled;
 mod samples;
+mod sampling;
 mod session;
 #[allow(unsafe_code)]
 mod stack;
 mod stand_in;
 mod stops;
 mod thread;
+#[allow(unsafe_code)]
+mod tracer;
 mod weights;
 
 pub use failure::AttachError;

@@ -42,12 +42,20 @@ impl Process {
         self.memory.read_exact_at(buffer, address as u64).is_ok()
     }
 
-    /// Returns its mappings in the order of their addresses.
+    /// Returns its mappings in the order of their addresses. There are none if it has ended and its parent has not asked for it yet.
     ///
     /// # Errors
     /// If the process has ended.
     pub(crate) fn mappings(&self) -> io::Result<Vec<Mapping>> {
-        Ok(parse_mappings(&String::from_utf8_lossy(&fs::read(self.path("maps"))?)))
+        let maps = fs::read(self.path("maps"))?;
+        // The main thread may have ended before others, whose memory it no longer has.
+        let others = || self.threads().ok()?.into_iter().find_map(|tid| self.maps_of(tid));
+        let maps = if maps.is_empty() { others().unwrap_or_default() } else { maps };
+        Ok(parse_mappings(&String::from_utf8_lossy(&maps)))
+    }
+
+    fn maps_of(&self, tid: i32) -> Option<Vec<u8>> {
+        fs::read(self.path(&format!("task/{tid}/maps"))).ok().filter(|maps| !maps.is_empty())
     }
 
     /// Returns the numbers of its threads.

@@ -43,11 +43,3 @@ impl Processors {
         self.left = taken;
     }
 }
-
-impl Drop for Processors {
-    fn drop(&mut self) {
-        if let Some(all) = &self.all {
-            let _ = sched_setaffinity(Pid::from_raw(0), all);
-        }
-    }
-}

@@ -5,14 +5,13 @@ use crate::processors::Processors;
 use crate::reading::{FoundStack, StackReader};
 use crate::samples::{Interned, Samples, Seen};
 use crate::stops::Stops;
-use crate::thread::{Activity, Stop, Thread, Turns};
+use crate::thread::{Activity, Thread, Turns, registers};
+use crate::tracer::{Stopped, Tracer};
 use crate::weights::Weights;
+use nix::errno::Errno;
 use std::time::{Duration, Instant};
 use wlprof_recording::Clock;
 use wlprof_walk::Dump;
-
-/// How long is waited for a thread to stop. Others are asked then, and it is read when it has stopped.
-const MAX_STOP: Duration = Duration::from_millis(5);
 
 /// A thread, and the samples of it.
 pub(crate) struct SampledThread {
@@ -21,6 +20,10 @@ pub(crate) struct SampledThread {
     /// What it had had of processors when its last sample was taken, and when it was last asked to stop.
     seen: Turns,
     asked: (Turns, Instant),
+    /// Instants since then, at which it had not stopped yet.
+    missed: u64,
+    /// It had wasm on its stack when it was last read.
+    had_wasm: bool,
     /// It was blocked at the instant now.
     was_blocked: Option<Turns>,
     /// What was found when it was last seen blocked: nothing else until it runs again.
@@ -53,6 +56,7 @@ impl Looking<'_> {
 impl SampledThread {
     /// The thread's time from now on is sampled. `None` if it has ended.
     pub(crate) fn new(thread: Thread, clock: Clock, begun: Instant) -> Option<Self> {
+        thread.activity()?;
         let turns = thread.turns()?;
         let since = match clock {
             Clock::Cpu => turns.cpu_ns,
@@ -63,28 +67,30 @@ impl SampledThread {
             weights: Weights::since(since),
             seen: turns,
             asked: (turns, Instant::now()),
+            missed: 0,
+            had_wasm: false,
             was_blocked: None,
             blocked: None,
         })
     }
 
-    /// Takes a sample if it is due: if the thread runs, or in any case by the wall clock. `false` if it has ended.
+    /// Asks for a sample if it is due: if the thread runs, or in any case by the wall clock. `false` if it has ended.
     ///
     /// # Errors
     /// If it may not be traced.
-    pub(crate) fn look(&mut self, looking: &mut Looking<'_>) -> Result<bool, AttachError> {
-        if self.thread.is_asked() {
-            // The instant before this one is still to come.
-            return Ok(true);
-        }
+    pub(crate) fn look(&mut self, looking: &mut Looking<'_>, tracer: &mut Tracer) -> Result<bool, AttachError> {
         let now = Instant::now();
         let (Some(turns), Some(activity)) = (self.thread.turns(), self.thread.activity()) else { return Ok(false) };
+        if tracer.is_asked(self.thread.tid) {
+            // The instant before this one is still to come.
+            self.missed += 1;
+            return Ok(true);
+        }
         match (activity, looking.clock) {
             (Activity::Running { processor }, _) => {
                 looking.processors.leave(processor);
                 self.asked = (turns, now);
-                let is_there = self.thread.ask(looking.reader.process.pid())?;
-                Ok(is_there && self.stopped(looking, MAX_STOP))
+                self.ask(looking.reader.process.pid(), tracer)
             }
             (Activity::Blocked, Clock::Cpu) => {
                 self.was_blocked = Some(turns);
@@ -103,10 +109,10 @@ impl SampledThread {
     ///
     /// # Errors
     /// If it may not be traced.
-    pub(crate) fn look_again(&mut self, looking: &mut Looking<'_>) -> Result<bool, AttachError> {
+    pub(crate) fn look_again(&mut self, looking: &mut Looking<'_>, tracer: &mut Tracer) -> Result<bool, AttachError> {
         let Some(turns) = self.was_blocked.take() else { return Ok(true) };
         let has_run = self.thread.turns().is_some_and(|now| now.count != turns.count);
-        let is_there = !has_run || self.look(looking)?;
+        let is_there = !has_run || self.look(looking, tracer)?;
         self.was_blocked = None;
         Ok(is_there)
     }
@@ -116,54 +122,56 @@ impl SampledThread {
         self.was_blocked.is_some()
     }
 
-    /// Reads all that its guest has on its stacks: of a thread that runs while it stands still, of another as it waits. Empty if that is nothing,
-    /// or it does not stop within `longest`.
+    /// Asks it to stop. `false` if it has ended.
     ///
     /// # Errors
     /// If it may not be traced.
-    pub(crate) fn dump(&mut self, reader: &mut StackReader, longest: Duration) -> Result<Dump, AttachError> {
-        let thread = &mut self.thread;
-        let name = format!("thread {}", thread.tid);
-        let before = thread.turns();
-        if thread.activity() == Some(Activity::Blocked)
-            && let Some(registers) = thread.registers_in_call()
-        {
-            let dump = reader.dump(registers, &[], &name, "waiting");
-            // What was read while it ran again may be anything.
-            if thread.turns() == before {
-                return Ok(dump);
-            }
-        }
-        if !thread.is_asked() && !thread.ask(reader.process.pid())? {
-            return Ok(Dump::default());
-        }
-        let read = |registers, general: &[usize]| reader.dump(registers, general, &name, "running");
-        match thread.stopped(longest, read) {
-            Stop::Stopped(dump, _) => Ok(dump),
-            Stop::NotYet | Stop::Ended => Ok(Dump::default()),
+    pub(crate) fn ask(&self, pid: i32, tracer: &mut Tracer) -> Result<bool, AttachError> {
+        match tracer.ask(self.thread.tid) {
+            Ok(()) => Ok(true),
+            Err(Errno::ESRCH) => Ok(false),
+            // The kernel says the same of a thread that is ending.
+            Err(_) if self.thread.activity().is_none() => Ok(false),
+            Err(_) => Err(AttachError::forbidden(pid, self.thread.tid)),
         }
     }
 
-    /// Whether it was asked to stop and has not yet.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.thread.is_asked()
+    /// Reads all that its guest has on its stacks, if it waits in a system call. Empty if that is nothing, and `None` if it does not wait.
+    pub(crate) fn dump_waiting(&self, reader: &mut StackReader) -> Option<Dump> {
+        let before = self.thread.turns();
+        let is_blocked = self.thread.activity() == Some(Activity::Blocked);
+        let registers = self.thread.registers_in_call().filter(|_| is_blocked)?;
+        let dump = reader.dump(registers, &[], &self.name(), "waiting");
+        // What was read while it ran again may be anything.
+        (self.thread.turns() == before).then_some(dump)
     }
 
-    /// Takes the sample for which it was asked to stop, if it does within `longest`. `false` if it has ended.
-    pub(crate) fn stopped(&mut self, looking: &mut Looking<'_>, longest: Duration) -> bool {
-        let thread = &mut self.thread;
-        let stopped = thread.stopped(longest, |registers, general| looking.reader.read(registers, general));
-        let (found, stood) = match stopped {
-            Stop::Stopped(found, stood) => (found, stood),
-            Stop::NotYet => return true,
-            Stop::Ended => return false,
+    /// Reads all that its guest has on its stacks while it stands still. Empty if that is nothing.
+    pub(crate) fn dump(&self, reader: &mut StackReader, stopped: &Stopped) -> Dump {
+        let read = registers(stopped.tid);
+        let dump = |(registers, general): (_, Vec<usize>)| reader.dump(registers, &general, &self.name(), "running");
+        read.map(dump).unwrap_or_default()
+    }
+
+    fn name(&self) -> String {
+        format!("thread {}", self.thread.tid)
+    }
+
+    /// Takes the sample for which it was asked to stop. `false` if it has ended.
+    pub(crate) fn stopped(&mut self, looking: &mut Looking<'_>, stopped: Stopped) -> bool {
+        // It may be killed while it stands still.
+        let (Some((registers, general)), Some(turns)) = (registers(stopped.tid), self.thread.turns()) else {
+            return false;
         };
+        let found = looking.reader.read(registers, &general);
         let (asked, looked) = self.asked;
-        let late = looked.elapsed().saturating_sub(stood);
-        let Some(turns) = self.thread.turns() else { return false };
+        let (stood, late) = (stopped.stood(), stopped.seen.saturating_duration_since(looked));
+        // The thread may run in place of this one from here on.
+        drop(stopped);
         // It was on no processor when it was asked.
         let waited = turns.count != asked.count;
         looking.stops.add(stood, (!waited).then_some(late));
+        let missed = std::mem::take(&mut self.missed);
         // No CPU time passes where a thread has been woken and waits for a processor.
         let only_woke = looking.clock == Clock::Cpu && found.is_behind_system_call && waited;
         if only_woke {
@@ -171,6 +179,10 @@ impl SampledThread {
             looking.samples.ticks.preempted += u64::from(!found.words.is_empty());
         } else {
             self.found(looking, turns, &found, false);
+            if self.had_wasm {
+                looking.samples.ticks.fired += missed;
+                looking.samples.ticks.coalesced += missed;
+            }
         }
         true
     }
@@ -187,10 +199,12 @@ impl SampledThread {
         let found = found.filter(|_| self.thread.turns() == Some(turns));
         match &found {
             Some((_, stack)) => self.found(looking, turns, stack, true),
-            None => {
+            // Else it is the host's own work, most likely.
+            None if self.had_wasm => {
                 looking.samples.ticks.fired += 1;
                 looking.samples.ticks.woke += 1;
             }
+            None => {}
         }
         self.blocked = found;
     }
@@ -208,15 +222,44 @@ impl SampledThread {
         let interned = has_wasm.then(|| looking.samples.intern(&looking.reader.code, found, seen)).flatten();
         looking.samples.ticks.fired += u64::from(interned.is_some());
         looking.samples.ticks.sampled += u64::from(interned.is_some());
+        self.had_wasm = interned.is_some();
         let closed = self.weights.next(looking.now_ns(turns), interned);
         closed.into_iter().for_each(|sample| looking.samples.add(sample));
     }
 
-    /// Adds the last sample. Nothing more comes of the thread.
-    pub(crate) fn end(&mut self, looking: &mut Looking<'_>) {
+    /// Adds the last sample. Nothing more comes of the thread, which was asked to stop and has not if `is_asked`.
+    pub(crate) fn end(&mut self, looking: &mut Looking<'_>, is_asked: bool) {
+        if is_asked && self.had_wasm {
+            looking.samples.ticks.fired += 1 + self.missed;
+            looking.samples.ticks.at_end += 1 + self.missed;
+        }
         // Of a thread that has ended it is not known how long it went on.
         let now_ns = self.thread.turns().map(|turns| looking.now_ns(turns));
         let last = self.weights.end(now_ns.unwrap_or_else(|| self.weights.at_ns()));
         last.into_iter().for_each(|sample| looking.samples.add(sample));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_that_nobody_has_asked_for_has_ended() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let tid = child.id() as i32;
+        let thread = || Thread::open(tid, tid).unwrap();
+        let sampled = SampledThread::new(thread(), Clock::Cpu, Instant::now()).unwrap();
+        assert!(sampled.thread.activity().is_some());
+        child.kill().unwrap();
+        while sampled.thread.activity().is_some() {
+            std::thread::yield_now();
+        }
+        assert!(sampled.thread.turns().is_some(), "the kernel still shows it");
+        assert!(SampledThread::new(thread(), Clock::Cpu, Instant::now()).is_none());
+        // The kernel refuses to trace it, and the right to trace is not what is missing.
+        assert_eq!(sampled.ask(tid, &mut Tracer::of_this_thread()), Ok(false));
+        child.wait().unwrap();
     }
 }

@@ -1,34 +1,24 @@
-//! Sampling a process from outside: what is in it, and at which instants its threads are looked at.
+//! Sampling a process from outside: what is in it, and what comes of sampling it.
 
 use crate::failure::AttachError;
 use crate::images::{FoundImage, FoundImages, Room};
 use crate::language::LanguageModule;
 use crate::layout::{Layout, RELEASES};
 use crate::process::Process;
-use crate::processors::Processors;
 use crate::reading::StackReader;
-use crate::sampled::{Looking, SampledThread};
 use crate::samples::Samples;
+use crate::sampling::Sampling;
 use crate::stand_in;
 use crate::stops::Stops;
-use crate::thread::Thread;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Program};
 use wlprof_recording::{Clock, Journal, Meta, ModuleId, Recorder, TickCounts};
 use wlprof_walk::{CodeMap, Dump, MappedCode, MappedImage};
-
-/// How often threads that have come and images that have come or gone are looked for.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-
-/// While some thread has yet to stop, this process looks after it as often.
-const MOMENT: Duration = Duration::from_micros(200);
-
-/// How long threads that have yet to stop are waited for at the end. One that waits for a disk may take as long as that.
-const LONGEST_RELEASE: Duration = Duration::from_secs(10);
 
 /// Bytes at the end of an image by which it is known again: its table of sections says how long each part of it is.
 const TAIL: usize = 4096;
@@ -92,9 +82,9 @@ pub struct Finished {
 
 /// A process that is sampled.
 pub struct Session {
-    reader: StackReader,
-    samples: Samples,
-    options: Options,
+    pub(crate) reader: StackReader,
+    pub(crate) samples: Samples,
+    pub(crate) options: Options,
     meta: Meta,
     /// For each module, what its language knows of it.
     programs: Vec<Option<Arc<dyn Program>>>,
@@ -105,13 +95,9 @@ pub struct Session {
     room: (Room, u32),
     /// Where the code of images begins that are not sampled.
     left_out: HashSet<usize>,
-    threads: HashMap<i32, SampledThread>,
-    begun: Instant,
-    looked: Instant,
-    random: u64,
-    stops: Stops,
-    processors: Processors,
-    instants: u64,
+    pub(crate) begun: Instant,
+    pub(crate) stops: Stops,
+    pub(crate) instants: u64,
 }
 
 impl Session {
@@ -151,15 +137,12 @@ impl Session {
             images: BTreeMap::new(),
             room: (Room::default(), stand_in::MAX_ALL_FUNCTIONS),
             left_out: HashSet::new(),
-            threads: HashMap::new(),
             begun: Instant::now(),
-            looked: Instant::now(),
-            random: RandomState::new().hash_one(std::process::id()) | 1,
             stops: Stops::default(),
-            processors: Processors::of_this_thread(),
             instants: 0,
         };
-        session.look()?;
+        let pid = session.reader.process.pid();
+        session.look().map_err(|error| AttachError::opening(pid, &error))?;
         Ok(session)
     }
 
@@ -173,66 +156,37 @@ impl Session {
     /// # Errors
     /// [`AttachError`] if it may not be traced.
     pub fn dump(&mut self) -> Result<Dump, AttachError> {
-        let Self { reader, threads, .. } = self;
-        let dumps = threads.values_mut().map(|thread| thread.dump(reader, LONGEST_RELEASE));
-        dumps.reduce(|one, other| Ok(one?.and(other?))).unwrap_or_else(|| Ok(Dump::default()))
+        self.on_own_thread(|sampling| sampling.dump())
     }
 
-    /// Samples until `ends`, or until the process has ended.
+    /// Samples until `ends`, or until the process has ended. When it returns, all threads of the process run on. It may be called again.
     ///
     /// # Errors
     /// [`AttachError`] if it may not be traced.
-    pub fn run(&mut self, ends: impl Fn() -> bool) -> Result<(), AttachError> {
-        let sampled = self.sample_until(ends);
-        // What comes behind sampling takes seconds, and threads that have yet to stop would stand still for as long.
-        let begun = Instant::now();
-        while self.look_after_stops() && begun.elapsed() < LONGEST_RELEASE {
-            std::thread::sleep(MOMENT);
-        }
-        sampled
+    pub fn run(&mut self, ends: impl Fn() -> bool + Send) -> Result<(), AttachError> {
+        self.on_own_thread(|sampling| sampling.sample_until(ends))
     }
 
-    fn sample_until(&mut self, ends: impl Fn() -> bool) -> Result<(), AttachError> {
-        let wanted = Duration::from_secs_f64(1.0 / self.options.rate_hz);
-        let mut period = wanted;
-        let mut next = Instant::now();
-        while !ends() {
-            // One instant anywhere in each period: a guest in step with the periods is seen evenly.
-            let instant = next + period.mul_f64(self.fraction());
-            next += period;
-            if !self.sleep_until(instant, &ends) {
-                continue;
-            }
-            // After a pause of this process the instants that it slept through are gone.
-            next = next.max(Instant::now() - period);
-            let now = Instant::now();
-            self.of_threads(|thread, looking| thread.look(looking))?;
-            if self.threads.values().any(SampledThread::was_blocked) {
-                while now.elapsed() < self.stops.lateness() {
-                    std::hint::spin_loop();
-                }
-                self.of_threads(|thread, looking| thread.look_again(looking))?;
-            }
-            self.processors.move_on();
-            self.instants += 1;
-            period = self.stops.next_period(wanted, self.options.max_overhead);
-            if self.threads.is_empty() {
-                break;
-            }
-            if self.looked.elapsed() > LOOK_AGAIN {
-                self.look()?;
-            }
-        }
-        Ok(())
+    /// Does `what` on a thread that then ends, so that nothing stays traced.
+    fn on_own_thread<R: Send>(
+        &mut self,
+        what: impl FnOnce(&mut Sampling<'_>) -> Result<R, AttachError> + Send,
+    ) -> Result<R, AttachError> {
+        let pid = self.reader.process.pid();
+        std::thread::scope(|scope| {
+            let tracer = std::thread::Builder::new().name("wlprof tracer".into()).spawn_scoped(scope, || {
+                let mut sampling = Sampling::by_this_thread(self);
+                let done = what(&mut sampling);
+                sampling.end();
+                done
+            });
+            let tracer = tracer.map_err(|error| AttachError::opening(pid, &error))?;
+            tracer.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
     }
 
     /// Ends sampling.
     pub fn finish(mut self) -> Finished {
-        // Nothing is asked of the threads.
-        let _ = self.of_threads(|thread, looking| {
-            thread.end(looking);
-            Ok(true)
-        });
         (self.meta.pause.handler_p50_ns, self.meta.pause.handler_p99_ns) = self.stops.percentiles();
         self.meta.notes.extend(self.stops.note());
         let duration = self.begun.elapsed();
@@ -243,65 +197,19 @@ impl Session {
         Finished { recorder, meta: self.meta, ticks, modules, programs: self.programs }
     }
 
-    /// Sleeps until then, and looks after threads that have yet to stop meanwhile. `false` if it is over before.
-    fn sleep_until(&mut self, instant: Instant, ends: impl Fn() -> bool) -> bool {
-        /// How soon an end is seen.
-        const A_WHILE: Duration = Duration::from_millis(100);
-        loop {
-            let left = instant.saturating_duration_since(Instant::now());
-            if left.is_zero() || ends() {
-                return left.is_zero();
-            }
-            let pause = if self.look_after_stops() { MOMENT } else { A_WHILE };
-            std::thread::sleep(left.min(pause));
-        }
-    }
-
-    /// Takes the samples of threads that have stopped since they were asked to. `true` while some have yet to.
-    fn look_after_stops(&mut self) -> bool {
-        if !self.threads.values().any(SampledThread::is_asked) {
-            return false;
-        }
-        // Nothing is asked of the threads.
-        let _ = self.of_threads(|thread, looking| Ok(!thread.is_asked() || thread.stopped(looking, Duration::ZERO)));
-        self.threads.values().any(SampledThread::is_asked)
-    }
-
-    /// Does `what` with each thread. Those of which it gives `false` have ended.
-    fn of_threads(
-        &mut self,
-        what: impl Fn(&mut SampledThread, &mut Looking<'_>) -> Result<bool, AttachError>,
-    ) -> Result<(), AttachError> {
-        let Self { reader, samples, threads, begun, stops, processors, options, .. } = self;
-        let mut looking = Looking { reader, samples, clock: options.clock, begun: *begun, stops, processors };
-        let mut failure = None;
-        threads.retain(|_, thread| match what(thread, &mut looking) {
-            Ok(is_there) => {
-                if !is_there {
-                    thread.end(&mut looking);
-                }
-                is_there
-            }
-            Err(error) => {
-                failure = Some(error);
-                true
-            }
-        });
-        failure.map_or(Ok(()), Err)
-    }
-
-    fn fraction(&mut self) -> f64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Looks for threads and images that have come or gone.
-    fn look(&mut self) -> Result<(), AttachError> {
-        self.looked = Instant::now();
+    /// Looks for images that have come or gone. `false` if the program that was sampled has ended.
+    ///
+    /// # Errors
+    /// If the process does not let it.
+    pub(crate) fn look(&mut self) -> io::Result<bool> {
         let process = &self.reader.process;
-        let Ok(mappings) = process.mappings() else { return Ok(()) };
+        let mappings = process.mappings()?;
+        if !mappings.iter().any(|mapping| mapping.is_readable && process.read(mapping.range.start, &mut [0])) {
+            if !mappings.is_empty() {
+                self.meta.notes.push("the process has begun another program, which was not sampled".to_owned());
+            }
+            return Ok(false);
+        }
         let images = self.images.values().map(|(image, _)| image);
         let gone: Vec<usize> = images.filter(|image| !is_there(process, image)).map(|image| image.address).collect();
         let is_known = |address: usize| {
@@ -322,22 +230,7 @@ impl Session {
         found.images.iter().for_each(|found| self.add(found));
         let stacks = mappings.into_iter().filter(|mapping| !mapping.is_executable);
         self.reader.mappings = stacks.map(|mapping| mapping.range).collect();
-        self.look_for_threads();
-        Ok(())
-    }
-
-    fn look_for_threads(&mut self) {
-        let process = &self.reader.process;
-        let threads = process.threads().unwrap_or_default();
-        // Those that have ended give their last samples when they are looked at.
-        for tid in threads {
-            if !self.threads.contains_key(&tid)
-                && let Ok(thread) = Thread::open(process.pid(), tid)
-                && let Some(thread) = SampledThread::new(thread, self.options.clock, self.begun)
-            {
-                self.threads.insert(tid, thread);
-            }
-        }
+        Ok(true)
     }
 
     fn add(&mut self, found: &FoundImage) {
@@ -401,4 +294,33 @@ fn is_there(process: &Process, image: &MappedImage) -> bool {
 
 fn length(image: &MappedImage) -> usize {
     (*image.bytes).as_ref().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_session_ends_with_its_process() {
+        let exec = ["-c", "read line && exec cat"];
+        for (arguments, note) in [(&["-c", "read line"][..], None), (&exec, Some("another program"))] {
+            let mut child = Command::new("sh").args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+            let process = Process::open(child.id() as i32).unwrap();
+            let mut session = Session::new(process, Vec::new(), Journal::default(), Options::default()).unwrap();
+            // Nobody asks for its end until sampling ends.
+            std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
+            let begun = Instant::now();
+            session.run(|| begun.elapsed().as_secs() > 600).unwrap();
+            assert!(begun.elapsed().as_secs() < 600, "sampling did not end");
+            let notes = session.finish().meta.notes;
+            assert_eq!(
+                notes.iter().any(|said| note.is_some_and(|note| said.contains(note))),
+                note.is_some(),
+                "{notes:?}"
+            );
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
 }

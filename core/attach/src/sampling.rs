@@ -1,0 +1,264 @@
+//! Samples the threads of a process: the instants at which they are looked at, and the order in which they are served.
+//!
+//! One thread of this process does that and nothing else. When it ends, all threads run on that it has stopped or asked to stop.
+
+use crate::failure::AttachError;
+use crate::processors::Processors;
+use crate::sampled::{Looking, SampledThread};
+use crate::session::Session;
+use crate::thread::Thread;
+use crate::tracer::{Event, Stopped, Tracer};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+use wlprof_walk::Dump;
+
+/// How often threads that have come and images that have come or gone are looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How long a thread that runs on another processor takes to stop.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// While some thread has yet to stop, this process looks after it as often.
+const MOMENT: Duration = Duration::from_micros(200);
+
+/// How long is waited for a thread to stop. Then the next ones are asked, and it is read as soon as it has stopped.
+const MAX_STOP: Duration = Duration::from_millis(1);
+
+/// How long is waited for all threads to stop before images are looked for, which may take seconds.
+const LONGEST_BREAK: Duration = Duration::from_millis(20);
+
+/// How long a dump waits for threads to stop. One that waits for a disk may take as long as that.
+const LONGEST_DUMP: Duration = Duration::from_secs(10);
+
+/// The threads of a process, as the one sees them that samples them.
+pub(crate) struct Sampling<'s> {
+    session: &'s mut Session,
+    threads: BTreeMap<i32, SampledThread>,
+    tracer: Tracer,
+    processors: Processors,
+    random: u64,
+}
+
+impl<'s> Sampling<'s> {
+    /// Prepares this thread to sample those of the session's process.
+    pub(crate) fn by_this_thread(session: &'s mut Session) -> Self {
+        let mut sampling = Self {
+            session,
+            threads: BTreeMap::new(),
+            tracer: Tracer::of_this_thread(),
+            processors: Processors::of_this_thread(),
+            random: RandomState::new().hash_one(std::process::id()) | 1,
+        };
+        sampling.look_for_threads();
+        sampling
+    }
+
+    /// Samples until `ends`, or until the process has ended.
+    ///
+    /// # Errors
+    /// [`AttachError`] if it may not be traced.
+    pub(crate) fn sample_until(&mut self, ends: impl Fn() -> bool) -> Result<(), AttachError> {
+        let options = &self.session.options;
+        let (wanted, max_overhead) = (Duration::from_secs_f64(1.0 / options.rate_hz), options.max_overhead);
+        let (mut period, mut next, mut looked) = (wanted, Instant::now(), Instant::now());
+        let mut usual = 0;
+        while !ends() && !self.threads.is_empty() {
+            // One instant anywhere in each period: a guest in step with the periods is seen evenly.
+            let instant = next + period.mul_f64(self.fraction());
+            next += period;
+            if !self.sleep_until(instant, &ends) {
+                continue;
+            }
+            // After a pause of this process the instants that it slept through are gone.
+            let earliest = Instant::now() - period;
+            let missed = earliest.saturating_duration_since(next).as_nanos() / period.as_nanos();
+            self.session.samples.ticks.late += missed as u64 * usual;
+            next = next.max(earliest);
+            let fired = self.session.samples.ticks.fired;
+            self.look_at_threads()?;
+            usual = self.session.samples.ticks.fired - fired;
+            self.processors.move_on();
+            self.session.instants += 1;
+            period = self.session.stops.next_period(wanted, max_overhead);
+            // No thread may stand still for as long as that takes.
+            if looked.elapsed() > LOOK_AGAIN && self.wait_for(LONGEST_BREAK, Tracer::is_done) {
+                // What cannot be read is that of a process that has ended.
+                if !self.session.look().unwrap_or(false) {
+                    break;
+                }
+                self.look_for_threads();
+                looked = Instant::now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the last sample of each thread.
+    pub(crate) fn end(mut self) {
+        while let Some((&tid, _)) = self.threads.first_key_value() {
+            self.remove(tid);
+        }
+    }
+
+    /// Reads what all threads have on their stacks now, one after the other.
+    ///
+    /// # Errors
+    /// [`AttachError`] if it may not be traced.
+    pub(crate) fn dump(&mut self) -> Result<Dump, AttachError> {
+        let mut dumps = BTreeMap::new();
+        let tids: Vec<i32> = self.threads.keys().copied().collect();
+        for tid in tids {
+            let Some(thread) = self.threads.get(&tid) else { continue };
+            if let Some(dump) = thread.dump_waiting(&mut self.session.reader) {
+                dumps.insert(tid, dump);
+            } else if thread.ask(self.session.reader.process.pid(), &mut self.tracer)? {
+                self.wait_for_dumps(MAX_STOP, &mut dumps, |tracer| !tracer.is_asked(tid));
+            }
+        }
+        self.wait_for_dumps(LONGEST_DUMP, &mut dumps, Tracer::is_done);
+        Ok(dumps.into_values().reduce(Dump::and).unwrap_or_default())
+    }
+
+    fn wait_for_dumps(
+        &mut self,
+        longest: Duration,
+        dumps: &mut BTreeMap<i32, Dump>,
+        is_over: impl Fn(&Tracer) -> bool,
+    ) {
+        self.wait(longest, is_over, |this, stopped| {
+            let thread = this.threads.get(&stopped.tid);
+            dumps.extend(thread.map(|thread| (stopped.tid, thread.dump(&mut this.session.reader, &stopped))));
+        });
+    }
+
+    /// Takes the samples of this instant.
+    fn look_at_threads(&mut self) -> Result<(), AttachError> {
+        let now = Instant::now();
+        self.serve();
+        let tids: Vec<i32> = self.threads.keys().copied().collect();
+        for &tid in &tids {
+            self.look_at(tid, SampledThread::look)?;
+        }
+        if self.threads.values().any(SampledThread::was_blocked) {
+            while now.elapsed() < self.session.stops.lateness() {
+                std::hint::spin_loop();
+            }
+            for tid in tids {
+                self.look_at(tid, SampledThread::look_again)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has `look` ask a thread for a sample, and waits for it a little. Threads stop one after the other, where they do at once.
+    fn look_at(
+        &mut self,
+        tid: i32,
+        look: impl Fn(&mut SampledThread, &mut Looking<'_>, &mut Tracer) -> Result<bool, AttachError>,
+    ) -> Result<(), AttachError> {
+        let was_asked = self.tracer.is_asked(tid);
+        if !self.with(tid, look).transpose()?.unwrap_or(true) {
+            self.remove(tid);
+        }
+        if !was_asked {
+            self.wait_for(MAX_STOP, |tracer| !tracer.is_asked(tid));
+        }
+        Ok(())
+    }
+
+    /// Sleeps until then, and takes samples of threads that stop late meanwhile. `false` if it is over before.
+    fn sleep_until(&mut self, instant: Instant, ends: impl Fn() -> bool) -> bool {
+        /// How soon an end is seen.
+        const A_WHILE: Duration = Duration::from_millis(100);
+        loop {
+            self.serve();
+            let left = instant.saturating_duration_since(Instant::now());
+            if left.is_zero() || ends() {
+                return left.is_zero();
+            }
+            std::thread::sleep(left.min(if self.tracer.is_done() { A_WHILE } else { MOMENT }));
+        }
+    }
+
+    /// Takes the samples of the threads that have stopped.
+    fn serve(&mut self) {
+        self.wait_for(Duration::ZERO, Tracer::is_done);
+    }
+
+    /// Takes samples of threads that stop until `is_over`, but no longer than `longest`. Returns whether it is.
+    fn wait_for(&mut self, longest: Duration, is_over: impl Fn(&Tracer) -> bool) -> bool {
+        self.wait(longest, is_over, |this, stopped| {
+            let tid = stopped.tid;
+            let is_there = this.with(tid, |thread, looking, _| thread.stopped(looking, stopped));
+            if is_there == Some(false) {
+                this.remove(tid);
+            }
+        })
+    }
+
+    /// Serves all threads that stop, whichever they are, until `is_over`, but no longer than `longest`. Returns whether it is.
+    fn wait(
+        &mut self,
+        longest: Duration,
+        is_over: impl Fn(&Tracer) -> bool,
+        mut serve: impl FnMut(&mut Self, Stopped),
+    ) -> bool {
+        let begun = Instant::now();
+        loop {
+            while let Some(event) = self.tracer.next() {
+                match event {
+                    Event::Stopped(stopped) => serve(self, stopped),
+                    Event::Ended(tid) => self.remove(tid),
+                }
+            }
+            let waited = begun.elapsed();
+            if is_over(&self.tracer) || waited >= longest {
+                return is_over(&self.tracer);
+            }
+            // Where this thread has taken its processor, it stops once this one sleeps.
+            if waited > SPIN {
+                std::thread::sleep(SPIN);
+            }
+        }
+    }
+
+    fn with<R>(
+        &mut self,
+        tid: i32,
+        what: impl FnOnce(&mut SampledThread, &mut Looking<'_>, &mut Tracer) -> R,
+    ) -> Option<R> {
+        let Self {
+            session: Session { reader, samples, options, begun, stops, .. }, processors, threads, tracer, ..
+        } = self;
+        let mut looking = Looking { reader, samples, clock: options.clock, begun: *begun, stops, processors };
+        threads.get_mut(&tid).map(|thread| what(thread, &mut looking, tracer))
+    }
+
+    /// Nothing more comes of a thread.
+    fn remove(&mut self, tid: i32) {
+        self.with(tid, |thread, looking, tracer| thread.end(looking, tracer.is_asked(tid)));
+        self.threads.remove(&tid);
+        self.tracer.forget(tid);
+    }
+
+    fn look_for_threads(&mut self) {
+        let Session { reader, options, begun, .. } = &self.session;
+        // Those that have ended give their last samples when they are looked at.
+        for tid in reader.process.threads().unwrap_or_default() {
+            if !self.threads.contains_key(&tid)
+                && let Ok(thread) = Thread::open(reader.process.pid(), tid)
+                && let Some(thread) = SampledThread::new(thread, options.clock, *begun)
+            {
+                self.threads.insert(tid, thread);
+            }
+        }
+    }
+
+    fn fraction(&mut self) -> f64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
