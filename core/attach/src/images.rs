@@ -178,21 +178,28 @@ pub(crate) mod tests {
     use object::{
         Architecture, BinaryFormat, Endianness, FileFlags, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
     };
+    use std::hint::black_box;
     use std::ops::Range;
 
-    /// An image as Wasmtime makes it, with a page of code.
+    /// An image as Wasmtime makes it, with a page of code, of which each symbol has 16 bytes.
     pub(crate) fn image(symbols: &[&str]) -> Vec<u8> {
+        let symbols = (0..).step_by(16).zip(symbols).map(|(start, name)| (*name, start..start + 16));
+        image_of(&symbols.collect::<Vec<_>>())
+    }
+
+    /// An image with symbols at these places of its code, all of which does nothing.
+    pub(crate) fn image_of(symbols: &[(&str, Range<u64>)]) -> Vec<u8> {
         let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         object.flags = FileFlags::Elf { os_abi: OS_ABI.1, abi_version: 0, e_flags: 0 };
         let engine = object.add_section(Vec::new(), b".wasmtime.engine".to_vec(), SectionKind::ReadOnlyData);
         object.append_section_data(engine, b"\0\x0648.0.8", 1);
         let text = object.add_section(Vec::new(), b".text".to_vec(), SectionKind::Text);
-        object.append_section_data(text, &[0xc3; PAGE], PAGE as u64);
-        for (number, name) in symbols.iter().enumerate() {
+        object.append_section_data(text, &[0x90; PAGE], PAGE as u64);
+        for (name, range) in symbols {
             object.add_symbol(Symbol {
                 name: name.as_bytes().to_vec(),
-                value: 16 * number as u64,
-                size: 16,
+                value: range.start,
+                size: range.end - range.start,
                 kind: SymbolKind::Text,
                 scope: SymbolScope::Compilation,
                 weak: false,
@@ -221,6 +228,8 @@ pub(crate) mod tests {
         for number in 0..count {
             let from = at(number) - memory.as_ptr().addr();
             memory[from..from + image.len()].copy_from_slice(image);
+            // The compiler does not see that it is read.
+            black_box(&mut memory);
             let next = if number + 1 < count { code(number + 1).start } else { at(count) + PAGE };
             mappings.extend([mapping(code(number), true), mapping(code(number).end..next, false)]);
         }
@@ -241,7 +250,7 @@ pub(crate) mod tests {
         // What was read before counts.
         let mut room = Room { images: 4, ..Room::default() };
         assert_eq!((find(&mut room, None).1, find(&mut room, None)), (0, (codes[..1].to_vec(), 2)));
-        drop(memory);
+        black_box(memory);
     }
 
     #[test]
@@ -255,7 +264,31 @@ pub(crate) mod tests {
         assert_eq!((found.images.len(), found.left_out.len()), (0, 1));
         mappings[0].name = "/dev/uio0".to_owned();
         assert_eq!(find(&mappings).left_out, [0; 0]);
-        drop(memory);
+        black_box(memory);
+    }
+
+    #[test]
+    fn code_that_an_image_does_not_have_is_not_believed() {
+        let functions = [0..64, 16..32, 16..4096].map(|range| ("wasm[0]::function[0]", range));
+        let mut bytes = image_of(&functions);
+        let pieces = CompiledImage::parse(&bytes).unwrap().pieces();
+        assert_eq!(pieces.into_iter().map(|(_, range)| range).collect::<Vec<_>>(), [0..16, 16..4096]);
+        // The third section of the table, of which the fifth word is the length.
+        let table = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+        let size = table + 2 * HEADER + 32;
+        assert_eq!(bytes[size..][..8], (PAGE as u64).to_le_bytes());
+        bytes[size..][..8].copy_from_slice(&(1_u64 << 62).to_le_bytes());
+        assert!(CompiledImage::parse(&bytes).is_none());
+    }
+
+    #[test]
+    fn an_image_without_places_is_that_of_no_file() {
+        let bytes = Arc::new(image(&["wasm[0]::function[0]"]));
+        let modules = stand_in::modules(&CompiledImage::parse(&bytes).unwrap(), "", &mut 10).unwrap();
+        for modules in [Vec::new(), modules] {
+            let image = MappedImage { bytes: bytes.clone(), address: 0, modules };
+            assert!(!image.was_compiled_from_modules(), "{image:?}");
+        }
     }
 
     #[test]

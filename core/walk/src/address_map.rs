@@ -56,6 +56,12 @@ impl<'m> AddressMap<'m> {
         Some(Self { offsets: &[], places: &[], rows: row_count, index: index.as_chunks().0, bodies })
     }
 
+    /// Returns whether its blocks are in order, or all its rows: else finding some of them would mean to read all.
+    pub fn is_in_order(&self) -> bool {
+        self.index.is_sorted_by_key(|block| split(block).0)
+            && self.offsets.is_sorted_by_key(|at| u32::from_le_bytes(*at))
+    }
+
     /// Returns the rows that begin in this range of the text, in order.
     pub fn rows(&self, range: &Range<usize>) -> impl Iterator<Item = Row> {
         // The block before may reach into the range.
@@ -129,5 +135,8 @@ mod tests {
         assert_eq!(rows(17..24), [(20, None)]);
         assert_eq!(rows(25..100), []);
         assert!(AddressMap::parse(&section[..3]).is_none());
+        assert!(map.is_in_order());
+        let disordered: Vec<u8> = [2, 20, 16, 7, 9].into_iter().flat_map(u32::to_le_bytes).collect();
+        assert!(!AddressMap::parse(&disordered).unwrap().is_in_order());
     }
 }

@@ -52,6 +52,7 @@ impl<'m> CompiledImage<'m> {
     pub fn parse(bytes: &'m [u8]) -> Option<Self> {
         let elf = Elf::parse(bytes).ok()?;
         let text = index_of(&elf, ".text")?;
+        elf.section_headers[text].file_range().filter(|text| bytes.get(text.clone()).is_some())?;
         let names = elf.section_headers[index_of(&elf, ".strtab")?].file_range();
         Some(Self { names: names.and_then(|names| bytes.get(names)).unwrap_or_default(), bytes, elf, text })
     }
@@ -61,11 +62,14 @@ impl<'m> CompiledImage<'m> {
         self.elf.section_headers[self.text].file_range().unwrap_or_default()
     }
 
-    /// Returns the pieces of code in order: what they are, and their offsets in the text.
+    /// Returns the pieces of code in order: what they are, and their offsets in the text. None reaches into the next.
     pub fn pieces(&self) -> Vec<(CodeName<'m>, Range<usize>)> {
         let pieces = self.symbols().filter_map(|(symbol, range)| Some((code_name(symbol)?, range)));
         let mut pieces: Vec<_> = pieces.collect();
         pieces.sort_by_key(|(_, range)| range.start);
+        let starts: Vec<usize> = pieces.iter().skip(1).map(|(_, range)| range.start).collect();
+        pieces.iter_mut().zip(starts).for_each(|((_, range), next)| range.end = range.end.min(next));
+        pieces.retain(|(_, range)| !range.is_empty());
         pieces
     }
 
@@ -99,11 +103,12 @@ impl<'m> CompiledImage<'m> {
 
     /// Returns the address map, if the engine keeps one.
     pub fn address_map(&self) -> Option<AddressMap<'m>> {
-        AddressMap::parse(self.section(ADDRESS_MAP)?)
+        AddressMap::parse(self.section(ADDRESS_MAP)?).filter(AddressMap::is_in_order)
     }
 
-    /// Returns where in the image the section of the address map lies.
+    /// Returns where in the image the section of the address map lies, if the engine keeps one.
     pub(crate) fn address_map_range(&self) -> Option<Range<usize>> {
+        self.address_map()?;
         self.elf.section_headers[index_of(&self.elf, ADDRESS_MAP)?].file_range()
     }
 }

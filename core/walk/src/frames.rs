@@ -157,13 +157,14 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Forgets all frames but the first `count`, which were all that there were before.
+    /// Forgets all frames but the first `count`, which were all that there were before. None of them may have been left out since: see
+    /// [`Frames::is_cut`].
     pub fn truncate(&mut self, count: usize) {
         (self.leaves, self.others) = (count, 0);
     }
 
-    /// Whether there are too many frames for both ends to meet.
-    pub(crate) fn is_cut(&self) -> bool {
+    /// Returns whether there are too many frames for both ends to meet.
+    pub fn is_cut(&self) -> bool {
         self.others > 0
     }
 

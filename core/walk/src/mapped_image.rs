@@ -41,13 +41,15 @@ impl MappedImage {
     }
 
     /// Returns whether the functions of the code are those of its modules: as many, each compiled of what lies where its module has its
-    /// body.
+    /// body. It is not known, and `false`, if the code says of too few functions where they were: without an address map, for instance.
     ///
     /// With other bytes the guest's memory and globals would be looked for where something else is.
     pub fn was_compiled_from_modules(&self) -> bool {
         let Some(image) = self.parse() else { return false };
-        let map = image.address_map();
+        let Some(map) = image.address_map() else { return false };
         let mut counts = vec![0; self.modules.len()];
+        // Of all functions of the modules, and of those whose places are known.
+        let (mut all, mut known) = (0, 0);
         let is_of_module = |(name, range): (CodeName<'_>, Range<usize>)| {
             let CodeName::Function { module, function } = name else { return true };
             let Some(of) = self.module(module) else { return true };
@@ -57,12 +59,14 @@ impl MappedImage {
                 Some(offset) => body.as_ref().is_some_and(|body| body.contains(&offset)),
                 None => of.is_rewritten(),
             };
-            let mut rows = map.iter().flat_map(|map| map.rows(&range)).filter_map(|(_, file_offset)| file_offset);
+            let mut rows = map.rows(&range).filter_map(|(_, file_offset)| file_offset).peekable();
+            all += 1;
+            known += u32::from(rows.peek().is_some());
             (body.is_some() || of.is_rewritten()) && rows.all(is_of_body)
         };
         let are_all = image.pieces().into_iter().all(is_of_module);
         let is_end = |of: &ModuleImage, count: u32| of.function_body(of.first_body() + count).is_none();
-        are_all && self.modules.iter().zip(counts).all(|(of, count)| is_end(of, count))
+        are_all && known * 2 > all && self.modules.iter().zip(counts).all(|(of, count)| is_end(of, count))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

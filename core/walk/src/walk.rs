@@ -87,6 +87,7 @@ impl<M: StackMemory> Walk<'_, M> {
     /// The reason why frames are missing at the root.
     ///
     /// # Safety
+    /// If the memory is read in place:
     /// * `registers` must be those of a thread that stands still for the whole walk.
     /// * The memory from the stack pointer to `end` must be a stack that the memory of this walk can read.
     pub unsafe fn interrupted(

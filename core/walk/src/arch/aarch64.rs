@@ -73,7 +73,8 @@ pub(crate) unsafe fn caller_of_interrupted(
     let Registers { pc, sp, fp, lr, .. } = registers;
     // SAFETY: the memory from `sp` to `entry_fp` is the stack of a thread that stands still, and `memory` can read it (see # Safety).
     let word = |address| unsafe { word(memory, address?, sp..entry_fp) };
-    match link(code, pc - code_start) {
+    let at = pc.checked_sub(code_start).filter(|at| *at < code.len())?;
+    match link(code, at) {
         Link::InRegisters => Some(Caller { return_pc: return_address(lr), fp }),
         Link::InFrame => Some(Caller { return_pc: return_address(word(fp.checked_add(8))?), fp: word(Some(fp))? }),
     }

@@ -72,7 +72,8 @@ pub(crate) unsafe fn caller_of_interrupted(
     // SAFETY: the memory from `sp` to `entry_fp` is the stack of a thread that stands still, and `memory` can read it (see # Safety).
     let word = |address| unsafe { word(memory, address?, sp..entry_fp) };
     let frame = |fp: Option<usize>| Some(Caller { return_pc: word(fp?.checked_add(8))?, fp: word(fp)? });
-    match link(code, pc - code_start) {
+    let at = pc.checked_sub(code_start).filter(|at| *at < code.len())?;
+    match link(code, at) {
         Link::AtStackPointer => Some(Caller { return_pc: word(Some(sp))?, fp }),
         Link::AbovePushedFramePointer => Some(Caller { return_pc: word(sp.checked_add(8))?, fp }),
         Link::InFrame => frame(Some(fp)),
