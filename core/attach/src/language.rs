@@ -41,9 +41,10 @@ impl LanguageModule {
         Self { id, siblings, image, program, layout, instances: HashMap::new(), others: HashSet::new() }
     }
 
-    /// Forgets which contexts are none of its instances: others may lie there by now.
+    /// Believes no more which contexts are its instances and which are none: others may lie there by now.
     pub(crate) fn look_again(&mut self) {
         self.others.clear();
+        self.instances.values_mut().for_each(|(instance, _)| instance.doubt());
     }
 
     /// Whether frames of this module are on the stacks that walkers of its instances read.
@@ -61,7 +62,9 @@ impl LanguageModule {
         walk: impl FnOnce(&RemoteGuest<'_>, &mut LanguageStacks) -> R,
     ) -> Option<R> {
         let end = stack.end.min(stack.start.saturating_add(LOOKED_THROUGH));
-        let on_stack = (stack.start.next_multiple_of(8)..end).step_by(8).filter_map(|address| memory.word(address));
+        let on_stack = (stack.start.checked_next_multiple_of(8).unwrap_or(end)..end)
+            .step_by(8)
+            .filter_map(|address| memory.word(address));
         let words_there: Vec<usize> = registers.iter().copied().chain(on_stack).collect();
         let known = words_there.iter().copied().find(|address| self.is_still_instance(memory, *address));
         let context =
@@ -75,13 +78,14 @@ impl LanguageModule {
 
     /// Whether the context of an instance that is known is at `address`.
     fn is_still_instance(&mut self, memory: &Pages<'_>, address: usize) -> bool {
-        let Some((instance, _)) = self.instances.get(&address) else { return false };
-        // It may have gone.
-        let is_there = is_context(memory, address) && instance.memory(memory).is_some_and(|(_, length)| length > 0);
-        if !is_there {
-            self.instances.remove(&address);
+        let Some((instance, _)) = self.instances.get_mut(&address) else { return false };
+        // It may have gone, and another may lie there.
+        let now = instance.again(memory, &self.image);
+        match now {
+            Some(now) => *instance = now,
+            None => drop(self.instances.remove(&address)),
         }
-        is_there
+        now.is_some()
     }
 
     /// Whether the context of an instance is at `address` that was not known. It is from then on.

@@ -2,7 +2,7 @@
 
 use crate::instance::RemoteGuest;
 use crate::language::LanguageModule;
-use crate::pages::Pages;
+use crate::pages::{Pages, WORK_OF_DUMP, WORK_OF_SAMPLE};
 use crate::process::Process;
 use crate::stack::{self, Walked};
 use std::ops::Range;
@@ -39,7 +39,7 @@ pub(crate) struct FoundStack {
 impl StackReader {
     /// Reads the stack of a thread with these registers. The instance that it runs is looked for in `general`, too.
     pub(crate) fn read(&mut self, registers: Registers, general: &[usize]) -> FoundStack {
-        self.walk(registers, general, |walked, words, memory, code, language| {
+        self.walk(registers, general, WORK_OF_SAMPLE, |walked, words, memory, code, language| {
             let language = language.map(|language| {
                 language.of_instance(|guest, stacks| {
                     let mut own = [0; MAX_LANGUAGE_WORDS];
@@ -55,7 +55,7 @@ impl StackReader {
     /// Reads the stack of a thread with these registers, and those of all threads of its guest's language. `thread` and `state` are what it is
     /// called and does where the language does not say so. Empty if it is all the host's.
     pub(crate) fn dump(&mut self, registers: Registers, general: &[usize], thread: &str, state: &str) -> Dump {
-        self.walk(registers, general, |_, words, _, code, language| {
+        self.walk(registers, general, WORK_OF_DUMP, |_, words, _, code, language| {
             let of_language = language
                 .and_then(|language| language.of_instance(|guest, stacks| stacks.threads(guest, code, words, state)));
             let origins = words.iter().filter_map(|word| match FrameWord(*word) {
@@ -70,15 +70,17 @@ impl StackReader {
         })
     }
 
-    /// Walks the wasm frames of a thread with these registers, and has `found` do the rest with them while the thread stands still.
+    /// Walks the wasm frames of a thread with these registers, and has `found` do the rest with them while the thread stands still. All of it
+    /// may take that much work.
     fn walk<R>(
         &mut self,
         registers: Registers,
         general: &[usize],
+        work: usize,
         found: impl FnOnce(Walked, &[u64], &Pages<'_>, &CodeReader<'_>, Option<RunningLanguage<'_>>) -> R,
     ) -> R {
         let Self { process, code, mappings, languages } = self;
-        let memory = Pages::new(process);
+        let memory = Pages::new(process, work);
         let stack = mappings.iter().find(|range| range.contains(&registers.sp));
         let top = stack.map_or(registers.sp.saturating_add(LARGEST_STACK), |range| range.end);
         let mut words = [0; MAX_FRAMES];

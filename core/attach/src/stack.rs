@@ -41,6 +41,19 @@ pub(crate) fn walk(
     top: usize,
     frames: &mut Frames<'_>,
 ) -> Walked {
+    let walked = walk_entries(memory, code, registers, top, frames);
+    // Where too much would have to be read, the chain is not broken.
+    let end = if memory.is_exhausted() { Err(Truncated::TooManyEntries) } else { walked.end };
+    Walked { end, ..walked }
+}
+
+fn walk_entries(
+    memory: &Pages<'_>,
+    code: &CodeMap,
+    registers: Registers,
+    top: usize,
+    frames: &mut Frames<'_>,
+) -> Walked {
     let walk = Walk { code: code.read(), memory };
     let end = End::Trampoline { top };
     let running = walk.code.code(registers.pc);
@@ -48,7 +61,7 @@ pub(crate) fn walk(
     let mut from = registers.sp;
     let mut begins = registers.sp;
     if let Some(code) = running {
-        // SAFETY: the memory is read by the kernel, which refuses what is not there.
+        // SAFETY: the memory is not read in place, but by the kernel, which refuses what is not there.
         match unsafe { walk.interrupted(registers, code, end, frames) } {
             Ok(Some(fp)) => from = fp,
             // The host enters wasm or is back in it.
@@ -65,9 +78,13 @@ pub(crate) fn walk(
         if before == 0 {
             begins = trampoline_fp;
         }
-        // SAFETY: the memory is read by the kernel, which refuses what is not there.
+        // SAFETY: the memory is not read in place, but by the kernel, which refuses what is not there.
         match unsafe { walk.call(trampoline_fp, None, end, frames) } {
             Ok(fp) => from = fp,
+            // What a left-over has written over is gone: frames in the middle, which are left out.
+            Err(Truncated::BrokenChain) if frames.is_cut() => {
+                return Walked { is_in_wasm, begins, end: frames.finish() };
+            }
             Err(Truncated::BrokenChain) => {
                 // Left of a call that has ended by a trap, in what the host's frames have not written.
                 frames.truncate(before);
@@ -99,8 +116,8 @@ fn find_call(memory: &Pages<'_>, code: &CodeReader<'_>, stack: Range<usize>) -> 
 
 /// The frame pointer of the trampoline that what is at `address` returns into.
 fn frame_above(memory: &Pages<'_>, code: &CodeReader<'_>, address: usize, top: usize) -> Option<usize> {
-    let end = top.min(address + MAX_TRAMPOLINE_FRAME);
-    let first = (address + WORD).next_multiple_of(2 * WORD);
+    let end = top.min(address.saturating_add(MAX_TRAMPOLINE_FRAME));
+    let first = address.checked_add(WORD)?.checked_next_multiple_of(2 * WORD)?;
     (first..end).step_by(2 * WORD).find(|fp| {
         let (callers_fp, return_pc) = (memory.word(*fp), memory.word(fp + WORD));
         let is_frame =
@@ -121,4 +138,76 @@ fn is_in_function(code: &CodeReader<'_>, return_pc: usize) -> bool {
 
 fn kind(code: &CodeReader<'_>, return_pc: usize) -> Option<CodeKind> {
     Some(code.code(return_pc.checked_sub(1)?)?.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::images::tests::image_of;
+    use crate::pages::WORK_OF_SAMPLE;
+    use crate::process::Process;
+    use std::hint::black_box;
+    use std::sync::Arc;
+    use wlprof_walk::{FrameWord, MAX_FRAMES, MappedCode, MappedImage};
+
+    /// Words of a stack.
+    struct Stack {
+        words: Vec<usize>,
+        bottom: usize,
+    }
+
+    impl Stack {
+        fn new() -> Self {
+            let words = vec![0; 10_000];
+            let bottom = words.as_ptr().addr().next_multiple_of(16);
+            Self { words, bottom }
+        }
+
+        /// Two words, of which the first is at a multiple of 16.
+        fn pair(&mut self, number: usize, pair: [usize; 2]) {
+            let at = (self.bottom - self.words.as_ptr().addr()) / WORD + 2 * number;
+            self.words[at..at + 2].copy_from_slice(&pair);
+            black_box(&mut self.words);
+        }
+
+        fn at(&self, number: usize) -> usize {
+            self.bottom + 16 * number
+        }
+    }
+
+    #[test]
+    fn a_deep_stack_below_left_overs_is_cut_and_says_so() {
+        let pieces = [
+            ("wasm[0]::function[0]", 0..1024),
+            ("wasm[0]::array_to_wasm_trampoline[0]", 1024..1040),
+            ("signatures[0]::wasm_to_array_trampoline", 1040..1056),
+        ];
+        let image = MappedImage { bytes: Arc::new(image_of(&pieces)), address: 1 << 32, modules: Vec::new() };
+        let text = image.address + image.parse().unwrap().text().start;
+        let [function, entry, stub] = [512, 1032, 1048].map(|at| text + at);
+        let code = CodeMap::default();
+        code.add(Vec::new(), MappedCode::new(&image, false));
+        let process = Process::open(std::process::id() as i32).unwrap();
+        let found = |depth: usize| {
+            let mut stack = Stack::new();
+            for frame in 0..depth {
+                let return_pc = if frame + 1 < depth { function } else { entry };
+                stack.pair(frame, [stack.at(frame + 1), return_pc]);
+            }
+            // Left of another call: its frames lead to nothing.
+            stack.pair(depth + 1, [stub, 0]);
+            stack.pair(depth + 2, [stack.at(depth + 4), function]);
+            let registers = Registers { pc: function, sp: stack.at(0), fp: stack.at(0), ..Registers::default() };
+            let mut words = [0; MAX_FRAMES];
+            let mut frames = Frames::new(&mut words);
+            let memory = Pages::new(&process, WORK_OF_SAMPLE);
+            let walked = walk(&memory, &code, registers, stack.at(depth + 100), &mut frames);
+            let length = frames.len();
+            (walked.end, words[..length].to_vec())
+        };
+        assert_eq!((found(10).0, found(10).1.len()), (Ok(()), 10));
+        let (end, words) = found(3000);
+        assert_eq!((end, words.len()), (Err(Truncated::Elided), MAX_FRAMES));
+        assert!(words.contains(&FrameWord::ELIDED.0));
+    }
 }
