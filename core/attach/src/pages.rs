@@ -18,7 +18,7 @@ const PAGE_WORK: usize = 256;
 pub(crate) const WORK_OF_SAMPLE: usize = 1 << 20;
 
 /// The work that a dump of one thread may take, with the stacks of all goroutines.
-pub(crate) const WORK_OF_DUMP: usize = 1 << 27;
+pub(crate) const WORK_OF_DUMP: usize = 1 << 25;
 
 /// The memory of a process while a thread of it stands still.
 pub(crate) struct Pages<'a> {

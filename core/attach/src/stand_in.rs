@@ -41,7 +41,10 @@ pub(crate) fn modules(image: &CompiledImage<'_>, file: &str, room: &mut u32) -> 
         }
     }
     if let Some(all) = image.section(".name.wasm").map(String::from_utf8_lossy) {
-        modules.values_mut().for_each(|functions| complete(&mut functions.names, &all));
+        let last = modules.last_key_value().map(|(last, _)| *last);
+        modules
+            .iter_mut()
+            .fold(0, |from, (number, functions)| complete(&mut functions.names, &all, from, Some(*number) == last));
     }
     let module = |(number, name): (u32, String)| {
         let bytes = encode(modules.get(&number).unwrap_or(&Functions::default()));
@@ -79,27 +82,58 @@ fn functions(image: &CompiledImage<'_>) -> BTreeMap<u32, Functions> {
     modules
 }
 
-/// Completes names that Wasmtime has cut: `all` has all names of the module behind each other, without anything between them.
-fn complete(names: &mut BTreeMap<u32, String>, all: &str) {
-    let mut from = 0;
+/// Gives names back what their symbols lack: Wasmtime has cut those, and put a `?` for all that is not graphic ASCII. `all` has the names of the
+/// module behind each other, without anything between them, and before them perhaps those of imports. They begin at `from` or behind it, and
+/// reach to the end if it `is_last`. Returns where they end.
+fn complete(names: &mut BTreeMap<u32, String>, all: &str, from: usize, is_last: bool) -> usize {
+    /// Where a name may begin behind the one before it. Imports have no symbols.
+    const WINDOW: usize = 1 << 16;
+    let mut from = from;
     let mut cut: Option<(u32, usize)> = None;
     let mut completed = Vec::new();
     for (function, name) in names.iter() {
-        let Some(at) = all.get(from..).and_then(|rest| rest.find(&**name)).map(|at| from + at) else {
-            // It has characters that are not in its symbol: where it begins is not known.
+        let starts = from..all.len().min(from.saturating_add(WINDOW));
+        let found = starts.into_iter().find_map(|start| Some((start, end_of_name(name, all.get(start..)?)? + start)));
+        let Some((start, end)) = found else {
+            // Where it begins is not known.
             cut = None;
             continue;
         };
-        if let Some((function, start)) = cut.take() {
-            completed.push((function, start..at));
+        if let Some((function, before)) = cut.take() {
+            completed.push((function, before..start));
         }
-        from = at + name.len();
-        cut = (name.len() == SYMBOL_LENGTH).then_some((*function, at));
+        from = end;
+        match name.len() == SYMBOL_LENGTH {
+            true => cut = Some((*function, start)),
+            false => completed.push((*function, start..end)),
+        }
     }
-    completed.extend(cut.map(|(function, start)| (function, start..all.len())));
+    // Behind the last one are another module's.
+    let end = if is_last { all.len() } else { from };
+    completed.extend(cut.map(|(function, start)| (function, start..end)));
     for (function, range) in completed {
         names.insert(function, all[range].to_owned());
     }
+    from
+}
+
+/// Where the name ends that `text` begins with, if it is the one that a symbol has as `name`.
+fn end_of_name(name: &str, text: &str) -> Option<usize> {
+    let is_replaced = |char: char| char == '?' || !char.is_ascii_graphic();
+    let (mut rest, mut is_in_run) = (text, false);
+    // Each run of other characters is one `?`.
+    for (number, part) in name.split('?').enumerate() {
+        if number > 0 {
+            let other = rest.trim_start_matches(is_replaced);
+            // Two in a row are in a name that has no other characters.
+            if other.len() == rest.len() && !is_in_run {
+                return None;
+            }
+            (rest, is_in_run) = (other, part.is_empty());
+        }
+        rest = rest.strip_prefix(part)?;
+    }
+    Some(text.len() - rest.len())
 }
 
 fn encode(functions: &Functions) -> Vec<u8> {
@@ -152,11 +186,22 @@ mod tests {
     #[test]
     fn names_that_were_cut_are_completed() {
         let long = |tail: &str| format!("{}{tail}", "n".repeat(SYMBOL_LENGTH));
-        let all = ["import", "a", &long("x"), "b", &long("y")].concat();
+        let all = ["import", "a", &long("x"), "b(int, ä  char)", &long("y"), "a??b", "??", "next"].concat();
         let cut = "n".repeat(SYMBOL_LENGTH);
-        let names = [(3, "a".to_owned()), (4, cut.clone()), (5, "b".to_owned()), (6, cut)];
-        let mut names = BTreeMap::from(names);
-        complete(&mut names, &all);
-        assert_eq!(names.values().collect::<Vec<_>>(), ["a", &*long("x"), "b", &*long("y")]);
+        let names =
+            [(3, "a"), (4, &cut), (5, "b(int,?char)"), (6, &cut), (7, "a??b"), (8, "??"), (9, "next"), (10, "missing")];
+        let mut names: BTreeMap<u32, String> = names.map(|(function, name)| (function, name.to_owned())).into();
+        assert_eq!(complete(&mut names, &all, 0, true), all.len());
+        let expected = ["a", &*long("x"), "b(int, ä  char)", &*long("y"), "a??b", "??", "next", "missing"];
+        assert_eq!(names.values().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn names_with_spaces_are_found() {
+        let names = (0..50_000).map(|number| (number, format!("f{number}(int,?int)")));
+        let all: String = (0..50_000).map(|number| format!("f{number}(int, int)")).collect();
+        let mut names: BTreeMap<u32, String> = names.collect();
+        assert_eq!(complete(&mut names, &all, 0, true), all.len());
+        assert_eq!(names[&49_999], "f49999(int, int)");
     }
 }
