@@ -4,8 +4,9 @@ use crate::failure::AttachError;
 use crate::maps::{Mapping, parse_mappings};
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A process that is looked at.
 ///
@@ -19,6 +20,8 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub struct Process {
     pid: i32,
+    /// Its folder in `/proc`, which is not that of a later process with the same number.
+    folder: File,
     memory: File,
 }
 
@@ -28,8 +31,10 @@ impl Process {
     /// # Errors
     /// [`AttachError`] if there is no such process, or it may not be looked at.
     pub fn open(pid: i32) -> Result<Self, AttachError> {
-        let memory = File::open(format!("/proc/{pid}/mem")).map_err(|error| AttachError::opening(pid, &error))?;
-        Ok(Self { pid, memory })
+        let open = |path: &Path| File::open(path).map_err(|error| AttachError::opening(pid, &error));
+        let folder = open(Path::new(&format!("/proc/{pid}")))?;
+        let memory = open(&path_in(&folder, "mem"))?;
+        Ok(Self { pid, folder, memory })
     }
 
     /// Returns its number.
@@ -74,7 +79,30 @@ impl Process {
         words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/{name}", self.pid))
+    /// Returns where this process finds a file of its folder in `/proc`.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        path_in(&self.folder, name)
+    }
+}
+
+fn path_in(folder: &File, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_that_has_gone_is_not_another_one() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let process = Process::open(child.id() as i32).unwrap();
+        assert!(!process.mappings().unwrap().is_empty() && process.threads().unwrap() == [process.pid()]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // By the number this would fail as well, until another process has it.
+        assert!(process.mappings().is_err() && process.threads().unwrap_or_default().is_empty());
+        assert!(process.path("maps").starts_with("/proc/self/fd"));
     }
 }

@@ -243,13 +243,15 @@ impl SampledThread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::Process;
     use std::process::{Command, Stdio};
 
     #[test]
     fn a_process_that_nobody_has_asked_for_has_ended() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let tid = child.id() as i32;
-        let thread = || Thread::open(tid, tid).unwrap();
+        let process = Process::open(tid).unwrap();
+        let thread = || Thread::open(&process, tid).unwrap();
         let sampled = SampledThread::new(thread(), Clock::Cpu, Instant::now()).unwrap();
         assert!(sampled.thread.activity().is_some());
         child.kill().unwrap();

@@ -8,6 +8,7 @@ use crate::sampled::{Looking, SampledThread};
 use crate::session::Session;
 use crate::thread::Thread;
 use crate::tracer::{Event, Stopped, Tracer};
+use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -243,16 +244,22 @@ impl<'s> Sampling<'s> {
     }
 
     fn look_for_threads(&mut self) {
-        let Session { reader, options, begun, .. } = &self.session;
+        let Session { reader, options, begun, unopened, .. } = &mut *self.session;
+        let mut refused = 0;
         // Those that have ended give their last samples when they are looked at.
         for tid in reader.process.threads().unwrap_or_default() {
-            if !self.threads.contains_key(&tid)
-                && let Ok(thread) = Thread::open(reader.process.pid(), tid)
-                && let Some(thread) = SampledThread::new(thread, options.clock, *begun)
-            {
-                self.threads.insert(tid, thread);
+            if self.threads.contains_key(&tid) {
+                continue;
+            }
+            match Thread::open(&reader.process, tid) {
+                Ok(thread) => {
+                    let thread = SampledThread::new(thread, options.clock, *begun);
+                    self.threads.extend(thread.map(|thread| (tid, thread)));
+                }
+                Err(error) => refused += usize::from(error.raw_os_error() == Some(Errno::EMFILE as i32)),
             }
         }
+        *unopened = refused.max(*unopened);
     }
 
     fn fraction(&mut self) -> f64 {

@@ -10,6 +10,7 @@ use crate::samples::Samples;
 use crate::sampling::Sampling;
 use crate::stand_in;
 use crate::stops::Stops;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::panic::resume_unwind;
@@ -31,12 +32,22 @@ const TAIL: usize = 4096;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Samples a second.
+    /// Samples a second, from 0.01 to 10,000. What is beyond counts as the bound.
     pub rate_hz: f64,
     /// What time samples stand for.
     pub clock: Clock,
-    /// The part of its time for which a thread may stand still: the rate is lowered to keep it.
+    /// The part of its time for which a thread may stand still, from 0.0001 to 1. The rate is lowered to keep it.
     pub max_overhead: f64,
+}
+
+impl Options {
+    /// The nearest options that a session can follow.
+    fn within_bounds(self) -> Self {
+        // `max` and `min` take the bound for what is no number.
+        let [rate_hz, max_overhead] = [(self.rate_hz, 0.01, 10_000.0), (self.max_overhead, 0.0001, 1.0)]
+            .map(|(value, least, most): (f64, f64, f64)| value.max(least).min(most));
+        Self { rate_hz, max_overhead, ..self }
+    }
 }
 
 impl Default for Options {
@@ -46,6 +57,9 @@ impl Default for Options {
     }
 }
 
+/// What its language knows of a module, if that has stacks of its own.
+type Language = Option<Arc<dyn Program>>;
+
 /// A file that images may have been compiled from.
 ///
 /// ```
@@ -54,16 +68,14 @@ impl Default for Options {
 /// use wlprof_module::ModuleImage;
 ///
 /// let image = ModuleImage::parse(b"\0asm\x01\0\0\0".to_vec(), "empty.wasm")?;
-/// let file = ProgramFile { modules: vec![Arc::new(image)], languages: vec![None] };
-/// assert_eq!(file.modules.len(), file.languages.len());
+/// let file = ProgramFile { modules: vec![(Arc::new(image), None)] };
+/// assert_eq!(file.modules.len(), 1);
 /// # Ok::<(), wlprof_module::ImageError>(())
 /// ```
 #[derive(Clone)]
 pub struct ProgramFile {
-    /// Its modules: itself, or those in a component, in order.
-    pub modules: Vec<Arc<ModuleImage>>,
-    /// For each module, what its language knows of it.
-    pub languages: Vec<Option<Arc<dyn Program>>>,
+    /// Its modules, and what their languages know of them: itself, or those in a component, in order.
+    pub modules: Vec<(Arc<ModuleImage>, Language)>,
 }
 
 /// What came of a [`Session`].
@@ -98,6 +110,8 @@ pub struct Session {
     pub(crate) begun: Instant,
     pub(crate) stops: Stops,
     pub(crate) instants: u64,
+    /// Threads that could not be looked at, since there were too many.
+    pub(crate) unopened: usize,
 }
 
 impl Session {
@@ -114,6 +128,8 @@ impl Session {
         journal: Journal,
         options: Options,
     ) -> Result<Self, AttachError> {
+        allow_many_files();
+        let options = options.within_bounds();
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
         let meta = Meta {
             wlprof_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -140,6 +156,7 @@ impl Session {
             begun: Instant::now(),
             stops: Stops::default(),
             instants: 0,
+            unopened: 0,
         };
         let pid = session.reader.process.pid();
         session.look().map_err(|error| AttachError::opening(pid, &error))?;
@@ -189,6 +206,12 @@ impl Session {
     pub fn finish(mut self) -> Finished {
         (self.meta.pause.handler_p50_ns, self.meta.pause.handler_p99_ns) = self.stops.percentiles();
         self.meta.notes.extend(self.stops.note());
+        if self.unopened > 0 {
+            self.meta.notes.push(format!(
+                "{} threads were not sampled: each takes three open files; allow wlprof more with `ulimit -n`",
+                self.unopened
+            ));
+        }
         let duration = self.begun.elapsed();
         self.meta.duration_ns = duration.as_nanos() as u64;
         self.meta.allowed_hz = self.options.rate_hz.min(self.instants as f64 / duration.as_secs_f64());
@@ -234,8 +257,10 @@ impl Session {
     }
 
     fn add(&mut self, found: &FoundImage) {
-        let of_file = |file: &ProgramFile| MappedImage { modules: file.modules.clone(), ..found.image.clone() };
-        let known = self.files.iter().map(|file| (of_file(file), file.languages.clone()));
+        let known = self.files.iter().map(|file| {
+            let (modules, programs): (Vec<_>, Vec<_>) = file.modules.iter().cloned().unzip();
+            (MappedImage { modules, ..found.image.clone() }, programs)
+        });
         let known = known.into_iter().find(|(image, _)| image.was_compiled_from_modules());
         let stand_in = || {
             let modules = stand_in::modules(&found.image.parse()?, &found.name, &mut self.room.1)?;
@@ -284,6 +309,13 @@ impl Session {
     }
 }
 
+/// Allows this process as many open files as it may have: each thread takes some.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // With fewer, some threads are not sampled, and a note says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 /// Whether an image is still what the process has at its address.
 fn is_there(process: &Process, image: &MappedImage) -> bool {
     let bytes = (*image.bytes).as_ref();
@@ -300,6 +332,17 @@ fn length(image: &MappedImage) -> usize {
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    #[test]
+    fn options_beyond_bounds_count_as_these() {
+        for value in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::MIN_POSITIVE] {
+            let options = Options { rate_hz: value, max_overhead: value, clock: Clock::Cpu }.within_bounds();
+            assert!(Duration::from_secs_f64(1.0 / options.rate_hz) > Duration::ZERO, "{options:?}");
+            assert!(options.max_overhead > 0.0 && options.max_overhead <= 1.0, "{options:?}");
+        }
+        assert_eq!(Options::default().within_bounds(), Options::default());
+    }
 
     #[test]
     fn a_session_ends_with_its_process() {

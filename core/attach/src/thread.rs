@@ -1,5 +1,6 @@
 //! A thread of another process: whether it runs, how much CPU time it has had, and its registers while it stands still.
 
+use crate::process::Process;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 use std::fs::File;
@@ -39,9 +40,9 @@ pub(crate) enum Activity {
 }
 
 impl Thread {
-    /// Opens what the kernel shows of thread `tid` of process `pid`.
-    pub(crate) fn open(pid: i32, tid: i32) -> io::Result<Self> {
-        let file = |name| File::open(format!("/proc/{pid}/task/{tid}/{name}"));
+    /// Opens what the kernel shows of thread `tid` of `process`.
+    pub(crate) fn open(process: &Process, tid: i32) -> io::Result<Self> {
+        let file = |name| File::open(process.path(&format!("task/{tid}/{name}")));
         let call = file("syscall").ok();
         Ok(Self { tid, state: file("stat")?, times: file("schedstat")?, call })
     }

@@ -28,5 +28,5 @@ pub use offset_map::OffsetMap;
 pub use offset_map::Stretch;
 pub use position_index::PositionIndex;
 pub use read::file_name;
-pub use read::{Binary, read_binary};
+pub use read::{Binary, parse_binary, read_binary};
 pub use sections::{ImageError, IndexSpaces};

@@ -38,7 +38,18 @@ impl Binary {
 /// # Errors
 /// [`ModuleError`] says what the file is and what would do.
 pub fn read_binary(path: &Path, debug_file: Option<&Path>) -> Result<(Binary, Vec<String>), ModuleError> {
-    let bytes = read_module(path)?;
+    parse_binary(read_module(path)?, path, debug_file)
+}
+
+/// Parses a module or component in its binary form, which was read from `path`, as [`read_binary`] does.
+///
+/// # Errors
+/// [`ModuleError`] says what the file is and what would do.
+pub fn parse_binary(
+    bytes: Vec<u8>,
+    path: &Path,
+    debug_file: Option<&Path>,
+) -> Result<(Binary, Vec<String>), ModuleError> {
     let malformed = |error| ModuleError::Image(path.to_owned(), error);
     if Parser::is_component(&bytes) {
         if let Some(debug_file) = debug_file {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use wlprof::languages::{self, Choice};
 use wlprof::sampler::{Dump, Finished};
 use wlprof_attach::{AttachError, Options, Process, ProgramFile, Session, named_files};
-use wlprof_module::{Binary, ModuleImage, among, read_binary};
+use wlprof_module::{Binary, ModuleImage, among, parse_binary, read_binary};
 use wlprof_plugin::ModuleView;
 use wlprof_recording::{Clock, Journal};
 use wlprof_show::escape;
@@ -69,24 +69,26 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
         Some(ClockChoice::Cpu) | None => Clock::Cpu,
     };
     let options = Options { rate_hz: attach.rate, clock, max_overhead: attach.max_overhead / 100.0 };
-    let mut session = Session::new(process, files, outputs.begin_journal()?, options).map_err(failed)?;
-    if session.modules().is_empty() {
-        outputs.remove_forerunner();
-        return Err(runs_no_wasm(attach.pid));
-    }
     let interrupts = Interrupts::default();
     let is_interrupted = Arc::new(AtomicBool::new(false));
     let interrupted = is_interrupted.clone();
-    interrupts
-        .watch(move |_| interrupted.store(true, Ordering::Relaxed), 1)
-        .map_err(|error| Failure::new(FAILED, error))?;
+    let journal = outputs.begin_journal()?;
+    let prepared = Session::new(process, files, journal, options).map_err(failed).and_then(|session| {
+        if session.modules().is_empty() {
+            return Err(runs_no_wasm(attach.pid));
+        }
+        let fail = |error| Failure::new(FAILED, error);
+        interrupts.watch(move |_| interrupted.store(true, Ordering::Relaxed), 1).map_err(fail)?;
+        Ok((session, Suspension::caught().map_err(fail)?))
+    });
+    let (mut session, suspension) = prepared.inspect_err(|_| outputs.remove_forerunner())?;
     if !attach.output.quiet {
         say_what_is_sampled(attach, &session);
         interrupt::note_if_ignored();
     }
-    let end = attach.duration.map(|duration| Instant::now() + duration);
+    // One beyond all that the clock can show never comes.
+    let end = attach.duration.and_then(|duration| Instant::now().checked_add(duration));
     let ends = || is_interrupted.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
-    let suspension = Suspension::caught().map_err(|error| Failure::new(FAILED, error))?;
     let sampled = loop {
         let sampled = session.run(|| ends() || suspension.is_due());
         if !suspension.is_due() {
@@ -144,7 +146,8 @@ fn files(guests: &[PathBuf], process: &Process, plugins: &Plugins) -> Result<Vec
         let modules: Vec<_> = binary.into_images().into_iter().map(Arc::new).collect();
         let views: Vec<_> = (0..modules.len()).filter_map(|number| among(&modules, number)).collect();
         let chosen = languages::choose_each(&Choice::Auto, &plugins.languages(), "", &views).unwrap_or_default();
-        ProgramFile { languages: chosen.programs, modules }
+        let programs = chosen.programs.into_iter().chain(std::iter::repeat(None));
+        ProgramFile { modules: modules.into_iter().zip(programs).collect() }
     };
     let mut files = Vec::new();
     for path in guests {
@@ -152,7 +155,7 @@ fn files(guests: &[PathBuf], process: &Process, plugins: &Plugins) -> Result<Vec
         files.push(file(binary));
     }
     // They may be anything, and are of use only if an image was compiled from them.
-    let found = named_files(process).into_iter().filter_map(|path| read_binary(&path, None).ok());
+    let found = named_files(process).into_iter().filter_map(|(path, bytes)| parse_binary(bytes, &path, None).ok());
     files.extend(found.map(file));
     Ok(files)
 }
