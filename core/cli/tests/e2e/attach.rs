@@ -4,6 +4,7 @@
 use crate::guest::{Place, Ran, fixture, send_signal};
 use crate::running::{wait_until, with_default_signals};
 use crate::sampled::{Shares, are_few, innermost_functions};
+use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use wlprof::recording::{Line, Recording, Sample, State, Truncation};
 
@@ -109,6 +110,41 @@ fn a_guest_whose_file_is_gone_has_the_names_of_its_symbols() {
     let [own, other] = [own, other].map(|path| format!("--guest={}", path.display()));
     let with = recording(&place, &host, &[&other, &own]);
     assert!(with.functions.iter().any(|function| function.name == "heavy" && function.line.is_some()));
+}
+
+/// A module with a function that works.
+fn worker(name: &str) -> String {
+    format!(
+        r#"(module (func ${name} (export "f") (local $n i32)
+             (local.set $n (i32.const 100000))
+             (loop $again (br_if $again (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))))"#
+    )
+}
+
+#[test]
+fn all_modules_of_a_host_are_found() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.file(&format!("{name}.wat"), worker(&format!("work_of_{name}")));
+    }
+    let imports = r#"(import "a" "f" (func $a)) (import "b" "f" (func $b)) (import "c" "f" (func $c))"#;
+    let main = r#"(func (export "_start") (loop $again (call $a) (call $b) (call $c) (br $again)))"#;
+    place.file("main.wat", format!("(module {imports} {main})"));
+    let preloads = ["--preload", "a=a.wat", "--preload", "b=b.wat", "--preload", "c=c.wat"];
+    let command = [&["--sampler=off", "-q"][..], &preloads, &["main.wat"]].concat();
+    let host = Host::start(&mut place.command(command));
+    let pid = host.pid().to_string();
+    wait_until("all have been loaded", || {
+        let ran = place.run(["ps"]);
+        let row = ran.stdout.lines().map(|row| row.split_whitespace().collect::<Vec<_>>()).find(|row| row[0] == pid);
+        row.is_some_and(|row| row[2] == "4")
+    });
+    let recording = recording(&place, &host, &[]);
+    let names: BTreeSet<_> = innermost_functions(&recording).map(|(name, _)| name.to_owned()).collect();
+    for name in ["work_of_a", "work_of_b", "work_of_c"] {
+        assert!(names.contains(name), "{names:?}");
+    }
+    assert!(recording.truncated.is_empty(), "{:?}", recording.truncated);
 }
 
 #[test]
@@ -324,7 +360,7 @@ fn a_host_runs_on_while_wlprof_is_suspended() {
     let path = fixture("c-spin.wasm");
     let host = Host::start(&mut place.command(["--sampler=off", "-q", path.to_str().unwrap()]));
     let pid = host.pid().to_string();
-    let command = place.command(["attach", "--rate=1000", "-o", "x.wlprof", &pid]);
+    let command = place.command(["attach", "--rate=1000", "--duration=1e19", "-o", "x.wlprof", &pid]);
     let mut command = with_default_signals(&command);
     let tool = command.current_dir(place.path("")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let mut tool = Host(tool);
