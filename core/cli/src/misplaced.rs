@@ -8,10 +8,10 @@ use std::ffi::OsString;
 pub(super) fn options_behind(guest_and_arguments: &[OsString], command: &Command) -> Option<String> {
     let all: Vec<OsString> = std::env::args_os().collect();
     let before = all.len().saturating_sub(guest_and_arguments.len());
-    told(&options(command, &all[..before]), &options(command, guest_and_arguments.get(1..)?))
+    advice(&options(command, &all[..before]), &options(command, guest_and_arguments.get(1..)?))
 }
 
-fn told(before: &[(String, String)], behind: &[(String, String)]) -> Option<String> {
+fn advice(before: &[(String, String)], behind: &[(String, String)]) -> Option<String> {
     let is_new = |(id, _): &&(String, String)| !before.iter().any(|(other, _)| other == id);
     let mut names: Vec<&str> = behind.iter().filter(is_new).map(|(_, name)| name.as_str()).collect();
     names.dedup();
@@ -60,7 +60,7 @@ mod tests {
             ("", "-v --target x --other --help -q", None),
         ];
         for (before, behind, expected) in cases {
-            let found = told(&among(before), &among(behind));
+            let found = advice(&among(before), &among(behind));
             assert_eq!(found.is_some(), expected.is_some(), "{behind}: {found:?}");
             assert!(expected.is_none_or(|part| found.unwrap_or_default().starts_with(part)), "{behind}");
         }
