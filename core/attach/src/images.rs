@@ -51,6 +51,14 @@ impl Default for Room {
     }
 }
 
+impl Room {
+    /// An image of so many bytes has gone.
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.images += 1;
+    }
+}
+
 /// The images of a process, and what could not be read of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FoundImages {

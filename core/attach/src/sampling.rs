@@ -26,8 +26,8 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// How long is waited for a thread to stop. Then the next ones are asked, and it is read as soon as it has stopped.
 const MAX_STOP: Duration = Duration::from_millis(1);
 
-/// How long is waited for all threads to stop before images are looked for, which may take seconds.
-const LONGEST_BREAK: Duration = Duration::from_millis(20);
+/// How long is waited for all threads to stop before images are looked for, which may take seconds. Without, it is done later.
+const LONGEST_BREAK: Duration = Duration::from_millis(500);
 
 /// How long a dump waits for threads to stop. One that waits for a disk may take as long as that.
 const LONGEST_DUMP: Duration = Duration::from_secs(10);
@@ -72,20 +72,20 @@ impl<'s> Sampling<'s> {
                 continue;
             }
             // After a pause of this process the instants that it slept through are gone.
-            let earliest = Instant::now() - period;
-            let missed = earliest.saturating_duration_since(next).as_nanos() / period.as_nanos();
-            self.session.samples.ticks.late += missed as u64 * usual;
-            next = next.max(earliest);
+            if let Some(earliest) = Instant::now().checked_sub(period) {
+                let missed = earliest.saturating_duration_since(next).as_nanos() / period.as_nanos();
+                self.session.samples.ticks.late += missed as u64 * usual;
+                next = next.max(earliest);
+            }
             let fired = self.session.samples.ticks.fired;
             self.look_at_threads()?;
             usual = self.session.samples.ticks.fired - fired;
             self.processors.move_on();
             self.session.instants += 1;
             period = self.session.stops.next_period(wanted, max_overhead);
-            // No thread may stand still for as long as that takes.
-            if looked.elapsed() > LOOK_AGAIN && self.wait_for(LONGEST_BREAK, Tracer::is_done) {
-                // What cannot be read is that of a process that has ended.
-                if !self.session.look().unwrap_or(false) {
+            if looked.elapsed() > LOOK_AGAIN {
+                // No thread may stand still for as long as that takes. What cannot be read is that of a process that has ended.
+                if self.wait_for(LONGEST_BREAK, Tracer::is_done) && !self.session.look().unwrap_or(false) {
                     break;
                 }
                 self.look_for_threads();

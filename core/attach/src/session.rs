@@ -4,6 +4,7 @@ use crate::failure::AttachError;
 use crate::images::{FoundImage, FoundImages, Room};
 use crate::language::LanguageModule;
 use crate::layout::{Layout, RELEASES};
+use crate::options::Options;
 use crate::process::Process;
 use crate::reading::StackReader;
 use crate::samples::Samples;
@@ -11,51 +12,19 @@ use crate::sampling::Sampling;
 use crate::stand_in;
 use crate::stops::Stops;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Program};
-use wlprof_recording::{Clock, Journal, Meta, ModuleId, Recorder, TickCounts};
+use wlprof_recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
 use wlprof_walk::{CodeMap, Dump, MappedCode, MappedImage};
 
 /// Bytes at the end of an image by which it is known again: its table of sections says how long each part of it is.
 const TAIL: usize = 4096;
-
-/// How a process is to be sampled.
-///
-/// ```
-/// let options = wlprof_attach::Options { rate_hz: 250.0, ..Default::default() };
-/// assert_eq!(options.rate_hz, 250.0);
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// Samples a second, from 0.01 to 10,000. What is beyond counts as the bound.
-    pub rate_hz: f64,
-    /// What time samples stand for.
-    pub clock: Clock,
-    /// The part of its time for which a thread may stand still, from 0.0001 to 1. The rate is lowered to keep it.
-    pub max_overhead: f64,
-}
-
-impl Options {
-    /// The nearest options that a session can follow.
-    fn within_bounds(self) -> Self {
-        // `max` and `min` take the bound for what is no number.
-        let [rate_hz, max_overhead] = [(self.rate_hz, 0.01, 10_000.0), (self.max_overhead, 0.0001, 1.0)]
-            .map(|(value, least, most): (f64, f64, f64)| value.max(least).min(most));
-        Self { rate_hz, max_overhead, ..self }
-    }
-}
-
-impl Default for Options {
-    /// 100 samples a second of CPU time, of which stops may take 2 %.
-    fn default() -> Self {
-        Self { rate_hz: 100.0, clock: Clock::Cpu, max_overhead: 0.02 }
-    }
-}
 
 /// What its language knows of a module, if that has stacks of its own.
 type Language = Option<Arc<dyn Program>>;
@@ -103,10 +72,14 @@ pub struct Session {
     files: Vec<ProgramFile>,
     /// Each image, and the ids of its modules, by its address.
     images: BTreeMap<usize, (MappedImage, Vec<ModuleId>)>,
+    /// The ids of modules whose images have gone, by the hash of the image.
+    retired: HashMap<u64, Vec<ModuleId>>,
+    hasher: RandomState,
     /// What may still be read of images, and functions that may still be made in place of those that no file has.
     room: (Room, u32),
-    /// Where the code of images begins that are not sampled.
+    /// Where the code of images begins that are not sampled, and how many there have been.
     left_out: HashSet<usize>,
+    left_out_in_all: usize,
     pub(crate) begun: Instant,
     pub(crate) stops: Stops,
     pub(crate) instants: u64,
@@ -153,6 +126,9 @@ impl Session {
             images: BTreeMap::new(),
             room: (Room::default(), stand_in::MAX_ALL_FUNCTIONS),
             left_out: HashSet::new(),
+            left_out_in_all: 0,
+            retired: HashMap::new(),
+            hasher: RandomState::new(),
             begun: Instant::now(),
             stops: Stops::default(),
             instants: 0,
@@ -206,6 +182,13 @@ impl Session {
     pub fn finish(mut self) -> Finished {
         (self.meta.pause.handler_p50_ns, self.meta.pause.handler_p99_ns) = self.stops.percentiles();
         self.meta.notes.extend(self.stops.note());
+        if self.left_out_in_all > 0 {
+            let note = format!(
+                "{} images of compiled code were not sampled: too many, too large, or broken",
+                self.left_out_in_all
+            );
+            self.meta.notes.push(note);
+        }
         if self.unopened > 0 {
             self.meta.notes.push(format!(
                 "{} threads were not sampled: each takes three open files; allow wlprof more with `ulimit -n`",
@@ -235,20 +218,19 @@ impl Session {
         }
         let images = self.images.values().map(|(image, _)| image);
         let gone: Vec<usize> = images.filter(|image| !is_there(process, image)).map(|image| image.address).collect();
+        let is_code = |address: usize| mappings.binary_search_by_key(&address, |mapping| mapping.range.start).is_ok();
+        self.left_out.retain(|address| is_code(*address));
         let is_known = |address: usize| {
             let before = self.images.range(..=address).next_back();
             self.left_out.contains(&address)
-                || before.is_some_and(|(start, (image, _))| !gone.contains(start) && address < start + length(image))
+                || before
+                    .is_some_and(|(start, (image, _))| !gone.contains(start) && address < start + bytes(image).len())
         };
         let found = FoundImages::find(process, &mappings, &mut self.room.0, is_known);
-        for address in gone {
-            if let Some((_, ids)) = self.images.remove(&address) {
-                self.reader.code.remove(&ids);
-                self.reader.languages.retain(|language| !ids.contains(&language.id));
-            }
-        }
+        gone.into_iter().for_each(|address| self.remove(address));
         self.reader.code.free_removed();
         self.reader.languages.iter_mut().for_each(LanguageModule::look_again);
+        self.left_out_in_all += found.left_out.len();
         self.left_out.extend(found.left_out);
         found.images.iter().for_each(|found| self.add(found));
         let stacks = mappings.into_iter().filter(|mapping| !mapping.is_executable);
@@ -257,26 +239,22 @@ impl Session {
     }
 
     fn add(&mut self, found: &FoundImage) {
-        let known = self.files.iter().map(|file| {
-            let (modules, programs): (Vec<_>, Vec<_>) = file.modules.iter().cloned().unzip();
-            (MappedImage { modules, ..found.image.clone() }, programs)
-        });
-        let known = known.into_iter().find(|(image, _)| image.was_compiled_from_modules());
-        let stand_in = || {
-            let modules = stand_in::modules(&found.image.parse()?, &found.name, &mut self.room.1)?;
-            Some((MappedImage { modules, ..found.image.clone() }, Vec::new()))
+        let retired = self.retired.remove(&self.hasher.hash_one(bytes(&found.image)));
+        let known = |ids: &Vec<ModuleId>| {
+            let module =
+                |id: &ModuleId| (self.samples.modules[*id as usize].clone(), self.programs[*id as usize].clone());
+            ids.iter().map(module).collect()
         };
-        let Some((image, programs)) = known.or_else(stand_in) else {
+        let Some(modules) = retired.as_ref().map(known).or_else(|| self.modules_of(found)) else {
             self.left_out.extend(found.image.parse().map(|image| found.image.address + image.text().start));
+            self.left_out_in_all += 1;
             return;
         };
-        let ids: Vec<ModuleId> = (0..)
-            .zip(&image.modules)
-            .map(|(number, module)| {
-                let program = programs.get(number as usize).cloned().flatten();
-                self.add_module(module, program)
-            })
-            .collect();
+        let (modules, programs): (Vec<_>, Vec<_>) = modules.into_iter().unzip();
+        let add_all =
+            || modules.iter().zip(&programs).map(|(module, of)| self.add_module(module, of.clone())).collect();
+        let ids: Vec<ModuleId> = retired.unwrap_or_else(add_all);
+        let image = MappedImage { modules, ..found.image.clone() };
         let languages_before = self.reader.languages.len();
         for (number, module) in image.modules.iter().enumerate() {
             let Some(program) = programs.get(number).cloned().flatten() else { continue };
@@ -303,6 +281,28 @@ impl Session {
         self.images.insert(image.address, (image, ids));
     }
 
+    /// The modules that an image was compiled from: those of a file, or others in their place. `None` if these would be too many.
+    fn modules_of(&mut self, found: &FoundImage) -> Option<Vec<(Arc<ModuleImage>, Language)>> {
+        let is_of_file = |file: &&ProgramFile| {
+            let modules = file.modules.iter().map(|(module, _)| module.clone()).collect();
+            MappedImage { modules, ..found.image.clone() }.was_compiled_from_modules()
+        };
+        if let Some(file) = self.files.iter().find(is_of_file) {
+            return Some(file.modules.clone());
+        }
+        let modules = stand_in::modules(&found.image.parse()?, &found.name, &mut self.room.1)?;
+        Some(modules.into_iter().map(|module| (module, None)).collect())
+    }
+
+    /// Removes the image at `address`. Its modules keep their ids: an equal image gets them.
+    fn remove(&mut self, address: usize) {
+        let Some((image, ids)) = self.images.remove(&address) else { return };
+        self.reader.code.remove(&ids);
+        self.reader.languages.retain(|language| !ids.contains(&language.id));
+        self.room.0.give_back(bytes(&image).len());
+        self.retired.insert(self.hasher.hash_one(bytes(&image)), ids);
+    }
+
     fn add_module(&mut self, module: &Arc<ModuleImage>, program: Option<Arc<dyn Program>>) -> ModuleId {
         self.programs.push(program);
         self.samples.module(module)
@@ -318,30 +318,38 @@ fn allow_many_files() {
 
 /// Whether an image is still what the process has at its address.
 fn is_there(process: &Process, image: &MappedImage) -> bool {
-    let bytes = (*image.bytes).as_ref();
+    let bytes = bytes(image);
     let at = bytes.len().saturating_sub(TAIL);
     let mut found = vec![0; bytes.len() - at];
     process.read(image.address + at, &mut found) && found == bytes[at..]
 }
 
-fn length(image: &MappedImage) -> usize {
-    (*image.bytes).as_ref().len()
+fn bytes(image: &MappedImage) -> &[u8] {
+    (*image.bytes).as_ref()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::images;
     use std::process::{Command, Stdio};
-    use std::time::Duration;
 
     #[test]
-    fn options_beyond_bounds_count_as_these() {
-        for value in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::MIN_POSITIVE] {
-            let options = Options { rate_hz: value, max_overhead: value, clock: Clock::Cpu }.within_bounds();
-            assert!(Duration::from_secs_f64(1.0 / options.rate_hz) > Duration::ZERO, "{options:?}");
-            assert!(options.max_overhead > 0.0 && options.max_overhead <= 1.0, "{options:?}");
-        }
-        assert_eq!(Options::default().within_bounds(), Options::default());
+    fn an_image_that_comes_again_has_the_modules_that_it_had() {
+        let own = Process::open(std::process::id() as i32).unwrap();
+        let mut session = Session::new(own, Vec::new(), Journal::default(), Options::default()).unwrap();
+        let (name, release) = (String::new(), "48.0.8".to_owned());
+        let bytes = Arc::new(images::tests::image(&["wasm[0]::function[0]"]));
+        let image = MappedImage { bytes, address: 1 << 32, modules: Vec::new() };
+        let found = FoundImage { image, release, name };
+        let moved = FoundImage { image: MappedImage { address: 1 << 33, ..found.image.clone() }, ..found.clone() };
+        session.add(&found);
+        session.add(&moved);
+        assert_eq!(session.modules().len(), 2, "both are there");
+        session.remove(found.image.address);
+        session.add(&FoundImage { image: MappedImage { address: 1 << 34, ..found.image.clone() }, ..found });
+        assert_eq!(session.modules().len(), 2);
+        assert_eq!(session.images.values().map(|(_, ids)| ids[0]).collect::<Vec<_>>(), [1, 0]);
     }
 
     #[test]
