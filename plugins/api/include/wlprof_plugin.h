@@ -523,12 +523,12 @@ typedef struct wlprof_language_t {
   size_t size;
   // The name that --lang takes, lower case.
   struct wlprof_bytes_t name;
-  // Whether a module is in this language: one of WLPROF_DETECTION_*. answer is told what was found, and after that, if that
+  // Whether a module is in this language: one of WLPROF_DETECTION_*. answer gets what was found, and after that, if that
   // is not supported, what is.
   uint32_t (*detect)(const struct wlprof_language_t *language,
                      const struct wlprof_module_t *module,
                      const struct wlprof_texts_t *answer);
-  // Reads what never changes of a module. Null if that fails; error is told why, in a sentence for the user.
+  // Reads what never changes of a module. Null if that fails; error gets the reason, in a sentence for the user.
   struct wlprof_program_t *(*attach)(const struct wlprof_language_t *language,
                                      const struct wlprof_module_t *module,
                                      const struct wlprof_texts_t *error);

@@ -131,11 +131,11 @@ pub struct Language {
     pub size: usize,
     /// The name that `--lang` takes, lower case.
     pub name: Bytes,
-    /// Whether a module is in this language: one of `DETECTION_…`. `answer` is told what was found, and after that, if that
+    /// Whether a module is in this language: one of `DETECTION_…`. `answer` gets what was found, and after that, if that
     /// is not supported, what is.
     pub detect:
         Option<unsafe extern "C" fn(language: *const Language, module: *const Module, answer: *const Texts) -> u32>,
-    /// Reads what never changes of a module. Null if that fails; `error` is told why, in a sentence for the user.
+    /// Reads what never changes of a module. Null if that fails; `error` gets the reason, in a sentence for the user.
     pub attach: Option<
         unsafe extern "C" fn(language: *const Language, module: *const Module, error: *const Texts) -> *mut Program,
     >,
