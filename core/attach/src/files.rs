@@ -1,7 +1,8 @@
 //! Files of WebAssembly that a process names: in its arguments, or among the files that it has open.
 
 use crate::process::Process;
-use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
@@ -49,9 +50,16 @@ pub fn named_files(process: &Process) -> Vec<(PathBuf, Vec<u8>)> {
 /// Reads the file of WebAssembly at `path` below `root`, if it is one of at most `room` bytes.
 fn wasm_at(root: &OwnedFd, path: &Path, room: u64) -> Option<Vec<u8>> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let place = File::from(openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()?);
-    // Nothing else is opened for reading: a pipe would wait, and a device might do something.
-    place.metadata().ok().filter(|data| data.is_file() && data.len() <= room)?;
+    let place = match openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+        // Linux before 5.6, and containers that refuse what they do not know. Links may lead elsewhere there.
+        Err(Errno::NOSYS | Errno::PERM) => openat(root, path, flags, Mode::empty()),
+        place => place,
+    };
+    let place = File::from(place.ok()?);
+    // Nothing else is opened for reading: a pipe would wait, as some files of the kernel's do, which have no size, and a device might do
+    // something.
+    let sizes = MAGIC.len() as u64..=room;
+    place.metadata().ok().filter(|data| data.is_file() && sizes.contains(&data.len()))?;
     let mut file = File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
     let mut bytes = vec![0; MAGIC.len()];
     file.read_exact(&mut bytes).ok().filter(|()| bytes == MAGIC)?;
@@ -68,6 +76,8 @@ mod tests {
     #[test]
     fn only_files_of_wasm_below_the_root_are_read() {
         let folder = std::env::temp_dir().join(format!("wlprof-files-{}", std::process::id()));
+        // An earlier process of this number may have left it.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("x.wasm"), b"\0asm and more").unwrap();
         fs::write(folder.join("x.txt"), b"text").unwrap();

@@ -95,7 +95,10 @@ impl FoundImages {
             room.images -= 1;
             match read(process, address, length, code) {
                 Some(image) => found.images.push(image),
-                None => found.left_out.push(code.range.start),
+                None => {
+                    room.give_back(length);
+                    found.left_out.push(code.range.start);
+                }
             }
         }
         found
@@ -107,7 +110,8 @@ fn header_before(process: &Process, mappings: &[Mapping]) -> Option<(usize, [u8;
     let [.., before, code] = mappings else { return None };
     let is_head = before.is_readable && !before.is_executable && before.range.end == code.range.start;
     // Reading a device may change something.
-    if !is_head || ["/dev/", "/sys/"].iter().any(|devices| before.name.starts_with(devices)) {
+    let is_device = ["/dev/", "/sys/"].iter().any(|devices| before.name.starts_with(devices));
+    if !is_head || is_device && !before.name.starts_with("/dev/shm/") {
         return None;
     }
     // A file is mapped from its beginning.

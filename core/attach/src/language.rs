@@ -83,6 +83,8 @@ impl LanguageModule {
         let now = instance.again(memory, &self.image);
         match now {
             Some(now) => *instance = now,
+            // More could not be read in this stop, which says nothing.
+            None if memory.is_exhausted() => {}
             None => drop(self.instances.remove(&address)),
         }
         now.is_some()
@@ -95,7 +97,9 @@ impl LanguageModule {
         }
         let (instance, walker) = (Instance::at(memory, address, &self.image, self.layout), self.program.walker());
         let (Some(instance), Some(walker)) = (instance, walker) else {
-            self.others.insert(address);
+            if !memory.is_exhausted() {
+                self.others.insert(address);
+            }
             return false;
         };
         if self.instances.len() >= MAX_INSTANCES {

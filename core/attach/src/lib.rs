@@ -1,7 +1,7 @@
 //! Samples the WebAssembly guests of another process that runs Wasmtime, of any release from 24 on, without its help.
 //!
 //! 1. A [`Process`] is opened, and its compiled images are found.
-//! 2. A [`Session`] stops one of its threads at a time, at random instants, walks the stack with `wlprof-walk`, and records what it finds.
+//! 2. A [`Session`] stops its threads one after the other, at random instants, walks the stack with `wlprof-walk`, and records what it finds.
 //!
 //! Only what images and stacks look like depends on the release of Wasmtime. This crate does not depend on Wasmtime.
 //!

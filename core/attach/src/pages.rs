@@ -14,7 +14,7 @@ const WORD: usize = size_of::<usize>();
 /// What reading a page takes, as compared with a read of what is known.
 const PAGE_WORK: usize = 256;
 
-/// The work that one sample may take: some ten milliseconds, 4,000 pages or a million words.
+/// The work that one sample may take: tens of milliseconds, 4,000 pages or a million words.
 pub(crate) const WORK_OF_SAMPLE: usize = 1 << 20;
 
 /// The work that a dump of one thread may take, with the stacks of all goroutines.

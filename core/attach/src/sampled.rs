@@ -9,6 +9,7 @@ use crate::thread::{Activity, Thread, Turns, registers};
 use crate::tracer::{Stopped, Tracer};
 use crate::weights::Weights;
 use nix::errno::Errno;
+use nix::unistd::gettid;
 use std::time::{Duration, Instant};
 use wlprof_recording::Clock;
 use wlprof_walk::Dump;
@@ -132,7 +133,11 @@ impl SampledThread {
             Err(Errno::ESRCH) => Ok(false),
             // The kernel says the same of a thread that is ending.
             Err(_) if self.thread.activity().is_none() => Ok(false),
-            Err(_) => Err(AttachError::forbidden(pid, self.thread.tid)),
+            Err(_) => match AttachError::forbidden(pid, self.thread.tid) {
+                // Its process was killed while it stood still, and it has not ended yet.
+                AttachError::Traced { tracer, .. } if tracer == gettid().as_raw() => Ok(true),
+                error => Err(error),
+            },
         }
     }
 
@@ -179,10 +184,10 @@ impl SampledThread {
             looking.samples.ticks.preempted += u64::from(!found.words.is_empty());
         } else {
             self.found(looking, turns, &found, false);
-            if self.had_wasm {
-                looking.samples.ticks.fired += missed;
-                looking.samples.ticks.coalesced += missed;
-            }
+        }
+        if self.had_wasm {
+            looking.samples.ticks.fired += missed;
+            looking.samples.ticks.coalesced += missed;
         }
         true
     }
@@ -227,9 +232,9 @@ impl SampledThread {
         closed.into_iter().for_each(|sample| looking.samples.add(sample));
     }
 
-    /// Adds the last sample. Nothing more comes of the thread, which was asked to stop and has not if `is_asked`.
-    pub(crate) fn end(&mut self, looking: &mut Looking<'_>, is_asked: bool) {
-        if is_asked && self.had_wasm {
+    /// Adds the last sample. Nothing more comes of the thread, which was asked to stop and was not read if `was_asked`.
+    pub(crate) fn end(&mut self, looking: &mut Looking<'_>, was_asked: bool) {
+        if was_asked && self.had_wasm {
             looking.samples.ticks.fired += 1 + self.missed;
             looking.samples.ticks.at_end += 1 + self.missed;
         }

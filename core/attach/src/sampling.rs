@@ -11,6 +11,7 @@ use crate::tracer::{Event, Stopped, Tracer};
 use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::time::{Duration, Instant};
 use wlprof_walk::Dump;
 
@@ -26,7 +27,10 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// How long is waited for a thread to stop. Then the next ones are asked, and it is read as soon as it has stopped.
 const MAX_STOP: Duration = Duration::from_millis(1);
 
-/// How long is waited for all threads to stop before images are looked for, which may take seconds. Without, it is done later.
+/// How long images are not looked for, which may take seconds, because some thread has yet to stop. After that it is waited for.
+const LOOK_AT_LAST: Duration = Duration::from_secs(10);
+
+/// How long is waited for it.
 const LONGEST_BREAK: Duration = Duration::from_millis(500);
 
 /// How long a dump waits for threads to stop. One that waits for a disk may take as long as that.
@@ -84,21 +88,37 @@ impl<'s> Sampling<'s> {
             self.session.instants += 1;
             period = self.session.stops.next_period(wanted, max_overhead);
             if looked.elapsed() > LOOK_AGAIN {
-                // No thread may stand still for as long as that takes. What cannot be read is that of a process that has ended.
-                if self.wait_for(LONGEST_BREAK, Tracer::is_done) && !self.session.look().unwrap_or(false) {
+                // No thread may stand still for as long as that takes. One that does not stop keeps all others from being sampled only now
+                // and then.
+                let is_late = looked.elapsed() > LOOK_AT_LAST;
+                let is_done = self.wait_for(if is_late { LONGEST_BREAK } else { Duration::ZERO }, Tracer::is_done);
+                if is_done && !self.is_there() {
                     break;
                 }
-                self.look_for_threads();
-                looked = Instant::now();
+                if is_done || is_late {
+                    self.look_for_threads();
+                    looked = Instant::now();
+                }
             }
         }
         Ok(())
     }
 
+    /// Looks for images. Returns whether the program is still there that is sampled.
+    fn is_there(&mut self) -> bool {
+        match self.session.look() {
+            Ok(is_there) => is_there,
+            Err(error) => {
+                let is_gone = error.raw_os_error() == Some(Errno::ESRCH as i32);
+                !is_gone && error.kind() != io::ErrorKind::NotFound
+            }
+        }
+    }
+
     /// Adds the last sample of each thread.
     pub(crate) fn end(mut self) {
         while let Some((&tid, _)) = self.threads.first_key_value() {
-            self.remove(tid);
+            self.remove(tid, self.tracer.is_asked(tid));
         }
     }
 
@@ -160,7 +180,7 @@ impl<'s> Sampling<'s> {
     ) -> Result<(), AttachError> {
         let was_asked = self.tracer.is_asked(tid);
         if !self.with(tid, look).transpose()?.unwrap_or(true) {
-            self.remove(tid);
+            self.remove(tid, was_asked);
         }
         if !was_asked {
             self.wait_for(MAX_STOP, |tracer| !tracer.is_asked(tid));
@@ -193,7 +213,7 @@ impl<'s> Sampling<'s> {
             let tid = stopped.tid;
             let is_there = this.with(tid, |thread, looking, _| thread.stopped(looking, stopped));
             if is_there == Some(false) {
-                this.remove(tid);
+                this.remove(tid, true);
             }
         })
     }
@@ -210,7 +230,7 @@ impl<'s> Sampling<'s> {
             while let Some(event) = self.tracer.next() {
                 match event {
                     Event::Stopped(stopped) => serve(self, stopped),
-                    Event::Ended(tid) => self.remove(tid),
+                    Event::Ended(tid) => self.remove(tid, true),
                 }
             }
             let waited = begun.elapsed();
@@ -236,9 +256,9 @@ impl<'s> Sampling<'s> {
         threads.get_mut(&tid).map(|thread| what(thread, &mut looking, tracer))
     }
 
-    /// Nothing more comes of a thread.
-    fn remove(&mut self, tid: i32) {
-        self.with(tid, |thread, looking, tracer| thread.end(looking, tracer.is_asked(tid)));
+    /// Nothing more comes of a thread, which had been asked to stop if `was_asked`.
+    fn remove(&mut self, tid: i32, was_asked: bool) {
+        self.with(tid, |thread, looking, _| thread.end(looking, was_asked));
         self.threads.remove(&tid);
         self.tracer.forget(tid);
     }

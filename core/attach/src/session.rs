@@ -72,8 +72,8 @@ pub struct Session {
     files: Vec<ProgramFile>,
     /// Each image, and the ids of its modules, by its address.
     images: BTreeMap<usize, (MappedImage, Vec<ModuleId>)>,
-    /// The ids of modules whose images have gone, by the hash of the image.
-    retired: HashMap<u64, Vec<ModuleId>>,
+    /// The ids of modules whose images have gone, by the hash of the image: of each that was there.
+    retired: HashMap<u64, Vec<Vec<ModuleId>>>,
     hasher: RandomState,
     /// What may still be read of images, and functions that may still be made in place of those that no file has.
     room: (Room, u32),
@@ -239,7 +239,7 @@ impl Session {
     }
 
     fn add(&mut self, found: &FoundImage) {
-        let retired = self.retired.remove(&self.hasher.hash_one(bytes(&found.image)));
+        let retired = self.retired.get_mut(&self.hasher.hash_one(bytes(&found.image))).and_then(Vec::pop);
         let known = |ids: &Vec<ModuleId>| {
             let module =
                 |id: &ModuleId| (self.samples.modules[*id as usize].clone(), self.programs[*id as usize].clone());
@@ -248,6 +248,7 @@ impl Session {
         let Some(modules) = retired.as_ref().map(known).or_else(|| self.modules_of(found)) else {
             self.left_out.extend(found.image.parse().map(|image| found.image.address + image.text().start));
             self.left_out_in_all += 1;
+            self.room.0.give_back(bytes(&found.image).len());
             return;
         };
         let (modules, programs): (Vec<_>, Vec<_>) = modules.into_iter().unzip();
@@ -277,7 +278,10 @@ impl Session {
         }
         // Where instructions are from is asked for while threads stand still.
         let with_origins = self.reader.languages.len() > languages_before;
-        self.reader.code.add(ids.clone(), MappedCode::new(&image, with_origins));
+        // Without modules there is no code of theirs.
+        if !ids.is_empty() {
+            self.reader.code.add(ids.clone(), MappedCode::new(&image, with_origins));
+        }
         self.images.insert(image.address, (image, ids));
     }
 
@@ -300,7 +304,7 @@ impl Session {
         self.reader.code.remove(&ids);
         self.reader.languages.retain(|language| !ids.contains(&language.id));
         self.room.0.give_back(bytes(&image).len());
-        self.retired.insert(self.hasher.hash_one(bytes(&image)), ids);
+        self.retired.entry(self.hasher.hash_one(bytes(&image))).or_default().push(ids);
     }
 
     fn add_module(&mut self, module: &Arc<ModuleImage>, program: Option<Arc<dyn Program>>) -> ModuleId {

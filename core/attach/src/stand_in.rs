@@ -88,12 +88,17 @@ fn functions(image: &CompiledImage<'_>) -> BTreeMap<u32, Functions> {
 fn complete(names: &mut BTreeMap<u32, String>, all: &str, from: usize, is_last: bool) -> usize {
     /// Where a name may begin behind the one before it. Imports have no symbols.
     const WINDOW: usize = 1 << 16;
-    let mut from = from;
+    /// Where names are looked for, in all, for each byte of them.
+    const TRIES: usize = 16;
+    let (mut from, mut tries) = (from, TRIES.saturating_mul(all.len()));
     let mut cut: Option<(u32, usize)> = None;
     let mut completed = Vec::new();
     for (function, name) in names.iter() {
-        let starts = from..all.len().min(from.saturating_add(WINDOW));
-        let found = starts.into_iter().find_map(|start| Some((start, end_of_name(name, all.get(start..)?)? + start)));
+        let starts = from..all.len().min(from.saturating_add(WINDOW.min(tries)));
+        let found = starts.into_iter().find_map(|start| {
+            tries -= 1;
+            Some((start, end_of_name(name, all.get(start..)?)? + start))
+        });
         let Some((start, end)) = found else {
             // Where it begins is not known.
             cut = None;
@@ -119,12 +124,15 @@ fn complete(names: &mut BTreeMap<u32, String>, all: &str, from: usize, is_last: 
 
 /// Where the name ends that `text` begins with, if it is the one that a symbol has as `name`.
 fn end_of_name(name: &str, text: &str) -> Option<usize> {
+    /// Characters that one `?` stands for, at most.
+    const LONGEST_RUN: usize = 256;
     let is_replaced = |char: char| char == '?' || !char.is_ascii_graphic();
     let (mut rest, mut is_in_run) = (text, false);
     // Each run of other characters is one `?`.
     for (number, part) in name.split('?').enumerate() {
         if number > 0 {
-            let other = rest.trim_start_matches(is_replaced);
+            let run = rest.chars().take(LONGEST_RUN).take_while(|char| is_replaced(*char)).map(char::len_utf8).sum();
+            let other = rest.get(run..)?;
             // Two in a row are in a name that has no other characters.
             if other.len() == rest.len() && !is_in_run {
                 return None;

@@ -76,14 +76,17 @@ impl Tracer {
 
     /// Returns the next event of those that have happened.
     pub(crate) fn next(&mut self) -> Option<Event> {
-        while !self.asked.is_empty() {
+        loop {
             let (now, mut status) = (Instant::now(), 0);
             let options = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
             // SAFETY: `status` is a variable of this function, and nothing else is written.
             let tid = unsafe { libc::waitpid(-1, &raw mut status, options) };
             if tid <= 0 {
                 self.none_stood = now;
-                return None;
+                // Nothing is traced: where another thread has begun a new program, the kernel has ended the others without an event.
+                let lost = self.asked.keys().next().copied().filter(|_| tid < 0)?;
+                self.asked.remove(&lost);
+                return Some(Event::Ended(lost));
             }
             let asked = self.asked.remove(&tid);
             if !libc::WIFSTOPPED(status) {
@@ -102,7 +105,6 @@ impl Tracer {
                 return Some(Event::Stopped(stopped));
             }
         }
-        None
     }
 }
 

@@ -97,6 +97,7 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
         // Threads of the process would stand still for as long, if it were done while sampling.
         suspension.suspend();
     };
+    drop(suspension);
     interrupts.run_is_over();
     let wlprof_attach::Finished { recorder, meta, ticks, modules, programs } = session.finish();
     let of = ProfileOf { images: &modules, language: None, plugins: Vec::new(), sources };

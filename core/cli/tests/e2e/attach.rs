@@ -334,7 +334,7 @@ fn a_host_runs_on_whatever_happens_to_wlprof() {
         let mut tool = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         wait_until("wlprof samples", || {
             assert!(tool.try_wait().unwrap().is_none(), "wlprof has ended");
-            std::fs::metadata(place.path("x.wlprof")).is_ok_and(|file| file.len() > 0)
+            is_sampling(tool.id())
         });
         send_signal(tool.id(), "KILL");
         tool.wait().unwrap();
@@ -344,6 +344,11 @@ fn a_host_runs_on_whatever_happens_to_wlprof() {
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid())).unwrap();
     assert!(status.contains("TracerPid:\t0"), "{status}");
+}
+
+/// Whether `wlprof attach` has begun to sample: the thread that does has begun.
+fn is_sampling(tool: u32) -> bool {
+    statuses(tool, "Name:").iter().any(|name| name == "wlprof tracer")
 }
 
 /// Fields of `/proc/PID/status`, of each thread.
@@ -367,7 +372,7 @@ fn a_host_runs_on_while_wlprof_is_suspended() {
     for _ in 0..5 {
         let length = || std::fs::metadata(place.path("x.wlprof")).map_or(0, |file| file.len());
         let before = length();
-        wait_until("wlprof samples", || length() > before);
+        wait_until("wlprof samples", || is_sampling(tool.pid()) && length() > before);
         send_signal(tool.pid(), "TSTP");
         wait_until("it is suspended", || statuses(tool.pid(), "State:").iter().all(|state| state.starts_with('T')));
         assert!(statuses(host.pid(), "TracerPid:").iter().all(|tracer| tracer == "0"));

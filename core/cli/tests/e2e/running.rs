@@ -59,7 +59,7 @@ impl Watchdog {
 /// has some of them ignored. Standard input is empty.
 pub(crate) fn with_default_signals(command: &Command) -> Command {
     let mut wrapped = Command::new("env");
-    wrapped.arg("--default-signal=HUP,INT,QUIT,TERM").arg(command.get_program()).args(command.get_args());
+    wrapped.arg("--default-signal=HUP,INT,QUIT,TERM,TSTP").arg(command.get_program()).args(command.get_args());
     wrapped.stdin(Stdio::null());
     if let Some(folder) = command.get_current_dir() {
         wrapped.current_dir(folder);

@@ -64,32 +64,44 @@ pub(crate) fn ignores_interrupts() -> bool {
 
 /// Ctrl-Z, where this process has to do something before it is suspended.
 #[cfg(target_os = "linux")]
-pub(crate) struct Suspension(Arc<AtomicBool>);
+pub(crate) struct Suspension {
+    is_due: Arc<AtomicBool>,
+    /// Ctrl-Z does again what it does elsewhere.
+    is_over: Arc<AtomicBool>,
+}
 
 #[cfg(target_os = "linux")]
 impl Suspension {
-    /// Catches Ctrl-Z, if it is not ignored.
+    /// Catches Ctrl-Z until this is dropped, if it is not ignored.
     ///
     /// # Errors
     /// If the system refuses.
     pub(crate) fn caught() -> io::Result<Self> {
-        let suspension = Self(Arc::default());
+        let suspension = Self { is_due: Arc::default(), is_over: Arc::default() };
         if ignored_signals() >> (SIGTSTP - 1) & 1 == 0 {
-            signal_hook::flag::register(SIGTSTP, suspension.0.clone())?;
+            signal_hook::flag::register_conditional_default(SIGTSTP, suspension.is_over.clone())?;
+            signal_hook::flag::register(SIGTSTP, suspension.is_due.clone())?;
         }
         Ok(suspension)
     }
 
     /// Returns whether this process is to be suspended.
     pub(crate) fn is_due(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_due.load(Ordering::Relaxed)
     }
 
     /// Suspends this process until it is continued.
     pub(crate) fn suspend(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.is_due.store(false, Ordering::Relaxed);
         // It cannot fail for this signal.
         let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Suspension {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
     }
 }
 
