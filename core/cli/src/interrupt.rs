@@ -52,7 +52,7 @@ impl Interrupts {
                 if last.is_some_and(|last| last.elapsed() < SAME_PRESS) {
                     continue;
                 }
-                // Before it is taken: whoever sees what comes of it knows that it was.
+                // Before it is taken, so that this is earlier than all that comes of it.
                 last = Some(Instant::now());
                 interrupts.take(signal, most, &interrupt);
             }
