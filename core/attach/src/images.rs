@@ -199,14 +199,15 @@ pub(crate) mod tests {
         image_of(&symbols.collect::<Vec<_>>())
     }
 
-    /// An image with symbols at these places of its code, all of which does nothing.
+    /// An image with symbols at these places of its code, all of which calls what a register says.
     pub(crate) fn image_of(symbols: &[(&str, Range<u64>)]) -> Vec<u8> {
         let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         object.flags = FileFlags::Elf { os_abi: OS_ABI.1, abi_version: 0, e_flags: 0 };
         let engine = object.add_section(Vec::new(), b".wasmtime.engine".to_vec(), SectionKind::ReadOnlyData);
         object.append_section_data(engine, b"\0\x0648.0.8", 1);
         let text = object.add_section(Vec::new(), b".text".to_vec(), SectionKind::Text);
-        object.append_section_data(text, &[0x90; PAGE], PAGE as u64);
+        let call: &[u8] = if cfg!(target_arch = "aarch64") { &[0, 1, 0x3f, 0xd6] } else { &[0xff, 0xd0] };
+        object.append_section_data(text, &call.repeat(PAGE / call.len()), PAGE as u64);
         for (name, range) in symbols {
             object.add_symbol(Symbol {
                 name: name.as_bytes().to_vec(),

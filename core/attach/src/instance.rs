@@ -2,6 +2,7 @@
 
 use crate::layout::{Layout, MAGIC, STORE_CONTEXT};
 use crate::pages::Pages;
+use std::sync::Arc;
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{GuestMemory, OutOfBounds};
 
@@ -26,28 +27,28 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// The instance of `module` whose `VMContext` is at `address`, if there is one.
+    /// The instance of the first of `modules` whose `VMContext` is at `address`, if there is one. The others work on its memory.
     ///
     /// # Security
-    /// What is not proved is not believed: the magic word, the store's part, and the memory, which has most of the module's data where the module
-    /// puts it. A program may change its data; constants are a part of it.
-    pub(crate) fn at(memory: &Pages<'_>, address: usize, module: &ModuleImage, layout: Layout) -> Option<Self> {
+    /// What is not proved is not believed: the magic word, the store's part, and the memory, which has most of the modules' data where these
+    /// put it. A program may change its data; constants are a part of it.
+    pub(crate) fn at(memory: &Pages<'_>, address: usize, modules: &[Arc<ModuleImage>], layout: Layout) -> Option<Self> {
         let store = store_of_context(memory, address)?;
-        let pointer = layout.first_memory(module.compiled_index_spaces())?;
+        let pointer = layout.first_memory(modules.first()?.compiled_index_spaces())?;
         let definition = memory.word(address + pointer)?;
         let instance = Self { context: address, layout, store, definition, base: None };
         let (base, length) = instance.memory(memory)?;
-        has_data_of(memory, base, length, module).then_some(Self { base: Some(base), ..instance })
+        has_data_of(memory, base, length, modules).then_some(Self { base: Some(base), ..instance })
     }
 
-    /// It as it is now, as far as it is the same one: of the same store, and with the data of `module` in its memory where that has moved.
-    pub(crate) fn again(&self, memory: &Pages<'_>, module: &ModuleImage) -> Option<Self> {
+    /// It as it is now, as far as it is the same one: of the same store, and with the data of `modules` in its memory where that has moved.
+    pub(crate) fn again(&self, memory: &Pages<'_>, modules: &[Arc<ModuleImage>]) -> Option<Self> {
         let is_of_store = store_of_context(memory, self.context) == Some(self.store);
         let (base, _) = self.memory(memory).filter(|_| is_of_store)?;
         if self.base == Some(base) {
             return Some(*self);
         }
-        Self::at(memory, self.context, module, self.layout)
+        Self::at(memory, self.context, modules, self.layout)
     }
 
     /// Has its memory be looked at again before it is used.
@@ -94,9 +95,10 @@ fn store_of_context(memory: &Pages<'_>, address: usize) -> Option<usize> {
     (ADDRESSES.contains(&store) && store.is_multiple_of(8)).then_some(store)
 }
 
-/// Whether most of the pieces of the module's data are in the memory where the module puts them.
-fn has_data_of(memory: &Pages<'_>, base: usize, length: usize, module: &ModuleImage) -> bool {
-    let pieces = module.initial_segments().flat_map(|(address, bytes)| {
+/// Whether most of the pieces of the modules' data are in the memory where these put them.
+fn has_data_of(memory: &Pages<'_>, base: usize, length: usize, modules: &[Arc<ModuleImage>]) -> bool {
+    let segments = modules.iter().flat_map(|module| module.initial_segments());
+    let pieces = segments.flat_map(|(address, bytes)| {
         let pieces = bytes.chunks_exact(PIECE).enumerate();
         pieces.map(move |(number, piece)| (address as usize + number * PIECE, piece))
     });
@@ -195,8 +197,8 @@ mod tests {
     fn another_instance_at_the_same_address_is_not_taken_for_the_one_that_was() {
         let process = Process::open(std::process::id() as i32).unwrap();
         let pages = || Pages::new(&process, WORK_OF_SAMPLE);
-        let (layout, module) = (Layout::of(48).unwrap(), module());
-        let mut own = Own::new(layout, &module);
+        let (layout, module) = (Layout::of(48).unwrap(), [Arc::new(module())]);
+        let mut own = Own::new(layout, &module[0]);
         let instance = Instance::at(&pages(), own.context, &module, layout).unwrap();
         let again = || instance.again(&pages(), &module);
         assert_eq!(again(), Some(instance));

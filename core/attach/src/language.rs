@@ -21,7 +21,8 @@ const MAX_INSTANCES: usize = 1000;
 pub(crate) struct LanguageModule {
     pub(crate) id: ModuleId,
     siblings: Vec<ModuleId>,
-    image: Arc<ModuleImage>,
+    /// Its image, and those of the siblings.
+    images: Vec<Arc<ModuleImage>>,
     program: Arc<dyn Program>,
     layout: Layout,
     /// By the addresses of their contexts.
@@ -32,13 +33,12 @@ pub(crate) struct LanguageModule {
 
 impl LanguageModule {
     pub(crate) fn new(
-        id: ModuleId,
-        siblings: Vec<ModuleId>,
-        image: Arc<ModuleImage>,
+        (id, siblings): (ModuleId, Vec<ModuleId>),
+        images: Vec<Arc<ModuleImage>>,
         program: Arc<dyn Program>,
         layout: Layout,
     ) -> Self {
-        Self { id, siblings, image, program, layout, instances: HashMap::new(), others: HashSet::new() }
+        Self { id, siblings, images, program, layout, instances: HashMap::new(), others: HashSet::new() }
     }
 
     /// Believes no more which contexts are its instances and which are none: others may lie there by now.
@@ -69,10 +69,10 @@ impl LanguageModule {
         let known = words_there.iter().copied().find(|address| self.is_still_instance(memory, *address));
         let context =
             known.or_else(|| words_there.into_iter().find(|address| self.is_new_instance(memory, *address)))?;
-        let Self { instances, image, .. } = self;
+        let Self { instances, images, .. } = self;
         let (instance, stacks) = instances.get_mut(&context)?;
         let (base, length) = instance.memory(memory)?;
-        let guest = RemoteGuest { memory, module: image, instance: *instance, base, length };
+        let guest = RemoteGuest { memory, module: images.first()?, instance: *instance, base, length };
         Some(walk(&guest, stacks))
     }
 
@@ -80,7 +80,7 @@ impl LanguageModule {
     fn is_still_instance(&mut self, memory: &Pages<'_>, address: usize) -> bool {
         let Some((instance, _)) = self.instances.get_mut(&address) else { return false };
         // It may have gone, and another may lie there.
-        let now = instance.again(memory, &self.image);
+        let now = instance.again(memory, &self.images);
         match now {
             Some(now) => *instance = now,
             // More could not be read in this stop, which says nothing.
@@ -95,7 +95,7 @@ impl LanguageModule {
         if self.others.contains(&address) || !is_context(memory, address) {
             return false;
         }
-        let (instance, walker) = (Instance::at(memory, address, &self.image, self.layout), self.program.walker());
+        let (instance, walker) = (Instance::at(memory, address, &self.images, self.layout), self.program.walker());
         let (Some(instance), Some(walker)) = (instance, walker) else {
             if !memory.is_exhausted() {
                 self.others.insert(address);

@@ -55,6 +55,7 @@ impl<'s> Sampling<'s> {
             processors: Processors::of_this_thread(),
             random: RandomState::new().hash_one(std::process::id()) | 1,
         };
+        sampling.tracer.run(true);
         sampling.look_for_threads();
         sampling
     }
@@ -84,7 +85,10 @@ impl<'s> Sampling<'s> {
             let fired = self.session.samples.ticks.fired;
             self.look_at_threads()?;
             usual = self.session.samples.ticks.fired - fired;
-            self.processors.move_on();
+            // Whoever has stopped would stand still meanwhile.
+            if self.tracer.is_done() {
+                self.processors.move_on();
+            }
             self.session.instants += 1;
             period = self.session.stops.next_period(wanted, max_overhead);
             if looked.elapsed() > LOOK_AGAIN {
@@ -106,7 +110,11 @@ impl<'s> Sampling<'s> {
 
     /// Looks for images. Returns whether the program is still there that is sampled.
     fn is_there(&mut self) -> bool {
-        match self.session.look() {
+        // It may take seconds.
+        self.tracer.run(false);
+        let looked = self.session.look();
+        self.tracer.run(true);
+        match looked {
             Ok(is_there) => is_there,
             Err(error) => {
                 let is_gone = error.raw_os_error() == Some(Errno::ESRCH as i32);

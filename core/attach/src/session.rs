@@ -157,6 +157,10 @@ impl Session {
     /// # Errors
     /// [`AttachError`] if it may not be traced.
     pub fn run(&mut self, ends: impl Fn() -> bool + Send) -> Result<(), AttachError> {
+        if self.instants == 0 {
+            // Images have been looked for since.
+            self.begun = Instant::now();
+        }
         self.on_own_thread(|sampling| sampling.sample_until(ends))
     }
 
@@ -273,8 +277,11 @@ impl Session {
                 ));
                 continue;
             };
-            let siblings = module.siblings().iter().filter_map(|sibling| ids.get(*sibling as usize).copied()).collect();
-            self.reader.languages.push(LanguageModule::new(ids[number], siblings, module.clone(), program, layout));
+            let siblings = || module.siblings().iter().map(|sibling| *sibling as usize).filter(|at| *at < ids.len());
+            // In some components one module has the data of all that work on its memory.
+            let images = std::iter::once(number).chain(siblings()).map(|at| image.modules[at].clone()).collect();
+            let siblings = siblings().map(|at| ids[at]).collect();
+            self.reader.languages.push(LanguageModule::new((ids[number], siblings), images, program, layout));
         }
         // Where instructions are from is asked for while threads stand still.
         let with_origins = self.reader.languages.len() > languages_before;

@@ -2,7 +2,10 @@
 
 use crate::pages::Pages;
 use std::ops::Range;
-use wlprof_walk::{CodeKind, CodeMap, CodeReader, End, Frames, Registers, StackMemory, Truncated, Walk};
+use wlprof_walk::{
+    CodeKind, CodeMap, CodeReader, DIRECT_CALL, End, Frames, LONGEST_INDIRECT_CALL, Registers, StackMemory, Truncated,
+    Walk, calls_indirectly, directly_called,
+};
 
 /// Bytes of a stack that are looked through for where wasm called the host. Hosts have some kilobytes there.
 const MAX_HOST_BYTES: usize = 256 << 10;
@@ -99,7 +102,8 @@ fn walk_entries(
 /// The frame pointer of the innermost trampoline through which wasm has called the host, on the part of a stack that is the host's.
 ///
 /// Host code keeps no frame pointers that lead there. What the trampoline has called returns into it, and right above that is its frame, which
-/// returns to a wasm function. Words that a host's frames have left unwritten may look like one of these, and rarely like both.
+/// returns to where a wasm function has called it. Words that a host's frames have left unwritten may look like one of these, and rarely like
+/// both.
 fn find_call(memory: &Pages<'_>, code: &CodeReader<'_>, stack: Range<usize>) -> Option<usize> {
     let end = stack.end.min(stack.start.saturating_add(MAX_HOST_BYTES));
     let span = code.span();
@@ -116,14 +120,24 @@ fn find_call(memory: &Pages<'_>, code: &CodeReader<'_>, stack: Range<usize>) -> 
 
 /// The frame pointer of the trampoline that what is at `address` returns into.
 fn frame_above(memory: &Pages<'_>, code: &CodeReader<'_>, address: usize, top: usize) -> Option<usize> {
+    let trampoline = code.code(memory.word(address)?.checked_sub(1)?)?;
     let end = top.min(address.saturating_add(MAX_TRAMPOLINE_FRAME));
     let first = address.checked_add(WORD)?.checked_next_multiple_of(2 * WORD)?;
     (first..end).step_by(2 * WORD).find(|fp| {
         let (callers_fp, return_pc) = (memory.word(*fp), memory.word(fp + WORD));
         let is_frame =
             callers_fp.is_some_and(|callers| callers > *fp && callers < top && callers.is_multiple_of(2 * WORD));
-        is_frame && return_pc.is_some_and(|return_pc| is_in_function(code, return_pc))
+        let is_called = |return_pc| is_in_function(code, return_pc) && calls(code, return_pc, trampoline.start);
+        is_frame && return_pc.is_some_and(is_called)
     })
+}
+
+/// Whether the instruction before `return_pc` calls `callee`, or may do so.
+fn calls(code: &CodeReader<'_>, return_pc: usize, callee: usize) -> bool {
+    let before = |length| code.bytes(return_pc.checked_sub(length)?..return_pc);
+    let called = before(DIRECT_CALL).and_then(|call| directly_called(call.try_into().ok()?, return_pc));
+    let indirect = before(LONGEST_INDIRECT_CALL).and_then(|before| before.try_into().ok());
+    called == Some(callee) || indirect.is_some_and(calls_indirectly)
 }
 
 /// Whether something returns there into a trampoline or a stub of Wasmtime's.

@@ -80,6 +80,10 @@ impl Thread {
         let mut buffer = [0; 256];
         let length = self.call.as_ref()?.read_at(&mut buffer, 0).ok()?;
         let text = str::from_utf8(&buffer[..length]).ok()?;
+        // One that a debugger has stopped, or a signal, is in none.
+        if text.starts_with("-1 ") {
+            return None;
+        }
         // The number of the call, its arguments, sp and pc; or only a word for a thread that runs.
         let mut last = text.split_ascii_whitespace().rev().map(|word| {
             let digits = word.strip_prefix("0x")?;

@@ -47,6 +47,15 @@ impl Tracer {
         Self { asked: HashMap::new(), none_stood: Instant::now(), not_send: PhantomData }
     }
 
+    /// Has this thread run before the others, if that is allowed and `first`: while it waits for a processor, those stand still that have
+    /// stopped for it.
+    pub(crate) fn run(&self, first: bool) {
+        let policy = if first { libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK } else { libc::SCHED_OTHER };
+        let priority = libc::c_int::from(first);
+        // SAFETY: the kernel only reads `priority`, which is all that is in its `sched_param`; some C libraries refuse the call.
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
+    }
+
     /// Asks thread `tid` to stop.
     ///
     /// # Errors

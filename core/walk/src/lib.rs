@@ -21,7 +21,9 @@ mod stack_memory;
 mod walk;
 
 pub use address_map::{AddressMap, Row};
-pub use arch::{Caller, DIRECT_CALL, Registers, directly_called, return_address};
+pub use arch::{
+    Caller, DIRECT_CALL, LONGEST_INDIRECT_CALL, Registers, calls_indirectly, directly_called, return_address,
+};
 pub use code_map::{Code, CodeKind, CodeMap, CodeReader, MappedCode, NativePc};
 pub use code_offsets::{CodeOffsets, Stretches};
 pub use compiled_image::{CodeName, CompiledImage};

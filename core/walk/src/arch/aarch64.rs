@@ -114,6 +114,14 @@ pub fn directly_called(call: [u8; DIRECT_CALL], return_pc: usize) -> Option<usiz
     Some(return_pc.wrapping_sub(DIRECT_CALL).wrapping_add_signed(words as isize * 4))
 }
 
+/// Bytes of a call to an address in a register.
+pub const LONGEST_INDIRECT_CALL: usize = 4;
+
+/// Returns whether `before` is an instruction that calls an address in a register: `blr`.
+pub fn calls_indirectly(before: &[u8; LONGEST_INDIRECT_CALL]) -> bool {
+    u32::from_le_bytes(*before) & 0xffff_fc1f == 0xd63f_0000
+}
+
 /// `stp x29, x30, [sp, #-16]!`.
 const PUSH_FRAME: u32 = 0xa9bf_7bfd;
 /// `ldp x29, x30, [sp], #16`.

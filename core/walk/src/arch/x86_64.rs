@@ -95,6 +95,23 @@ pub fn directly_called(call: [u8; DIRECT_CALL], return_pc: usize) -> Option<usiz
     Some(return_pc.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]) as isize))
 }
 
+/// Bytes of the longest call to an address in a register or in memory, but for prefixes.
+pub const LONGEST_INDIRECT_CALL: usize = 7;
+
+/// Returns whether an instruction may end with `before` that calls an address in a register or in memory: `call r64` and `call m64`.
+pub fn calls_indirectly(before: &[u8; LONGEST_INDIRECT_CALL]) -> bool {
+    let [a, b, _, c, d, e, f] = *before;
+    let is_call = |opcode: u8, operand: u8, operands: &[std::ops::RangeInclusive<u8>]| {
+        opcode == 0xff && operands.iter().any(|range| range.contains(&operand))
+    };
+    // Without a displacement, with one of a byte, and with one of four; those with an index are a byte longer.
+    is_call(e, f, &[0xd0..=0xd7, 0x10..=0x13, 0x16..=0x17])
+        || is_call(d, e, &[0x50..=0x53, 0x55..=0x57, 0x14..=0x14])
+        || is_call(c, d, &[0x54..=0x54])
+        || is_call(b, before[2], &[0x90..=0x93, 0x95..=0x97, 0x15..=0x15])
+        || is_call(a, b, &[0x94..=0x94])
+}
+
 const PUSH_RBP: u8 = 0x55;
 const POP_RBP: u8 = 0x5d;
 const RET: u8 = 0xc3;
@@ -223,6 +240,31 @@ fn load_r11(code: &[u8]) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
     use crate::stack_memory::OwnStack;
+
+    #[test]
+    fn indirect_calls_are_known_by_their_end() {
+        // call rax; call r11; call [rdi]; call [rsp]; call [rdi+8]; call [rsp+8]; call [rdi+0x100]; call [rip+0x100]; call [rsp+0x100]
+        let calls: [&[u8]; 9] = [
+            &[0xff, 0xd0],
+            &[0x41, 0xff, 0xd3],
+            &[0xff, 0x17],
+            &[0xff, 0x14, 0x24],
+            &[0xff, 0x57, 8],
+            &[0xff, 0x54, 0x24, 8],
+            &[0xff, 0x97, 0, 1, 0, 0],
+            &[0xff, 0x15, 0, 1, 0, 0],
+            &[0xff, 0x94, 0x24, 0, 1, 0, 0],
+        ];
+        let before = |end: &[u8]| {
+            let mut before = [0x90; LONGEST_INDIRECT_CALL];
+            before[LONGEST_INDIRECT_CALL - end.len()..].copy_from_slice(end);
+            calls_indirectly(&before)
+        };
+        assert!(calls.into_iter().all(before));
+        // nop; jmp rax; push [rdi]; inc eax; call rel32
+        let others: [&[u8]; 5] = [&[0x90], &[0xff, 0xe0], &[0xff, 0x37], &[0xff, 0xc0], &[0xe8, 0, 1, 0, 0]];
+        assert!(!others.into_iter().any(before));
+    }
 
     #[test]
     fn prologue_and_epilogue() {
