@@ -104,7 +104,10 @@ impl<'a> Provided<'a> {
             return true;
         }
         let patches = release.map_or(0..0, |_| PATCHES);
-        let found = patches.into_iter().find(|patch| self.refuses(of_patch(*patch).as_deref(), function));
+        // That one was defined just now.
+        let last = self.patch;
+        let found =
+            patches.filter(|patch| *patch != last).find(|patch| self.refuses(of_patch(*patch).as_deref(), function));
         self.patch = found.unwrap_or(self.patch);
         // It has now what it did not refuse.
         self.copy = copy(self.linker);
