@@ -95,7 +95,7 @@ pub fn directly_called(call: [u8; DIRECT_CALL], return_pc: usize) -> Option<usiz
     Some(return_pc.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]) as isize))
 }
 
-/// Bytes of the longest call to an address in a register or in memory, but for prefixes.
+/// Bytes of the longest call to an address in a register or in memory, without prefixes.
 pub const LONGEST_INDIRECT_CALL: usize = 7;
 
 /// Returns whether an instruction may end with `before` that calls an address in a register or in memory: `call r64` and `call m64`.
