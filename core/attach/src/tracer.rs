@@ -50,7 +50,9 @@ impl Tracer {
     /// Has this thread run before the others, if that is allowed and `first`: while it waits for a processor, those stand still that have
     /// stopped for it.
     pub(crate) fn run(&self, first: bool) {
-        let policy = if first { libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK } else { libc::SCHED_OTHER };
+        let policy = if first { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
+        // Who is not root may not take that back.
+        let policy = policy | libc::SCHED_RESET_ON_FORK;
         let priority = libc::c_int::from(first);
         // SAFETY: the kernel only reads `priority`, which is all that is in its `sched_param`; some C libraries refuse the call.
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
