@@ -65,9 +65,13 @@ impl AttachError {
 
 /// The process that traces thread `tid` of process `pid`.
 fn tracer(pid: i32, tid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
-    line.trim().parse().ok().filter(|tracer| *tracer != 0)
+    let number = |path: String, field: &str| {
+        let status = fs::read_to_string(path).ok()?;
+        status.lines().find_map(|line| line.strip_prefix(field))?.trim().parse::<i32>().ok()
+    };
+    let thread = number(format!("/proc/{pid}/task/{tid}/status"), "TracerPid:").filter(|tracer| *tracer != 0)?;
+    // It may have ended by now.
+    Some(number(format!("/proc/{thread}/status"), "Tgid:").unwrap_or(thread))
 }
 
 impl fmt::Display for AttachError {

@@ -23,6 +23,7 @@ mod options;
 mod pages;
 mod process;
 mod processors;
+mod program_files;
 mod reading;
 mod sampled;
 mod samples;
@@ -36,10 +37,13 @@ mod thread;
 #[allow(unsafe_code)]
 mod tracer;
 mod weights;
+mod window;
 
 pub use failure::AttachError;
 pub use files::named_files;
 pub use hosts::{Host, Hosts};
 pub use options::Options;
 pub use process::Process;
-pub use session::{Finished, ProgramFile, Session};
+pub use program_files::{Language, ProgramFile};
+pub use session::{Finished, Session};
+pub use window::{Progress, Window};

@@ -9,10 +9,13 @@ use crate::thread::{Activity, Thread, Turns, registers};
 use crate::tracer::{Stopped, Tracer};
 use crate::weights::Weights;
 use nix::errno::Errno;
-use nix::unistd::gettid;
+use nix::unistd::getpid;
 use std::time::{Duration, Instant};
 use wlprof_recording::Clock;
 use wlprof_walk::Dump;
+
+/// How long another program may trace a thread before that counts as the reason why it cannot be sampled. `wlprof ps` does so for a moment.
+pub(crate) const LONGEST_TRACED: Duration = Duration::from_secs(1);
 
 /// A thread, and the samples of it.
 pub(crate) struct SampledThread {
@@ -23,6 +26,8 @@ pub(crate) struct SampledThread {
     asked: (Turns, Instant),
     /// Instants since then, at which it had not stopped yet.
     missed: u64,
+    /// Since when another program has traced it.
+    traced: Option<Instant>,
     /// It had wasm on its stack when it was last read.
     had_wasm: bool,
     /// It was blocked at the instant now.
@@ -69,6 +74,7 @@ impl SampledThread {
             seen: turns,
             asked: (turns, Instant::now()),
             missed: 0,
+            traced: None,
             had_wasm: false,
             was_blocked: None,
             blocked: None,
@@ -90,8 +96,16 @@ impl SampledThread {
         match (activity, looking.clock) {
             (Activity::Running { processor }, _) => {
                 looking.processors.leave(processor);
+                let asked = self.ask(looking.reader.process.pid(), tracer);
+                if matches!(asked, Err(AttachError::Traced { .. }))
+                    && self.traced.get_or_insert(now).elapsed() < LONGEST_TRACED
+                {
+                    self.missed += 1;
+                    return Ok(true);
+                }
+                self.traced = None;
                 self.asked = (turns, now);
-                self.ask(looking.reader.process.pid(), tracer)
+                asked
             }
             (Activity::Blocked, Clock::Cpu) => {
                 self.was_blocked = Some(turns);
@@ -135,9 +149,25 @@ impl SampledThread {
             Err(_) if self.thread.activity().is_none() => Ok(false),
             Err(_) => match AttachError::forbidden(pid, self.thread.tid) {
                 // Its process was killed while it stood still, and it has not ended yet.
-                AttachError::Traced { tracer, .. } if tracer == gettid().as_raw() => Ok(true),
+                AttachError::Traced { tracer, .. } if tracer == getpid().as_raw() => Ok(true),
                 error => Err(error),
             },
+        }
+    }
+
+    /// Asks it to stop, once no other program traces it. `false` if it has ended.
+    ///
+    /// # Errors
+    /// If it may not be traced.
+    pub(crate) fn ask_at_last(&self, pid: i32, tracer: &mut Tracer) -> Result<bool, AttachError> {
+        let since = Instant::now();
+        loop {
+            match self.ask(pid, tracer) {
+                Err(AttachError::Traced { .. }) if since.elapsed() < LONGEST_TRACED => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                asked => return asked,
+            }
         }
     }
 

@@ -18,6 +18,9 @@ use wlprof_walk::Dump;
 /// How often threads that have come and images that have come or gone are looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// How long naming what was found may take at a time.
+const NAMING: Duration = Duration::from_millis(5);
+
 /// How long a thread that runs on another processor takes to stop.
 const SPIN: Duration = Duration::from_micros(50);
 
@@ -100,6 +103,7 @@ impl<'s> Sampling<'s> {
                     break;
                 }
                 if is_done || is_late {
+                    self.session.name(NAMING);
                     self.look_for_threads();
                     looked = Instant::now();
                 }
@@ -130,23 +134,23 @@ impl<'s> Sampling<'s> {
         }
     }
 
-    /// Reads what all threads have on their stacks now, one after the other.
+    /// Reads what all threads have on their stacks now, one after the other. What is of a thread without wasm is empty.
     ///
     /// # Errors
     /// [`AttachError`] if it may not be traced.
-    pub(crate) fn dump(&mut self) -> Result<Dump, AttachError> {
+    pub(crate) fn dumps(&mut self) -> Result<Vec<Dump>, AttachError> {
         let mut dumps = BTreeMap::new();
         let tids: Vec<i32> = self.threads.keys().copied().collect();
         for tid in tids {
             let Some(thread) = self.threads.get(&tid) else { continue };
             if let Some(dump) = thread.dump_waiting(&mut self.session.reader) {
                 dumps.insert(tid, dump);
-            } else if thread.ask(self.session.reader.process.pid(), &mut self.tracer)? {
+            } else if thread.ask_at_last(self.session.reader.process.pid(), &mut self.tracer)? {
                 self.wait_for_dumps(MAX_STOP, &mut dumps, |tracer| !tracer.is_asked(tid));
             }
         }
         self.wait_for_dumps(LONGEST_DUMP, &mut dumps, Tracer::is_done);
-        Ok(dumps.into_values().reduce(Dump::and).unwrap_or_default())
+        Ok(dumps.into_values().collect())
     }
 
     fn wait_for_dumps(

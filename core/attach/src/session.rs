@@ -6,6 +6,7 @@ use crate::language::LanguageModule;
 use crate::layout::{Layout, RELEASES};
 use crate::options::Options;
 use crate::process::Process;
+use crate::program_files::{Language, ProgramFile, ProgramFiles};
 use crate::reading::StackReader;
 use crate::samples::Samples;
 use crate::sampling::Sampling;
@@ -17,35 +18,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Program};
-use wlprof_recording::{Journal, Meta, ModuleId, Recorder, TickCounts};
+use wlprof_recording::{Journal, Meta, ModuleId, Naming, Recorder, TickCounts};
 use wlprof_walk::{CodeMap, Dump, MappedCode, MappedImage};
 
 /// Bytes at the end of an image by which it is known again: its table of sections says how long each part of it is.
 const TAIL: usize = 4096;
-
-/// What its language knows of a module, if that has stacks of its own.
-type Language = Option<Arc<dyn Program>>;
-
-/// A file that images may have been compiled from.
-///
-/// ```
-/// use std::sync::Arc;
-/// use wlprof_attach::ProgramFile;
-/// use wlprof_module::ModuleImage;
-///
-/// let image = ModuleImage::parse(b"\0asm\x01\0\0\0".to_vec(), "empty.wasm")?;
-/// let file = ProgramFile { modules: vec![(Arc::new(image), None)] };
-/// assert_eq!(file.modules.len(), 1);
-/// # Ok::<(), wlprof_module::ImageError>(())
-/// ```
-#[derive(Clone)]
-pub struct ProgramFile {
-    /// Its modules, and what their languages know of them: itself, or those in a component, in order.
-    pub modules: Vec<(Arc<ModuleImage>, Language)>,
-}
 
 /// What came of a [`Session`].
 pub struct Finished {
@@ -66,10 +46,13 @@ pub struct Session {
     pub(crate) reader: StackReader,
     pub(crate) samples: Samples,
     pub(crate) options: Options,
-    meta: Meta,
+    pub(crate) meta: Meta,
     /// For each module, what its language knows of it.
     programs: Vec<Option<Arc<dyn Program>>>,
-    files: Vec<ProgramFile>,
+    naming: Naming,
+    /// Where windows begin that are open, in nanoseconds since sampling began.
+    pub(crate) windows: Vec<u64>,
+    files: ProgramFiles,
     /// Each image, and the ids of its modules, by its address.
     images: BTreeMap<usize, (MappedImage, Vec<ModuleId>)>,
     /// The ids of modules whose images have gone, by the hash of the image: of each that was there.
@@ -122,7 +105,9 @@ impl Session {
             options,
             meta,
             programs: Vec::new(),
-            files,
+            naming: Naming::default(),
+            windows: Vec::new(),
+            files: ProgramFiles::new(files),
             images: BTreeMap::new(),
             room: (Room::default(), stand_in::MAX_ALL_FUNCTIONS),
             left_out: HashSet::new(),
@@ -149,7 +134,17 @@ impl Session {
     /// # Errors
     /// [`AttachError`] if it may not be traced.
     pub fn dump(&mut self) -> Result<Dump, AttachError> {
-        self.on_own_thread(|sampling| sampling.dump())
+        let dumps = self.on_own_thread(|sampling| sampling.dumps())?;
+        Ok(dumps.into_iter().reduce(Dump::and).unwrap_or_default())
+    }
+
+    /// Returns how many threads have wasm on their stacks now.
+    ///
+    /// # Errors
+    /// [`AttachError`] if it may not be traced.
+    pub fn threads_in_wasm(&mut self) -> Result<usize, AttachError> {
+        let dumps = self.on_own_thread(|sampling| sampling.dumps())?;
+        Ok(dumps.iter().filter(|dump| !dump.threads.is_empty()).count())
     }
 
     /// Samples until `ends`, or until the process has ended. When it returns, all threads of the process run on. It may be called again.
@@ -157,7 +152,7 @@ impl Session {
     /// # Errors
     /// [`AttachError`] if it may not be traced.
     pub fn run(&mut self, ends: impl Fn() -> bool + Send) -> Result<(), AttachError> {
-        if self.instants == 0 {
+        if self.instants == 0 && self.windows.is_empty() {
             // Images have been looked for since.
             self.begun = Instant::now();
         }
@@ -182,10 +177,17 @@ impl Session {
         })
     }
 
+    /// Names some of what only languages can name, so that the recording has it if this process is killed.
+    pub(crate) fn name(&mut self, patience: Duration) {
+        let Self { naming, samples, programs, .. } = self;
+        naming.name(&mut samples.recorder, patience, |module| programs.get(module as usize).cloned().flatten());
+    }
+
     /// Ends sampling.
     pub fn finish(mut self) -> Finished {
         (self.meta.pause.handler_p50_ns, self.meta.pause.handler_p99_ns) = self.stops.percentiles();
         self.meta.notes.extend(self.stops.note());
+        self.meta.notes.extend(self.files.notes());
         if self.left_out_in_all > 0 {
             let note = format!(
                 "{} images of compiled code were not sampled: too many, too large, or broken",
@@ -294,12 +296,8 @@ impl Session {
 
     /// The modules that an image was compiled from: those of a file, or others in their place. `None` if these would be too many.
     fn modules_of(&mut self, found: &FoundImage) -> Option<Vec<(Arc<ModuleImage>, Language)>> {
-        let is_of_file = |file: &&ProgramFile| {
-            let modules = file.modules.iter().map(|(module, _)| module.clone()).collect();
-            MappedImage { modules, ..found.image.clone() }.was_compiled_from_modules()
-        };
-        if let Some(file) = self.files.iter().find(is_of_file) {
-            return Some(file.modules.clone());
+        if let Some(modules) = self.files.modules_of(found) {
+            return Some(modules);
         }
         let modules = stand_in::modules(&found.image.parse()?, &found.name, &mut self.room.1)?;
         Some(modules.into_iter().map(|module| (module, None)).collect())

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wasm_encoder::{
-    CodeSection, EntityType, Function, FunctionSection, ImportSection, Module, NameMap, NameSection, TypeSection,
+    CodeSection, CustomSection, EntityType, Function, FunctionSection, ImportSection, Module, NameMap, NameSection,
+    TypeSection,
 };
-use wlprof_module::ModuleImage;
+use wlprof_module::{ModuleImage, STAND_IN_SECTION};
 use wlprof_walk::{CodeName, CompiledImage};
 
 /// The most functions that a module may have: Wasmtime's own limit.
@@ -161,6 +162,7 @@ fn encode(functions: &Functions) -> Vec<u8> {
     section.functions(&names);
     let mut module = Module::new();
     module.section(&types).section(&imports).section(&defined).section(&code).section(&section);
+    module.section(&CustomSection { name: STAND_IN_SECTION.into(), data: (&[]).into() });
     module.finish()
 }
 

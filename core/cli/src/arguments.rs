@@ -70,7 +70,7 @@ pub(super) enum Command {
     /// List the processes that run Wasmtime
     #[cfg(target_os = "linux")]
     Ps(Ps),
-    /// Run a guest and show what is hot in it while it runs
+    /// Show what is hot in a guest while it runs, or in a process
     Top(Top),
     /// Run a guest and print its stacks when asked
     ///

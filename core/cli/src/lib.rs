@@ -21,6 +21,7 @@ mod http;
 mod interrupt;
 mod library;
 mod live;
+mod live_guest;
 mod machine_code;
 mod man_pages;
 mod merge;

@@ -6,6 +6,7 @@ use super::failure::{FAILED, Failure};
 use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
 use super::live::{self, Live};
+use super::live_guest::OwnGuest;
 use super::machine_code::{self, DumpedFunctions};
 use super::misplaced::options_behind;
 use super::options::formats::CodeFormat;
@@ -18,6 +19,7 @@ use super::window_profiles::Shown;
 use super::{library, say, source_folders};
 use clap::{Args, CommandFactory};
 use std::path::Path;
+use std::sync::Arc;
 use wlprof::languages::Choice;
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_recording::Clock;
@@ -155,7 +157,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         (Some(listener), Some(profiler)) => {
             let command = std::iter::once(guest.name.clone()).chain(arguments.iter().cloned()).collect();
             let shown = Shown::of_run(&record.profiling, &profile, named_sources);
-            Some(Live::start(listener, profiler, command, shown, output.quiet)?)
+            let own = Arc::new(OwnGuest { profiler, images: images.clone() });
+            Some(Live::start(listener, own, command, shown, output.quiet)?)
         }
         _ => None,
     };

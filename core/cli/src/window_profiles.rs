@@ -18,7 +18,6 @@ use wlprof_show::table::TableOptions;
 
 /// What is shown of a guest.
 pub(super) struct Shown {
-    pub(super) images: Vec<Arc<ModuleImage>>,
     /// The language that is walked, and the files of plugins that know it.
     pub(super) language: Option<String>,
     pub(super) plugins: Vec<PathBuf>,
@@ -38,7 +37,6 @@ impl Shown {
     pub(super) fn of_run(profiling: &Profiling, profile: &ProfileOf<'_>, sources: SourceFolders) -> Self {
         let Output { frames, showing, .. } = &profiling.output;
         Self {
-            images: profile.images.to_vec(),
             language: profile.language.clone(),
             plugins: profile.plugins.clone(),
             sources,
@@ -67,8 +65,14 @@ impl WindowProfiles {
         Self(shown)
     }
 
-    /// Has the process that makes profiles make this of such a recording: of the time, or of a part of what was allocated.
-    pub(super) fn make(&self, recording: &[u8], made: &Made, part: Option<HeapPart>) -> io::Result<Vec<u8>> {
+    /// Has the process that makes profiles make this of such a recording of `images`: of the time, or of a part of what was allocated.
+    pub(super) fn make(
+        &self,
+        recording: &[u8],
+        images: &[Arc<ModuleImage>],
+        made: &Made,
+        part: Option<HeapPart>,
+    ) -> io::Result<Vec<u8>> {
         let Self(shown) = self;
         let mut journal = in_memory("wlprof-window")?;
         journal.write_all(recording)?;
@@ -81,7 +85,7 @@ impl WindowProfiles {
         let destination = exporter.map(|exporter| Destination { exporter, path, file: &file, companion: None });
         let making = Making {
             journal: &journal,
-            images: &shown.images,
+            images,
             destinations: destination.into_iter().collect(),
             settings: Settings {
                 view: shown.view,

@@ -12,6 +12,9 @@ use wasmparser::{BinaryReader, Operator, OperatorsReader};
 use wlprof_dwarf::Layout;
 use wlprof_plugin::{FunctionImport, Member, ModuleView, OutOfBounds};
 
+/// Name of the custom section that a module has which stands in for another.
+pub const STAND_IN_SECTION: &str = "wlprof:stand-in";
+
 /// What was compiled in a module's place.
 #[derive(Debug)]
 struct Rewriting {
@@ -165,6 +168,12 @@ impl ModuleImage {
             Some((module, name)) => ExportedMemory::Imported { module, name },
             None => ExportedMemory::Own(*index),
         })
+    }
+
+    /// Whether it stands in for a module whose file nobody has, with the names of its functions and none of its code: by a section of
+    /// that name.
+    pub fn is_stand_in(&self) -> bool {
+        self.own_section(STAND_IN_SECTION).is_some()
     }
 
     /// Adds a file that holds this module's debug sections.

@@ -23,7 +23,7 @@ pub use binary::{ModuleError, read_module};
 pub use checks::Checks;
 pub use component::core_module_ranges;
 pub use component::core_modules;
-pub use image::{InComponent, ModuleImage};
+pub use image::{InComponent, ModuleImage, STAND_IN_SECTION};
 pub use offset_map::OffsetMap;
 pub use offset_map::Stretch;
 pub use position_index::PositionIndex;

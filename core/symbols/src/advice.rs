@@ -5,6 +5,9 @@ use wlprof_plugin::ModuleView;
 
 /// Returns what to do, by the compiler that the module shows to be of.
 pub(super) fn of(image: &ModuleImage) -> &'static str {
+    if image.is_stand_in() {
+        return "give the file that it was compiled from with --guest";
+    }
     const ASSEMBLYSCRIPT: &str = "compile with asc --sourceMap --debug, and keep the map beside the module";
     let has_section = |name: &str| image.custom_section(name).is_some();
     if has_section("motoko:compiler") || has_section("icp:private motoko:compiler") {

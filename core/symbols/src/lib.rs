@@ -248,6 +248,8 @@ impl Symbolizer {
             Some(Operator::CallIndirect { .. } | Operator::CallRef { .. }) => {
                 "[host function called indirectly]".into()
             }
+            // Its code is not the module's.
+            Some(_) if self.image.is_stand_in() => "[host]".into(),
             Some(operator) => builtin(&operator).map_or_else(|| "[wasmtime]".into(), |name| format!("wasm.{name}")),
             None => "[host]".into(),
         }

@@ -1,28 +1,38 @@
 //! `wlprof attach PID`: samples the guests of a process that runs already.
 
+pub(super) mod guests;
 pub(super) mod ps;
+
+pub(super) use guests::ProcessGuests;
 
 use super::available_plugins::Plugins;
 use super::failure::{FAILED, Failure};
-use super::interrupt::Interrupts;
-use super::options::output::Output;
+use super::http::ListenAddress;
+use super::interrupt::{self, Interrupts};
+use super::live::{self, Live};
+use super::live_guest::LiveGuest;
+use super::options::output::{FramesChoice, Output};
 use super::options::sampling::{ClockChoice, parse_overhead};
 use super::options::showing::ShowChoice;
 use super::os::signals::Suspension;
-use super::run_outputs::{ProfileOf, RunOutputs};
-use super::{guest, interrupt, say, source_folders};
+use super::run_outputs::{self, ProfileOf, RunOutputs};
+use super::window_profiles::Shown;
+use super::{say, source_folders};
 use clap::Args;
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wlprof::languages::{self, Choice};
+use wlprof::languages::Choice;
 use wlprof::sampler::{Dump, Finished};
-use wlprof_attach::{AttachError, Options, Process, ProgramFile, Session, named_files};
-use wlprof_module::{Binary, ModuleImage, among, parse_binary, read_binary};
+use wlprof_attach::Options;
+use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
-use wlprof_recording::{Clock, Journal};
+use wlprof_recording::sources::SourceFolders;
+use wlprof_recording::{Clock, Journal, Selection};
 use wlprof_show::escape;
+use wlprof_show::table::TableOptions;
 
 /// Rates that make sense: below, nothing is seen, and above, threads stand still for most of their time.
 const RATES: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
@@ -39,6 +49,9 @@ pub(super) struct Attach {
     /// File that a guest was compiled from, for its lines; may repeat. Files that the process names are found without it
     #[arg(long = "guest", value_name = "FILE")]
     guests: Vec<PathBuf>,
+    /// Load a language plugin, a dynamic library; may repeat. Its code runs in wlprof, with all rights of yours
+    #[arg(long = "plugin", value_name = "FILE", hide_short_help = true)]
+    plugins: Vec<PathBuf>,
     /// Samples a second
     #[arg(long, value_name = "HZ", default_value_t = 100.0, value_parser = rate)]
     rate: f64,
@@ -50,47 +63,48 @@ pub(super) struct Attach {
     /// [default: cpu, or wall to show only waiting]
     #[arg(long, value_enum)]
     clock: Option<ClockChoice>,
+    /// Show the process while it is sampled, at http://ADDR:PORT/
+    ///
+    /// As of a run. Without -o and --format nothing else is shown or written.
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    listen: Option<ListenAddress>,
     #[command(flatten)]
     output: Output,
 }
 
 /// Samples the process and writes its profile.
 pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
-    interrupt::survive_large_files().map_err(|error| Failure::new(FAILED, error))?;
+    let fail = |error| Failure::new(FAILED, error);
+    interrupt::survive_large_files().map_err(fail)?;
     check(attach).map_err(|message| Failure::new(FAILED, message))?;
-    let process = Process::open(attach.pid).map_err(failed)?;
-    let plugins = Plugins::for_run(&[], &Choice::Auto)?;
-    let files = files(&attach.guests, &process, &plugins)?;
-    let mut outputs = RunOutputs::open(&attach.output, attach.output.showing.selection(ShowChoice::Time))?;
-    let sources = source_folders::named(&attach.output, &[])?;
-    let clock = match attach.clock {
-        Some(ClockChoice::Wall) => Clock::Wall,
-        None if attach.output.showing.off_cpu => Clock::Wall,
-        Some(ClockChoice::Cpu) | None => Clock::Cpu,
+    let listener = attach.listen.map(live::listen).transpose()?;
+    let plugins = Plugins::for_run(&attach.plugins, &Choice::Auto)?;
+    let mut outputs = match attach.is_only_shown() {
+        true => None,
+        false => Some(RunOutputs::open(&attach.output, attach.output.showing.selection(ShowChoice::Time))?),
     };
-    let options = Options { rate_hz: attach.rate, clock, max_overhead: attach.max_overhead / 100.0 };
+    let sources = source_folders::named(&attach.output, &[])?;
+    let journal = || run_outputs::begin_journal(&mut outputs, listener.is_some());
+    let guests = ProcessGuests::open(attach.pid, &attach.guests, &plugins, attach.options(), journal);
     let interrupts = Interrupts::default();
     let is_interrupted = Arc::new(AtomicBool::new(false));
     let interrupted = is_interrupted.clone();
-    let journal = outputs.begin_journal()?;
-    let prepared = Session::new(process, files, journal, options).map_err(failed).and_then(|session| {
-        if session.modules().is_empty() {
-            return Err(runs_no_wasm(attach.pid));
-        }
-        let fail = |error| Failure::new(FAILED, error);
+    let prepared = guests.and_then(|guests| {
         interrupts.watch(move |_| interrupted.store(true, Ordering::Relaxed), 1).map_err(fail)?;
-        Ok((session, Suspension::caught().map_err(fail)?))
+        let live = listener.map(|listener| attach.show(listener, &guests, &plugins, sources.clone())).transpose()?;
+        Ok((guests, live, Suspension::caught().map_err(fail)?))
     });
-    let (mut session, suspension) = prepared.inspect_err(|_| outputs.remove_forerunner())?;
+    let (guests, live, suspension) =
+        prepared.inspect_err(|_| outputs.iter().for_each(RunOutputs::remove_forerunner))?;
     if !attach.output.quiet {
-        say_what_is_sampled(attach, &session);
+        say_what_is_sampled(attach, &guests.images());
         interrupt::note_if_ignored();
     }
     // One beyond all that the clock can show never comes.
     let end = attach.duration.and_then(|duration| Instant::now().checked_add(duration));
     let ends = || is_interrupted.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
     let sampled = loop {
-        let sampled = session.run(|| ends() || suspension.is_due());
+        let sampled = guests.sample_until(|| ends() || suspension.is_due());
         if !suspension.is_due() {
             break sampled;
         }
@@ -99,31 +113,66 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     };
     drop(suspension);
     interrupts.run_is_over();
-    let wlprof_attach::Finished { recorder, meta, ticks, modules, programs } = session.finish();
-    let of = ProfileOf { images: &modules, language: None, plugins: Vec::new(), sources };
-    let (_, written) = outputs.finish(Finished { recorder, meta, ticks, programs }, of, &interrupts);
-    // What was sampled before is shown, and then what ended it.
-    written.and(sampled.map_err(failed)).map(|()| 0)
-}
-
-/// Returns what the threads of process `pid` have on their stacks now, and the modules that wasm frames are of. `guests` are files that they
-/// may have been compiled from.
-pub(super) fn dump(pid: i32, guests: &[PathBuf]) -> Result<(Dump, Vec<Arc<ModuleImage>>), Failure> {
-    let process = Process::open(pid).map_err(failed)?;
-    let plugins = Plugins::for_run(&[], &Choice::Auto)?;
-    let files = files(guests, &process, &plugins)?;
-    let mut session = Session::new(process, files, Journal::default(), Options::default()).map_err(failed)?;
-    if session.modules().is_empty() {
-        return Err(runs_no_wasm(pid));
+    if sampled.is_ok() && !ends() && !attach.output.quiet {
+        say::line(format_args!("process {} has ended", attach.pid));
     }
-    let dump = session.dump().map_err(failed)?;
-    Ok((dump, session.modules().to_vec()))
+    live.into_iter().for_each(Live::end);
+    let written = match (guests.finish(), outputs) {
+        (Some(wlprof_attach::Finished { recorder, meta, ticks, modules, programs }), Some(outputs)) => {
+            let language = guests.language();
+            let plugins = language.iter().flat_map(|language| plugins.files_of(language)).collect();
+            let of = ProfileOf { images: &modules, language, plugins, sources };
+            outputs.finish(Finished { recorder, meta, ticks, programs }, of, &interrupts).1
+        }
+        _ => Ok(()),
+    };
+    // What was sampled before is shown, and then what ended it.
+    written.and(sampled.map_err(guests::failed)).map(|()| 0)
 }
 
-fn runs_no_wasm(pid: i32) -> Failure {
-    let message =
-        format!("process {pid} runs no code that Wasmtime 24 or later compiled; `wlprof ps` lists those that do");
-    Failure::new(FAILED, message)
+/// Returns what the threads of process `pid` have on their stacks now, and the modules that wasm frames are of. `files` are those that they
+/// may have been compiled from.
+pub(super) fn dump(pid: i32, files: &[PathBuf]) -> Result<(Dump, Vec<Arc<ModuleImage>>), Failure> {
+    let plugins = Plugins::for_run(&[], &Choice::Auto)?;
+    let guests = ProcessGuests::open(pid, files, &plugins, Options::default(), || Ok(Journal::default()))?;
+    let dump = guests.dump().map_err(|error| Failure::new(FAILED, error))?;
+    Ok((dump, guests.images()))
+}
+
+impl Attach {
+    /// Whether nothing is written or printed: who asks is shown what there is meanwhile.
+    fn is_only_shown(&self) -> bool {
+        self.listen.is_some() && !self.output.names_files() && self.output.format.is_none()
+    }
+
+    fn options(&self) -> Options {
+        let unless_told = if self.output.showing.off_cpu { Clock::Wall } else { Clock::Cpu };
+        let clock = self.clock.map_or(unless_told, ClockChoice::clock);
+        Options { rate_hz: self.rate, clock, max_overhead: self.max_overhead / 100.0 }
+    }
+
+    /// Shows the guests at `listener` while they are sampled.
+    fn show(
+        &self,
+        listener: TcpListener,
+        guests: &ProcessGuests,
+        plugins: &Plugins,
+        sources: SourceFolders,
+    ) -> Result<Live, Failure> {
+        let Output { frames, showing, quiet, .. } = &self.output;
+        let language = guests.language();
+        let shown = Shown {
+            plugins: language.iter().flat_map(|language| plugins.files_of(language)).collect(),
+            language,
+            sources,
+            view: frames.view(),
+            selection: Selection { off_cpu: false, ..showing.selection(ShowChoice::Time) },
+            profiles_memory: false,
+            table: TableOptions { width: None, ..showing.table(*frames != FramesChoice::Guest) },
+        };
+        let command = vec![format!("process {}", self.pid)];
+        Live::start(listener, Arc::new(guests.clone()), command, shown, *quiet)
+    }
 }
 
 /// Refuses options that need a guest which wlprof runs itself.
@@ -141,28 +190,8 @@ fn check(attach: &Attach) -> Result<(), String> {
     Ok(())
 }
 
-/// The files that the user names, and those that the process does.
-fn files(guests: &[PathBuf], process: &Process, plugins: &Plugins) -> Result<Vec<ProgramFile>, Failure> {
-    let file = |(binary, _): (Binary, _)| {
-        let modules: Vec<_> = binary.into_images().into_iter().map(Arc::new).collect();
-        let views: Vec<_> = (0..modules.len()).filter_map(|number| among(&modules, number)).collect();
-        let chosen = languages::choose_each(&Choice::Auto, &plugins.languages(), "", &views).unwrap_or_default();
-        let programs = chosen.programs.into_iter().chain(std::iter::repeat(None));
-        ProgramFile { modules: modules.into_iter().zip(programs).collect() }
-    };
-    let mut files = Vec::new();
-    for path in guests {
-        let binary = read_binary(path, None).map_err(|error| guest::cannot_load(path, &error.into()))?;
-        files.push(file(binary));
-    }
-    // They may be anything, and are of use only if an image was compiled from them.
-    let found = named_files(process).into_iter().filter_map(|(path, bytes)| parse_binary(bytes, &path, None).ok());
-    files.extend(found.map(file));
-    Ok(files)
-}
-
-fn say_what_is_sampled(attach: &Attach, session: &Session) {
-    let names: Vec<_> = session.modules().iter().map(|module| module.name()).collect();
+fn say_what_is_sampled(attach: &Attach, modules: &[Arc<ModuleImage>]) {
+    let names: Vec<_> = modules.iter().map(|module| module.name()).collect();
     let shown = escape::single_line(&names[..names.len().min(5)].join(", "));
     let more = names.len().saturating_sub(5);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -173,10 +202,6 @@ fn say_what_is_sampled(attach: &Attach, session: &Session) {
         None => "until Ctrl-C".to_owned(),
     };
     say::line(format_args!("sampling {shown}{more} in process {} {end}", attach.pid));
-}
-
-fn failed(error: AttachError) -> Failure {
-    Failure::new(FAILED, error)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

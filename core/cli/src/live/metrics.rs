@@ -54,8 +54,8 @@ impl Syntax {
 }
 
 pub(super) async fn answer(Given(state): Given<Arc<State>>, headers: HeaderMap) -> Result<Response, Refusal> {
-    let profiler = state.profiler.clone();
-    let activity = blocking(&state.counters, move || Ok(profiler.activity().unwrap_or_default())).await?;
+    let guest = state.guest.clone();
+    let activity = blocking(&state.counters, move || Ok(guest.activity())).await?;
     let syntax = Syntax::accepted(headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()));
     Ok(([(CONTENT_TYPE, syntax.media_type())], syntax.of(&text(&activity))).into_response())
 }

@@ -21,6 +21,7 @@ mod windows;
 
 use super::failure::{FAILED, Failure};
 use super::http::{ListenAddress, Server};
+use super::live_guest::LiveGuest;
 use super::say;
 use super::window_profiles::Shown;
 use state::State;
@@ -28,7 +29,6 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use wlprof::profiler::Profiler;
 
 /// How long answers that are due when the guest ends may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
@@ -48,13 +48,13 @@ impl Live {
     /// Shows a guest that has been started with `command`, at `listener`.
     pub(super) fn start(
         listener: TcpListener,
-        profiler: Profiler,
+        guest: Arc<dyn LiveGuest>,
         command: Vec<String>,
         shown: Shown,
         is_quiet: bool,
     ) -> Result<Self, Failure> {
         let (over, is_over) = watch::channel(false);
-        let state = State::new(profiler, command, shown, is_over);
+        let state = State::new(guest, command, shown, is_over);
         let server = Server::start(listener, pages::router(Arc::new(state)), &pages::contents());
         let server = server.map_err(|error| Failure::new(FAILED, format!("--listen: {error}")))?;
         if !is_quiet {

@@ -116,10 +116,10 @@ async fn file(state: Arc<State>, query: &str, name: &str, unless_told: Wanted) -
     let gone = || (StatusCode::NOT_FOUND, format!("there is no format {name}\n"));
     let exporter = export::by_name(name).ok_or_else(gone)?;
     let wanted = Wanted::of_query(query, unless_told)?;
-    let profiler = state.profiler.clone();
+    let guest = state.guest.clone();
     match make(state, wanted, Made::File(exporter)).await {
         // Servers ask for it from the first moment on. To a person the reason says more.
-        Err((StatusCode::CONFLICT, _)) if name == SCRAPED && !profiler.has_begun() => empty(NO_TIME),
+        Err((StatusCode::CONFLICT, _)) if name == SCRAPED && !guest.has_begun() => empty(NO_TIME),
         made => Ok(with_type(exporter, made?)),
     }
 }

@@ -46,10 +46,12 @@ pub(super) async fn answer(state: Arc<State>, query: &str, counted: &'static str
     let shared = state.clone();
     let read = move || {
         // A server's guests begin with its first request.
-        let has_begun = shared.profiler.has_begun();
-        let stacks = if has_begun { shared.profiler.dump().map_err(io::Error::other)? } else { Dump::default() };
+        let has_begun = shared.guest.has_begun();
+        let stacks = if has_begun { shared.guest.dump().map_err(io::Error::other)? } else { Dump::default() };
+        let images = shared.guest.images();
         let mut symbols = shared.symbols.lock().unwrap_or_else(PoisonError::into_inner);
-        let symbols = symbols.get_or_insert_with(|| Symbols::new(&shared.images, Vec::new()));
+        let known = symbols.take().filter(|(count, _)| *count == images.len());
+        let (_, symbols) = symbols.insert(known.unwrap_or_else(|| (images.len(), Symbols::new(&images, Vec::new()))));
         Ok(match form {
             Form::Text => thread_stacks::text(&stacks, symbols, |_| true).into_response(),
             Form::GroupedText => grouped(&stacks, symbols).into_response(),

@@ -1,10 +1,9 @@
 //! What answers are made of, and how many at a time.
 
+use crate::live_guest::LiveGuest;
 use crate::window_profiles::{Shown, WindowProfiles};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, watch};
-use wlprof::profiler::Profiler;
-use wlprof_module::ModuleImage;
 use wlprof_symbols::Symbols;
 
 /// Answers that are made at a time: each takes a processor and the memory of a profile.
@@ -14,13 +13,12 @@ const WINDOWS: usize = 48;
 
 /// What answers are made of.
 pub(super) struct State {
-    pub(super) profiler: Profiler,
+    pub(super) guest: Arc<dyn LiveGuest>,
     /// The guest's name and its arguments.
     pub(super) command: Vec<String>,
     pub(super) profiles: WindowProfiles,
-    pub(super) images: Vec<Arc<ModuleImage>>,
-    /// Made when stacks are first asked for.
-    pub(super) symbols: Mutex<Option<Symbols>>,
+    /// Made when stacks are first asked for, of as many modules as there were.
+    pub(super) symbols: Mutex<Option<(usize, Symbols)>>,
     pub(super) windows: Arc<Semaphore>,
     /// For what reads the guest: one at a time.
     pub(super) readers: Arc<Semaphore>,
@@ -34,12 +32,16 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(profiler: Profiler, command: Vec<String>, shown: Shown, is_over: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(
+        guest: Arc<dyn LiveGuest>,
+        command: Vec<String>,
+        shown: Shown,
+        is_over: watch::Receiver<bool>,
+    ) -> Self {
         Self {
-            images: shown.images.clone(),
             profiles_memory: shown.profiles_memory,
             profiles: WindowProfiles::new(shown),
-            profiler,
+            guest,
             command,
             symbols: Mutex::new(None),
             windows: Arc::new(Semaphore::new(WINDOWS)),

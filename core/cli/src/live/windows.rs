@@ -1,6 +1,7 @@
 //! Windows of a run, as somebody asks for them: how long, of what time, and what is made of them.
 
 use super::state::State;
+use crate::live_guest::LiveWindow;
 use crate::window_profiles::Made;
 use axum::http::StatusCode;
 use std::io;
@@ -8,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use wlprof::profiler::OpenWindow;
 use wlprof_recording::{Clock, HeapPart};
 
 /// The longest window, in seconds: its samples are in memory.
@@ -75,7 +75,7 @@ pub(super) async fn make(state: Arc<State>, wanted: Wanted, made: Made) -> Resul
         blocking(&state.readers, recording).await?
     };
     let shared = state.clone();
-    blocking(&state.makers, move || shared.profiles.make(&recording, &made, wanted.part)).await
+    blocking(&state.makers, move || shared.profiles.make(&recording, &shared.guest.images(), &made, wanted.part)).await
 }
 
 /// Does `work` where it may take its time, as one of those that `places` has room for. It keeps its place even if nobody waits for it
@@ -95,10 +95,10 @@ pub(super) async fn blocking<R: Send + 'static>(
 }
 
 /// A window that is open. If nobody waits for it any more, it ends where it may take its time: the recorder may be busy.
-struct Open(Option<OpenWindow>);
+struct Open(Option<Box<dyn LiveWindow>>);
 
 impl Open {
-    fn take(&mut self) -> Option<OpenWindow> {
+    fn take(&mut self) -> Option<Box<dyn LiveWindow>> {
         self.0.take()
     }
 }
@@ -115,13 +115,13 @@ impl Drop for Open {
 /// Begins a window, of a guest that has begun or is about to.
 async fn begin(state: &Arc<State>, clock: Clock) -> Result<Open, Refusal> {
     let since = Instant::now();
-    while !state.profiler.has_begun() && since.elapsed() < BEGINNING {
+    while !state.guest.has_begun() && since.elapsed() < BEGINNING {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let profiler = state.profiler.clone();
-    let begun = tokio::task::spawn_blocking(move || profiler.window_of(clock).map(|window| Open(Some(window)))).await;
+    let guest = state.guest.clone();
+    let begun = tokio::task::spawn_blocking(move || guest.window_of(clock).map(|window| Open(Some(window)))).await;
     let refused = |reason: String| (StatusCode::CONFLICT, format!("{reason}\n"));
-    begun.map_err(|error| refused(error.to_string()))?.map_err(|error| refused(error.to_string()))
+    begun.map_err(|error| refused(error.to_string()))?.map_err(refused)
 }
 
 #[cfg(test)]

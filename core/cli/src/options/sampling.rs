@@ -45,6 +45,16 @@ pub(crate) enum SamplerChoice {
     Off,
 }
 
+impl ClockChoice {
+    /// The clock that was chosen.
+    pub(crate) fn clock(self) -> Clock {
+        match self {
+            Self::Cpu => Clock::Cpu,
+            Self::Wall => Clock::Wall,
+        }
+    }
+}
+
 impl Sampling {
     /// Refuses what no sampler can do.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
@@ -52,6 +62,15 @@ impl Sampling {
             return Err("--clock=wall needs the signal sampler: the epoch sampler does not see where a guest waits");
         }
         Ok(())
+    }
+
+    /// The options of a process that runs already, with samples of the time of `unless_told`.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of_process(&self, unless_told: Clock) -> wlprof_attach::Options {
+        let clock = self.clock.map_or(unless_told, ClockChoice::clock);
+        let options = wlprof_attach::Options::default();
+        let rate_hz = self.rate.unwrap_or(options.rate_hz);
+        wlprof_attach::Options { rate_hz, clock, max_overhead: self.max_overhead / 100.0 }
     }
 
     /// The sampler's options, with samples of the time of `unless_told`; `None` if there are to be no samples.
@@ -62,11 +81,7 @@ impl Sampling {
             SamplerChoice::Epoch => SamplerKind::Epoch,
             SamplerChoice::Off => return None,
         };
-        let clock = match self.clock {
-            None => unless_told,
-            Some(ClockChoice::Cpu) => Clock::Cpu,
-            Some(ClockChoice::Wall) => Clock::Wall,
-        };
+        let clock = self.clock.map_or(unless_told, ClockChoice::clock);
         Some(SamplerOptions {
             kind,
             max_overhead: self.max_overhead / 100.0,

@@ -28,6 +28,7 @@ use super::failure::{FAILED, Failure};
 use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
 use super::live::{self, Live};
+use super::live_guest::OwnGuest;
 use super::misplaced::options_behind;
 use super::options::guest::GuestOptions;
 use super::options::output::FramesChoice;
@@ -149,7 +150,8 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let live = match (listener, &profiler) {
         (Some(listener), Some(profiler)) => {
             let shown = Shown::of_run(&serve.profiling, &profile, named_sources);
-            Some(Live::start(listener, profiler.clone(), vec![guest.name.clone()], shown, output.quiet)?)
+            let own = Arc::new(OwnGuest { profiler: profiler.clone(), images: images.clone() });
+            Some(Live::start(listener, own, vec![guest.name.clone()], shown, output.quiet)?)
         }
         _ => None,
     };

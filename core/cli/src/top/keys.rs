@@ -1,6 +1,7 @@
 //! What keys do, and when the screen is drawn anew.
 
 use super::ENOUGH;
+use super::display::Quit;
 use super::rows::{Of, Rows};
 use super::screen::{Heading, Shows, draw};
 use super::snapshots::{News, Order, Picture};
@@ -13,7 +14,6 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 use wlprof::sampler::Activity;
 use wlprof_recording::View;
-use wlprof_run::profile::Interrupter;
 
 /// How soon news are seen.
 const LOOK: Duration = Duration::from_millis(50);
@@ -26,7 +26,7 @@ pub(super) struct Viewer {
     pub(super) view: View,
     pub(super) orders: Sender<Order>,
     pub(super) news: Receiver<News>,
-    pub(super) interrupter: Interrupter,
+    pub(super) quit: Quit,
 }
 
 /// What is on the screen.
@@ -118,7 +118,7 @@ impl Viewer {
 
     /// Ends the run if it goes on; then there will be news of that.
     fn end(&self, seen: &Seen, reason: i32) -> ControlFlow<()> {
-        self.interrupter.interrupt(reason);
+        (self.quit)(reason);
         if seen.shows.ended.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 

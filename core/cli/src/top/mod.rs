@@ -1,10 +1,13 @@
-//! `wlprof top`: runs a guest and shows what is hot in it, in a table that refreshes.
+//! `wlprof top`: runs a guest, or takes a process that runs already, and shows what is hot in it, in a table that refreshes.
 //!
 //! # Overhead
 //! That of a profile at the same rate, and a process that names what was sampled, once for each picture: another processor's work
 //! if there is one. Where naming takes long, pictures come less often.
 
+mod display;
 mod keys;
+#[cfg(target_os = "linux")]
+mod process;
 mod rows;
 mod screen;
 mod snapshots;
@@ -15,21 +18,20 @@ use super::available_plugins::Plugins;
 use super::failure::{FAILED, Failure};
 use super::guest::{self, Loaded};
 use super::interrupt::{self, Interrupts};
+use super::live_guest::OwnGuest;
 use super::options::formats;
 use super::options::guest::GuestOptions;
 use super::options::output::FramesChoice;
 use super::options::sampling::Sampling;
 use super::output::Target;
 use super::source_folders;
-use super::window_profiles::{Shown, WindowProfiles};
+use super::window_profiles::Shown;
 use clap::Args;
-use keys::Viewer;
+use display::{Display, Subject};
 use screen::Heading;
-use snapshots::{News, Order, Snapshots};
-use std::fmt::Display;
+use std::fmt::Display as Message;
 use std::path::PathBuf;
-use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terminal::{GuestStreams, Screen};
 use wlprof::languages::Choice;
@@ -51,7 +53,16 @@ const ENOUGH: i32 = 0;
 
 /// Options of `wlprof top`.
 #[derive(Args)]
+#[command(mut_arg("guest_and_arguments", |guest| guest.required(false).required_unless_present("pid")))]
 pub(super) struct Top {
+    /// Show a process that runs already, and run no guest: `wlprof ps` lists those that run Wasmtime
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "PID", conflicts_with_all = ["sampler", "guest_and_arguments"])]
+    pid: Option<i32>,
+    /// File that a guest of the process was compiled from; may repeat. Files that the process names are found without it
+    #[cfg(target_os = "linux")]
+    #[arg(long = "guest", value_name = "FILE", requires = "pid")]
+    files: Vec<PathBuf>,
     /// What the key w writes, of the whole run so far. The ending tells the format, as with -o of a run [default: profile.json]
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     output: Option<PathBuf>,
@@ -67,10 +78,14 @@ pub(super) struct Top {
     guest: GuestOptions,
 }
 
-/// Runs the guest and gives its exit code; 0 if the user ended it.
+/// Runs the guest, or samples the process, and gives the guest's exit code; 0 if the user ended it.
 pub(super) fn run(top: &Top) -> Result<u8, Failure> {
-    let failed = |error: &dyn Display| Failure::new(FAILED, error);
-    let (output, exporter) = output(top)?;
+    #[cfg(target_os = "linux")]
+    if let Some(pid) = top.pid {
+        return process::run(top, pid).map(|()| 0);
+    }
+    let failed = |error: &dyn Message| Failure::new(FAILED, error);
+    let output = output(top)?;
     let arguments = guest::arguments(&top.guest)?;
     let sampler = sampler(top)?;
     let sources = source_folders::of_dirs(&top.source_dirs)?;
@@ -99,7 +114,6 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
     let profiler = run.profiler().ok_or_else(|| failed(&"nothing is sampled"))?;
     let shown = Shown {
         profiles_memory: false,
-        images: guest.images(),
         plugins: language.iter().flat_map(|language| plugins.files_of(language)).collect(),
         language,
         sources,
@@ -107,37 +121,13 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
         selection: Selection::default(),
         table: TableOptions::default(),
     };
-    let profiles = WindowProfiles::new(shown);
-    let (news, heard) = channel();
-    let (orders, ordered) = channel();
-    let snapshots = Snapshots {
-        profiler,
-        profiles,
-        view: top.frames.view(),
-        clock: sampler.clock,
-        output,
-        exporter,
-        news: news.clone(),
-    };
-    let worker = spawn("wlprof snapshots", move || snapshots.run(&ordered))?;
-    let viewer = Viewer {
-        heading: Heading::new(&guest.name, &arguments),
-        view: top.frames.view(),
-        orders: orders.clone(),
-        news: heard,
-        interrupter: run.interrupter(),
-    };
+    let live = Arc::new(OwnGuest { profiler, images: guest.images() });
+    let heading = Heading::new(&guest.name, &arguments);
+    let subject = Subject { guest: live, heading, clock: sampler.clock, shown, output };
     let interrupter = run.interrupter();
-    // Without a screen nobody can end the run.
-    let show = move || viewer.run(screen).inspect_err(|_| interrupter.interrupt(ENOUGH));
-    let viewer = spawn("wlprof screen", show)?;
-    let ended = wait(&run, &viewer, &orders, &news);
-    let shown = viewer.join().unwrap_or_else(|_| Err(std::io::Error::other("the screen failed")));
-    drop(orders);
-    // Before what may take its time.
-    drop(streams);
-    // It panics only if what it does panics, which has been printed then.
-    let _ = worker.join();
+    let display = Display::start(subject, screen, Arc::new(move |reason| interrupter.interrupt(reason)))?;
+    let ended = wait(&run, &display);
+    let shown = display.end(|| drop(streams));
     run.finish();
     shown.map_err(|error| failed(&error))?;
     match ended {
@@ -152,20 +142,14 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
 }
 
 /// Waits until the guest has ended and the user has seen enough.
-fn wait<T>(run: &Run, viewer: &JoinHandle<T>, orders: &Sender<Order>, news: &Sender<News>) -> Ended {
+fn wait(run: &Run, display: &Display) -> Ended {
     let mut ended = run.wait();
     match &ended {
-        Ended::Exit(exit) => {
-            // Both are there until the viewer has ended.
-            let _ = news.send(News::Ended(how(exit)));
-            let _ = orders.send(Order::Ended);
-        }
-        Ended::Interrupted(_) => {
-            let _ = news.send(News::Quit);
-        }
+        Ended::Exit(exit) => display.guest_has_ended(how(exit)),
+        Ended::Interrupted(_) => display.quit(),
     }
     let mut since = Instant::now();
-    while !viewer.is_finished() {
+    while !display.is_over() {
         if let Ended::Interrupted(signal) = ended
             && signal != ENOUGH
             && since.elapsed() > GIVEN_BACK
@@ -173,7 +157,7 @@ fn wait<T>(run: &Run, viewer: &JoinHandle<T>, orders: &Sender<Order>, news: &Sen
             interrupt::die_of(signal);
         }
         if let Some(signal) = run.late_interruption() {
-            let _ = news.send(News::Quit);
+            display.quit();
             if signal != ENOUGH {
                 (ended, since) = (Ended::Interrupted(signal), Instant::now());
             }
@@ -222,8 +206,4 @@ fn sampler(top: &Top) -> Result<SamplerOptions, Failure> {
     options.kind = kind;
     options.on_demand = true;
     Ok(options)
-}
-
-fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, Failure> {
-    std::thread::Builder::new().name(name.into()).spawn(work).map_err(|error| Failure::new(FAILED, error))
 }

@@ -37,13 +37,21 @@ pub(super) struct Shows {
 /// The lines above the table.
 pub(super) struct Heading {
     guest: String,
+    /// What it does while it goes on.
+    state: &'static str,
 }
 
 impl Heading {
     /// For this guest.
     pub(super) fn new(name: &str, arguments: &[String]) -> Self {
         let words: Vec<&str> = std::iter::once(name).chain(arguments.iter().map(String::as_str)).collect();
-        Self { guest: single_line(&words.join(" ")) }
+        Self { guest: single_line(&words.join(" ")), state: "runs for" }
+    }
+
+    /// For process `pid`, which may have run for long.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of_process(pid: i32) -> Self {
+        Self { guest: format!("process {pid}"), state: "sampled for" }
     }
 
     /// Which guest it is, what it does, and what the picture is of. `before` is what it had come to at the picture before.
@@ -56,7 +64,7 @@ impl Heading {
         let state = match &shows.ended {
             Some(how) => how.clone(),
             None if shows.is_frozen => "frozen picture of".to_owned(),
-            None => "runs for".to_owned(),
+            None => self.state.to_owned(),
         };
         let wall_ns = |activity: &Activity| activity.duration_ns;
         let since = before.map_or((0, 0), |before| (before.cpu_ns, wall_ns(before)));
@@ -65,12 +73,15 @@ impl Heading {
             Some(_) => String::new(),
             None => format!(", {:.0} % now", 100.0 * cpu_ns as f64 / passed_ns.max(1) as f64),
         };
+        let memory = match activity.memory_bytes {
+            0 => String::new(),
+            bytes => format!("   memory {:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+        };
         let first = format!(
-            "{}: {state} {:.1} s   CPU {:.1} s{now}   memory {:.1} MiB",
+            "{}: {state} {:.1} s   CPU {:.1} s{now}{memory}",
             self.guest,
             seconds(wall_ns(activity)),
             seconds(activity.cpu_ns),
-            activity.memory_bytes as f64 / f64::from(1 << 20),
         );
         let meta = &recording.meta;
         let (base_ns, clock) = match meta.clock {

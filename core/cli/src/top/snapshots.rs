@@ -1,14 +1,14 @@
 //! Takes pictures of a guest that runs: windows of its run, named in a process of their own.
 
+use crate::live_guest::{LiveGuest, LiveWindow};
 use crate::output::Target;
 use crate::window_profiles::{Made, WindowProfiles};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
-use wlprof::profiler::OpenWindow;
-use wlprof::profiler::Profiler;
 use wlprof::sampler::Activity;
 use wlprof_export::{EXPORTERS, Exporter};
 use wlprof_recording::{Clock, Recording, View, file};
@@ -57,7 +57,7 @@ pub(super) struct Picture {
 
 /// What takes them.
 pub(super) struct Snapshots {
-    pub(super) profiler: Profiler,
+    pub(super) guest: Arc<dyn LiveGuest>,
     pub(super) profiles: WindowProfiles,
     pub(super) view: View,
     pub(super) clock: Clock,
@@ -115,7 +115,7 @@ impl Snapshots {
                 Ok(Order::Ended) => {
                     // From here on time goes by in which there is no guest.
                     // The store may have gone with its memory.
-                    let activity = self.profiler.activity().unwrap_or_default();
+                    let activity = self.guest.activity();
                     let activity = Activity { memory_bytes: activity.memory_bytes.max(memory_bytes), ..activity };
                     last = whole.unnamed().ok().map(|recording| (recording, activity));
                     wanted = Wanted { ended: true, whole: true, frozen: false };
@@ -130,9 +130,9 @@ impl Snapshots {
             let seen = match &last {
                 Some(last) => Ok(last.clone()),
                 None => {
-                    let activity = self.profiler.activity().unwrap_or_default();
+                    let activity = self.guest.activity();
                     memory_bytes = activity.memory_bytes;
-                    self.recording(&whole, &mut recent, wanted.whole).map(|recording| (recording, activity))
+                    self.recording(&*whole, &mut recent, wanted.whole).map(|recording| (recording, activity))
                 }
             };
             match seen.and_then(|(recording, activity)| self.picture(&recording, activity, wanted.whole)) {
@@ -144,47 +144,52 @@ impl Snapshots {
     }
 
     /// The window of the whole run, once that has begun, and the orders that came before.
-    fn begin(&self, orders: &Receiver<Order>, early: &mut VecDeque<Order>) -> Option<OpenWindow> {
+    fn begin(&self, orders: &Receiver<Order>, early: &mut VecDeque<Order>) -> Option<Box<dyn LiveWindow>> {
         loop {
-            match self.profiler.window_of(self.clock) {
+            match self.guest.window_of(self.clock) {
                 Ok(window) => return Some(window),
-                Err(_) if !self.profiler.has_begun() => match orders.recv_timeout(BEGINNING) {
+                Err(_) if !self.guest.has_begun() => match orders.recv_timeout(BEGINNING) {
                     Ok(Order::Ended) => return None,
                     Ok(order) => early.push_back(order),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => return None,
                 },
                 Err(reason) => {
-                    self.tell(News::Said(reason.to_string()));
+                    self.tell(News::Said(reason));
                     return None;
                 }
             }
         }
     }
 
-    fn recording(&self, whole: &OpenWindow, recent: &mut VecDeque<OpenWindow>, is_whole: bool) -> io::Result<Vec<u8>> {
-        let window = self.profiler.window_of(self.clock).map_err(io::Error::other)?;
+    fn recording(
+        &self,
+        whole: &dyn LiveWindow,
+        recent: &mut VecDeque<Box<dyn LiveWindow>>,
+        is_whole: bool,
+    ) -> io::Result<Vec<u8>> {
+        let window = self.guest.window_of(self.clock).map_err(io::Error::other)?;
         recent.push_back(window);
         while recent.get(1).is_some_and(|second| second.elapsed() >= RECENT) {
             recent.pop_front();
         }
         // One that has just begun has nothing in it.
-        let has_begun = |window: &&OpenWindow| window.elapsed() >= PERIOD;
-        let recent = recent.front().filter(has_begun).filter(|_| !is_whole);
+        let has_begun = |window: &&dyn LiveWindow| window.elapsed() >= PERIOD;
+        let recent = recent.front().map(|window| &**window).filter(has_begun).filter(|_| !is_whole);
         recent.unwrap_or(whole).unnamed()
     }
 
     fn picture(&self, recording: &[u8], activity: Activity, is_whole: bool) -> io::Result<Picture> {
         let exporter = EXPORTERS.iter().find(|exporter| exporter.is_recording()).ok_or(io::ErrorKind::Unsupported)?;
-        let named = self.profiles.make(recording, &Made::File(*exporter), None)?;
+        let named = self.profiles.make(recording, &self.guest.images(), &Made::File(*exporter), None)?;
         let recording = file::read(&named).map_err(io::Error::other)?.view(self.view);
         Ok(Picture { recording, is_whole, activity })
     }
 
     /// Writes a profile, and gives a line for the user.
     fn write(&self, recording: &[u8]) -> Result<String, String> {
-        let profile =
-            self.profiles.make(recording, &Made::File(self.exporter), None).map_err(|error| error.to_string())?;
+        let profile = self.profiles.make(recording, &self.guest.images(), &Made::File(self.exporter), None);
+        let profile = profile.map_err(|error| error.to_string())?;
         let target = Target::open(&self.output, self.exporter).map_err(|failure| failure.message)?;
         let written = target.destination().file.write_all(&profile);
         written.map_err(|error| format!("cannot write {}: {error}", self.output.display()))?;

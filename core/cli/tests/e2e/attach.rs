@@ -28,11 +28,11 @@ impl Host {
     }
 
     /// A host of `guest`, which never ends within a test.
-    fn of(place: &Place, guest: &str) -> Self {
+    pub(crate) fn of(place: &Place, guest: &str) -> Self {
         Self::start(&mut place.command(["--sampler=off", "-q", guest, "1000000"]))
     }
 
-    fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 
@@ -105,11 +105,15 @@ fn a_guest_whose_file_is_gone_has_the_names_of_its_symbols() {
     let shares = Shares::of(innermost_functions(&without));
     shares.near("heavy", 75.0, POINTS).unwrap();
     assert!(without.functions.iter().all(|function| function.file.is_none()));
+    let has_note = |recording: &Recording, words: &str| recording.meta.notes.iter().any(|note| note.contains(words));
+    assert!(has_note(&without, "give the file that it was compiled from with --guest"), "{:?}", without.meta.notes);
     // Given by the user it has lines, and another's file changes nothing.
     let (own, other) = (fixture("c-shares.wasm"), fixture("c-calls.wasm"));
     let [own, other] = [own, other].map(|path| format!("--guest={}", path.display()));
     let with = recording(&place, &host, &[&other, &own]);
     assert!(with.functions.iter().any(|function| function.name == "heavy" && function.line.is_some()));
+    assert!(has_note(&with, "c-calls.wasm: nothing in the process was compiled from it"), "{:?}", with.meta.notes);
+    assert!(!has_note(&with, "c-shares.wasm"), "{:?}", with.meta.notes);
 }
 
 /// A module with a function that works.

@@ -8,6 +8,7 @@
 mod as_wasmtime_run;
 mod assembly;
 mod attach;
+mod attach_live;
 mod bad_input;
 mod bad_modules;
 mod behaviour;

@@ -36,7 +36,7 @@ pub(crate) struct OnTerminal {
 }
 
 impl OnTerminal {
-    fn start<A: AsRef<OsStr>>(place: &Place, arguments: impl IntoIterator<Item = A>) -> Self {
+    pub(crate) fn start<A: AsRef<OsStr>>(place: &Place, arguments: impl IntoIterator<Item = A>) -> Self {
         let mut command = place.command(["top"]);
         command.args(arguments);
         Self::run(place, &command)
@@ -80,12 +80,12 @@ impl OnTerminal {
         self.shown.lock().unwrap().screen.screen().contents()
     }
 
-    fn press(&mut self, key: &str) {
+    pub(crate) fn press(&mut self, key: &str) {
         self.keyboard.write_all(key.as_bytes()).unwrap();
     }
 
     /// Waits until something holds for what is on the screen, and gives that.
-    fn wait_for(&mut self, what: &str, holds: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn wait_for(&mut self, what: &str, holds: impl Fn(&str) -> bool) -> String {
         let mut screen = String::new();
         let ended = |child: &mut Child| child.try_wait().unwrap();
         wait_until(what, || {
@@ -106,7 +106,7 @@ impl OnTerminal {
     }
 
     /// Waits for the end: its code, its signal, and what is then on the screen.
-    fn end(mut self) -> (Option<i32>, Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, Option<i32>, String) {
         let status = self.child.wait().unwrap();
         let flags = tcgetattr(&self.terminal).unwrap().local_flags;
         assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG), "{flags:?}");
@@ -120,7 +120,7 @@ impl OnTerminal {
 }
 
 /// The rows of the table: from the one below its head.
-fn rows(screen: &str) -> Vec<&str> {
+pub(crate) fn rows(screen: &str) -> Vec<&str> {
     let is_head = |line: &&str| line.contains("self") && line.contains("total") && !line.contains("quit");
     let rows = screen.lines().skip_while(|line| !is_head(line)).skip(1);
     rows.take_while(|line| line.contains('±')).collect()

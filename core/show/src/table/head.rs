@@ -26,10 +26,12 @@ pub(super) fn write(
         Clock::Cpu => (meta.cpu_ns, "CPU"),
         Clock::Wall => (meta.duration_ns, "wall"),
     };
+    // Nothing is known of the rest of such a process.
+    let whose = if meta.sampler == "attach" { " of guests" } else { "" };
     let samples = recording.ticks.sampled;
     writeln!(
         text,
-        "{}: {} in {:.2} s ({:.2} s CPU), {:.0} a second of {clock} time; they cover {:.1} % of it",
+        "{}: {} in {:.2} s ({:.2} s CPU{whose}), {:.0} a second of {clock} time; they cover {:.1} % of it",
         single_line(&meta.guest),
         count_of(samples, "sample"),
         seconds(meta.duration_ns),

@@ -3,7 +3,6 @@
 mod checks;
 mod heaps;
 mod lanes;
-mod naming;
 mod paths;
 mod pauses;
 mod stores;
@@ -23,7 +22,6 @@ use super::unloading::Leaving;
 use checks::CheckTable;
 use heaps::HeapStacks;
 use lanes::{Found, Lanes};
-use naming::Naming;
 use paths::{FrameTable, Interned, Path, Step};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stores::Stores;
 use waits::Waits;
-use wlprof_recording::{Clock, Held, LanguageTruncation, ModuleId, Origin, Recorder, State, Truncation};
+use wlprof_recording::{Clock, Held, LanguageTruncation, ModuleId, Naming, Origin, Recorder, State, Truncation};
 use wlprof_walk::{FrameWord, Truncated};
 
 /// How long samples may wait in a ring.
@@ -44,6 +42,8 @@ const MAX_LOWERED_INTERVAL: Duration = Duration::from_millis(700);
 const RESTING_INTERVAL: Duration = Duration::from_secs(2);
 /// How often the rings are emptied at most.
 const MIN_INTERVAL: Duration = Duration::from_micros(250);
+/// How long naming may keep it from the rings at once.
+const NAMING: Duration = Duration::from_millis(5);
 /// The first interval: what comes at first, and how fast, is not known.
 const FIRST_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -180,7 +180,7 @@ impl Drain {
                 self.unload(&unloaded, shared, &mut recorder);
             }
             let before_names_ns = own_cpu_ns();
-            self.naming.name(shared, &mut recorder);
+            self.naming.name(&mut recorder, NAMING, |id| shared.module(id).and_then(|module| module.program.clone()));
             // Each is named once, however many samples there are.
             charged_ns += own_cpu_ns() - before_names_ns;
             // Before the first thread has begun there is no time to count by.

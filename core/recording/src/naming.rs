@@ -1,38 +1,49 @@
 //! Names of languages' own frames and labels while guests run, so that a recording that is cut short has them.
 
-use super::super::shared::Shared;
+use super::{ModuleId, Recorder, Unnamed};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wlprof_plugin::{FrameKey, Program};
-use wlprof_recording::{Recorder, Unnamed};
 
-/// How long naming may keep the drain from the rings at once.
-const PATIENCE: Duration = Duration::from_millis(5);
-
-/// What has been met and has no name yet.
+/// Names what a recorder has met that has no name yet.
+///
+/// ```
+/// use std::time::Duration;
+/// use wlprof_recording::{Journal, Meta, Naming, Recorder};
+///
+/// let mut recorder = Recorder::new(Vec::new(), Meta::default(), Journal::default());
+/// // No module has a language.
+/// Naming::default().name(&mut recorder, Duration::from_millis(5), |_module| None);
+/// ```
 #[derive(Debug, Default)]
-pub(super) struct Naming {
+pub struct Naming {
     unnamed: VecDeque<Unnamed>,
     has_failed: bool,
 }
 
 impl Naming {
-    /// Names some of what has been met.
-    pub(super) fn name(&mut self, shared: &Shared, recorder: &mut Recorder) {
+    /// Names some of what has been met, by the programs of the modules, for no longer than one name beyond `patience`.
+    ///
+    /// Once a program has panicked nothing more is named: it is asked again when the recording is closed.
+    pub fn name(
+        &mut self,
+        recorder: &mut Recorder,
+        patience: Duration,
+        program_of: impl Fn(ModuleId) -> Option<Arc<dyn Program>>,
+    ) {
         self.unnamed.extend(recorder.take_unnamed());
         if self.has_failed {
             self.unnamed.clear();
         }
         let began = Instant::now();
         while let Some(unnamed) = self.unnamed.pop_front() {
-            let module = shared.module(unnamed.module());
-            if let Some(program) = module.as_ref().and_then(|module| module.program.as_deref()) {
-                let named = catch_unwind(AssertUnwindSafe(|| name(program, unnamed, recorder)));
-                // It is asked again at the end, where that costs only names.
+            if let Some(program) = program_of(unnamed.module()) {
+                let named = catch_unwind(AssertUnwindSafe(|| name(&*program, unnamed, recorder)));
                 self.has_failed |= named.is_err();
             }
-            if self.has_failed || began.elapsed() > PATIENCE {
+            if self.has_failed || began.elapsed() > patience {
                 return;
             }
         }
