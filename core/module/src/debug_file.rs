@@ -1,4 +1,4 @@
-//! Finds the separate file that holds a module's debug sections.
+//! Finds the separate file that holds a module's debug sections or names.
 
 use super::binary::{binary_form, read_module};
 use super::image::ModuleImage;
@@ -37,9 +37,9 @@ pub(super) fn find(
     let bytes = bytes.map_err(|error| format!("debug file {error}"))?;
     let debug =
         ModuleImage::parse(bytes, "debug file").map_err(|error| format!("debug file {}: {error}", path.display()))?;
-    if !debug.has_dwarf() {
+    if !debug.has_dwarf() && debug.custom_section("name").is_none() {
         return Err(format!(
-            "debug file {} has no .debug_info section (supported: DWARF in custom sections); build it with -g",
+            "debug file {} has neither a .debug_info section nor a name section (supported: DWARF and names in custom sections); build it with -g",
             path.display()
         ));
     }
@@ -168,13 +168,24 @@ mod tests {
             ("huge", "larger than"),
             ("nothing", "No such file"),
             // It is read.
-            ("module", "no .debug_info"),
+            ("module", "neither a .debug_info section nor a name section"),
         ] {
             let note = find(&naming(name), &place("guest.wasm"), None).unwrap_err();
             assert!(note.contains(reason) && note.contains(name), "{name}: {note}");
         }
         // What the user names is the user's affair.
         let note = find(&naming("nothing"), &place("guest.wasm"), Some(&place("link"))).unwrap_err();
-        assert!(note.contains("no .debug_info"), "{note}");
+        assert!(note.contains("neither a .debug_info section"), "{note}");
+    }
+
+    #[test]
+    fn a_build_with_names_only_names_functions() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("named.wasm");
+        std::fs::write(&file, wat::parse_str("(module (func $work nop))").unwrap()).unwrap();
+        let mut guest = image("(module (func nop))", &[]);
+        let debug = find(&guest, Path::new("guest.wasm"), Some(&file)).unwrap().unwrap();
+        guest.set_debug_file(debug);
+        assert_eq!(guest.function_name(0), Some("work"));
     }
 }
