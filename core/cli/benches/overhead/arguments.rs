@@ -1,6 +1,8 @@
 //! The bench's command line.
 
 use anyhow::{Context, Result, bail};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// What `--help` prints.
@@ -38,6 +40,8 @@ a timer's signals that nothing answers, the least that any profiler with signals
 
 /// Call-heavy; a runtime of its own, walked; an interpreter's loop; an interpreter, walked; host calls.
 const GUESTS: [&str; 5] = ["c-calls", "go-bench", "c-interp", "python-3.13", "c-hosty"];
+/// What a module begins with.
+const MODULE: [u8; 8] = *b"\0asm\x01\0\0\0";
 const ROUNDS: usize = 9;
 const QUICK_ROUNDS: usize = 3;
 /// Compiling a large module without a cache takes seconds.
@@ -128,7 +132,10 @@ impl Arguments {
             let path = entry?.path();
             // The fixtures are links into a cache, so the entry's own length says nothing.
             let length = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
-            largest = largest.max(Some((length, path)));
+            // Components and texts are no modules.
+            if is_module(&path) {
+                largest = largest.max(Some((length, path)));
+            }
         }
         largest.map(|(_, path)| path).with_context(|| format!("{} is empty", folder.display()))
     }
@@ -153,4 +160,9 @@ pub(crate) fn fixtures() -> PathBuf {
     let package =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     package.parent().unwrap_or(Path::new("..")).join("target/fixtures")
+}
+
+fn is_module(path: &Path) -> bool {
+    let mut head = [0; MODULE.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == MODULE
 }
