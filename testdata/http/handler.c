@@ -1,5 +1,6 @@
 // Answers requests of HTTP. The path says what it does:
 //   /work/N     works for N rounds and says what came of it
+//   /quarters/N works for 3 N rounds in one function, then for N in another
 //   /header     says what the header x-said says
 //   /hold/N     allocates N blocks of 1024 bytes, and keeps them
 //   /spin       never ends
@@ -49,6 +50,10 @@ __attribute__((noinline)) static uint32_t work(int rounds) {
     return value;
 }
 
+__attribute__((noinline)) static uint32_t three_quarters(int rounds) { return work(3 * rounds); }
+
+__attribute__((noinline)) static uint32_t a_quarter(int rounds) { return work(rounds) + 1; }
+
 __attribute__((noinline)) static int hold(int blocks) {
     static char *held;
     int count = 0;
@@ -92,6 +97,11 @@ __attribute__((noinline)) static int answer(const char *path, const char *said, 
         spin();
     if (strncmp(path, "/work/", 6) == 0) {
         snprintf(text, size, "%u\n", (unsigned)work(atoi(path + 6)));
+        return 200;
+    }
+    if (strncmp(path, "/quarters/", 10) == 0) {
+        int rounds = atoi(path + 10);
+        snprintf(text, size, "%u\n", (unsigned)(three_quarters(rounds) ^ a_quarter(rounds)));
         return 200;
     }
     if (strcmp(path, "/trap") == 0)

@@ -4,6 +4,7 @@
 use crate::attach::{self, Host};
 use crate::guest::{Place, fixture, tool};
 use crate::python::library;
+use crate::stacks::check_process;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -34,6 +35,11 @@ fn shares_of_c_are_right_and_stacks_whole() {
     on_each_release("c-shares.wasm", &["1000000"], |place, host| {
         attach::check_shares(&attach::recording(place, host, &[]));
     });
+}
+
+#[test]
+fn every_caller_stands_at_a_call_of_its_callee() {
+    on_each_release("c-calls.wasm", &["1000000"], |place, host| check_process("c-calls.wasm", place, host));
 }
 
 #[test]

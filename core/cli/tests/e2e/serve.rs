@@ -4,6 +4,7 @@ use crate::guest::{Place, fixture, send_signal, tool};
 use crate::http;
 use crate::pprof::{self, Row};
 use crate::running::{SAME_PRESS, Watchdog, wait_until, with_default_signals};
+use crate::sampled::Shares;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -379,6 +380,26 @@ fn what_cannot_be_served_is_refused() {
     let ran = place.run(["serve", "-q", &taken, &handler]);
     assert!(ran.code == Some(125) && ran.stderr.contains(&taken["--addr=".len()..]), "{}", ran.stderr);
     server.interrupt();
+}
+
+#[test]
+fn a_quarter_of_each_request_is_a_quarter_where_requests_take_a_period() {
+    /// How far it may be off by itself, in points: what a request does first takes more time, since the processor knows nothing of it yet.
+    const POINTS: f64 = 1.0;
+    let place = Place::new();
+    let count = 2000;
+    let server = Server::of_wlprof(&place, &["--rate=1000", &format!("--requests={count}")], "handler-c.wasm");
+    // They take some milliseconds or less, by the machine's speed.
+    let paths = ["/quarters/50", "/quarters/140", "/quarters/400"];
+    ask_often(server.address, &paths, count, 1);
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    let recording = place.recording("p.wlprof");
+    let halves = recording.samples().filter_map(|sample| {
+        let mut names = recording.lines_of(sample.stack).map(|line| &*recording.functions[line.function as usize].name);
+        Some((names.find(|name| ["three_quarters", "a_quarter"].contains(name))?, sample.period_ns))
+    });
+    Shares::of(halves).near("a_quarter", 25.0, POINTS).unwrap();
 }
 
 #[test]

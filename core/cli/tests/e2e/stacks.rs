@@ -1,6 +1,7 @@
 //! Every stack must be possible: each caller stands at a call instruction that can have called the next frame.
 
-use crate::guest::Place;
+use crate::attach::{self, Host};
+use crate::guest::{Place, fixture};
 use crate::sampled::{image, profile_fast, with_ever_more_work};
 use std::collections::{BTreeMap, BTreeSet};
 use wasmtime_environ::wasmparser::{BinaryReader, FunctionBody, Operator, OperatorsReader};
@@ -161,6 +162,24 @@ fn every_caller_stands_at_a_call_of_its_callee() {
         samples >= SAMPLES
     });
     println!("{samples} samples, {pairs} pairs, all possible");
+}
+
+#[test]
+fn every_caller_stands_at_a_call_of_its_callee_in_a_process_that_runs_already() {
+    let place = Place::new();
+    for name in ["c-calls.wasm", "c-hosty.wasm", "cpp-shapes.wasm", "rust-mix.wasm"] {
+        let host = Host::of(&place, fixture(name).to_str().unwrap());
+        check_process(name, &place, &host);
+    }
+}
+
+/// Checks the stacks of a host that runs the guest of that name.
+pub(crate) fn check_process(name: &str, place: &Place, host: &Host) {
+    let recording = attach::recording(place, host, &[]);
+    assert!(recording.truncated.is_empty(), "{name}: {:?}", recording.truncated);
+    let (samples, pairs) = check(name, &recording, &image(name));
+    println!("{name}: {samples} samples, {pairs} pairs");
+    assert!(pairs > samples, "{pairs} of {samples}");
 }
 
 #[test]
