@@ -58,10 +58,10 @@ pub(crate) const SUITES: [Suite; 13] = [
     },
     Suite {
         name: "hosts",
-        about: "processes attached to that run other releases of Wasmtime (Python packages)",
+        about: "processes attached to that others wrote: releases of Wasmtime (Python packages), and its command",
         tests: &["hosts::"],
         guests: &[Main],
-        tools: &[WasmtimePackages],
+        tools: &[WasmtimePackages, Wasmtime],
         checks: &[],
     },
     Suite {

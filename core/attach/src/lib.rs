@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 
 mod failure;
+mod fibers;
 mod files;
 mod hosts;
 mod images;

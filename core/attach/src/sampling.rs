@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::time::{Duration, Instant};
+use wlprof_recording::Clock;
 use wlprof_walk::Dump;
 
 /// How often threads that have come and images that have come or gone are looked for.
@@ -127,8 +128,10 @@ impl<'s> Sampling<'s> {
         }
     }
 
-    /// Adds the last sample of each thread.
+    /// Adds the last sample of each thread and of each store that waits.
     pub(crate) fn end(mut self) {
+        let Session { fibers, samples, begun, .. } = &mut *self.session;
+        fibers.end(samples, begun.elapsed().as_nanos() as u64);
         while let Some((&tid, _)) = self.threads.first_key_value() {
             self.remove(tid, self.tracer.is_asked(tid));
         }
@@ -180,6 +183,10 @@ impl<'s> Sampling<'s> {
             for tid in tids {
                 self.look_at(tid, SampledThread::look_again)?;
             }
+        }
+        let Session { fibers, reader, samples, options, begun, .. } = &mut *self.session;
+        if options.clock == Clock::Wall {
+            fibers.look(reader, samples, || begun.elapsed().as_nanos() as u64);
         }
         Ok(())
     }

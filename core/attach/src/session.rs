@@ -1,6 +1,7 @@
 //! Sampling a process from outside: what is in it, and what comes of sampling it.
 
 use crate::failure::AttachError;
+use crate::fibers::Fibers;
 use crate::images::{FoundImage, FoundImages, Room};
 use crate::language::LanguageModule;
 use crate::layout::{Layout, RELEASES};
@@ -12,7 +13,6 @@ use crate::samples::Samples;
 use crate::sampling::Sampling;
 use crate::stand_in;
 use crate::stops::Stops;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -45,6 +45,7 @@ pub struct Finished {
 pub struct Session {
     pub(crate) reader: StackReader,
     pub(crate) samples: Samples,
+    pub(crate) fibers: Fibers,
     pub(crate) options: Options,
     pub(crate) meta: Meta,
     /// For each module, what its language knows of it.
@@ -76,6 +77,8 @@ impl Session {
     /// `files` are those that its images may have been compiled from. An image whose functions are those of a file has lines,
     /// inlined functions and its language's own stacks. Others have the names of their symbols.
     ///
+    /// Each thread takes three open files while it is sampled. Where this process may not have as many, a note says how many threads were not.
+    ///
     /// # Errors
     /// [`AttachError`] if it may not be looked at.
     pub fn new(
@@ -84,7 +87,6 @@ impl Session {
         journal: Journal,
         options: Options,
     ) -> Result<Self, AttachError> {
-        allow_many_files();
         let options = options.within_bounds();
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
         let meta = Meta {
@@ -102,6 +104,7 @@ impl Session {
         let mut session = Self {
             samples: Samples::new(Recorder::new(Vec::new(), meta.clone(), journal), options.clock),
             reader: StackReader { process, code: CodeMap::default(), mappings: Vec::new(), languages: Vec::new() },
+            fibers: Fibers::default(),
             options,
             meta,
             programs: Vec::new(),
@@ -129,13 +132,14 @@ impl Session {
         &self.samples.modules
     }
 
-    /// Reads what all threads have on their stacks now, one after the other.
+    /// Reads what all threads have on their stacks now, one after the other, and then the stacks of stores that wait.
     ///
     /// # Errors
     /// [`AttachError`] if it may not be traced.
     pub fn dump(&mut self) -> Result<Dump, AttachError> {
         let dumps = self.on_own_thread(|sampling| sampling.dumps())?;
-        Ok(dumps.into_iter().reduce(Dump::and).unwrap_or_default())
+        let waiting = self.fibers.dumps(&mut self.reader);
+        Ok(dumps.into_iter().chain(waiting).reduce(Dump::and).unwrap_or_default())
     }
 
     /// Returns how many threads have wasm on their stacks now.
@@ -239,6 +243,7 @@ impl Session {
         self.left_out_in_all += found.left_out.len();
         self.left_out.extend(found.left_out);
         found.images.iter().for_each(|found| self.add(found));
+        self.fibers.find(&self.reader.process, &mappings);
         let stacks = mappings.into_iter().filter(|mapping| !mapping.is_executable);
         self.reader.mappings = stacks.map(|mapping| mapping.range).collect();
         Ok(true)
@@ -316,13 +321,6 @@ impl Session {
         self.programs.push(program);
         self.samples.module(module)
     }
-}
-
-/// Allows this process as many open files as it may have: each thread takes some.
-fn allow_many_files() {
-    let limit = getrlimit(Resource::Nofile);
-    // With fewer, some threads are not sampled, and a note says so.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Whether an image is still what the process has at its address.

@@ -4,6 +4,7 @@ use crate::available_plugins::Plugins;
 use crate::failure::{FAILED, Failure};
 use crate::guest;
 use crate::live_guest::{LiveGuest, LiveWindow};
+use crate::os::limits;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
@@ -45,6 +46,8 @@ impl ProcessGuests {
         options: Options,
         journal: impl FnOnce() -> Result<Journal, Failure>,
     ) -> Result<Self, Failure> {
+        // Each thread of it takes some.
+        limits::allow_many_files();
         let process = Process::open(pid).map_err(failed)?;
         let (files, languages) = program_files(files, &process, plugins)?;
         let clock = options.clock;

@@ -216,6 +216,40 @@ fn waits_are_under_the_wasm_that_called() {
     assert!(shown.stderr.contains("waiting: where, and in which call of the host"), "{shown:?}");
 }
 
+/// The component of [`fixture`] that works and waits in turns, without an end.
+pub(crate) fn endless_async_component() -> String {
+    let text = std::fs::read_to_string(fixture("component-async.wat")).unwrap();
+    let endless = text.replace("(call $turn (i32.const 20))", "(call $turn (i32.const 2000000))");
+    assert_ne!(text, endless);
+    endless.replace("20_000_000", "2_000_000")
+}
+
+/// Checks that a store which is suspended while it waits is seen where it waits, and that all time is its own.
+pub(crate) fn check_suspended_store(place: &Place, host: &Host) {
+    let wall = recording(place, host, &["--clock=wall", "--guest=async.wat"]);
+    let names = |sample: &Sample| wall.lines_of(sample.stack).map(name_of(&wall)).collect::<Vec<_>>();
+    let of_state = |state| wall.samples().filter(move |sample| sample.state == state);
+    let waits = of_state(State::Blocked)
+        .filter(|sample| names(sample) == ["wasi:clocks/monotonic-clock@0.3.0.wait-for", "rest", "turn", "run"]);
+    let waited_ns: u64 = waits.map(|sample| sample.period_ns).sum();
+    // Of each turn 10 ms, and some of work.
+    assert!(waited_ns > wall.meta.duration_ns / 10, "{waited_ns} of {:?}", wall.meta);
+    assert!(of_state(State::Guest).any(|sample| names(&sample)[0] == "work"));
+    let ns: u64 = wall.samples().map(|sample| sample.period_ns).sum();
+    assert!(ns <= wall.meta.duration_ns * 11 / 10, "{ns} of {:?}", wall.meta);
+    wait_until("it waits", || {
+        let ran = place.run(["dump", "--pid", &host.pid().to_string()]);
+        ran.stdout.contains("suspended store [waiting]:\nrest(...)\nturn(...)\nrun(...)\n")
+    });
+}
+
+#[test]
+fn stores_that_wait_on_no_thread_are_seen() {
+    let place = Place::new();
+    place.file("async.wat", endless_async_component());
+    check_suspended_store(&place, &Host::of(&place, "async.wat"));
+}
+
 #[test]
 fn stacks_of_now_are_dumped() {
     let place = Place::new();
@@ -283,6 +317,11 @@ fn python_stacks_are_read() {
 
 /// Checks that a recording of [`SCRIPT`] has its shares.
 pub(crate) fn check_python(recording: &Recording) {
+    check_script(recording, "<module>");
+}
+
+/// Checks that a recording of a script has three units of work below `heavy` to one below `light`, and that it begins in `root`.
+pub(crate) fn check_script(recording: &Recording, root: &str) {
     let of = |wanted: &str| {
         let is_under = |sample: &Sample| {
             recording.lines_of(sample.stack).any(|line| recording.functions[line.function as usize].name == wanted)
@@ -296,7 +335,7 @@ pub(crate) fn check_python(recording: &Recording) {
     });
     let shares = Shares::of(callers);
     shares.near("heavy", 75.0, POINTS).unwrap();
-    assert!(of("<module>") > 0 && of("work") > 0);
+    assert!(of(root) > 0 && of("work") > 0);
     let (missing, all) = not_whole(recording);
     assert!(are_few(missing, all, 0.01), "{missing} of {all}: {:?}", recording.truncated);
 }

@@ -165,7 +165,7 @@ fn others_may_look_at_a_process_while_it_is_sampled() {
         // Release, images, threads in wasm, language, guest.
         let row = row.unwrap_or_else(|| panic!("{ran:?}"));
         assert_eq!(row[1..6], ["48", "1", "1", "go", "go-goroutines-1.27.wasm"], "{ran:?}");
-        let dump = place.run(["dump", "--pid", &pid]);
+        let dump = place.run(["dump", "--threads", "--pid", &pid]);
         assert!(dump.code == Some(0) && dump.stdout.contains("goroutine "), "{dump:?}");
     }
     assert!(listener.recording("").ticks.sampled > 0);

@@ -1,5 +1,5 @@
 //! Processes attached to that others wrote: Wasmtime's Python package as it is published, of releases from the first that is supported to the
-//! newest.
+//! newest, and the `wasmtime` command.
 
 use crate::attach::{self, Host};
 use crate::guest::{Place, fixture, tool};
@@ -47,6 +47,15 @@ fn host_calls_are_under_the_wasm_that_called() {
     on_each_release("c-hosty.wasm", &["1000000"], |place, host| {
         attach::check_host_calls(&attach::recording(place, host, &[]));
     });
+}
+
+#[test]
+fn stores_of_the_wasmtime_command_that_wait_are_seen() {
+    let place = Place::new();
+    place.file("async.wat", attach::endless_async_component());
+    let mut command = Command::new(tool("wasmtime"));
+    command.args(["run", "-Wcomponent-model-async", "-Sp3", "async.wat"]).current_dir(place.path(""));
+    attach::check_suspended_store(&place, &Host::start(&mut command));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! JavaScript guests and the plugin for them, a dynamic library that knows of wlprof the plugin crate alone: whole stacks
 //! against what JavaScript says of them, known shares, and native code under the lines that called it.
 
+use crate::attach::{self, Host};
 use crate::guest::{Place, fixture, fixture_bytes, run};
 use crate::heap_profile::by_line;
 use crate::library;
@@ -50,6 +51,22 @@ fn without_the_plugin_a_note_says_what_would_show_the_script() {
         assert_eq!(with.code, Some(0), "{with:?}");
         assert!(!with.stderr.contains("is QuickJS: --plugin with"), "{with:?}");
     }
+}
+
+#[test]
+fn scripts_of_a_process_that_runs_already_are_read() {
+    let place = Place::new();
+    place.file(
+        "work.js",
+        "function work(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) & 0xffff; return s }
+         function heavy() { return work(30000) }
+         function light() { return work(10000) }
+         for (;;) { heavy(); light() }",
+    );
+    let guest = fixture(GUESTS[0]);
+    let arguments = ["--sampler=off", "-q", "--dir=.", guest.to_str().unwrap(), "work.js"];
+    let host = Host::start(&mut place.command(arguments));
+    attach::check_script(&attach::recording(&place, &host, &["--plugin", plugin()]), "<anonymous>");
 }
 
 fn scripts() -> PathBuf {

@@ -13,6 +13,13 @@ const MEMORY_OF_RECORDING: u64 = 8;
 /// Processor time, in seconds.
 const MOST_TIME_S: u64 = 300;
 
+/// Allows this process as many open files as it may have. Where that is refused, it has as many as before.
+#[cfg(target_os = "linux")]
+pub(crate) fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 /// Sets them for this process, which is to work on a recording of that size in bytes. Narrower ones that it has stay.
 pub(crate) fn set(size_of_recording: u64) -> io::Result<()> {
     let set = |resource, limit: u64| {
