@@ -256,18 +256,23 @@ impl Destination<'_> {
     }
 }
 
-/// Puts those of `targets` in their places that were written, and gives what to say of them. A target that could not be
+/// Puts those of `targets` in their places that were written, and gives what to say of each. A target that could not be
 /// written costs none of the others: the guest's run is not to be had again.
 pub(super) fn put_in_place(
     targets: Vec<Target>,
     written: impl IntoIterator<Item = Result<(), String>>,
-) -> (Vec<String>, Result<(), Failure>) {
+) -> Vec<Result<String, Failure>> {
+    let place = |(target, written): (Target, Result<(), String>)| match written {
+        Ok(()) => target.put_in_place(),
+        Err(error) => Err(cannot_write(&target.name, &error)),
+    };
+    targets.into_iter().zip(written).map(place).collect()
+}
+
+/// What to say of those that were put in their places, and the failure of the others.
+pub(super) fn lines_and_failure(placed: Vec<Result<String, Failure>>) -> (Vec<String>, Result<(), Failure>) {
     let (mut lines, mut failures) = (Vec::new(), Vec::new());
-    for (target, written) in targets.into_iter().zip(written) {
-        let placed = match written {
-            Ok(()) => target.put_in_place(),
-            Err(error) => Err(cannot_write(&target.name, &error)),
-        };
+    for placed in placed {
         match placed {
             Ok(line) => lines.push(line),
             Err(failure) => failures.push(failure.message),

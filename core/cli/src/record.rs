@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use wlprof::languages::Choice;
 use wlprof::sampler::{SamplerKind, SamplerOptions};
-use wlprof_recording::Clock;
+use wlprof_recording::{Clock, Meta};
 use wlprof_run::guest::Entry;
 use wlprof_run::profile::Ended;
 use wlprof_show::escape;
@@ -149,6 +149,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let journal = || run_outputs::begin_journal(&mut outputs, listener.is_some());
     let guest_path = Path::new(&record.guest.guest_and_arguments[0]);
     let hint = library.as_ref().and_then(|library| library::hint(guest_path, library, &record.guest.directories));
+    let sampler = sampler.map(|sampler| guest.with_known_heap(sampler));
     let run = guest::start(&record.guest, &guest, library, &arguments, programs.clone(), sampler, journal)?;
     let images = guest.images();
     let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
@@ -189,6 +190,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     }
     let (mut written, mut seen) = (Ok(()), Vec::new());
     if let (Some(mut finished), Some(outputs)) = (run.finish(), outputs) {
+        finished.meta.notes.extend(note_of_waits(&finished.meta, run.queued_ns()));
         if finished.ticks.sampled < FEW {
             finished.meta.notes.extend(note_of_functions_not_called(&guest.name, &not_called));
         }
@@ -223,6 +225,17 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
 }
 
 /// Names the functions that a run of a program's main function has not called: it may do next to nothing, and its work be in those.
+/// Says how long a guest waited, if that is most of its run and not seen in samples. The time in which it stood in the queue for a processor,
+/// `queued_ns`, is no wait of its own.
+fn note_of_waits(meta: &Meta, queued_ns: u64) -> Option<String> {
+    /// Starting and ending take some of a short run.
+    const LEAST_NS: u64 = 50_000_000;
+    let waited_ns = meta.duration_ns.saturating_sub(meta.cpu_ns).saturating_sub(queued_ns);
+    let is_most = waited_ns > meta.duration_ns / 2 && waited_ns >= LEAST_NS;
+    let [waited, all] = [waited_ns, meta.duration_ns].map(|ns| ns as f64 / 1e9);
+    (meta.clock == Clock::Cpu && is_most).then(|| format!("waited {waited:.2} of {all:.2} s: --off-cpu shows where"))
+}
+
 fn note_of_functions_not_called(guest: &str, names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| {
         format!(
@@ -230,4 +243,24 @@ fn note_of_functions_not_called(guest: &str, names: &[String]) -> Option<String>
             shown(names)
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_of_the_time_waited_is_remarked_on() {
+        const MS: u64 = 1_000_000;
+        let of = |clock, cpu_ns, queued_ns| {
+            let meta = Meta { clock, duration_ns: 1910 * MS, cpu_ns, ..Meta::default() };
+            note_of_waits(&meta, queued_ns)
+        };
+        let note = of(Clock::Cpu, 50 * MS, 0);
+        assert_eq!(note.as_deref(), Some("waited 1.86 of 1.91 s: --off-cpu shows where"));
+        assert_eq!(of(Clock::Cpu, 1000 * MS, 0), None);
+        // It was ready, and others had the processors.
+        assert_eq!(of(Clock::Cpu, 50 * MS, 1800 * MS), None);
+        assert_eq!(of(Clock::Wall, 50 * MS, 0), None);
+    }
 }

@@ -99,7 +99,7 @@ fn write_to(targets: Vec<Target>, mut recording: Recording, output: &Output, pat
     let Shown { recording, selected, written } = shown.map_err(|reason| cannot_read(path, &reason))?;
     drop(destinations);
     let output_is_taken = targets.iter().any(Target::is_standard_output);
-    let (lines, placed) = output::put_in_place(targets, written);
+    let (lines, placed) = output::lines_and_failure(output::put_in_place(targets, written));
     if let Some(options) = output.table() {
         if output_is_taken {
             say::text(&table(&recording, selected.as_ref(), &options));

@@ -130,8 +130,9 @@ impl RunOutputs {
         drop(self.forerunner);
         match made {
             Ok(Made { written, table, notes }) => {
-                let has_recording = self.recording.is_some_and(|index| written[index].is_ok());
-                let (lines, placed) = output::put_in_place(self.targets, written);
+                let placed = output::put_in_place(self.targets, written);
+                let has_recording = self.recording.is_some_and(|index| placed[index].is_ok());
+                let (lines, placed) = output::lines_and_failure(placed);
                 let placed = placed.map_err(|failure| match (!has_recording).then(|| keep(self.journal, None)) {
                     Some(Ok(path)) => {
                         Failure::new(FAILED, format!("{}\nwlprof: {}", failure.message, where_it_is(&path)))

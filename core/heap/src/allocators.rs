@@ -56,6 +56,8 @@ pub enum NotRewritten {
     Name(String),
     /// The module cannot be read.
     Malformed(String),
+    /// No function that allocates is left: each was left out for its reason.
+    EachLeftOut(Vec<NotRewritten>),
 }
 
 impl NotRewritten {
@@ -95,6 +97,10 @@ impl fmt::Display for NotRewritten {
             Self::TooMany(count) => write!(f, "{count} functions are said to be its allocator (supported: {MAX_ALLOCATORS})"),
             Self::Name(name) => write!(f, "it exports {name:?}, which is a name of wlprof's own"),
             Self::Malformed(error) => write!(f, "it cannot be read: {error}"),
+            Self::EachLeftOut(reasons) => {
+                let reasons: Vec<_> = reasons.iter().map(Self::to_string).collect();
+                f.write_str(&reasons.join("; "))
+            }
         }
     }
 }

@@ -88,7 +88,7 @@ impl Prepared {
         functions: &[NamedAllocator],
         program: Option<&dyn Program>,
     ) -> Result<Self, NotRewritten> {
-        let mut missed = Vec::new();
+        let (mut missed, mut reasons) = (Vec::new(), Vec::new());
         let Found { mut allocators, are_guessed } = find(image, functions, program, &mut missed)?;
         let rewritten = loop {
             let reason = match rewrite(image.bytes(), &allocators) {
@@ -98,11 +98,15 @@ impl Prepared {
             // It may be another function that has the name by chance.
             let left_out = reason.function().filter(|_| are_guessed).ok_or_else(|| reason.clone())?;
             allocators.retain(|allocator| allocator.function != left_out);
-            if !allocates(&allocators) {
-                return Err(reason);
-            }
             let name = image.function_name(left_out).unwrap_or("a function");
             missed.push(format!("{name} is left out: {reason}"));
+            reasons.push(reason);
+            if !allocates(&allocators) {
+                return Err(match reasons.len() {
+                    1 => reasons.remove(0),
+                    _ => NotRewritten::EachLeftOut(reasons),
+                });
+            }
         };
         missed.extend(without_function(&allocators));
         Ok(Self { rewritten, allocators, missed })

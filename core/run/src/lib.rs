@@ -7,3 +7,4 @@
 
 pub mod guest;
 pub mod profile;
+mod queue;

@@ -1,6 +1,7 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
 use crate::guest::{Guest, Linked, Preload};
+use crate::queue::QueueTime;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -47,6 +48,8 @@ pub struct Run {
     profiler: Option<Profiler>,
     events: Receiver<Ended>,
     interrupter: Interrupter,
+    /// Of the guest's thread.
+    queue: Arc<QueueTime>,
     /// When it has run long enough, and how long that is.
     until: Option<(Instant, Duration)>,
 }
@@ -101,8 +104,11 @@ impl Run {
         let timeout = options.wasi.flags.wasm.timeout;
         let until = timeout.and_then(|timeout| Some((Instant::now().checked_add(timeout)?, timeout)));
         let (guest, shared) = (guest.clone(), profiler.clone());
+        let queue = Arc::new(QueueTime::default());
+        let queued = queue.clone();
         std::thread::Builder::new().name("guest".into()).stack_size(STACK_SIZE).spawn(move || {
-            let exit = catch_unwind(AssertUnwindSafe(|| run(&guest, &options, shared.as_ref())));
+            let run = || run(&guest, &options, shared.as_ref());
+            let exit = queued.of_this_thread(|| catch_unwind(AssertUnwindSafe(run)));
             let panicked = |_| Exit::NotCallable(wasmtime::format_err!("the guest's thread panicked"));
             let exit = exit.unwrap_or_else(panicked);
             // Whoever waits may want plugins to end what they have made.
@@ -110,7 +116,7 @@ impl Run {
             // Nobody waits any more if the run was interrupted.
             let _ = sender.send(Ended::Exit(exit));
         })?;
-        Ok(Self { profiler, events, interrupter, until })
+        Ok(Self { profiler, events, interrupter, queue, until })
     }
 
     /// Something to end the wait with.
@@ -155,6 +161,11 @@ impl Run {
     /// What samples the guest, if anything does.
     pub fn profiler(&self) -> Option<Profiler> {
         self.profiler.clone()
+    }
+
+    /// Returns how long the guest's thread has stood in the queue for a processor, in nanoseconds; 0 where that is not known.
+    pub fn queued_ns(&self) -> u64 {
+        self.queue.ns()
     }
 
     /// Stops sampling and gives what was recorded; `None` if nothing was to be sampled.

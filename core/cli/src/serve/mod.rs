@@ -139,7 +139,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let profiler = match sampler {
         Some(sampler) => {
             let journal = run_outputs::begin_journal(&mut outputs, listener.is_some())?;
-            let profiler = profiler(&guest, journal, programs, &wasi, sampler);
+            let profiler = profiler(&guest, journal, programs, &wasi, guest.with_known_heap(sampler));
             Some(profiler.map_err(|error| failed(&format!("{error:#}")))?)
         }
         None => None,

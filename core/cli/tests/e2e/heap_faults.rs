@@ -283,4 +283,12 @@ fn a_function_that_has_a_name_by_chance_is_left_out() {
         assert!(ran.code == Some(0) && ran.stderr.contains(why), "{text}: {}", ran.stderr);
         assert_eq!(allocated_by(&place.recording("x.wlprof"), "keeps"), (2.0, 2000.0), "{text}");
     }
+    let none = r#"(module (memory 1) (func (export "_start")) (func $malloc (param i64) (result i64) (i64.const 0))
+        (func $realloc (param i32) (result i32) (i32.const 0)))"#;
+    let place = Place::new();
+    place.file("guest.wat", none);
+    let said = place.run(["--sampler=off", "--memory", "guest.wat"]).stderr;
+    let reasons =
+        "function 1 is not called as malloc is: it has another signature; function 2 is not called as realloc is";
+    assert!(said.contains(reasons), "{said}");
 }

@@ -303,6 +303,8 @@ fn what_cannot_be_profiled_runs_and_is_told_why() {
             "{}",
             ran.stderr
         );
+        // Nothing is said of what was not looked at.
+        assert!(!ran.stderr.contains("allocation") && !ran.stderr.contains("at the peak"), "{}", ran.stderr);
     }
     let place = Place::new();
     let guest = fixture("c-heap.wasm");

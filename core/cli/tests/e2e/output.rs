@@ -317,18 +317,21 @@ fn what_is_kept_and_what_is_perfs_is_for_its_owner() {
         assert_eq!(mode(&place.path("perfs")), 0o600);
     }
     // The folder of the profile is gone at the end, so that the recording is kept where everybody can look.
-    let shared = Place::new();
-    std::fs::create_dir(place.path("gone")).unwrap();
-    let mut command = place.command(["-q", "-o", "gone/x.folded", fixture("c-spin.wasm").to_str().unwrap(), "secret"]);
-    command.env("TMPDIR", shared.path(""));
-    let started = start(&command);
-    started.wait_for_work();
-    std::fs::remove_dir(place.path("gone")).unwrap();
-    started.signal("TERM");
-    let ran = started.end();
-    let kept = shared.files();
-    assert_eq!(kept.len(), 1, "{ran:?}");
-    assert_eq!(mode(&shared.path(&kept[0])), 0o600);
+    for file in ["gone/x.folded", "gone/x.wlprof"] {
+        let shared = Place::new();
+        std::fs::create_dir(place.path("gone")).unwrap();
+        let mut command = place.command(["-q", "-o", file, fixture("c-spin.wasm").to_str().unwrap(), "secret"]);
+        command.env("TMPDIR", shared.path(""));
+        let started = start(&command);
+        started.wait_for_work();
+        std::fs::remove_dir_all(place.path("gone")).unwrap();
+        started.signal("TERM");
+        let ran = started.end();
+        let kept = shared.files();
+        assert_eq!(kept.len(), 1, "{ran:?}");
+        assert_eq!(mode(&shared.path(&kept[0])), 0o600);
+        assert!(shared.recording(&kept[0]).ticks.sampled > 0);
+    }
 }
 
 /// Their readers fail where there is no thread at all.

@@ -85,5 +85,5 @@ fn nothing_that_is_printed_is_wider_than_the_terminal() {
         assert!([" function", " line", " place"].iter().any(|rows| text.contains(rows)), "{arguments:?}: {text}");
     }
     let text = shown(&place, &["sleeps.wat"]);
-    assert!(text.contains("\nwaited ") && text.contains(" s: --off-cpu shows where"), "{text}");
+    assert!(text.contains("\nnote: waited ") && text.contains(" s: --off-cpu shows where"), "{text}");
 }

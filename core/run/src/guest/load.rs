@@ -11,6 +11,7 @@ use wasmtime::component::Component;
 use wasmtime::{Config, Engine, Module};
 use wlprof::heap::{self, NamedAllocator};
 use wlprof::machine_code::{Compiled, GuestCode};
+use wlprof::sampler::SamplerOptions;
 use wlprof_module::{Among, Binary, ImageError, ModuleError, ModuleImage, among, file_name, read_binary};
 use wlprof_plugin::{self as plugin, ModuleView};
 use wlprof_wasi::{CallableComponent, Flags, HttpHandler, Stdio, WasiOptions, linker};
@@ -108,6 +109,13 @@ impl Guest {
     /// The modules that run, by their ids in recordings.
     pub fn images(&self) -> Vec<Arc<ModuleImage>> {
         self.codes().flat_map(|code| code.images.iter().cloned()).collect()
+    }
+
+    /// Returns `sampler` without a profile of memory, if no module of the guest was compiled to tell of what it allocates: a note says why.
+    #[must_use]
+    pub fn with_known_heap(&self, sampler: SamplerOptions) -> SamplerOptions {
+        let is_known = self.code.images.iter().any(|image| image.is_rewritten());
+        SamplerOptions { heap: sampler.heap.filter(|_| is_known), ..sampler }
     }
 
     /// Reads and compiles the module or component at `path`. [`Program`] does it in steps, with a look at what the module needs.

@@ -56,10 +56,6 @@ pub(super) fn write(
         }
         writeln!(text, " ({BOUND})")?;
     }
-    if let Some(waited_ns) = waited(recording) {
-        let (waited, all) = (seconds(waited_ns), seconds(meta.duration_ns));
-        writeln!(text, "waited {waited:.2} of {all:.2} s: --off-cpu shows where")?;
-    }
     doubts(totals).iter().try_for_each(|doubt| writeln!(text, "{doubt}"))?;
     losses(recording, selected).iter().try_for_each(|loss| writeln!(text, "{loss}"))?;
     if !recording.ticks.balanced() {
@@ -78,19 +74,6 @@ fn places(recording: &Recording) -> (Weight, Weight) {
         weight
     };
     (of(State::is_guest), of(|state| state == State::Host))
-}
-
-/// How long a guest was not on a processor, if that is most of its run and not seen in samples. Servers wait for requests, which have times
-/// of their own.
-fn waited(recording: &Recording) -> Option<u64> {
-    /// Starting and ending take some of a short run.
-    const LEAST_NS: u64 = 50_000_000;
-    let meta = &recording.meta;
-    let waited_ns = meta.duration_ns.saturating_sub(meta.cpu_ns);
-    let is_most = waited_ns > meta.duration_ns / 2 && waited_ns >= LEAST_NS;
-    // From outside a process is not seen to wait.
-    let may_know = meta.clock == Clock::Cpu && meta.requests.is_empty() && meta.sampler != "attach";
-    (may_know && is_most).then_some(waited_ns)
 }
 
 /// The part of the time that no sample stands for.
@@ -226,18 +209,6 @@ mod tests {
         assert!(text.contains(loss) && text.contains("they cover 50.0 % of it"), "{text}");
         recording.ticks.fired += 1;
         assert!(head(&recording).contains("1 ticks not accounted for"));
-    }
-
-    #[test]
-    fn most_of_the_time_waited_is_remarked_on() {
-        let mut recording = example();
-        recording.meta.clock = Clock::Cpu;
-        (recording.meta.duration_ns, recording.meta.cpu_ns) = (1_910_000_000, 50_000_000);
-        assert!(head(&recording).contains("\nwaited 1.86 of 1.91 s: --off-cpu shows where\n"), "{}", head(&recording));
-        recording.meta.cpu_ns = 1_000_000_000;
-        assert!(!head(&recording).contains("waited"), "{}", head(&recording));
-        (recording.meta.clock, recording.meta.cpu_ns) = (Clock::Wall, 0);
-        assert!(!head(&recording).contains("waited"), "{}", head(&recording));
     }
 
     #[test]
