@@ -157,7 +157,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let live = match (listener, run.profiler()) {
         (Some(listener), Some(profiler)) => {
             let command = std::iter::once(guest.name.clone()).chain(arguments.iter().cloned()).collect();
-            let shown = Shown::of_run(&record.profiling, &profile, named_sources);
+            let shown = Shown::of_run(&record.profiling, &profile, named_sources, guest.hides_heap);
             let own = Arc::new(OwnGuest { profiler, images: images.clone() });
             Some(Live::start(listener, own, command, shown, output.quiet)?)
         }

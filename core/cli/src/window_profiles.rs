@@ -34,14 +34,19 @@ pub(super) struct Shown {
 
 impl Shown {
     /// What is shown of a run while it lasts, with the texts of `sources`.
-    pub(super) fn of_run(profiling: &Profiling, profile: &ProfileOf<'_>, sources: SourceFolders) -> Self {
+    pub(super) fn of_run(
+        profiling: &Profiling,
+        profile: &ProfileOf<'_>,
+        sources: SourceFolders,
+        hides_heap: bool,
+    ) -> Self {
         let Output { frames, showing, .. } = &profiling.output;
         Self {
             language: profile.language.clone(),
             plugins: profile.plugins.clone(),
             sources,
             view: frames.view(),
-            profiles_memory: profiling.memory.memory,
+            profiles_memory: profiling.memory.memory && !hides_heap,
             // Who asks for a window says which clock it goes by.
             selection: Selection { off_cpu: false, part: None, ..profiling.selection() },
             table: TableOptions { width: None, ..showing.table(*frames != FramesChoice::Guest) },

@@ -62,7 +62,11 @@ pub(super) async fn make(state: Arc<State>, wanted: Wanted, made: Made) -> Resul
     let full =
         |_| (StatusCode::SERVICE_UNAVAILABLE, "too many ask at once; ask again when others have gone\n".to_owned());
     if wanted.part.is_some() && !state.profiles_memory {
-        return Err((StatusCode::NOT_FOUND, "memory is not profiled: run the guest with --memory\n".to_owned()));
+        return Err((
+            StatusCode::NOT_FOUND,
+            "memory is not profiled: run the guest with --memory (if it is, its notes say what is in the way)\n"
+                .to_owned(),
+        ));
     }
     let _open = state.windows.clone().try_acquire_owned().map_err(full)?;
     let mut window = begin(&state, wanted.clock).await?;

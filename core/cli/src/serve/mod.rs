@@ -149,7 +149,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
     let live = match (listener, &profiler) {
         (Some(listener), Some(profiler)) => {
-            let shown = Shown::of_run(&serve.profiling, &profile, named_sources);
+            let shown = Shown::of_run(&serve.profiling, &profile, named_sources, guest.hides_heap);
             let own = Arc::new(OwnGuest { profiler: profiler.clone(), images: images.clone() });
             Some(Live::start(listener, own, vec![guest.name.clone()], shown, output.quiet)?)
         }

@@ -234,7 +234,11 @@ fn folders_and_debug_files_are_checked_before_the_guest_runs() {
     assert_refused(&place.run(["--debug-file", "nothing", traps]), 125, &["debug file nothing: No such file"]);
     assert_refused(&place.run(["--debug-file", "file", traps]), 125, &["debug file file: not WebAssembly but a text"]);
     place.file("empty.wat", "(module)");
-    assert_refused(&place.run(["--debug-file", "empty.wat", traps]), 125, &["no .debug_info", "build it with -g"]);
+    assert_refused(
+        &place.run(["--debug-file", "empty.wat", traps]),
+        125,
+        &["neither a .debug_info section nor a name section", "build it with -g"],
+    );
     // It has DWARF, of other code.
     let shares = fixture("c-shares.wasm");
     let refused = place.run(["--debug-file", shares.to_str().unwrap(), traps]);

@@ -89,6 +89,8 @@ pub struct Guest {
     pub name: String,
     /// What the user should know, such as missing debug information.
     pub notes: Vec<String>,
+    /// It could not be compiled to tell of what it allocates, though that was asked for: a note says why.
+    pub hides_heap: bool,
 }
 
 /// A module that the guest can import from.
@@ -111,11 +113,10 @@ impl Guest {
         self.codes().flat_map(|code| code.images.iter().cloned()).collect()
     }
 
-    /// Returns `sampler` without a profile of memory, if no module of the guest was compiled to tell of what it allocates: a note says why.
+    /// Returns `sampler` without a profile of memory, if the guest could not be compiled to tell of what it allocates: a note says why.
     #[must_use]
     pub fn with_known_heap(&self, sampler: SamplerOptions) -> SamplerOptions {
-        let is_known = self.code.images.iter().any(|image| image.is_rewritten());
-        SamplerOptions { heap: sampler.heap.filter(|_| is_known), ..sampler }
+        SamplerOptions { heap: sampler.heap.filter(|_| !self.hides_heap), ..sampler }
     }
 
     /// Reads and compiles the module or component at `path`. [`Program`] does it in steps, with a look at what the module needs.
@@ -323,9 +324,11 @@ impl Program {
                 names.join(", ")
             ));
         }
+        let mut hides_heap = false;
+        let told = (&mut notes, &mut hides_heap);
         let code = match contents {
-            Contents::Module { image, .. } => compile_module(&engine, *image, heap, &mut notes),
-            Contents::Component { bytes, modules } => compile_component(&engine, &bytes, modules, heap, &mut notes),
+            Contents::Module { image, .. } => compile_module(&engine, *image, heap, told),
+            Contents::Component { bytes, modules } => compile_component(&engine, &bytes, modules, heap, told),
         };
         let code = code.map_err(|error| LoadError::Compile(path.clone(), error))?;
         let component = match &code.compiled {
@@ -351,7 +354,7 @@ impl Program {
             Ok(Preload { name, code: GuestCode::of_module(module, Arc::new(image)) })
         });
         let preloads = preloads.collect::<Result<_, LoadError>>()?;
-        Ok(Guest { engine, code, component, flags, preloads, name, notes })
+        Ok(Guest { engine, code, component, flags, preloads, name, notes, hides_heap })
     }
 }
 
@@ -359,10 +362,10 @@ fn compile_module(
     engine: &Engine,
     mut image: ModuleImage,
     heap: Option<Allocators<'_>>,
-    notes: &mut Vec<String>,
+    told: (&mut Vec<String>, &mut bool),
 ) -> wasmtime::Result<GuestCode> {
     let telling = heap.map(|Allocators { named, program }| heap::compile(engine, &mut image, named, program));
-    let module = match telling.and_then(|telling| or_note(telling, notes)) {
+    let module = match telling.and_then(|telling| or_note(telling, told)) {
         Some(module) => module,
         // What is wrong with it, Wasmtime says of what the user has.
         None => Module::from_binary(engine, image.bytes())?,
@@ -375,10 +378,10 @@ fn compile_component(
     bytes: &[u8],
     mut modules: Vec<ModuleImage>,
     heap: Option<Allocators<'_>>,
-    notes: &mut Vec<String>,
+    told: (&mut Vec<String>, &mut bool),
 ) -> wasmtime::Result<GuestCode> {
     let telling = heap.map(|Allocators { named, .. }| heap::compile_component(engine, bytes, &mut modules, named));
-    let component = match telling.and_then(|telling| or_note(telling, notes)) {
+    let component = match telling.and_then(|telling| or_note(telling, told)) {
         Some(component) => component,
         None => Component::from_binary(engine, bytes)?,
     };
@@ -386,14 +389,19 @@ fn compile_component(
     Ok(GuestCode { compiled: Compiled::Component(component), images })
 }
 
-/// What was compiled to tell of what it allocates; `None` if that cannot be. What the user should know of either goes to `notes`.
-fn or_note<T>(telling: Result<(T, Vec<String>), String>, notes: &mut Vec<String>) -> Option<T> {
+/// What was compiled to tell of what it allocates; `None` if that cannot be, and `hides_heap` is set then. What the user should know of either
+/// goes to `notes`.
+fn or_note<T>(
+    telling: Result<(T, Vec<String>), String>,
+    (notes, hides_heap): (&mut Vec<String>, &mut bool),
+) -> Option<T> {
     match telling {
         Ok((compiled, missed)) => {
             notes.extend(missed);
             Some(compiled)
         }
         Err(reason) => {
+            *hides_heap = true;
             notes.push(format!("what the guest allocates is not profiled: {reason}"));
             None
         }
