@@ -1,14 +1,15 @@
 //! `wlprof dump GUEST`: runs the guest and shows its stacks when asked, as Go shows them when a program panics.
 
+#[cfg(target_os = "linux")]
+use super::attach;
 use super::available_plugins::Plugins;
 use super::failure::{FAILED, Failure};
 use super::guest::{self, Loaded};
 use super::interrupt::Signals;
 use super::options::guest::GuestOptions;
-use super::{attach, interrupt, say, thread_stacks};
+use super::{interrupt, say, thread_stacks};
 use clap::Args;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,14 +28,16 @@ const RATE_HZ: f64 = 100.0;
 
 /// Options of `wlprof dump`.
 #[derive(Args)]
-#[command(mut_arg("guest_and_arguments", |guest| guest.required(false).required_unless_present("pid")))]
+#[cfg_attr(target_os = "linux", command(mut_arg("guest_and_arguments", |guest| guest.required(false).required_unless_present("pid"))))]
 pub(super) struct Dump {
     /// Show the stacks of a process that runs already, and run no guest: `wlprof ps` lists those that run Wasmtime
+    #[cfg(target_os = "linux")]
     #[arg(long, value_name = "PID", conflicts_with_all = ["dump_at", "at_imports", "guest_and_arguments"])]
     pub(super) pid: Option<i32>,
     /// File that a guest of the process was compiled from; may repeat. Files that the process names are found without it
+    #[cfg(target_os = "linux")]
     #[arg(long = "guest", value_name = "FILE", requires = "pid")]
-    pub(super) files: Vec<PathBuf>,
+    pub(super) files: Vec<std::path::PathBuf>,
     /// Show every thread of the guest's language (goroutine), with what it waits for, instead of the running stack alone
     #[arg(long, visible_alias = "goroutines")]
     pub(super) threads: bool,
@@ -54,6 +57,7 @@ pub(super) struct Dump {
 
 /// Runs the guest and gives its exit code.
 pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
+    #[cfg(target_os = "linux")]
     if let Some(pid) = dump.pid {
         let (stacks, images) = attach::dump(pid, &dump.files)?;
         // No guest has standard output.

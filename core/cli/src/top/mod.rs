@@ -53,7 +53,7 @@ const ENOUGH: i32 = 0;
 
 /// Options of `wlprof top`.
 #[derive(Args)]
-#[command(mut_arg("guest_and_arguments", |guest| guest.required(false).required_unless_present("pid")))]
+#[cfg_attr(target_os = "linux", command(mut_arg("guest_and_arguments", |guest| guest.required(false).required_unless_present("pid"))))]
 pub(super) struct Top {
     /// Show a process that runs already, and run no guest: `wlprof ps` lists those that run Wasmtime
     #[cfg(target_os = "linux")]
