@@ -185,7 +185,8 @@ impl<'s> Sampling<'s> {
             }
         }
         let Session { fibers, reader, samples, options, begun, .. } = &mut *self.session;
-        if options.clock == Clock::Wall {
+        // A thread that stops meanwhile would stand still for as long as that takes.
+        if options.clock == Clock::Wall && self.tracer.is_done() {
             fibers.look(reader, samples, || begun.elapsed().as_nanos() as u64);
         }
         Ok(())

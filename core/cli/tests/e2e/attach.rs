@@ -235,8 +235,9 @@ pub(crate) fn check_suspended_store(place: &Place, host: &Host) {
     // Of each turn 10 ms, and some of work.
     assert!(waited_ns > wall.meta.duration_ns / 10, "{waited_ns} of {:?}", wall.meta);
     assert!(of_state(State::Guest).any(|sample| names(&sample)[0] == "work"));
+    // Both parts are estimates of some hundred samples: all time is divided between them, up to chance.
     let ns: u64 = wall.samples().map(|sample| sample.period_ns).sum();
-    assert!(ns <= wall.meta.duration_ns * 11 / 10, "{ns} of {:?}", wall.meta);
+    assert!(ns <= wall.meta.duration_ns * 5 / 4, "{ns} of {:?}", wall.meta);
     wait_until("it waits", || {
         let ran = place.run(["dump", "--pid", &host.pid().to_string()]);
         ran.stdout.contains("suspended store [waiting]:\nrest(...)\nturn(...)\nrun(...)\n")
