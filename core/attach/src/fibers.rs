@@ -18,7 +18,7 @@ use wlprof_walk::{Dump, Registers};
 const MAX_FIBERS: usize = 2000;
 
 /// Bytes of a stack by which it is known again.
-const KNOWN_BY: usize = 1024;
+const KNOWN_BY: usize = 16 << 10;
 
 /// Numbers of fibers begin here, above those of threads.
 const FIRST_NUMBER: i32 = 1 << 30;
@@ -101,7 +101,10 @@ impl Fibers {
             self.next = (self.next + 1) % self.stacks.len();
             let stack = &self.stacks[self.next];
             let Some(sp) = waiting(&reader.process, stack) else {
-                let ran = self.known.get_mut(&stack.end).and_then(|fiber| fiber.weights.next(time_ns(), None));
+                let ran = self.known.get_mut(&stack.end).and_then(|fiber| {
+                    fiber.found = None;
+                    fiber.weights.next(time_ns(), None)
+                });
                 ran.into_iter().for_each(|sample| samples.add(sample));
                 continue;
             };
@@ -132,11 +135,15 @@ impl Fibers {
         self.due = Some(began + began.elapsed() * REST);
     }
 
+    /// Begins again: what has passed since [`Fibers::end`] nobody has seen.
+    pub(crate) fn begin(&mut self, time_ns: u64) {
+        self.known.values_mut().for_each(|fiber| fiber.weights = Weights::since(time_ns));
+    }
+
     /// Adds the last sample of each.
     pub(crate) fn end(&mut self, samples: &mut Samples, time_ns: u64) {
         for fiber in self.known.values_mut() {
             fiber.weights.end(time_ns).into_iter().for_each(|sample| samples.add(sample));
-            fiber.weights = Weights::since(time_ns);
         }
     }
 

@@ -108,6 +108,7 @@ impl SampledThread {
                 asked
             }
             (Activity::Blocked, Clock::Cpu) => {
+                self.traced = None;
                 self.was_blocked = Some(turns);
                 Ok(true)
             }

@@ -59,6 +59,8 @@ impl<'s> Sampling<'s> {
             processors: Processors::of_this_thread(),
             random: RandomState::new().hash_one(std::process::id()) | 1,
         };
+        let Session { fibers, begun, .. } = &mut *sampling.session;
+        fibers.begin(begun.elapsed().as_nanos() as u64);
         sampling.tracer.run(true);
         sampling.look_for_threads();
         sampling
@@ -71,7 +73,7 @@ impl<'s> Sampling<'s> {
     pub(crate) fn sample_until(&mut self, ends: impl Fn() -> bool) -> Result<(), AttachError> {
         let options = &self.session.options;
         let (wanted, max_overhead) = (Duration::from_secs_f64(1.0 / options.rate_hz), options.max_overhead);
-        let (mut period, mut next, mut looked) = (wanted, Instant::now(), Instant::now());
+        let (mut period, mut next) = (self.session.period.unwrap_or(wanted), Instant::now());
         let mut usual = 0;
         while !ends() && !self.threads.is_empty() {
             // One instant anywhere in each period: a guest in step with the periods is seen evenly.
@@ -95,10 +97,11 @@ impl<'s> Sampling<'s> {
             }
             self.session.instants += 1;
             period = self.session.stops.next_period(wanted, max_overhead);
-            if looked.elapsed() > LOOK_AGAIN {
+            self.session.period = Some(period);
+            if self.session.looked.elapsed() > LOOK_AGAIN {
                 // No thread may stand still for as long as that takes. One that does not stop keeps all others from being sampled only now
                 // and then.
-                let is_late = looked.elapsed() > LOOK_AT_LAST;
+                let is_late = self.session.looked.elapsed() > LOOK_AT_LAST;
                 let is_done = self.wait_for(if is_late { LONGEST_BREAK } else { Duration::ZERO }, Tracer::is_done);
                 if is_done && !self.is_there() {
                     break;
@@ -106,7 +109,7 @@ impl<'s> Sampling<'s> {
                 if is_done || is_late {
                     self.session.name(NAMING);
                     self.look_for_threads();
-                    looked = Instant::now();
+                    self.session.looked = Instant::now();
                 }
             }
         }

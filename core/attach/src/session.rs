@@ -66,6 +66,9 @@ pub struct Session {
     left_out_in_all: usize,
     pub(crate) begun: Instant,
     pub(crate) stops: Stops,
+    /// Time between instants, as it was at the last one, and when images were last looked for: sampling goes on with both.
+    pub(crate) period: Option<Duration>,
+    pub(crate) looked: Instant,
     pub(crate) instants: u64,
     /// Threads that could not be looked at, since there were too many.
     pub(crate) unopened: usize,
@@ -119,6 +122,8 @@ impl Session {
             hasher: RandomState::new(),
             begun: Instant::now(),
             stops: Stops::default(),
+            period: None,
+            looked: Instant::now(),
             instants: 0,
             unopened: 0,
         };

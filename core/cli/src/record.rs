@@ -224,7 +224,6 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     }
 }
 
-/// Names the functions that a run of a program's main function has not called: it may do next to nothing, and its work be in those.
 /// Says how long a guest waited, if that is most of its run and not seen in samples. The time in which it stood in the queue for a processor,
 /// `queued_ns`, is no wait of its own.
 fn note_of_waits(meta: &Meta, queued_ns: u64) -> Option<String> {
@@ -236,6 +235,7 @@ fn note_of_waits(meta: &Meta, queued_ns: u64) -> Option<String> {
     (meta.clock == Clock::Cpu && is_most).then(|| format!("waited {waited:.2} of {all:.2} s: --off-cpu shows where"))
 }
 
+/// Names the functions that a run of a program's main function has not called: it may do next to nothing, and its work be in those.
 fn note_of_functions_not_called(guest: &str, names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| {
         format!(

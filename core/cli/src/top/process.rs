@@ -54,7 +54,9 @@ pub(super) fn run(top: &Top, pid: i32) -> Result<(), Failure> {
     let is_enough = || reason.load(Ordering::Relaxed) != NOBODY;
     let sampled = guests.sample_until(is_enough);
     if !is_enough() {
-        display.guest_has_ended("has ended".to_owned());
+        let how =
+            sampled.as_ref().map_or_else(|error| format!("is sampled no more: {error};"), |()| "has ended".to_owned());
+        display.guest_has_ended(how);
     }
     let mut since = Instant::now();
     while !display.is_over() {
