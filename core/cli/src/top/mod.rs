@@ -37,6 +37,7 @@ use terminal::{GuestStreams, Screen};
 use wlprof::languages::Choice;
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_export::{self as export, Exporter};
+use wlprof_recording::sources::SourceFolders;
 use wlprof_recording::{Clock, Journal, Selection};
 use wlprof_run::guest::Entry;
 use wlprof_run::profile::{Ended, Run};
@@ -112,15 +113,7 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
     let interrupter = run.interrupter();
     Interrupts::default().watch(move |signal| interrupter.interrupt(signal), 1).map_err(|error| failed(&error))?;
     let profiler = run.profiler().ok_or_else(|| failed(&"nothing is sampled"))?;
-    let shown = Shown {
-        profiles_memory: false,
-        plugins: language.iter().flat_map(|language| plugins.files_of(language)).collect(),
-        language,
-        sources,
-        view: top.frames.view(),
-        selection: Selection::default(),
-        table: TableOptions::default(),
-    };
+    let shown = top.shown(language, &plugins, sources);
     let live = Arc::new(OwnGuest { profiler, images: guest.images() });
     let heading = Heading::new(&guest.name, &arguments);
     let subject = Subject { guest: live, heading, clock: sampler.clock, shown, output };
@@ -138,6 +131,21 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
         }
         Ended::Interrupted(ENOUGH) => Ok(0),
         Ended::Interrupted(signal) => interrupt::die_of(signal),
+    }
+}
+
+impl Top {
+    /// What is shown of a guest of this language, with the texts of `sources`.
+    fn shown(&self, language: Option<String>, plugins: &Plugins, sources: SourceFolders) -> Shown {
+        Shown {
+            profiles_memory: false,
+            plugins: language.iter().flat_map(|language| plugins.files_of(language)).collect(),
+            language,
+            sources,
+            view: self.frames.view(),
+            selection: Selection::default(),
+            table: TableOptions::default(),
+        }
     }
 }
 

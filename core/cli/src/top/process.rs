@@ -9,14 +9,12 @@ use crate::available_plugins::Plugins;
 use crate::failure::{FAILED, Failure};
 use crate::interrupt::{self, Interrupts};
 use crate::source_folders;
-use crate::window_profiles::Shown;
 use std::fmt::Display as Message;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 use wlprof::languages::Choice;
-use wlprof_recording::{Clock, Journal, Selection};
-use wlprof_show::table::TableOptions;
+use wlprof_recording::{Clock, Journal};
 
 /// Nobody has asked for an end.
 const NOBODY: i32 = -1;
@@ -30,16 +28,7 @@ pub(super) fn run(top: &Top, pid: i32) -> Result<(), Failure> {
     let options = top.sampling.of_process(Clock::Cpu);
     let clock = options.clock;
     let guests = ProcessGuests::open(pid, &top.files, &plugins, options, || Ok(Journal::of_windows()))?;
-    let language = guests.language();
-    let shown = Shown {
-        profiles_memory: false,
-        plugins: language.iter().flat_map(|language| plugins.files_of(language)).collect(),
-        language,
-        sources,
-        view: top.frames.view(),
-        selection: Selection::default(),
-        table: TableOptions::default(),
-    };
+    let shown = top.shown(guests.language(), &plugins, sources);
     let reason = Arc::new(AtomicI32::new(NOBODY));
     let (by_key, by_signal) = (reason.clone(), reason.clone());
     let signal = move |signal| by_signal.store(signal, Ordering::Relaxed);

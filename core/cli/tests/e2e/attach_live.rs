@@ -3,11 +3,11 @@
 use crate::attach::{Host, POINTS, SCRIPT, check_python};
 use crate::guest::{Place, fixture, send_signal};
 use crate::http::{Answer, get};
+use crate::live::listening_at;
 use crate::pprof::times_by_pprof;
 use crate::running::{wait_until, with_default_signals};
 use crate::sampled::{Shares, innermost_functions};
 use crate::top::{OnTerminal, rows};
-use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use wlprof::recording::{Recording, file};
 
@@ -24,14 +24,7 @@ impl Listener {
         let mut command = with_default_signals(&place.command(arguments));
         let mut wlprof =
             command.current_dir(place.path("")).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut messages = BufReader::new(wlprof.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.starts_with("listening at http://") {
-            line.clear();
-            assert!(messages.read_line(&mut line).unwrap() > 0, "it listens nowhere");
-        }
-        wlprof.stderr = Some(messages.into_inner());
-        let address = line.trim_end().trim_start_matches("listening at http://").trim_end_matches('/').to_owned();
+        let address = listening_at(&mut wlprof);
         Self { wlprof, address }
     }
 

@@ -42,14 +42,7 @@ impl Live {
 
     fn of(command: &Command) -> Self {
         let mut started = start(command);
-        let mut messages = BufReader::new(started.child.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.starts_with("listening at http://") {
-            line.clear();
-            assert!(messages.read_line(&mut line).unwrap() > 0, "{command:?} listens nowhere");
-        }
-        let address = line.trim_end().trim_start_matches("listening at http://").trim_end_matches('/').to_owned();
-        started.child.stderr = Some(messages.into_inner());
+        let address = listening_at(&mut started.child);
         Self { started: Some(started), address }
     }
 
@@ -121,6 +114,18 @@ impl Live {
         assert_eq!((ran.signal, ran.stdout.as_str()), (Some(15), ""), "{ran:?}");
         ran
     }
+}
+
+/// Where a command listens, by what it says on standard error.
+pub(crate) fn listening_at(wlprof: &mut Child) -> String {
+    let mut messages = BufReader::new(wlprof.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("listening at http://") {
+        line.clear();
+        assert!(messages.read_line(&mut line).unwrap() > 0, "it listens nowhere");
+    }
+    wlprof.stderr = Some(messages.into_inner());
+    line.trim_end().trim_start_matches("listening at http://").trim_end_matches('/').to_owned()
 }
 
 /// A guest that computes without end is not to do so when its test has failed.
