@@ -132,7 +132,7 @@ impl Samples {
     fn own_stack<'f>(&mut self, found: &'f FoundStack) -> Option<LanguageStack<'f>> {
         let Some(words) = found.language.as_ref()? else {
             let reason =
-                if found.walked.is_in_wasm { LanguageTruncation::NoStack } else { LanguageTruncation::InHostCode };
+                if found.walked.is_in_wasm { LanguageTruncation::Inconsistent } else { LanguageTruncation::InHostCode };
             self.recorder.truncated(Truncation::Language(reason));
             return None;
         };

@@ -3,13 +3,14 @@
 
 use crate::{
     layout::{Layout, OBJECT_SIZE, OBJECT_TYPE, TYPE_NAME},
+    spare::SpareCodes,
     text::Text,
 };
 use foldhash::{SharedSeed, fast::SeedableRandomState};
 use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
 };
 use wlprof_plugin::{GuestMemory, KeyTable, NotKept, Truncation};
 
@@ -42,6 +43,13 @@ pub(crate) struct CodeId(pub(crate) u32);
 impl CodeId {
     /// What does not fit any more.
     const UNKEPT: Self = Self(u32::MAX >> 1);
+    /// The first of those in [`SpareCodes`].
+    const SPARE: u32 = MOST_CODES;
+
+    /// Its number among the spare ones, if it is one.
+    fn spare(self) -> Option<u32> {
+        self.0.checked_sub(Self::SPARE).filter(|_| self != Self::UNKEPT)
+    }
 }
 
 /// What is kept of a code object.
@@ -72,6 +80,11 @@ pub(crate) struct Found {
 pub(crate) struct KeptCodes {
     codes: KeyTable<Code>,
     files: KeyTable<Arc<str>>,
+    spare: SpareCodes,
+    /// What walkers have seen at addresses: most instances have the same code objects there, and one that has begun just now has seen
+    /// none.
+    seen: Mutex<HashMap<u32, Seen, SeedableRandomState>>,
+    hasher: SeedableRandomState,
 }
 
 /// All code objects seen.
@@ -80,12 +93,11 @@ pub(crate) struct Codes {
     kept: Arc<KeptCodes>,
     /// Looked up for each frame of each walk, and so not by the standard library's hasher, which takes a tenth of a walk's time.
     by_address: HashMap<u32, Seen, SeedableRandomState>,
-    hasher: SeedableRandomState,
     /// The address of `PyCode_Type`, once it is known.
     code_type: Option<u32>,
     may_allocate: bool,
-    /// Code objects met in walks that could not keep them: a function that does nothing but copy memory is hardly ever
-    /// met in any other.
+    /// Code objects met in walks that could not keep them as others are: a function that does nothing but copy memory is
+    /// hardly ever met in any other.
     wanted: Vec<u32>,
     walk: u64,
     /// Bytes that this walk has copied.
@@ -122,7 +134,10 @@ struct Identity {
 
 impl Default for KeptCodes {
     fn default() -> Self {
-        Self { codes: KeyTable::new(MOST_CODES, MOST_BYTES), files: KeyTable::new(MOST_FILES, MOST_BYTES / 4) }
+        let (codes, files) = (KeyTable::new(MOST_CODES, MOST_BYTES), KeyTable::new(MOST_FILES, MOST_BYTES / 4));
+        let hasher = keyed_hasher();
+        let seen = Mutex::new(HashMap::with_hasher(hasher.clone()));
+        Self { codes, files, spare: SpareCodes::default(), seen, hasher }
     }
 }
 
@@ -134,18 +149,34 @@ impl KeptCodes {
 
     /// The kept code object of that number.
     pub(crate) fn get(&self, id: CodeId) -> Option<&Code> {
-        self.codes.get(id.0)
+        match id.spare() {
+            Some(number) => self.spare.get(number),
+            None => self.codes.get(id.0),
+        }
+    }
+
+    /// What another walker, perhaps, has seen at `address`; `None` too if one is at work here. Allocates nothing.
+    fn seen_at(&self, address: u32) -> Option<Seen> {
+        self.seen.try_lock().ok()?.get(&address).cloned()
+    }
+
+    /// A walk that may allocate has seen this at `address`.
+    fn see(&self, address: u32, seen: &Seen) {
+        let Ok(mut all) = self.seen.try_lock() else { return };
+        if all.len() >= MOST_ADDRESSES {
+            all.clear();
+        }
+        all.insert(address, seen.clone());
     }
 }
 
 impl Codes {
     /// Keeps what it sees in `kept`.
     pub(crate) fn new(kept: Arc<KeptCodes>) -> Self {
-        let hasher = keyed_hasher();
+        kept.spare.make_ready();
         Self {
+            by_address: HashMap::with_capacity_and_hasher(MOST_WANTED, kept.hasher.clone()),
             kept,
-            by_address: HashMap::with_hasher(hasher.clone()),
-            hasher,
             code_type: None,
             may_allocate: true,
             wanted: Vec::with_capacity(MOST_WANTED),
@@ -155,12 +186,16 @@ impl Codes {
         }
     }
 
-    /// Begins a walk, during which memory does not change. If it may not allocate, code objects that are new cannot be
-    /// kept.
+    /// Begins a walk, during which memory does not change. If it may not allocate, there is room for few code objects that are
+    /// new.
     pub(crate) fn begin(&mut self, may_allocate: bool) {
         self.may_allocate = may_allocate;
         self.walk += 1;
         self.copied = 0;
+        if may_allocate {
+            self.kept.spare.make_ready();
+            self.by_address.reserve(MOST_WANTED);
+        }
     }
 
     /// Keeps the code objects that earlier walks could not keep, if they are still there.
@@ -173,32 +208,64 @@ impl Codes {
 
     /// The code object at `address`.
     pub(crate) fn find(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<Found, Truncation> {
-        if let Some(seen) = self.by_address.get_mut(&address) {
+        let seen = self.by_address.get_mut(&address);
+        if let Some(seen) = seen.filter(|seen| seen.found.id.spare().is_none() || !self.may_allocate) {
             if seen.walk == self.walk {
                 return Ok(seen.found);
             }
-            let identity =
-                Identity::of(words(guest, layout, address)?, guest, layout, &mut self.files_seen, self.walk)?;
-            if self.hasher.hash_one(identity) == seen.identity {
+            let words = words(guest, layout, address)?;
+            let identity = Identity::of(words, guest, layout, &mut self.files_seen, self.walk)?;
+            if self.kept.hasher.hash_one(identity) == seen.identity {
                 seen.walk = self.walk;
                 return Ok(seen.found);
             }
         }
-        if !self.may_allocate {
-            if self.wanted.len() < MOST_WANTED && !self.wanted.contains(&address) {
-                self.wanted.push(address);
-            }
-            return Err(Truncation::WouldAllocate);
-        }
-        self.read(guest, layout, address)
+        self.meet(guest, layout, address)
     }
 
+    /// The code object at `address`, where this walker has seen none yet, or another.
     #[cold]
-    fn read(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<Found, Truncation> {
+    fn meet(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<Found, Truncation> {
+        if !self.may_allocate && self.wanted.len() < MOST_WANTED && !self.wanted.contains(&address) {
+            self.wanted.push(address);
+        }
+        if self.by_address.len() >= MOST_ADDRESSES {
+            self.by_address.clear();
+        }
+        if !self.may_allocate && self.by_address.len() == self.by_address.capacity() {
+            return Err(Truncation::WouldAllocate);
+        }
         let words = words(guest, layout, address)?;
-        let [code_type, units, ..] = words;
+        let identity = Identity::of(words, guest, layout, &mut self.files_seen, self.walk)?;
+        let identity = self.kept.hasher.hash_one(identity);
+        let found = match self.kept.seen_at(address).filter(|seen| seen.identity == identity) {
+            Some(seen) => seen.found,
+            None => {
+                let is_too_much = self.copied > MOST_A_WALK;
+                let found = self.read(guest, layout, address, words)?;
+                if is_too_much {
+                    return Ok(found);
+                }
+                found
+            }
+        };
+        let seen = Seen { found, identity, walk: self.walk };
+        if self.may_allocate {
+            self.kept.see(address, &seen);
+        }
+        self.by_address.insert(address, seen);
+        Ok(found)
+    }
+
+    fn read(
+        &mut self,
+        guest: &dyn GuestMemory,
+        layout: &Layout,
+        address: u32,
+        words: [u32; 10],
+    ) -> Result<Found, Truncation> {
+        let [code_type, units, .., first_line, file_name, name, qualified_name, location_table] = words;
         self.check_type(guest, code_type)?;
-        let [.., first_line, file_name, name, qualified_name, location_table] = words;
         let instructions = address.checked_add(layout.code.instructions).ok_or(Truncation::Inconsistent)?;
         let length = u64::from(units) * 2;
         if units == 0 || u64::from(instructions) + length > guest.size() || !address.is_multiple_of(4) {
@@ -207,25 +274,26 @@ impl Codes {
         if self.copied > MOST_A_WALK {
             return Ok(Found { id: CodeId::UNKEPT, instructions, units, is_importer: false, is_trampoline: false });
         }
-        let text = |object: u32, most: u32| Text::find(guest, &layout.text, object)?.read(guest, most);
-        let file = text(file_name, LONGEST_FILE)?;
+        let file = Text::find(guest, &layout.text, file_name)?;
+        let is_importer = file.begins(guest, b"<frozen importlib")? || file.begins(guest, b"<frozen zipimport>")?;
+        let is_trampoline = first_line == 0 && file.length == 8 && file.begins(guest, b"__init__")?;
         // Unless something makes code objects on its own, both are there.
-        let qualified_name = text(qualified_name, LONGEST_NAME).or_else(|_| text(name, LONGEST_NAME))?;
+        let qualified_name =
+            Text::find(guest, &layout.text, qualified_name).or_else(|_| Text::find(guest, &layout.text, name))?;
         let table_length = guest.read_u32(u64::from(location_table) + u64::from(OBJECT_SIZE))?;
-        let mut table = vec![0; if table_length > LARGEST_TABLE { 0 } else { table_length as usize }];
-        guest.read(u64::from(location_table) + u64::from(layout.code.bytes_data), &mut table)?;
-        self.copied += table.len() + qualified_name.len() + file.len();
-        let is_importer = file.starts_with("<frozen importlib") || file == "<frozen zipimport>";
-        let is_trampoline = first_line == 0 && file == "__init__";
-        let id = self.keep(file, qualified_name, first_line, table)?;
-        let found = Found { id, instructions, units, is_importer, is_trampoline };
-        if self.by_address.len() >= MOST_ADDRESSES {
-            self.by_address.clear();
-        }
-        let identity = Identity::of(words, guest, layout, &mut self.files_seen, self.walk)?;
-        let identity = self.hasher.hash_one(identity);
-        self.by_address.insert(address, Seen { found, identity, walk: self.walk });
-        Ok(found)
+        let table = u64::from(location_table) + u64::from(layout.code.bytes_data);
+        let id = if self.may_allocate {
+            let (file, qualified_name) = (file.read(guest, LONGEST_FILE)?, qualified_name.read(guest, LONGEST_NAME)?);
+            let mut bytes = vec![0; if table_length > LARGEST_TABLE { 0 } else { table_length as usize }];
+            guest.read(table, &mut bytes)?;
+            self.copied += bytes.len() + qualified_name.len() + file.len();
+            self.keep(file, qualified_name, first_line, bytes)?
+        } else {
+            let spare = &self.kept.spare;
+            let texts = (file, qualified_name);
+            CodeId(CodeId::SPARE + spare.keep(|copy| copy.read(guest, texts, first_line, (table, table_length)))?)
+        };
+        Ok(Found { id, instructions, units, is_importer, is_trampoline })
     }
 
     /// Whether `candidate` is the type `code`. It is the same object in all code objects.
@@ -250,7 +318,7 @@ impl Codes {
         first_line: u32,
         table: Vec<u8>,
     ) -> Result<CodeId, Truncation> {
-        let KeptCodes { codes, files } = &*self.kept;
+        let KeptCodes { codes, files, .. } = &*self.kept;
         let number = |number| match number {
             Ok(number) => Ok(Some(number)),
             Err(NotKept::Full) => Ok(None),

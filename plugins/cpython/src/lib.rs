@@ -36,6 +36,9 @@ mod program;
 mod prologue;
 mod runtime;
 mod scan;
+mod spare;
+#[cfg(test)]
+mod spare_tests;
 mod state;
 mod symbols;
 #[cfg(test)]

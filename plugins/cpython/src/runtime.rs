@@ -7,7 +7,7 @@ use crate::{
     threads,
 };
 use std::ops::Range;
-use wlprof_plugin::GuestMemory;
+use wlprof_plugin::{GuestMemory, Truncation};
 
 /// The runtime of a guest, found or being looked for.
 #[derive(Clone, Debug)]
@@ -69,26 +69,38 @@ impl Runtime {
         self.found.map(|(address, layout)| (layout.minor, address))
     }
 
-    /// The address and the layout. `None` as long as no interpreter has started.
-    pub(crate) fn find(&mut self, guest: &dyn GuestMemory) -> Option<(u32, Layout)> {
-        if self.found.is_none() {
-            self.found = self.search(guest);
+    /// The address and the layout.
+    ///
+    /// # Errors
+    /// [`Truncation::NoStack`] as long as no interpreter has started. If `may_allocate` is not set memory is not scanned:
+    /// [`Truncation::WouldAllocate`] where that might have found one.
+    pub(crate) fn find(&mut self, guest: &dyn GuestMemory, may_allocate: bool) -> Result<(u32, Layout), Truncation> {
+        if let Some(found) = self.found {
+            return Ok(found);
         }
-        self.found
-    }
-
-    #[cold]
-    fn search(&mut self, guest: &dyn GuestMemory) -> Option<(u32, Layout)> {
         let row = layout::of_release(self.minor);
-        self.see_library(guest);
+        if may_allocate {
+            self.see_library(guest);
+        }
         let known = self.candidates.iter().find_map(|&address| {
             let layout = row.or_else(|| debug_offsets::read(guest, address.into(), self.minor))?;
             threads::is_runtime(guest, &layout, address).then_some((address, layout))
         });
+        self.found = match known {
+            Some(found) => Some(found),
+            None if may_allocate => self.search(guest, row),
+            None if self.may_start(guest) => None,
+            None => return Err(Truncation::WouldAllocate),
+        };
+        self.found.ok_or(Truncation::NoStack)
+    }
+
+    /// Looks where no candidate is.
+    #[cold]
+    fn search(&mut self, guest: &dyn GuestMemory, row: Option<Layout>) -> Option<(u32, Layout)> {
         self.searches = self.searches.wrapping_add(1);
-        let may_start = !self.candidates.is_empty() && !self.has_started(guest);
-        if known.is_some() || may_start && !self.searches.is_multiple_of(PATIENCE) {
-            return known;
+        if self.may_start(guest) && !self.searches.is_multiple_of(PATIENCE) {
+            return None;
         }
         let address = self.scan.step(guest, row.as_ref())?;
         let layout = row.or_else(|| debug_offsets::read(guest, address.into(), self.minor))?;
@@ -113,14 +125,14 @@ impl Runtime {
         }
     }
 
-    /// Whether every candidate has what is not an interpreter where one would be: then they are of no use.
-    fn has_started(&self, guest: &dyn GuestMemory) -> bool {
+    /// Whether an interpreter may start at a candidate yet: not if all of them have something else where one would be.
+    fn may_start(&self, guest: &dyn GuestMemory) -> bool {
         let row = layout::of_release(self.minor);
-        self.candidates.iter().all(|&address| {
+        self.candidates.iter().any(|&address| {
             let layout = row.or_else(|| debug_offsets::read(guest, address.into(), self.minor));
-            layout.is_none_or(|layout| {
+            layout.is_some_and(|layout| {
                 let head = u64::from(address) + u64::from(layout.runtime.interpreters_head);
-                guest.read_u32(head).is_ok_and(|head| head != 0)
+                !guest.read_u32(head).is_ok_and(|head| head != 0)
             })
         })
     }

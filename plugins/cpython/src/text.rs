@@ -40,6 +40,22 @@ impl Text {
         Ok(Self { address, length: word(TEXT_LENGTH)?, width })
     }
 
+    /// How many bytes there are.
+    pub(crate) fn size(self) -> usize {
+        self.length as usize * self.width as usize
+    }
+
+    /// Whether the text begins so.
+    pub(crate) fn begins(self, guest: &dyn GuestMemory, with: &[u8]) -> Result<bool, Truncation> {
+        let mut bytes = [0; 24];
+        let bytes = &mut bytes[..with.len()];
+        if self.width != 1 || self.size() < with.len() {
+            return Ok(false);
+        }
+        guest.read(self.address, bytes)?;
+        Ok(bytes == with)
+    }
+
     /// The text; characters after the first `most` are left out, which an ellipsis shows.
     pub(crate) fn read(self, guest: &dyn GuestMemory, most: u32) -> Result<String, Truncation> {
         let length = self.length.min(most);
@@ -53,7 +69,8 @@ impl Text {
     }
 }
 
-fn decode(bytes: &[u8], width: u32) -> String {
+/// The text of these bytes.
+pub(crate) fn decode(bytes: &[u8], width: u32) -> String {
     let character = |code: u32| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
     match width {
         1 => bytes.iter().map(|&byte| char::from(byte)).collect(),

@@ -50,10 +50,7 @@ impl PythonWalker {
     /// Finds the thread whose frames are to be read.
     fn begin(&mut self, guest: &dyn GuestMemory, out: &FrameSink) -> Result<(Thread, Layout), Truncation> {
         let is_known = self.runtime.found().is_some();
-        if !out.may_allocate() && (!is_known || self.half_linked.is_none()) {
-            return Err(Truncation::WouldAllocate);
-        }
-        let (address, layout) = self.runtime.find(guest).ok_or(Truncation::NoStack)?;
+        let (address, layout) = self.runtime.find(guest, out.may_allocate())?;
         if !is_known {
             self.program.tables.set_found(address);
         }

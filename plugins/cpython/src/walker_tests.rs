@@ -52,7 +52,7 @@ pub(crate) fn suspended(walker: &mut PythonWalker, guest: &dyn GuestMemory) -> (
     (named(walker, &out), end)
 }
 
-fn named(walker: &PythonWalker, out: &FrameSink) -> Vec<String> {
+pub(crate) fn named(walker: &PythonWalker, out: &FrameSink) -> Vec<String> {
     let mut named = |entry| match entry {
         SinkEntry::Wasm(index) => format!("#{index}"),
         SinkEntry::Elided => panic!("nothing is left out"),

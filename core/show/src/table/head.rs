@@ -4,12 +4,16 @@ use super::rows::{ENTERING, RETURNED, shown};
 use crate::escape::single_line;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
-use wlprof_recording::{Clock, INSTANCE, Recording, Selected, State, Totals, Truncation, Weight, count_of};
+use wlprof_recording::{
+    Clock, INSTANCE, LanguageTruncation, Recording, Selected, State, Totals, Truncation, Weight, count_of,
+};
 
 /// What `±` means.
 const BOUND: &str = "± is the 95 % bound of what sampling can tell";
 /// What is lost is told from this part on: it could be seen in a table with one decimal.
 pub(super) const TOLD: f64 = 0.001;
+/// Likewise of stacks that lack nothing but the language's frames: a runtime takes some time to start.
+const TOLD_WITHOUT: f64 = 0.01;
 /// Of the time that no sample stands for, more: sampling begins and ends somewhere between two samples.
 const TOLD_UNSAMPLED: f64 = 0.005;
 
@@ -114,16 +118,26 @@ fn losses(recording: &Recording, selected: Option<&Selected>) -> Vec<String> {
             why_unsampled(recording),
         ));
     }
-    let truncated: u64 = recording.truncated.iter().map(|(_, count)| count).sum();
-    let part = truncated as f64 / recording.ticks.sampled.max(1) as f64;
-    if let Some((reason, _)) =
-        recording.truncated.iter().max_by_key(|(reason, count)| (*count, std::cmp::Reverse(*reason)))
+    let of_samples = |count: u64| count as f64 / recording.ticks.sampled.max(1) as f64;
+    // The wasm stack of such a sample is whole, and no more than that was there.
+    let is_without = |reason: &Truncation| matches!(reason, Truncation::Language(LanguageTruncation::NoStack));
+    let (without, cut): (Vec<_>, Vec<_>) =
+        recording.truncated.iter().copied().partition(|(reason, _)| is_without(reason));
+    let part = of_samples(cut.iter().map(|(_, count)| count).sum());
+    if let Some((reason, _)) = cut.iter().max_by_key(|(reason, count)| (*count, std::cmp::Reverse(*reason)))
         && part >= TOLD
     {
         losses.push(format!(
             "{:.1} % of the stacks are not whole ({}): totals of functions that called may be too low by as much",
             100.0 * part.min(1.0),
             describe(*reason),
+        ));
+    }
+    let part = of_samples(without.iter().map(|(_, count)| count).sum());
+    if part >= TOLD_WITHOUT {
+        losses.push(format!(
+            "{:.1} % of the stacks have only the runtime's frames: the language had none then, as while it starts or ends",
+            100.0 * part.min(1.0),
         ));
     }
     losses
@@ -209,6 +223,10 @@ mod tests {
         assert!(text.contains(loss) && text.contains("they cover 50.0 % of it"), "{text}");
         recording.ticks.fired += 1;
         assert!(head(&recording).contains("1 ticks not accounted for"));
+        recording.truncated.push((Truncation::Language(LanguageTruncation::NoStack), 4));
+        let text = head(&recording);
+        assert!(text.contains("27.3 % of the stacks are not whole (language: in host code): "), "{text}");
+        assert!(text.contains("36.4 % of the stacks have only the runtime's frames: "), "{text}");
     }
 
     #[test]
