@@ -432,7 +432,7 @@ fn who_asks_for_nothing_keeps_nobody_waiting() {
 fn a_request_counts_though_its_client_has_gone() {
     let place = Place::new();
     let server = Server::of_wlprof(&place, &["--requests=1"], "handler-c.wasm");
-    let mut stream = begin_to_ask(server.address, "GET", "/work/1000000");
+    let mut stream = begin_to_ask(server.address, "GET", "/work/4000000");
     write!(stream, "\r\n").unwrap();
     server.uses_cpu(Duration::from_millis(100));
     drop(stream);
