@@ -6,7 +6,7 @@
 use crate::maps::Mapping;
 use crate::process::Process;
 use crate::reading::{FoundStack, StackReader};
-use crate::samples::{Interned, Samples, Seen};
+use crate::samples::{Samples, Sighting, UntimedSample};
 use crate::weights::Weights;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -55,7 +55,7 @@ pub(crate) struct Fibers {
 
 struct Fiber {
     number: i32,
-    weights: Weights<Interned>,
+    weights: Weights<UntimedSample>,
     /// What was found when it was last seen to wait, by what it is known again.
     found: Option<((usize, u64), FoundStack)>,
 }
@@ -125,7 +125,8 @@ impl Fibers {
             // What was read while it ran again may be anything.
             fiber.found = found.filter(|_| waiting(&reader.process, stack) == Some(sp));
             let interned = fiber.found.as_ref().filter(|(_, found)| !found.words.is_empty()).and_then(|(_, found)| {
-                let seen = Seen { tid: fiber.number, is_blocked: true, time_ns: time_ns(), cpu_ns: 0, cpu_delta_ns: 0 };
+                let seen =
+                    Sighting { tid: fiber.number, is_blocked: true, time_ns: time_ns(), cpu_ns: 0, cpu_delta_ns: 0 };
                 samples.intern(&reader.code, found, seen)
             });
             samples.ticks.fired += u64::from(interned.is_some());

@@ -46,5 +46,5 @@ pub use hosts::{Host, Hosts};
 pub use options::Options;
 pub use process::Process;
 pub use program_files::{Language, ProgramFile};
-pub use session::{Finished, Session};
+pub use session::{Session, SessionOutcome};
 pub use window::{Progress, Window};

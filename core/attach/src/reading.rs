@@ -4,7 +4,7 @@ use crate::instance::RemoteGuest;
 use crate::language::LanguageModule;
 use crate::pages::{Pages, WORK_OF_DUMP, WORK_OF_SAMPLE};
 use crate::process::Process;
-use crate::stack::{self, Walked};
+use crate::stack::{self, WalkOutcome};
 use std::ops::Range;
 use wlprof_recording::Origin;
 use wlprof_walk::{
@@ -29,7 +29,7 @@ pub(crate) struct StackReader {
 pub(crate) struct FoundStack {
     /// The wasm frames, leaf first; none if it is all the host's.
     pub(crate) words: Vec<u64>,
-    pub(crate) walked: Walked,
+    pub(crate) walked: WalkOutcome,
     /// The language's own stack, if its module is on the stack; within, `None` if it is not known which instance ran.
     pub(crate) language: Option<Option<Vec<u64>>>,
     /// The thread is about to come back from a system call.
@@ -50,6 +50,11 @@ impl StackReader {
             let is_behind_system_call = is_behind_system_call(memory, registers.pc);
             FoundStack { words: words.to_vec(), walked, language, is_behind_system_call }
         })
+    }
+
+    /// Returns whether wasm is on the stack of a thread with these registers.
+    pub(crate) fn is_in_wasm(&mut self, registers: Registers) -> bool {
+        self.walk(registers, &[], WORK_OF_SAMPLE, |_, words, _, _, _| !words.is_empty())
     }
 
     /// Reads the stack of a thread with these registers, and those of all threads of its guest's language. `thread` and `state` are what it is
@@ -77,7 +82,7 @@ impl StackReader {
         registers: Registers,
         general: &[usize],
         work: usize,
-        found: impl FnOnce(Walked, &[u64], &Pages<'_>, &CodeReader<'_>, Option<RunningLanguage<'_>>) -> R,
+        found: impl FnOnce(WalkOutcome, &[u64], &Pages<'_>, &CodeReader<'_>, Option<RunningLanguage<'_>>) -> R,
     ) -> R {
         let Self { process, code, mappings, languages } = self;
         let memory = Pages::new(process, work);

@@ -3,16 +3,16 @@
 use crate::failure::AttachError;
 use crate::processors::Processors;
 use crate::reading::{FoundStack, StackReader};
-use crate::samples::{Interned, Samples, Seen};
+use crate::samples::{Samples, Sighting, UntimedSample};
 use crate::stops::Stops;
 use crate::thread::{Activity, Thread, Turns, registers};
-use crate::tracer::{Stopped, Tracer};
+use crate::tracer::{Halt, Tracer};
 use crate::weights::Weights;
 use nix::errno::Errno;
 use nix::unistd::getpid;
 use std::time::{Duration, Instant};
 use wlprof_recording::Clock;
-use wlprof_walk::Dump;
+use wlprof_walk::Registers;
 
 /// How long another program may trace a thread before that counts as the reason why it cannot be sampled. `wlprof ps` does so for a moment.
 pub(crate) const LONGEST_TRACED: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ pub(crate) const LONGEST_TRACED: Duration = Duration::from_secs(1);
 /// A thread, and the samples of it.
 pub(crate) struct SampledThread {
     thread: Thread,
-    weights: Weights<Interned>,
+    weights: Weights<UntimedSample>,
     /// What it had had of processors when its last sample was taken, and when it was last asked to stop.
     seen: Turns,
     asked: (Turns, Instant),
@@ -36,8 +36,12 @@ pub(crate) struct SampledThread {
     blocked: Option<(Turns, FoundStack)>,
 }
 
+/// Reads what is wanted of the stacks of a thread with these registers, the special and the general ones; then come what it is called and what
+/// it does.
+pub(crate) type ReadStack<R> = fn(&mut StackReader, Registers, &[usize], &str, &str) -> R;
+
 /// What threads are looked at with.
-pub(crate) struct Looking<'a> {
+pub(crate) struct SamplingContext<'a> {
     pub(crate) reader: &'a mut StackReader,
     pub(crate) samples: &'a mut Samples,
     pub(crate) clock: Clock,
@@ -46,7 +50,7 @@ pub(crate) struct Looking<'a> {
     pub(crate) processors: &'a mut Processors,
 }
 
-impl Looking<'_> {
+impl SamplingContext<'_> {
     fn time_ns(&self) -> u64 {
         self.begun.elapsed().as_nanos() as u64
     }
@@ -85,7 +89,7 @@ impl SampledThread {
     ///
     /// # Errors
     /// If it may not be traced.
-    pub(crate) fn look(&mut self, looking: &mut Looking<'_>, tracer: &mut Tracer) -> Result<bool, AttachError> {
+    pub(crate) fn look(&mut self, looking: &mut SamplingContext<'_>, tracer: &mut Tracer) -> Result<bool, AttachError> {
         let now = Instant::now();
         let (Some(turns), Some(activity)) = (self.thread.turns(), self.thread.activity()) else { return Ok(false) };
         if tracer.is_asked(self.thread.tid) {
@@ -125,7 +129,11 @@ impl SampledThread {
     ///
     /// # Errors
     /// If it may not be traced.
-    pub(crate) fn look_again(&mut self, looking: &mut Looking<'_>, tracer: &mut Tracer) -> Result<bool, AttachError> {
+    pub(crate) fn look_again(
+        &mut self,
+        looking: &mut SamplingContext<'_>,
+        tracer: &mut Tracer,
+    ) -> Result<bool, AttachError> {
         let Some(turns) = self.was_blocked.take() else { return Ok(true) };
         let has_run = self.thread.turns().is_some_and(|now| now.count != turns.count);
         let is_there = !has_run || self.look(looking, tracer)?;
@@ -172,21 +180,20 @@ impl SampledThread {
         }
     }
 
-    /// Reads all that its guest has on its stacks, if it waits in a system call. Empty if that is nothing, and `None` if it does not wait.
-    pub(crate) fn dump_waiting(&self, reader: &mut StackReader) -> Option<Dump> {
+    /// Has `read` read its stacks, if it waits in a system call.
+    pub(crate) fn read_waiting<R>(&self, reader: &mut StackReader, read: ReadStack<R>) -> Option<R> {
         let before = self.thread.turns();
         let is_blocked = self.thread.activity() == Some(Activity::Blocked);
         let registers = self.thread.registers_in_call().filter(|_| is_blocked)?;
-        let dump = reader.dump(registers, &[], &self.name(), "waiting");
+        let stack = read(reader, registers, &[], &self.name(), "waiting");
         // What was read while it ran again may be anything.
-        (self.thread.turns() == before).then_some(dump)
+        (self.thread.turns() == before).then_some(stack)
     }
 
-    /// Reads all that its guest has on its stacks while it stands still. Empty if that is nothing.
-    pub(crate) fn dump(&self, reader: &mut StackReader, stopped: &Stopped) -> Dump {
-        let read = registers(stopped.tid);
-        let dump = |(registers, general): (_, Vec<usize>)| reader.dump(registers, &general, &self.name(), "running");
-        read.map(dump).unwrap_or_default()
+    /// Has `read` read its stacks while it stands still. `None` if it has been killed meanwhile.
+    pub(crate) fn read<R>(&self, reader: &mut StackReader, stopped: &Halt, read: ReadStack<R>) -> Option<R> {
+        let (registers, general) = registers(stopped.tid)?;
+        Some(read(reader, registers, &general, &self.name(), "running"))
     }
 
     fn name(&self) -> String {
@@ -194,7 +201,7 @@ impl SampledThread {
     }
 
     /// Takes the sample for which it was asked to stop. `false` if it has ended.
-    pub(crate) fn stopped(&mut self, looking: &mut Looking<'_>, stopped: Stopped) -> bool {
+    pub(crate) fn stopped(&mut self, looking: &mut SamplingContext<'_>, stopped: Halt) -> bool {
         // It may be killed while it stands still.
         let (Some((registers, general)), Some(turns)) = (registers(stopped.tid), self.thread.turns()) else {
             return false;
@@ -224,7 +231,7 @@ impl SampledThread {
     }
 
     /// Reads the stack of a thread that waits, without stopping it.
-    fn look_at_blocked(&mut self, looking: &mut Looking<'_>, turns: Turns) {
+    fn look_at_blocked(&mut self, looking: &mut SamplingContext<'_>, turns: Turns) {
         let known = self.blocked.take().filter(|(then, _)| *then == turns);
         let found = known.or_else(|| {
             let registers = self.thread.registers_in_call()?;
@@ -245,14 +252,19 @@ impl SampledThread {
         self.blocked = found;
     }
 
-    fn found(&mut self, looking: &mut Looking<'_>, turns: Turns, found: &FoundStack, is_blocked: bool) {
+    fn found(&mut self, looking: &mut SamplingContext<'_>, turns: Turns, found: &FoundStack, is_blocked: bool) {
         let cpu_delta_ns = turns.cpu_ns.saturating_sub(self.seen.cpu_ns);
         if !found.words.is_empty() {
             looking.stops.ran(Duration::from_nanos(cpu_delta_ns), turns.count.saturating_sub(self.seen.count));
         }
         self.seen = turns;
-        let seen =
-            Seen { tid: self.thread.tid, is_blocked, time_ns: looking.time_ns(), cpu_ns: turns.cpu_ns, cpu_delta_ns };
+        let seen = Sighting {
+            tid: self.thread.tid,
+            is_blocked,
+            time_ns: looking.time_ns(),
+            cpu_ns: turns.cpu_ns,
+            cpu_delta_ns,
+        };
         // Else it is the host's own work.
         let has_wasm = !found.words.is_empty();
         let interned = has_wasm.then(|| looking.samples.intern(&looking.reader.code, found, seen)).flatten();
@@ -264,7 +276,7 @@ impl SampledThread {
     }
 
     /// Adds the last sample. Nothing more comes of the thread, which was asked to stop and was not read if `was_asked`.
-    pub(crate) fn end(&mut self, looking: &mut Looking<'_>, was_asked: bool) {
+    pub(crate) fn end(&mut self, looking: &mut SamplingContext<'_>, was_asked: bool) {
         if was_asked && self.had_wasm {
             looking.samples.ticks.fired += 1 + self.missed;
             looking.samples.ticks.at_end += 1 + self.missed;

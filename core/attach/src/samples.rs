@@ -9,7 +9,7 @@ use wlprof_recording::{
     Clock, FrameId, LabelSetId, LanguageTruncation, Module, ModuleId, Origin, Recorder, Sample, StackId, State,
     StoreId, TickCounts, TrackId, Truncation,
 };
-use wlprof_walk::{CodeMap, FrameWord, LanguageEntry, LanguageStack, Truncated};
+use wlprof_walk::{CodeMap, FrameWord, LanguageEntry, LanguageStack, WalkTruncation};
 
 /// Where samples go.
 pub(crate) struct Samples {
@@ -27,7 +27,7 @@ pub(crate) struct Samples {
 
 /// A sample without the time that it stands for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Interned {
+pub(crate) struct UntimedSample {
     track: TrackId,
     stack: StackId,
     labels: Option<LabelSetId>,
@@ -40,7 +40,7 @@ pub(crate) struct Interned {
 
 /// When a stack was found, and what its thread did.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Sighting {
     pub(crate) tid: i32,
     pub(crate) is_blocked: bool,
     /// Since sampling began.
@@ -77,8 +77,8 @@ impl Samples {
     }
 
     /// Appends a sample that stands for so much time.
-    pub(crate) fn add(&mut self, (sample, period_ns): (Interned, u64)) {
-        let Interned { track, stack, labels, state, time_ns, cpu_ns, cpu_delta_ns } = sample;
+    pub(crate) fn add(&mut self, (sample, period_ns): (UntimedSample, u64)) {
+        let UntimedSample { track, stack, labels, state, time_ns, cpu_ns, cpu_delta_ns } = sample;
         let cpu_delta_ns = if self.clock == Clock::Cpu { period_ns } else { cpu_delta_ns };
         let sample = Sample { time_ns, period_ns, cpu_delta_ns, stack, state, labels };
         self.cpu_ns += cpu_delta_ns;
@@ -86,7 +86,7 @@ impl Samples {
     }
 
     /// Interns what was found on a stack; `None` if that is nothing.
-    pub(crate) fn intern(&mut self, code: &CodeMap, found: &FoundStack, seen: Seen) -> Option<Interned> {
+    pub(crate) fn intern(&mut self, code: &CodeMap, found: &FoundStack, seen: Sighting) -> Option<UntimedSample> {
         let mut frames: Vec<FrameId> = Vec::with_capacity(found.words.len() + 1);
         let natives: Vec<Native> = found.words.iter().map(|word| self.native(code, FrameWord(*word))).collect();
         let root = natives.iter().rev().find_map(|native| native.module);
@@ -111,21 +111,21 @@ impl Samples {
         }
         if let Err(truncated) = found.walked.end {
             let reason = match truncated {
-                Truncated::Elided | Truncated::TooManyEntries => Truncation::TooDeep,
-                Truncated::BrokenChain => Truncation::BrokenChain,
+                WalkTruncation::Elided | WalkTruncation::TooManyEntries => Truncation::TooDeep,
+                WalkTruncation::BrokenChain => Truncation::BrokenChain,
             };
             self.recorder.truncated(reason);
-            frames.extend((truncated != Truncated::Elided).then(|| self.recorder.frame(Origin::Truncated)));
+            frames.extend((truncated != WalkTruncation::Elided).then(|| self.recorder.frame(Origin::Truncated)));
         }
         let stack = self.recorder.stack(frames.into_iter().rev())?;
-        let Seen { tid, is_blocked, time_ns, cpu_ns, cpu_delta_ns } = seen;
+        let Sighting { tid, is_blocked, time_ns, cpu_ns, cpu_delta_ns } = seen;
         let state = match (is_blocked, found.walked.is_in_wasm) {
             (true, _) => State::Blocked,
             (false, true) => State::Guest,
             (false, false) => State::Host,
         };
         let track = self.track(root, tid);
-        Some(Interned { track, stack, labels, state, time_ns, cpu_ns, cpu_delta_ns })
+        Some(UntimedSample { track, stack, labels, state, time_ns, cpu_ns, cpu_delta_ns })
     }
 
     /// The language's own stack, if it could be read. What it lacks is counted.

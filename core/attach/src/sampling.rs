@@ -4,17 +4,16 @@
 
 use crate::failure::AttachError;
 use crate::processors::Processors;
-use crate::sampled::{Looking, SampledThread};
+use crate::sampled::{ReadStack, SampledThread, SamplingContext};
 use crate::session::Session;
 use crate::thread::Thread;
-use crate::tracer::{Event, Stopped, Tracer};
+use crate::tracer::{Event, Halt, Tracer};
 use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::time::{Duration, Instant};
 use wlprof_recording::Clock;
-use wlprof_walk::Dump;
 
 /// How often threads that have come and images that have come or gone are looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -140,34 +139,37 @@ impl<'s> Sampling<'s> {
         }
     }
 
-    /// Reads what all threads have on their stacks now, one after the other. What is of a thread without wasm is empty.
+    /// Has `read` read the stacks of all threads as they are now, one after the other. It gets a thread's registers, what it is called and
+    /// what it does.
     ///
     /// # Errors
     /// [`AttachError`] if it may not be traced.
-    pub(crate) fn dumps(&mut self) -> Result<Vec<Dump>, AttachError> {
-        let mut dumps = BTreeMap::new();
+    pub(crate) fn read_all<R>(&mut self, read: ReadStack<R>) -> Result<Vec<R>, AttachError> {
+        let mut stacks = BTreeMap::new();
         let tids: Vec<i32> = self.threads.keys().copied().collect();
         for tid in tids {
             let Some(thread) = self.threads.get(&tid) else { continue };
-            if let Some(dump) = thread.dump_waiting(&mut self.session.reader) {
-                dumps.insert(tid, dump);
+            if let Some(stack) = thread.read_waiting(&mut self.session.reader, read) {
+                stacks.insert(tid, stack);
             } else if thread.ask_at_last(self.session.reader.process.pid(), &mut self.tracer)? {
-                self.wait_for_dumps(MAX_STOP, &mut dumps, |tracer| !tracer.is_asked(tid));
+                self.wait_for_stacks(MAX_STOP, &mut stacks, read, |tracer| !tracer.is_asked(tid));
             }
         }
-        self.wait_for_dumps(LONGEST_DUMP, &mut dumps, Tracer::is_done);
-        Ok(dumps.into_values().collect())
+        self.wait_for_stacks(LONGEST_DUMP, &mut stacks, read, Tracer::is_done);
+        Ok(stacks.into_values().collect())
     }
 
-    fn wait_for_dumps(
+    fn wait_for_stacks<R>(
         &mut self,
         longest: Duration,
-        dumps: &mut BTreeMap<i32, Dump>,
+        stacks: &mut BTreeMap<i32, R>,
+        read: ReadStack<R>,
         is_over: impl Fn(&Tracer) -> bool,
     ) {
         self.wait(longest, is_over, |this, stopped| {
-            let thread = this.threads.get(&stopped.tid);
-            dumps.extend(thread.map(|thread| (stopped.tid, thread.dump(&mut this.session.reader, &stopped))));
+            let stack =
+                this.threads.get(&stopped.tid).and_then(|thread| thread.read(&mut this.session.reader, &stopped, read));
+            stacks.extend(stack.map(|stack| (stopped.tid, stack)));
         });
     }
 
@@ -199,7 +201,7 @@ impl<'s> Sampling<'s> {
     fn look_at(
         &mut self,
         tid: i32,
-        look: impl Fn(&mut SampledThread, &mut Looking<'_>, &mut Tracer) -> Result<bool, AttachError>,
+        look: impl Fn(&mut SampledThread, &mut SamplingContext<'_>, &mut Tracer) -> Result<bool, AttachError>,
     ) -> Result<(), AttachError> {
         let was_asked = self.tracer.is_asked(tid);
         if !self.with(tid, look).transpose()?.unwrap_or(true) {
@@ -246,7 +248,7 @@ impl<'s> Sampling<'s> {
         &mut self,
         longest: Duration,
         is_over: impl Fn(&Tracer) -> bool,
-        mut serve: impl FnMut(&mut Self, Stopped),
+        mut serve: impl FnMut(&mut Self, Halt),
     ) -> bool {
         let begun = Instant::now();
         loop {
@@ -270,12 +272,12 @@ impl<'s> Sampling<'s> {
     fn with<R>(
         &mut self,
         tid: i32,
-        what: impl FnOnce(&mut SampledThread, &mut Looking<'_>, &mut Tracer) -> R,
+        what: impl FnOnce(&mut SampledThread, &mut SamplingContext<'_>, &mut Tracer) -> R,
     ) -> Option<R> {
         let Self {
             session: Session { reader, samples, options, begun, stops, .. }, processors, threads, tracer, ..
         } = self;
-        let mut looking = Looking { reader, samples, clock: options.clock, begun: *begun, stops, processors };
+        let mut looking = SamplingContext { reader, samples, clock: options.clock, begun: *begun, stops, processors };
         threads.get_mut(&tid).map(|thread| what(thread, &mut looking, tracer))
     }
 

@@ -28,7 +28,7 @@ use wlprof_walk::{CodeMap, Dump, MappedCode, MappedImage};
 const TAIL: usize = 4096;
 
 /// What came of a [`Session`].
-pub struct Finished {
+pub struct SessionOutcome {
     /// Frames, stacks and samples.
     pub recorder: Recorder,
     /// How they came about.
@@ -142,7 +142,7 @@ impl Session {
     /// # Errors
     /// [`AttachError`] if it may not be traced.
     pub fn dump(&mut self) -> Result<Dump, AttachError> {
-        let dumps = self.on_own_thread(|sampling| sampling.dumps())?;
+        let dumps = self.on_own_thread(|sampling| sampling.read_all(StackReader::dump))?;
         let waiting = self.fibers.dumps(&mut self.reader);
         Ok(dumps.into_iter().chain(waiting).reduce(Dump::and).unwrap_or_default())
     }
@@ -152,8 +152,9 @@ impl Session {
     /// # Errors
     /// [`AttachError`] if it may not be traced.
     pub fn threads_in_wasm(&mut self) -> Result<usize, AttachError> {
-        let dumps = self.on_own_thread(|sampling| sampling.dumps())?;
-        Ok(dumps.iter().filter(|dump| !dump.threads.is_empty()).count())
+        let are_in_wasm = self
+            .on_own_thread(|sampling| sampling.read_all(|reader, registers, _, _, _| reader.is_in_wasm(registers)))?;
+        Ok(are_in_wasm.into_iter().filter(|is_in_wasm| *is_in_wasm).count())
     }
 
     /// Samples until `ends`, or until the process has ended. When it returns, all threads of the process run on. It may be called again.
@@ -193,7 +194,7 @@ impl Session {
     }
 
     /// Ends sampling.
-    pub fn finish(mut self) -> Finished {
+    pub fn finish(mut self) -> SessionOutcome {
         (self.meta.pause.handler_p50_ns, self.meta.pause.handler_p99_ns) = self.stops.percentiles();
         self.meta.notes.extend(self.stops.note());
         self.meta.notes.extend(self.files.notes());
@@ -215,7 +216,7 @@ impl Session {
         self.meta.allowed_hz = self.options.rate_hz.min(self.instants as f64 / duration.as_secs_f64());
         self.meta.cpu_ns = self.samples.cpu_ns;
         let Samples { recorder, ticks, modules, .. } = self.samples;
-        Finished { recorder, meta: self.meta, ticks, modules, programs: self.programs }
+        SessionOutcome { recorder, meta: self.meta, ticks, modules, programs: self.programs }
     }
 
     /// Looks for images that have come or gone. `false` if the program that was sampled has ended.

@@ -3,8 +3,8 @@
 use crate::pages::Pages;
 use std::ops::Range;
 use wlprof_walk::{
-    CodeKind, CodeMap, CodeReader, DIRECT_CALL, End, Frames, LONGEST_INDIRECT_CALL, Registers, StackMemory, Truncated,
-    Walk, calls_indirectly, directly_called,
+    CodeKind, CodeMap, CodeReader, DIRECT_CALL, End, Frames, LONGEST_INDIRECT_CALL, Registers, StackMemory, Walk,
+    WalkTruncation, calls_indirectly, directly_called,
 };
 
 /// Bytes of a stack that are looked through for where wasm called the host. Hosts have some kilobytes there.
@@ -27,12 +27,12 @@ impl StackMemory for &Pages<'_> {
 
 /// What a walk has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Walked {
+pub(crate) struct WalkOutcome {
     /// Wasm code was running, and not the host.
     pub(crate) is_in_wasm: bool,
     /// Where on the stack the innermost wasm frames begin.
     pub(crate) begins: usize,
-    pub(crate) end: Result<(), Truncated>,
+    pub(crate) end: Result<(), WalkTruncation>,
 }
 
 /// Walks the wasm frames of a thread that stands still with these registers, on a stack that ends at `top` at the latest. Frames of
@@ -43,11 +43,11 @@ pub(crate) fn walk(
     registers: Registers,
     top: usize,
     frames: &mut Frames<'_>,
-) -> Walked {
+) -> WalkOutcome {
     let walked = walk_entries(memory, code, registers, top, frames);
     // Where too much would have to be read, the chain is not broken.
-    let end = if memory.is_exhausted() { Err(Truncated::TooManyEntries) } else { walked.end };
-    Walked { end, ..walked }
+    let end = if memory.is_exhausted() { Err(WalkTruncation::TooManyEntries) } else { walked.end };
+    WalkOutcome { end, ..walked }
 }
 
 fn walk_entries(
@@ -56,7 +56,7 @@ fn walk_entries(
     registers: Registers,
     top: usize,
     frames: &mut Frames<'_>,
-) -> Walked {
+) -> WalkOutcome {
     let walk = Walk { code: code.read(), memory };
     let end = End::Trampoline { top };
     let running = walk.code.code(registers.pc);
@@ -69,13 +69,13 @@ fn walk_entries(
             Ok(Some(fp)) => from = fp,
             // The host enters wasm or is back in it.
             Ok(None) => is_in_wasm = false,
-            Err(truncated) => return Walked { is_in_wasm, begins, end: Err(truncated) },
+            Err(truncated) => return WalkOutcome { is_in_wasm, begins, end: Err(truncated) },
         }
     }
     for _ in 0..MAX_ENTRIES {
         let Some(trampoline_fp) = find_call(memory, &walk.code, from..top) else {
             let end = frames.finish();
-            return Walked { is_in_wasm, begins, end };
+            return WalkOutcome { is_in_wasm, begins, end };
         };
         let before = frames.leaves();
         if before == 0 {
@@ -85,18 +85,18 @@ fn walk_entries(
         match unsafe { walk.call(trampoline_fp, None, end, frames) } {
             Ok(fp) => from = fp,
             // What a left-over has written over is gone: frames in the middle, which are left out.
-            Err(Truncated::BrokenChain) if frames.is_cut() => {
-                return Walked { is_in_wasm, begins, end: frames.finish() };
+            Err(WalkTruncation::BrokenChain) if frames.is_cut() => {
+                return WalkOutcome { is_in_wasm, begins, end: frames.finish() };
             }
-            Err(Truncated::BrokenChain) => {
+            Err(WalkTruncation::BrokenChain) => {
                 // Left of a call that has ended by a trap, in what the host's frames have not written.
                 frames.truncate(before);
                 from = trampoline_fp + WORD;
             }
-            Err(truncated) => return Walked { is_in_wasm, begins, end: Err(truncated) },
+            Err(truncated) => return WalkOutcome { is_in_wasm, begins, end: Err(truncated) },
         }
     }
-    Walked { is_in_wasm, begins, end: Err(Truncated::TooManyEntries) }
+    WalkOutcome { is_in_wasm, begins, end: Err(WalkTruncation::TooManyEntries) }
 }
 
 /// The frame pointer of the innermost trampoline through which wasm has called the host, on the part of a stack that is the host's.
@@ -221,7 +221,7 @@ mod tests {
         };
         assert_eq!((found(10).0, found(10).1.len()), (Ok(()), 10));
         let (end, words) = found(3000);
-        assert_eq!((end, words.len()), (Err(Truncated::Elided), MAX_FRAMES));
+        assert_eq!((end, words.len()), (Err(WalkTruncation::Elided), MAX_FRAMES));
         assert!(words.contains(&FrameWord::ELIDED.0));
     }
 }

@@ -25,14 +25,14 @@ pub(crate) struct Tracer {
 #[derive(Debug)]
 pub(crate) enum Event {
     /// It stands still.
-    Stopped(Stopped),
+    Stopped(Halt),
     /// It has ended.
     Ended(i32),
 }
 
 /// A thread that stands still, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Stopped {
+pub(crate) struct Halt {
     pub(crate) tid: i32,
     /// The signal that it was about to get; 0 if there is none.
     signal: i32,
@@ -109,7 +109,7 @@ impl Tracer {
             // A stop without a signal has the event that it is in the upper half.
             let signal = if status >> 16 == 0 { libc::WSTOPSIG(status) } else { 0 };
             let since = asked.map_or(now, |asked| asked.max(self.none_stood));
-            let stopped = Stopped { tid, signal, since, seen: Instant::now() };
+            let stopped = Halt { tid, signal, since, seen: Instant::now() };
             // Nobody has asked the main thread of a process in which another thread has begun a new program: it has that one's number from
             // then on, and its tracer. It runs on at once.
             if asked.is_some() {
@@ -119,14 +119,14 @@ impl Tracer {
     }
 }
 
-impl Stopped {
+impl Halt {
     /// Returns for how long it has stood still, at most.
     pub(crate) fn stood(&self) -> Duration {
         self.since.elapsed()
     }
 }
 
-impl Drop for Stopped {
+impl Drop for Halt {
     fn drop(&mut self) {
         let signal = ptr::without_provenance_mut::<libc::c_void>(self.signal as usize);
         // The signal is any of the kernel's numbers, of which nix knows no real-time ones. This fails only if the thread was killed.

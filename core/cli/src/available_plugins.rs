@@ -19,7 +19,7 @@ pub(super) struct Plugins {
     opened: Vec<LoadedPlugin>,
     named: usize,
     /// Languages of plugins that the run does not need: only their names are known.
-    unopened: Vec<Unopened>,
+    unopened: Vec<UnopenedPlugin>,
 }
 
 impl Plugins {
@@ -52,7 +52,7 @@ impl Plugins {
         if may_be_needed {
             self.opened.push(file.open()?);
         } else {
-            self.unopened.extend(file.languages().unwrap_or_default().iter().cloned().map(Unopened));
+            self.unopened.extend(file.languages().unwrap_or_default().iter().cloned().map(UnopenedPlugin));
         }
         Ok(())
     }
@@ -105,9 +105,9 @@ impl Plugins {
 }
 
 /// A language that the user did not ask for, of a plugin that was not opened: it is there, and knows no guest.
-struct Unopened(String);
+struct UnopenedPlugin(String);
 
-impl Language for Unopened {
+impl Language for UnopenedPlugin {
     fn name(&self) -> &str {
         &self.0
     }

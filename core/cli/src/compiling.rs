@@ -51,7 +51,7 @@ fn is_function(line: &str) -> bool {
 }
 
 /// A guest that is being compiled.
-pub(super) struct Compiling {
+pub(super) struct CompileProgress {
     spinner: Spinner,
     begun: Instant,
     functions: u64,
@@ -59,7 +59,7 @@ pub(super) struct Compiling {
     may_be_cached: bool,
 }
 
-impl Compiling {
+impl CompileProgress {
     /// The guest at `path` is about to be compiled, unless it is in Wasmtime's cache, as it may be. If `is_quiet` no line is printed.
     pub(super) fn begin(path: &Path, program: &Program, may_be_cached: bool, is_quiet: bool) -> Self {
         let own: u64 = program.modules().iter().map(|module| defined_functions(module)).sum();

@@ -4,7 +4,7 @@
 use super::attach;
 use super::available_plugins::Plugins;
 use super::failure::{FAILED, Failure};
-use super::guest::{self, Loaded};
+use super::guest::{self, LoadedGuest};
 use super::interrupt::Signals;
 use super::options::guest::GuestOptions;
 use super::{interrupt, say, thread_stacks};
@@ -19,7 +19,7 @@ use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
 use wlprof_recording::Journal;
 use wlprof_run::guest::{Entry, Guest};
-use wlprof_run::profile::Ended;
+use wlprof_run::profile::RunEnd;
 use wlprof_show::escape;
 use wlprof_symbols::Symbols;
 
@@ -70,7 +70,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
         .map_err(|error| Failure::new(FAILED, format!("{error:#}; a dump cannot be taken without it")))?;
     let choice = dump.guest.language.as_str().into();
     let plugins = Plugins::for_run(&dump.guest.plugins, &choice)?;
-    let loading = guest::Loading {
+    let loading = guest::LoadSettings {
         entry: Entry::function_or_main(dump.guest.invoke.as_deref()),
         heap: None,
         arguments: &arguments,
@@ -79,7 +79,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
         epoch_interruption: false,
         quiet: false,
     };
-    let Loaded { guest, programs, library, .. } = guest::load(&dump.guest, &plugins, &loading)?;
+    let LoadedGuest { guest, programs, library, .. } = guest::load(&dump.guest, &plugins, &loading)?;
     guest::print_notes(&guest);
     let printer = Arc::new(Printer::new(dump.threads, &guest));
     let import_watch = watch(dump, &guest, &printer)?;
@@ -109,7 +109,7 @@ pub(super) fn run(dump: &Dump) -> Result<u8, Failure> {
     let ended = run.wait();
     // What was read is printed before this ends.
     drop(printer.symbols.lock());
-    let Ended::Exit(exit) = ended else { return Err(Failure::new(FAILED, "the run was interrupted")) };
+    let RunEnd::Exit(exit) = ended else { return Err(Failure::new(FAILED, "the run was interrupted")) };
     let notes = run.finish().map(|finished| finished.meta.notes).unwrap_or_default();
     for note in notes.iter().filter(|note| !guest.notes.contains(note)) {
         say::line(format_args!("note: {}", escape::single_line(note)));

@@ -1,7 +1,7 @@
 //! Loads and starts a guest as the options say, and reports how it ended: what `wlprof GUEST` and `wlprof dump` share.
 
 use super::available_plugins::Plugins;
-use super::compiling::Compiling;
+use super::compiling::CompileProgress;
 use super::failure::{CANNOT_RUN, FAILED, Failure, NO_GUEST};
 use super::options::guest::GuestOptions;
 use super::trap::Failures;
@@ -24,7 +24,7 @@ use wlprof_wasi::{Exit, Stdio, WasiOptions};
 pub(super) type Programs = Vec<Option<Arc<dyn plugin::Program>>>;
 
 /// A guest that can be started.
-pub(super) struct Loaded {
+pub(super) struct LoadedGuest {
     pub(super) guest: Guest,
     pub(super) programs: Programs,
     /// The language of those, if there are any.
@@ -36,7 +36,7 @@ pub(super) struct Loaded {
 }
 
 /// How a guest is to be loaded.
-pub(super) struct Loading<'a> {
+pub(super) struct LoadSettings<'a> {
     /// What is to be called of it.
     pub(super) entry: Entry<'a>,
     /// What it is to be called with.
@@ -54,7 +54,11 @@ pub(super) struct Loading<'a> {
 }
 
 /// Reads the guest, attaches its language and, if nothing is in the way of a run, compiles it.
-pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<'_>) -> Result<Loaded, Failure> {
+pub(super) fn load(
+    options: &GuestOptions,
+    plugins: &Plugins,
+    loading: &LoadSettings<'_>,
+) -> Result<LoadedGuest, Failure> {
     let path = Path::new(&options.guest_and_arguments[0]);
     let wasmtimes = options.wasmtime.load_options(loading.entry)?;
     let how = LoadOptions {
@@ -113,7 +117,7 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     // Of a reactor a note says so in any case.
     let has_main = options.invoke.is_none() && program.note_without_main().is_none();
     let not_called = if has_main { program.other_functions() } else { Vec::new() };
-    let compiling = Compiling::begin(path, &program, !options.no_cache, loading.quiet);
+    let compiling = CompileProgress::begin(path, &program, !options.no_cache, loading.quiet);
     let mut guest = program.compile(loading.entry, heap).map_err(|error| cannot_load(path, &error))?;
     compiling.end();
     guest.notes.extend(notes);
@@ -121,7 +125,7 @@ pub(super) fn load(options: &GuestOptions, plugins: &Plugins, loading: &Loading<
     guest.notes.extend(failures);
     // Native frames alone are wanted; the library that a named language brings is needed all the same.
     let (programs, language) = if loading.native { (Vec::new(), None) } else { (chosen.programs, chosen.language) };
-    Ok(Loaded { guest, programs, language, library: chosen.library, not_called })
+    Ok(LoadedGuest { guest, programs, language, library: chosen.library, not_called })
 }
 
 /// Starts the guest with these arguments, its name not among them, and records what is sampled into what `journal` gives

@@ -11,7 +11,7 @@ use wlprof_show::escape;
 use wlprof_wasi::Directory;
 
 /// What there is beside a guest.
-enum Found {
+enum LibraryPlace {
     Library(PathBuf),
     /// A folder of that name, and why it is not given.
     Refused(PathBuf, String),
@@ -24,15 +24,15 @@ pub(super) fn beside(guest: &Path, library: &Library, given: &[Directory]) -> Op
         return None;
     }
     let (note, host) = match find(guest, library) {
-        Found::Library(host) => {
+        LibraryPlace::Library(host) => {
             (format!("note: {} is the guest's {}, read-only", host.display(), library.folder), Some(host))
         }
-        Found::Refused(host, refusal) => {
+        LibraryPlace::Refused(host, refusal) => {
             let (host, folder) = (host.display(), &library.folder);
             let option = format!("--dir {host}::{folder} gives it");
             (format!("note: {host} is not given to the guest as its {folder}: {refusal}; {option}"), None)
         }
-        Found::Nothing => return None,
+        LibraryPlace::Nothing => return None,
     };
     say::line(format_args!("{}", escape::single_line(&note)));
     host.map(|host| Directory { host, guest: library.folder.clone(), read_only: true })
@@ -41,20 +41,22 @@ pub(super) fn beside(guest: &Path, library: &Library, given: &[Directory]) -> Op
 /// Names the option that gives the guest its library, if it is given none: for a guest that fails. It may have one within itself.
 pub(super) fn hint(guest: &Path, library: &Library, given: &[Directory]) -> Option<String> {
     let folder = &library.folder;
-    let is_missing = !is_given(library, given) && matches!(find(guest, library), Found::Nothing);
+    let is_missing = !is_given(library, given) && matches!(find(guest, library), LibraryPlace::Nothing);
     is_missing.then(|| {
         format!("note: the guest was given no folder as its {folder}; if its library is missing, --dir FOLDER::{folder} gives it")
     })
 }
 
-fn find(guest: &Path, library: &Library) -> Found {
-    let Some(host) = beside_itself(guest) else { return Found::Nothing };
+fn find(guest: &Path, library: &Library) -> LibraryPlace {
+    let Some(host) = beside_itself(guest) else { return LibraryPlace::Nothing };
     let is_library = |folder: &Path| library.files.iter().any(|file| folder.join(file).is_file());
     match fs::symlink_metadata(&host).map(|found| found.file_type()) {
-        Ok(kind) if kind.is_symlink() => Found::Refused(host, "it is a link".to_owned()),
-        Ok(kind) if kind.is_dir() && is_library(&host) => Found::Library(host),
-        Ok(kind) if kind.is_dir() => Found::Refused(host, format!("it has none of {}", library.files.join(", "))),
-        _ => beside_link(guest).filter(|host| is_library(host)).map_or(Found::Nothing, Found::Library),
+        Ok(kind) if kind.is_symlink() => LibraryPlace::Refused(host, "it is a link".to_owned()),
+        Ok(kind) if kind.is_dir() && is_library(&host) => LibraryPlace::Library(host),
+        Ok(kind) if kind.is_dir() => {
+            LibraryPlace::Refused(host, format!("it has none of {}", library.files.join(", ")))
+        }
+        _ => beside_link(guest).filter(|host| is_library(host)).map_or(LibraryPlace::Nothing, LibraryPlace::Library),
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn named_as_far_as_it_is(raw: RawRecording, names: &Names) -> Result<
         return Ok((recording, true));
     };
     let Program { images, notes } = Program::read(path, names)?;
-    let found = Found::of(raw.modules(), &images);
+    let found = ModuleMap::of(raw.modules(), &images);
     let is_of_program = !found.0.is_empty();
     if raw.is_named() {
         let mut recording = name(raw, &[], Vec::new(), |_| ());
@@ -76,9 +76,9 @@ fn programs(images: &[Arc<ModuleImage>]) -> Vec<Option<Arc<dyn plugin::Program>>
 }
 
 /// For modules of a recording, which of a program's they are.
-struct Found(HashMap<ModuleId, ModuleId>);
+struct ModuleMap(HashMap<ModuleId, ModuleId>);
 
-impl Found {
+impl ModuleMap {
     /// Finds them by their build ids. Modules of the same bytes are distinguished by their order.
     fn of(recorded: &[Module], images: &[Arc<ModuleImage>]) -> Self {
         let mut rest: Vec<(ModuleId, String)> = (0..).zip(images).map(|(id, image)| (id, image.build_id())).collect();

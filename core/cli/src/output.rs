@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use wlprof_export::{self as export, Exporter};
-use wlprof_recording::{Recording, Selected, Selection, View};
+use wlprof_recording::{Recording, Selection, SelectionShare, View};
 use wlprof_show::escape;
 
 /// What means standard output.
@@ -193,11 +193,11 @@ fn unknown_ending(path: &Path, output: &Output) -> String {
 }
 
 /// What was written.
-pub(super) struct Shown {
+pub(super) struct OutputSummary {
     /// What readers were shown.
     pub(super) recording: Recording,
     /// What that is of all, if not all of it.
-    pub(super) selected: Option<Selected>,
+    pub(super) selected: Option<SelectionShare>,
     /// For each destination, why it could not be written.
     pub(super) written: Vec<Result<(), String>>,
 }
@@ -212,7 +212,7 @@ pub(super) fn write(
     view: View,
     selection: &Selection,
     destinations: &[Result<Destination<'_>, &io::Error>],
-) -> Result<Shown, &'static str> {
+) -> Result<OutputSummary, &'static str> {
     let mut written = vec![Ok(()); destinations.len()];
     let mut write_those = |recording: &Recording, are_meant: &dyn Fn(&dyn Exporter) -> bool| {
         for (destination, written) in destinations.iter().zip(&mut written) {
@@ -241,7 +241,7 @@ pub(super) fn write(
     let is_left =
         |exporter: &dyn Exporter| !exporter.is_recording() && (selection.part.is_none() || !exporter.is_of_time());
     write_those(&recording, &is_left);
-    Ok(Shown { recording, selected, written })
+    Ok(OutputSummary { recording, selected, written })
 }
 
 impl Destination<'_> {

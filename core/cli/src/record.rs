@@ -3,7 +3,7 @@
 use super::arguments::Arguments;
 use super::available_plugins::Plugins;
 use super::failure::{FAILED, Failure};
-use super::guest::{self, Loaded};
+use super::guest::{self, LoadedGuest};
 use super::interrupt::{self, Interrupts};
 use super::live::{self, Live};
 use super::live_guest::OwnGuest;
@@ -15,7 +15,7 @@ use super::options::output::FramesChoice;
 use super::options::profiling::Profiling;
 use super::options::sampling::{ClockChoice, SamplerChoice};
 use super::run_outputs::{self, ProfileOf, RunOutputs};
-use super::window_profiles::Shown;
+use super::window_profiles::GuestView;
 use super::{library, say, source_folders};
 use clap::{Args, CommandFactory};
 use std::path::Path;
@@ -24,7 +24,7 @@ use wlprof::languages::Choice;
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_recording::{Clock, Meta};
 use wlprof_run::guest::Entry;
-use wlprof_run::profile::Ended;
+use wlprof_run::profile::RunEnd;
 use wlprof_show::escape;
 use wlprof_wasi::{Exit, OWN_HOST, shown};
 
@@ -131,7 +131,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         choice => choice,
     };
     let plugins = Plugins::for_run(&record.guest.plugins, &choice)?;
-    let loading = guest::Loading {
+    let loading = guest::LoadSettings {
         entry: Entry::function_or_main(record.guest.invoke.as_deref()),
         arguments: &arguments,
         choice: &choice,
@@ -140,7 +140,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         heap: memory.heap(),
         quiet: output.quiet,
     };
-    let Loaded { mut guest, programs, language, library, not_called } = guest::load(&record.guest, &plugins, &loading)?;
+    let LoadedGuest { mut guest, programs, language, library, not_called } =
+        guest::load(&record.guest, &plugins, &loading)?;
     guest.notes.extend(fallback.flatten());
     let mut code = match output.code_format() {
         Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &programs)?),
@@ -157,7 +158,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let live = match (listener, run.profiler()) {
         (Some(listener), Some(profiler)) => {
             let command = std::iter::once(guest.name.clone()).chain(arguments.iter().cloned()).collect();
-            let shown = Shown::of_run(&record.profiling, &profile, named_sources, guest.hides_heap);
+            let shown = GuestView::of_run(&record.profiling, &profile, named_sources, guest.hides_heap);
             let own = Arc::new(OwnGuest { profiler, images: images.clone() });
             Some(Live::start(listener, own, command, shown, output.quiet)?)
         }
@@ -176,7 +177,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     interrupts.run_is_over();
     live.into_iter().for_each(Live::end);
     let late = run.late_interruption();
-    if let Ended::Exit(exit) = &ended {
+    if let RunEnd::Exit(exit) = &ended {
         // What was found out about the guest may say why it does not run.
         guest::report_exit(exit, &guest, &record.guest).inspect_err(|_| {
             outputs.iter().for_each(RunOutputs::remove_forerunner);
@@ -210,8 +211,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     drop((run, programs));
     plugins.print_failures(&seen);
     let signal = match ended {
-        Ended::Interrupted(signal) => Some(signal),
-        Ended::Exit(_) => late.or(interrupts.signal()),
+        RunEnd::Interrupted(signal) => Some(signal),
+        RunEnd::Exit(_) => late.or(interrupts.signal()),
     };
     match (signal, ended) {
         (Some(signal), _) => {
@@ -219,8 +220,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
             written.unwrap_or_else(|failure| failure.print());
             interrupt::die_of(signal)
         }
-        (None, Ended::Exit(exit)) => written.map(|()| guest::exit_code(&exit)),
-        (None, Ended::Interrupted(signal)) => interrupt::die_of(signal),
+        (None, RunEnd::Exit(exit)) => written.map(|()| guest::exit_code(&exit)),
+        (None, RunEnd::Interrupted(signal)) => interrupt::die_of(signal),
     }
 }
 

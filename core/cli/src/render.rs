@@ -6,7 +6,7 @@ use super::options::names::Names;
 use super::options::output::Output;
 use super::options::showing::ShowChoice;
 use super::os;
-use super::output::{self, Shown, Target};
+use super::output::{self, OutputSummary, Target};
 use super::recordings::{cannot_read, check_frames, other_program, read_within_limits};
 use super::say::print;
 use super::{naming, say, source_folders};
@@ -96,7 +96,7 @@ fn write_to(targets: Vec<Target>, mut recording: Recording, output: &Output, pat
     let destinations: Vec<_> = targets.iter().map(Target::destination).map(Ok).collect();
     let selection = output.showing.selection(ShowChoice::of(&recording));
     let shown = output::write(recording, output.frames.view(), &selection, &destinations);
-    let Shown { recording, selected, written } = shown.map_err(|reason| cannot_read(path, &reason))?;
+    let OutputSummary { recording, selected, written } = shown.map_err(|reason| cannot_read(path, &reason))?;
     drop(destinations);
     let output_is_taken = targets.iter().any(Target::is_standard_output);
     let (lines, placed) = output::lines_and_failure(output::put_in_place(targets, written));

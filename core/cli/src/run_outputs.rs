@@ -1,7 +1,7 @@
 //! The files of a run: the recording, which grows while the guest runs, and the profiles that are made of it at the end.
 
 use super::failure::{FAILED, Failure};
-use super::finish::{Made, Making, Settings};
+use super::finish::{FinishOptions, FinishedProfile, Settings};
 use super::interrupt::Interrupts;
 use super::options::output::Output;
 use super::os::Readers;
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wlprof::sampler::Finished;
+use wlprof::sampler::SessionOutcome;
 use wlprof_module::ModuleImage;
 use wlprof_recording::file::EXTENSION;
 use wlprof_recording::sources::SourceFolders;
@@ -96,7 +96,7 @@ impl RunOutputs {
     /// Closes what was recorded and makes the profiles of it. Gives what [`RunOutputs::make`] gives.
     pub(super) fn finish(
         self,
-        finished: Finished,
+        finished: SessionOutcome,
         of: ProfileOf<'_>,
         interrupts: &Interrupts,
     ) -> (Vec<String>, Result<(), Failure>) {
@@ -112,7 +112,7 @@ impl RunOutputs {
     /// Makes the profiles and puts them in their places. Gives what they say to their readers, if those have been told.
     fn make(self, of: ProfileOf<'_>, interrupts: &Interrupts) -> (Vec<String>, Result<(), Failure>) {
         let ProfileOf { images, language, plugins, sources } = of;
-        let making = Making {
+        let making = FinishOptions {
             journal: self.journal.file(),
             images,
             destinations: self.targets.iter().map(Target::destination).collect(),
@@ -129,7 +129,7 @@ impl RunOutputs {
         // Windows lets no file take the place of one that is open.
         drop(self.forerunner);
         match made {
-            Ok(Made { written, table, notes }) => {
+            Ok(FinishedProfile { written, table, notes }) => {
                 let placed = output::put_in_place(self.targets, written);
                 let has_recording = self.recording.is_some_and(|index| placed[index].is_ok());
                 let (lines, placed) = output::lines_and_failure(placed);

@@ -1,6 +1,6 @@
 //! What windows of a running guest are made into.
 
-use super::finish::{Making, Settings};
+use super::finish::{FinishOptions, Settings};
 use super::interrupt::Interrupts;
 use super::options::output::{FramesChoice, Output};
 use super::options::profiling::Profiling;
@@ -17,7 +17,7 @@ use wlprof_recording::{HeapPart, Selection, View};
 use wlprof_show::table::TableOptions;
 
 /// What is shown of a guest.
-pub(super) struct Shown {
+pub(super) struct GuestView {
     /// The language that is walked, and the files of plugins that know it.
     pub(super) language: Option<String>,
     pub(super) plugins: Vec<PathBuf>,
@@ -32,7 +32,7 @@ pub(super) struct Shown {
     pub(super) table: TableOptions,
 }
 
-impl Shown {
+impl GuestView {
     /// What is shown of a run while it lasts, with the texts of `sources`.
     pub(super) fn of_run(
         profiling: &Profiling,
@@ -55,7 +55,7 @@ impl Shown {
 }
 
 /// What a window is made into.
-pub(super) enum Made {
+pub(super) enum WindowOutput {
     /// A file of that format.
     File(&'static dyn Exporter),
     /// The table that is printed after a run.
@@ -63,10 +63,10 @@ pub(super) enum Made {
 }
 
 /// Makes profiles of windows.
-pub(super) struct WindowProfiles(Shown);
+pub(super) struct WindowProfiles(GuestView);
 
 impl WindowProfiles {
-    pub(super) fn new(shown: Shown) -> Self {
+    pub(super) fn new(shown: GuestView) -> Self {
         Self(shown)
     }
 
@@ -75,7 +75,7 @@ impl WindowProfiles {
         &self,
         recording: &[u8],
         images: &[Arc<ModuleImage>],
-        made: &Made,
+        made: &WindowOutput,
         part: Option<HeapPart>,
     ) -> io::Result<Vec<u8>> {
         let Self(shown) = self;
@@ -83,12 +83,12 @@ impl WindowProfiles {
         journal.write_all(recording)?;
         let mut file = in_memory("wlprof-answer")?;
         let exporter = match made {
-            Made::File(exporter) => Some(*exporter),
-            Made::Table => None,
+            WindowOutput::File(exporter) => Some(*exporter),
+            WindowOutput::Table => None,
         };
         let path = Path::new("profile");
         let destination = exporter.map(|exporter| Destination { exporter, path, file: &file, companion: None });
-        let making = Making {
+        let making = FinishOptions {
             journal: &journal,
             images,
             destinations: destination.into_iter().collect(),

@@ -3,7 +3,7 @@
 use wlprof_recording::Category;
 
 /// A kind of code as readers see it.
-pub(super) struct Shown {
+pub(super) struct CategoryName {
     pub(super) category: Category,
     pub(super) name: &'static str,
     /// In the Firefox Profiler's words.
@@ -12,12 +12,12 @@ pub(super) struct Shown {
     pub(super) rgb: [u8; 3],
 }
 
-const fn shown(category: Category, name: &'static str, color: &'static str, rgb: [u8; 3]) -> Shown {
-    Shown { category, name, color, rgb }
+const fn shown(category: Category, name: &'static str, color: &'static str, rgb: [u8; 3]) -> CategoryName {
+    CategoryName { category, name, color, rgb }
 }
 
 /// All kinds. At least one must be `grey`, or the call tree of the Firefox Profiler crashes.
-pub(super) const CATEGORIES: [Shown; 6] = [
+pub(super) const CATEGORIES: [CategoryName; 6] = [
     shown(Category::User, "User", "blue", [125, 182, 245]),
     shown(Category::Library, "Library", "green", [148, 209, 126]),
     shown(Category::Runtime, "Runtime", "grey", [196, 196, 200]),
@@ -32,6 +32,6 @@ pub(super) fn category_index(category: Category) -> usize {
 }
 
 /// How a kind is shown.
-pub(super) fn shown_as(category: Category) -> &'static Shown {
+pub(super) fn shown_as(category: Category) -> &'static CategoryName {
     &CATEGORIES[category_index(category)]
 }

@@ -223,9 +223,9 @@ mod tests {
     }
 
     /// A rectangle: its title, where it begins and ends in nanoseconds, how far down it stands, its colour.
-    type Drawn = (String, u64, u64, i64, String);
+    type Rectangle = (String, u64, u64, i64, String);
 
-    fn rectangles(document: &Document<'_>) -> Vec<Drawn> {
+    fn rectangles(document: &Document<'_>) -> Vec<Rectangle> {
         let frames = document.descendants().find(|node| node.attribute("id") == Some("frames")).unwrap();
         let rectangle = |group: Node<'_, '_>| {
             let child = |name| group.children().find(|node| node.has_tag_name(name)).unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     /// What stands for all stacks.
-    fn root(all: &[Drawn]) -> &Drawn {
+    fn root(all: &[Rectangle]) -> &Rectangle {
         all.iter().min_by_key(|(.., y, _)| *y).unwrap()
     }
 
@@ -253,7 +253,8 @@ mod tests {
         let total: u64 = recording.samples().map(|sample| sample.period_ns).sum();
         for (index, function) in recording.functions.iter().enumerate() {
             let label = label(&recording, function);
-            let own: Vec<&Drawn> = all.iter().filter(|(title, ..)| title.starts_with(&format!("{label} ("))).collect();
+            let own: Vec<&Rectangle> =
+                all.iter().filter(|(title, ..)| title.starts_with(&format!("{label} ("))).collect();
             let drawn_ns: u64 = own.iter().map(|(_, begin, end, ..)| end - begin).sum();
             // A function that is on a stack twice is drawn twice.
             let time_ns: u64 = recording

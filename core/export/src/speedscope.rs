@@ -50,7 +50,7 @@ impl Exporter for Speedscope {
             exporter: format!("wlprof {}", meta.wlprof_version),
             name: words.join(" "),
             active_profile_index: 0,
-            shared: Shared { frames: frames.table(recording) },
+            shared: SharedTables { frames: frames.table(recording) },
             profiles: Column(recording.threads.iter().map(|thread| frames.profile(recording, thread))),
         };
         serde_json::to_writer(out, &file)?;
@@ -66,12 +66,12 @@ struct File<Profiles> {
     exporter: String,
     name: String,
     active_profile_index: usize,
-    shared: Shared,
+    shared: SharedTables,
     profiles: Profiles,
 }
 
 #[derive(Serialize)]
-struct Shared {
+struct SharedTables {
     frames: Vec<FrameRow>,
 }
 

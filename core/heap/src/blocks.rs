@@ -43,7 +43,7 @@ struct Site {
 
 /// A block that was sampled and is held.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldBlock {
     site: u32,
     size: u64,
     since_ns: u64,
@@ -63,7 +63,7 @@ pub struct Blocks<S> {
     shared: Arc<SharedHeap>,
     sites: HashMap<S, u32>,
     totals: Vec<Site>,
-    held: HashMap<u32, Held>,
+    held: HashMap<u32, HeldBlock>,
     all_held: Amount,
     peak: Amount,
     /// How often there was a new peak.
@@ -146,7 +146,7 @@ impl<S: Eq + Hash> Blocks<S> {
             self.unheld += 1;
             return;
         }
-        self.held.insert(told.block, Held { site, size: told.size, since_ns: told.time_ns, rate });
+        self.held.insert(told.block, HeldBlock { site, size: told.size, since_ns: told.time_ns, rate });
         let counter = &mut filter[hash(told.block)];
         *counter = counter.saturating_add(1);
         let site = self.changing(site);
@@ -162,7 +162,7 @@ impl<S: Eq + Hash> Blocks<S> {
 
     /// Counts a block as freed. It need not be one that was sampled.
     pub fn freed(&mut self, block: u32, filter: &mut [u8]) {
-        let Some(Held { site, size, rate, .. }) = self.held.remove(&block) else { return };
+        let Some(HeldBlock { site, size, rate, .. }) = self.held.remove(&block) else { return };
         self.shared.give_back(1);
         let room = self.held.capacity();
         if room > KEPT_ROOM && self.held.len() < room / 8 {
@@ -200,7 +200,7 @@ impl<S: Eq + Hash> Blocks<S> {
     /// Returns what each site has allocated. Looks at all held blocks.
     pub fn sites(&self) -> impl Iterator<Item = (&S, SiteTotals)> {
         let mut since_ns: Vec<Option<(u64, u64)>> = vec![None; self.totals.len()];
-        for Held { site, since_ns: at_ns, .. } in self.held.values() {
+        for HeldBlock { site, since_ns: at_ns, .. } in self.held.values() {
             let (oldest, newest) = since_ns[*site as usize].get_or_insert((*at_ns, *at_ns));
             (*oldest, *newest) = ((*oldest).min(*at_ns), (*newest).max(*at_ns));
         }

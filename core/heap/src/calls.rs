@@ -1,7 +1,7 @@
 //! Which functions call which, directly, of those that an allocator may come to: each body is read once.
 
 use super::allocators::NotRewritten;
-use super::parsed::Parsed;
+use super::parsed::ModuleParts;
 use std::collections::HashSet;
 
 /// The direct calls of the functions that some functions come to.
@@ -15,7 +15,7 @@ pub(super) struct Calls {
 impl Calls {
     /// Reads what `functions` call, and what that calls.
     pub(super) fn of(
-        parsed: &Parsed,
+        parsed: &ModuleParts,
         bytes: &[u8],
         functions: impl IntoIterator<Item = u32>,
     ) -> Result<Self, NotRewritten> {

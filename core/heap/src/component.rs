@@ -1,7 +1,7 @@
 //! Rewrites one module of a component.
 
 use super::allocators::NotRewritten;
-use super::prepare::{NamedAllocator, Prepared};
+use super::prepare::{NamedAllocator, PreparedModule};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::ops::Range;
@@ -34,12 +34,12 @@ const MAX_NESTING: usize = 100;
 #[derive(Debug)]
 pub struct PreparedComponent {
     number: usize,
-    module: Prepared,
+    module: PreparedModule,
     notes: Vec<String>,
 }
 
 impl PreparedComponent {
-    /// Rewrites one of a component's modules as [`Prepared::new`] does.
+    /// Rewrites one of a component's modules as [`PreparedModule::new`] does.
     ///
     /// That is the first that has an allocator. The allocator's functions are those that the user names, or the compiler's, or those of C's
     /// library. `images` are those of the modules, in order. A store has one heap, so other modules with allocators are left as they are, and
@@ -53,7 +53,7 @@ impl PreparedComponent {
         let mut prepared = BTreeMap::new();
         let (mut refused, mut not_named) = (None, None);
         for (number, image) in images.iter().enumerate().filter(|(_, image)| !image.is_glue()) {
-            match Prepared::new(image, functions, None) {
+            match PreparedModule::new(image, functions, None) {
                 Ok(module) => _ = prepared.insert(number, module),
                 Err(NotRewritten::NoAllocator) => {}
                 // A user names functions of one of them.

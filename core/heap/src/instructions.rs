@@ -8,7 +8,7 @@ use wasm_encoder::{BlockType, Catch, Function, InstructionSink, MemArg, ValType}
 
 /// Where what was added to a module is, by its indices.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Added {
+pub(super) struct Additions {
     /// Bytes that may still be allocated before a call is told of: a global. More than [`INSIDE`] while a call of the allocator is
     /// going on, whose own calls of it are not told of.
     pub(super) countdown: u32,
@@ -44,7 +44,7 @@ pub(super) const HASH_FACTOR: u32 = 0x9E37_79B1;
 
 /// What is built into a module.
 pub(super) struct Instructions {
-    pub(super) added: Added,
+    pub(super) added: Additions,
     /// Exceptions may leave the allocator: they are caught, and thrown again once nobody is inside any more.
     pub(super) catches: bool,
 }

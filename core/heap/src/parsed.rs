@@ -33,7 +33,7 @@ type Signature = (Vec<ValType>, Vec<ValType>);
 
 /// A module, taken apart as far as is needed.
 #[derive(Default)]
-pub(super) struct Parsed {
+pub(super) struct ModuleParts {
     /// In the file's order, with their contents.
     pub(super) sections: Vec<(SectionId, Range<usize>)>,
     /// Of all types; `None` of those that are no functions'.
@@ -57,7 +57,7 @@ pub(super) fn malformed(error: BinaryReaderError) -> NotRewritten {
     NotRewritten::Malformed(error.to_string())
 }
 
-impl Parsed {
+impl ModuleParts {
     pub(super) fn read(bytes: &[u8]) -> Result<Self, NotRewritten> {
         let mut parsed = Self::default();
         for payload in Parser::new(0).parse_all(bytes) {

@@ -2,7 +2,7 @@
 
 use super::allocators::{Allocator, Call, NotRewritten, call_named, names_of_calls};
 use super::c_library::{c_library, passes_on};
-use super::rewrite::{Rewritten, rewrite};
+use super::rewrite::{RewrittenModule, rewrite};
 use super::tinygo::tinygo;
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -69,13 +69,13 @@ impl NamedAllocator {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Prepared {
-    rewritten: Rewritten,
+pub struct PreparedModule {
+    rewritten: RewrittenModule,
     allocators: Vec<Allocator>,
     missed: Vec<String>,
 }
 
-impl Prepared {
+impl PreparedModule {
     /// Rewrites the module of `image` so that it reports its allocations.
     ///
     /// The allocator's functions are those that the user names, or else those that the language knows, or the compiler's, or those
@@ -89,7 +89,7 @@ impl Prepared {
         program: Option<&dyn Program>,
     ) -> Result<Self, NotRewritten> {
         let (mut missed, mut reasons) = (Vec::new(), Vec::new());
-        let Found { mut allocators, are_guessed } = find(image, functions, program, &mut missed)?;
+        let AllocatorFunctions { mut allocators, are_guessed } = find(image, functions, program, &mut missed)?;
         let rewritten = loop {
             let reason = match rewrite(image.bytes(), &allocators) {
                 Ok(rewritten) => break rewritten,
@@ -137,7 +137,7 @@ impl Prepared {
 }
 
 /// The functions of an allocator.
-struct Found {
+struct AllocatorFunctions {
     allocators: Vec<Allocator>,
     /// They are known by their names alone.
     are_guessed: bool,
@@ -153,19 +153,19 @@ fn find(
     functions: &[NamedAllocator],
     program: Option<&dyn Program>,
     missed: &mut Vec<String>,
-) -> Result<Found, NotRewritten> {
+) -> Result<AllocatorFunctions, NotRewritten> {
     let named: Vec<Allocator> = functions.iter().map(|function| function.find(image)).collect::<Result<_, _>>()?;
     if !named.is_empty() {
         let named = Some(named).filter(|named| allocates(named)).ok_or(NotRewritten::NoAllocator)?;
-        return Ok(Found { allocators: named, are_guessed: false });
+        return Ok(AllocatorFunctions { allocators: named, are_guessed: false });
     }
     let of_language = program.map_or_else(Vec::new, |program| program.allocators(image, missed));
     if allocates(&of_language) {
-        return Ok(Found { allocators: of_language, are_guessed: false });
+        return Ok(AllocatorFunctions { allocators: of_language, are_guessed: false });
     }
     missed.clear();
     let found = [tinygo(image), c_library(image)].into_iter().find(|found| allocates(found));
-    Ok(Found { allocators: found.ok_or(NotRewritten::NoAllocator)?, are_guessed: true })
+    Ok(AllocatorFunctions { allocators: found.ok_or(NotRewritten::NoAllocator)?, are_guessed: true })
 }
 
 /// What no function is known for: link-time optimization may have put it into its callers, and who tells of others may leave it out.

@@ -11,8 +11,8 @@
 use super::allocators::{Allocator, Call, MAX_ALLOCATORS, MAX_EXITS, NotRewritten};
 use super::bodies::{Body, Part};
 use super::calls::Calls;
-use super::instructions::{Added, FILTER_BYTES, Instructions, parameter_count};
-use super::parsed::{Parsed, SectionId};
+use super::instructions::{Additions, FILTER_BYTES, Instructions, parameter_count};
+use super::parsed::{ModuleParts, SectionId};
 use super::tail_calls;
 use std::collections::{HashMap, HashSet};
 use wasm_encoder::{ConstExpr, Encode, ExportKind, GlobalType, MemoryType, RefType, TableType, ValType};
@@ -45,7 +45,7 @@ pub const EXPORTS: Exports = Exports {
 
 /// A module that reports its allocator's calls.
 #[derive(Debug)]
-pub struct Rewritten {
+pub struct RewrittenModule {
     /// Bytes to compile.
     pub bytes: Vec<u8>,
     /// Map from its code offsets back to those of the original.
@@ -58,8 +58,8 @@ pub struct Rewritten {
 ///
 /// # Errors
 /// The reason why the module is not rewritten.
-pub fn rewrite(bytes: &[u8], allocators: &[Allocator]) -> Result<Rewritten, NotRewritten> {
-    let parsed = Parsed::read(bytes)?;
+pub fn rewrite(bytes: &[u8], allocators: &[Allocator]) -> Result<RewrittenModule, NotRewritten> {
+    let parsed = ModuleParts::read(bytes)?;
     check(&parsed, allocators)?;
     let allocating: HashSet<u32> =
         allocators.iter().filter(|other| other.call != Call::Free).map(|other| other.function).collect();
@@ -68,7 +68,7 @@ pub fn rewrite(bytes: &[u8], allocators: &[Allocator]) -> Result<Rewritten, NotR
     let outer = calls.reaching(&allocating);
     let instructions = Instructions {
         catches: parsed.has_tags,
-        added: Added {
+        added: Additions {
             countdown: parsed.globals,
             is_heard: parsed.globals + 1,
             filter: parsed.memories,
@@ -81,7 +81,7 @@ pub fn rewrite(bytes: &[u8], allocators: &[Allocator]) -> Result<Rewritten, NotR
     Ok(code.into_module(&parsed, bytes, &instructions.added))
 }
 
-fn check(parsed: &Parsed, allocators: &[Allocator]) -> Result<(), NotRewritten> {
+fn check(parsed: &ModuleParts, allocators: &[Allocator]) -> Result<(), NotRewritten> {
     if allocators.len() > MAX_ALLOCATORS {
         return Err(NotRewritten::TooMany(allocators.len()));
     }
@@ -128,7 +128,7 @@ struct Code {
 
 impl Code {
     fn new(
-        parsed: &Parsed,
+        parsed: &ModuleParts,
         bytes: &[u8],
         allocators: &[Allocator],
         (outer, calls): (&HashSet<u32>, &Calls),
@@ -183,7 +183,7 @@ impl Code {
         }
     }
 
-    fn into_module(self, parsed: &Parsed, bytes: &[u8], added: &Added) -> Rewritten {
+    fn into_module(self, parsed: &ModuleParts, bytes: &[u8], added: &Additions) -> RewrittenModule {
         let mut additions = additions(&self.added, added).into_iter().peekable();
         let mut module = bytes[..8].to_vec();
         let mut code_start = 0;
@@ -208,7 +208,7 @@ impl Code {
         }
         let offsets = OffsetMap::new(code_start as u32, self.stretches);
         let added = IndexSpaces { tables: 1, memories: 1, globals: 2, ..IndexSpaces::default() };
-        Rewritten { bytes: module, offsets, added }
+        RewrittenModule { bytes: module, offsets, added }
     }
 }
 
@@ -220,12 +220,12 @@ fn is_of_old_code(id: SectionId, contents: &[u8]) -> bool {
     id == SectionId::CUSTOM && name().is_ok_and(is_of_code)
 }
 
-fn code_section(parsed: &Parsed) -> Option<&std::ops::Range<usize>> {
+fn code_section(parsed: &ModuleParts) -> Option<&std::ops::Range<usize>> {
     parsed.sections.iter().find_map(|(id, range)| (*id == SectionId::CODE).then_some(range))
 }
 
 /// What is added to each section but that of code: how many entries, and what they are.
-fn additions(functions: &[u32], added: &Added) -> Vec<(SectionId, u32, Vec<u8>)> {
+fn additions(functions: &[u32], added: &Additions) -> Vec<(SectionId, u32, Vec<u8>)> {
     let mut types = Vec::new();
     for parameters in [&[ValType::I64, ValType::I32, ValType::I32, ValType::I32][..], &[ValType::I32]] {
         types.push(0x60);

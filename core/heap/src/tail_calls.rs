@@ -2,12 +2,12 @@
 
 use super::allocators::NotRewritten;
 use super::calls::Calls;
-use super::parsed::{Parsed, malformed};
+use super::parsed::{ModuleParts, malformed};
 use wasmparser::{BinaryReader, FunctionBody, Operator};
 
 /// Looks whether each tail call of `function`, which the module defines, can be a call that is followed by a return. It cannot where the
 /// function would still be there to catch what is thrown, or where it comes to itself that way: what was a loop would have a stack.
-pub(super) fn check(parsed: &Parsed, bytes: &[u8], calls: &Calls, function: u32) -> Result<(), NotRewritten> {
+pub(super) fn check(parsed: &ModuleParts, bytes: &[u8], calls: &Calls, function: u32) -> Result<(), NotRewritten> {
     let (range, _) = &parsed.bodies[parsed.defined(function)?];
     let body = FunctionBody::new(BinaryReader::new(&bytes[range.clone()], 0));
     // Of each block that is open, whether it is one that catches, and how many are.
@@ -48,7 +48,7 @@ mod tests {
             (func $back (result i32) (call $around))
             (func $indirect (result i32) (return_call_indirect (type $f) (i32.const 0))))"#;
         let bytes = wat::parse_str(text).unwrap();
-        let parsed = Parsed::read(&bytes).unwrap();
+        let parsed = ModuleParts::read(&bytes).unwrap();
         let calls = Calls::of(&parsed, &bytes, 0..8).unwrap();
         let refused: Vec<u32> = (0..8).filter(|function| check(&parsed, &bytes, &calls, *function).is_err()).collect();
         assert_eq!(refused, [2, 4, 5, 7]);

@@ -1,7 +1,7 @@
 //! The allocator of TinyGo's runtime, below which there is no C library, and above it nothing that is called otherwise.
 
 use super::allocators::{Allocator, Call};
-use super::parsed::Parsed;
+use super::parsed::ModuleParts;
 use wlprof_plugin::ModuleView;
 
 /// `runtime.alloc(size, layout)`, if `module` defines it; its compiler leaves out a `layout` that nobody looks at. What it gives is freed
@@ -9,7 +9,7 @@ use wlprof_plugin::ModuleView;
 pub(super) fn tinygo(module: &dyn ModuleView) -> Vec<Allocator> {
     let alloc = || {
         let function = module.function_named("runtime.alloc")?;
-        let parsed = Parsed::read(module.bytes()).ok()?;
+        let parsed = ModuleParts::read(module.bytes()).ok()?;
         let (parameters, _) = parsed.signature(parsed.defined(function).ok()?)?;
         let trailing_parameters = (parameters.len() as u32).checked_sub(Call::Malloc.parameters())?;
         Some(Allocator { function, call: Call::Malloc, leading_parameters: 0, trailing_parameters })

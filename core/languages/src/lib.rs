@@ -45,7 +45,7 @@ impl From<&str> for Choice {
 
 /// The language chosen for a module.
 #[derive(Default)]
-pub struct Chosen {
+pub struct ModuleLanguage {
     /// What the language knows of the module. `None` if it is in none.
     pub program: Option<Arc<dyn Program>>,
     /// Name of the language.
@@ -135,7 +135,11 @@ impl std::error::Error for ChooseError {}
 /// # Errors
 /// [`ChooseError`] if a named language does not exist, does not fit or cannot walk the module. Without a name that is no error: if those
 /// that fit cannot walk the module, the reason of the first is a note, and its frames are wasm's.
-pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleView) -> Result<Chosen, ChooseError> {
+pub fn choose(
+    choice: &Choice,
+    languages: &[&dyn Language],
+    module: &dyn ModuleView,
+) -> Result<ModuleLanguage, ChooseError> {
     let is_meant = |language: &&&dyn Language| match choice {
         Choice::Native => false,
         Choice::Auto => true,
@@ -150,12 +154,12 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
     let mut attached = None;
     for language in candidates.by_ref() {
         match attach(*language, module) {
-            Attached::Program(program) => {
+            AttachOutcome::Program(program) => {
                 attached = Some((*language, program));
                 break;
             }
-            Attached::Refused(reason) => reasons.push(reason),
-            Attached::Unknown => {}
+            AttachOutcome::Refused(reason) => reasons.push(reason),
+            AttachOutcome::Unknown => {}
         }
     }
     let Some((language, program)) = attached else {
@@ -166,7 +170,7 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
             (Choice::Named(_), Some(reason)) => Err(ChooseError::NotWalked { reason }),
             (_, reason) => {
                 let note = reason.map(|reason| format!("{reason}; frames will be native only"));
-                Ok(Chosen { notes: note.into_iter().collect(), ..Chosen::default() })
+                Ok(ModuleLanguage { notes: note.into_iter().collect(), ..ModuleLanguage::default() })
             }
         };
     };
@@ -179,7 +183,7 @@ pub fn choose(choice: &Choice, languages: &[&dyn Language], module: &dyn ModuleV
         notes.push(format!("{} is taken for {taken}; --lang has it shown as {}", module.name(), others.join(", ")));
     }
     let (language, library) = (Some(taken.to_owned()), Library::of(language));
-    Ok(Chosen { program: Some(program), language, library, notes })
+    Ok(ModuleLanguage { program: Some(program), language, library, notes })
 }
 
 /// Chooses languages for the modules of the program `name`, as [`choose`] does.
@@ -205,10 +209,10 @@ pub fn choose_each(
         }
         let chosen = match choose(choice, languages, module) {
             Ok(chosen) => chosen,
-            Err(ChooseError::NotDetected { .. }) => Chosen::default(),
+            Err(ChooseError::NotDetected { .. }) => ModuleLanguage::default(),
             Err(error @ ChooseError::NotWalked { .. }) => {
                 refusal.get_or_insert(error);
-                Chosen::default()
+                ModuleLanguage::default()
             }
             Err(error) => return Err(error),
         };
@@ -235,22 +239,22 @@ pub fn choose_each(
 }
 
 /// What comes of asking a language to walk a module.
-enum Attached {
+enum AttachOutcome {
     Program(Arc<dyn Program>),
     /// It is in the language and cannot be walked, for this reason.
     Refused(String),
     Unknown,
 }
 
-fn attach(language: &dyn Language, module: &dyn ModuleView) -> Attached {
+fn attach(language: &dyn Language, module: &dyn ModuleView) -> AttachOutcome {
     match language.detect(module) {
-        Detection::No => Attached::Unknown,
+        Detection::No => AttachOutcome::Unknown,
         Detection::Unsupported { found, supported } => {
-            Attached::Refused(format!("unsupported {found} in {} (supported: {supported})", module.name()))
+            AttachOutcome::Refused(format!("unsupported {found} in {} (supported: {supported})", module.name()))
         }
         Detection::Yes(found) => match language.attach(module) {
-            Ok(program) => Attached::Program(program),
-            Err(error) => Attached::Refused(format!("{found} in {}: {error}", module.name())),
+            Ok(program) => AttachOutcome::Program(program),
+            Err(error) => AttachOutcome::Refused(format!("{found} in {}: {error}", module.name())),
         },
     }
 }

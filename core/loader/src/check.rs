@@ -22,7 +22,7 @@ const LONGEST_NAME: usize = 256;
 
 /// What a plugin says of itself in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
+pub struct PluginDescription {
     /// What it is called.
     pub name: String,
     /// Its own version.
@@ -38,7 +38,7 @@ pub struct Described {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn check(bytes: &[u8]) -> Result<Option<Described>, LoadError> {
+pub(super) fn check(bytes: &[u8]) -> Result<Option<PluginDescription>, LoadError> {
     if !bytes.starts_with(b"\x7fELF") {
         return Err(LoadError::NotALibrary("it is no ELF file".to_owned()));
     }
@@ -77,7 +77,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<Option<Described>, LoadError> {
 }
 
 /// What the plugin at an address says of itself.
-fn describe(image: &Image<'_>, plugin: u64, abi: (u32, u32)) -> Option<Described> {
+fn describe(image: &Image<'_>, plugin: u64, abi: (u32, u32)) -> Option<PluginDescription> {
     // What is wrong with it is said by whoever opens it.
     let size = image.number(plugin + offset_of!(abi::Plugin, size) as u64)?;
     let count = image.number(plugin + offset_of!(abi::Plugin, language_count) as u64)?;
@@ -90,7 +90,7 @@ fn describe(image: &Image<'_>, plugin: u64, abi: (u32, u32)) -> Option<Described
         let name = image.text(language.checked_add(offset_of!(abi::Language, name) as u64)?)?;
         why_no_name(&name).is_none().then_some(name)
     };
-    Some(Described {
+    Some(PluginDescription {
         name: image.text(plugin + offset_of!(abi::Plugin, name) as u64)?,
         version: image.text(plugin + offset_of!(abi::Plugin, version) as u64)?,
         abi,

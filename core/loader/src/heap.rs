@@ -1,7 +1,7 @@
 //! Takes what a plugin says of its guests' heaps.
 
 use super::containment::in_host;
-use super::host::Received;
+use super::host::Receiver;
 use super::threads::slice;
 use wlprof_plugin::abi::{self, Bytes};
 use wlprof_plugin::{Allocator, HeapBucket, MemoryPatch};
@@ -18,13 +18,13 @@ const MOST_EXPECTED: usize = 64;
 #[repr(C)]
 pub(super) struct HostAllocators<'a> {
     pub(super) abi: abi::Allocators,
-    allocators: Received<'a, Allocator>,
+    allocators: Receiver<'a, Allocator>,
 }
 
 impl<'a> HostAllocators<'a> {
     pub(super) fn new(allocators: &'a mut Vec<Allocator>) -> Self {
         let abi = abi::Allocators { size: size_of::<abi::Allocators>(), add: add_allocator };
-        Self { abi, allocators: Received::new(allocators, LITTLE_ROOM) }
+        Self { abi, allocators: Receiver::new(allocators, LITTLE_ROOM) }
     }
 }
 
@@ -61,13 +61,13 @@ unsafe extern "C" fn add_allocator(allocators: *const abi::Allocators, allocator
 #[repr(C)]
 pub(super) struct HostPatches<'a> {
     pub(super) abi: abi::MemoryPatches,
-    patches: Received<'a, MemoryPatch>,
+    patches: Receiver<'a, MemoryPatch>,
 }
 
 impl<'a> HostPatches<'a> {
     pub(super) fn new(patches: &'a mut Vec<MemoryPatch>) -> Self {
         let abi = abi::MemoryPatches { size: size_of::<abi::MemoryPatches>(), add: add_patch };
-        Self { abi, patches: Received::new(patches, LITTLE_ROOM) }
+        Self { abi, patches: Receiver::new(patches, LITTLE_ROOM) }
     }
 
     /// Whether there were more than are taken.
@@ -107,13 +107,13 @@ unsafe extern "C" fn add_patch(patches: *const abi::MemoryPatches, patch: *const
 #[repr(C)]
 pub(super) struct HostBuckets<'a> {
     pub(super) abi: abi::HeapBuckets,
-    buckets: Received<'a, HeapBucket>,
+    buckets: Receiver<'a, HeapBucket>,
 }
 
 impl<'a> HostBuckets<'a> {
     pub(super) fn new(buckets: &'a mut Vec<HeapBucket>) -> Self {
         let abi = abi::HeapBuckets { size: size_of::<abi::HeapBuckets>(), add: add_bucket };
-        Self { abi, buckets: Received::new(buckets, ROOM) }
+        Self { abi, buckets: Receiver::new(buckets, ROOM) }
     }
 
     /// Whether there were more than are taken.

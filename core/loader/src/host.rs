@@ -25,14 +25,14 @@ pub(super) unsafe fn text(bytes: Bytes) -> String {
 }
 
 /// Takes what a plugin gives in one call, as far as there is room.
-pub(super) struct Received<'a, T> {
+pub(super) struct Receiver<'a, T> {
     items: RefCell<&'a mut Vec<T>>,
     room: Cell<usize>,
     /// Something was left out.
     is_short: Cell<bool>,
 }
 
-impl<'a, T> Received<'a, T> {
+impl<'a, T> Receiver<'a, T> {
     pub(super) fn new(items: &'a mut Vec<T>, room: usize) -> Self {
         Self { items: items.into(), room: room.into(), is_short: false.into() }
     }
@@ -63,12 +63,12 @@ impl<'a, T> Received<'a, T> {
 #[repr(C)]
 pub(super) struct HostTexts<'a> {
     pub(super) abi: abi::Texts,
-    texts: Received<'a, String>,
+    texts: Receiver<'a, String>,
 }
 
 impl<'a> HostTexts<'a> {
     pub(super) fn new(texts: &'a mut Vec<String>) -> Self {
-        Self { abi: abi::Texts { size: size_of::<abi::Texts>(), add: add_text }, texts: Received::new(texts, ROOM) }
+        Self { abi: abi::Texts { size: size_of::<abi::Texts>(), add: add_text }, texts: Receiver::new(texts, ROOM) }
     }
 }
 
@@ -348,14 +348,14 @@ unsafe extern "C" fn global(guest: *const abi::Guest, index: u32, value: *mut u6
 #[repr(C)]
 pub(super) struct HostFrames<'a> {
     pub(super) abi: abi::SourceFrames,
-    frames: Received<'a, SourceFrame>,
+    frames: Receiver<'a, SourceFrame>,
     is_full: Cell<bool>,
 }
 
 impl<'a> HostFrames<'a> {
     pub(super) fn new(frames: &'a mut Vec<SourceFrame>) -> Self {
         let abi = abi::SourceFrames { size: size_of::<abi::SourceFrames>(), add: add_frame };
-        Self { abi, frames: Received::new(frames, ROOM), is_full: false.into() }
+        Self { abi, frames: Receiver::new(frames, ROOM), is_full: false.into() }
     }
 
     /// Whether there were more than are taken.
@@ -391,13 +391,13 @@ unsafe extern "C" fn add_frame(frames: *const abi::SourceFrames, frame: *const a
 #[repr(C)]
 pub(super) struct HostLabels<'a> {
     pub(super) abi: abi::Labels,
-    labels: Received<'a, Label>,
+    labels: Receiver<'a, Label>,
 }
 
 impl<'a> HostLabels<'a> {
     pub(super) fn new(labels: &'a mut Vec<Label>) -> Self {
         let abi = abi::Labels { size: size_of::<abi::Labels>(), add: add_label };
-        Self { abi, labels: Received::new(labels, ROOM) }
+        Self { abi, labels: Receiver::new(labels, ROOM) }
     }
 }
 

@@ -17,7 +17,7 @@ mod stack_room;
 mod threads;
 mod walker;
 
-pub use check::Described;
+pub use check::PluginDescription;
 pub use foreign::ForeignLanguage;
 
 /// Ends the process with this exit code, when all is written: what plugins want to do at its end is left out, and may hang.
@@ -145,7 +145,7 @@ const MOST_LANGUAGES: usize = 64;
 pub struct PluginFile {
     /// Where it is.
     pub path: PathBuf,
-    described: Option<Described>,
+    described: Option<PluginDescription>,
 }
 
 impl PluginFile {
@@ -174,10 +174,10 @@ impl PluginFile {
     ///
     /// # Errors
     /// As for [`PluginFile::open`].
-    pub fn describe(self) -> Result<Described, LoadError> {
+    pub fn describe(self) -> Result<PluginDescription, LoadError> {
         match self.described {
             Some(described) => Ok(described),
-            None => self.open().map(|plugin| Described {
+            None => self.open().map(|plugin| PluginDescription {
                 name: plugin.name.clone(),
                 version: plugin.version.clone(),
                 abi: plugin.abi,

@@ -1,6 +1,6 @@
 //! Programs behind the C ABI, as the rest of wlprof sees them.
 
-use super::containment::{Activity, Calls, Ended, OwnStack, PluginLibrary};
+use super::containment::{Activity, Calls, OwnStack, PluginLibrary, RetiredPart};
 use super::heap::{HostAllocators, HostPatches};
 use super::host::{HostFrames, HostLabels, HostModule, HostTexts, MOST_FRAMES};
 use super::size_fits;
@@ -72,7 +72,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         if let Some(destroy) = self.abi.destroy {
             // SAFETY: this has the program and is about to go; calls into it borrow this, and walkers, which are put aside first, have it.
-            unsafe { self.library.is_over(Ended::Program(self.program, destroy)) };
+            unsafe { self.library.is_over(RetiredPart::Program(self.program, destroy)) };
         }
     }
 }

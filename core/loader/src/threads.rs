@@ -1,7 +1,7 @@
 //! Takes the threads that a plugin tells of.
 
 use super::containment::in_host;
-use super::host::{Received, text};
+use super::host::{Receiver, text};
 use wlprof_plugin::abi;
 use wlprof_plugin::{Creator, Label, ThreadStack, Truncation};
 
@@ -14,12 +14,12 @@ const ROOM: usize = 512 << 20;
 #[repr(C)]
 pub(super) struct HostThreads<'a> {
     pub(super) abi: abi::Threads,
-    threads: Received<'a, ThreadStack>,
+    threads: Receiver<'a, ThreadStack>,
 }
 
 impl<'a> HostThreads<'a> {
     pub(super) fn new(threads: &'a mut Vec<ThreadStack>) -> Self {
-        Self { abi: abi::Threads { size: size_of::<abi::Threads>(), add }, threads: Received::new(threads, ROOM) }
+        Self { abi: abi::Threads { size: size_of::<abi::Threads>(), add }, threads: Receiver::new(threads, ROOM) }
     }
 }
 

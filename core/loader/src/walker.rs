@@ -1,6 +1,6 @@
 //! Walkers behind the C ABI, as the rest of wlprof sees them.
 
-use super::containment::{Activity, Calls, Ended, OwnStack, fetch};
+use super::containment::{Activity, Calls, OwnStack, RetiredPart, fetch};
 use super::heap::HostBuckets;
 use super::host::HostGuest;
 use super::program::Handle;
@@ -70,7 +70,7 @@ impl Drop for ForeignWalker {
     fn drop(&mut self) {
         if let Some(destroy) = self.abi.destroy {
             // SAFETY: this owns the walker and is about to go; calls into it borrow this.
-            unsafe { self.program.library.is_over(Ended::Walker(self.walker, destroy)) };
+            unsafe { self.program.library.is_over(RetiredPart::Walker(self.walker, destroy)) };
         }
     }
 }

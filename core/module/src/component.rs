@@ -1,6 +1,6 @@
 //! The core modules of a component.
 
-use super::component_items::{Component, Instances, Item, Named};
+use super::component_items::{Component, Instances, Item, ItemsByName};
 use super::component_names::{name_imports, name_instances};
 use super::core_instances::CoreFunction;
 use super::image::ModuleImage;
@@ -18,7 +18,7 @@ use wasmparser::{
 /// # Errors
 /// [`ImageError`] if the bytes are malformed. The component is not validated: that is the engine's part.
 pub fn core_modules(component: &[u8], file_name: &str) -> Result<Vec<ModuleImage>, ImageError> {
-    let found = Found::in_component(component)?;
+    let found = ScanResult::in_component(component)?;
     let image = |(number, Module { range, name, .. }): (usize, &Module)| {
         let name = name.clone().unwrap_or_else(|| format!("{file_name}#{number}"));
         // Of what is cut short the next payload is an error.
@@ -37,7 +37,7 @@ pub fn core_modules(component: &[u8], file_name: &str) -> Result<Vec<ModuleImage
 /// # Errors
 /// [`ImageError`] if the bytes are malformed.
 pub fn core_module_ranges(component: &[u8]) -> Result<Vec<Range<usize>>, ImageError> {
-    Ok(Found::in_component(component)?.modules.into_iter().map(|module| module.range).collect())
+    Ok(ScanResult::in_component(component)?.modules.into_iter().map(|module| module.range).collect())
 }
 
 /// A core module, and where it is.
@@ -51,7 +51,7 @@ pub(super) struct Module {
 }
 
 #[derive(Default)]
-struct Found<'a> {
+struct ScanResult<'a> {
     modules: Vec<Module>,
     /// The whole, and those in it, in the order of the file.
     components: Vec<Component<'a>>,
@@ -59,7 +59,7 @@ struct Found<'a> {
     open: Vec<Option<usize>>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> ScanResult<'a> {
     fn in_component(component: &'a [u8]) -> Result<Self, ImageError> {
         let mut found = Self::default();
         let mut parser = Parser::new(0).parse_all(component);
@@ -234,7 +234,7 @@ impl<'a> Found<'a> {
                         Instances::One(..) | Instances::Several => Instances::Several,
                     };
                 }
-                let given: Named<'a> = args.iter().map(|given| (given.name, (given.kind, given.index))).collect();
+                let given: ItemsByName<'a> = args.iter().map(|given| (given.name, (given.kind, given.index))).collect();
                 Item::Instantiated { component: of, given }
             }
             ComponentInstance::FromExports(exports) => {

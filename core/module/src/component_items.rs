@@ -14,7 +14,7 @@ const MAX_NESTING: usize = 32;
 const MAX_NAME: usize = 256;
 
 /// Items by their names: of what kind each is, and its number among those.
-pub(super) type Named<'a> = HashMap<&'a str, (ComponentExternalKind, u32)>;
+pub(super) type ItemsByName<'a> = HashMap<&'a str, (ComponentExternalKind, u32)>;
 
 /// Where a function or an instance comes from that a component has a number for.
 pub(super) enum Item<'a> {
@@ -25,9 +25,9 @@ pub(super) enum Item<'a> {
     /// It has another number as well.
     Same(u32),
     /// An instance of this component, if it is known, which is given these items.
-    Instantiated { component: Option<usize>, given: Named<'a> },
+    Instantiated { component: Option<usize>, given: ItemsByName<'a> },
     /// An instance that is made of items.
-    Bundle(Named<'a>),
+    Bundle(ItemsByName<'a>),
     /// A function of wasm, or what is not followed.
     Other,
 }
@@ -54,7 +54,7 @@ pub(super) struct Component<'a> {
     pub(super) instances: Vec<Item<'a>>,
     /// The components that it has numbers for, by their numbers among all.
     pub(super) components: Vec<Option<usize>>,
-    pub(super) exports: Named<'a>,
+    pub(super) exports: ItemsByName<'a>,
     /// What is made of it.
     pub(super) made: Instances,
     /// What it calls itself.

@@ -13,12 +13,12 @@ const MAX_IMPORTS: usize = 200_000;
 const MAX_IMPORT_NAMES: usize = 1 << 20;
 
 /// The function that an instance is given for an import: its component and its number there, if it is a lowered one.
-type Given = Option<(usize, u32)>;
+type SuppliedFunction = Option<(usize, u32)>;
 
 /// Tells each of `images` what the whole calls those of its functions that it imports.
 pub(super) fn name_imports(components: &[Component<'_>], images: &mut [ModuleImage]) {
     let passed_on: Vec<_> = images.iter().map(ModuleImage::functions_passed_on).collect();
-    let mut functions: BTreeMap<(usize, u32), Vec<Given>> = BTreeMap::new();
+    let mut functions: BTreeMap<(usize, u32), Vec<SuppliedFunction>> = BTreeMap::new();
     let mut budget = MAX_IMPORTS;
     for (number, component) in components.iter().enumerate() {
         component.core_instances.for_each_import(images, &passed_on, &mut budget, |module, import, function| {

@@ -23,12 +23,12 @@ const MAX_SIBLINGS: usize = 63;
 pub(super) struct CoreInstances<'a> {
     instances: Vec<CoreInstance<'a>>,
     /// Where each core memory that the component has a number for is exported.
-    memories: Vec<Exported<'a>>,
+    memories: Vec<ExportPlace<'a>>,
     functions: Vec<CoreFunction<'a>>,
 }
 
 /// By which instance, and as what.
-type Exported<'a> = (u32, &'a str);
+type ExportPlace<'a> = (u32, &'a str);
 
 /// What a core function is that the component has a number for.
 pub(super) enum CoreFunction<'a> {

@@ -17,7 +17,7 @@ pub const STAND_IN_SECTION: &str = "wlprof:stand-in";
 
 /// What was compiled in a module's place.
 #[derive(Debug)]
-struct Rewriting {
+struct Rewrite {
     /// Where its code was before.
     offsets: OffsetMap,
     index_spaces: IndexSpaces,
@@ -63,7 +63,7 @@ pub struct ModuleImage {
     /// The JSON of its source map.
     source_map: Option<Vec<u8>>,
     /// What was compiled, if the module was rewritten before.
-    rewritten: Option<Rewriting>,
+    rewritten: Option<Rewrite>,
     /// The DWARF's data, read when a plugin first asks for it.
     layout: OnceLock<Option<Layout>>,
     /// What its segments hold and the hash of its code, likewise.
@@ -211,7 +211,7 @@ impl ModuleImage {
     /// so many entities more of each kind. `allocating` are the functions that only pass on what others ask for.
     pub fn set_rewritten(&mut self, offsets: OffsetMap, added: &IndexSpaces, allocating: BTreeSet<u32>) {
         let index_spaces = self.sections.index_spaces.with(added);
-        self.rewritten = Some(Rewriting { offsets, index_spaces, allocating });
+        self.rewritten = Some(Rewrite { offsets, index_spaces, allocating });
     }
 
     /// What was compiled begins there in the component that was compiled.

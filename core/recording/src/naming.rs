@@ -1,6 +1,6 @@
 //! Names of languages' own frames and labels while guests run, so that a recording that is cut short has them.
 
-use super::{ModuleId, Recorder, Unnamed};
+use super::{ModuleId, NameSource, Recorder};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use wlprof_plugin::{FrameKey, Program};
 /// ```
 #[derive(Debug, Default)]
 pub struct Naming {
-    unnamed: VecDeque<Unnamed>,
+    unnamed: VecDeque<NameSource>,
     has_failed: bool,
 }
 
@@ -50,14 +50,14 @@ impl Naming {
     }
 }
 
-fn name(program: &dyn Program, unnamed: Unnamed, recorder: &mut Recorder) {
+fn name(program: &dyn Program, unnamed: NameSource, recorder: &mut Recorder) {
     match unnamed {
-        Unnamed::Frame(module, key) => {
+        NameSource::Frame(module, key) => {
             let mut frames = Vec::new();
             program.symbolize(FrameKey::Own(key), &mut frames);
             recorder.name_frame(module, key, frames);
         }
-        Unnamed::Labels(module, key) => {
+        NameSource::Labels(module, key) => {
             let mut labels = Vec::new();
             program.labels(key, &mut labels);
             recorder.name_labels(module, key, labels);

@@ -31,14 +31,14 @@ pub trait LanguageNames {
 
 /// What a module's language can be asked to name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unnamed {
+pub enum NameSource {
     /// The frame of this key.
     Frame(ModuleId, u64),
     /// The labels of this key.
     Labels(ModuleId, u64),
 }
 
-impl Unnamed {
+impl NameSource {
     /// The module whose language it is of.
     pub fn module(self) -> ModuleId {
         match self {
@@ -51,7 +51,7 @@ impl Unnamed {
 #[derive(Debug, Default)]
 pub(super) struct OwnNames {
     /// Met since that was last asked.
-    unnamed: Vec<Unnamed>,
+    unnamed: Vec<NameSource>,
     /// Not in the journal yet.
     frames: Vec<(FrameId, Vec<NamedFrame>)>,
     named: HashSet<FrameId>,
@@ -62,12 +62,12 @@ pub(super) struct OwnNames {
 
 impl OwnNames {
     /// Notes what has been met for the first time.
-    pub(super) fn met(&mut self, unnamed: Unnamed) {
+    pub(super) fn met(&mut self, unnamed: NameSource) {
         self.unnamed.push(unnamed);
     }
 
     /// What has been met since this was last asked.
-    pub(super) fn take_unnamed(&mut self) -> Vec<Unnamed> {
+    pub(super) fn take_unnamed(&mut self) -> Vec<NameSource> {
         std::mem::take(&mut self.unnamed)
     }
 
@@ -120,9 +120,9 @@ impl OwnNames {
     }
 
     /// What of these frames and sets of labels has no name yet.
-    pub(super) fn without_name(&self, frames: &[Origin], sets: &[(ModuleId, &[u64])]) -> Vec<Unnamed> {
+    pub(super) fn without_name(&self, frames: &[Origin], sets: &[(ModuleId, &[u64])]) -> Vec<NameSource> {
         let of_frame = |(id, origin): (FrameId, &Origin)| match *origin {
-            Origin::Language { module, key } if !self.named.contains(&id) => Some(Unnamed::Frame(module, key)),
+            Origin::Language { module, key } if !self.named.contains(&id) => Some(NameSource::Frame(module, key)),
             _ => None,
         };
         let of_set = |(module, keys): &(ModuleId, &[u64])| {
@@ -131,7 +131,7 @@ impl OwnNames {
         };
         let labels: HashSet<(ModuleId, u64)> = sets[self.spelled..].iter().flat_map(of_set).collect();
         let labels = labels.into_iter().filter(|label| !self.labels.contains_key(label));
-        let labels = labels.map(|(module, key)| Unnamed::Labels(module, key));
+        let labels = labels.map(|(module, key)| NameSource::Labels(module, key));
         (0..).zip(frames).filter_map(of_frame).chain(labels).collect()
     }
 

@@ -1,7 +1,7 @@
 //! What the owner of some stores may see of a profile of many: those stores, and nothing of the host's or of others'.
 
 use super::numbers::Numbers;
-use super::unused::Used;
+use super::unused::UsedNumbers;
 use super::{Meta, PauseStats, Recording, TickCounts};
 
 impl Recording {
@@ -46,7 +46,7 @@ impl Recording {
 
     /// Leaves out what no sample and no host call refers to, of all tables but those of stores and threads.
     fn keep_used(&mut self) {
-        let mut used = Used {
+        let mut used = UsedNumbers {
             stacks: vec![false; self.stacks.len()],
             frames: vec![false; self.frames.len()],
             labels: vec![false; self.label_sets.len()],

@@ -189,7 +189,9 @@ impl Recent {
 mod tests {
     use super::*;
     use crate::testing::finish;
-    use crate::{HeapSite, Held, Meta, Module, Origin, Recorder, Recording, SiteTotals, State, TickCounts, file};
+    use crate::{
+        HeapSite, HeldNumbers, Meta, Module, Origin, Recorder, Recording, SiteTotals, State, TickCounts, file,
+    };
     use wlprof_plugin::SourceFrame;
 
     /// A recorder that keeps samples from `from_ns` on, with samples at 10, 20 and 30: of 5 ns of CPU time each, the second with 3 ns
@@ -293,7 +295,7 @@ mod tests {
         assert_eq!(rates(&mut recorder, 26), [1], "it had gone when the window began");
         // The numbers of stores and stacks change.
         recorder.keep_from(Some(20));
-        assert!(recorder.compact(Held { stores: vec![0], ..Held::default() }).is_some());
+        assert!(recorder.compact(HeldNumbers { stores: vec![0], ..HeldNumbers::default() }).is_some());
         assert_eq!(rates(&mut recorder, 20), [1, 2]);
         recorder.keep_from(Some(26));
         assert_eq!(rates(&mut recorder, 26), [1]);

@@ -19,7 +19,7 @@ pub struct Samples {
 
 /// A sample as it is packed, in postcard's varints.
 #[derive(Serialize, Deserialize)]
-struct Packed {
+struct PackedSample {
     /// Since the sample before in the same block, or since sampling began.
     after_ns: i64,
     cpu_delta_ns: u64,
@@ -38,7 +38,7 @@ impl Samples {
         }
         let Sample { time_ns, cpu_delta_ns, period_ns, stack, state, labels } = sample;
         let after_ns = time_ns.wrapping_sub(self.last_ns) as i64;
-        let packed = Packed { after_ns, cpu_delta_ns, period_ns, stack, state, labels };
+        let packed = PackedSample { after_ns, cpu_delta_ns, period_ns, stack, state, labels };
         let open = std::mem::take(&mut self.open);
         self.open = postcard::to_extend(&packed, open).expect("a sample has no length that could be unknown");
         self.last_ns = time_ns;
@@ -136,8 +136,8 @@ impl Iterator for Unpack<'_> {
     type Item = Sample;
 
     fn next(&mut self) -> Option<Sample> {
-        let (packed, rest) = postcard::take_from_bytes::<Packed>(self.rest).ok()?;
-        let Packed { after_ns, cpu_delta_ns, period_ns, stack, state, labels } = packed;
+        let (packed, rest) = postcard::take_from_bytes::<PackedSample>(self.rest).ok()?;
+        let PackedSample { after_ns, cpu_delta_ns, period_ns, stack, state, labels } = packed;
         self.rest = rest;
         self.last_ns = self.last_ns.wrapping_add(after_ns as u64);
         Some(Sample { time_ns: self.last_ns, cpu_delta_ns, period_ns, stack, state, labels })

@@ -19,7 +19,7 @@ pub struct Selection {
 
 /// What a selection is of the whole.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Selected {
+pub struct SelectionShare {
     /// All of it.
     pub share: Share,
     /// Time that all samples stand for, in nanoseconds.
@@ -73,7 +73,7 @@ impl Recording {
     ///
     /// # Errors
     /// If waiting or memory is asked for and was not sampled.
-    pub fn select(mut self, selection: &Selection) -> Result<(Self, Option<Selected>), &'static str> {
+    pub fn select(mut self, selection: &Selection) -> Result<(Self, Option<SelectionShare>), &'static str> {
         if let Some(part) = selection.part {
             if !self.has_heaps() {
                 return Err("it says nothing of memory; run the guest with --memory");
@@ -130,7 +130,7 @@ impl Recording {
         self.meta
             .notes
             .push(format!("only a part of the samples is shown ({by}): {:.1} % of the {whole}", share.percent));
-        Ok((self, Some(Selected { share, all_ns: all.ns, by, places: places.map(|place| place.share_of(all)) })))
+        Ok((self, Some(SelectionShare { share, all_ns: all.ns, by, places: places.map(|place| place.share_of(all)) })))
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::example;
 
-    fn selected(selection: &Selection) -> (Recording, Selected) {
+    fn selected(selection: &Selection) -> (Recording, SelectionShare) {
         let (recording, selected) = example().select(selection).unwrap();
         (recording, selected.unwrap())
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 /// What others refer to by its number.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct HeldNumbers {
     /// Frames.
     pub frames: Vec<FrameId>,
     /// Stacks.
@@ -21,7 +21,7 @@ pub struct Held {
 
 /// The new numbers of what is kept.
 #[derive(Debug)]
-pub struct Renumbered {
+pub struct NewNumbers {
     /// Of frames.
     pub frames: Numbers,
     /// Of stacks.
@@ -52,13 +52,13 @@ fn marked(count: usize, held: &[u32]) -> Vec<bool> {
 }
 
 /// Of stacks, frames and sets of labels, which are used.
-pub(super) struct Used {
+pub(super) struct UsedNumbers {
     pub(super) stacks: Vec<bool>,
     pub(super) frames: Vec<bool>,
     pub(super) labels: Vec<bool>,
 }
 
-impl Used {
+impl UsedNumbers {
     /// Marks what samples and host calls of `threads` refer to, and heaps of `stores`, and the callers of all that is marked.
     pub(super) fn mark(&mut self, threads: &[Thread], stores: &[Store], stacks: &[Stack]) {
         for thread in threads {
@@ -114,7 +114,7 @@ impl Used {
 impl Tables<'_> {
     /// Leaves out what is neither in a sample nor in a host call nor `held`, and numbers the rest anew. A store is kept for its memory
     /// and for its heap, too.
-    pub(super) fn keep_used(self, held: &Held) -> Renumbered {
+    pub(super) fn keep_used(self, held: &HeldNumbers) -> NewNumbers {
         let Self { frames, stacks, label_sets, stores, threads, language_names } = self;
         let mut used_threads = marked(threads.len(), &held.threads);
         let mut used_stores = marked(stores.len(), &held.stores);
@@ -131,7 +131,7 @@ impl Tables<'_> {
         new_stores.retain(stores);
         threads.iter_mut().for_each(|thread| thread.store = new_stores.new_of(thread.store));
 
-        let mut used = Used {
+        let mut used = UsedNumbers {
             stacks: marked(stacks.len(), &held.stacks),
             frames: marked(frames.len(), &held.frames),
             labels: marked(label_sets.len(), &held.labels),
@@ -141,7 +141,7 @@ impl Tables<'_> {
         new_frames.retain(frames);
         let kept = std::mem::take(language_names).into_iter();
         *language_names = kept.filter_map(|(frame, names)| Some((new_frames.of(frame)?, names))).collect();
-        Renumbered {
+        NewNumbers {
             frames: new_frames,
             stacks: new_stacks,
             labels: new_labels,
@@ -183,7 +183,7 @@ mod tests {
         let mut label_sets = vec![set("a"), set("b"), set("c")];
         let store = |name: &str| Store { name: name.to_owned(), ..Store::default() };
         let mut stores = vec![store("a"), store("b"), store("c")];
-        let held = Held { labels: vec![2], stores: vec![0], ..Held::default() };
+        let held = HeldNumbers { labels: vec![2], stores: vec![0], ..HeldNumbers::default() };
         let tables = Tables {
             frames: &mut frames,
             stacks: &mut stacks,

@@ -1,6 +1,6 @@
 //! Runs a guest under a sampler: the one thing that joins `guest` and `sampler`.
 
-use crate::guest::{Guest, Linked, Preload};
+use crate::guest::{Guest, LinkedComponent, Preload};
 use crate::queue::QueueTime;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use wasmtime::{Module, Store, Trap};
 use wlprof::machine_code::Compiled;
 use wlprof::profiler::{Attach, Attached, Profiler};
-use wlprof::sampler::{Finished, SamplerOptions};
+use wlprof::sampler::{SamplerOptions, SessionOutcome};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::Program;
 use wlprof_recording::file::ReadError;
@@ -36,7 +36,7 @@ pub struct RunOptions {
 
 /// How a run ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum RunEnd {
     /// The guest ended.
     Exit(Exit),
     /// Something else ended it; the number is what was given to [`Interrupter::interrupt`].
@@ -46,7 +46,7 @@ pub enum Ended {
 /// A guest that is running.
 pub struct Run {
     profiler: Option<Profiler>,
-    events: Receiver<Ended>,
+    events: Receiver<RunEnd>,
     interrupter: Interrupter,
     /// Of the guest's thread.
     queue: Arc<QueueTime>,
@@ -56,18 +56,18 @@ pub struct Run {
 
 /// Ends the wait for a run from elsewhere.
 #[derive(Clone)]
-pub struct Interrupter(Sender<Ended>);
+pub struct Interrupter(Sender<RunEnd>);
 
 impl Interrupter {
     /// One whose interruptions go to `events`.
-    pub fn of(events: Sender<Ended>) -> Self {
+    pub fn of(events: Sender<RunEnd>) -> Self {
         Self(events)
     }
 
-    /// Makes [`Run::wait`] return [`Ended::Interrupted`]. Does nothing if the guest has ended.
+    /// Makes [`Run::wait`] return [`RunEnd::Interrupted`]. Does nothing if the guest has ended.
     pub fn interrupt(&self, reason: i32) {
         // The receiver is gone when the run is: nothing is left to interrupt.
-        let _ = self.0.send(Ended::Interrupted(reason));
+        let _ = self.0.send(RunEnd::Interrupted(reason));
     }
 }
 
@@ -114,7 +114,7 @@ impl Run {
             // Whoever waits may want plugins to end what they have made.
             drop(shared);
             // Nobody waits any more if the run was interrupted.
-            let _ = sender.send(Ended::Exit(exit));
+            let _ = sender.send(RunEnd::Exit(exit));
         })?;
         Ok(Self { profiler, events, interrupter, queue, until })
     }
@@ -127,22 +127,22 @@ impl Run {
     /// Waits until the guest ends, the run is interrupted or its time is over (`-W timeout`). A guest that has not ended by itself is
     /// halted where it stands, if it is sampled: it runs no further and writes no more, and its thread ends with the process. Without a
     /// sampler it runs on until then.
-    pub fn wait(&self) -> Ended {
+    pub fn wait(&self) -> RunEnd {
         let received = match self.until {
             Some((until, _)) => self.events.recv_timeout(until.saturating_duration_since(Instant::now())),
             None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         let (ended, runs_on) = match (received, self.until) {
             (Ok(ended), _) => {
-                let runs_on = matches!(ended, Ended::Interrupted(_));
+                let runs_on = matches!(ended, RunEnd::Interrupted(_));
                 (ended, runs_on)
             }
             (Err(RecvTimeoutError::Timeout), Some((_, timeout))) => {
                 let error = wasmtime::Error::from(Trap::Interrupt);
                 let error = error.context(format!("it ran for {timeout:?}, the longest that -W timeout allows"));
-                (Ended::Exit(Exit::Trapped(error)), true)
+                (RunEnd::Exit(Exit::Trapped(error)), true)
             }
-            (Err(_), _) => (Ended::Exit(Exit::NotCallable(wasmtime::format_err!("nobody says how it ended"))), false),
+            (Err(_), _) => (RunEnd::Exit(Exit::NotCallable(wasmtime::format_err!("nobody says how it ended"))), false),
         };
         if let (true, Some(profiler)) = (runs_on, &self.profiler) {
             profiler.halt_guests();
@@ -153,8 +153,8 @@ impl Run {
     /// What wanted to end the wait when that was over already.
     pub fn late_interruption(&self) -> Option<i32> {
         self.events.try_iter().find_map(|ended| match ended {
-            Ended::Interrupted(reason) => Some(reason),
-            Ended::Exit(_) => None,
+            RunEnd::Interrupted(reason) => Some(reason),
+            RunEnd::Exit(_) => None,
         })
     }
 
@@ -169,7 +169,7 @@ impl Run {
     }
 
     /// Stops sampling and gives what was recorded; `None` if nothing was to be sampled.
-    pub fn finish(&self) -> Option<Finished> {
+    pub fn finish(&self) -> Option<SessionOutcome> {
         self.profiler.as_ref().map(Profiler::finish)
     }
 }
@@ -198,11 +198,11 @@ pub fn profiler(
 /// # Errors
 /// If the file that it recorded into cannot be read back.
 pub fn symbolize(
-    finished: Finished,
+    finished: SessionOutcome,
     modules: &[Arc<ModuleImage>],
     progress: impl FnMut(usize),
 ) -> Result<Recording, ReadError> {
-    let Finished { recorder, meta, ticks, programs } = finished;
+    let SessionOutcome { recorder, meta, ticks, programs } = finished;
     let journal = recorder.close(meta, ticks, &mut ProgramNames::new(&programs, modules));
     let raw = RawRecording::read(&mut *journal.into_reader().map_err(ReadError::Io)?)?;
     Ok(name(raw, modules, programs, progress))
@@ -226,14 +226,14 @@ fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit
         Ok(held) => held,
         Err(error) => return Exit::NotCallable(error),
     };
-    let running = Running { options, attached: attached.as_ref(), store: &mut store };
+    let running = RunningGuest { options, attached: attached.as_ref(), store: &mut store };
     let exit = match (&guest.code.compiled, &guest.component) {
         (Compiled::Module(module), _) => running.module(module, &guest.preloads),
-        (Compiled::Component(_), Some(Linked::Callable(component))) => match runtime() {
+        (Compiled::Component(_), Some(LinkedComponent::Callable(component))) => match runtime() {
             Ok(runtime) => runtime.block_on(running.component(component)),
             Err(error) => Err(Exit::NotCallable(error.into())),
         },
-        (Compiled::Component(_), Some(Linked::Handler(_)) | None) => {
+        (Compiled::Component(_), Some(LinkedComponent::Handler(_)) | None) => {
             Err(Exit::NotCallable(wasmtime::format_err!("nobody has said what is to be called of the component")))
         }
     };
@@ -247,13 +247,13 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 /// A guest that runs on this thread.
-struct Running<'a> {
+struct RunningGuest<'a> {
     options: &'a RunOptions,
     attached: Option<&'a Attached>,
     store: &'a mut Store<GuestState>,
 }
 
-impl Running<'_> {
+impl RunningGuest<'_> {
     /// Instantiates and calls a module. Either result is how it ended.
     fn module(mut self, module: &Module, preloads: &[Preload]) -> Result<Exit, Exit> {
         let wasi = &self.options.wasi;
@@ -271,7 +271,7 @@ impl Running<'_> {
         Ok(call(self.store, &instance, self.options.invoke.as_deref(), parameters))
     }
 
-    /// As [`Running::module`], of a component.
+    /// As [`RunningGuest::module`], of a component.
     async fn component(mut self, component: &CallableComponent) -> Result<Exit, Exit> {
         let instance = component.instantiate(self.store).await.map_err(of_instantiation)?;
         self.watch_memory();

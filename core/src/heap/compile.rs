@@ -3,11 +3,11 @@
 use super::validity::{check_component, check_module};
 use wasmtime::component::Component;
 use wasmtime::{Engine, Module};
-use wlprof_heap::{NamedAllocator, Prepared, PreparedComponent};
+use wlprof_heap::{NamedAllocator, PreparedComponent, PreparedModule};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Program};
 
-/// Compiles the module of `image` so that it reports its allocations: see [`Prepared::new`].
+/// Compiles the module of `image` so that it reports its allocations: see [`PreparedModule::new`].
 ///
 /// Also returns notes about allocations that will be missed.
 ///
@@ -19,7 +19,7 @@ pub fn compile(
     functions: &[NamedAllocator],
     program: Option<&dyn Program>,
 ) -> Result<(Module, Vec<String>), String> {
-    let prepared = Prepared::new(image, functions, program).map_err(|reason| reason.to_string())?;
+    let prepared = PreparedModule::new(image, functions, program).map_err(|reason| reason.to_string())?;
     check_module(engine, image.bytes())?;
     // Engines may allow one memory, or one table, alone.
     let module = Module::from_binary(engine, prepared.bytes()).map_err(cannot_be_compiled)?;

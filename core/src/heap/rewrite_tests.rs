@@ -77,7 +77,7 @@ fn code(bytes: &[u8]) -> (&[u8], Vec<std::ops::Range<usize>>) {
 const LEAVES: [(u8, u8); 4] = [(0x0f, 0x0c), (0x12, 0x10), (0x13, 0x11), (0x15, 0x14)];
 
 /// Checks that what was there is there, each instruction where the map says, and gives how much was added.
-fn compare(old: &[u8], rewritten: &Rewritten, allocators: &[Allocator], name: &str) -> usize {
+fn compare(old: &[u8], rewritten: &RewrittenModule, allocators: &[Allocator], name: &str) -> usize {
     assert_eq!(untouched(old), untouched(&rewritten.bytes), "{name}");
     let ((was, bodies), (is, new_bodies)) = (code(old), code(&rewritten.bytes));
     let mut found = vec![false; was.len()];
@@ -333,7 +333,7 @@ fn work_grows_as_the_module_does() {
 }
 
 /// Checks that a module is valid, and that so many tail calls have become calls.
-fn compare_tails(bytes: &[u8], changed: &Rewritten, count: usize) {
+fn compare_tails(bytes: &[u8], changed: &RewrittenModule, count: usize) {
     let engine = engine(EngineOptions { epoch_interruption: false, cache: false }).unwrap();
     Module::validate(&engine, &changed.bytes).unwrap();
     let tails = |bytes: &[u8]| {

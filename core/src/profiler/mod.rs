@@ -35,7 +35,7 @@ pub use snapshot::{OpenWindow, Snapshot};
 use crate::heap;
 use crate::machine_code::{Compiled, GuestCode, was_compiled_from};
 pub use crate::sampler::configure;
-use crate::sampler::{Activity, Dump, Finished, LoadedModule, Sampling, Session};
+use crate::sampler::{Activity, Dump, LoadedModule, Sampling, Session, SessionOutcome};
 use naming::Naming;
 use share::Share;
 use std::ops::Range;
@@ -43,7 +43,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Module, Store, error::Context as _};
-use wlprof_languages::{Choice, Chosen, choose, choose_each};
+use wlprof_languages::{Choice, ModuleLanguage, choose, choose_each};
 use wlprof_module::{ModuleImage, among, core_modules};
 use wlprof_plugin::{Language, ModuleView as _, Program};
 use wlprof_recording::{Clock, ModuleId};
@@ -88,7 +88,7 @@ struct Inner {
     languages: Vec<&'static dyn Language>,
     /// Which stores are sampled.
     share: Share,
-    added: Mutex<Vec<Added>>,
+    added: Mutex<Vec<AddedCode>>,
     /// Held while one is added.
     adding: Mutex<()>,
     /// Apart from the modules: naming takes its time, and stores come meanwhile.
@@ -98,12 +98,12 @@ struct Inner {
 }
 
 /// Code that was added.
-struct Added {
+struct AddedCode {
     code: Compiled,
     modules: Vec<Arc<LoadedModule>>,
 }
 
-impl Added {
+impl AddedCode {
     /// Whether it is what is mapped there. That of a component's module is its component's.
     fn is_of(&self, image: &Range<*const u8>) -> bool {
         self.code.image_range() == *image
@@ -207,7 +207,7 @@ impl Profiler {
         Ok(())
     }
 
-    fn add_chosen(&self, module: &Module, code: &GuestCode, chosen: Chosen) {
+    fn add_chosen(&self, module: &Module, code: &GuestCode, chosen: ModuleLanguage) {
         let is_known = self.loaded(module).is_some();
         self.load_code(code, vec![chosen.program]);
         if !is_known {
@@ -260,7 +260,7 @@ impl Profiler {
         let known = self.added().iter().find(|added| added.is_of(&image)).map(|added| added.modules.clone());
         known.unwrap_or_else(|| {
             let modules = self.0.session.load(code, programs);
-            self.added().push(Added { code: code.compiled.clone(), modules: modules.clone() });
+            self.added().push(AddedCode { code: code.compiled.clone(), modules: modules.clone() });
             modules
         })
     }
@@ -424,11 +424,11 @@ impl Profiler {
     /// Stops sampling and returns what was recorded into the journal ([`Builder::journal`]).
     ///
     /// Call this once. The guests may still be running; their samples end here.
-    pub fn finish(&self) -> Finished {
+    pub fn finish(&self) -> SessionOutcome {
         self.0.session.finish()
     }
 
-    fn added(&self) -> MutexGuard<'_, Vec<Added>> {
+    fn added(&self) -> MutexGuard<'_, Vec<AddedCode>> {
         self.0.added.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

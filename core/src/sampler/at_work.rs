@@ -1,7 +1,7 @@
 //! A sampler at work: the threads and stores that it samples, and the drain that records what is read of them.
 
 use super::Report;
-use super::drain::{Drain, Drained};
+use super::drain::{Drain, DrainCounts};
 use super::options::SamplerKind;
 use super::os::Activity;
 use super::os::thread_watch::ThreadWatch;
@@ -42,7 +42,7 @@ pub(super) struct Sampler {
 }
 
 enum Running {
-    Yes(JoinHandle<Drained>),
+    Yes(JoinHandle<DrainCounts>),
     No(Report),
 }
 
@@ -181,7 +181,7 @@ impl Sampler {
         report
     }
 
-    fn stop_running(&self, drain: JoinHandle<Drained>) -> Report {
+    fn stop_running(&self, drain: JoinHandle<DrainCounts>) -> Report {
         let threads = &self.threads;
         threads.stop();
         let clocks = threads.clocks();
@@ -233,7 +233,7 @@ impl Sampler {
         }
     }
 
-    fn report(&self, drained: Drained, totals: SlotTotals, at_rest: bool, rate_note: Option<String>) -> Report {
+    fn report(&self, drained: DrainCounts, totals: SlotTotals, at_rest: bool, rate_note: Option<String>) -> Report {
         let options = &self.threads.shared.options;
         let fired = totals.fired + drained.waits.found + drained.lanes.split;
         let percentile = |percent| drained.pauses.percentile(percent);

@@ -22,7 +22,7 @@ pub(super) struct Mark {
 
 /// Windows that are open, and the past that is kept for others.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct OpenWindows {
     /// When the windows that are open began.
     open: Vec<u64>,
     /// How much of the past is kept; none unless told so.
@@ -31,7 +31,7 @@ pub(super) struct Kept {
     marks: VecDeque<Mark>,
 }
 
-impl Kept {
+impl OpenWindows {
     /// Keeps so much of the past.
     pub(super) fn past(past: Option<Duration>) -> Self {
         let past_ns = past.map(|past| u64::try_from(past.as_nanos()).unwrap_or(u64::MAX));
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_window_into_the_past_begins_at_the_last_mark_before() {
         const S: u64 = 1_000_000_000;
-        let mut kept = Kept::past(Some(Duration::from_secs(60)));
+        let mut kept = OpenWindows::past(Some(Duration::from_secs(60)));
         assert!(kept.first_ns(5) == Some(0) && !kept.is_due(5));
         for second in 1..100 {
             assert!(kept.is_due(second * S), "{second}");
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_open_windows_want_is_kept_whatever_its_age() {
-        let mut kept = Kept::past(None);
+        let mut kept = OpenWindows::past(None);
         assert_eq!((kept.first_ns(50), kept.is_due(50)), (None, false));
         kept.open(7);
         kept.open(3);

@@ -35,7 +35,7 @@ pub use configure::configure;
 pub use import_watch::ImportWatch;
 pub use options::{SamplerKind, SamplerOptions};
 pub use os::perf_marker::show_to_perf;
-pub use session::{Finished, RunName};
+pub use session::{RunName, SessionOutcome};
 pub use window::Activity;
 
 pub use wlprof_walk::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};

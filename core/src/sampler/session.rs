@@ -49,7 +49,7 @@ impl Drop for Session {
 }
 
 /// What a session leaves: a recording without symbols.
-pub struct Finished {
+pub struct SessionOutcome {
     /// Frames, stacks and samples.
     pub recorder: Recorder,
     /// How they came about.
@@ -315,7 +315,7 @@ impl Session {
     }
 
     /// Stops sampling and gives what was recorded. The guest may still be running: its samples end here.
-    pub(crate) fn finish(&self) -> Finished {
+    pub(crate) fn finish(&self) -> SessionOutcome {
         let started = self.started().clone();
         let (name, report) = match &started {
             Some(sampler) => (sampler.name(), sampler.stop()),
@@ -336,6 +336,6 @@ impl Session {
         };
         let (_, programs) = self.images_and_programs();
         self.shared.remove_unnamed(&self.shared.unloading.take_last());
-        Finished { recorder: std::mem::take(&mut *self.shared.recorder()), meta, ticks: report.ticks, programs }
+        SessionOutcome { recorder: std::mem::take(&mut *self.shared.recorder()), meta, ticks: report.ticks, programs }
     }
 }

@@ -1,9 +1,9 @@
 //! What the samplers of a session share: the modules that are loaded, and the recorder.
 
 use super::heap::Heaps;
-use super::kept::Kept;
+use super::kept::OpenWindows;
 use super::options::SamplerOptions;
-use super::unloading::Unloading;
+use super::unloading::UnloadQueue;
 use crate::machine_code::GuestCode;
 use std::collections::BTreeSet;
 use std::iter::repeat_with;
@@ -71,7 +71,7 @@ pub(super) struct Shared {
     /// By their ids.
     modules: RwLock<Vec<Arc<LoadedModule>>>,
     /// Those that are to go.
-    pub(super) unloading: Unloading,
+    pub(super) unloading: UnloadQueue,
     /// A module's language has stacks of its own: handlers ask what frames are, then.
     has_language: AtomicBool,
     /// How many want modules to keep their ids.
@@ -80,12 +80,12 @@ pub(super) struct Shared {
     pub(super) heaps: Heaps,
     recorder: Mutex<Recorder>,
     /// Locked while the recorder is, or alone.
-    kept: Mutex<Kept>,
+    kept: Mutex<OpenWindows>,
 }
 
 impl Shared {
     pub(super) fn new(options: SamplerOptions, mut recorder: Recorder) -> Self {
-        let kept = Kept::past(options.keep);
+        let kept = OpenWindows::past(options.keep);
         recorder.keep_from(kept.first_ns(0));
         Self {
             kept: Mutex::new(kept),
@@ -93,7 +93,7 @@ impl Shared {
             code: CodeMap::default(),
             modules: RwLock::default(),
             has_language: AtomicBool::new(false),
-            unloading: Unloading::default(),
+            unloading: UnloadQueue::default(),
             ids_held: AtomicUsize::new(0),
             heaps: Heaps::default(),
             recorder: Mutex::new(recorder),
@@ -222,7 +222,7 @@ impl Shared {
     }
 
     /// What of the run is kept for who may look at it.
-    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
+    pub(super) fn kept(&self) -> MutexGuard<'_, OpenWindows> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -8,18 +8,18 @@ use wlprof_recording::{ModuleId, Recorder};
 
 /// Modules that are to go.
 #[derive(Default)]
-pub(super) struct Unloading {
-    asked: Mutex<Asked>,
+pub(super) struct UnloadQueue {
+    asked: Mutex<UnloadRequest>,
 }
 
 #[derive(Default)]
-struct Asked {
+struct UnloadRequest {
     modules: Vec<ModuleId>,
     /// Nobody sees to it any more.
     is_over: bool,
 }
 
-impl Unloading {
+impl UnloadQueue {
     /// A module is to go. From any thread; the drain sees to it. `false` if there is none any more: whoever asks does it himself.
     pub(super) fn ask(&self, module: ModuleId) -> bool {
         let mut asked = self.asked();
@@ -39,7 +39,7 @@ impl Unloading {
         self.asked().modules.extend(modules);
     }
 
-    /// As [`Unloading::take_asked`], for the last time.
+    /// As [`UnloadQueue::take_asked`], for the last time.
     pub(super) fn take_last(&self) -> Vec<ModuleId> {
         let mut asked = self.asked();
         asked.is_over = true;
@@ -51,7 +51,7 @@ impl Unloading {
         self.asked().is_over
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
+    fn asked(&self) -> MutexGuard<'_, UnloadRequest> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -61,11 +61,11 @@ const BETWEEN_LOOKS_NS: u64 = 500_000_000;
 
 /// Modules on their way out, as the drain knows them.
 #[derive(Default)]
-pub(super) struct Leaving {
+pub(super) struct LeavingModules {
     /// There is code that nobody finds any more, and that somebody may be reading still.
     is_code_held: bool,
     /// Modules that samples may be of.
-    named: BTreeMap<ModuleId, Named>,
+    named: BTreeMap<ModuleId, NamedModule>,
     /// When those were last looked for, in nanoseconds since sampling began.
     looked_ns: u64,
     /// Those that join in this round and that nobody had when it began.
@@ -74,7 +74,7 @@ pub(super) struct Leaving {
     forgotten: Vec<Arc<LoadedModule>>,
 }
 
-struct Named {
+struct NamedModule {
     /// When its code went, in nanoseconds since sampling began.
     gone_ns: u64,
     /// Itself, which a store may be walked with still.
@@ -83,7 +83,7 @@ struct Named {
     is_free: bool,
 }
 
-impl Leaving {
+impl LeavingModules {
     /// Notes which modules nobody has any more, of those that are on their way and of these that join them. To be called before what is
     /// in the rings is recorded: what had a module meanwhile may have left samples of it there.
     pub(super) fn look_who_has_them(&mut self, joining: &[ModuleId], shared: &Shared) {
@@ -101,7 +101,7 @@ impl Leaving {
         let left = modules.iter().filter(|id| !forgotten.iter().any(|module| module.id == **id));
         self.named.extend(left.filter_map(|id| {
             let module = Arc::downgrade(&shared.module(*id)?);
-            Some((*id, Named { gone_ns: now_ns, module, is_free: false }))
+            Some((*id, NamedModule { gone_ns: now_ns, module, is_free: false }))
         }));
         self.forgotten.extend(forgotten);
     }

@@ -1,6 +1,6 @@
 //! Looking at guests while they run: a stretch of a run as a recording of its own, and what the run has come to.
 
-use super::kept::{Kept, Mark};
+use super::kept::{Mark, OpenWindows};
 use super::options::SamplerKind;
 use super::os::clock::monotonic_ns;
 use super::running::{Demand, SlotTotals, Threads};
@@ -10,7 +10,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use wlprof_recording::{Clock, LanguageNames, Meta, Recorder, TickCounts, Truncation, Unnamed, WindowOf};
+use wlprof_recording::{Clock, LanguageNames, Meta, NameSource, Recorder, TickCounts, Truncation, WindowOf};
 
 /// A part of a run that is sampled, from [`Session::window`] until it is dropped. Any number of them may
 /// overlap: a guest is sampled once for all.
@@ -146,7 +146,7 @@ impl Session {
     fn open(
         self: &Arc<Self>,
         recorder: &mut Recorder,
-        kept: &mut Kept,
+        kept: &mut OpenWindows,
         threads: Arc<Threads>,
         clock: Clock,
         from: Mark,
@@ -236,14 +236,14 @@ impl Window {
         let unnamed = self.session.shared.recorder().unnamed();
         for unnamed in unnamed {
             match unnamed {
-                Unnamed::Frame(module, key) => {
+                NameSource::Frame(module, key) => {
                     let mut frames = Vec::new();
                     names.own_frame(module, key, &mut frames);
                     if !frames.is_empty() {
                         self.session.shared.recorder().name_frame(module, key, frames);
                     }
                 }
-                Unnamed::Labels(module, key) => {
+                NameSource::Labels(module, key) => {
                     let labels = names.labels(module, key);
                     if !labels.is_empty() {
                         self.session.shared.recorder().name_labels(module, key, labels);

@@ -75,7 +75,7 @@ impl FrameWord {
 
 /// Why a walk did not come to the frame through which the host entered wasm first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Truncated {
+pub enum WalkTruncation {
     /// There are more than [`MAX_FRAMES`] frames: some in the middle are left out.
     Elided,
     /// There are more entries than are kept, or more frames than are read of another thread: frames at the root are missing.
@@ -109,8 +109,8 @@ impl<'a> Frames<'a> {
     /// Adds a frame.
     ///
     /// # Errors
-    /// [`Truncated::Elided`] if there is no room and only the leaf end is wanted.
-    pub(crate) fn push(&mut self, frame: FrameWord) -> Result<(), Truncated> {
+    /// [`WalkTruncation::Elided`] if there is no room and only the leaf end is wanted.
+    pub(crate) fn push(&mut self, frame: FrameWord) -> Result<(), WalkTruncation> {
         if self.others == 0 {
             if let Some(place) = self.words.get_mut(self.leaves) {
                 *place = frame.0;
@@ -119,7 +119,7 @@ impl<'a> Frames<'a> {
             }
             if self.words.len() < MAX_FRAMES {
                 // The leaf end is all that is wanted.
-                return Err(Truncated::Elided);
+                return Err(WalkTruncation::Elided);
             }
             // The last of them are the first of the root end, and one makes room.
             self.leaves -= MAX_ROOTS + 1;
@@ -134,13 +134,13 @@ impl<'a> Frames<'a> {
     /// Puts the root end in order when all frames are there.
     ///
     /// # Errors
-    /// [`Truncated::Elided`] if some are left out.
-    pub fn finish(&mut self) -> Result<(), Truncated> {
+    /// [`WalkTruncation::Elided`] if some are left out.
+    pub fn finish(&mut self) -> Result<(), WalkTruncation> {
         if self.others == 0 {
             return Ok(());
         }
         self.words[self.leaves + 1..].rotate_left(self.others % MAX_ROOTS);
-        Err(Truncated::Elided)
+        Err(WalkTruncation::Elided)
     }
 
     /// Marks the leaf as at a check: what it has called there is no host code of anybody's.

@@ -146,11 +146,11 @@ impl LanguageStacks {
             let mut dump = Dump::default();
             let mut known = HashMap::new();
             let origin = |native: u16| code.origin(FrameWord(frames[usize::from(native)]).native_pc());
-            let mut frame = |place: Dumped| {
+            let mut frame = |place: DumpEntry| {
                 *known.entry(place).or_insert_with(|| {
                     let key = match place {
-                        Dumped::Of(key) => key,
-                        Dumped::Other(native) => {
+                        DumpEntry::Of(key) => key,
+                        DumpEntry::Other(native) => {
                             let origin = origin(native).unwrap_or(Origin::Elided);
                             dump.frames.push(DumpedFrame::Unnamed(origin));
                             return (dump.frames.len() - 1) as DumpedFrameId;
@@ -178,10 +178,10 @@ impl LanguageStacks {
                 is_running: thread.is_running,
                 frames: match thread.is_running {
                     true => with_others(&thread.frames, wasm, natives).into_iter().map(&mut frame).collect(),
-                    false => thread.frames.into_iter().map(|key| frame(Dumped::Of(key))).collect(),
+                    false => thread.frames.into_iter().map(|key| frame(DumpEntry::Of(key))).collect(),
                 },
                 truncation: thread.walked.err().map(recorded),
-                creator: thread.creator.map(|creator| (creator.name, frame(Dumped::Of(creator.frame)))),
+                creator: thread.creator.map(|creator| (creator.name, frame(DumpEntry::Of(creator.frame)))),
                 labels: thread.labels,
             };
             let threads = threads.into_iter().map(thread).collect();
@@ -259,7 +259,7 @@ impl LanguageStacks {
 
 /// What stands on a stack that is dumped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Dumped {
+enum DumpEntry {
     /// A frame that the walker gave.
     Of(FrameKey),
     /// The native frame of this index, which it was not given.
@@ -268,14 +268,14 @@ enum Dumped {
 
 /// A stack that runs, as a walker gave it, with the frames among it that it was not given: where a record has them (see
 /// [`language_record::write`]). `wasm` are those that it was given.
-fn with_others(stack: &[FrameKey], wasm: &[WasmFrame], natives: Natives<'_>) -> Vec<Dumped> {
+fn with_others(stack: &[FrameKey], wasm: &[WasmFrame], natives: Natives<'_>) -> Vec<DumpEntry> {
     let mut others = natives.others.iter().copied().peekable();
     let mut all = Vec::new();
     if stack.is_empty() {
         return all;
     }
-    let mut push_others_before = |native: u16, all: &mut Vec<Dumped>| {
-        all.extend(std::iter::from_fn(|| others.next_if(|other| *other < native)).map(Dumped::Other));
+    let mut push_others_before = |native: u16, all: &mut Vec<DumpEntry>| {
+        all.extend(std::iter::from_fn(|| others.next_if(|other| *other < native)).map(DumpEntry::Other));
     };
     push_others_before(natives.given.first().copied().unwrap_or(u16::MAX), &mut all);
     let mut given = natives.given.iter().zip(wasm);
@@ -287,7 +287,7 @@ fn with_others(stack: &[FrameKey], wasm: &[WasmFrame], natives: Natives<'_>) -> 
             given = rest;
             push_others_before(*native, &mut all);
         }
-        all.push(Dumped::Of(*key));
+        all.push(DumpEntry::Of(*key));
     }
     push_others_before(u16::MAX, &mut all);
     all
@@ -345,20 +345,20 @@ mod tests {
     #[test]
     fn frames_that_a_walker_was_not_given_stand_where_they_are_in_samples() {
         let frame = |function| WasmFrame::attached(function, 0);
-        let wasm = |function| Dumped::Of(FrameKey::Wasm(frame(function)));
-        let own = |key| Dumped::Of(FrameKey::Own(key));
+        let wasm = |function| DumpEntry::Of(FrameKey::Wasm(frame(function)));
+        let own = |key| DumpEntry::Of(FrameKey::Own(key));
         // Of six native frames the walker was given three, two of them alike.
         let natives = Natives { given: &[1, 3, 4], others: &[0, 2, 5] };
         let given = [frame(7), frame(8), frame(7)];
-        let keys = |stack: &[Dumped]| -> Vec<FrameKey> {
-            let key = |place: &Dumped| match place {
-                Dumped::Of(key) => *key,
-                Dumped::Other(_) => panic!("a walker knows none"),
+        let keys = |stack: &[DumpEntry]| -> Vec<FrameKey> {
+            let key = |place: &DumpEntry| match place {
+                DumpEntry::Of(key) => *key,
+                DumpEntry::Other(_) => panic!("a walker knows none"),
             };
             stack.iter().map(key).collect()
         };
-        let [first, second, third] = [0, 2, 5].map(Dumped::Other);
-        let cases: [(&[Dumped], &[Dumped]); 4] = [
+        let [first, second, third] = [0, 2, 5].map(DumpEntry::Other);
+        let cases: [(&[DumpEntry], &[DumpEntry]); 4] = [
             (&[wasm(7), own(1), wasm(8), wasm(7)], &[first, wasm(7), own(1), second, wasm(8), wasm(7), third]),
             // Its own frame in place of one.
             (&[own(1), wasm(8)], &[first, own(1), second, wasm(8), third]),

@@ -28,7 +28,7 @@ pub use code_map::{Code, CodeKind, CodeMap, CodeReader, MappedCode, NativePc};
 pub use code_offsets::{CodeOffsets, Stretches};
 pub use compiled_image::{CodeName, CompiledImage};
 pub use dump::{Dump, DumpedFrame, DumpedFrameId, DumpedThread};
-pub use frames::{FrameWord, Frames, MAX_FRAMES, MAX_ROOTS, Truncated};
+pub use frames::{FrameWord, Frames, MAX_FRAMES, MAX_ROOTS, WalkTruncation};
 pub use language::LanguageStacks;
 pub use language_record::{LanguageEntry, LanguageStack, MAX_LANGUAGE_WORDS};
 pub use mapped_image::MappedImage;

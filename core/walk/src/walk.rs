@@ -10,7 +10,7 @@
 
 use crate::arch::{self, Caller, DIRECT_CALL, Registers, caller_of_interrupted};
 use crate::code_map::{Code, CodeKind, CodeReader};
-use crate::frames::{FrameWord, Frames, Truncated};
+use crate::frames::{FrameWord, Frames, WalkTruncation};
 use crate::stack_memory::StackMemory;
 
 /// The frames of one entry into wasm, as they stand while the host runs.
@@ -96,17 +96,17 @@ impl<M: StackMemory> Walk<'_, M> {
         code: Code,
         end: End,
         frames: &mut Frames<'_>,
-    ) -> Result<Option<usize>, Truncated> {
+    ) -> Result<Option<usize>, WalkTruncation> {
         match code.kind {
             // The host has just entered wasm or is about to leave it: this activation has no frames.
             CodeKind::Entry => return Ok(None),
             CodeKind::Function { .. } | CodeKind::Adapter => frames.push(FrameWord::exact(registers.pc))?,
             CodeKind::Builtin | CodeKind::Stub => {}
         }
-        let bytes = self.code.bytes(code.start..code.end).ok_or(Truncated::BrokenChain)?;
+        let bytes = self.code.bytes(code.start..code.end).ok_or(WalkTruncation::BrokenChain)?;
         // SAFETY: the thread stands still at `registers.pc`, inside this code.
         let caller = unsafe { caller_of_interrupted(&self.memory, registers, code.start, bytes, end.limit()) };
-        let caller = caller.ok_or(Truncated::BrokenChain)?;
+        let caller = caller.ok_or(WalkTruncation::BrokenChain)?;
         // The caller's frame may stand at the stack pointer itself: on aarch64, where the callee has given back what arguments took.
         let above = registers.sp.saturating_sub(1);
         // SAFETY: the thread stands still on this stack (see # Safety), and `callers` reads no frame that compiled code does not return to.
@@ -133,7 +133,7 @@ impl<M: StackMemory> Walk<'_, M> {
         sp: Option<usize>,
         in_host_call: bool,
         frames: &mut Frames<'_>,
-    ) -> Result<(), Truncated> {
+    ) -> Result<(), WalkTruncation> {
         /// What Wasmtime's frames between wasm and the call hook take at most; some 1 KiB was seen.
         const NEAR: usize = 4096;
         let is_near = sp.is_some_and(|sp| activation.exit_trampoline_fp.wrapping_sub(sp) < NEAR);
@@ -142,7 +142,7 @@ impl<M: StackMemory> Walk<'_, M> {
         }
         // SAFETY: the stack stands still or is read through the kernel, see # Safety.
         let walked = unsafe { self.exit(activation, sp.unwrap_or(0), frames) };
-        if walked == Err(Truncated::BrokenChain) && !in_host_call {
+        if walked == Err(WalkTruncation::BrokenChain) && !in_host_call {
             // Frames of the guest's last host call, found in what Wasmtime's own frames leave unwritten, after the stack
             // overflowed.
             frames.truncate(0);
@@ -167,7 +167,12 @@ impl<M: StackMemory> Walk<'_, M> {
     /// * `activation` must be that of an open entry of the store. Its exit may be stale only if `above` is the stack pointer: what does
     ///   not lie between that and the entry frame is not read.
     /// * The stacks of the store must stand still, or be read through the kernel.
-    pub unsafe fn exit(&self, activation: Activation, above: usize, frames: &mut Frames<'_>) -> Result<(), Truncated> {
+    pub unsafe fn exit(
+        &self,
+        activation: Activation,
+        above: usize,
+        frames: &mut Frames<'_>,
+    ) -> Result<(), WalkTruncation> {
         let Activation { exit_pc, exit_trampoline_fp, entry_fp } = activation;
         // The fields stay behind when a host call returns. If host code runs without having been called from wasm, what
         // they say lies below the stack pointer, or there is no entry.
@@ -197,11 +202,11 @@ impl<M: StackMemory> Walk<'_, M> {
         exit_pc: Option<usize>,
         end: End,
         frames: &mut Frames<'_>,
-    ) -> Result<usize, Truncated> {
+    ) -> Result<usize, WalkTruncation> {
         // SAFETY: it is the frame pointer of compiled code (see # Safety).
         let caller = unsafe { self.caller_of(trampoline_fp)? };
         if exit_pc.is_some_and(|exit_pc| caller.return_pc != exit_pc) {
-            return Err(Truncated::BrokenChain);
+            return Err(WalkTruncation::BrokenChain);
         }
         if self.is_end(caller, end) {
             // The entry itself called the host: an import that the outermost function ended with.
@@ -209,7 +214,7 @@ impl<M: StackMemory> Walk<'_, M> {
             return Ok(caller.fp);
         }
         if !self.is_frame(caller, trampoline_fp, end) {
-            return Err(Truncated::BrokenChain);
+            return Err(WalkTruncation::BrokenChain);
         }
         frames.push(FrameWord::calls_host(caller.return_pc))?;
         // SAFETY: compiled code returns to `caller` (`is_frame` has checked it), so it has pushed this frame pointer. The stack stands
@@ -243,16 +248,16 @@ impl<M: StackMemory> Walk<'_, M> {
         mut above: usize,
         end: End,
         frames: &mut Frames<'_>,
-    ) -> Result<usize, Truncated> {
+    ) -> Result<usize, WalkTruncation> {
         while !self.is_end(caller, end) {
             let Caller { return_pc, fp } = caller;
             if !self.is_frame(caller, above, end) {
-                return Err(Truncated::BrokenChain);
+                return Err(WalkTruncation::BrokenChain);
             }
             frames.push(FrameWord::return_address(return_pc))?;
             if self.memory.is_slow() && frames.is_cut() {
                 // Each frame costs a system call, and the guest may wait for the reader.
-                return Err(Truncated::TooManyEntries);
+                return Err(WalkTruncation::TooManyEntries);
             }
             // SAFETY: compiled code returns there, so this is a frame pointer that compiled code has pushed, of a stack that
             // stands still or is read through the kernel.
@@ -266,11 +271,11 @@ impl<M: StackMemory> Walk<'_, M> {
     ///
     /// # Safety
     /// `fp` must be a frame pointer that compiled code has pushed, of a stack that stands still or is read through the kernel.
-    unsafe fn caller_of(&self, fp: usize) -> Result<Caller, Truncated> {
+    unsafe fn caller_of(&self, fp: usize) -> Result<Caller, WalkTruncation> {
         // SAFETY: `fp` is a frame pointer that compiled code has pushed, so two words stand there; the stack stands still or is read
         // through the kernel (see # Safety).
         let word = |offset: usize| unsafe { self.memory.word(fp.wrapping_add(offset)) };
-        let (Some(fp), Some(saved)) = (word(0), word(8)) else { return Err(Truncated::BrokenChain) };
+        let (Some(fp), Some(saved)) = (word(0), word(8)) else { return Err(WalkTruncation::BrokenChain) };
         Ok(Caller { return_pc: arch::return_address(saved), fp })
     }
 }

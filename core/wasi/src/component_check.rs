@@ -5,7 +5,7 @@
 use super::Flags;
 use super::component::{CallableComponent, ComponentError};
 use super::http::HttpHandler;
-use super::link::{Provided, component_linker, handler_linker};
+use super::link::{LinkerItems, component_linker, handler_linker};
 use super::names::OWN_HOST;
 use super::state::GuestState;
 use wasmtime::Engine;
@@ -40,7 +40,7 @@ impl ComponentNames {
 
     /// The imports that `linker` lacks: interfaces, or functions of those that it has.
     fn missing(&self, linker: &Linker<GuestState>) -> Vec<String> {
-        let (mut missing, mut provided) = (Vec::new(), Provided::by(linker));
+        let (mut missing, mut provided) = (Vec::new(), LinkerItems::by(linker));
         for (interface, functions) in &self.imports {
             let interface = interface.as_deref();
             let lacked = functions.iter().filter(|function| !provided.has(interface, function));

@@ -81,7 +81,7 @@ pub(super) fn handler_linker(engine: &Engine, flags: &Flags) -> wasmtime::Result
 const PATCHES: std::ops::Range<u64> = 0..100;
 
 /// Finds out by name what a linker has.
-pub(super) struct Provided<'a> {
+pub(super) struct LinkerItems<'a> {
     linker: &'a ComponentLinker<GuestState>,
     /// A copy, to define functions in: nothing says what a linker has, except that it refuses to define it once more.
     copy: ComponentLinker<GuestState>,
@@ -89,7 +89,7 @@ pub(super) struct Provided<'a> {
     patch: u64,
 }
 
-impl<'a> Provided<'a> {
+impl<'a> LinkerItems<'a> {
     pub(super) fn by(linker: &'a ComponentLinker<GuestState>) -> Self {
         Self { linker, copy: copy(linker), patch: 0 }
     }

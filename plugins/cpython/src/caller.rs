@@ -69,7 +69,7 @@ impl Loops<'_> {
 
 /// What the innermost frame does while it does not lead to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unlinked {
+enum UnlinkedFrame {
     /// It is the first of a loop that has just begun.
     Begins,
     /// It is the `__init__` of an object that is made, and its caller runs in the same loop.
@@ -94,11 +94,11 @@ impl Reader<'_> {
             return if is_linking { self.read_outer(thread) } else { read };
         };
         let unlinked = if is_linking {
-            Unlinked::Begins
+            UnlinkedFrame::Begins
         } else if self.chain.begins_init {
-            Unlinked::BeginsInit
+            UnlinkedFrame::BeginsInit
         } else if read.is_err() && self.is_unlinked_generator(thread, at) {
-            Unlinked::Yields
+            UnlinkedFrame::Yields
         } else {
             return read;
         };
@@ -122,22 +122,22 @@ impl Reader<'_> {
         thread: Thread,
         innermost: u32,
         layout: CallersLayout,
-        unlinked: Unlinked,
+        unlinked: UnlinkedFrame,
         loops: &Loops<'_>,
     ) -> Result<(), Truncation> {
         self.chain.clear();
         let frame = self.frame(innermost)?;
         self.push_frame(&frame)?;
         let own_frames = self.chain.frames.len();
-        let callee = if unlinked == Unlinked::BeginsInit { frame.previous } else { innermost };
+        let callee = if unlinked == UnlinkedFrame::BeginsInit { frame.previous } else { innermost };
         let caller = self.caller(layout, thread, callee, unlinked)?;
         self.follow(caller, None)?;
         let missing = loops.count().saturating_sub(self.chain.activations.len());
         let own_loops = match (unlinked, missing) {
-            (Unlinked::BeginsInit | Unlinked::Yields, 0) => 0,
-            (Unlinked::Begins, 0 | 1) | (Unlinked::Yields, 1) => 1,
+            (UnlinkedFrame::BeginsInit | UnlinkedFrame::Yields, 0) => 0,
+            (UnlinkedFrame::Begins, 0 | 1) | (UnlinkedFrame::Yields, 1) => 1,
             // One between has given its frame back, and what that frees is finalized.
-            (Unlinked::Begins, 2) => 2,
+            (UnlinkedFrame::Begins, 2) => 2,
             _ => return Err(Truncation::Inconsistent),
         };
         if loops.throw(own_loops) {
@@ -156,10 +156,10 @@ impl Reader<'_> {
         layout: CallersLayout,
         thread: Thread,
         callee: u32,
-        unlinked: Unlinked,
+        unlinked: UnlinkedFrame,
     ) -> Result<u32, Truncation> {
         let below = self.function_below(layout, thread, callee)?;
-        let function = if unlinked == Unlinked::BeginsInit { below } else { self.running(layout, below)? };
+        let function = if unlinked == UnlinkedFrame::BeginsInit { below } else { self.running(layout, below)? };
         let generator = self.running_generator(layout, thread, callee)?;
         // Of two, the one that was called by the other.
         if generator == 0 {

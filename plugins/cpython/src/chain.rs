@@ -4,7 +4,7 @@
 //! frame is believed whose code is not a code object or whose instruction is not one of that code.
 
 use crate::{
-    code::{Codes, Found},
+    code::{Codes, FrameCode},
     layout::{Entry, Layout, Top},
     threads::Thread,
 };
@@ -239,7 +239,7 @@ impl Reader<'_> {
     }
 
     /// The code of a frame, and one more than the code unit that it is at.
-    pub(crate) fn python_frame(&mut self, frame: &RawFrame) -> Result<(Found, u32), Truncation> {
+    pub(crate) fn python_frame(&mut self, frame: &RawFrame) -> Result<(FrameCode, u32), Truncation> {
         if frame.owner > LAST_PYTHON_OWNER {
             return Err(Truncation::Inconsistent);
         }

@@ -64,7 +64,7 @@ pub(crate) struct Code {
 
 /// A code object as a frame has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FrameCode {
     pub(crate) id: CodeId,
     /// Where its instructions begin, and how many code units of two bytes there are.
     pub(crate) instructions: u32,
@@ -83,7 +83,7 @@ pub(crate) struct KeptCodes {
     spare: SpareCodes,
     /// What walkers have seen at addresses: most instances have the same code objects there, and one that has begun just now has seen
     /// none.
-    seen: Mutex<HashMap<u32, Seen, SeedableRandomState>>,
+    seen: Mutex<HashMap<u32, SeenCode, SeedableRandomState>>,
     hasher: SeedableRandomState,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct KeptCodes {
 pub(crate) struct Codes {
     kept: Arc<KeptCodes>,
     /// Looked up for each frame of each walk, and so not by the standard library's hasher, which takes a tenth of a walk's time.
-    by_address: HashMap<u32, Seen, SeedableRandomState>,
+    by_address: HashMap<u32, SeenCode, SeedableRandomState>,
     /// The address of `PyCode_Type`, once it is known.
     code_type: Option<u32>,
     may_allocate: bool,
@@ -111,8 +111,8 @@ struct FileSamples([(u64, u32, [u8; FILE_SAMPLE]); 8]);
 
 /// What lay at an address. Small, since a walk reads that of each frame, which the processor has mostly forgotten by then.
 #[derive(Clone, Debug)]
-struct Seen {
-    found: Found,
+struct SeenCode {
+    found: FrameCode,
     /// The hash of its [`Identity`].
     identity: u64,
     /// The walk in which it was last compared.
@@ -156,12 +156,12 @@ impl KeptCodes {
     }
 
     /// What another walker, perhaps, has seen at `address`; `None` too if one is at work here. Allocates nothing.
-    fn seen_at(&self, address: u32) -> Option<Seen> {
+    fn seen_at(&self, address: u32) -> Option<SeenCode> {
         self.seen.try_lock().ok()?.get(&address).cloned()
     }
 
     /// A walk that may allocate has seen this at `address`.
-    fn see(&self, address: u32, seen: &Seen) {
+    fn see(&self, address: u32, seen: &SeenCode) {
         let Ok(mut all) = self.seen.try_lock() else { return };
         if all.len() >= MOST_ADDRESSES {
             all.clear();
@@ -207,7 +207,12 @@ impl Codes {
     }
 
     /// The code object at `address`.
-    pub(crate) fn find(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<Found, Truncation> {
+    pub(crate) fn find(
+        &mut self,
+        guest: &dyn GuestMemory,
+        layout: &Layout,
+        address: u32,
+    ) -> Result<FrameCode, Truncation> {
         let seen = self.by_address.get_mut(&address);
         if let Some(seen) = seen.filter(|seen| seen.found.id.spare().is_none() || !self.may_allocate) {
             if seen.walk == self.walk {
@@ -225,7 +230,7 @@ impl Codes {
 
     /// The code object at `address`, where this walker has seen none yet, or another.
     #[cold]
-    fn meet(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<Found, Truncation> {
+    fn meet(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<FrameCode, Truncation> {
         if !self.may_allocate && self.wanted.len() < MOST_WANTED && !self.wanted.contains(&address) {
             self.wanted.push(address);
         }
@@ -249,7 +254,7 @@ impl Codes {
                 found
             }
         };
-        let seen = Seen { found, identity, walk: self.walk };
+        let seen = SeenCode { found, identity, walk: self.walk };
         if self.may_allocate {
             self.kept.see(address, &seen);
         }
@@ -263,7 +268,7 @@ impl Codes {
         layout: &Layout,
         address: u32,
         words: [u32; 10],
-    ) -> Result<Found, Truncation> {
+    ) -> Result<FrameCode, Truncation> {
         let [code_type, units, .., first_line, file_name, name, qualified_name, location_table] = words;
         self.check_type(guest, code_type)?;
         let instructions = address.checked_add(layout.code.instructions).ok_or(Truncation::Inconsistent)?;
@@ -272,7 +277,7 @@ impl Codes {
             return Err(Truncation::Inconsistent);
         }
         if self.copied > MOST_A_WALK {
-            return Ok(Found { id: CodeId::UNKEPT, instructions, units, is_importer: false, is_trampoline: false });
+            return Ok(FrameCode { id: CodeId::UNKEPT, instructions, units, is_importer: false, is_trampoline: false });
         }
         let file = Text::find(guest, &layout.text, file_name)?;
         let is_importer = file.begins(guest, b"<frozen importlib")? || file.begins(guest, b"<frozen zipimport>")?;
@@ -293,7 +298,7 @@ impl Codes {
             let texts = (file, qualified_name);
             CodeId(CodeId::SPARE + spare.keep(|copy| copy.read(guest, texts, first_line, (table, table_length)))?)
         };
-        Ok(Found { id, instructions, units, is_importer, is_trampoline })
+        Ok(FrameCode { id, instructions, units, is_importer, is_trampoline })
     }
 
     /// Whether `candidate` is the type `code`. It is the same object in all code objects.

@@ -5,7 +5,7 @@ use crate::{
     budget::{self, Fault},
     category::categorize,
     function::{self, Function, UnitFit},
-    inlined::{Inlined, InlinedCalls},
+    inlined::{InlinedCall, InlinedCalls},
     line::{self, Row, Sequence},
     names::{self, Names},
     sections::Reader,
@@ -82,8 +82,8 @@ impl From<Row> for Place {
     }
 }
 
-impl From<Inlined> for Place {
-    fn from(call: Inlined) -> Self {
+impl From<InlinedCall> for Place {
+    fn from(call: InlinedCall) -> Self {
         Self { file: call.call_file, line: call.call_line, column: call.call_column }
     }
 }
@@ -167,7 +167,7 @@ impl DebugInfo {
     }
 
     fn read_unit(&mut self, unit: usize, bodies: &Bodies) {
-        let mut found = function::Found::default();
+        let mut found = function::UnitFunctions::default();
         let read = function::functions(&self.units, unit, bodies, &mut self.budget, &mut found);
         self.damage.units += usize::from(read == Err(Fault::Broken));
         if found.fit.is_stale() {

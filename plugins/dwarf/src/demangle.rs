@@ -54,7 +54,7 @@ impl Demangler {
             return known.clone();
         }
         self.budget.spend(name.len()).ok()?;
-        let mut out = Bounded::default();
+        let mut out = BoundedText::default();
         let is_whole = demangle_rust(name, &mut out) || self.demangle_cpp(name, &mut out);
         // `_ZNE` is nothing at all to `rustc_demangle`, which takes no number of parts for too few.
         let is_whole = is_whole && !out.text.is_empty();
@@ -65,7 +65,7 @@ impl Demangler {
         demangled
     }
 
-    fn demangle_cpp(&mut self, name: &str, out: &mut Bounded) -> bool {
+    fn demangle_cpp(&mut self, name: &str, out: &mut BoundedText) -> bool {
         if !name.starts_with("_Z") && !name.starts_with("__Z") {
             return false;
         }
@@ -90,7 +90,7 @@ fn is_mangled(name: &str) -> bool {
     ["_Z", "__Z", "_R", "__R", "ZN", "R"].iter().any(|start| name.starts_with(start))
 }
 
-fn demangle_rust(name: &str, out: &mut Bounded) -> bool {
+fn demangle_rust(name: &str, out: &mut BoundedText) -> bool {
     // `#` leaves out the hash.
     rustc_demangle::try_demangle(name).is_ok_and(|symbol| write!(out, "{symbol:#}").is_ok())
 }
@@ -212,13 +212,13 @@ fn may_begin_expression(text: &[u8]) -> bool {
 
 /// Takes no more than [`LONGEST`].
 #[derive(Default)]
-struct Bounded {
+struct BoundedText {
     text: String,
     /// How much was written altogether.
     written: usize,
 }
 
-impl fmt::Write for Bounded {
+impl fmt::Write for BoundedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.text.len() + text.len() > LONGEST {
             return Err(fmt::Error);

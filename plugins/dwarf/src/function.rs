@@ -19,7 +19,7 @@ pub(crate) struct Function {
 
 /// What the entries of a unit came to.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct UnitFunctions {
     pub(crate) functions: Vec<(usize, Function)>,
     pub(crate) fit: UnitFit,
     /// Functions that begin within the first body, which is near 0: older linkers leave such addresses of dead functions.
@@ -49,7 +49,7 @@ pub(crate) fn functions(
     unit: usize,
     bodies: &Bodies,
     budget: &mut Budget,
-    found: &mut Found,
+    found: &mut UnitFunctions,
 ) -> Result<(), Fault> {
     let dies = &units.all[unit].dies;
     let mut entries = dies.entries_raw(None)?;
@@ -78,7 +78,7 @@ pub(crate) fn functions(
     Ok(())
 }
 
-impl Found {
+impl UnitFunctions {
     /// Returns whether nothing shows that the unit describes this module's code.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.functions.is_empty() && self.near_zero > 0

@@ -14,7 +14,7 @@ pub(crate) const DEEPEST: usize = 128;
 
 /// One inlined call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Inlined {
+pub(crate) struct InlinedCall {
     pub(crate) die: UnitOffset,
     /// The index of the call that it is within.
     within: Option<usize>,
@@ -31,7 +31,7 @@ pub(crate) struct Inlined {
 /// The inlined calls of a function.
 #[derive(Debug, Default)]
 pub(crate) struct InlinedCalls {
-    calls: Vec<Inlined>,
+    calls: Vec<InlinedCall>,
     /// From which offset on which call is the innermost. None is, before the first.
     innermost: BTreeMap<u32, Option<usize>>,
 }
@@ -40,9 +40,9 @@ pub(crate) struct InlinedCalls {
 #[derive(Debug, Default)]
 pub(crate) struct Chain<'a> {
     /// The innermost calls, innermost first.
-    pub(crate) calls: Vec<&'a Inlined>,
+    pub(crate) calls: Vec<&'a InlinedCall>,
     /// The call that the function itself makes, if it is not among them.
-    pub(crate) outermost: Option<&'a Inlined>,
+    pub(crate) outermost: Option<&'a InlinedCall>,
 }
 
 impl InlinedCalls {
@@ -79,13 +79,13 @@ impl InlinedCalls {
                 entries.skip_attributes(entry.attributes())?;
                 continue;
             }
-            budget.spend(size_of::<Inlined>())?;
+            budget.spend(size_of::<InlinedCall>())?;
             let index = self.calls.len();
             let within = open.last().map(|&(_, within, _)| within);
             let around = open.last().and_then(|&(.., around)| around);
             let outermost = within.map_or(index, |within| self.calls[within].outermost);
             let mut call =
-                Inlined { die, within, around, outermost, call_file: None, call_line: None, call_column: None };
+                InlinedCall { die, within, around, outermost, call_file: None, call_line: None, call_column: None };
             let mut span = Span::default();
             for spec in entry.attributes() {
                 let attribute = entries.read_attribute(*spec)?;

@@ -32,14 +32,14 @@ type Place = (usize, UnitOffset);
 /// the first in the DWARF is taken.
 pub struct Layout {
     units: Units,
-    named: Named,
+    named: LayoutNames,
     /// What is left for all questions together: types may contain themselves.
     budget: Mutex<Budget>,
 }
 
 /// All that can be asked for.
 #[derive(Default)]
-struct Named {
+struct LayoutNames {
     types: HashMap<String, Vec<Place>>,
     variables: HashMap<String, u64>,
     enumerators: HashMap<String, i64>,
@@ -88,8 +88,8 @@ impl Layout {
         let (dwarf, size) = sections::load(module)?;
         let mut budget = budget::for_sections(size);
         let units = Units::parse(dwarf, &mut budget);
-        let mut layout = Self { units, named: Named::default(), budget: Mutex::new(budget::for_sections(size)) };
-        let mut named = Named::default();
+        let mut layout = Self { units, named: LayoutNames::default(), budget: Mutex::new(budget::for_sections(size)) };
+        let mut named = LayoutNames::default();
         for (unit, dies) in layout.units.all.iter().map(|unit| &unit.dies).enumerate() {
             if is_wanted(dies.name.as_ref().map_or(&[], |name| name.bytes())) {
                 // What stands before a broken entry is kept.
@@ -128,7 +128,7 @@ impl Layout {
         self.named.types.get(structure)?.iter().find_map(|&place| self.member_at(place, member, &mut budget).ok())
     }
 
-    fn index(&self, unit: usize, named: &mut Named, budget: &mut Budget) -> Result<(), Fault> {
+    fn index(&self, unit: usize, named: &mut LayoutNames, budget: &mut Budget) -> Result<(), Fault> {
         let mut entries = self.units.all[unit].dies.entries_raw(None)?;
         while !entries.is_empty() {
             let Some((name, place, entry)) = self.named_entry(unit, &mut entries, budget)? else { continue };

@@ -20,7 +20,7 @@ const WAITING: u32 = 4;
 
 /// What is the same for as long as the program runs.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct ProgramConstants {
     /// Address of the variable `runtime.allgs`.
     all_goroutines: u64,
     /// Number of what goroutines that sleep wait for.
@@ -30,7 +30,7 @@ struct Known {
 /// Finds the goroutine that the scheduler waits for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Idle {
-    known: Option<Known>,
+    known: Option<ProgramConstants>,
     /// Where another instance has the variable.
     hint: Option<u64>,
     searches: u32,
@@ -79,7 +79,7 @@ impl Idle {
         Ok(first.map(|(_, g)| g))
     }
 
-    fn known(&mut self, walk: &mut Walk<'_>) -> Result<Option<Known>, Truncation> {
+    fn known(&mut self, walk: &mut Walk<'_>) -> Result<Option<ProgramConstants>, Truncation> {
         // Another guest's memory may have misled the search.
         self.known = self.known.filter(|known| goroutines::begins_at(walk.guest, walk.layout, known.all_goroutines));
         if self.known.is_none() && self.searches < MOST_SEARCHES {
@@ -93,8 +93,8 @@ impl Idle {
     }
 }
 
-fn search(walk: &mut Walk<'_>, hint: Option<u64>) -> Option<Known> {
+fn search(walk: &mut Walk<'_>, hint: Option<u64>) -> Option<ProgramConstants> {
     let sleep = (0..MOST_REASONS).find(|&at| walk.code.wait_reason(at).as_deref() == Some("sleep"))?;
     let hint = hint.filter(|at| goroutines::begins_at(walk.guest, walk.layout, *at));
-    Some(Known { all_goroutines: hint.or_else(|| goroutines::variable(walk, MOST_SEARCH_READS))?, sleep })
+    Some(ProgramConstants { all_goroutines: hint.or_else(|| goroutines::variable(walk, MOST_SEARCH_READS))?, sleep })
 }

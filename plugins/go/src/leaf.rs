@@ -19,7 +19,7 @@ const MOST_TAIL_CALLS: usize = 16;
 
 /// What the return address of the innermost Go frame has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expected {
+pub(crate) enum ReturnTarget {
     /// What the caller on the wasm stack pushed.
     Exactly(u64),
     /// That of any call of the function: it was resumed, and its caller is not on the wasm stack.
@@ -30,21 +30,21 @@ pub(crate) enum Expected {
 pub(crate) type Candidate = (i32, u64);
 
 /// What `callers`, the wasm frames from the caller of a Go function on, say about its return address.
-pub(crate) fn expected(code: &mut Code, callers: &[WasmFrame]) -> Expected {
+pub(crate) fn expected(code: &mut Code, callers: &[WasmFrame]) -> ReturnTarget {
     for frame in callers.iter().take(MOST_TAIL_CALLS) {
         let (Role::Go(index) | Role::Export(index) | Role::Bare(index)) = code.role(*frame) else { break };
         let Some(body) = code.body(index) else { break };
         match body.call(frame.code_offset) {
             Some(call) => {
                 if let Some(pc) = call.return_pc {
-                    return Expected::Exactly(pc);
+                    return ReturnTarget::Exactly(pc);
                 }
                 // A tail call: the frame is gone from Go's stack, so go on with the next.
             }
             None => break,
         }
     }
-    Expected::AnyCall
+    ReturnTarget::AnyCall
 }
 
 /// How sure a return address is.
@@ -57,8 +57,8 @@ pub(crate) enum Fit {
     ThisCall,
 }
 
-fn fit(code: &mut Code, callee: u32, expected: Expected, return_pc: u64) -> Fit {
-    if let Expected::Exactly(pc) = expected {
+fn fit(code: &mut Code, callee: u32, expected: ReturnTarget, return_pc: u64) -> Fit {
+    if let ReturnTarget::Exactly(pc) = expected {
         return if pc == return_pc { Fit::ThisCall } else { Fit::No };
     }
     let Some(caller) = code.table.index(return_pc) else { return Fit::No };
@@ -96,7 +96,7 @@ pub(crate) fn candidate(
     index: u32,
     sp: u64,
     depth: i32,
-    expected: Expected,
+    expected: ReturnTarget,
 ) -> (Fit, Candidate) {
     match guest.read_u64(sp.wrapping_add_signed(i64::from(depth))) {
         Ok(return_pc) => (fit(code, index, expected, return_pc), (depth, return_pc)),

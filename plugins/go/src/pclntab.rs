@@ -227,14 +227,14 @@ impl Pclntab {
         function: &Function,
         tree: u64,
         block: u32,
-    ) -> Option<Inlined> {
+    ) -> Option<InlinedFunction> {
         if function.pcdata <= PCDATA_INLINE_INDEX {
             return None;
         }
         let table = self.image.u32(function.address + FUNCTION_SIZE + 4 * u64::from(PCDATA_INLINE_INDEX))?;
         let index = u32::try_from(tables.value(self, table, block)?).ok()?;
         let call = tree.checked_add(16 * u64::from(index))?;
-        Some(Inlined {
+        Some(InlinedFunction {
             id: self.image.u8(call)?,
             name: self.name_at(self.image.u32(call + 4)?)?,
             parent_block: self.image.u32(call + 8)?,
@@ -249,7 +249,7 @@ fn line_number(line: u32) -> Option<u32> {
 
 /// A function that was inlined.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Inlined {
+pub(crate) struct InlinedFunction {
     pub(crate) id: u8,
     pub(crate) name: String,
     /// The block of the call that was inlined.

@@ -18,11 +18,11 @@ const MANY_MISFITS: u64 = 10;
 
 /// A Go program: the tables of a module, and the labels that were seen in its instances.
 #[derive(Clone, Debug)]
-pub struct GoProgram(pub(crate) Arc<Shared>);
+pub struct GoProgram(pub(crate) Arc<ProgramTables>);
 
 /// What walkers share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ProgramTables {
     pub(crate) tables: Arc<Tables>,
     /// The row that is tried first.
     pub(crate) layout: Layout,
@@ -59,7 +59,7 @@ impl GoProgram {
         let tables = Arc::new(tables);
         let decoded = DecodedTables::new(tables.table.image.size());
         let naming = Mutex::new(Naming { code: Code::new(tables.clone()), tables: decoded });
-        Self(Arc::new(Shared { tables, layout, sets: Arc::default(), counts: Counts::default(), naming }))
+        Self(Arc::new(ProgramTables { tables, layout, sets: Arc::default(), counts: Counts::default(), naming }))
     }
 
     /// Makes a walker, whose further abilities can be used.
@@ -107,7 +107,7 @@ impl Program for GoProgram {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let Shared { tables, counts, .. } = &*self.0;
+        let ProgramTables { tables, counts, .. } = &*self.0;
         let mut warnings = Vec::new();
         let [walks, unplaced, misfits] =
             [&counts.walks, &counts.unplaced, &counts.misfits].map(|count| count.load(Ordering::Relaxed));

@@ -19,7 +19,7 @@ enum Top {
 
 /// A block of wasm that is open.
 #[derive(Clone, Copy, Debug)]
-enum Open {
+enum OpenBlock {
     /// Its end is a resume point.
     Resume,
     /// Anything else, with the depths that hold again at its end: what moves SP inside leaves the function.
@@ -37,7 +37,7 @@ pub(crate) struct Scan<'a> {
     local: Option<i32>,
     top: Top,
     place: Place,
-    open: Vec<Open>,
+    open: Vec<OpenBlock>,
     /// First and last block of each region between resume points.
     regions: Vec<(u32, u32)>,
     region: usize,
@@ -166,7 +166,7 @@ impl<'a> Scan<'a> {
             Operator::BrTable { ref targets } if self.prelude => self.dispatch(targets),
             Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => {
                 self.after_call(next, false);
-                self.open.push(Open::Other(self.local, self.global));
+                self.open.push(OpenBlock::Other(self.local, self.global));
                 if self.prelude && matches!(operator, Operator::Loop { .. }) {
                     // Jumps come back here, and there are more of them than calls of the function.
                     let last = self.regions[0].1;
@@ -268,14 +268,14 @@ impl<'a> Scan<'a> {
         }
         let resumes = self.open.len() - regions.len();
         self.outer = Some(resumes);
-        self.open.iter_mut().skip(resumes).for_each(|open| *open = Open::Resume);
+        self.open.iter_mut().skip(resumes).for_each(|open| *open = OpenBlock::Resume);
         self.regions = regions;
         self.region = usize::MAX;
     }
 
     fn end(&mut self, next: u32) {
         match self.open.pop() {
-            Some(Open::Resume) => {
+            Some(OpenBlock::Resume) => {
                 if let Some((_, last)) = self.regions.get(self.region) {
                     self.give_blocks(next, *last, 0);
                 }
@@ -290,7 +290,7 @@ impl<'a> Scan<'a> {
                 self.resumeless = None;
                 self.push = None;
             }
-            Some(Open::Other(local, global)) => {
+            Some(OpenBlock::Other(local, global)) => {
                 (self.local, self.global) = (local, global);
                 if self.place == Place::AfterCall {
                     self.place = Place::Code;

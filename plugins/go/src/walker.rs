@@ -7,7 +7,7 @@ use crate::{
     idle::Idle,
     labels::LabelSets,
     layout::{self, G, LAYOUTS, Layout},
-    program::{Counts, GoProgram, Shared},
+    program::{Counts, GoProgram, ProgramTables},
     walk::{Statistics, Walk},
 };
 use std::sync::atomic::Ordering;
@@ -39,7 +39,7 @@ pub struct GoWalker {
 
 impl GoWalker {
     pub(crate) fn new(program: GoProgram) -> Self {
-        let Shared { tables, layout, sets, counts, .. } = &*program.0;
+        let ProgramTables { tables, layout, sets, counts, .. } = &*program.0;
         let all_goroutines = Some(counts.all_goroutines.load(Ordering::Relaxed)).filter(|address| *address != 0);
         let (code, labels) = (Code::new(tables.clone()), LabelSets::new(sets.clone()));
         let (layout, idle, statistics) = (*layout, Idle::new(all_goroutines), Statistics::default());

@@ -54,7 +54,7 @@ pub(crate) struct Function {
 
 /// A function as a frame has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FrameFunction {
     pub(crate) id: FunctionId,
     pub(crate) is_native: bool,
     /// Where its bytecode is, and how many bytes.
@@ -76,7 +76,7 @@ pub(crate) struct Functions {
     /// Bytes that this walk has copied.
     copied: usize,
     /// Function objects of this walk, the latest of each group of addresses: recursion meets the same over and over.
-    met: [(u64, u32, Option<Found>); 16],
+    met: [(u64, u32, Option<FrameFunction>); 16],
 }
 
 /// What is read of guests that do not move meanwhile.
@@ -124,7 +124,7 @@ impl Functions {
     }
 
     /// The function that the object at `object` is.
-    pub(crate) fn find(&mut self, reading: Reading<'_>, object: u32) -> Result<Found, Truncation> {
+    pub(crate) fn find(&mut self, reading: Reading<'_>, object: u32) -> Result<FrameFunction, Truncation> {
         let group = (object >> 3) as usize % self.met.len();
         if let Some(&(walk, met, Some(found))) = self.met.get(group)
             && (walk, met) == (self.walk, object)
@@ -138,7 +138,7 @@ impl Functions {
         Ok(found)
     }
 
-    fn find_unmet(&mut self, reading: Reading<'_>, object: u32) -> Result<Found, Truncation> {
+    fn find_unmet(&mut self, reading: Reading<'_>, object: u32) -> Result<FrameFunction, Truncation> {
         let Reading { guest, layout, runtime } = reading;
         let members = &layout.object;
         let last = members.class_id.max(members.shape).max(members.prop).max(members.function_bytecode);
@@ -170,7 +170,7 @@ impl Functions {
         if !is_native && (code_length == 0 || u64::from(code) + u64::from(code_length) > guest.size()) {
             return Err(Truncation::Inconsistent);
         }
-        let mut found = Found { id: FunctionId::UNKEPT, is_native, code, code_length };
+        let mut found = FrameFunction { id: FunctionId::UNKEPT, is_native, code, code_length };
         if self.copied <= MOST_A_WALK {
             let function = read(reading, is_native, words, name)?;
             self.copied += function.size();
@@ -181,7 +181,7 @@ impl Functions {
     }
 
     /// Whether the table of lines of bytecode with those members is the function's: all of it, if it is not large.
-    fn has_lines(&self, guest: &dyn GuestMemory, found: Found, words: [u32; 7]) -> Result<bool, Truncation> {
+    fn has_lines(&self, guest: &dyn GuestMemory, found: FrameFunction, words: [u32; 7]) -> Result<bool, Truncation> {
         // Of functions that were not kept nothing is shown, and no lines of those whose tables were not.
         let Some(function) = self.kept.get(found.id.0).filter(|function| !function.lines.is_empty()) else {
             return Ok(true);

@@ -3,7 +3,7 @@
 use crate::{
     detect::{self, Evidence},
     layout::Layout,
-    linking::Linking,
+    linking::LinkPlaces,
     program::JavaScriptProgram,
     roles::Roles,
 };
@@ -47,7 +47,7 @@ impl Language for JavaScript {
         };
         // Linkers make the stack pointer the first global.
         let stack_pointer = view.global_named("__stack_pointer").unwrap_or(0);
-        let linking = Linking::new(view.bytes(), &layout);
+        let linking = LinkPlaces::new(view.bytes(), &layout);
         Ok(Arc::new(JavaScriptProgram::new(layout, evidence.name_atom, Roles::new(view), linking, stack_pointer)))
     }
 }

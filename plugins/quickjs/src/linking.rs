@@ -13,12 +13,12 @@ const REACH: usize = 20;
 
 /// The places in a module's code at which frames are half linked.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Linking {
+pub(crate) struct LinkPlaces {
     /// Offsets in the code section, in order.
     places: Vec<Range<u32>>,
 }
 
-impl Linking {
+impl LinkPlaces {
     /// Looks for stores to `JSRuntime.current_stack_frame` that others follow. Stores at the same offset of other structures
     /// may be among them; a sample that falls on one is lost to JavaScript without need.
     pub(crate) fn new(module: &[u8], layout: &Layout) -> Self {
@@ -70,7 +70,7 @@ mod tests {
         let mut module = b"\0asm\x01\0\0\0\x0a".to_vec();
         module.push(code.len() as u8);
         module.extend(code);
-        let linking = Linking::new(&module, &Layout::NG_0_16);
+        let linking = LinkPlaces::new(&module, &Layout::NG_0_16);
         let at = |code_offset| linking.is_under_way(&[WasmFrame::attached(0, code_offset)]);
         let under_way: Vec<u32> = (0..80).filter(|&offset| at(offset)).collect();
         assert_eq!(under_way, (7..=18).collect::<Vec<u32>>());

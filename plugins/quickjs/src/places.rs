@@ -2,8 +2,8 @@
 //! everything that names it is still what it was.
 
 use crate::{
-    functions::{Found, LONGEST_FILE, LONGEST_NAME, Reading},
-    values::{self, Atom, Kept},
+    functions::{FrameFunction, LONGEST_FILE, LONGEST_NAME, Reading},
+    values::{self, Atom, KeptText},
 };
 use std::collections::HashMap;
 use wlprof_plugin::Truncation;
@@ -16,26 +16,26 @@ const MOST_FILES: usize = 1 << 12;
 
 /// What lay at a place.
 #[derive(Debug)]
-struct Seen {
-    found: Found,
+struct SeenPlace {
+    found: FrameFunction,
     /// Members of the bytecode.
     words: [u32; 7],
     /// The bytecode's file, as [`Places::file`] numbers them.
     file: u32,
-    name: Kept,
+    name: KeptText,
 }
 
 /// What an atom stood for when it was the name of a file.
 #[derive(Debug)]
 struct File {
-    name: Kept,
+    name: KeptText,
     number: u32,
 }
 
 /// The places at which functions were seen, by the addresses of bytecode (0 for native functions) and name.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    seen: HashMap<(u32, u32), Seen>,
+    seen: HashMap<(u32, u32), SeenPlace>,
     /// Bytes of their names.
     names: usize,
     /// By runtime and atom.
@@ -59,7 +59,7 @@ impl Places {
         reading: Reading<'_>,
         place: (u32, u32),
         words: [u32; 7],
-    ) -> Result<Option<Found>, Truncation> {
+    ) -> Result<Option<FrameFunction>, Truncation> {
         let Some(seen) = self.seen.get(&place).filter(|seen| seen.words == words) else { return Ok(None) };
         if !seen.name.is_at(reading.guest, &reading.layout.string, place.1)? {
             return Ok(None);
@@ -75,20 +75,20 @@ impl Places {
         reading: Reading<'_>,
         place: (u32, u32),
         words: [u32; 7],
-        found: Found,
+        found: FrameFunction,
     ) -> Result<(), Truncation> {
         let Reading { guest, layout, .. } = reading;
         let file = match self.file(reading, words)? {
             Some(number) => number,
             None => self.insert_file(reading, words)?,
         };
-        let name = Kept::read(guest, &layout.string, place.1, LONGEST_NAME)?;
+        let name = KeptText::read(guest, &layout.string, place.1, LONGEST_NAME)?;
         if self.seen.len() >= MOST_PLACES || self.names + name.size() > MOST_NAMES {
             self.seen.clear();
             self.names = 0;
         }
         self.names += name.size();
-        if let Some(before) = self.seen.insert(place, Seen { found, words, file, name }) {
+        if let Some(before) = self.seen.insert(place, SeenPlace { found, words, file, name }) {
             self.names -= before.name.size();
         }
         Ok(())
@@ -119,7 +119,7 @@ impl Places {
         let Reading { guest, layout, runtime } = reading;
         let [_, _, atom, ..] = words;
         let Atom::Text(text) = values::atom(guest, layout, runtime, atom)? else { return Ok(0) };
-        let name = Kept::read(guest, &layout.string, text, LONGEST_FILE)?;
+        let name = KeptText::read(guest, &layout.string, text, LONGEST_FILE)?;
         if self.files.len() >= MOST_FILES {
             self.files.clear();
         }

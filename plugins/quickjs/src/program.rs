@@ -1,7 +1,7 @@
 //! What is known of one module: it makes walkers of its instances and names what they find.
 
 use crate::{
-    allocators, category, functions, functions::Function, layout::Layout, linking::Linking, roles::Roles, symbols,
+    allocators, category, functions, functions::Function, layout::Layout, linking::LinkPlaces, roles::Roles, symbols,
     walker::JavaScriptWalker,
 };
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct JavaScriptProgram(pub(crate) Arc<Tables>);
 pub(crate) struct Tables {
     pub(crate) layout: Layout,
     pub(crate) roles: Roles,
-    pub(crate) linking: Linking,
+    pub(crate) linking: LinkPlaces,
     pub(crate) name_atom: u32,
     /// The stack pointer.
     pub(crate) globals: [u32; 1],
@@ -29,7 +29,7 @@ pub(crate) struct Tables {
 }
 
 impl JavaScriptProgram {
-    pub(crate) fn new(layout: Layout, name_atom: u32, roles: Roles, linking: Linking, stack_pointer: u32) -> Self {
+    pub(crate) fn new(layout: Layout, name_atom: u32, roles: Roles, linking: LinkPlaces, stack_pointer: u32) -> Self {
         let (functions, globals) = (Arc::new(functions::kept()), [stack_pointer]);
         let [has_walked, has_found] = [false, false].map(AtomicBool::new);
         Self(Arc::new(Tables { layout, roles, linking, name_atom, globals, functions, has_walked, has_found }))

@@ -1,6 +1,6 @@
 //! A made-up guest: as much of QuickJS-ng 0.16's memory as walks read, for tests.
 
-use crate::{layout::Layout, linking::Linking, program::JavaScriptProgram, roles::Roles, walker::JavaScriptWalker};
+use crate::{layout::Layout, linking::LinkPlaces, program::JavaScriptProgram, roles::Roles, walker::JavaScriptWalker};
 use wlprof_plugin::{
     WasmFrame,
     testing::{Frozen, TestModule},
@@ -37,12 +37,12 @@ fn module() -> TestModule {
 
 /// A walker for guests like this.
 pub(crate) fn walker() -> JavaScriptWalker {
-    JavaScriptProgram::new(Layout::NG_0_16, NAME_ATOM, Roles::new(&module()), Linking::default(), 0).new_walker()
+    JavaScriptProgram::new(Layout::NG_0_16, NAME_ATOM, Roles::new(&module()), LinkPlaces::default(), 0).new_walker()
 }
 
 /// One that does not know the names of wasm functions.
 pub(crate) fn nameless_walker() -> JavaScriptWalker {
-    JavaScriptProgram::new(Layout::NG_0_16, NAME_ATOM, Roles::default(), Linking::default(), 0).new_walker()
+    JavaScriptProgram::new(Layout::NG_0_16, NAME_ATOM, Roles::default(), LinkPlaces::default(), 0).new_walker()
 }
 
 /// A wasm stack of these functions.

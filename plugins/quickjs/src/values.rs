@@ -100,14 +100,14 @@ impl Text {
 
 /// A text as the guest has it, to be known again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct KeptText {
     /// In characters; all of them, even if some are left out.
     length: u32,
     is_wide: bool,
     bytes: Box<[u8]>,
 }
 
-impl Kept {
+impl KeptText {
     /// That at `address`, without characters after the first `most`; nothing if that is 0.
     pub(crate) fn read(
         guest: &dyn GuestMemory,

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wlprof::languages::{Choice, choose_each};
 use wlprof::sampler::{Activity, Dump};
-use wlprof_attach::{AttachError, Finished, Options, Process, ProgramFile, Session, Window, named_files};
+use wlprof_attach::{AttachError, Options, Process, ProgramFile, Session, SessionOutcome, Window, named_files};
 use wlprof_module::{Binary, ModuleImage, among, parse_binary, read_binary};
 use wlprof_recording::{Clock, Journal};
 
@@ -105,7 +105,7 @@ impl ProcessGuests {
     }
 
     /// Ends sampling; `None` if it has been ended.
-    pub(crate) fn finish(&self) -> Option<Finished> {
+    pub(crate) fn finish(&self) -> Option<SessionOutcome> {
         let session = self.session().take()?;
         *self.lock_images() = session.modules().to_vec();
         Some(session.finish())

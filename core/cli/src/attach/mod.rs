@@ -16,7 +16,7 @@ use super::options::sampling::{ClockChoice, parse_overhead};
 use super::options::showing::ShowChoice;
 use super::os::signals::Suspension;
 use super::run_outputs::{self, ProfileOf, RunOutputs};
-use super::window_profiles::Shown;
+use super::window_profiles::GuestView;
 use super::{say, source_folders};
 use clap::Args;
 use std::net::TcpListener;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wlprof::languages::Choice;
-use wlprof::sampler::{Dump, Finished};
+use wlprof::sampler::{Dump, SessionOutcome};
 use wlprof_attach::Options;
 use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
@@ -118,11 +118,11 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     }
     live.into_iter().for_each(Live::end);
     let written = match (guests.finish(), outputs) {
-        (Some(wlprof_attach::Finished { recorder, meta, ticks, modules, programs }), Some(outputs)) => {
+        (Some(wlprof_attach::SessionOutcome { recorder, meta, ticks, modules, programs }), Some(outputs)) => {
             let language = guests.language();
             let plugins = language.iter().flat_map(|language| plugins.files_of(language)).collect();
             let of = ProfileOf { images: &modules, language, plugins, sources };
-            outputs.finish(Finished { recorder, meta, ticks, programs }, of, &interrupts).1
+            outputs.finish(SessionOutcome { recorder, meta, ticks, programs }, of, &interrupts).1
         }
         _ => Ok(()),
     };
@@ -161,7 +161,7 @@ impl Attach {
     ) -> Result<Live, Failure> {
         let Output { frames, showing, quiet, .. } = &self.output;
         let language = guests.language();
-        let shown = Shown {
+        let shown = GuestView {
             plugins: language.iter().flat_map(|language| plugins.files_of(language)).collect(),
             language,
             sources,

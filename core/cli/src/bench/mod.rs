@@ -5,7 +5,7 @@ mod results;
 mod runs;
 mod spec;
 
-use super::compiling::Compiling;
+use super::compiling::CompileProgress;
 use super::failure::{CANNOT_RUN, FAILED, Failure};
 use super::guest::{cannot_load, environment};
 use super::os::Readers;
@@ -42,13 +42,13 @@ struct Times {
 }
 
 /// A guest that rows of the spec run.
-struct Compiled {
+struct CompiledGuest {
     guest: Guest,
     directories: Vec<Directory>,
 }
 
 /// A row with what it runs.
-struct Prepared {
+struct PreparedRow {
     row: Row,
     invoke: Option<String>,
     arguments: Vec<String>,
@@ -88,7 +88,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     let rows = spec::read(&spec).map_err(|errors| told(&bench.spec, &errors, FAILED))?;
     let (rows, guests) = prepare(rows, bench, &sampler)?;
     let mut profiles = Vec::new();
-    for (index, Prepared { row, .. }) in rows.iter().enumerate() {
+    for (index, PreparedRow { row, .. }) in rows.iter().enumerate() {
         let path = profile_path(&bench.out, index + 1, Path::new(&row.guest));
         profiles.push(sampler.as_ref().map(|sampler| Profile::open(path, sampler.clone())).transpose()?);
     }
@@ -96,8 +96,8 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     let mut results = Results::begin(out).map_err(|error| cannot(&bench.out, error))?;
     let mut done = Vec::new();
     for (prepared, profile) in rows.into_iter().zip(profiles) {
-        let Prepared { row, invoke, arguments } = prepared;
-        let Compiled { guest, directories } = &guests[&row.guest];
+        let PreparedRow { row, invoke, arguments } = prepared;
+        let CompiledGuest { guest, directories } = &guests[&row.guest];
         let spinner = Spinner::new(format!("running {}", escape::single_line(&row.guest)));
         let wasi = WasiOptions {
             arguments: std::iter::once(guest.name.clone()).chain(arguments).collect(),
@@ -148,7 +148,7 @@ fn prepare(
     rows: Vec<Row>,
     bench: &Bench,
     sampler: &Option<SamplerOptions>,
-) -> Result<(Vec<Prepared>, BTreeMap<String, Compiled>), Failure> {
+) -> Result<(Vec<PreparedRow>, BTreeMap<String, CompiledGuest>), Failure> {
     let how = LoadOptions {
         epoch_interruption: sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch),
         no_cache: bench.no_cache,
@@ -156,7 +156,7 @@ fn prepare(
     };
     let (mut prepared, mut guests, mut errors, mut code) = (Vec::new(), BTreeMap::new(), Vec::new(), FAILED);
     for row in rows {
-        let mut one = || -> Result<Prepared, LoadError> {
+        let mut one = || -> Result<PreparedRow, LoadError> {
             let path = Path::new(&row.guest);
             let program = Program::read(path, &how)?;
             let mut arguments: Vec<String> = row.call.split_whitespace().map(str::to_owned).collect();
@@ -172,7 +172,7 @@ fn prepare(
             if !guests.contains_key(&row.guest) {
                 guests.insert(row.guest.clone(), compiled(program, path, bench)?);
             }
-            Ok(Prepared { row: row.clone(), invoke, arguments })
+            Ok(PreparedRow { row: row.clone(), invoke, arguments })
         };
         match one() {
             Ok(row) => prepared.push(row),
@@ -186,15 +186,15 @@ fn prepare(
     if errors.is_empty() { Ok((prepared, guests)) } else { Err(told(&bench.spec, &errors, code)) }
 }
 
-fn compiled(program: Program, path: &Path, bench: &Bench) -> Result<Compiled, LoadError> {
+fn compiled(program: Program, path: &Path, bench: &Bench) -> Result<CompiledGuest, LoadError> {
     let chosen = program.image().map(|image| languages::choose(&Choice::Auto, languages::BUILT_IN, image));
     let library = chosen.and_then(|chosen| chosen.ok()?.library);
-    let compiling = Compiling::begin(path, &program, true, true);
+    let compiling = CompileProgress::begin(path, &program, true, true);
     let guest = program.compile(Entry::Main, None)?;
     compiling.end();
     let beside = library.and_then(|library| library::beside(path, &library, &bench.directories));
     let directories = bench.directories.iter().cloned().chain(beside).collect();
-    Ok(Compiled { guest, directories })
+    Ok(CompiledGuest { guest, directories })
 }
 
 fn sampler_options() -> Result<SamplerOptions, Failure> {

@@ -18,7 +18,7 @@ pub(super) const FIRST_RANDOM: usize = 60;
 const MOST_READ: usize = 1 << 10;
 
 /// A moment with some bytes of its memory replaced, or without any memory.
-pub(super) struct Damaged<'a> {
+pub(super) struct DamagedMoment<'a> {
     moment: &'a Moment,
     size: u64,
     bytes: BTreeMap<u64, u8>,
@@ -27,13 +27,13 @@ pub(super) struct Damaged<'a> {
     has_frames: bool,
 }
 
-impl Damaged<'_> {
+impl DamagedMoment<'_> {
     pub(super) fn wasm(&self) -> &[WasmFrame] {
         if self.has_frames { &self.moment.wasm } else { &[] }
     }
 }
 
-impl GuestMemory for Damaged<'_> {
+impl GuestMemory for DamagedMoment<'_> {
     fn size(&self) -> u64 {
         self.size
     }
@@ -57,13 +57,13 @@ impl GuestMemory for Damaged<'_> {
 }
 
 /// Remembers what is read of a moment.
-struct Watched<'a> {
+struct ReadLog<'a> {
     moment: &'a Moment,
     /// In the order of the first reads.
     read: RefCell<Vec<u64>>,
 }
 
-impl GuestMemory for Watched<'_> {
+impl GuestMemory for ReadLog<'_> {
     fn size(&self) -> u64 {
         self.moment.size()
     }
@@ -83,16 +83,16 @@ impl GuestMemory for Watched<'_> {
 
 /// Where `walk` reads, in the order of the first reads.
 pub(super) fn addresses_read(moment: &Moment, walk: impl FnOnce(&dyn GuestMemory)) -> Vec<u64> {
-    let watched = Watched { moment, read: RefCell::default() };
+    let watched = ReadLog { moment, read: RefCell::default() };
     walk(&watched);
     watched.read.into_inner()
 }
 
 /// Damaged memories with their numbers: changed at some of `addresses`.
-pub(super) fn memories(moment: &Moment, addresses: Vec<u64>) -> impl Iterator<Item = (usize, Damaged<'_>)> {
+pub(super) fn memories(moment: &Moment, addresses: Vec<u64>) -> impl Iterator<Item = (usize, DamagedMoment<'_>)> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     (0..MEMORIES).map(move |round| {
-        let mut damaged = Damaged {
+        let mut damaged = DamagedMoment {
             moment,
             size: moment.size(),
             bytes: BTreeMap::new(),

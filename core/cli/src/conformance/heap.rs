@@ -5,7 +5,7 @@ use super::Outcome;
 use super::damage;
 use super::moment::Moment;
 use super::subject::Subject;
-use super::walking::Walking;
+use super::walking::TrialWalker;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use wlprof::heap::{Allocator, Call, NotRewritten, not_expected, rewrite};
@@ -98,7 +98,7 @@ fn is_expected(image: &ModuleImage, patch: &MemoryPatch) -> Result<(), String> {
 }
 
 /// Whether the heap profile can be read at any moment, and is not misled where memory is damaged.
-fn is_read(walking: &mut Walking, moments: &[Moment]) -> Result<String, String> {
+fn is_read(walking: &mut TrialWalker, moments: &[Moment]) -> Result<String, String> {
     let (began, mut whole, mut damaged) = (Instant::now(), 0, 0);
     let mut last = None;
     for (number, moment) in moments.iter().enumerate() {
@@ -127,7 +127,7 @@ fn is_read(walking: &mut Walking, moments: &[Moment]) -> Result<String, String> 
 }
 
 /// Reads the heap profile and names some of its frames; how that ended, and a sentence if it was the plugin's failure.
-fn read(walking: &mut Walking, memory: &dyn GuestMemory) -> Result<Result<(), Truncation>, String> {
+fn read(walking: &mut TrialWalker, memory: &dyn GuestMemory) -> Result<Result<(), Truncation>, String> {
     let mut buckets: Vec<HeapBucket> = Vec::new();
     let ended = walking.walker.heap_profile(memory, &mut buckets);
     walking.not_failed()?;

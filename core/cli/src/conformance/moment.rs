@@ -42,19 +42,19 @@ impl GuestMemory for Moment {
 pub(super) type Moments = Arc<Mutex<Vec<Moment>>>;
 
 /// A program whose walkers keep some of the moments at which they are asked, farther and farther apart.
-pub(super) struct Keeping {
+pub(super) struct MomentKeeper {
     program: Arc<dyn Program>,
     moments: Moments,
 }
 
-impl Keeping {
+impl MomentKeeper {
     pub(super) fn new(program: Arc<dyn Program>) -> (Self, Moments) {
         let moments = Moments::default();
         (Self { program, moments: moments.clone() }, moments)
     }
 }
 
-impl Program for Keeping {
+impl Program for MomentKeeper {
     fn walker(&self) -> Option<Box<dyn Walker>> {
         let (walker, program, moments) = (self.program.walker()?, self.program.clone(), self.moments.clone());
         Some(Box::new(KeepingWalker { walker, program, moments, bytes: 0, walks: 0, next: 1 }))

@@ -1,8 +1,8 @@
 //! What is asked of a language of a plugin: the checks that need a guest.
 
 use super::moment::{MOST_MOMENTS, Moment};
-use super::trial::Observed;
-use super::walking::{Attached, Walking, difference};
+use super::trial::TrialOutcome;
+use super::walking::{AttachedModule, TrialWalker, difference};
 use super::{Trial, damage, heap, not_failed};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const MODULES_FOR: Duration = Duration::from_secs(20);
 /// What came of running the guest.
 pub(super) enum Ran {
     /// There are stacks.
-    Walked(Observed),
+    Walked(TrialOutcome),
     /// There is nothing to walk.
     OnlyNames,
 }
@@ -41,7 +41,7 @@ pub(super) struct Subject<'a> {
 
 impl Subject<'_> {
     /// A new program of `image`. What the plugin keeps in variables of its own is not new: it is loaded once.
-    pub(super) fn attach(&self, image: &ModuleImage) -> Result<Attached, String> {
+    pub(super) fn attach(&self, image: &ModuleImage) -> Result<AttachedModule, String> {
         self.attach_with(image, LoadedPlugin::load_to_check)
     }
 
@@ -49,19 +49,19 @@ impl Subject<'_> {
         &self,
         image: &ModuleImage,
         load: impl FnOnce(&Path) -> Result<LoadedPlugin, LoadError>,
-    ) -> Result<Attached, String> {
+    ) -> Result<AttachedModule, String> {
         let plugin = load(self.path).map_err(|error| error.to_string())?;
         let program = plugin.languages[self.language].attach(image).map_err(|error| error.to_string())?;
-        Ok(Attached { program, plugin, language: self.language })
+        Ok(AttachedModule { program, plugin, language: self.language })
     }
 
     /// A walker of a new program of the guest's module.
-    fn walking(&self) -> Result<Walking, String> {
+    fn walking(&self) -> Result<TrialWalker, String> {
         self.attach(&self.trial.image)?.walking()
     }
 
     pub(super) fn run(&self, clock: Clock) -> Result<Ran, String> {
-        let Attached { program, plugin, language } = self.attach(&self.trial.image)?;
+        let AttachedModule { program, plugin, language } = self.attach(&self.trial.image)?;
         let only_names = program.walker().is_none();
         not_failed(&plugin.languages[language])?;
         if only_names {
@@ -108,7 +108,7 @@ impl Subject<'_> {
                 return Err(format!("without allocating: {}", difference(before, &again)));
             }
         }
-        walkers.into_iter().try_for_each(Walking::end)?;
+        walkers.into_iter().try_for_each(TrialWalker::end)?;
         Ok(format!("{} moments, two walkers, twice", moments.len()))
     }
 
@@ -200,7 +200,8 @@ impl Subject<'_> {
             not_failed(language).map_err(failed)?;
             modules += 1;
             if let (Ok(program), Some(moment)) = (program, moments.first()) {
-                let mut walking = Attached { program, plugin, language: self.language }.walking().map_err(failed)?;
+                let mut walking =
+                    AttachedModule { program, plugin, language: self.language }.walking().map_err(failed)?;
                 walking.walk(moment, &moment.wasm).map_err(failed)?;
                 attached += 1;
             }

@@ -1,7 +1,7 @@
 //! Runs a guest under a plugin and keeps moments of it.
 
 use super::Outcome;
-use super::moment::{Keeping, MOST_BYTES, Moment};
+use super::moment::{MOST_BYTES, Moment, MomentKeeper};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use wlprof_module::ModuleImage;
 use wlprof_plugin as plugin;
 use wlprof_recording::{Clock, Origin, Recording, Truncation, count_of};
 use wlprof_run::guest::{Entry, Guest, LoadError, LoadOptions, Program};
-use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
+use wlprof_run::profile::{Run, RunEnd, RunOptions, symbolize};
 use wlprof_wasi::{Exit, Stdio, WasiOptions};
 
 /// A guest that runs longer is halted: there are moments enough by then.
@@ -20,7 +20,7 @@ const LONGEST_RUN: Duration = Duration::from_secs(20);
 const FEW_SAMPLES: u64 = 50;
 
 /// What came of running a guest under a plugin.
-pub(super) struct Observed {
+pub(super) struct TrialOutcome {
     /// Some moments with stacks.
     pub(super) moments: Vec<Moment>,
     /// A sentence about what was seen.
@@ -28,7 +28,7 @@ pub(super) struct Observed {
     samples: u64,
 }
 
-impl Observed {
+impl TrialOutcome {
     /// How that is to be judged.
     pub(super) fn outcome(&self) -> Outcome {
         let seen = self.seen.clone();
@@ -69,11 +69,11 @@ impl Trial {
     }
 
     /// Runs it, sampled with walkers of `program` by this clock.
-    pub(super) fn run(&self, program: Arc<dyn plugin::Program>, clock: Clock) -> Result<Observed, String> {
+    pub(super) fn run(&self, program: Arc<dyn plugin::Program>, clock: Clock) -> Result<TrialOutcome, String> {
         let (kind, _) = SamplerKind::Auto.resolve().map_err(|error| format!("{error:#}"))?;
         // Keeping moments costs more than a profile may.
         let sampler = SamplerOptions { kind, max_overhead: 1.0, clock, ..SamplerOptions::at_rate(1000.0) };
-        let (program, moments) = Keeping::new(program);
+        let (program, moments) = MomentKeeper::new(program);
         let options = RunOptions { wasi: self.wasi.clone(), invoke: self.invoke.clone(), sampler: Some(sampler) };
         let run = Run::start(&self.guest, vec![Some(Arc::new(program))], options).map_err(|error| error.to_string())?;
         // Ends the wait, unless the guest has ended by then; nobody waits for this thread.
@@ -89,11 +89,11 @@ impl Trial {
         let seen = describe(&recording);
         let moments = std::mem::take(&mut *moments.lock().unwrap_or_else(PoisonError::into_inner));
         let how = match ended {
-            Ended::Exit(Exit::Returned(_)) => "ended".to_owned(),
-            Ended::Exit(Exit::Code(code)) => format!("ended with code {code}"),
-            Ended::Exit(Exit::Trapped(error)) => format!("trapped: {}", error.root_cause()),
-            Ended::Exit(Exit::NotCallable(error)) => return Err(format!("the guest cannot be run: {error:#}")),
-            Ended::Interrupted(_) => "was halted".to_owned(),
+            RunEnd::Exit(Exit::Returned(_)) => "ended".to_owned(),
+            RunEnd::Exit(Exit::Code(code)) => format!("ended with code {code}"),
+            RunEnd::Exit(Exit::Trapped(error)) => format!("trapped: {}", error.root_cause()),
+            RunEnd::Exit(Exit::NotCallable(error)) => return Err(format!("the guest cannot be run: {error:#}")),
+            RunEnd::Interrupted(_) => "was halted".to_owned(),
         };
         if recording.ticks.sampled == 0 {
             return Err(format!(
@@ -114,7 +114,7 @@ impl Trial {
                 MOST_BYTES >> 20
             ));
         }
-        Ok(Observed { moments, seen, samples: recording.ticks.sampled })
+        Ok(TrialOutcome { moments, seen, samples: recording.ticks.sampled })
     }
 }
 
@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn few_samples_are_a_warning() {
-        let outcome = |samples| Observed { moments: Vec::new(), seen: format!("{samples} samples"), samples }.outcome();
+        let outcome =
+            |samples| TrialOutcome { moments: Vec::new(), seen: format!("{samples} samples"), samples }.outcome();
         assert_eq!(outcome(FEW_SAMPLES), Outcome::Passed("50 samples".to_owned()));
         assert!(matches!(outcome(FEW_SAMPLES - 1), Outcome::Warned { seen, .. } if seen == "49 samples"));
     }

@@ -2,7 +2,7 @@
 
 use super::moment::Moment;
 use super::subject::Subject;
-use super::walking::{Walked, difference};
+use super::walking::{WalkedStack, difference};
 use std::collections::BTreeSet;
 use wlprof_plugin::{FrameKey, FrameSink, Label, Program, SinkEntry, SourceFrame, Truncation, Walker};
 
@@ -59,14 +59,14 @@ pub(super) fn check(subject: &Subject<'_>, moments: &[Moment]) -> Result<String,
 }
 
 /// What a walker gives at each moment once it has seen them all.
-fn walk_settled(walker: &mut dyn Walker, moments: &[Moment]) -> Result<Vec<Walked>, String> {
+fn walk_settled(walker: &mut dyn Walker, moments: &[Moment]) -> Result<Vec<WalkedStack>, String> {
     let mut sink = FrameSink::new();
     let mut walk = |moment: &Moment| {
         for _ in 0..MOST_BUSY {
             sink.clear();
             let outcome = walker.walk(moment, &moment.wasm, &mut sink);
             if outcome != Err(Truncation::Busy) {
-                return Ok(Walked { outcome, entries: sink.entries().collect(), labels: sink.labels().to_vec() });
+                return Ok(WalkedStack { outcome, entries: sink.entries().collect(), labels: sink.labels().to_vec() });
             }
             std::thread::yield_now();
         }
@@ -77,7 +77,7 @@ fn walk_settled(walker: &mut dyn Walker, moments: &[Moment]) -> Result<Vec<Walke
 }
 
 /// Keys of frames and of labels.
-fn keys(stacks: &[Walked]) -> [BTreeSet<u64>; 2] {
+fn keys(stacks: &[WalkedStack]) -> [BTreeSet<u64>; 2] {
     let own = |entry: &SinkEntry| match *entry {
         SinkEntry::Own(key) => Some(key),
         SinkEntry::Wasm(_) | SinkEntry::Elided => None,

@@ -9,17 +9,17 @@ use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Program, SinkEntry, Source
 
 /// A stack as a walker gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Walked {
+pub(super) struct WalkedStack {
     pub(super) outcome: Result<(), Truncation>,
     pub(super) entries: Vec<SinkEntry>,
     pub(super) labels: Vec<u64>,
 }
 
 /// How two stacks of one moment differ.
-pub(super) fn difference(one: &Walked, other: &Walked) -> String {
+pub(super) fn difference(one: &WalkedStack, other: &WalkedStack) -> String {
     let advice = "what a walk gives must depend on the guest's memory alone, keys included";
     let at = one.entries.iter().zip(&other.entries).position(|(one, other)| one != other);
-    let frame = |walked: &Walked, at: usize| match walked.entries.get(at) {
+    let frame = |walked: &WalkedStack, at: usize| match walked.entries.get(at) {
         Some(SinkEntry::Own(key)) => format!("the key {key:#x}"),
         Some(SinkEntry::Wasm(index)) => format!("wasm frame {index}"),
         Some(SinkEntry::Elided) => "frames left out".to_owned(),
@@ -34,19 +34,19 @@ pub(super) fn difference(one: &Walked, other: &Walked) -> String {
     format!("{what}; {advice}")
 }
 
-fn ending(walked: &Walked) -> String {
+fn ending(walked: &WalkedStack) -> String {
     walked.outcome.map_or_else(|reason| format!("because {reason}"), |()| "at the root".to_owned())
 }
 
 /// A module that the language which is being checked has attached.
-pub(super) struct Attached {
+pub(super) struct AttachedModule {
     /// Dropped first.
     pub(super) program: Arc<dyn Program>,
     pub(super) plugin: LoadedPlugin,
     pub(super) language: usize,
 }
 
-impl Attached {
+impl AttachedModule {
     /// Ends the program.
     pub(super) fn end(self) -> Result<(), String> {
         let Self { program, plugin, language } = self;
@@ -60,23 +60,23 @@ impl Attached {
     }
 
     /// With a walker.
-    pub(super) fn walking(self) -> Result<Walking, String> {
+    pub(super) fn walking(self) -> Result<TrialWalker, String> {
         let walker = self.program.walker();
         self.not_failed()?;
         let walker = walker.ok_or("its program has walkers at times only")?;
-        Ok(Walking { walker, attached: self, sink: FrameSink::new() })
+        Ok(TrialWalker { walker, attached: self, sink: FrameSink::new() })
     }
 }
 
 /// A walker of the language that is being checked.
-pub(super) struct Walking {
+pub(super) struct TrialWalker {
     /// Dropped first.
     pub(super) walker: Box<dyn Walker>,
-    pub(super) attached: Attached,
+    pub(super) attached: AttachedModule,
     pub(super) sink: FrameSink,
 }
 
-impl Walking {
+impl TrialWalker {
     /// Ends the walker.
     pub(super) fn end(self) -> Result<(), String> {
         drop(self.walker);
@@ -103,9 +103,9 @@ impl Walking {
         Ok(outcome)
     }
 
-    pub(super) fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame]) -> Result<Walked, String> {
+    pub(super) fn walk(&mut self, guest: &dyn GuestMemory, wasm: &[WasmFrame]) -> Result<WalkedStack, String> {
         let outcome = self.walk_only(guest, wasm)?;
-        Ok(Walked { outcome, entries: self.sink.entries().collect(), labels: self.sink.labels().to_vec() })
+        Ok(WalkedStack { outcome, entries: self.sink.entries().collect(), labels: self.sink.labels().to_vec() })
     }
 
     /// All frames of its own in these moments.
@@ -132,7 +132,7 @@ impl Walking {
     }
 
     /// Names what was walked, whatever comes of it.
-    pub(super) fn name_all(&mut self, walked: &Walked) -> Result<(), String> {
+    pub(super) fn name_all(&mut self, walked: &WalkedStack) -> Result<(), String> {
         const MOST: usize = 64;
         for entry in walked.entries.iter().take(MOST) {
             if let SinkEntry::Own(key) = entry {

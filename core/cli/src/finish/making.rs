@@ -1,8 +1,8 @@
 //! Makes a profile of a recording.
 
-use super::{Made, Settings};
+use super::{FinishedProfile, Settings};
 use crate::available_plugins::Plugins;
-use crate::output::{self, Destination, Shown};
+use crate::output::{self, Destination, OutputSummary};
 use crate::progress::Bar;
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -21,7 +21,7 @@ pub(super) struct Work {
     pub(super) recording: RawRecording,
     pub(super) images: Vec<Arc<ModuleImage>>,
     /// What to write, where it could be opened.
-    pub(super) outputs: Vec<io::Result<Opened>>,
+    pub(super) outputs: Vec<io::Result<OpenOutput>>,
     pub(super) settings: Settings,
 }
 
@@ -30,7 +30,7 @@ impl Work {
     ///
     /// # Errors
     /// Whatever keeps a profile from being made. What keeps it from being written somewhere is told of that place.
-    pub(super) fn make(self) -> io::Result<Made> {
+    pub(super) fn make(self) -> io::Result<FinishedProfile> {
         let Settings { view, selection, table: wanted_table, language, plugins, sources } = self.settings;
         let raw = self.recording.with_used_frames();
         let bar = Bar::new("symbolizing", raw.frame_count());
@@ -42,13 +42,14 @@ impl Work {
         if self.outputs.iter().flatten().any(|opened| opened.exporter.shows_sources()) {
             recording.sources = sources.texts(&recording);
         }
-        let destinations: Vec<_> = self.outputs.iter().map(|opened| opened.as_ref().map(Opened::destination)).collect();
+        let destinations: Vec<_> =
+            self.outputs.iter().map(|opened| opened.as_ref().map(OpenOutput::destination)).collect();
         // What was not profiled, for whatever reason that the notes tell, costs nobody the rest.
         let selection = if recording.has_heaps() { selection } else { selection.of_time() };
-        let Shown { recording: shown, selected, written } =
+        let OutputSummary { recording: shown, selected, written } =
             output::write(recording, view, &selection, &destinations).map_err(io::Error::other)?;
         let table = wanted_table.as_ref().map_or_else(String::new, |options| table(&shown, selected.as_ref(), options));
-        Ok(Made { written, table, notes })
+        Ok(FinishedProfile { written, table, notes })
     }
 }
 
@@ -69,14 +70,14 @@ fn programs(language: Option<String>, plugins: &Plugins, images: &[Arc<ModuleIma
 }
 
 /// An output that is open.
-pub(super) struct Opened {
+pub(super) struct OpenOutput {
     pub(super) exporter: &'static dyn Exporter,
     pub(super) path: PathBuf,
     pub(super) file: File,
     pub(super) companion: Option<File>,
 }
 
-impl Opened {
+impl OpenOutput {
     fn destination(&self) -> Destination<'_> {
         let Self { exporter, path, file, companion } = self;
         Destination { exporter: *exporter, path, file, companion: companion.as_ref() }

@@ -22,7 +22,7 @@ use wlprof_show::table::TableOptions;
 pub(super) const MAKE_PROFILE: &str = "make-profile";
 
 /// How a profile is to be made.
-pub(super) struct Making<'a> {
+pub(super) struct FinishOptions<'a> {
     /// The whole recording, without symbols.
     pub(super) journal: &'a File,
     pub(super) images: &'a [Arc<ModuleImage>],
@@ -47,7 +47,7 @@ pub(super) struct Settings {
 
 /// A profile that was made.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Made {
+pub(super) struct FinishedProfile {
     /// For each destination, why it could not be written.
     pub(super) written: Vec<Result<(), String>>,
     /// The table.

@@ -1,7 +1,7 @@
 //! A thread of its own: there are no limits, and a crash of it ends wlprof.
 
-use super::making::{self, Opened, Work};
-use super::{Made, Making};
+use super::making::{self, OpenOutput, Work};
+use super::{FinishOptions, FinishedProfile};
 use crate::interrupt::Interrupts;
 use crate::output::Destination;
 use std::fs::File;
@@ -21,12 +21,12 @@ pub(crate) fn run_child() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-impl Making<'_> {
+impl FinishOptions<'_> {
     /// Makes it. A signal that ends wlprof ends this, too.
     ///
     /// # Errors
     /// What kept it from being made, in words for the user.
-    pub(crate) fn make(self, interrupts: &Interrupts) -> Result<Made, String> {
+    pub(crate) fn make(self, interrupts: &Interrupts) -> Result<FinishedProfile, String> {
         let failed = |error: io::Error| error.to_string();
         let work = self.work().map_err(failed)?;
         let (ends, end) = channel();
@@ -52,7 +52,7 @@ impl Making<'_> {
         journal.rewind()?;
         let open = |to: &Destination<'_>| {
             let companion = to.companion.map(File::try_clone).transpose()?;
-            Ok(Opened { exporter: to.exporter, path: to.path.to_owned(), file: to.file.try_clone()?, companion })
+            Ok(OpenOutput { exporter: to.exporter, path: to.path.to_owned(), file: to.file.try_clone()?, companion })
         };
         Ok(Work {
             recording: making::read(journal)?,

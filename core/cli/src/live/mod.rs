@@ -23,7 +23,7 @@ use super::failure::{FAILED, Failure};
 use super::http::{ListenAddress, Server};
 use super::live_guest::LiveGuest;
 use super::say;
-use super::window_profiles::Shown;
+use super::window_profiles::GuestView;
 use state::State;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Live {
         listener: TcpListener,
         guest: Arc<dyn LiveGuest>,
         command: Vec<String>,
-        shown: Shown,
+        shown: GuestView,
         is_quiet: bool,
     ) -> Result<Self, Failure> {
         let (over, is_over) = watch::channel(false);

@@ -1,10 +1,10 @@
 //! Which pages there are, and what each answers.
 
 use super::state::State;
-use super::windows::{Refusal, Wanted, make};
+use super::windows::{Refusal, WindowRequest, make};
 use super::{metrics, stacks};
 use crate::http::for_firefox_profiler;
-use crate::window_profiles::Made;
+use crate::window_profiles::WindowOutput;
 use axum::Router;
 use axum::extract::{RawQuery, State as Given};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
@@ -18,16 +18,16 @@ use wlprof_recording::{Clock, HeapPart};
 use wlprof_show::html::escaped;
 
 /// As pprof's own endpoint has it.
-const PPROF: Wanted = Wanted { seconds: 30.0, clock: Clock::Cpu, part: None };
-const PPROF_WALL: Wanted = Wanted { clock: Clock::Wall, ..PPROF };
+const PPROF: WindowRequest = WindowRequest { seconds: 30.0, clock: Clock::Cpu, part: None };
+const PPROF_WALL: WindowRequest = WindowRequest { clock: Clock::Wall, ..PPROF };
 /// What somebody waits for in a browser.
-const BROWSER: Wanted = Wanted { seconds: 5.0, ..PPROF };
+const BROWSER: WindowRequest = WindowRequest { seconds: 5.0, ..PPROF };
 /// What is hot now.
-const NOW: Wanted = Wanted { seconds: 2.0, ..PPROF };
+const NOW: WindowRequest = WindowRequest { seconds: 2.0, ..PPROF };
 /// What is held now, and all that was allocated, since the guest began: nobody has to wait for it.
-const HEAP: Wanted = Wanted { seconds: 0.0, part: Some(HeapPart::Held), ..PPROF };
-const ALLOCATIONS: Wanted = Wanted { part: Some(HeapPart::Allocated), ..HEAP };
-const PEAK: Wanted = Wanted { part: Some(HeapPart::Peak), ..HEAP };
+const HEAP: WindowRequest = WindowRequest { seconds: 0.0, part: Some(HeapPart::Held), ..PPROF };
+const ALLOCATIONS: WindowRequest = WindowRequest { part: Some(HeapPart::Allocated), ..HEAP };
+const PEAK: WindowRequest = WindowRequest { part: Some(HeapPart::Peak), ..HEAP };
 
 /// The format of profiles that servers ask for again and again, and keep.
 const SCRAPED: &str = "pprof-scraped";
@@ -106,18 +106,18 @@ pub(super) fn contents() -> String {
 }
 
 /// A window, as a file of the format called `name`.
-fn window_of(name: &'static str, unless_told: Wanted) -> MethodRouter<Arc<State>> {
+fn window_of(name: &'static str, unless_told: WindowRequest) -> MethodRouter<Arc<State>> {
     get(async move |Given(state): Given<Arc<State>>, RawQuery(query): RawQuery| {
         file(state, &query.unwrap_or_default(), name, unless_told).await
     })
 }
 
-async fn file(state: Arc<State>, query: &str, name: &str, unless_told: Wanted) -> Result<Response, Refusal> {
+async fn file(state: Arc<State>, query: &str, name: &str, unless_told: WindowRequest) -> Result<Response, Refusal> {
     let gone = || (StatusCode::NOT_FOUND, format!("there is no format {name}\n"));
     let exporter = export::by_name(name).ok_or_else(gone)?;
-    let wanted = Wanted::of_query(query, unless_told)?;
+    let wanted = WindowRequest::of_query(query, unless_told)?;
     let guest = state.guest.clone();
-    match make(state, wanted, Made::File(exporter)).await {
+    match make(state, wanted, WindowOutput::File(exporter)).await {
         // Servers ask for it from the first moment on. To a person the reason says more.
         Err((StatusCode::CONFLICT, _)) if name == SCRAPED && !guest.has_begun() => empty(NO_TIME),
         made => Ok(with_type(exporter, made?)),
@@ -166,16 +166,16 @@ fn with_type(exporter: &dyn Exporter, file: Vec<u8>) -> Response {
 /// What is hot now: samples, shows, and is loaded anew. Without a script: the page says that it is to be loaded again, and the one
 /// before stands until the next is there.
 async fn hot(Given(state): Given<Arc<State>>, RawQuery(query): RawQuery) -> Result<Html<String>, Refusal> {
-    let wanted = Wanted::of_query(&query.unwrap_or_default(), NOW)?;
+    let wanted = WindowRequest::of_query(&query.unwrap_or_default(), NOW)?;
     let title = escaped(&state.command.join(" "));
-    let table = make(state, wanted, Made::Table).await?;
+    let table = make(state, wanted, WindowOutput::Table).await?;
     Ok(Html(page(&title, "<meta http-equiv=\"refresh\" content=\"1\">", &String::from_utf8_lossy(&table))))
 }
 
 /// Who has allocated so far, and who holds it.
 async fn memory(Given(state): Given<Arc<State>>) -> Result<Html<String>, Refusal> {
     let title = escaped(&state.command.join(" "));
-    let table = make(state, PEAK, Made::Table).await?;
+    let table = make(state, PEAK, WindowOutput::Table).await?;
     Ok(Html(page(&title, "", &String::from_utf8_lossy(&table))))
 }
 

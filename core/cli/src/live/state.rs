@@ -1,7 +1,7 @@
 //! What answers are made of, and how many at a time.
 
 use crate::live_guest::LiveGuest;
-use crate::window_profiles::{Shown, WindowProfiles};
+use crate::window_profiles::{GuestView, WindowProfiles};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, watch};
 use wlprof_symbols::Symbols;
@@ -35,7 +35,7 @@ impl State {
     pub(super) fn new(
         guest: Arc<dyn LiveGuest>,
         command: Vec<String>,
-        shown: Shown,
+        shown: GuestView,
         is_over: watch::Receiver<bool>,
     ) -> Self {
         Self {

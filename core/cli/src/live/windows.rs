@@ -2,7 +2,7 @@
 
 use super::state::State;
 use crate::live_guest::LiveWindow;
-use crate::window_profiles::Made;
+use crate::window_profiles::WindowOutput;
 use axum::http::StatusCode;
 use std::io;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ pub(super) type Refusal = (StatusCode, String);
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct WindowRequest {
     pub(super) seconds: f64,
     pub(super) clock: Clock,
     /// Of memory, that part of what has been allocated since the guest began.
     pub(super) part: Option<HeapPart>,
 }
 
-impl Wanted {
+impl WindowRequest {
     /// Reads `seconds=N` and `clock=cpu|wall` of a query; other fields are others'.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ fn refuse(what: &str) -> Refusal {
 }
 
 /// Samples as `wanted` and makes that of it. Ends early if the guest does.
-pub(super) async fn make(state: Arc<State>, wanted: Wanted, made: Made) -> Result<Vec<u8>, Refusal> {
+pub(super) async fn make(state: Arc<State>, wanted: WindowRequest, made: WindowOutput) -> Result<Vec<u8>, Refusal> {
     let full =
         |_| (StatusCode::SERVICE_UNAVAILABLE, "too many ask at once; ask again when others have gone\n".to_owned());
     if wanted.part.is_some() && !state.profiles_memory {
@@ -99,15 +99,15 @@ pub(super) async fn blocking<R: Send + 'static>(
 }
 
 /// A window that is open. If nobody waits for it any more, it ends where it may take its time: the recorder may be busy.
-struct Open(Option<Box<dyn LiveWindow>>);
+struct OpenWindow(Option<Box<dyn LiveWindow>>);
 
-impl Open {
+impl OpenWindow {
     fn take(&mut self) -> Option<Box<dyn LiveWindow>> {
         self.0.take()
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenWindow {
     fn drop(&mut self) {
         // Without a runtime the server has been stopped, and nobody waits for this.
         if let (Some(window), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
@@ -117,13 +117,14 @@ impl Drop for Open {
 }
 
 /// Begins a window, of a guest that has begun or is about to.
-async fn begin(state: &Arc<State>, clock: Clock) -> Result<Open, Refusal> {
+async fn begin(state: &Arc<State>, clock: Clock) -> Result<OpenWindow, Refusal> {
     let since = Instant::now();
     while !state.guest.has_begun() && since.elapsed() < BEGINNING {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let guest = state.guest.clone();
-    let begun = tokio::task::spawn_blocking(move || guest.window_of(clock).map(|window| Open(Some(window)))).await;
+    let begun =
+        tokio::task::spawn_blocking(move || guest.window_of(clock).map(|window| OpenWindow(Some(window)))).await;
     let refused = |reason: String| (StatusCode::CONFLICT, format!("{reason}\n"));
     begun.map_err(|error| refused(error.to_string()))?.map_err(refused)
 }
@@ -134,11 +135,12 @@ mod tests {
 
     #[test]
     fn queries_say_how_long_and_of_what_time() {
-        let default = Wanted { seconds: 30.0, clock: Clock::Cpu, part: None };
-        let read = |query: &str| Wanted::of_query(query, default).map_err(|(status, text)| (status.as_u16(), text));
+        let default = WindowRequest { seconds: 30.0, clock: Clock::Cpu, part: None };
+        let read =
+            |query: &str| WindowRequest::of_query(query, default).map_err(|(status, text)| (status.as_u16(), text));
         assert_eq!(read(""), Ok(default));
-        assert_eq!(read("gc=1&seconds=0.5"), Ok(Wanted { seconds: 0.5, ..default }));
-        assert_eq!(read("clock=wall&seconds=2"), Ok(Wanted { seconds: 2.0, clock: Clock::Wall, part: None }));
+        assert_eq!(read("gc=1&seconds=0.5"), Ok(WindowRequest { seconds: 0.5, ..default }));
+        assert_eq!(read("clock=wall&seconds=2"), Ok(WindowRequest { seconds: 2.0, clock: Clock::Wall, part: None }));
         for query in ["seconds=", "seconds=-1", "seconds=NaN", "seconds=inf", "seconds=1e9", "seconds=0", "clock=x"] {
             let (status, text) = read(query).unwrap_err();
             assert!(status == 400 && text.contains("expected"), "{query}: {text}");

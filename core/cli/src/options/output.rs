@@ -1,7 +1,7 @@
 //! Options of where profiles go and what they show.
 
 use super::formats::{CodeFormat, FILES, Format, files_help};
-use super::showing::Showing;
+use super::showing::DisplayOptions;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use wlprof_export::Exporter;
@@ -27,7 +27,7 @@ pub(crate) struct Output {
     #[arg(long, value_enum, default_value_t = FramesChoice::Guest, hide_short_help = true, help_heading = "Output")]
     pub(crate) frames: FramesChoice,
     #[command(flatten)]
-    pub(crate) showing: Showing,
+    pub(crate) showing: DisplayOptions,
     /// Print no table
     #[arg(short, long, help_heading = "Output")]
     pub(crate) quiet: bool,

@@ -7,7 +7,7 @@ use wlprof_show::table::TableOptions;
 
 /// What is shown.
 #[derive(Debug, Default, Args)]
-pub(crate) struct Showing {
+pub(crate) struct DisplayOptions {
     /// Show only samples through a function whose name or file has PATTERN in it; may repeat, all of them then
     #[arg(long, value_name = "PATTERN", hide_short_help = true, help_heading = "What is shown")]
     pub(crate) focus: Vec<String>,
@@ -68,7 +68,7 @@ impl ShowChoice {
     }
 }
 
-impl Showing {
+impl DisplayOptions {
     /// Which samples are shown: unless the user says so those of `unless_told`.
     pub(crate) fn selection(&self, unless_told: ShowChoice) -> Selection {
         let part = self.show.unwrap_or(unless_told).part();

@@ -149,7 +149,7 @@ impl Server {
         let known = Arc::new(Request::new(kind.clone()));
         // From here on it counts, if its client goes as well.
         let mut ending =
-            Ending { server: self.clone(), request: known.clone(), status: None, since, _in_work: in_work };
+            EndGuard { server: self.clone(), request: known.clone(), status: None, since, _in_work: in_work };
         let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
         let answer = self.handler.handle(known, request).await.unwrap_or_else(|error| {
             let text = format!("wlprof: {kind} failed: {error:#}");
@@ -193,7 +193,7 @@ fn failed() -> Response<WasiBody> {
 /// A body of an answer, whose end is that of the request.
 struct Answer {
     body: WasiBody,
-    _ending: Ending,
+    _ending: EndGuard,
 }
 
 impl Body for Answer {
@@ -217,7 +217,7 @@ impl Body for Answer {
 }
 
 /// Counts a request when its answer is over, or its client has gone.
-struct Ending {
+struct EndGuard {
     server: Arc<Server>,
     request: Arc<Request>,
     /// Of the answer, once that has begun.
@@ -226,7 +226,7 @@ struct Ending {
     _in_work: Arc<()>,
 }
 
-impl Drop for Ending {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         let Server { totals, stop, .. } = &*self.server;
         let (kind, is_last) = totals.add(self.request.kind.clone(), self.status, self.since.elapsed());

@@ -25,7 +25,7 @@ mod turns;
 use super::arguments::Arguments;
 use super::available_plugins::Plugins;
 use super::failure::{FAILED, Failure};
-use super::guest::{self, Loaded};
+use super::guest::{self, LoadedGuest};
 use super::interrupt::{self, Interrupts};
 use super::live::{self, Live};
 use super::live_guest::OwnGuest;
@@ -36,10 +36,10 @@ use super::options::profiling::Profiling;
 use super::options::sampling::ClockChoice;
 use super::run_outputs::{self, ProfileOf, RunOutputs};
 use super::source_folders;
-use super::window_profiles::Shown;
+use super::window_profiles::GuestView;
 use clap::{Args, CommandFactory};
 use headers::Headers;
-use serving::{Ports, Served};
+use serving::{Ports, ServeOutcome};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -121,7 +121,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
         choice => choice,
     };
     let plugins = Plugins::for_run(&serve.guest.plugins, &choice)?;
-    let loading = guest::Loading {
+    let loading = guest::LoadSettings {
         entry: Entry::Handler,
         arguments: &[],
         choice: &choice,
@@ -130,7 +130,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
         heap: memory.heap(),
         quiet: output.quiet,
     };
-    let Loaded { mut guest, programs, language, .. } = guest::load(&serve.guest, &plugins, &loading)?;
+    let LoadedGuest { mut guest, programs, language, .. } = guest::load(&serve.guest, &plugins, &loading)?;
     guest.notes.extend(fallback.flatten());
     // As under `wasmtime serve`: whom requests call has no arguments.
     let wasi = WasiOptions { arguments: Vec::new(), stdio: Stdio::Null, ..guest::wasi(&serve.guest, &guest, &[]) };
@@ -149,7 +149,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
     let live = match (listener, &profiler) {
         (Some(listener), Some(profiler)) => {
-            let shown = Shown::of_run(&serve.profiling, &profile, named_sources, guest.hides_heap);
+            let shown = GuestView::of_run(&serve.profiling, &profile, named_sources, guest.hides_heap);
             let own = Arc::new(OwnGuest { profiler: profiler.clone(), images: images.clone() });
             Some(Live::start(listener, own, vec![guest.name.clone()], shown, output.quiet)?)
         }
@@ -167,7 +167,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let made = (totals.clone(), headers);
     let stop = serving::begin(serve, (&guest, takes_turns), wasi, profiler.clone(), made, ports, sender)?;
     let ended = serving::wait(&events, &stop);
-    if let (Ok(Served::InPart), Some(profiler)) = (&ended, &profiler) {
+    if let (Ok(ServeOutcome::InPart), Some(profiler)) = (&ended, &profiler) {
         profiler.halt_guests();
     }
     interrupts.run_is_over();

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use tokio::sync::watch;
 use wlprof::profiler::Profiler;
-use wlprof_run::guest::{Guest, Linked};
-use wlprof_run::profile::Ended;
+use wlprof_run::guest::{Guest, LinkedComponent};
+use wlprof_run::profile::RunEnd;
 use wlprof_wasi::{Exit, WasiOptions};
 
 /// Where a server is connected to.
@@ -44,9 +44,9 @@ pub(super) fn begin(
     profiler: Option<Profiler>,
     (totals, headers): (Arc<Totals>, Headers),
     ports: Ports,
-    events: Sender<Ended>,
+    events: Sender<RunEnd>,
 ) -> Result<watch::Sender<bool>, Failure> {
-    let Some(Linked::Handler(handler)) = &guest.component else {
+    let Some(LinkedComponent::Handler(handler)) = &guest.component else {
         return Err(Failure::new(CANNOT_RUN, "it is no component with a `wasi:http` handler"));
     };
     let failed = |error: std::io::Error| Failure::new(FAILED, error);
@@ -88,7 +88,7 @@ pub(super) fn begin(
                 Err(_) => Exit::NotCallable(wasmtime::format_err!("the server panicked")),
             };
             // Nobody waits any more if it was interrupted twice.
-            let _ = events.send(Ended::Exit(exit));
+            let _ = events.send(RunEnd::Exit(exit));
         })
         .map_err(failed)?;
     if !serve.profiling.output.quiet {
@@ -99,7 +99,7 @@ pub(super) fn begin(
 }
 
 /// How it ended.
-pub(super) enum Served {
+pub(super) enum ServeOutcome {
     /// All requests that had begun were answered.
     Whole,
     /// Some were not.
@@ -111,17 +111,17 @@ pub(super) enum Served {
 ///
 /// # Errors
 /// Why it could not serve.
-pub(super) fn wait(events: &Receiver<Ended>, stop: &watch::Sender<bool>) -> wasmtime::Result<Served> {
+pub(super) fn wait(events: &Receiver<RunEnd>, stop: &watch::Sender<bool>) -> wasmtime::Result<ServeOutcome> {
     loop {
         match events.recv() {
             // It may have been stopped otherwise, too.
-            Ok(Ended::Interrupted(_)) if *stop.borrow() => return Ok(Served::InPart),
-            Ok(Ended::Interrupted(_)) => {
+            Ok(RunEnd::Interrupted(_)) if *stop.borrow() => return Ok(ServeOutcome::InPart),
+            Ok(RunEnd::Interrupted(_)) => {
                 say::line(format_args!("waiting for requests that have begun; once more breaks them off"));
                 stop.send_replace(true);
             }
-            Ok(Ended::Exit(Exit::NotCallable(error))) => return Err(error),
-            Ok(Ended::Exit(_)) => return Ok(Served::Whole),
+            Ok(RunEnd::Exit(Exit::NotCallable(error))) => return Err(error),
+            Ok(RunEnd::Exit(_)) => return Ok(ServeOutcome::Whole),
             Err(_) => wasmtime::bail!("nobody says any more how it ended"),
         }
     }

@@ -56,7 +56,7 @@ pub(super) struct Reuse {
 pub(super) struct Request {
     pub(super) kind: Arc<str>,
     /// The store that answers it, if that is sampled.
-    answered_in: OnceLock<Arc<Answering>>,
+    answered_in: OnceLock<Arc<RequestStore>>,
 }
 
 impl Request {
@@ -76,12 +76,12 @@ impl Request {
 }
 
 /// A store that answers requests, as profiles are to show it.
-struct Answering {
+struct RequestStore {
     attached: Attached,
     labels: Mutex<[Option<String>; 2]>,
 }
 
-impl Answering {
+impl RequestStore {
     /// Its request of that kind counts among others.
     fn is_not_told_apart(&self, kind: &str) {
         let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +163,7 @@ impl HandlerState for Workers {
         if let Some(attached) = attached.clone().filter(|_| *profiles_memory) {
             watch_memory(&mut store, move |bytes| attached.memory_grows(bytes));
         }
-        let answering = attached.map(|attached| Arc::new(Answering { attached, labels: Mutex::default() }));
+        let answering = attached.map(|attached| Arc::new(RequestStore { attached, labels: Mutex::default() }));
         Ok(Instance {
             store,
             proxy,
@@ -218,7 +218,7 @@ impl WorkerExpiration for Expiration {
 pub(super) struct Worker {
     failures: Arc<Failures>,
     reuse: Reuse,
-    answering: Option<Arc<Answering>>,
+    answering: Option<Arc<RequestStore>>,
     deadline: Option<Deadline>,
     _alive: Arc<()>,
 }

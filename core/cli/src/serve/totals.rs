@@ -18,14 +18,14 @@ type ByKind = BTreeMap<(Arc<str>, u16), Histogram<u64>>;
 
 /// Requests that were answered.
 pub(super) struct Totals {
-    counted: Mutex<Counted>,
+    counted: Mutex<KindTotals>,
     answered: AtomicU64,
     /// How many are wanted.
     wanted: Option<u64>,
 }
 
 #[derive(Default)]
-struct Counted {
+struct KindTotals {
     kinds: Kinds,
     by_kind: ByKind,
 }
@@ -37,7 +37,7 @@ impl Totals {
 
     /// What a request of that method and path is called.
     pub(super) fn kind(&self, method: &str, path: &str) -> Arc<str> {
-        let Counted { kinds, by_kind } = &mut *self.counted();
+        let KindTotals { kinds, by_kind } = &mut *self.counted();
         let (kind, given_up) = kinds.of(method, path);
         // Those that give way were answered in one of these ways, if at all.
         for status in [NOT_FOUND, 0] {
@@ -52,7 +52,7 @@ impl Totals {
 
     /// A request has been answered so, or not at all. Gives the kind that it counts as, and whether it was the last that is wanted.
     pub(super) fn add(&self, kind: Arc<str>, status: Option<u16>, latency: Duration) -> (Arc<str>, bool) {
-        let Counted { kinds, by_kind } = &mut *self.counted();
+        let KindTotals { kinds, by_kind } = &mut *self.counted();
         if status.is_some_and(|status| status != NOT_FOUND) {
             kinds.keep(&kind);
         }
@@ -83,7 +83,7 @@ impl Totals {
         told.collect()
     }
 
-    fn counted(&self) -> MutexGuard<'_, Counted> {
+    fn counted(&self) -> MutexGuard<'_, KindTotals> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@ use super::snapshots::{News, Order, Snapshots};
 use super::terminal::Screen;
 use crate::failure::{FAILED, Failure};
 use crate::live_guest::LiveGuest;
-use crate::window_profiles::{Shown, WindowProfiles};
+use crate::window_profiles::{GuestView, WindowProfiles};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Subject {
     pub(super) guest: Arc<dyn LiveGuest>,
     pub(super) heading: Heading,
     pub(super) clock: Clock,
-    pub(super) shown: Shown,
+    pub(super) shown: GuestView,
     pub(super) output: (PathBuf, &'static dyn Exporter),
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Viewer {
 
 /// What is on the screen.
 #[derive(Default)]
-struct Seen {
+struct ScreenState {
     shows: Shows,
     wants_whole: bool,
     picture: Option<Box<Picture>>,
@@ -43,11 +43,11 @@ struct Seen {
 impl Viewer {
     /// Shows pictures until the user has seen enough.
     pub(super) fn run(self, mut screen: Screen) -> io::Result<()> {
-        let mut seen = Seen::default();
+        let mut seen = ScreenState::default();
         let mut is_changed = true;
         loop {
             if is_changed {
-                let Seen { shows, picture, before, rows, .. } = &seen;
+                let ScreenState { shows, picture, before, rows, .. } = &seen;
                 screen.draw(|frame| draw(frame, &self.heading, picture.as_deref(), before.as_ref(), rows, shows))?;
             }
             is_changed = false;
@@ -76,8 +76,8 @@ impl Viewer {
         }
     }
 
-    fn press(&self, key: KeyEvent, seen: &mut Seen) -> ControlFlow<()> {
-        let Seen { shows, .. } = seen;
+    fn press(&self, key: KeyEvent, seen: &mut ScreenState) -> ControlFlow<()> {
+        let ScreenState { shows, .. } = seen;
         let mut of = None;
         match key.code {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return self.end(seen, SIGINT),
@@ -117,12 +117,12 @@ impl Viewer {
     }
 
     /// Ends the run if it goes on; then there will be news of that.
-    fn end(&self, seen: &Seen, reason: i32) -> ControlFlow<()> {
+    fn end(&self, seen: &ScreenState, reason: i32) -> ControlFlow<()> {
         (self.quit)(reason);
         if seen.shows.ended.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn hear(&self, news: News, seen: &mut Seen) -> ControlFlow<()> {
+    fn hear(&self, news: News, seen: &mut ScreenState) -> ControlFlow<()> {
         match news {
             News::Picture(picture) => {
                 seen.before = seen.picture.take().map(|before| before.activity);
@@ -136,7 +136,7 @@ impl Viewer {
         ControlFlow::Continue(())
     }
 
-    fn add_up(&self, seen: &mut Seen) {
+    fn add_up(&self, seen: &mut ScreenState) {
         if let Some(picture) = &seen.picture {
             seen.rows = Rows::of(&picture.recording, seen.shows.of, self.view);
             seen.rows.sort(seen.shows.by_total);

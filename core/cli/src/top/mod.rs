@@ -16,7 +16,7 @@ mod terminal;
 
 use super::available_plugins::Plugins;
 use super::failure::{FAILED, Failure};
-use super::guest::{self, Loaded};
+use super::guest::{self, LoadedGuest};
 use super::interrupt::{self, Interrupts};
 use super::live_guest::OwnGuest;
 use super::options::formats;
@@ -25,7 +25,7 @@ use super::options::output::FramesChoice;
 use super::options::sampling::Sampling;
 use super::output::Target;
 use super::source_folders;
-use super::window_profiles::Shown;
+use super::window_profiles::GuestView;
 use clap::Args;
 use display::{Display, Subject};
 use screen::Heading;
@@ -40,7 +40,7 @@ use wlprof_export::{self as export, Exporter};
 use wlprof_recording::sources::SourceFolders;
 use wlprof_recording::{Clock, Journal, Selection};
 use wlprof_run::guest::Entry;
-use wlprof_run::profile::{Ended, Run};
+use wlprof_run::profile::{Run, RunEnd};
 use wlprof_show::table::TableOptions;
 use wlprof_wasi::Exit;
 
@@ -96,7 +96,7 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
         choice => choice,
     };
     let plugins = Plugins::for_run(&top.guest.plugins, &choice)?;
-    let loading = guest::Loading {
+    let loading = guest::LoadSettings {
         entry: Entry::function_or_main(top.guest.invoke.as_deref()),
         heap: None,
         arguments: &arguments,
@@ -105,7 +105,7 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
         epoch_interruption: sampler.kind == SamplerKind::Epoch,
         quiet: true,
     };
-    let Loaded { guest, programs, language, library, .. } = guest::load(&top.guest, &plugins, &loading)?;
+    let LoadedGuest { guest, programs, language, library, .. } = guest::load(&top.guest, &plugins, &loading)?;
     let screen = Screen::new().map_err(|error| failed(&error))?;
     let streams = GuestStreams::divert().map_err(|error| failed(&error))?;
     let journal = || Ok(Journal::of_windows());
@@ -124,20 +124,20 @@ pub(super) fn run(top: &Top) -> Result<u8, Failure> {
     run.finish();
     shown.map_err(|error| failed(&error))?;
     match ended {
-        Ended::Exit(exit) => {
+        RunEnd::Exit(exit) => {
             guest::report_exit(&exit, &guest, &top.guest)?;
             guest::print_notes(&guest);
             Ok(guest::exit_code(&exit))
         }
-        Ended::Interrupted(ENOUGH) => Ok(0),
-        Ended::Interrupted(signal) => interrupt::die_of(signal),
+        RunEnd::Interrupted(ENOUGH) => Ok(0),
+        RunEnd::Interrupted(signal) => interrupt::die_of(signal),
     }
 }
 
 impl Top {
     /// What is shown of a guest of this language, with the texts of `sources`.
-    fn shown(&self, language: Option<String>, plugins: &Plugins, sources: SourceFolders) -> Shown {
-        Shown {
+    fn shown(&self, language: Option<String>, plugins: &Plugins, sources: SourceFolders) -> GuestView {
+        GuestView {
             profiles_memory: false,
             plugins: language.iter().flat_map(|language| plugins.files_of(language)).collect(),
             language,
@@ -150,15 +150,15 @@ impl Top {
 }
 
 /// Waits until the guest has ended and the user has seen enough.
-fn wait(run: &Run, display: &Display) -> Ended {
+fn wait(run: &Run, display: &Display) -> RunEnd {
     let mut ended = run.wait();
     match &ended {
-        Ended::Exit(exit) => display.guest_has_ended(how(exit)),
-        Ended::Interrupted(_) => display.quit(),
+        RunEnd::Exit(exit) => display.guest_has_ended(how(exit)),
+        RunEnd::Interrupted(_) => display.quit(),
     }
     let mut since = Instant::now();
     while !display.is_over() {
-        if let Ended::Interrupted(signal) = ended
+        if let RunEnd::Interrupted(signal) = ended
             && signal != ENOUGH
             && since.elapsed() > GIVEN_BACK
         {
@@ -167,7 +167,7 @@ fn wait(run: &Run, display: &Display) -> Ended {
         if let Some(signal) = run.late_interruption() {
             display.quit();
             if signal != ENOUGH {
-                (ended, since) = (Ended::Interrupted(signal), Instant::now());
+                (ended, since) = (RunEnd::Interrupted(signal), Instant::now());
             }
         }
         std::thread::sleep(LOOK);

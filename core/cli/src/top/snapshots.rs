@@ -2,7 +2,7 @@
 
 use crate::live_guest::{LiveGuest, LiveWindow};
 use crate::output::Target;
-use crate::window_profiles::{Made, WindowProfiles};
+use crate::window_profiles::{WindowOutput, WindowProfiles};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub(super) struct Snapshots {
 
 /// What is wanted.
 #[derive(Default)]
-struct Wanted {
+struct Request {
     whole: bool,
     frozen: bool,
     ended: bool,
@@ -90,7 +90,7 @@ impl Snapshots {
         let mut recent = VecDeque::new();
         let mut last = None;
         let mut memory_bytes = 0;
-        let mut wanted = Wanted::default();
+        let mut wanted = Request::default();
         let mut next = Instant::now() + PERIOD;
         loop {
             let order = match early.pop_front() {
@@ -118,7 +118,7 @@ impl Snapshots {
                     let activity = self.guest.activity();
                     let activity = Activity { memory_bytes: activity.memory_bytes.max(memory_bytes), ..activity };
                     last = whole.unnamed().ok().map(|recording| (recording, activity));
-                    wanted = Wanted { ended: true, whole: true, frozen: false };
+                    wanted = Request { ended: true, whole: true, frozen: false };
                     recent.clear();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -181,14 +181,14 @@ impl Snapshots {
 
     fn picture(&self, recording: &[u8], activity: Activity, is_whole: bool) -> io::Result<Picture> {
         let exporter = EXPORTERS.iter().find(|exporter| exporter.is_recording()).ok_or(io::ErrorKind::Unsupported)?;
-        let named = self.profiles.make(recording, &self.guest.images(), &Made::File(*exporter), None)?;
+        let named = self.profiles.make(recording, &self.guest.images(), &WindowOutput::File(*exporter), None)?;
         let recording = file::read(&named).map_err(io::Error::other)?.view(self.view);
         Ok(Picture { recording, is_whole, activity })
     }
 
     /// Writes a profile, and gives a line for the user.
     fn write(&self, recording: &[u8]) -> Result<String, String> {
-        let profile = self.profiles.make(recording, &self.guest.images(), &Made::File(self.exporter), None);
+        let profile = self.profiles.make(recording, &self.guest.images(), &WindowOutput::File(self.exporter), None);
         let profile = profile.map_err(|error| error.to_string())?;
         let target = Target::open(&self.output, self.exporter).map_err(|failure| failure.message)?;
         let written = target.destination().file.write_all(&profile);

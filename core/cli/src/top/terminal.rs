@@ -68,12 +68,12 @@ pub(super) struct GuestStreams {
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<SavedSettings>>,
     reader: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct SavedSettings {
     bytes: VecDeque<u8>,
     dropped: u64,
 }
@@ -136,7 +136,7 @@ impl Drop for GuestStreams {
 }
 
 /// Keeps the end of what is written.
-fn keep(mut from_guest: PipeReader, kept: &Mutex<Kept>) {
+fn keep(mut from_guest: PipeReader, kept: &Mutex<SavedSettings>) {
     let mut chunk = vec![0; 1 << 16];
     while let Ok(length @ 1..) = from_guest.read(&mut chunk) {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn the_end_of_what_is_written_is_kept() {
         let (from_guest, mut to_reader) = pipe().unwrap();
-        let kept = Arc::<Mutex<Kept>>::default();
+        let kept = Arc::<Mutex<SavedSettings>>::default();
         let reader = std::thread::spawn({
             let kept = kept.clone();
             move || keep(from_guest, &kept)

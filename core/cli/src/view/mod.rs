@@ -52,7 +52,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 const BEGINNING: u64 = 4096;
 
 /// What is shown.
-enum Shown {
+enum Subject {
     /// A profile that the Firefox Profiler reads.
     Profile {
         json: Vec<u8>,
@@ -70,9 +70,9 @@ pub(super) fn run(view: &View) -> Result<u8, Failure> {
     let shown =
         match firefox_profile(path).map_err(|error| Failure::new(FAILED, format!("{}: {error}", path.display())))? {
             Some(shown) => shown,
-            None => Shown::Recording(Renderer::start(view)?),
+            None => Subject::Recording(Renderer::start(view)?),
         };
-    let is_recording = matches!(shown, Shown::Recording(_));
+    let is_recording = matches!(shown, Subject::Recording(_));
     let mut signals = Signals::that_end().map_err(|error| Failure::new(FAILED, error))?;
     let start = || {
         let [secret, name] = [token()?, token()?];
@@ -105,12 +105,12 @@ fn base(address: SocketAddr, token: &str) -> String {
 }
 
 /// All pages, below `token`. `base` is the URL of that.
-fn pages(token: &str, base: String, path: &Path, shown: Shown) -> Router {
+fn pages(token: &str, base: String, path: &Path, shown: Subject) -> Router {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let shell = Shell::new(escape::single_line(&name), base);
     let pages = match shown {
-        Shown::Profile { json, is_gzip } => pages_of_profile(&shell, json, is_gzip),
-        Shown::Recording(renderer) => recording_pages::router(shell, Arc::new(renderer)),
+        Subject::Profile { json, is_gzip } => pages_of_profile(&shell, json, is_gzip),
+        Subject::Recording(renderer) => recording_pages::router(shell, Arc::new(renderer)),
     };
     Router::new().nest(&format!("/{token}/"), pages)
 }
@@ -138,7 +138,7 @@ fn token() -> io::Result<String> {
 
 /// The file at `path` if it is JSON, compressed or not, and nothing if it is a recording. Whether JSON is a profile the Firefox
 /// Profiler will say.
-fn firefox_profile(path: &Path) -> io::Result<Option<Shown>> {
+fn firefox_profile(path: &Path) -> io::Result<Option<Subject>> {
     let mut json = Vec::new();
     let mut file = File::open(path)?;
     (&mut file).take(BEGINNING).read_to_end(&mut json)?;
@@ -155,7 +155,7 @@ fn firefox_profile(path: &Path) -> io::Result<Option<Shown>> {
         return if is_recording { Ok(None) } else { Err(io::Error::other(NO_PROFILE)) };
     }
     file.read_to_end(&mut json)?;
-    Ok(Some(Shown::Profile { json, is_gzip }))
+    Ok(Some(Subject::Profile { json, is_gzip }))
 }
 
 #[cfg(test)]
@@ -169,7 +169,7 @@ mod tests {
         std::fs::write(file.path(), bytes).unwrap();
         let shown = firefox_profile(file.path()).unwrap();
         shown.map(|shown| {
-            let Shown::Profile { json, is_gzip } = shown else { panic!("it is no recording") };
+            let Subject::Profile { json, is_gzip } = shown else { panic!("it is no recording") };
             assert_eq!(json, bytes);
             is_gzip
         })

@@ -26,7 +26,7 @@ const SCRIPT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; scri
 
 /// What all pages are made of.
 #[derive(Clone)]
-struct Made {
+struct PageSources {
     shell: Shell,
     renderer: Arc<Renderer>,
 }
@@ -34,16 +34,19 @@ struct Made {
 /// The pages, to be put below the secret path.
 pub(super) fn router(shell: Shell, renderer: Arc<Renderer>) -> Router {
     let source = |whole| {
-        get(async move |State(made): State<Made>, Path(file): Path<usize>| {
+        get(async move |State(made): State<PageSources>, Path(file): Path<usize>| {
             made.page(Page::Sources, Part::Source { file, whole }).await
         })
     };
     Router::new()
-        .route("/", get(async |State(made): State<Made>| with_policy(FRAME_POLICY, Html(made.shell.flame_graph()))))
+        .route(
+            "/",
+            get(async |State(made): State<PageSources>| with_policy(FRAME_POLICY, Html(made.shell.flame_graph()))),
+        )
         .route("/flamegraph.svg", file(Part::FlameGraph, "image/svg+xml", Some(SVG_POLICY)))
         .route(
             "/call-tree",
-            get(async |State(made): State<Made>| {
+            get(async |State(made): State<PageSources>| {
                 with_policy(SCRIPT_POLICY, made.page(Page::CallTree, Part::CallTree).await)
             }),
         )
@@ -53,16 +56,16 @@ pub(super) fn router(shell: Shell, renderer: Arc<Renderer>) -> Router {
         .route("/source/{file}/whole", source(true))
         .route("/table", page(Page::Table, Part::Table))
         .route("/profile.json", for_firefox_profiler(file(Part::Profile, "application/json", None)))
-        .with_state(Made { shell, renderer })
+        .with_state(PageSources { shell, renderer })
 }
 
-fn page(page: Page, part: Part) -> MethodRouter<Made> {
-    get(async move |State(made): State<Made>| made.page(page, part).await)
+fn page(page: Page, part: Part) -> MethodRouter<PageSources> {
+    get(async move |State(made): State<PageSources>| made.page(page, part).await)
 }
 
 /// A part as it is.
-fn file(part: Part, media_type: &'static str, policy: Option<&'static str>) -> MethodRouter<Made> {
-    get(async move |State(made): State<Made>| match made.part(part).await {
+fn file(part: Part, media_type: &'static str, policy: Option<&'static str>) -> MethodRouter<PageSources> {
+    get(async move |State(made): State<PageSources>| match made.part(part).await {
         Ok(content) => {
             let answer = ([(CONTENT_TYPE, media_type)], content);
             match policy {
@@ -80,7 +83,7 @@ fn with_policy(policy: &'static str, answer: impl IntoResponse) -> Response {
     answer
 }
 
-impl Made {
+impl PageSources {
     async fn page(&self, page: Page, part: Part) -> Response {
         match self.part(part).await {
             Ok(content) => Html(self.shell.page(page, &String::from_utf8_lossy(&content))).into_response(),

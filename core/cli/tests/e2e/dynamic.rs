@@ -14,7 +14,7 @@ use wlprof_plugin::{
     ThreadStack, Truncation, Walker, WasmFrame,
 };
 use wlprof_run::guest::{Guest, LoadOptions};
-use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
+use wlprof_run::profile::{Run, RunEnd, RunOptions, symbolize};
 use wlprof_wasi::WasiOptions;
 
 /// The Go plugin's library, built on first use.
@@ -148,7 +148,7 @@ fn profile(name: &str, arguments: &[&str]) -> Recording {
         // It may have ended.
         let _ = profiler.dump();
     }
-    assert!(matches!(run.wait(), Ended::Exit(_)));
+    assert!(matches!(run.wait(), RunEnd::Exit(_)));
     symbolize(run.finish().unwrap(), &[image], |_| ()).unwrap()
 }
 

@@ -11,7 +11,7 @@ use wlprof_plugin::{
     SourceFrame, Truncation, Walker, WasmFrame,
 };
 use wlprof_run::guest::{Guest, LoadOptions};
-use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
+use wlprof_run::profile::{Run, RunEnd, RunOptions, symbolize};
 use wlprof_wasi::WasiOptions;
 
 /// The toy interpreter, or a plugin for it that misbehaves.
@@ -155,7 +155,7 @@ fn profile_once(guest: &str, behaviour: Behaviour, times: u64) -> Recording {
         }),
     };
     let run = Run::start(&guest, vec![chosen.program], options).unwrap();
-    assert!(matches!(run.wait(), Ended::Exit(_)));
+    assert!(matches!(run.wait(), RunEnd::Exit(_)));
     symbolize(run.finish().unwrap(), &[image], |_| ()).unwrap()
 }
 

@@ -6,7 +6,7 @@ use wlprof::recording::{Clock, Origin};
 use wlprof::sampler::{SamplerKind, SamplerOptions};
 use wlprof_plugin::{FrameKey, FrameSink, GuestMemory, Program, SourceFrame, Truncation, Walker, WasmFrame};
 use wlprof_run::guest::{Guest, LoadOptions};
-use wlprof_run::profile::{Ended, Run, RunOptions, symbolize};
+use wlprof_run::profile::{Run, RunEnd, RunOptions, symbolize};
 use wlprof_wasi::WasiOptions;
 
 /// Sleeps for a fifth of a second in a tail call.
@@ -47,7 +47,7 @@ fn a_host_call_without_a_caller_is_recorded() {
     let wasi = WasiOptions { arguments: vec!["guest".into()], ..WasiOptions::default() };
     let options = RunOptions { wasi, invoke: Some("sleep".into()), sampler: Some(sampler) };
     let run = Run::start(&guest, vec![Some(Arc::new(OneFrame))], options).unwrap();
-    assert!(matches!(run.wait(), Ended::Exit(exit) if exit.code() == Some(0)));
+    assert!(matches!(run.wait(), RunEnd::Exit(exit) if exit.code() == Some(0)));
     let images = [guest.code.images[0].clone()];
     let recording = symbolize(run.finish().unwrap(), &images, |_| ()).unwrap();
     assert!(recording.ticks.balanced(), "{:?}", recording.ticks);

@@ -5,15 +5,15 @@ use wlprof_plugin::abi;
 
 /// A program or a walker that is not asked any more, and what the plugin frees it with.
 #[derive(Clone, Copy)]
-pub(crate) enum Ended {
+pub(crate) enum RetiredPart {
     Program(*mut abi::Program, unsafe extern "C" fn(*mut abi::Program)),
     Walker(*mut abi::Walker, unsafe extern "C" fn(*mut abi::Walker)),
 }
 
 // SAFETY: the ABI has programs and walkers be called from any thread, one call at a time.
-unsafe impl Send for Ended {}
+unsafe impl Send for RetiredPart {}
 
-impl Ended {
+impl RetiredPart {
     /// Has the plugin free it.
     ///
     /// # Safety

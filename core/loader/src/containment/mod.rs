@@ -19,11 +19,11 @@ mod recovery;
 mod slot;
 mod watchdog;
 
-pub(super) use ended::Ended;
+pub(super) use ended::RetiredPart;
 pub(super) use recovery::{OwnStack, end_process, fetch, in_host};
 
 use libloading::Library;
-use recovery::{Changes, Handlers, Kept};
+use recovery::{Changes, Handlers, SavedContext};
 use slot::Slot;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -106,20 +106,20 @@ impl Activity {
 
     /// What is put back after it. A walk takes about a microsecond, as long as a few system calls; and in a signal handler,
     /// or where that is blocked, whoever called puts the mask back.
-    fn kept(self) -> Kept {
+    fn kept(self) -> SavedContext {
         match self {
-            Self::Walk => Kept::FloatingPoint,
+            Self::Walk => SavedContext::FloatingPoint,
             Self::Symbolize | Self::Categorize | Self::Labels | Self::Threads | Self::Walker | Self::HeapProfile => {
-                Kept::Mask
+                SavedContext::Mask
             }
-            _ => Kept::Handlers,
+            _ => SavedContext::Handlers,
         }
     }
 }
 
 /// Why a call was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum AbortReason {
     /// A crash raised this signal.
     Crash(i32),
     /// It did not come back.
@@ -135,7 +135,7 @@ enum Left {
 struct Failure {
     activity: Activity,
     /// `None` if the plugin said so itself.
-    left: Option<Left>,
+    left: Option<AbortReason>,
     /// The call could not even be left.
     is_stuck: bool,
 }
@@ -159,7 +159,7 @@ pub(super) struct PluginLibrary {
     code: Vec<Range<usize>>,
     failure: OnceLock<Failure>,
     /// What is not asked any more and waits for its end, programs after their walkers.
-    ended: Mutex<VecDeque<Ended>>,
+    ended: Mutex<VecDeque<RetiredPart>>,
     /// What each activity changed of the process.
     changes: [AtomicU8; Activity::ALL.len()],
 }
@@ -221,7 +221,7 @@ impl PluginLibrary {
     ///
     /// # Safety
     /// No call may use it, now or later. The walkers of a program must have been put aside before.
-    pub(super) unsafe fn is_over(self: &Arc<Self>, ended: Ended) {
+    pub(super) unsafe fn is_over(self: &Arc<Self>, ended: RetiredPart) {
         let mut waiting = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push_back(ended);
         let first = if waiting.len() > MOST_WAITING { waiting.pop_front() } else { None };
@@ -257,10 +257,10 @@ impl PluginLibrary {
         let (name, call, limit) = (self.name(), activity.name(), activity.limit_s());
         let how = match *left {
             None => format!("failed in {call} (in Rust: by a panic)"),
-            Some(Left::Crash(signal)) => format!("crashed in {call}: {}", recovery::crash(signal)),
-            Some(Left::TooLong) => format!("did not come back from {call} within {limit} s"),
-            Some(Left::Exit) => format!("called exit in {call}"),
-            Some(Left::Unwound) => {
+            Some(AbortReason::Crash(signal)) => format!("crashed in {call}: {}", recovery::crash(signal)),
+            Some(AbortReason::TooLong) => format!("did not come back from {call} within {limit} s"),
+            Some(AbortReason::Exit) => format!("called exit in {call}"),
+            Some(AbortReason::Unwound) => {
                 format!("threw an exception out of {call}, or ended the thread there (pthread_exit)")
             }
         };
@@ -317,7 +317,7 @@ impl Calls {
             Activity::Walker | Activity::Destroy => recovery::watch_thread_at_times(),
             _ => recovery::watch_thread(),
         }
-        let kept = if library.is_checked { Kept::Handlers } else { activity.kept() };
+        let kept = if library.is_checked { SavedContext::Handlers } else { activity.kept() };
         let (outcome, changes) = recovery::keeping(kept, || {
             self.slot.enter(activity);
             let outcome = recovery::call(&self.slot, &library.code, self.stack.as_ref(), run);

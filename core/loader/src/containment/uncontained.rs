@@ -1,6 +1,6 @@
 //! Calls that are left to end by themselves: where there is no `recovery`.
 
-use super::Left;
+use super::AbortReason;
 use super::slot::Slot;
 use std::io;
 use std::ops::Range;
@@ -44,13 +44,13 @@ impl Handlers {
 }
 
 /// What is put back after a call: nothing here.
-pub(super) enum Kept {
+pub(super) enum SavedContext {
     FloatingPoint,
     Mask,
     Handlers,
 }
 
-pub(super) fn keeping<T>(_kept: Kept, run: impl FnOnce() -> T) -> (T, Changes) {
+pub(super) fn keeping<T>(_kept: SavedContext, run: impl FnOnce() -> T) -> (T, Changes) {
     (run(), Changes(0))
 }
 
@@ -86,7 +86,7 @@ pub(super) fn call<T>(
     _code: &[Range<usize>],
     _stack: Option<&OwnStack>,
     run: impl FnOnce() -> T,
-) -> Result<T, Left> {
+) -> Result<T, AbortReason> {
     Ok(run())
 }
 

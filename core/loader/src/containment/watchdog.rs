@@ -2,7 +2,7 @@
 
 use super::recovery;
 use super::slot::{Callee, Slot};
-use super::{Activity, Failure, Left, PluginLibrary};
+use super::{AbortReason, Activity, Failure, PluginLibrary};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
@@ -52,14 +52,14 @@ pub(super) fn start() {
 }
 
 /// A call that was going on when the watchdog last looked.
-struct Seen {
+struct CallInProgress {
     slot: Arc<Slot>,
     sequence: u64,
     rounds: u64,
 }
 
 fn run() {
-    let mut seen: Vec<Seen> = Vec::new();
+    let mut seen: Vec<CallInProgress> = Vec::new();
     loop {
         thread::sleep(INTERVAL);
         let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,9 +74,9 @@ fn run() {
         let before = std::mem::take(&mut seen);
         seen.extend(going_on.into_iter().map(|(slot, sequence)| {
             let same = before.iter().find(|seen| Arc::ptr_eq(&seen.slot, &slot) && seen.sequence == sequence);
-            Seen { rounds: same.map_or(0, |seen| seen.rounds + 1), slot, sequence }
+            CallInProgress { rounds: same.map_or(0, |seen| seen.rounds + 1), slot, sequence }
         }));
-        for Seen { slot, sequence, rounds } in &seen {
+        for CallInProgress { slot, sequence, rounds } in &seen {
             if let Some(over) = rounds.checked_sub(slot.activity().limit_s() * ROUNDS_A_SECOND) {
                 slot.condemn(*sequence, over > PATIENCE);
                 recovery::interrupt(slot.thread());
@@ -105,7 +105,7 @@ fn give_up(slot: &Slot) {
             format!("plugin {name} did not come back from {} within {} s", activity.name(), activity.limit_s())
         }
         Callee::Library(library) => {
-            let failure = Failure { activity, left: Some(Left::TooLong), is_stuck: true };
+            let failure = Failure { activity, left: Some(AbortReason::TooLong), is_stuck: true };
             if library.failure.set(failure).is_err() {
                 // As the end of a process takes time, too.
                 return;

@@ -5,7 +5,7 @@ use super::table::{LabelKeys, Table};
 use super::{MAX_FRAMES, MAX_LABEL_SETS, Recorder, SMALL, Track};
 use crate::file::RawRecording;
 use crate::journal::End;
-use crate::unused::{Held, Renumbered};
+use crate::unused::{HeldNumbers, NewNumbers};
 use crate::{Clock, WindowOf};
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ impl Recorder {
 
     /// Lets go of frames, stacks, labels, threads and stores that are in no sample which is kept, and are not `held`. Gives the new
     /// numbers of the others; `None`, and nothing has changed, if all of the run is kept, or what is new cannot be written.
-    pub fn compact(&mut self, mut held: Held) -> Option<Renumbered> {
+    pub fn compact(&mut self, mut held: HeldNumbers) -> Option<NewNumbers> {
         self.journal.only_recent()?;
         let going_on: HashSet<u32> = held.threads.iter().copied().collect();
         let ended = (0..).zip(&mut self.tracks).filter(|(number, _)| !going_on.contains(number));
@@ -153,7 +153,7 @@ mod tests {
         recorder.keep_from(Some(9_000));
         let before = window(&mut recorder, 9_000);
         let bytes = recorder.journal.only_recent().unwrap().table_bytes();
-        let held = Held { stores: vec![store], threads: vec![track.number()], ..Held::default() };
+        let held = HeldNumbers { stores: vec![store], threads: vec![track.number()], ..HeldNumbers::default() };
         let numbers = recorder.compact(held).unwrap();
         let after = window(&mut recorder, 9_000);
         let differs = told(&before).into_iter().zip(told(&after)).find(|(before, after)| before != after);
@@ -188,7 +188,7 @@ mod tests {
             add(&mut recorder, track, number * 100);
             largest = largest.max(recorder.journal.only_recent().unwrap().table_bytes());
             if recorder.is_overgrown() {
-                recorder.compact(Held::default()).unwrap();
+                recorder.compact(HeldNumbers::default()).unwrap();
                 assert!(recorder.compacted_bytes < MIN_BYTES / 4, "{}", recorder.compacted_bytes);
             }
         }
@@ -211,7 +211,8 @@ mod tests {
         assert!(!recorder.is_overgrown(), "it was looked at just now");
         recorder.flush(FULL_FOR_NS + 1);
         assert!(recorder.is_overgrown());
-        let numbers = recorder.compact(Held { threads: vec![track.number()], ..Held::default() }).unwrap();
+        let numbers =
+            recorder.compact(HeldNumbers { threads: vec![track.number()], ..HeldNumbers::default() }).unwrap();
         assert!(!recorder.is_overgrown() && recorder.stacks.len() == 0);
         add(&mut recorder, track.renumbered(&numbers.threads), FULL_FOR_NS + 2);
         assert!(recorder.truncated.is_empty());
@@ -221,6 +222,6 @@ mod tests {
     fn a_recording_of_the_whole_run_is_left_alone() {
         let mut recorder = Recorder::new(Vec::new(), Meta::default(), Journal::default().with_windows());
         recorder.compacted_bytes = 0;
-        assert!(!recorder.is_overgrown() && recorder.compact(Held::default()).is_none());
+        assert!(!recorder.is_overgrown() && recorder.compact(HeldNumbers::default()).is_none());
     }
 }

@@ -5,7 +5,7 @@ mod table;
 
 use super::journal::{Block, End, Journal, Progress};
 use super::memory::MemorySizes;
-use super::own_names::{LanguageNames, OwnNames, Unnamed};
+use super::own_names::{LanguageNames, NameSource, OwnNames};
 use super::recent::WindowOf;
 use super::track::{Track, TrackId};
 use super::{
@@ -151,7 +151,7 @@ impl Recorder {
             && is_known
             && self.frames.len() > before
         {
-            self.own_names.met(Unnamed::Frame(module, key));
+            self.own_names.met(NameSource::Frame(module, key));
         }
         id
     }
@@ -210,14 +210,14 @@ impl Recorder {
         }
         let id = self.labels.id(set);
         if self.labels.len() > before {
-            keys.iter().for_each(|&key| self.own_names.met(Unnamed::Labels(module, key)));
+            keys.iter().for_each(|&key| self.own_names.met(NameSource::Labels(module, key)));
         }
         id
     }
 
     /// What has been met since this was last asked that only a language can name. Whoever can ask it gives the answers to
     /// [`Self::name_frame`] and [`Self::name_labels`]; what is not answered is asked when the recording is closed.
-    pub fn take_unnamed(&mut self) -> Vec<Unnamed> {
+    pub fn take_unnamed(&mut self) -> Vec<NameSource> {
         self.own_names.take_unnamed()
     }
 
@@ -299,7 +299,7 @@ impl Recorder {
     }
 
     /// What has no name yet of what only languages can name.
-    pub fn unnamed(&self) -> Vec<Unnamed> {
+    pub fn unnamed(&self) -> Vec<NameSource> {
         let labels = self.labels.in_order();
         self.own_names.without_name(&self.frames.in_order(), &labels.iter().map(LabelKeys::as_set).collect::<Vec<_>>())
     }

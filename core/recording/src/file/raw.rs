@@ -3,7 +3,7 @@
 use super::{Contents, ReadError, corrupt};
 use crate::build::{FunctionTable, Names};
 use crate::journal::{Block, End, MAGIC, NoBlock, Progress, VERSION, read_block};
-use crate::unused::{Held, Renumbered, Tables};
+use crate::unused::{HeldNumbers, NewNumbers, Tables};
 use crate::{
     Frame, FrameId, Function, Heap, INSTANCE, LabelSetId, Line, Meta, Module, ModuleId, NamedFrame, Origin, Recording,
     RequestTotal, Sample, Stack, Store, Thread, TickCounts,
@@ -191,14 +191,19 @@ impl RawRecording {
         if self.symbols.is_none() {
             let all = |count: usize| (0..count as u32).collect();
             let (labels, stores, threads) = (self.label_sets.len(), self.stores.len(), self.threads.len());
-            let held = Held { labels: all(labels), stores: all(stores), threads: all(threads), ..Held::default() };
+            let held = HeldNumbers {
+                labels: all(labels),
+                stores: all(stores),
+                threads: all(threads),
+                ..HeldNumbers::default()
+            };
             self.keep_used(&held);
         }
         self
     }
 
     /// Leaves out what is in no sample and no host call, and not `held`. It has no names of wasm's frames.
-    pub(crate) fn keep_used(&mut self, held: &Held) -> Renumbered {
+    pub(crate) fn keep_used(&mut self, held: &HeldNumbers) -> NewNumbers {
         debug_assert!(self.symbols.is_none(), "their lines would be in other places");
         let Self { frames, stacks, label_sets, stores, threads, language_names, .. } = self;
         let numbers = Tables { frames, stacks, label_sets, stores, threads, language_names }.keep_used(held);

@@ -3,7 +3,7 @@
 use super::component_names::component_names;
 use super::engine::{EngineOptions, complete, config};
 use super::interface::Interface;
-use super::obstacle::{Obstacle, Offered};
+use super::obstacle::{ImportOffer, Obstacle};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub struct Guest {
     /// What it was compiled to.
     pub code: GuestCode,
     /// Of a component what is to be called.
-    pub component: Option<Linked>,
+    pub component: Option<LinkedComponent>,
     /// What it may do.
     pub flags: Flags,
     /// Modules that it can import from, in the order in which they are instantiated, before it.
@@ -130,7 +130,7 @@ impl Guest {
 
 /// A component that is linked, and what is to be called of it.
 #[derive(Clone)]
-pub enum Linked {
+pub enum LinkedComponent {
     /// A function.
     Callable(Arc<CallableComponent>),
     /// What answers requests.
@@ -279,7 +279,7 @@ impl Program {
         let mut store = world.store(&self.engine).map_err(LoadError::Engine)?;
         let linker = linker(&self.engine, &self.flags).map_err(LoadError::Engine)?;
         let preloads: Vec<&str> = self.preloads.iter().map(|(name, _)| name.as_str()).collect();
-        let offered = Offered { linker: &linker, preloads: &preloads, flags: &self.flags };
+        let offered = ImportOffer { linker: &linker, preloads: &preloads, flags: &self.flags };
         interface.check(&mut store, &offered, function, arguments).map_err(|obstacle| self.obstacle(obstacle))
     }
 
@@ -335,13 +335,13 @@ impl Program {
             Compiled::Component(component) => {
                 let callable = |invoke| {
                     let callable = CallableComponent::find(&engine, component, &flags, invoke)?;
-                    Ok(Linked::Callable(Arc::new(callable)))
+                    Ok(LinkedComponent::Callable(Arc::new(callable)))
                 };
                 let linked = match entry {
                     Entry::Main => callable(None).map(Some),
                     Entry::Function(call) => callable(Some(call)).map(Some),
                     Entry::Handler => HttpHandler::find(&engine, component, &flags)
-                        .map(|handler| Some(Linked::Handler(Arc::new(handler)))),
+                        .map(|handler| Some(LinkedComponent::Handler(Arc::new(handler)))),
                     Entry::Nothing => Ok(None),
                 };
                 linked.map_err(|error| LoadError::Obstacle(path, Obstacle::Component(error)))?

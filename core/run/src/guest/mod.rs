@@ -12,5 +12,5 @@ mod obstacle;
 pub use engine::config;
 pub use engine::{EngineOptions, engine};
 pub use foreign_host::ForeignHost;
-pub use load::{Allocators, Entry, Guest, Linked, LoadError, LoadOptions, Preload, Program};
+pub use load::{Allocators, Entry, Guest, LinkedComponent, LoadError, LoadOptions, Preload, Program};
 pub use obstacle::Obstacle;

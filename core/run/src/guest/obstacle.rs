@@ -52,7 +52,7 @@ pub enum Obstacle {
 }
 
 /// What a module is offered to import.
-pub(super) struct Offered<'a> {
+pub(super) struct ImportOffer<'a> {
     pub(super) linker: &'a Linker<GuestState>,
     /// Modules that it can import from: what they lack is found when it is instantiated.
     pub(super) preloads: &'a [&'a str],
@@ -121,7 +121,7 @@ impl Interface {
     pub(super) fn check(
         &self,
         store: impl AsContextMut<Data = GuestState>,
-        offered: &Offered<'_>,
+        offered: &ImportOffer<'_>,
         function: Option<&str>,
         arguments: &[String],
     ) -> Result<(), Obstacle> {
@@ -164,7 +164,7 @@ impl Interface {
     fn check_imports(
         &self,
         mut store: impl AsContextMut<Data = GuestState>,
-        Offered { linker, preloads, flags }: &Offered<'_>,
+        ImportOffer { linker, preloads, flags }: &ImportOffer<'_>,
     ) -> Result<(), Obstacle> {
         let is_made_up = |import: &Import| flags.makes_up(import.is_function);
         let is_preloaded = |import: &Import| preloads.contains(&import.module.as_str());

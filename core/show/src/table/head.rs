@@ -5,7 +5,7 @@ use crate::escape::single_line;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use wlprof_recording::{
-    Clock, INSTANCE, LanguageTruncation, Recording, Selected, State, Totals, Truncation, Weight, count_of,
+    Clock, INSTANCE, LanguageTruncation, Recording, SelectionShare, State, Totals, Truncation, Weight, count_of,
 };
 
 /// What `±` means.
@@ -21,7 +21,7 @@ const TOLD_UNSAMPLED: f64 = 0.005;
 pub(super) fn write(
     recording: &Recording,
     totals: &Totals,
-    selected: Option<&Selected>,
+    selected: Option<&SelectionShare>,
     text: &mut String,
 ) -> fmt::Result {
     let meta = &recording.meta;
@@ -43,7 +43,7 @@ pub(super) fn write(
         samples as f64 / seconds(base_ns).max(1e-9),
         100.0 * (1.0 - unsampled(recording, selected)),
     )?;
-    if let Some(Selected { share, by, places: [guest, host, waiting], .. }) = selected {
+    if let Some(SelectionShare { share, by, places: [guest, host, waiting], .. }) = selected {
         let [guest, host, waiting] = [guest, host, waiting].map(|place| shown(*place));
         match meta.clock {
             Clock::Cpu => writeln!(text, "host {host} ({BOUND})")?,
@@ -81,7 +81,7 @@ fn places(recording: &Recording) -> (Weight, Weight) {
 }
 
 /// The part of the time that no sample stands for.
-fn unsampled(recording: &Recording, selected: Option<&Selected>) -> f64 {
+fn unsampled(recording: &Recording, selected: Option<&SelectionShare>) -> f64 {
     let sampled = selected.map_or_else(
         || recording.samples().map(|sample| sample.period_ns).fold(0, u64::saturating_add),
         |selected| selected.all_ns,
@@ -104,7 +104,7 @@ fn doubts(totals: &Totals) -> Vec<String> {
 }
 
 /// What was lost, why, and what that means for the shares: a sentence each.
-fn losses(recording: &Recording, selected: Option<&Selected>) -> Vec<String> {
+fn losses(recording: &Recording, selected: Option<&SelectionShare>) -> Vec<String> {
     let mut losses = Vec::new();
     let unsampled = unsampled(recording, selected);
     let allowed_hz = recording.meta.allowed_hz.max(1.0);

@@ -19,7 +19,7 @@ use crate::wrapping::wrapped;
 use rows::{FUNCTIONS, Shares, counted, shorten, signs_of};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
-use wlprof_recording::{FunctionTotal, Recording, Selected, Totals, UserLines};
+use wlprof_recording::{FunctionTotal, Recording, SelectionShare, Totals, UserLines};
 
 /// What the table shows, and how wide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ impl Default for TableOptions {
 
 /// The table of `recording`, which is what was `selected`, if not all is shown.
 #[must_use]
-pub fn table(recording: &Recording, selected: Option<&Selected>, options: &TableOptions) -> String {
+pub fn table(recording: &Recording, selected: Option<&SelectionShare>, options: &TableOptions) -> String {
     let mut text = String::from("\n");
     let totals = Totals::of(recording);
     if let Some(part) = recording.part {
@@ -87,7 +87,7 @@ fn notes(recording: &Recording, text: &mut String) {
 fn tables(
     recording: &Recording,
     totals: &Totals,
-    selected: Option<&Selected>,
+    selected: Option<&SelectionShare>,
     options: &TableOptions,
     text: &mut String,
 ) -> std::fmt::Result {

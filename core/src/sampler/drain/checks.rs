@@ -13,7 +13,7 @@ use wlprof_walk::{CodeReader, FrameWord, LanguageEntry};
 
 /// What a sample at a check says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Judged {
+pub(super) struct Judgement {
     pub(super) state: State,
     /// The leaf had not begun: the time is the caller's.
     pub(super) is_callers: bool,
@@ -24,13 +24,13 @@ pub(super) struct Judged {
 pub(super) struct CheckTable {
     functions: HashMap<(ModuleId, u32), Option<Checks>>,
     /// By the check, and what called its function.
-    judged: HashMap<(FrameWord, Option<FrameWord>), Judged>,
+    judged: HashMap<(FrameWord, Option<FrameWord>), Judgement>,
 }
 
 impl CheckTable {
     /// What the sample of `record` says; what its header does, if it was taken at no check.
-    pub(super) fn judge(&mut self, record: &Record<'_>, shared: &Shared) -> Judged {
-        let as_told = Judged { state: record.header.state, is_callers: false };
+    pub(super) fn judge(&mut self, record: &Record<'_>, shared: &Shared) -> Judgement {
+        let as_told = Judgement { state: record.header.state, is_callers: false };
         let Some(leaf) = record.frame(0).filter(|leaf| leaf.is_at_check()) else { return as_told };
         // The other side of a host call's is no caller.
         let caller = record.frame(1).filter(|caller| !caller.is_host_call());
@@ -48,14 +48,14 @@ impl CheckTable {
         });
         // Of modules that have come since, too.
         match judged.is_callers && (!shows_leaf || has_tail_calls(shared)) {
-            true => Judged { state: State::Entering, is_callers: false },
+            true => Judgement { state: State::Entering, is_callers: false },
             false => judged,
         }
     }
 
-    fn judge_anew(&mut self, leaf: FrameWord, caller: Option<FrameWord>, shared: &Shared) -> Judged {
+    fn judge_anew(&mut self, leaf: FrameWord, caller: Option<FrameWord>, shared: &Shared) -> Judgement {
         let code = shared.code.read();
-        let told = |state| Judged { state, is_callers: false };
+        let told = |state| Judgement { state, is_callers: false };
         let Some(Origin::Wasm { module, function, code_offset }) = code.origin(leaf.native_pc()) else {
             return told(State::Returned);
         };
@@ -71,7 +71,7 @@ impl CheckTable {
             }
             _ => false,
         });
-        if is_callers { Judged { state: State::Guest, is_callers } } else { told(State::Entering) }
+        if is_callers { Judgement { state: State::Guest, is_callers } } else { told(State::Entering) }
     }
 
     fn checks(&mut self, word: FrameWord, module: ModuleId, function: u32, code: &CodeReader<'_>) -> Option<&Checks> {

@@ -1,7 +1,7 @@
 //! From what heaps tell to the recording: the stacks that allocate are interned as they come, and what they have come to is written now
 //! and then.
 
-use super::super::heap::{HeapTotals, SiteNumber, StoreHeap, Taken};
+use super::super::heap::{HeapDelta, HeapTotals, SiteNumber, StoreHeap};
 use super::super::os::clock::monotonic_ns;
 use super::super::reading::Header;
 use super::super::running::StoreNumber;
@@ -65,7 +65,7 @@ impl Drain {
         }
         for heap in shared.heaps.all() {
             let has_gone = gone.iter().any(|(store, _)| *store == heap.store);
-            let Taken { new, totals } = heap.take(is_due || has_gone);
+            let HeapDelta { new, totals } = heap.take(is_due || has_gone);
             self.intern_sites(heap.store, &new, shared, recorder);
             if let Some(totals) = totals {
                 self.record_totals(&heap, totals, started_ns, recorder);

@@ -6,7 +6,8 @@ use super::super::running::StoreNumber;
 use super::super::timing::MAX_PERIODS;
 use std::collections::{HashMap, VecDeque};
 use wlprof_recording::{
-    FrameId, Held, LabelSetId, LanguageTruncation, Recorder, Renumbered, Sample, StackId, StoreId, TrackId, Truncation,
+    FrameId, HeldNumbers, LabelSetId, LanguageTruncation, NewNumbers, Recorder, Sample, StackId, StoreId, TrackId,
+    Truncation,
 };
 
 /// The most samples of a lane that may wait. Beyond that all of them are recorded without the language's stack.
@@ -14,7 +15,7 @@ const MAX_WAITING: usize = 1 << 18;
 
 /// A sample's stack and labels, as interned.
 #[derive(Clone, Copy)]
-pub(in crate::sampler) struct Found {
+pub(in crate::sampler) struct SampleStack {
     pub(in crate::sampler) leaf: FrameId,
     pub(in crate::sampler) stack: StackId,
     pub(in crate::sampler) labels: Option<LabelSetId>,
@@ -22,9 +23,9 @@ pub(in crate::sampler) struct Found {
 }
 
 /// A sample, and what is known of its stack.
-struct Waiting {
+struct WaitingSample {
     header: Header,
-    found: Found,
+    found: SampleStack,
     /// It awaits the language's stack.
     awaits: bool,
 }
@@ -32,7 +33,7 @@ struct Waiting {
 /// The samples of a thread of a store.
 struct Lane {
     track: TrackId,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingSample>,
     /// How many of them await the language's stack.
     awaiting: usize,
     /// Time of the last sample that was recorded.
@@ -93,7 +94,7 @@ impl Lanes {
         &mut self,
         tid: u32,
         header: Header,
-        found: Found,
+        found: SampleStack,
         awaits: bool,
         recorder: &mut Recorder,
     ) {
@@ -102,7 +103,7 @@ impl Lanes {
             lane.give_up(|_| true);
         }
         lane.awaiting += usize::from(awaits);
-        lane.waiting.push_back(Waiting { header, found, awaits });
+        lane.waiting.push_back(WaitingSample { header, found, awaits });
         lane.record(self.started_ns, recorder, &mut self.counts);
     }
 
@@ -112,7 +113,7 @@ impl Lanes {
     }
 
     /// The host call of `language` has returned: its samples get the stack `found`.
-    pub(in crate::sampler) fn complete(&mut self, language: &Header, found: Found, recorder: &mut Recorder) {
+    pub(in crate::sampler) fn complete(&mut self, language: &Header, found: SampleStack, recorder: &mut Recorder) {
         for (_, lane) in
             self.lanes.iter_mut().filter(|((store, _), lane)| *store == language.store && lane.awaiting > 0)
         {
@@ -137,9 +138,9 @@ impl Lanes {
     }
 
     /// What they hold of the recording.
-    pub(in crate::sampler) fn held(&self) -> Held {
+    pub(in crate::sampler) fn held(&self) -> HeldNumbers {
         let found = || self.lanes.values().flat_map(|lane| lane.waiting.iter().map(|waiting| waiting.found));
-        Held {
+        HeldNumbers {
             frames: found().map(|found| found.leaf).collect(),
             stacks: found().map(|found| found.stack).collect(),
             labels: found().filter_map(|found| found.labels).collect(),
@@ -149,10 +150,10 @@ impl Lanes {
     }
 
     /// Takes the recording's new numbers, in which all that is held is kept.
-    pub(in crate::sampler) fn renumber(&mut self, numbers: &Renumbered) {
+    pub(in crate::sampler) fn renumber(&mut self, numbers: &NewNumbers) {
         for lane in self.lanes.values_mut() {
             lane.track = lane.track.renumbered(&numbers.threads);
-            for Waiting { found, .. } in &mut lane.waiting {
+            for WaitingSample { found, .. } in &mut lane.waiting {
                 found.leaf = numbers.frames.new_of(found.leaf);
                 found.stack = numbers.stacks.new_of(found.stack);
                 found.labels = found.labels.map(|set| numbers.labels.new_of(set));
@@ -187,7 +188,7 @@ impl Lanes {
     }
 }
 
-impl Waiting {
+impl WaitingSample {
     fn awaits_stack_of(&self, language: &Header) -> bool {
         self.awaits && self.header.host_call == language.host_call
     }
@@ -204,7 +205,7 @@ impl Lane {
 
     /// Records the samples that wait for nothing, up to the first that does.
     fn record(&mut self, started_ns: u64, recorder: &mut Recorder, counts: &mut LaneCounts) {
-        while let Some(Waiting { header, found, .. }) = self.waiting.pop_front_if(|waiting| !waiting.awaits) {
+        while let Some(WaitingSample { header, found, .. }) = self.waiting.pop_front_if(|waiting| !waiting.awaits) {
             let time_ns = header.time_ns.saturating_sub(started_ns);
             // A long time becomes several samples, so that none weighs more than a sample may.
             let pieces = header.weight_ns.div_ceil(MAX_PERIODS * header.period_ns.max(1)).max(1);
@@ -258,18 +259,18 @@ mod tests {
     }
 
     /// Lanes with one, and what a sample without frames has been found to be.
-    fn one_lane() -> (Lanes, Recorder, Found) {
+    fn one_lane() -> (Lanes, Recorder, SampleStack) {
         let mut recorder = Recorder::new(Vec::new(), Meta::default(), Journal::default());
         let store = recorder.store("guest");
         let leaf = recorder.frame(Origin::Host);
         let stack = recorder.stack(std::iter::once(leaf)).unwrap();
         let mut lanes = Lanes::default();
         lanes.track((STORE, store), TID, "guest", &mut recorder);
-        (lanes, recorder, Found { leaf, stack, labels: None, truncation: None })
+        (lanes, recorder, SampleStack { leaf, stack, labels: None, truncation: None })
     }
 
     /// As the drain does it.
-    fn take(lanes: &mut Lanes, header: Header, found: Found, recorder: &mut Recorder) {
+    fn take(lanes: &mut Lanes, header: Header, found: SampleStack, recorder: &mut Recorder) {
         lanes.host_call_is(&header, recorder);
         lanes.add(TID, header, found, header.kind == Kind::AwaitsTasks, recorder);
     }

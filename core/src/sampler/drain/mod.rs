@@ -18,11 +18,11 @@ use super::os::thread_watch::ThreadWatch;
 use super::reading::{Header, Kind, MAX_WORDS, Record, Ring};
 use super::running::{StoreState, ThreadSlot, Threads};
 use super::shared::Shared;
-use super::unloading::Leaving;
+use super::unloading::LeavingModules;
 use checks::CheckTable;
 use heaps::HeapStacks;
-use lanes::{Found, Lanes};
-use paths::{FrameTable, Interned, Path, Step};
+use lanes::{Lanes, SampleStack};
+use paths::{FrameTable, InternedStack, Path, Step};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stores::Stores;
 use waits::Waits;
-use wlprof_recording::{Clock, Held, LanguageTruncation, ModuleId, Naming, Origin, Recorder, State, Truncation};
-use wlprof_walk::{FrameWord, Truncated};
+use wlprof_recording::{Clock, HeldNumbers, LanguageTruncation, ModuleId, Naming, Origin, Recorder, State, Truncation};
+use wlprof_walk::{FrameWord, WalkTruncation};
 
 /// How long samples may wait in a ring.
 const MAX_INTERVAL: Duration = Duration::from_millis(250);
@@ -49,7 +49,7 @@ const FIRST_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What the drain saw.
 #[derive(Debug, Default)]
-pub(super) struct Drained {
+pub(super) struct DrainCounts {
     /// What became of the samples that were recorded.
     pub(super) lanes: LaneCounts,
     /// Samples that were taken out of the ring after this had failed.
@@ -63,7 +63,7 @@ pub(super) struct Drained {
 }
 
 /// A thread whose ring is emptied.
-struct Drawn {
+struct RingSource {
     slot: Arc<ThreadSlot>,
     waits: Option<Waits>,
     /// Words taken out of the ring since the interval began.
@@ -75,7 +75,7 @@ struct Drawn {
 /// Moves records from the rings into the recorder.
 pub(super) struct Drain {
     threads: Arc<Threads>,
-    drawn: Vec<Drawn>,
+    drawn: Vec<RingSource>,
     frames: FrameTable,
     /// Words seen under a language's stack, which may show none of them.
     under_language: HashSet<FrameWord>,
@@ -83,16 +83,16 @@ pub(super) struct Drain {
     lanes: Lanes,
     stores: Stores,
     heaps: HeapStacks,
-    leaving: Leaving,
+    leaving: LeavingModules,
     naming: Naming,
     /// What time samples stood for when the threads were last looked at; `None` if nobody wanted any.
     clock: Option<Clock>,
-    drained: Drained,
+    drained: DrainCounts,
 }
 
 impl Drain {
     /// Drains until `stop` is set, and then once more. Should this panic, sampling ends, and not the guests.
-    pub(super) fn run(threads: Arc<Threads>, stop: &AtomicBool) -> Drained {
+    pub(super) fn run(threads: Arc<Threads>, stop: &AtomicBool) -> DrainCounts {
         let mut drain = Self {
             threads,
             drawn: Vec::new(),
@@ -102,10 +102,10 @@ impl Drain {
             lanes: Lanes::default(),
             stores: Stores::default(),
             heaps: HeapStacks::default(),
-            leaving: Leaving::default(),
+            leaving: LeavingModules::default(),
             naming: Naming::default(),
             clock: None,
-            drained: Drained::default(),
+            drained: DrainCounts::default(),
         };
         if catch_unwind(AssertUnwindSafe(|| drain.drain_until(stop))).is_err() {
             drain.threads.stop();
@@ -249,7 +249,7 @@ impl Drain {
 
     /// Lets go of what of the recorder's tables is seen no more.
     fn compact(&mut self, recorder: &mut Recorder) {
-        let mut held = Held { stores: self.stores.held(), ..self.lanes.held() };
+        let mut held = HeldNumbers { stores: self.stores.held(), ..self.lanes.held() };
         held.stacks.extend(self.heaps.stacks());
         let Some(numbers) = recorder.compact(held) else { return };
         self.lanes.renumber(&numbers);
@@ -266,7 +266,7 @@ impl Drain {
                 // Only what is interrupted is looked at: other transports see no waits.
                 let watch = slot.timers.as_ref().and_then(|_| ThreadWatch::new(slot.tid).ok());
                 let waits = watch.map(Waits::new);
-                self.drawn.push(Drawn { slot, waits, read_words: 0, path: Path::default() });
+                self.drawn.push(RingSource { slot, waits, read_words: 0, path: Path::default() });
             }
         }
     }
@@ -274,7 +274,7 @@ impl Drain {
     /// Drops threads that have ended, and all of whose samples are recorded.
     fn let_go_of_ended(&mut self) {
         for index in (0..self.drawn.len()).rev() {
-            let Drawn { slot, waits, .. } = &self.drawn[index];
+            let RingSource { slot, waits, .. } = &self.drawn[index];
             // SAFETY: only the drain reads rings, and it is borrowed mutably here, so no `pop` runs.
             let is_over = slot.is_gone.load(Ordering::Acquire) && unsafe { slot.ring.peek(|_| ()) }.is_none();
             if is_over {
@@ -297,7 +297,7 @@ impl Drain {
         let Some(clock) = clock else { return Vec::new() };
         let mut sightings = Vec::new();
         let mut stores: Option<Vec<Arc<StoreState>>> = None;
-        for (index, Drawn { slot, waits, .. }) in self.drawn.iter_mut().enumerate() {
+        for (index, RingSource { slot, waits, .. }) in self.drawn.iter_mut().enumerate() {
             let Some(waits) = waits else { continue };
             // Where only the call hook says what a thread runs, a store that was suspended there may be anywhere by now.
             if slot.is_idle() || !slot.is_told() {
@@ -318,7 +318,7 @@ impl Drain {
     fn empty_rings(&mut self, until_ns: u64, shared: &Shared, recorder: &mut Recorder) {
         loop {
             // SAFETY: only the drain reads rings, and it is borrowed mutably here, so no `pop` runs.
-            let front = |drawn: &Drawn| unsafe { drawn.slot.ring.peek(Header::time_ns) };
+            let front = |drawn: &RingSource| unsafe { drawn.slot.ring.peek(Header::time_ns) };
             let fronts = self.drawn.iter().enumerate().filter_map(|(index, drawn)| Some((front(drawn)?, index)));
             let Some((_, index)) = fronts.min().filter(|(time_ns, _)| *time_ns <= until_ns) else { return };
             let slot = self.drawn[index].slot.clone();
@@ -443,7 +443,7 @@ impl Drain {
             // In no host call that the hook is told of: nothing will come.
             Kind::AwaitsLanguage if header.host_call == 0 => {
                 let reason = Truncation::Language(LanguageTruncation::InHostCode);
-                let found = Found { truncation: found.truncation.or(Some(reason)), ..found };
+                let found = SampleStack { truncation: found.truncation.or(Some(reason)), ..found };
                 self.lanes.add(slot.tid, header, found, false, recorder);
             }
             Kind::AwaitsLanguage | Kind::AwaitsTasks => self.lanes.add(slot.tid, header, found, true, recorder),
@@ -459,7 +459,7 @@ impl Drain {
         is_callers: bool,
         shared: &Shared,
         recorder: &mut Recorder,
-    ) -> Found {
+    ) -> SampleStack {
         let mut path = std::mem::take(&mut self.drawn[drawn].path);
         let is_left_out = |word: FrameWord| is_callers && word.is_at_check();
         let found = self.stack(&mut path, record, is_left_out, shared, recorder);
@@ -476,13 +476,13 @@ impl Drain {
         is_left_out: impl Fn(FrameWord) -> bool,
         shared: &Shared,
         recorder: &mut Recorder,
-    ) -> Found {
+    ) -> SampleStack {
         let mut truncation = record.walked.err().map(|reason| match reason {
-            Truncated::Elided | Truncated::TooManyEntries => Truncation::TooDeep,
-            Truncated::BrokenChain => Truncation::BrokenChain,
+            WalkTruncation::Elided | WalkTruncation::TooManyEntries => Truncation::TooDeep,
+            WalkTruncation::BrokenChain => Truncation::BrokenChain,
         });
         // What is left out in the middle has its place there.
-        let has_root = matches!(record.walked, Ok(()) | Err(Truncated::Elided));
+        let has_root = matches!(record.walked, Ok(()) | Err(WalkTruncation::Elided));
         let shows_language = record.language.is_some_and(|language| !language.is_empty());
         if shared.options.keep_functions && shows_language {
             self.note_functions(record, shared, recorder);
@@ -508,8 +508,8 @@ impl Drain {
         if truncation.is_some_and(|reason| loses_root(reason, has_root)) {
             path.push(Step::Truncated);
         }
-        let Interned { leaf, stack } = path.intern(&mut self.frames, shared, recorder);
-        Found { leaf, stack, labels, truncation }
+        let InternedStack { leaf, stack } = path.intern(&mut self.frames, shared, recorder);
+        SampleStack { leaf, stack, labels, truncation }
     }
 
     /// Keeps in mind which functions ran, whatever the language shows of them.

@@ -98,7 +98,7 @@ fn host_call(record: &Record<'_>, shared: &Shared) -> Option<FrameWord> {
 
 /// An interned stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Interned {
+pub(super) struct InternedStack {
     pub(super) leaf: FrameId,
     pub(super) stack: StackId,
 }
@@ -107,7 +107,7 @@ pub(super) struct Interned {
 #[derive(Default)]
 pub(super) struct Path {
     /// Root first, with the stack up to each; none if that has no frame yet.
-    steps: Vec<(Step, Option<Interned>)>,
+    steps: Vec<(Step, Option<InternedStack>)>,
     /// The next stack, leaf first.
     next: Vec<Step>,
 }
@@ -173,7 +173,12 @@ impl Path {
     }
 
     /// Interns the stack that has been added; of host code alone, if it has no frame.
-    pub(super) fn intern(&mut self, frames: &mut FrameTable, shared: &Shared, recorder: &mut Recorder) -> Interned {
+    pub(super) fn intern(
+        &mut self,
+        frames: &mut FrameTable,
+        shared: &Shared,
+        recorder: &mut Recorder,
+    ) -> InternedStack {
         let known = self.steps.iter().zip(self.next.iter().rev()).take_while(|((before, _), now)| before == *now);
         let known = known.count();
         self.steps.truncate(known);
@@ -183,7 +188,7 @@ impl Path {
             let mut interned = self.steps.last().and_then(|(_, interned)| *interned);
             for leaf in frames.frames(step, shared, recorder).into_iter().rev().flatten() {
                 match recorder.stack_on(interned.map(|interned| interned.stack), leaf) {
-                    Some(stack) => interned = Some(Interned { leaf, stack }),
+                    Some(stack) => interned = Some(InternedStack { leaf, stack }),
                     None => return self.without_room(index, frames, shared, recorder),
                 }
             }
@@ -212,11 +217,11 @@ impl Path {
         frames: &mut FrameTable,
         shared: &Shared,
         recorder: &mut Recorder,
-    ) -> Interned {
+    ) -> InternedStack {
         let steps = self.next[..=index].iter();
         let mut leaf_first = steps.flat_map(|step| frames.frames(*step, shared, recorder)).flatten();
         let leaf = leaf_first.next().expect("the step has a frame");
-        Interned { leaf, stack: recorder.leaf_alone(leaf) }
+        InternedStack { leaf, stack: recorder.leaf_alone(leaf) }
     }
 }
 
@@ -274,7 +279,7 @@ mod tests {
             let leaf = expected[0];
             let before = recorder.truncated_counts();
             let stack = recorder.stack(expected.into_iter().rev()).unwrap();
-            assert_eq!(found, Interned { leaf, stack });
+            assert_eq!(found, InternedStack { leaf, stack });
             truncated += u64::from(recorder.truncated_counts() != before);
         }
     }

@@ -9,20 +9,20 @@ use wlprof_recording::{Numbers, Recorder, StoreId};
 #[derive(Default)]
 pub(super) struct Stores {
     /// Of those that have not gone.
-    there: HashMap<StoreNumber, Known>,
+    there: HashMap<StoreNumber, KnownStore>,
     /// Of those that have gone, and of which more may be said.
-    gone: Vec<Known>,
+    gone: Vec<KnownStore>,
 }
 
 /// A store that the recording knows.
-struct Known {
+struct KnownStore {
     id: StoreId,
     name: Arc<NamedStore>,
     /// How often its labels had changed when they were written.
     changes: u64,
 }
 
-impl Known {
+impl KnownStore {
     fn write_labels(&mut self, recorder: &mut Recorder) {
         let changes = self.name.changes();
         if changes != self.changes {
@@ -40,7 +40,7 @@ impl Stores {
             let id = recorder.store(name.name());
             let changes = name.changes();
             recorder.label_store(id, &name.labels());
-            Known { id, name, changes }
+            KnownStore { id, name, changes }
         });
         known.id
     }

@@ -7,4 +7,4 @@ mod store_heap;
 
 pub(super) use counted::{CountedHeap, patch};
 pub(super) use listener::{AllocatorMark, listen};
-pub(super) use store_heap::{HeapTotals, Heaps, SiteNumber, StoreHeap, Taken, stack_header};
+pub(super) use store_heap::{HeapDelta, HeapTotals, Heaps, SiteNumber, StoreHeap, stack_header};

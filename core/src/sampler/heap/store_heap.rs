@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wlprof_plugin::{HeapBucket, Truncation};
 use wlprof_recording::{Amount, SiteTotals};
-use wlprof_walk::Truncated;
+use wlprof_walk::WalkTruncation;
 
 /// A stack that allocates: the number of those of its heap that came before.
 pub(in crate::sampler) type SiteNumber = u32;
@@ -134,12 +134,12 @@ enum By {
     /// By an allocator, call by call.
     Calls(Blocks<SiteNumber>),
     /// By the language's runtime, all at once.
-    Runtime(Counted),
+    Runtime(CountedTotals),
 }
 
 /// What a runtime has counted.
 #[derive(Default)]
-struct Counted {
+struct CountedTotals {
     sites: BTreeMap<SiteNumber, SiteTotals>,
     peak_bytes: f64,
     peak_ns: u64,
@@ -190,7 +190,8 @@ impl Sites {
             Some(site) => site,
             None => {
                 let mut words = vec![0; MIN_WORDS];
-                let length = stack_header().write(&mut words, |_| Err(Truncated::TooManyEntries), |_, _| 0, |_| ());
+                let length =
+                    stack_header().write(&mut words, |_| Err(WalkTruncation::TooManyEntries), |_, _| 0, |_| ());
                 let site = self.add(&words[..length]);
                 self.overflow = Some(site);
                 site
@@ -207,7 +208,7 @@ impl Sites {
 }
 
 /// What a heap has told.
-pub(in crate::sampler) struct Taken {
+pub(in crate::sampler) struct HeapDelta {
     /// Records of the sites that have come, in order of their numbers.
     pub(in crate::sampler) new: Vec<Arc<[u64]>>,
     /// What all have come to; `None` if nothing has changed.
@@ -245,7 +246,7 @@ impl StoreHeap {
 
     /// Has it be told of by the language's runtime. `false` if somebody tells of it already.
     pub(in crate::sampler) fn claim_for_runtime(&self) -> bool {
-        self.claim(By::Runtime(Counted::default()))
+        self.claim(By::Runtime(CountedTotals::default()))
     }
 
     fn claim(&self, by: By) -> bool {
@@ -367,10 +368,10 @@ impl StoreHeap {
     }
 
     /// What has been told since this was last asked. Totals look at all blocks that are held.
-    pub(in crate::sampler) fn take(&self, with_totals: bool) -> Taken {
+    pub(in crate::sampler) fn take(&self, with_totals: bool) -> HeapDelta {
         let mut state = self.state();
         let totals = (with_totals && std::mem::take(&mut state.has_changed)).then(|| state.totals(self.rate));
-        Taken { new: std::mem::take(&mut state.sites.new), totals }
+        HeapDelta { new: std::mem::take(&mut state.sites.new), totals }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

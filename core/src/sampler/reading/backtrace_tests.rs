@@ -16,7 +16,7 @@ use wlprof_module::{Binary, ModuleImage, read_binary};
 use wlprof_plugin::ModuleView;
 use wlprof_recording::Origin;
 use wlprof_run::guest::{EngineOptions, config};
-use wlprof_walk::{CodeMap, FrameWord, Frames, MAX_FRAMES, MAX_ROOTS, NativePc, Truncated, Walk};
+use wlprof_walk::{CodeMap, FrameWord, Frames, MAX_FRAMES, MAX_ROOTS, NativePc, Walk, WalkTruncation};
 use wlprof_wasi::{CallableComponent, Stdio, WasiOptions, linker};
 
 /// Host calls compared in one guest. Some make millions.
@@ -101,7 +101,7 @@ impl Comparison {
             assert_eq!(is_whole, Ok(()));
             assert_eq!(walked, said);
         } else {
-            assert_eq!((is_whole, words[leaves]), (Err(Truncated::Elided), FrameWord::ELIDED.0));
+            assert_eq!((is_whole, words[leaves]), (Err(WalkTruncation::Elided), FrameWord::ELIDED.0));
             assert_eq!((walked.len() + roots.len(), roots.len()), (MAX_FRAMES - 1, MAX_ROOTS));
             assert_eq!(walked, said[..walked.len()]);
             assert_eq!(roots, said[said.len() - roots.len()..]);

@@ -1,7 +1,7 @@
 //! What a record in the ring says: a header of some words, then the frames.
 
 use wlprof_recording::State;
-use wlprof_walk::{FrameWord, Frames, LanguageStack, MAX_FRAMES, MAX_LANGUAGE_WORDS, Truncated};
+use wlprof_walk::{FrameWord, Frames, LanguageStack, MAX_FRAMES, MAX_LANGUAGE_WORDS, WalkTruncation};
 
 const TIME: usize = 1;
 const CPU: usize = 2;
@@ -71,7 +71,7 @@ impl Kind {
 pub(in crate::sampler) struct Record<'a> {
     pub(in crate::sampler) header: Header,
     /// Whether the wasm stack is whole.
-    pub(in crate::sampler) walked: Result<(), Truncated>,
+    pub(in crate::sampler) walked: Result<(), WalkTruncation>,
     /// Leaf first.
     pub(in crate::sampler) frames: &'a [u64],
     pub(in crate::sampler) language: Option<LanguageStack<'a>>,
@@ -90,7 +90,7 @@ impl Header {
     pub(in crate::sampler) fn write(
         mut self,
         words: &mut [u64],
-        walk: impl FnOnce(&mut Frames<'_>) -> Result<(), Truncated>,
+        walk: impl FnOnce(&mut Frames<'_>) -> Result<(), WalkTruncation>,
         collect: impl FnOnce(&[u64], &mut [u64]) -> usize,
         finish: impl FnOnce(&mut Self),
     ) -> usize {
@@ -99,9 +99,9 @@ impl Header {
         let walked = walk(&mut frames);
         let end = match walked.and(frames.finish()) {
             Ok(()) => 0,
-            Err(Truncated::Elided) => 1,
-            Err(Truncated::BrokenChain) => 2,
-            Err(Truncated::TooManyEntries) => 3,
+            Err(WalkTruncation::Elided) => 1,
+            Err(WalkTruncation::BrokenChain) => 2,
+            Err(WalkTruncation::TooManyEntries) => 3,
         };
         let (length, leaves) = (frames.len(), frames.leaves());
         let (frames, rest) = rest.split_at_mut(length);
@@ -156,9 +156,9 @@ impl Header {
         };
         let walked = match words[KIND] >> 8 & 0xff {
             0 => Ok(()),
-            1 => Err(Truncated::Elided),
-            2 => Err(Truncated::BrokenChain),
-            _ => Err(Truncated::TooManyEntries),
+            1 => Err(WalkTruncation::Elided),
+            2 => Err(WalkTruncation::BrokenChain),
+            _ => Err(WalkTruncation::TooManyEntries),
         };
         let language = (!language.is_empty()).then(|| LanguageStack::read(language));
         Record { header, walked, frames, language }
@@ -186,10 +186,11 @@ mod tests {
             kind: Kind::AwaitsLanguage,
         };
         let mut words = [0; 32];
-        let length = header.write(&mut words, |_| Err(Truncated::BrokenChain), |_, _| 0, |header| header.pause_ns = 5);
+        let length =
+            header.write(&mut words, |_| Err(WalkTruncation::BrokenChain), |_, _| 0, |header| header.pause_ns = 5);
         let read = Header::read(&words[..length]);
         assert_eq!(read.header, Header { pause_ns: 5, ..header });
-        assert_eq!((read.walked, read.frames.len()), (Err(Truncated::BrokenChain), 0));
+        assert_eq!((read.walked, read.frames.len()), (Err(WalkTruncation::BrokenChain), 0));
         assert!(read.language.is_none());
     }
 }

@@ -4,7 +4,7 @@
 use super::super::os::memory;
 use super::activations::Activations;
 use super::vm_context::StoreContext;
-use wlprof_walk::{Activation, End, Frames, Registers, StackMemory, Truncated, Walk};
+use wlprof_walk::{Activation, End, Frames, Registers, StackMemory, Walk, WalkTruncation};
 
 /// What a walk reads.
 pub(in crate::sampler) struct Stack<'a> {
@@ -53,7 +53,7 @@ impl Stack<'_> {
         &self,
         registers: Registers,
         frames: &mut Frames<'_>,
-    ) -> Result<(), Truncated> {
+    ) -> Result<(), WalkTruncation> {
         // SAFETY: the store is alive while its thread runs in it.
         let activation = unsafe { self.store.activation() };
         match self.walk.code.code(registers.pc) {
@@ -80,7 +80,7 @@ impl Stack<'_> {
     /// * The store must be alive until this returns.
     /// * With [`Reads::InPlace`], call this on the store's thread, in a host call: its stacks stay as they are then.
     /// * Read through the kernel the stacks may change or go, and the result means nothing if they do.
-    pub(in crate::sampler) unsafe fn walk_blocked(&self, frames: &mut Frames<'_>) -> Result<(), Truncated> {
+    pub(in crate::sampler) unsafe fn walk_blocked(&self, frames: &mut Frames<'_>) -> Result<(), WalkTruncation> {
         // SAFETY: the store is alive until this returns (see # Safety).
         let activation = unsafe { self.store.activation() };
         // The frames of a task that is suspended are where they were when it called the host.
@@ -102,7 +102,7 @@ impl Stack<'_> {
         activation: Activation,
         sp: Option<usize>,
         frames: &mut Frames<'_>,
-    ) -> Result<(), Truncated> {
+    ) -> Result<(), WalkTruncation> {
         let in_host_call = self.activations.current(activation).is_some_and(|entry| entry.host_call() != 0);
         // SAFETY: `activation` and the stacks are as `Walk::innermost_exit` demands (see # Safety).
         unsafe { self.walk.innermost_exit(activation, sp, in_host_call, frames) }
@@ -112,9 +112,9 @@ impl Stack<'_> {
     ///
     /// # Safety
     /// The stacks of the store must stand still, or be read through the kernel.
-    unsafe fn walk_outer(&self, activation: Activation, frames: &mut Frames<'_>) -> Result<(), Truncated> {
+    unsafe fn walk_outer(&self, activation: Activation, frames: &mut Frames<'_>) -> Result<(), WalkTruncation> {
         if self.activations.overflow() {
-            return Err(Truncated::TooManyEntries);
+            return Err(WalkTruncation::TooManyEntries);
         }
         let mut entry = self.activations.current(activation);
         while let Some(inner) = entry {

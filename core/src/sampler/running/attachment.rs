@@ -5,7 +5,7 @@ use super::super::os::clock::own_cpu_ns;
 use super::super::os::own_thread::SignalBlocked;
 use super::super::reading::{InstanceContext, LanguageWalk, Moment, Probe};
 use super::super::shared::LoadedModule;
-use super::slot::{Running, ThreadSlot};
+use super::slot::{RunningStore, ThreadSlot};
 use super::store_name::NamedStore;
 use super::store_state::StoreState;
 use super::threads::Threads;
@@ -273,7 +273,7 @@ impl Attachment {
 pub(in crate::sampler) struct Hold<A: Borrow<Attachment> = Attachment> {
     attachment: A,
     slot: Arc<ThreadSlot>,
-    before: Running,
+    before: RunningStore,
 }
 
 impl<A: Borrow<Attachment>> Hold<A> {

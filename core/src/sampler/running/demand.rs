@@ -6,12 +6,12 @@ use wlprof_recording::Clock;
 
 /// How many want samples, by what time those are to stand for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::sampler) struct Wanted {
+pub(in crate::sampler) struct SampleDemand {
     cpu: u32,
     wall: u32,
 }
 
-impl Wanted {
+impl SampleDemand {
     /// What time samples stand for: with [`Clock::Wall`] they have the CPU time as well. `None` if nobody wants any.
     pub(super) fn clock(self) -> Option<Clock> {
         match self {

@@ -11,13 +11,13 @@ use super::super::os::own_thread::SignalBlocked;
 use super::super::os::thread_watch::ThreadWatch;
 use super::super::reading::{Entry, Reading, Reads};
 use super::slot::ThreadSlot;
-use super::store_state::{Locked, StoreState};
+use super::store_state::{StoreLock, StoreState};
 use super::threads::Threads;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wlprof_recording::Origin;
-use wlprof_walk::{Dump, FrameWord, Frames, MAX_FRAMES, Registers, Truncated};
+use wlprof_walk::{Dump, FrameWord, Frames, MAX_FRAMES, Registers, WalkTruncation};
 
 /// How long a dump may take to come. Only operations that Wasmtime carries out in host code without telling the call
 /// hook, as filling gigabytes of memory, take longer.
@@ -43,15 +43,15 @@ pub(in crate::sampler) struct DumpRequest {
 }
 
 /// The right to make the dump that was asked for. If it is dropped without one, an empty one it is.
-struct Taken<'a>(&'a DumpRequest);
+struct DumpRight<'a>(&'a DumpRequest);
 
-impl Taken<'_> {
+impl DumpRight<'_> {
     fn done(self, dump: Dump) {
         *self.0.dump.lock().unwrap_or_else(PoisonError::into_inner) = dump;
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for DumpRight<'_> {
     fn drop(&mut self) {
         self.0.state.store(DONE, Ordering::SeqCst);
     }
@@ -67,9 +67,9 @@ impl DumpRequest {
     }
 
     /// The right to make a dump, if one has been asked for that nobody makes yet.
-    fn take(&self) -> Option<Taken<'_>> {
+    fn take(&self) -> Option<DumpRight<'_>> {
         // Without a request a load is all that this costs.
-        (self.is_requested() && self.advance(REQUESTED, TAKEN)).then(|| Taken(self))
+        (self.is_requested() && self.advance(REQUESTED, TAKEN)).then(|| DumpRight(self))
     }
 
     /// The guest is in a host call from here on.
@@ -237,9 +237,9 @@ impl StoreState {
         if self.awaiting().next().is_none() || !self.dump.advance(NONE, TAKEN) {
             return None;
         }
-        let taken = Taken(&self.dump);
+        let taken = DumpRight(&self.dump);
         // Whoever has the lock is the call hook, about to do it.
-        let is_there = |_: &Locked<'_>| self.dump.in_host_call.load(Ordering::SeqCst) && self.is_alive();
+        let is_there = |_: &StoreLock<'_>| self.dump.in_host_call.load(Ordering::SeqCst) && self.is_alive();
         let read = self.try_lock().filter(is_there).and_then(|_locked| {
             // SAFETY: the store is locked and alive (checked): `close`, which comes before it goes, waits for the lock.
             let entry = unsafe { self.waiting_entry() }.filter(Entry::awaits_language)?;
@@ -258,7 +258,7 @@ impl StoreState {
         &self,
         state: &str,
         through_kernel: bool,
-        walk: impl FnOnce(&mut Frames<'_>) -> Result<(), Truncated>,
+        walk: impl FnOnce(&mut Frames<'_>) -> Result<(), WalkTruncation>,
     ) -> Dump {
         let mut words = vec![0; MAX_FRAMES];
         let mut frames = Frames::new(&mut words);

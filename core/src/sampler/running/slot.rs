@@ -68,7 +68,7 @@ pub(in crate::sampler) struct ThreadSlot {
 
 /// What a thread runs, and whether whoever said so knows all of the time.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sampler) struct Running {
+pub(in crate::sampler) struct RunningStore {
     /// By its number: it may go meanwhile.
     pub(in crate::sampler) store: Option<StoreNumber>,
     pub(in crate::sampler) is_told: bool,
@@ -156,10 +156,10 @@ impl ThreadSlot {
 
     /// Says which store the thread runs from here on, and whether whoever says so knows all of the time. To be called on the
     /// slot's thread; a store that is not null must be detached before it goes.
-    pub(in crate::sampler) fn enter(&self, store: *const StoreState, is_told: bool) -> Running {
+    pub(in crate::sampler) fn enter(&self, store: *const StoreState, is_told: bool) -> RunningStore {
         let was_none = self.current().is_null();
         let number = (!was_none).then(|| self.current_number.load(Ordering::Relaxed));
-        let before = Running { store: number, is_told: self.is_told.load(Ordering::Relaxed) };
+        let before = RunningStore { store: number, is_told: self.is_told.load(Ordering::Relaxed) };
         self.is_told.store(is_told, Ordering::Relaxed);
         // SAFETY: callers give null, a store that `Threads::enter` finds in its list, whose lock it holds, or the store whose call hook is
         // running.

@@ -4,9 +4,9 @@ use super::super::os::clock::monotonic_ns;
 use super::super::os::own_thread::SignalBlocked;
 use super::super::reading::StoreContext;
 use super::super::shared::Shared;
-use super::demand::Wanted;
+use super::demand::SampleDemand;
 use super::flush::Flush;
-use super::slot::{Running, ThreadSlot};
+use super::slot::{RunningStore, ThreadSlot};
 use super::store_name::NamedStore;
 use super::store_state::{StoreNumber, StoreState};
 use super::totals::{Clocks, SlotTotals};
@@ -46,7 +46,7 @@ pub(in crate::sampler) struct Threads {
     /// What one of them had to say of its rate.
     ended_rate_note: Mutex<Option<String>>,
     /// Locked before the slots.
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<SampleDemand>,
     /// What records.
     drain: OnceLock<Thread>,
     /// CPU time that it has used, in nanoseconds.
@@ -179,7 +179,7 @@ impl Threads {
     }
 
     /// Changes who wants samples.
-    pub(super) fn change_wanted(&self, change: impl FnOnce(&mut Wanted)) {
+    pub(super) fn change_wanted(&self, change: impl FnOnce(&mut SampleDemand)) {
         let mut wanted = locked(&self.wanted);
         let before = wanted.clock();
         change(&mut wanted);
@@ -316,7 +316,12 @@ impl Threads {
     }
 
     /// This thread, whose slot this is, runs the store of that id from here on; none, if that is not there any more.
-    pub(in crate::sampler) fn enter(&self, slot: &ThreadSlot, store: Option<StoreNumber>, is_told: bool) -> Running {
+    pub(in crate::sampler) fn enter(
+        &self,
+        slot: &ThreadSlot,
+        store: Option<StoreNumber>,
+        is_told: bool,
+    ) -> RunningStore {
         // Held until it is entered: whoever lets the store go finds it here, or in the slot.
         let stores = locked(&self.stores);
         let store = store.and_then(|number| stores.get(&number));

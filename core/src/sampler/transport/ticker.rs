@@ -30,12 +30,12 @@ const RESTING: Duration = Duration::from_millis(20);
 /// What asks the threads of a session.
 pub(in crate::sampler) struct Ticker {
     stop: Arc<AtomicBool>,
-    thread: Mutex<Option<JoinHandle<Ticked>>>,
+    thread: Mutex<Option<JoinHandle<InstantCounts>>>,
 }
 
 /// What the instants found.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::sampler) struct Ticked {
+pub(in crate::sampler) struct InstantCounts {
     /// Threads that were asked.
     asked: u64,
     /// Of those, some that were without a processor, and count only where they stand in wasm.
@@ -49,7 +49,7 @@ pub(in crate::sampler) struct Ticked {
 }
 
 /// A thread that is asked, and what looks at it.
-struct Watched {
+struct WatchedThread {
     slot: Arc<ThreadSlot>,
     watch: Option<ThreadWatch>,
     /// Of its own period, as a part of the ticker's, how much has gone by since it was last asked: threads have rates of their own.
@@ -72,7 +72,7 @@ impl Ticker {
             // What a busy processor does at an instant is seen only if this thread interrupts it.
             take_short_turns();
             let processors = Processors::own();
-            let mut ticked = Ticked::default();
+            let mut ticked = InstantCounts::default();
             let mut watched = Vec::new();
             let mut instants = None;
             while !stopped.load(Ordering::Relaxed) {
@@ -102,7 +102,7 @@ impl Ticker {
     }
 
     /// Stops asking.
-    pub(in crate::sampler) fn stop(&self) -> Ticked {
+    pub(in crate::sampler) fn stop(&self) -> InstantCounts {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
@@ -110,29 +110,30 @@ impl Ticker {
 }
 
 /// Takes up threads that have come, and lets go of those that have ended.
-fn meet(threads: &Threads, watched: &mut Vec<Watched>) {
+fn meet(threads: &Threads, watched: &mut Vec<WatchedThread>) {
     let slots = threads.slots();
     watched.retain(|watched| slots.iter().any(|other| Arc::ptr_eq(&watched.slot, other)));
     for slot in slots {
         if !watched.iter().any(|other| Arc::ptr_eq(&other.slot, &slot)) {
             let watch = ThreadWatch::new(slot.tid).ok();
-            watched.push(Watched { slot, watch, gone: 0.0, cpu_ns: 0, waits: None });
+            watched.push(WatchedThread { slot, watch, gone: 0.0, cpu_ns: 0, waits: None });
         }
     }
 }
 
 /// The shortest period of the threads; that of the rate that was asked for while there is none.
-fn period_ns(threads: &Threads, watched: &[Watched]) -> u64 {
+fn period_ns(threads: &Threads, watched: &[WatchedThread]) -> u64 {
     let asked_ns = (1e9 / threads.shared.options.rate_hz) as u64;
     let shortest_ns = watched.iter().map(|watched| watched.slot.period_ns()).min();
     shortest_ns.filter(|period_ns| *period_ns < u64::MAX).unwrap_or(asked_ns).max(1)
 }
 
-impl Ticked {
+impl InstantCounts {
     /// Looks at the threads that run stores, and asks those that run. Gives whether any was asked.
-    fn ask(&mut self, watched: &mut [Watched], period_ns: u64, processors: &Processors) -> bool {
+    fn ask(&mut self, watched: &mut [WatchedThread], period_ns: u64, processors: &Processors) -> bool {
         let mut any = false;
-        for Watched { slot, watch, gone, cpu_ns, waits } in watched.iter_mut().filter(|watched| !watched.slot.is_idle())
+        for WatchedThread { slot, watch, gone, cpu_ns, waits } in
+            watched.iter_mut().filter(|watched| !watched.slot.is_idle())
         {
             let own_ns = match slot.period_ns() {
                 u64::MAX => period_ns,

@@ -33,5 +33,5 @@ mod walkers;
 
 pub use guest::Frozen;
 pub use module::TestModule;
-pub use snapshot::{Replayed, Snapshot};
+pub use snapshot::{ReplayedGuest, Snapshot};
 pub use walkers::{Moment, check_walkers, check_walkers_are_cheap};

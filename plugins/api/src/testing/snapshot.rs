@@ -35,8 +35,8 @@ impl Snapshot {
     }
 
     /// Returns the guest as a walk sees it.
-    pub fn replay(&self) -> Replayed<'_> {
-        Replayed { snapshot: self, missed: Cell::new(0) }
+    pub fn replay(&self) -> ReplayedGuest<'_> {
+        ReplayedGuest { snapshot: self, missed: Cell::new(0) }
     }
 }
 
@@ -70,14 +70,14 @@ impl GuestMemory for Recorder<'_> {
 
 /// A [`Snapshot`] that is walked. What it lacks is out of bounds.
 #[derive(Clone, Debug)]
-pub struct Replayed<'a> {
+pub struct ReplayedGuest<'a> {
     snapshot: &'a Snapshot,
     /// Number of reads of what lies in the guest's memory and not in the snapshot. If it is not 0, walks read more than when it was
     /// recorded.
     pub missed: Cell<u32>,
 }
 
-impl GuestMemory for Replayed<'_> {
+impl GuestMemory for ReplayedGuest<'_> {
     fn size(&self) -> u64 {
         self.snapshot.size
     }

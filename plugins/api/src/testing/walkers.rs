@@ -22,14 +22,14 @@ const MOST_BUSY: usize = 10_000;
 
 /// What a walk gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Walked {
+struct WalkOutcome {
     outcome: Result<(), Truncation>,
     entries: Vec<SinkEntry>,
     labels: Vec<u64>,
 }
 
 /// A stack as it is shown.
-type Shown = (Vec<Vec<SourceFrame>>, Vec<Label>);
+type NamedStack = (Vec<Vec<SourceFrame>>, Vec<Label>);
 
 /// Checks that the walkers of one program give what a walker of another gives by itself, and that the program names what they give.
 ///
@@ -45,8 +45,8 @@ where
     let alone = moments.each_ref().map(|moment| {
         let program = attach();
         let mut walker = program.walker().expect("a walker");
-        let walked: Vec<Walked> = (0..WALKS).map(|_| walk(&mut *walker, moment)).collect();
-        let shown: Vec<Shown> = walked.iter().map(|walked| show(&*program, moment, walked)).collect();
+        let walked: Vec<WalkOutcome> = (0..WALKS).map(|_| walk(&mut *walker, moment)).collect();
+        let shown: Vec<NamedStack> = walked.iter().map(|walked| show(&*program, moment, walked)).collect();
         (walked.into_iter().map(|stack| stack.outcome).collect::<Vec<_>>(), shown)
     });
     let program = attach();
@@ -109,7 +109,7 @@ pub fn check_walkers_are_cheap(attach: impl Fn() -> Arc<dyn Program>, count: usi
 }
 
 /// A walk, and how many were busy before it.
-fn not_busy(walker: &mut dyn Walker, moment: &Moment<impl GuestMemory>) -> (Walked, usize) {
+fn not_busy(walker: &mut dyn Walker, moment: &Moment<impl GuestMemory>) -> (WalkOutcome, usize) {
     let mut busy = 0;
     loop {
         let walked = walk(walker, moment);
@@ -121,14 +121,14 @@ fn not_busy(walker: &mut dyn Walker, moment: &Moment<impl GuestMemory>) -> (Walk
     }
 }
 
-fn walk(walker: &mut dyn Walker, moment: &Moment<impl GuestMemory>) -> Walked {
+fn walk(walker: &mut dyn Walker, moment: &Moment<impl GuestMemory>) -> WalkOutcome {
     let mut sink = FrameSink::new();
     let outcome = walker.walk(&moment.guest, &moment.wasm, &mut sink);
-    Walked { outcome, entries: sink.entries().collect(), labels: sink.labels().to_vec() }
+    WalkOutcome { outcome, entries: sink.entries().collect(), labels: sink.labels().to_vec() }
 }
 
 /// What `program` says that a stack is.
-fn show<G>(program: &dyn Program, moment: &Moment<G>, walked: &Walked) -> Shown {
+fn show<G>(program: &dyn Program, moment: &Moment<G>, walked: &WalkOutcome) -> NamedStack {
     let frames = walked.entries.iter().map(|entry| {
         let mut frames = Vec::new();
         match *entry {

@@ -3,8 +3,8 @@
 //! # Security
 //! It works on what a guest says, and so within limits: of memory, of processor time, and of its parent's life.
 
-use super::super::making::{self, Opened, Work};
-use super::request::{Request, Wanted};
+use super::super::making::{self, OpenOutput, Work};
+use super::request::{OutputRequest, Request};
 use crate::os::{self, limits};
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -33,20 +33,20 @@ pub(crate) fn run() -> io::Result<()> {
     inherited(request.answer).write()?.write_all(&answer)
 }
 
-fn open(wanted: Wanted) -> io::Result<Opened> {
+fn open(wanted: OutputRequest) -> io::Result<OpenOutput> {
     let companion = wanted.companion.map(|descriptor| inherited(descriptor).write()).transpose()?;
     let file = inherited(wanted.file).write()?;
-    Ok(Opened { exporter: wanted.exporter()?, path: wanted.path, file, companion })
+    Ok(OpenOutput { exporter: wanted.exporter()?, path: wanted.path, file, companion })
 }
 
 /// A file that this process has inherited, by its descriptor.
-struct Inherited(PathBuf);
+struct InheritedFile(PathBuf);
 
-fn inherited(descriptor: i32) -> Inherited {
-    Inherited(format!("/proc/self/fd/{descriptor}").into())
+fn inherited(descriptor: i32) -> InheritedFile {
+    InheritedFile(format!("/proc/self/fd/{descriptor}").into())
 }
 
-impl Inherited {
+impl InheritedFile {
     fn read(&self) -> io::Result<File> {
         File::open(&self.0)
     }

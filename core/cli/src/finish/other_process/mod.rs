@@ -5,11 +5,11 @@ mod request;
 
 pub(crate) use child::run as run_child;
 
-use super::{MAKE_PROFILE, Made, Making};
+use super::{FinishOptions, FinishedProfile, MAKE_PROFILE};
 use crate::interrupt::Interrupts;
 use crate::os;
 use crate::output::Destination;
-use request::{Module, Request, Wanted};
+use request::{Module, OutputRequest, Request};
 use rustix::fs::MemfdFlags;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -19,12 +19,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-impl Making<'_> {
+impl FinishOptions<'_> {
     /// Makes it. A signal that ends wlprof ends this, too.
     ///
     /// # Errors
     /// What happened to the process, in words for the user.
-    pub(crate) fn make(self, interrupts: &Interrupts) -> Result<Made, String> {
+    pub(crate) fn make(self, interrupts: &Interrupts) -> Result<FinishedProfile, String> {
         let failed = |error: io::Error| format!("it cannot be started: {error}");
         let mut answer: File = rustix::fs::memfd_create("wlprof-answer", MemfdFlags::empty())
             .map_err(|error| failed(error.into()))?
@@ -66,7 +66,7 @@ impl Making<'_> {
     fn request(&self, answer: &File) -> io::Result<Request> {
         let wanted = |to: &Destination<'_>| {
             let companion = to.companion.map(inherit).transpose()?;
-            Ok(Wanted::new(to.exporter, to.path.to_owned(), inherit(to.file)?, companion))
+            Ok(OutputRequest::new(to.exporter, to.path.to_owned(), inherit(to.file)?, companion))
         };
         let outputs = self.destinations.iter().map(wanted).collect::<io::Result<_>>()?;
         Ok(Request {

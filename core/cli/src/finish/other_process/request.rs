@@ -19,21 +19,21 @@ pub(super) struct Request {
     pub(super) journal: i32,
     /// Descriptor that the answer goes to.
     pub(super) answer: i32,
-    pub(super) outputs: Vec<Wanted>,
+    pub(super) outputs: Vec<OutputRequest>,
     pub(super) settings: Settings,
     pub(super) modules: Vec<Module>,
 }
 
 /// A file to write.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct OutputRequest {
     format: String,
     pub(super) path: PathBuf,
     pub(super) file: i32,
     pub(super) companion: Option<i32>,
 }
 
-impl Wanted {
+impl OutputRequest {
     pub(super) fn new(exporter: &dyn Exporter, path: PathBuf, file: i32, companion: Option<i32>) -> Self {
         Self { format: exporter.name().to_owned(), path, file, companion }
     }

@@ -1,7 +1,7 @@
 //! Ways in which a plugin would end the thread or the process instead of coming back: each of them leads through here.
 
 use super::{CURRENT, leave, signals};
-use crate::containment::Left;
+use crate::containment::AbortReason;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::io::Write;
@@ -29,7 +29,7 @@ pub(in super::super) fn watch_thread() {
             signals::say_last_words("wlprof: ended by a constructor");
         } else {
             // SAFETY: `call` is this thread's innermost call, which goes on: something in it has called `exit`.
-            unsafe { leave(call, Left::Exit) }
+            unsafe { leave(call, AbortReason::Exit) }
         }
     }
     #[cfg(target_env = "gnu")]
@@ -71,7 +71,7 @@ pub(super) unsafe extern "C" fn personality(
         return FATAL;
     }
     // SAFETY: `call` is this thread's innermost call, which goes on: the stack has been unwound to it.
-    unsafe { leave(call, Left::Unwound) }
+    unsafe { leave(call, AbortReason::Unwound) }
 }
 
 /// This process is a copy that a plugin made, by `fork`, in a call.

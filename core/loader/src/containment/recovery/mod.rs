@@ -12,9 +12,9 @@ pub(in super::super) use ends::end_process;
 pub(super) use ends::{end_stuck_process, watch_thread, watch_thread_at_times};
 pub(super) use signals::{crash, interrupt, is_out_of_reach, prepare, thread_id};
 pub(in super::super) use stack::{OwnStack, fetch};
-pub(super) use surroundings::{Changes, Handlers, Kept, keeping};
+pub(super) use surroundings::{Changes, Handlers, SavedContext, keeping};
 
-use super::Left;
+use super::AbortReason;
 use super::slot::Slot;
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -31,7 +31,7 @@ struct Call {
     slot: *const Slot,
     code: *const [Range<usize>],
     /// Why it was left.
-    left: Cell<Option<Left>>,
+    left: Cell<Option<AbortReason>>,
     /// Where it is: [`IN_PLUGIN`], [`IN_HOST`] or [`BACK_FROM_HOST`].
     place: AtomicU8,
 }
@@ -57,7 +57,7 @@ pub(super) fn call<T, F: FnOnce() -> T>(
     code: &[Range<usize>],
     stack: Option<&OwnStack>,
     run: F,
-) -> Result<T, Left> {
+) -> Result<T, AbortReason> {
     struct Data<'a, F, T> {
         run: Option<F>,
         result: Option<T>,
@@ -91,7 +91,7 @@ pub(super) fn call<T, F: FnOnce() -> T>(
     LEAVING.set(false);
     ends::stop_if_copy();
     // SAFETY: `call` points to a local variable of this function, and the call in which others used it is over.
-    data.result.ok_or_else(|| unsafe { (*call).left.get() }.unwrap_or(Left::TooLong))
+    data.result.ok_or_else(|| unsafe { (*call).left.get() }.unwrap_or(AbortReason::TooLong))
 }
 
 /// Runs `load`, which loads the library at `path` with the constructors in it. A crash there ends the process, since the
@@ -99,7 +99,7 @@ pub(super) fn call<T, F: FnOnce() -> T>(
 pub(super) fn loading<T>(path: &Path, load: impl FnOnce() -> T) -> (T, Changes) {
     watch_thread();
     let message = format!(" while it loaded the plugin {}\n", path.display());
-    signals::saying_if_it_ends(&message, || keeping(Kept::Handlers, load))
+    signals::saying_if_it_ends(&message, || keeping(SavedContext::Handlers, load))
 }
 
 /// Runs what a plugin asks wlprof for in a call. Anything that may allocate, lock or take long is to be run so: a call that
@@ -129,7 +129,7 @@ pub(in super::super) fn in_host<T: Copy>(run: impl FnOnce() -> T) -> T {
 ///
 /// # Safety
 /// `call` must be this thread's innermost call, and must be going on.
-unsafe fn leave(call: *const Call, left: Left) -> ! {
+unsafe fn leave(call: *const Call, left: AbortReason) -> ! {
     // SAFETY: `call` is this thread's and goes on (see # Safety), so it lives, and `call_until_left` has written where to go on.
     unsafe {
         (*call).left.set(Some(left));

@@ -1,6 +1,6 @@
 //! The signals by which a call is left: those of crashes, and the watchdog's own.
 
-use super::{BACK_FROM_HOST, CURRENT, IN_HOST, LEAVING, Left, processor};
+use super::{AbortReason, BACK_FROM_HOST, CURRENT, IN_HOST, LEAVING, processor};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, zeroed};
@@ -169,7 +169,7 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
             return;
         }
     }
-    call.left.set(Some(if is_crash { Left::Crash(signal) } else { Left::TooLong }));
+    call.left.set(Some(if is_crash { AbortReason::Crash(signal) } else { AbortReason::TooLong }));
     // SAFETY: `context` is the third argument of this `SA_SIGINFO` handler, and `call` is the call that this thread is in.
     unsafe { processor::leave_interrupted(context, call) };
 }

@@ -8,7 +8,7 @@ use std::ptr::{null, null_mut};
 
 /// What is put back after a call. Each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) enum Kept {
+pub(in super::super) enum SavedContext {
     /// Control words of the processor's floating-point units: some nanoseconds.
     FloatingPoint,
     /// The thread's signal mask: two system calls.
@@ -51,11 +51,11 @@ impl Changes {
 
 /// Runs `run`, which comes back even if a plugin does not, and puts back what it changed.
 #[inline]
-pub(in super::super) fn keeping<T>(kept: Kept, run: impl FnOnce() -> T) -> (T, Changes) {
+pub(in super::super) fn keeping<T>(kept: SavedContext, run: impl FnOnce() -> T) -> (T, Changes) {
     match kept {
-        Kept::FloatingPoint => keeping_floating_point(run),
-        Kept::Mask => keeping_mask(run),
-        Kept::Handlers => keeping_handlers(run),
+        SavedContext::FloatingPoint => keeping_floating_point(run),
+        SavedContext::Mask => keeping_mask(run),
+        SavedContext::Handlers => keeping_handlers(run),
     }
 }
 

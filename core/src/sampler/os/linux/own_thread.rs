@@ -99,7 +99,7 @@ pub(in crate::sampler) fn take_short_turns() {
     /// `struct sched_attr` of `linux/sched/types.h`, its first version.
     #[repr(C)]
     #[derive(Default)]
-    struct Scheduling {
+    struct SchedAttr {
         size: u32,
         policy: u32,
         flags: u64,
@@ -110,8 +110,8 @@ pub(in crate::sampler) fn take_short_turns() {
         period_ns: u64,
     }
     const BYTES: u32 = 48;
-    const _: () = assert!(size_of::<Scheduling>() == BYTES as usize);
-    let mut scheduling = Scheduling::default();
+    const _: () = assert!(size_of::<SchedAttr>() == BYTES as usize);
+    let mut scheduling = SchedAttr::default();
     // SAFETY: the kernel writes `BYTES` bytes, which there are; 0 is the calling thread.
     let known = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut scheduling, BYTES, 0) };
     if known == 0 && scheduling.policy == libc::SCHED_OTHER as u32 {

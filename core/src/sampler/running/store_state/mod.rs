@@ -14,7 +14,7 @@ use super::super::shared::Shared;
 use super::dump_request::DumpRequest;
 use super::host_call_counts::HostCallCounts;
 use super::linear_memory::LinearMemory;
-use super::slot::{Running, ThreadSlot};
+use super::slot::{RunningStore, ThreadSlot};
 use super::threads::Threads;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub(in crate::sampler) struct StoreState {
     ran_on: AtomicPtr<ThreadSlot>,
     /// A thread that did not run the store before the call hook said so, and what it ran instead, to be put back. Touched by the
     /// hook alone.
-    before: Cell<Option<(*const ThreadSlot, Running)>>,
+    before: Cell<Option<(*const ThreadSlot, RunningStore)>>,
     /// The call that the hook was told of is a check. Touched where the guest calls back, by the hook and by what the check calls.
     at_check: Cell<bool>,
     /// The walker of the guest's language. Touched on the guest's thread, by a dump that keeps that from going on, and
@@ -74,9 +74,9 @@ unsafe impl Sync for StoreState {}
 unsafe impl Send for StoreState {}
 
 /// Keeps a store locked.
-pub(in crate::sampler) struct Locked<'a>(&'a AtomicBool);
+pub(in crate::sampler) struct StoreLock<'a>(&'a AtomicBool);
 
-impl Drop for Locked<'_> {
+impl Drop for StoreLock<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -123,7 +123,7 @@ impl StoreState {
 
     /// The store is about to go, and none of its wasm runs: waits until nobody reads it, and has nobody read it any more. What
     /// samples in its host calls await will not come.
-    pub(in crate::sampler) fn close(&self) -> Locked<'_> {
+    pub(in crate::sampler) fn close(&self) -> StoreLock<'_> {
         self.dump.guest_goes_on();
         // The drain may be reading its stack.
         let locked = self.lock();
@@ -348,7 +348,7 @@ impl StoreState {
     }
 
     /// Keeps the drain, the call hook and the end of the thread apart. Each holds it for a few microseconds.
-    pub(in crate::sampler) fn lock(&self) -> Locked<'_> {
+    pub(in crate::sampler) fn lock(&self) -> StoreLock<'_> {
         loop {
             match self.try_lock() {
                 Some(locked) => return locked,
@@ -358,10 +358,10 @@ impl StoreState {
     }
 
     /// The lock, if nobody has it.
-    pub(in crate::sampler) fn try_lock(&self) -> Option<Locked<'_>> {
+    pub(in crate::sampler) fn try_lock(&self) -> Option<StoreLock<'_>> {
         // Who has it then asks whether the thread has been told to stop; who tells it to then asks whether there is a lock. So that
         // one of them sees the other's, these are in one order for all.
-        (!self.locked.swap(true, Ordering::SeqCst)).then(|| Locked(&self.locked))
+        (!self.locked.swap(true, Ordering::SeqCst)).then(|| StoreLock(&self.locked))
     }
 
     /// Whether the drain reads this thread or the call hook is at work. A call hook that stays so is stuck in a plugin.
