@@ -65,6 +65,8 @@ pub struct Session {
     left_out: HashSet<usize>,
     left_out_in_all: usize,
     pub(crate) begun: Instant,
+    /// How long after that it was sampled last.
+    lasted: Duration,
     pub(crate) stops: Stops,
     /// Time between instants, as it was at the last one, and when images were last looked for: sampling goes on with both.
     pub(crate) period: Option<Duration>,
@@ -121,6 +123,7 @@ impl Session {
             retired: HashMap::new(),
             hasher: RandomState::new(),
             begun: Instant::now(),
+            lasted: Duration::ZERO,
             stops: Stops::default(),
             period: None,
             looked: Instant::now(),
@@ -166,7 +169,9 @@ impl Session {
             // Images have been looked for since.
             self.begun = Instant::now();
         }
-        self.on_own_thread(|sampling| sampling.sample_until(ends))
+        let sampled = self.on_own_thread(|sampling| sampling.sample_until(ends));
+        self.lasted = self.begun.elapsed();
+        sampled
     }
 
     /// Does `what` on a thread that then ends, so that nothing stays traced.
@@ -211,9 +216,8 @@ impl Session {
                 self.unopened
             ));
         }
-        let duration = self.begun.elapsed();
-        self.meta.duration_ns = duration.as_nanos() as u64;
-        self.meta.allowed_hz = self.options.rate_hz.min(self.instants as f64 / duration.as_secs_f64());
+        self.meta.duration_ns = self.lasted.as_nanos() as u64;
+        self.meta.allowed_hz = self.options.rate_hz.min(self.instants as f64 / self.lasted.as_secs_f64());
         self.meta.cpu_ns = self.samples.cpu_ns;
         let Samples { recorder, ticks, modules, .. } = self.samples;
         SessionOutcome { recorder, meta: self.meta, ticks, modules, programs: self.programs }
