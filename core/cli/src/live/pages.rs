@@ -116,10 +116,11 @@ async fn file(state: Arc<State>, query: &str, name: &str, unless_told: WindowReq
     let gone = || (StatusCode::NOT_FOUND, format!("there is no format {name}\n"));
     let exporter = export::by_name(name).ok_or_else(gone)?;
     let wanted = WindowRequest::of_query(query, unless_told)?;
-    let guest = state.guest.clone();
+    // It may begin while it refuses a window because it has not.
+    let had_begun = state.guest.has_begun();
     match make(state, wanted, WindowOutput::File(exporter)).await {
         // Servers ask for it from the first moment on. To a person the reason says more.
-        Err((StatusCode::CONFLICT, _)) if name == SCRAPED && !guest.has_begun() => empty(NO_TIME),
+        Err((StatusCode::CONFLICT, _)) if name == SCRAPED && !had_begun => empty(NO_TIME),
         made => Ok(with_type(exporter, made?)),
     }
 }

@@ -146,9 +146,11 @@ impl Snapshots {
     /// The window of the whole run, once that has begun, and the orders that came before.
     fn begin(&self, orders: &Receiver<Order>, early: &mut VecDeque<Order>) -> Option<Box<dyn LiveWindow>> {
         loop {
+            // It may begin while it refuses a window because it has not.
+            let had_begun = self.guest.has_begun();
             match self.guest.window_of(self.clock) {
                 Ok(window) => return Some(window),
-                Err(_) if !self.guest.has_begun() => match orders.recv_timeout(BEGINNING) {
+                Err(_) if !had_begun => match orders.recv_timeout(BEGINNING) {
                     Ok(Order::Ended) => return None,
                     Ok(order) => early.push_back(order),
                     Err(RecvTimeoutError::Timeout) => {}
