@@ -45,7 +45,7 @@ fn check_turns(options: &[&str]) {
     let server = Server::of_wlprof(&place, &options, "handler-c.wasm");
     let streams = begin_endless(&server);
     // Of either kind there are to be samples, however seldom a busy machine lets one be taken.
-    server.uses_cpu(Duration::from_millis(3000));
+    server.uses_cpu(Duration::from_millis(1000));
     let watchdog = Watchdog::of(&server.child);
     let asked = Instant::now();
     for _ in 0..20 {
