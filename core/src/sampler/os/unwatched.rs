@@ -89,6 +89,10 @@ pub(in crate::sampler) mod processors {
             false
         }
 
+        pub(in crate::sampler) fn current() -> Option<usize> {
+            None
+        }
+
         pub(in crate::sampler) fn leave(&self, _processor: usize) {}
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! # Accuracy
 //! An instant counts for the threads that it finds running. So each sample stands for a period of CPU time, and a wait takes nothing from what
-//! was before it. Threads without a processor do not count: where they lost it is not where they used it. This thread leaves the processor of one that it may have taken it from. On the only processor no other thread
-//! can run: there those count that have run since the last instant. Of these some have waited for something else meanwhile, and may only have
-//! woken: they count where they stand in wasm. Where other threads cannot be looked at (macOS, Windows) every thread that runs a store is
-//! asked.
+//! was before it. Threads without a processor do not count: where they lost it is not where they used it. This thread leaves a processor that
+//! it may have taken from one of them: of guests on all processors, those are seen at an instant that are on the others. On the only processor
+//! no other thread can run: there those count that have run since the last instant. Of these some have waited for something else meanwhile, and
+//! may only have woken: they count where they stand in wasm. Where other threads cannot be looked at (macOS, Windows) every thread that runs a
+//! store is asked.
 //!
 //! # Overhead
 //! A thread that wakes at each instant. It needs a processor for that: on a busy machine there are fewer samples.
@@ -132,6 +133,8 @@ impl InstantCounts {
     /// Looks at the threads that run stores, and asks those that run. Gives whether any was asked.
     fn ask(&mut self, watched: &mut [WatchedThread], period_ns: u64, processors: &Processors) -> bool {
         let mut any = false;
+        let own_processor = Processors::current();
+        let mut took_own = false;
         for WatchedThread { slot, watch, gone, cpu_ns, waits } in
             watched.iter_mut().filter(|watched| !watched.slot.is_idle())
         {
@@ -161,10 +164,8 @@ impl InstantCounts {
                 }
                 Activity::Queued => {
                     self.preempted += 1;
-                    if let Some(processor) = watch.as_ref().and_then(ThreadWatch::processor).filter(|_| has_run) {
-                        // This thread may have taken it, and would do so again.
-                        processors.leave(processor);
-                    }
+                    let last = watch.as_ref().and_then(ThreadWatch::processor);
+                    took_own |= has_run && last.is_some() && last == own_processor;
                     continue;
                 }
                 Activity::Blocked | Activity::Stuck | Activity::Dead => {
@@ -174,6 +175,10 @@ impl InstantCounts {
             }
             self.asked += 1;
             any = true;
+        }
+        if let Some(processor) = own_processor.filter(|_| took_own) {
+            // This thread has taken it, and would do so again. It takes the next one's at once, so all have been looked at before.
+            processors.leave(processor);
         }
         any
     }

@@ -19,11 +19,15 @@ impl Processors {
         unsafe { libc::CPU_COUNT(&self.0) <= 1 }
     }
 
+    /// The one that the calling thread is on; `None` if nobody knows.
+    pub(in crate::sampler) fn current() -> Option<usize> {
+        // SAFETY: `sched_getcpu` takes no pointer, and changes nothing.
+        usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+    }
+
     /// Has the calling thread, if it is on `processor`, run on the others from here on.
     pub(in crate::sampler) fn leave(&self, processor: usize) {
-        // SAFETY: `sched_getcpu` takes no pointer, and changes nothing.
-        let own = usize::try_from(unsafe { libc::sched_getcpu() });
-        if own != Ok(processor) || processor >= libc::CPU_SETSIZE as usize || self.are_one() {
+        if Self::current() != Some(processor) || processor >= libc::CPU_SETSIZE as usize || self.are_one() {
             return;
         }
         let mut others = self.0;
@@ -43,18 +47,16 @@ mod tests {
     fn a_thread_leaves_the_processor_that_it_is_on() {
         std::thread::spawn(|| {
             let processors = Processors::own();
-            // SAFETY: `sched_getcpu` takes no pointer, and changes nothing.
-            let own = || usize::try_from(unsafe { libc::sched_getcpu() }).ok();
             let count = |of: &Processors| {
                 // SAFETY: `CPU_COUNT` only reads the set, which is borrowed for the call.
                 unsafe { libc::CPU_COUNT(&of.0) }
             };
             let one_fewer = if processors.are_one() { 0 } else { 1 };
             // The system may move it in between. An emulator may not say where it is.
-            while let Some(left) = own() {
+            while let Some(left) = Processors::current() {
                 processors.leave(left);
                 if count(&Processors::own()) == count(&processors) - one_fewer {
-                    assert!(one_fewer == 0 || own() != Some(left));
+                    assert!(one_fewer == 0 || Processors::current() != Some(left));
                     break;
                 }
             }
