@@ -165,6 +165,10 @@ impl Session {
     /// # Errors
     /// [`AttachError`] if it may not be traced.
     pub fn run(&mut self, ends: impl Fn() -> bool + Send) -> Result<(), AttachError> {
+        if self.instants > 0 && ends() {
+            // What has been done since it returned last, as a dump, is no time that was sampled.
+            return Ok(());
+        }
         if self.instants == 0 && self.windows.is_empty() {
             // Images have been looked for since.
             self.begun = Instant::now();

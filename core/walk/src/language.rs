@@ -120,6 +120,9 @@ impl LanguageStacks {
         if walked.is_err_and(|reason| !reason.keeps_frames()) {
             self.sink.clear();
         }
+        // Readers take it that nothing lacks a stack of which there is none.
+        let is_cut = walked == Err(Truncation::NoStack) && !self.sink.is_empty();
+        let walked = if is_cut { Err(Truncation::Inconsistent) } else { walked };
         let natives = Natives { given: &self.native, others: &self.others };
         language_record::write(&self.sink, natives, self.module, walked.err().map(recorded), words)
     }

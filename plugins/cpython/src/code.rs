@@ -10,7 +10,7 @@ use foldhash::{SharedSeed, fast::SeedableRandomState};
 use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, OnceLock},
 };
 use wlprof_plugin::{GuestMemory, KeyTable, NotKept, Truncation};
 
@@ -36,7 +36,7 @@ const MOST_WANTED: usize = 64;
 const TABLE_SAMPLE: usize = 40;
 const FILE_SAMPLE: usize = 16;
 
-/// A code object's number, the same for equal ones.
+/// A code object's number, the same for equal ones of which the same kind of walk was the first to see them at their addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CodeId(pub(crate) u32);
 
@@ -81,9 +81,6 @@ pub(crate) struct KeptCodes {
     codes: KeyTable<Code>,
     files: KeyTable<Arc<str>>,
     spare: SpareCodes,
-    /// What walkers have seen at addresses: most instances have the same code objects there, and one that has begun just now has seen
-    /// none.
-    seen: Mutex<HashMap<u32, SeenCode, SeedableRandomState>>,
     hasher: SeedableRandomState,
 }
 
@@ -135,9 +132,7 @@ struct Identity {
 impl Default for KeptCodes {
     fn default() -> Self {
         let (codes, files) = (KeyTable::new(MOST_CODES, MOST_BYTES), KeyTable::new(MOST_FILES, MOST_BYTES / 4));
-        let hasher = keyed_hasher();
-        let seen = Mutex::new(HashMap::with_hasher(hasher.clone()));
-        Self { codes, files, spare: SpareCodes::default(), seen, hasher }
+        Self { codes, files, spare: SpareCodes::default(), hasher: keyed_hasher() }
     }
 }
 
@@ -147,26 +142,17 @@ impl KeptCodes {
         self.codes.is_full() || self.files.is_full()
     }
 
+    /// Whether there was no room for code objects that were first met where nothing may be allocated.
+    pub(crate) fn is_spare_full(&self) -> bool {
+        self.spare.is_full()
+    }
+
     /// The kept code object of that number.
     pub(crate) fn get(&self, id: CodeId) -> Option<&Code> {
         match id.spare() {
             Some(number) => self.spare.get(number),
             None => self.codes.get(id.0),
         }
-    }
-
-    /// What another walker, perhaps, has seen at `address`; `None` too if one is at work here. Allocates nothing.
-    fn seen_at(&self, address: u32) -> Option<SeenCode> {
-        self.seen.try_lock().ok()?.get(&address).cloned()
-    }
-
-    /// A walk that may allocate has seen this at `address`.
-    fn see(&self, address: u32, seen: &SeenCode) {
-        let Ok(mut all) = self.seen.try_lock() else { return };
-        if all.len() >= MOST_ADDRESSES {
-            all.clear();
-        }
-        all.insert(address, seen.clone());
     }
 }
 
@@ -213,8 +199,7 @@ impl Codes {
         layout: &Layout,
         address: u32,
     ) -> Result<FrameCode, Truncation> {
-        let seen = self.by_address.get_mut(&address);
-        if let Some(seen) = seen.filter(|seen| seen.found.id.spare().is_none() || !self.may_allocate) {
+        if let Some(seen) = self.by_address.get_mut(&address) {
             if seen.walk == self.walk {
                 return Ok(seen.found);
             }
@@ -225,16 +210,18 @@ impl Codes {
                 return Ok(seen.found);
             }
         }
-        self.meet(guest, layout, address)
+        let met = self.meet(guest, layout, address);
+        let is_for_later = met == Err(Truncation::WouldAllocate) && self.wanted.len() < MOST_WANTED;
+        if is_for_later && !self.wanted.contains(&address) {
+            self.wanted.push(address);
+        }
+        met
     }
 
     /// The code object at `address`, where this walker has seen none yet, or another.
     #[cold]
     fn meet(&mut self, guest: &dyn GuestMemory, layout: &Layout, address: u32) -> Result<FrameCode, Truncation> {
-        if !self.may_allocate && self.wanted.len() < MOST_WANTED && !self.wanted.contains(&address) {
-            self.wanted.push(address);
-        }
-        if self.by_address.len() >= MOST_ADDRESSES {
+        if self.may_allocate && self.by_address.len() >= MOST_ADDRESSES {
             self.by_address.clear();
         }
         if !self.may_allocate && self.by_address.len() == self.by_address.capacity() {
@@ -243,22 +230,11 @@ impl Codes {
         let words = words(guest, layout, address)?;
         let identity = Identity::of(words, guest, layout, &mut self.files_seen, self.walk)?;
         let identity = self.kept.hasher.hash_one(identity);
-        let found = match self.kept.seen_at(address).filter(|seen| seen.identity == identity) {
-            Some(seen) => seen.found,
-            None => {
-                let is_too_much = self.copied > MOST_A_WALK;
-                let found = self.read(guest, layout, address, words)?;
-                if is_too_much {
-                    return Ok(found);
-                }
-                found
-            }
-        };
-        let seen = SeenCode { found, identity, walk: self.walk };
-        if self.may_allocate {
-            self.kept.see(address, &seen);
+        let is_too_much = self.copied > MOST_A_WALK;
+        let found = self.read(guest, layout, address, words)?;
+        if !is_too_much {
+            self.by_address.insert(address, SeenCode { found, identity, walk: self.walk });
         }
-        self.by_address.insert(address, seen);
         Ok(found)
     }
 
@@ -294,9 +270,9 @@ impl Codes {
             self.copied += bytes.len() + qualified_name.len() + file.len();
             self.keep(file, qualified_name, first_line, bytes)?
         } else {
-            let spare = &self.kept.spare;
-            let texts = (file, qualified_name);
-            CodeId(CodeId::SPARE + spare.keep(|copy| copy.read(guest, texts, first_line, (table, table_length)))?)
+            let KeptCodes { spare, hasher, .. } = &*self.kept;
+            let (texts, table) = ((file, qualified_name), (table, table_length));
+            CodeId(CodeId::SPARE + spare.keep(hasher, |copy| copy.read(guest, texts, first_line, table))?)
         };
         Ok(FrameCode { id, instructions, units, is_importer, is_trampoline })
     }

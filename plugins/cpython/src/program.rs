@@ -113,6 +113,10 @@ impl Program for PythonProgram {
         if codes.is_full() {
             warnings.push("there are too many different functions; those met last have no names".to_owned());
         }
+        if codes.is_spare_full() {
+            let text = "too many functions were first met in memory.copy and the like: stacks with others have no Python frames there";
+            warnings.push(text.to_owned());
+        }
         warnings
     }
 }

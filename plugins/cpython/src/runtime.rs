@@ -72,7 +72,7 @@ impl Runtime {
     /// The address and the layout.
     ///
     /// # Errors
-    /// [`Truncation::NoStack`] as long as no interpreter has started. If `may_allocate` is not set memory is not scanned:
+    /// [`Truncation::NoStack`] as long as none is found. If `may_allocate` is not set neither libraries nor memory are searched:
     /// [`Truncation::WouldAllocate`] where that might have found one.
     pub(crate) fn find(&mut self, guest: &dyn GuestMemory, may_allocate: bool) -> Result<(u32, Layout), Truncation> {
         if let Some(found) = self.found {
@@ -89,7 +89,7 @@ impl Runtime {
         self.found = match known {
             Some(found) => Some(found),
             None if may_allocate => self.search(guest, row),
-            None if self.may_start(guest) => None,
+            None if self.in_library.is_none() && self.may_start(guest) => None,
             None => return Err(Truncation::WouldAllocate),
         };
         self.found.ok_or(Truncation::NoStack)

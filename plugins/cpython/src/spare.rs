@@ -5,11 +5,13 @@ use crate::{
     code::Code,
     text::{self, Text},
 };
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use wlprof_plugin::{GuestMemory, Truncation};
 
-/// Code objects that find room, of a module, over all its walkers.
+/// Code objects that find room, of a module, over all its walkers: equal ones have the same place, and so a server's instances need no
+/// more than one does.
 const MOST: u32 = 512;
 /// For how many there is room until the next walk that may allocate.
 const READY: u32 = 16;
@@ -17,12 +19,15 @@ const READY: u32 = 16;
 const LONGEST_TEXT: usize = 512;
 const LARGEST_TABLE: usize = 8 << 10;
 
-/// The copies, by number. Nothing waits for walkers: those that cannot have the next place at once go without.
+/// The copies, by number. A walker that cannot have the next place at once goes without.
 pub(crate) struct SpareCodes {
+    /// And one more, into which code objects are read to see whether they are here once all others are taken.
     places: Box<[Place]>,
     /// How many are taken, and how many have been made ready.
     taken: AtomicU32,
     ready: AtomicU32,
+    /// Whether one was met when all were taken.
+    is_full: AtomicBool,
 }
 
 #[derive(Default)]
@@ -30,6 +35,8 @@ struct Place {
     /// `None` before it is ready, and once it is a code object.
     copy: Mutex<Option<Box<CodeCopy>>>,
     code: OnceLock<Code>,
+    /// The hash of the copy, once the place is taken.
+    hash: AtomicU64,
 }
 
 /// A code object as it lies in memory.
@@ -54,15 +61,15 @@ impl std::fmt::Debug for SpareCodes {
 
 impl Default for SpareCodes {
     fn default() -> Self {
-        let places = (0..MOST).map(|_| Place::default()).collect();
-        Self { places, taken: AtomicU32::new(0), ready: AtomicU32::new(0) }
+        let places = (0..=MOST).map(|_| Place::default()).collect();
+        Self { places, taken: AtomicU32::new(0), ready: AtomicU32::new(0), is_full: AtomicBool::new(false) }
     }
 }
 
 impl SpareCodes {
     /// Makes room for the walks that come, which may not.
     pub(crate) fn make_ready(&self) {
-        let wanted = MOST.min(self.taken.load(Ordering::Relaxed) + READY);
+        let wanted = (self.places.len() as u32).min(self.taken.load(Ordering::Relaxed) + READY);
         for number in self.ready.load(Ordering::Relaxed)..wanted {
             let Ok(mut copy) = self.places[number as usize].copy.try_lock() else { return };
             // Another walker may have made it ready, and yet another may have taken it since.
@@ -74,8 +81,13 @@ impl SpareCodes {
         }
     }
 
-    /// Has `read` fill the next place and gives the number of it. Allocates nothing.
-    pub(crate) fn keep(&self, read: impl FnOnce(&mut CodeCopy) -> Result<(), Truncation>) -> Result<u32, Truncation> {
+    /// Has `read` fill the next place and gives the number of it, or of that which has the same. `hasher` must be the same at each call, and
+    /// guests not know its keys. Allocates nothing.
+    pub(crate) fn keep(
+        &self,
+        hasher: &impl BuildHasher,
+        read: impl FnOnce(&mut CodeCopy) -> Result<(), Truncation>,
+    ) -> Result<u32, Truncation> {
         let number = self.taken.load(Ordering::Relaxed);
         let place = self.places.get(number as usize).ok_or(Truncation::WouldAllocate)?;
         let mut copy = place.copy.try_lock().map_err(|_| Truncation::WouldAllocate)?;
@@ -83,8 +95,24 @@ impl SpareCodes {
         let is_next = self.taken.load(Ordering::Relaxed) == number;
         let copy = copy.as_deref_mut().filter(|_| is_next).ok_or(Truncation::WouldAllocate)?;
         read(copy)?;
+        let hash = hasher.hash_one(&*copy);
+        if let Some(equal) =
+            self.places[..number as usize].iter().position(|it| it.hash.load(Ordering::Relaxed) == hash)
+        {
+            return Ok(equal as u32);
+        }
+        if number == MOST {
+            self.is_full.store(true, Ordering::Relaxed);
+            return Err(Truncation::WouldAllocate);
+        }
+        place.hash.store(hash, Ordering::Relaxed);
         self.taken.store(number + 1, Ordering::Release);
         Ok(number)
+    }
+
+    /// Whether code objects found no room, not even for later.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
     }
 
     /// The code object of that number.
@@ -134,6 +162,20 @@ impl CodeCopy {
             first_line: self.first_line,
             location_table: self.table[..self.table_length].into(),
         }
+    }
+}
+
+/// Of what was read, and not of what was there before.
+impl Hash for CodeCopy {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let Self { first_line, file, qualified_name, table, table_length } = self;
+        (first_line, file, qualified_name, &table[..*table_length]).hash(hasher);
+    }
+}
+
+impl Hash for TextCopy {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (self.text.width, &self.bytes[..self.text.size()]).hash(hasher);
     }
 }
 

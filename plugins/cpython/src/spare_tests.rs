@@ -1,11 +1,13 @@
 //! Functions that are met for the first time where nothing may be allocated.
 
 use crate::{
+    layout::Layout,
+    program::PythonProgram,
     synthetic::{Guest, NewFrame, RUNTIME, layouts},
     walker::PythonWalker,
-    walker_tests::{CALL, EVAL, WASM, at, named, sorting, walker},
+    walker_tests::{CALL, EVAL, WASM, at, named, program, sorting},
 };
-use wlprof_plugin::{FrameSink, SinkEntry, Truncation, Walker, WasmFrame};
+use wlprof_plugin::{FrameSink, Program, SinkEntry, Truncation, Walker, WasmFrame};
 
 fn walk(
     walker: &mut PythonWalker,
@@ -19,15 +21,20 @@ fn walk(
     (out, end)
 }
 
+/// A guest that runs a module, and a walker that has met only that.
+fn started(program: &PythonProgram, layout: Layout) -> (PythonWalker, Guest) {
+    let mut walker = program.new_walker();
+    let mut guest = Guest::new(layout);
+    let main = guest.code("/a/main.py", "<module>", 1);
+    guest.activate(&[at(main, 1)]);
+    assert_eq!(walk(&mut walker, &guest, &[EVAL], true).1, Ok(()));
+    (walker, guest)
+}
+
 #[test]
 fn functions_met_where_nothing_may_be_allocated_have_their_names() {
     for layout in layouts() {
-        let mut walker = walker(&layout, &[RUNTIME]);
-        let mut guest = Guest::new(layout);
-        let main = guest.code("/a/main.py", "<module>", 1);
-        guest.activate(&[at(main, 1)]);
-        assert_eq!(walk(&mut walker, &guest, &[EVAL], true).1, Ok(()));
-
+        let (mut walker, mut guest) = started(&program(&layout, &[RUNTIME]), layout);
         // Three functions that no walk has met.
         let sorting = sorting(layout);
         let (first, end) = walk(&mut walker, &sorting, &WASM, false);
@@ -42,9 +49,9 @@ fn functions_met_where_nothing_may_be_allocated_have_their_names() {
         assert_eq!((named(&walker, &kept), end), (names.clone(), Ok(())));
         assert!(names.contains(&"outer:11".to_owned()) && names.contains(&"Ключ.key:22".to_owned()), "{names:?}");
 
-        // Once it is kept as others are, walks of both kinds give it the same key.
+        // Walks of both kinds give it the same key.
         let (after, _) = walk(&mut walker, &sorting, &WASM, false);
-        assert!(kept.entries().eq(after.entries()));
+        assert!(kept.entries().eq(after.entries()) && first.entries().eq(kept.entries()));
         let own = |sink: &FrameSink| sink.entries().filter(|entry| matches!(entry, SinkEntry::Own(_))).count();
         assert_eq!(own(&first), own(&kept));
     }
@@ -53,11 +60,7 @@ fn functions_met_where_nothing_may_be_allocated_have_their_names() {
 #[test]
 fn there_is_room_for_so_many_until_a_walk_that_may_allocate() {
     for layout in layouts() {
-        let mut walker = walker(&layout, &[RUNTIME]);
-        let mut guest = Guest::new(layout);
-        let main = guest.code("/a/main.py", "<module>", 1);
-        guest.activate(&[at(main, 1)]);
-        assert_eq!(walk(&mut walker, &guest, &[EVAL], true).1, Ok(()));
+        let (mut walker, mut guest) = started(&program(&layout, &[RUNTIME]), layout);
         let mut wasm = vec![EVAL];
         let mut met = 0;
         let mut call = |guest: &mut Guest, wasm: &mut Vec<WasmFrame>| {
@@ -83,11 +86,7 @@ fn there_is_room_for_so_many_until_a_walk_that_may_allocate() {
 #[test]
 fn what_finds_no_room_is_met_again_later() {
     for layout in layouts() {
-        let mut walker = walker(&layout, &[RUNTIME]);
-        let mut guest = Guest::new(layout);
-        let main = guest.code("/a/main.py", "<module>", 1);
-        guest.activate(&[at(main, 1)]);
-        assert_eq!(walk(&mut walker, &guest, &[EVAL], true).1, Ok(()));
+        let (mut walker, mut guest) = started(&program(&layout, &[RUNTIME]), layout);
         let code = guest.code("/a/main.py", &"n".repeat(600), 1);
         guest.activate(&[at(code, 1)]);
         let wasm = [EVAL, CALL, EVAL];
@@ -96,5 +95,34 @@ fn what_finds_no_room_is_met_again_later() {
         }
         let (found, end) = walk(&mut walker, &guest, &wasm, true);
         assert_eq!((named(&walker, &found)[0].len(), end), ("n".repeat(600).len() + 2, Ok(())));
+    }
+}
+
+/// Has a new walker of `program` meet a function of that name where nothing may be allocated.
+fn meet(program: &PythonProgram, layout: Layout, name: &str) -> Result<String, Truncation> {
+    let (mut walker, mut guest) = started(program, layout);
+    let code = guest.code("/a/main.py", name, 7);
+    guest.activate(&[at(code, 1)]);
+    let (found, end) = walk(&mut walker, &guest, &[EVAL, CALL, EVAL], false);
+    end.map(|()| named(&walker, &found)[0].clone())
+}
+
+#[test]
+fn instances_share_room_but_no_functions() {
+    for layout in layouts() {
+        let program = program(&layout, &[RUNTIME]);
+        // All that differs is far from where code objects are compared first.
+        let names = ["one", "two"].map(|first| format!("{first}{}", "_".repeat(40)));
+        for _ in 0..260 {
+            for name in &names {
+                assert_eq!(meet(&program, layout, name), Ok(format!("{name}:9")), "3.{}", layout.minor);
+            }
+        }
+        assert_eq!(program.warnings(), [""; 0]);
+        let found = (0..600).map(|number| meet(&program, layout, &format!("f{number}")));
+        assert_eq!(found.filter(Result::is_ok).count(), 510);
+        let [warning] = &program.warnings()[..] else { panic!("{:?}", program.warnings()) };
+        assert!(warning.starts_with("too many functions were first met in memory.copy"), "{warning}");
+        assert_eq!(meet(&program, layout, &names[1]), Ok(format!("{}:9", names[1])), "those that have room keep it");
     }
 }

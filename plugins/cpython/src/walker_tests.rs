@@ -29,9 +29,13 @@ pub(crate) fn functions() -> Functions {
     Functions::new(&TestModule { bodies, names: (0..).zip(names).collect(), ..TestModule::default() }, None)
 }
 
-pub(crate) fn walker(layout: &Layout, candidates: &[u32]) -> PythonWalker {
+pub(crate) fn program(layout: &Layout, candidates: &[u32]) -> PythonProgram {
     let runtime = Runtime::new(layout.minor, candidates.to_vec(), None, None);
-    PythonProgram::new(runtime, functions(), HostCalls::default(), Prologue::default()).new_walker()
+    PythonProgram::new(runtime, functions(), HostCalls::default(), Prologue::default())
+}
+
+pub(crate) fn walker(layout: &Layout, candidates: &[u32]) -> PythonWalker {
+    program(layout, candidates).new_walker()
 }
 
 /// A stack in words, leaf first: Python frames as `name:line`, wasm frames as `#index`.

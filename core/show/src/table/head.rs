@@ -12,7 +12,7 @@ use wlprof_recording::{
 const BOUND: &str = "± is the 95 % bound of what sampling can tell";
 /// What is lost is told from this part on: it could be seen in a table with one decimal.
 pub(super) const TOLD: f64 = 0.001;
-/// Likewise of stacks that lack nothing but the language's frames: a runtime takes some time to start.
+/// Likewise of stacks without the language's frames: a runtime takes some time to start.
 const TOLD_WITHOUT: f64 = 0.01;
 /// Of the time that no sample stands for, more: sampling begins and ends somewhere between two samples.
 const TOLD_UNSAMPLED: f64 = 0.005;
@@ -119,7 +119,6 @@ fn losses(recording: &Recording, selected: Option<&SelectionShare>) -> Vec<Strin
         ));
     }
     let of_samples = |count: u64| count as f64 / recording.ticks.sampled.max(1) as f64;
-    // The wasm stack of such a sample is whole, and no more than that was there.
     let is_without = |reason: &Truncation| matches!(reason, Truncation::Language(LanguageTruncation::NoStack));
     let (without, cut): (Vec<_>, Vec<_>) =
         recording.truncated.iter().copied().partition(|(reason, _)| is_without(reason));
@@ -136,7 +135,7 @@ fn losses(recording: &Recording, selected: Option<&SelectionShare>) -> Vec<Strin
     let part = of_samples(without.iter().map(|(_, count)| count).sum());
     if part >= TOLD_WITHOUT {
         losses.push(format!(
-            "{:.1} % of the stacks have only the runtime's frames: the language had none then, as while it starts or ends",
+            "{:.1} % of the stacks have only the runtime's frames: no stack of the language was found, as while it starts or ends",
             100.0 * part.min(1.0),
         ));
     }
