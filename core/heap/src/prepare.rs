@@ -55,13 +55,13 @@ impl NamedAllocator {
 /// A module that was rewritten, and not yet compiled.
 ///
 /// ```
-/// use wlprof_heap::Prepared;
+/// use wlprof_heap::PreparedModule;
 /// use wlprof_module::ModuleImage;
 /// use wlprof_plugin::ModuleView;
 ///
 /// let text = r#"(module (memory 1) (func $malloc (param i32) (result i32) (local.get 0)))"#;
 /// let mut image = ModuleImage::parse(wat::parse_str(text)?, "small.wasm")?;
-/// let prepared = Prepared::new(&image, &[], None).map_err(|reason| reason.to_string())?;
+/// let prepared = PreparedModule::new(&image, &[], None).map_err(|reason| reason.to_string())?;
 /// assert!(prepared.bytes().len() > image.bytes().len());
 /// // It has been compiled: the image knows from now on what its code was compiled from.
 /// let missed = prepared.was_compiled(&mut image);

@@ -4,6 +4,7 @@ use crate::guest::{Place, fixture, sampled_stacks, tool};
 use crate::view::{Viewing, view};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::process::Command;
 use wlprof::recording::Recording;
 
@@ -36,15 +37,20 @@ fn open(place: &Place, viewing: &Viewing, path: &str, width: u32, expressions: &
     opened.results[1..].to_vec()
 }
 
-/// Times of a function, itself and in all, as pages show them.
-fn shown_times(recording: &Recording, function: &str) -> [String; 2] {
-    let all: u64 = recording.samples().map(|sample| sample.period_ns).sum();
-    let sum = |is_it: &dyn Fn(&[&str]) -> bool| -> u64 {
-        let samples = recording.samples().zip(sampled_stacks(recording));
-        samples.filter(|(_, stack)| is_it(stack)).map(|(sample, _)| sample.period_ns).sum()
-    };
+/// Times of a function, itself and in all, as pages show them: of all its calls, or of those from where it is called most.
+fn shown_times(recording: &Recording, function: &str, in_one_place: bool) -> [String; 2] {
+    let mut places = BTreeMap::<Vec<&str>, [u64; 2]>::new();
+    let mut all = 0;
+    for (sample, stack) in recording.samples().zip(sampled_stacks(recording)) {
+        all += sample.period_ns;
+        let Some(outermost) = stack.iter().rposition(|frame| *frame == function) else { continue };
+        let place = if in_one_place { stack[outermost..].to_vec() } else { Vec::new() };
+        let [total, own] = places.entry(place).or_default();
+        *total += sample.period_ns;
+        *own += if stack[0] == function { sample.period_ns } else { 0 };
+    }
     let shown = |ns: u64| format!("{:.1} % {:.3} s", 100.0 * ns as f64 / all as f64, ns as f64 / 1e9);
-    [shown(sum(&|stack| stack.contains(&function))), shown(sum(&|stack| stack[0] == function))]
+    places.into_values().max().unwrap_or_default().map(shown)
 }
 
 #[test]
@@ -53,7 +59,7 @@ fn pages_show_what_was_recorded_and_fit_wide_and_narrow_windows() {
     let guest = fixture("c-shares.wasm").to_str().unwrap().to_owned();
     assert_eq!(place.run(["-q", "-o", "run.wlprof", &guest, "2"]).code, Some(0));
     let recording = place.recording("run.wlprof");
-    let [total, own] = shown_times(&recording, "heavy");
+    let [of_all, of_one] = [false, true].map(|in_one_place| shown_times(&recording, "heavy", in_one_place));
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata");
     let viewing = view(&place, &["--source-dir", sources, "run.wlprof"]);
     for width in [1280, 400] {
@@ -76,7 +82,7 @@ fn pages_show_what_was_recorded_and_fit_wide_and_narrow_windows() {
             "[...document.querySelectorAll('tbody tr')].filter(row => row.getAttribute('aria-level') != '1').length",
         ];
         let results = open(&place, &viewing, "call-tree", width, &expressions);
-        assert_eq!(results[1], json!([total, own]));
+        assert_eq!(results[1], json!(of_one));
         assert!(results[2].as_str().unwrap().starts_with("heavy c/shares.c:"), "{results:?}");
         assert_eq!((&results[3], &results[6]), (&json!(true), &json!(0)), "it was open, and is closed");
 
@@ -96,7 +102,7 @@ fn pages_show_what_was_recorded_and_fit_wide_and_narrow_windows() {
             assert_eq!(row[3], source[number - 1], "line {number}");
         }
         let worker = rows.iter().find(|row| row[3] == "WORKER(heavy, 3)").unwrap();
-        assert_eq!(worker[..2], [json!(total), json!(own)]);
+        assert_eq!(json!(worker[..2]), json!(of_all));
         open(&place, &viewing, "table", width, &[]);
     }
     viewing.end();
