@@ -37,7 +37,6 @@ mod rust_target;
 mod semver;
 mod source_text;
 mod speedscope;
-mod stress;
 mod strip;
 mod suites;
 mod tests_and_lints;
@@ -69,9 +68,6 @@ cargo xtask TASK
   check-platforms        have the compiler check everything for macOS and Windows
   bench [ARGS]           run guests with and without sampling and print the ratios;
                          --help says more
-  stress [RUNS]          run every guest in turn, 200 runs unless told, sampled as hard as can be, and
-                         compare with runs without a profiler; `--target aarch64-unknown-linux-gnu`
-                         before RUNS does so on that, emulated
   bounds [RUNS]          see in 200 runs, unless told, whether the printed error bounds are honest
   python-replays         capture the Python guests again that the plugin is tested with
   tidy                   check the house rules that rustc and clippy do not know
@@ -119,7 +115,6 @@ fn main() -> ExitCode {
         "test" => tests_and_lints::run(&rest),
         "check-platforms" => cross::check_platforms(),
         "bench" => bench::run(&rest),
-        "stress" => stress::run(&rest),
         "bounds" => bounds::run(&rest),
         "python-replays" => python_replays::run(),
         "tidy" => tidy::run(),

@@ -104,7 +104,7 @@ pub(crate) const SUITES: [Suite; 13] = [
     },
     Suite {
         name: "stress",
-        about: "a host of many stores",
+        about: "guests sampled as hard as can be, and a host of many stores",
         tests: &["stress::"],
         guests: &[Main],
         tools: &[],

@@ -48,7 +48,7 @@ const LIBRARY_TESTS: &[&str] = &[
 
 /// The end-to-end tests that say something of a processor, and not of shares, perf or time that is kept: traps and other ends, and plugins
 /// that are left by what a processor's signals allow. Those that sample as hard as can be take the emulator minutes, and interrupt at
-/// blocks' beginnings alone: unit tests step through every instruction, and `cargo xtask stress` has all guests.
+/// blocks' beginnings alone: unit tests step through every instruction, and `stress::guests` runs all guests.
 const COMMAND_TESTS: &[&str] = &[
     "behaviour::a_",
     "behaviour::every_end",
@@ -106,25 +106,6 @@ pub(crate) fn test(target: &str, arguments: &[&str]) -> Result<()> {
     }
     step.done();
     Ok(())
-}
-
-/// Builds wlprof for `target`, and gives a program that runs it here.
-pub(super) fn command(target: &str) -> Result<PathBuf> {
-    refuse_others(target)?;
-    let cache = Cache::open()?;
-    let toolchain = Toolchain::get(&cache)?;
-    let emulator = Emulator::get(&cache)?;
-    let built = toolchain.build_wlprof(AARCH64_LINUX)?;
-    let words: Vec<_> = emulator.starter().iter().map(|word| format!("'{}'", word.display())).collect();
-    let text = format!(
-        "#!/bin/sh\nexport {LIBRARIES}='{}'\nexec {} '{}' \"$@\"\n",
-        emulator.sysroot().display(),
-        words.join(" "),
-        built.display()
-    );
-    let command = built.with_extension("emulated");
-    process::write_program(&command, &text)?;
-    Ok(command)
 }
 
 fn refuse_others(target: &str) -> Result<()> {

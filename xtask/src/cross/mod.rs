@@ -9,9 +9,7 @@ mod wine;
 
 pub(crate) use checks::check_platforms;
 
-use std::path::PathBuf;
-
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 /// Tests wlprof for aarch64 Linux.
 pub(crate) fn test_aarch64() -> Result<()> {
@@ -21,12 +19,4 @@ pub(crate) fn test_aarch64() -> Result<()> {
 /// Tests wlprof for `target`. `arguments` go to the tests.
 pub(crate) fn test(target: &str, arguments: &[&str]) -> Result<()> {
     if target == compilers::WINDOWS_GNU.triple { wine::test(arguments) } else { emulation::test(target, arguments) }
-}
-
-/// Builds wlprof for `target`, which has the signal sampler, and gives a program that runs it here.
-pub(crate) fn command_with_signals(target: &str) -> Result<PathBuf> {
-    if target == compilers::WINDOWS_GNU.triple {
-        bail!("there is no signal sampler on Windows");
-    }
-    emulation::command(target)
 }

@@ -1,7 +1,8 @@
 //! A request: a store that is attached in one of the ways there are, runs its guest, and goes.
 
-use super::{MAX_DEPTH, PLANNED, Random, WASM_ENDING};
+use super::{MAX_DEPTH, PLANNED, WASM_ENDING};
 use crate::guest::fixture;
+use crate::stress::Random;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

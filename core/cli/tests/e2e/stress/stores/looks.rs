@@ -1,7 +1,8 @@
 //! Whoever pauses, looks and opens windows meanwhile, and checks that what is seen of a store can be that store's.
 
+use super::WASM_ENDING;
 use super::requests::{Act, Guest, Requests, tenant};
-use super::{Random, WASM_ENDING};
+use crate::stress::Random;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wlprof::Profiler;
