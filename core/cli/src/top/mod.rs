@@ -52,13 +52,33 @@ const GIVEN_BACK: Duration = Duration::from_secs(2);
 /// What a run is interrupted with that the user has seen enough of: no signal.
 const ENOUGH: i32 = 0;
 
+/// Arguments that say how a guest is run, and nothing of a process that runs already.
+#[cfg(target_os = "linux")]
+const OF_A_RUN: [&str; 15] = [
+    "sampler",
+    "guest_and_arguments",
+    "language",
+    "debug_file",
+    "no_cache",
+    "directories",
+    "environment",
+    "invoke",
+    "preloads",
+    "argv0",
+    "opts_raw",
+    "codegen_raw",
+    "debug_raw",
+    "wasm_raw",
+    "wasi_raw",
+];
+
 /// Options of `wlprof top`.
 #[derive(Args)]
 #[cfg_attr(target_os = "linux", command(mut_arg("guest_and_arguments", |guest| guest.required(false).required_unless_present("pid"))))]
 pub(super) struct Top {
     /// Show a process that runs already, and run no guest: `wlprof ps` lists those that run Wasmtime
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "PID", conflicts_with_all = ["sampler", "guest_and_arguments"])]
+    #[arg(long, value_name = "PID", conflicts_with_all = OF_A_RUN)]
     pid: Option<i32>,
     /// File that a guest of the process was compiled from; may repeat. Files that the process names are found without it
     #[cfg(target_os = "linux")]

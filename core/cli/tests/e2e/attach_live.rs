@@ -147,6 +147,16 @@ fn a_process_is_shown_on_the_terminal_and_runs_on() {
 }
 
 #[test]
+fn options_of_a_run_are_refused_beside_a_process() {
+    let place = Place::new();
+    for option in ["--dir=.", "-Wfuel=3", "-Scli", "--lang=go", "--invoke=main", "--debug-file=x", "--sampler=epoch"] {
+        let ran = place.run(["top", "--pid=1", option]);
+        let says = "the argument '--pid <PID>' cannot be used with '";
+        assert!(ran.code == Some(125) && ran.stderr.contains(says), "{option}: {ran:?}");
+    }
+}
+
+#[test]
 fn others_may_look_at_a_process_while_it_is_sampled() {
     let place = Place::new();
     let host = Host::of(&place, fixture("go-goroutines-1.27.wasm").to_str().unwrap());
