@@ -88,7 +88,7 @@ impl SpareCodes {
         hasher: &impl BuildHasher,
         read: impl FnOnce(&mut CodeCopy) -> Result<(), Truncation>,
     ) -> Result<u32, Truncation> {
-        let number = self.taken.load(Ordering::Relaxed);
+        let number = self.taken.load(Ordering::Acquire);
         let place = self.places.get(number as usize).ok_or(Truncation::WouldAllocate)?;
         let mut copy = place.copy.try_lock().map_err(|_| Truncation::WouldAllocate)?;
         // Who takes a place holds it, so that nobody else takes it from here on.

@@ -4,8 +4,9 @@
 use crate::attach::{self, Host};
 use crate::guest::{Place, fixture, tool};
 use crate::python::library;
+use crate::sampled::{Shares, innermost_functions};
 use crate::stacks::check_process;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The releases that `cargo xtask test-tools` provides.
@@ -16,16 +17,23 @@ fn releases() -> Vec<PathBuf> {
     releases
 }
 
+/// A host of `testdata` on the package in that folder.
+fn python(host: &str, package: &Path) -> Command {
+    let mut command = Command::new("python3");
+    let hosts = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/python"));
+    command.arg(hosts.join(host)).env("PYTHONPATH", package);
+    command
+}
+
 /// Runs the guest on each release, and has `check` look at a recording of it.
 fn on_each_release(guest: &str, arguments: &[&str], check: impl Fn(&Place, &Host)) {
     for release in releases() {
         println!("{}", release.display());
         let place = Place::new();
         place.file("script.py", attach::SCRIPT);
-        let mut command = Command::new("python3");
-        let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/python/host.py");
         let folder = format!("--dir={}::/", place.path("").display());
-        command.args([host, &folder, &library("3.11")]).arg(fixture(guest)).args(arguments).env("PYTHONPATH", &release);
+        let mut command = python("host.py", &release);
+        command.args([&folder, &library("3.11")]).arg(fixture(guest)).args(arguments);
         check(&place, &Host::start(&mut command));
     }
 }
@@ -73,4 +81,18 @@ fn python_stacks_are_read() {
         crate::running::wait_until("the script runs", || host.cpu_ticks() > compiled + 300);
         attach::check_python(&attach::recording(place, host, &[]));
     });
+}
+
+#[test]
+fn forged_images_and_stacks_have_an_end_and_hide_no_guest() {
+    let place = Place::new();
+    let mut command = python("forging_host.py", &tool("wasmtime-packages").join("48.0.0"));
+    let host = Host::start(command.arg(fixture("c-shares.wasm")).arg("1000000"));
+    let recording = attach::recording(&place, &host, &[]);
+    let notes = &recording.meta.notes;
+    assert!(notes.iter().any(|note| note.contains(" images of compiled code were not sampled")), "{notes:?}");
+    let deepest = recording.samples().map(|sample| recording.frames_of(sample.stack).count()).max();
+    assert!(deepest > Some(100) && deepest < Some(10_000), "{deepest:?}");
+    let shares = Shares::of(innermost_functions(&recording).filter(|(name, _)| ["heavy", "light"].contains(name)));
+    shares.near("heavy", 75.0, attach::POINTS).unwrap();
 }
