@@ -59,7 +59,7 @@ pub(crate) const SUITES: [Suite; 13] = [
     Suite {
         name: "hosts",
         about: "processes attached to that others wrote: releases of Wasmtime (Python packages), and its command",
-        tests: &["hosts::"],
+        tests: &["hosts::", "single_step_tests::"],
         guests: &[Main],
         tools: &[WasmtimePackages, Wasmtime],
         checks: &[],

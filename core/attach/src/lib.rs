@@ -30,6 +30,8 @@ mod sampled;
 mod samples;
 mod sampling;
 mod session;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod single_step_tests;
 #[allow(unsafe_code)]
 mod stack;
 mod stand_in;
