@@ -118,7 +118,7 @@ pub trait Exporter: Sync {
     }
 }
 
-/// All formats. The first is for those who choose none.
+/// All formats. The first is for those who choose none, and stays the first; the others have no order.
 pub static EXPORTERS: &[&dyn Exporter] = &[
     &firefox::Firefox,
     &flamegraph::FlameGraph,

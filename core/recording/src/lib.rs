@@ -381,8 +381,8 @@ pub struct Thread {
 pub struct Sample {
     /// Nanoseconds since sampling began.
     pub time_ns: u64,
-    /// The sample's weight: the time that it stands for, in nanoseconds. Weights differ, so shares are sums of them, not
-    /// counts.
+    /// The sample's weight: the time that it stands for, in nanoseconds, or bytes in a recording of memory
+    /// ([`Recording::unit`]). Weights differ, so shares are sums of them, not counts.
     pub period_ns: u64,
     /// CPU time of the thread that its tick stands for, in nanoseconds. The first sample of a tick has it all, the others
     /// have none.
