@@ -36,7 +36,7 @@ const MOST_WANTED: usize = 64;
 const TABLE_SAMPLE: usize = 40;
 const FILE_SAMPLE: usize = 16;
 
-/// A code object's number, the same for equal ones of which the same kind of walk was the first to see them at their addresses.
+/// A code object's number. Equal ones have at most two: one by walks that may allocate, and one by those that may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CodeId(pub(crate) u32);
 
@@ -93,8 +93,8 @@ pub(crate) struct Codes {
     /// The address of `PyCode_Type`, once it is known.
     code_type: Option<u32>,
     may_allocate: bool,
-    /// Code objects met in walks that could not keep them as others are: a function that does nothing but copy memory is
-    /// hardly ever met in any other.
+    /// Code objects met in walks that may not allocate and had no room for them: a function that does nothing but copy memory is
+    /// hardly ever met in any other walk.
     wanted: Vec<u32>,
     walk: u64,
     /// Bytes that this walk has copied.

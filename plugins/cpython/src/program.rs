@@ -114,7 +114,7 @@ impl Program for PythonProgram {
             warnings.push("there are too many different functions; those met last have no names".to_owned());
         }
         if codes.is_spare_full() {
-            let text = "too many functions were first met in memory.copy and the like: stacks with others have no Python frames there";
+            let text = "too many functions were first met in memory.copy and the like: stacks there have no Python frames until others are met elsewhere";
             warnings.push(text.to_owned());
         }
         warnings

@@ -110,7 +110,7 @@ impl SpareCodes {
         Ok(number)
     }
 
-    /// Whether code objects found no room, not even for later.
+    /// Whether there was no place left for a code object: it is kept once a walk meets it that may allocate.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
