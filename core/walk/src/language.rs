@@ -120,8 +120,9 @@ impl LanguageStacks {
         if walked.is_err_and(|reason| !reason.keeps_frames()) {
             self.sink.clear();
         }
-        // Readers take it that nothing lacks a stack of which there is none.
-        let is_cut = walked == Err(Truncation::NoStack) && !self.sink.is_empty();
+        // Readers take it that nothing is missing where there is no stack. Nothing is if all wasm frames are there.
+        let is_cut = !self.sink.is_empty() && self.sink.len() < self.wasm.len();
+        let is_cut = is_cut && walked == Err(Truncation::NoStack);
         let walked = if is_cut { Err(Truncation::Inconsistent) } else { walked };
         let natives = Natives { given: &self.native, others: &self.others };
         language_record::write(&self.sink, natives, self.module, walked.err().map(recorded), words)

@@ -3,7 +3,7 @@
 
 use crate::{
     layout::{Layout, OBJECT_SIZE, OBJECT_TYPE, TYPE_NAME},
-    spare::SpareCodes,
+    spare::{CodeCopy, SpareCodes},
     text::Text,
 };
 use foldhash::{SharedSeed, fast::SeedableRandomState};
@@ -100,6 +100,8 @@ pub(crate) struct Codes {
     /// Bytes that this walk has copied.
     copied: usize,
     files_seen: FileSamples,
+    /// What a walk that may not allocate reads a code object into.
+    copy: Box<CodeCopy>,
 }
 
 /// Parts of names of files that this walk has read, by the addresses of the strings: most frames have the same few.
@@ -169,6 +171,7 @@ impl Codes {
             walk: 0,
             copied: 0,
             files_seen: FileSamples::default(),
+            copy: Box::new(CodeCopy::new()),
         }
     }
 
@@ -271,8 +274,8 @@ impl Codes {
             self.keep(file, qualified_name, first_line, bytes)?
         } else {
             let KeptCodes { spare, hasher, .. } = &*self.kept;
-            let (texts, table) = ((file, qualified_name), (table, table_length));
-            CodeId(CodeId::SPARE + spare.keep(hasher, |copy| copy.read(guest, texts, first_line, table))?)
+            self.copy.read(guest, (file, qualified_name), first_line, (table, table_length))?;
+            CodeId(CodeId::SPARE + spare.keep(hasher, &mut self.copy)?)
         };
         Ok(FrameCode { id, instructions, units, is_importer, is_trampoline })
     }

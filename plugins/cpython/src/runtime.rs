@@ -16,6 +16,8 @@ pub(crate) struct Runtime {
     /// Where debug information, exports or the data segments say that it is.
     candidates: Vec<u32>,
     in_library: Option<InLibrary>,
+    /// The library's places are among the candidates.
+    has_seen_library: bool,
     scan: Scan,
     found: Option<(u32, Layout)>,
     searches: u32,
@@ -45,7 +47,15 @@ impl Runtime {
         in_library: Option<InLibrary>,
         statics: Option<Range<u64>>,
     ) -> Self {
-        Self { minor, candidates, in_library, scan: Scan::new(statics), found: None, searches: 0 }
+        Self {
+            minor,
+            candidates,
+            in_library,
+            has_seen_library: false,
+            scan: Scan::new(statics),
+            found: None,
+            searches: 0,
+        }
     }
 
     /// The global that [`Runtime::find`] needs, if it needs one.
@@ -73,7 +83,7 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Truncation::NoStack`] as long as none is found. If `may_allocate` is not set neither libraries nor memory are searched:
-    /// [`Truncation::WouldAllocate`] where that might have found one.
+    /// [`Truncation::WouldAllocate`] where nothing says yet that one may start at a place that is known.
     pub(crate) fn find(&mut self, guest: &dyn GuestMemory, may_allocate: bool) -> Result<(u32, Layout), Truncation> {
         if let Some(found) = self.found {
             return Ok(found);
@@ -89,7 +99,7 @@ impl Runtime {
         self.found = match known {
             Some(found) => Some(found),
             None if may_allocate => self.search(guest, row),
-            None if self.in_library.is_none() && self.may_start(guest) => None,
+            None if (self.in_library.is_none() || self.has_seen_library) && self.may_start(guest) => None,
             None => return Err(Truncation::WouldAllocate),
         };
         self.found.ok_or(Truncation::NoStack)
@@ -118,6 +128,7 @@ impl Runtime {
     fn see_library(&mut self, guest: &dyn GuestMemory) {
         let Some(library) = &self.in_library else { return };
         let Some(base) = guest.global(library.base).and_then(|base| u32::try_from(base).ok()) else { return };
+        self.has_seen_library = true;
         for candidate in library.offsets.iter().filter_map(|offset| base.checked_add(*offset)) {
             if self.candidates.len() < MOST_CANDIDATES && !self.candidates.contains(&candidate) {
                 self.candidates.insert(0, candidate);

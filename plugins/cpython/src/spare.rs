@@ -20,8 +20,8 @@ const LONGEST_TEXT: usize = 512;
 const LARGEST_TABLE: usize = 8 << 10;
 
 /// The copies, by number. A walker that cannot have the next place at once goes without.
+#[derive(Debug)]
 pub(crate) struct SpareCodes {
-    /// And one more, into which code objects are read to see whether they are here once all others are taken.
     places: Box<[Place]>,
     /// How many are taken, and how many have been made ready.
     taken: AtomicU32,
@@ -30,7 +30,7 @@ pub(crate) struct SpareCodes {
     is_full: AtomicBool,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Place {
     /// `None` before it is ready, and once it is a code object.
     copy: Mutex<Option<Box<CodeCopy>>>,
@@ -39,7 +39,8 @@ struct Place {
     hash: AtomicU64,
 }
 
-/// A code object as it lies in memory.
+/// A code object as it lies in memory. Large: boxed wherever it is kept.
+#[derive(Debug)]
 pub(crate) struct CodeCopy {
     first_line: u32,
     file: TextCopy,
@@ -48,20 +49,15 @@ pub(crate) struct CodeCopy {
     table_length: usize,
 }
 
+#[derive(Debug)]
 struct TextCopy {
     text: Text,
     bytes: [u8; LONGEST_TEXT],
 }
 
-impl std::fmt::Debug for SpareCodes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SpareCodes").field("taken", &self.taken).finish_non_exhaustive()
-    }
-}
-
 impl Default for SpareCodes {
     fn default() -> Self {
-        let places = (0..=MOST).map(|_| Place::default()).collect();
+        let places = (0..MOST).map(|_| Place::default()).collect();
         Self { places, taken: AtomicU32::new(0), ready: AtomicU32::new(0), is_full: AtomicBool::new(false) }
     }
 }
@@ -69,7 +65,7 @@ impl Default for SpareCodes {
 impl SpareCodes {
     /// Makes room for the walks that come, which may not.
     pub(crate) fn make_ready(&self) {
-        let wanted = (self.places.len() as u32).min(self.taken.load(Ordering::Relaxed) + READY);
+        let wanted = MOST.min(self.taken.load(Ordering::Relaxed) + READY);
         for number in self.ready.load(Ordering::Relaxed)..wanted {
             let Ok(mut copy) = self.places[number as usize].copy.try_lock() else { return };
             // Another walker may have made it ready, and yet another may have taken it since.
@@ -81,33 +77,30 @@ impl SpareCodes {
         }
     }
 
-    /// Has `read` fill the next place and gives the number of it, or of that which has the same. `hasher` must be the same at each call, and
-    /// guests not know its keys. Allocates nothing.
-    pub(crate) fn keep(
-        &self,
-        hasher: &impl BuildHasher,
-        read: impl FnOnce(&mut CodeCopy) -> Result<(), Truncation>,
-    ) -> Result<u32, Truncation> {
-        let number = self.taken.load(Ordering::Acquire);
-        let place = self.places.get(number as usize).ok_or(Truncation::WouldAllocate)?;
-        let mut copy = place.copy.try_lock().map_err(|_| Truncation::WouldAllocate)?;
-        // Who takes a place holds it, so that nobody else takes it from here on.
-        let is_next = self.taken.load(Ordering::Relaxed) == number;
-        let copy = copy.as_deref_mut().filter(|_| is_next).ok_or(Truncation::WouldAllocate)?;
-        read(copy)?;
-        let hash = hasher.hash_one(&*copy);
-        if let Some(equal) =
-            self.places[..number as usize].iter().position(|it| it.hash.load(Ordering::Relaxed) == hash)
-        {
-            return Ok(equal as u32);
+    /// Gives the number of what has all that `copy` has: it takes the next place, if there is none yet, and `copy` is another one then. `hasher`
+    /// must be the same at each call, and guests not know its keys. Allocates nothing.
+    pub(crate) fn keep(&self, hasher: &impl BuildHasher, copy: &mut Box<CodeCopy>) -> Result<u32, Truncation> {
+        let hash = hasher.hash_one(&**copy);
+        loop {
+            let number = self.taken.load(Ordering::Acquire);
+            let taken = &self.places[..number as usize];
+            if let Some(equal) = taken.iter().position(|place| place.hash.load(Ordering::Relaxed) == hash) {
+                return Ok(equal as u32);
+            }
+            let Some(place) = self.places.get(number as usize) else {
+                self.is_full.store(true, Ordering::Relaxed);
+                return Err(Truncation::WouldAllocate);
+            };
+            let mut room = place.copy.try_lock().map_err(|_| Truncation::WouldAllocate)?;
+            // Who takes a place holds it, so that nobody else takes it from here on.
+            if self.taken.load(Ordering::Acquire) != number {
+                continue;
+            }
+            std::mem::swap(room.as_mut().ok_or(Truncation::WouldAllocate)?, copy);
+            place.hash.store(hash, Ordering::Relaxed);
+            self.taken.store(number + 1, Ordering::Release);
+            return Ok(number);
         }
-        if number == MOST {
-            self.is_full.store(true, Ordering::Relaxed);
-            return Err(Truncation::WouldAllocate);
-        }
-        place.hash.store(hash, Ordering::Relaxed);
-        self.taken.store(number + 1, Ordering::Release);
-        Ok(number)
     }
 
     /// Whether there was no place left for a code object: it is kept once a walk meets it that may allocate.
@@ -133,7 +126,8 @@ impl SpareCodes {
 }
 
 impl CodeCopy {
-    fn new() -> Self {
+    /// Room for one.
+    pub(crate) fn new() -> Self {
         let text = || TextCopy { text: Text { address: 0, length: 0, width: 1 }, bytes: [0; LONGEST_TEXT] };
         let (table, table_length) = ([0; LARGEST_TABLE], 0);
         Self { first_line: 0, file: text(), qualified_name: text(), table, table_length }

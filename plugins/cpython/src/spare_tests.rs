@@ -7,7 +7,7 @@ use crate::{
     walker::PythonWalker,
     walker_tests::{CALL, EVAL, WASM, at, named, program, sorting},
 };
-use wlprof_plugin::{FrameSink, Program, SinkEntry, Truncation, Walker, WasmFrame};
+use wlprof_plugin::{FrameKey, FrameSink, Program, SinkEntry, Truncation, Walker, WasmFrame};
 
 fn walk(
     walker: &mut PythonWalker,
@@ -98,31 +98,62 @@ fn what_finds_no_room_is_met_again_later() {
     }
 }
 
-/// Has a new walker of `program` meet a function of that name where nothing may be allocated.
-fn meet(program: &PythonProgram, layout: Layout, name: &str) -> Result<String, Truncation> {
+/// What makes a function another one.
+#[derive(Clone, Copy)]
+struct Function<'a> {
+    file: &'a str,
+    name: &'a str,
+    first_line: u32,
+    /// Lines that it goes on by at its sixtieth code unit.
+    step: u8,
+}
+
+const MAIN: Function<'_> = Function { file: "/a/main.py", name: "main", first_line: 7, step: 1 };
+
+/// Has a new walker of `program`, of an instance that has all functions at one address, meet one where nothing may be allocated.
+fn meet(program: &PythonProgram, layout: Layout, function: Function<'_>) -> Result<String, Truncation> {
     let (mut walker, mut guest) = started(program, layout);
-    let code = guest.code("/a/main.py", name, 7);
-    guest.activate(&[at(code, 1)]);
+    let code = guest.code(function.file, function.name, function.first_line);
+    let word = (code + layout.code.line_table) as usize;
+    let table = u32::from_le_bytes(guest.frozen.memory[word..][..4].try_into().unwrap());
+    guest.frozen.memory[(table + layout.code.bytes_data) as usize + 2 * 60 + 1] = 2 * function.step;
+    guest.activate(&[at(code, 80)]);
     let (found, end) = walk(&mut walker, &guest, &[EVAL, CALL, EVAL], false);
-    end.map(|()| named(&walker, &found)[0].clone())
+    let Some(SinkEntry::Own(key)) = found.entries().next() else { return end.map(|()| String::new()) };
+    let mut frames = Vec::new();
+    program.symbolize(FrameKey::Own(key), &mut frames);
+    let frame = frames.pop().unwrap();
+    end.map(|()| format!("{} {}:{}", frame.file.unwrap(), frame.function, frame.line.unwrap()))
 }
 
 #[test]
 fn instances_share_room_but_no_functions() {
     for layout in layouts() {
         let program = program(&layout, &[RUNTIME]);
-        // All that differs is far from where code objects are compared first.
-        let names = ["one", "two"].map(|first| format!("{first}{}", "_".repeat(40)));
-        for _ in 0..260 {
-            for name in &names {
-                assert_eq!(meet(&program, layout, name), Ok(format!("{name}:9")), "3.{}", layout.minor);
+        // Each differs in one thing, which is far from where code objects are compared first, or a number.
+        let functions = [
+            MAIN,
+            Function { file: "/srv/one/handler/main.py", ..MAIN },
+            Function { file: "/srv/two/handler/main.py", ..MAIN },
+            Function { name: "one of many functions", ..MAIN },
+            Function { name: "two of many functions", ..MAIN },
+            Function { first_line: 8, ..MAIN },
+            Function { step: 5, ..MAIN },
+        ];
+        let met = |function: Function<'_>| {
+            let line = function.first_line + 80 + u32::from(function.step);
+            Ok(format!("{} {}:{line}", function.file, function.name))
+        };
+        for _ in 0..80 {
+            for function in functions {
+                assert_eq!(meet(&program, layout, function), met(function), "3.{}", layout.minor);
             }
         }
         assert_eq!(program.warnings(), [""; 0]);
-        let found = (0..600).map(|number| meet(&program, layout, &format!("f{number}")));
-        assert_eq!(found.filter(Result::is_ok).count(), 510);
+        let found = (0..600).map(|number| meet(&program, layout, Function { name: &format!("f{number}"), ..MAIN }));
+        assert_eq!(found.filter(Result::is_ok).count(), 512 - functions.len());
         let [warning] = &program.warnings()[..] else { panic!("{:?}", program.warnings()) };
         assert!(warning.starts_with("too many functions were first met in memory.copy"), "{warning}");
-        assert_eq!(meet(&program, layout, &names[1]), Ok(format!("{}:9", names[1])), "those that have room keep it");
+        assert_eq!(meet(&program, layout, functions[2]), met(functions[2]), "those that have room keep it");
     }
 }
