@@ -1,14 +1,10 @@
 //! The instance that a stopped thread runs: found by its `VMContext`, and believed only if its memory is that of the module.
 
+use crate::initial_data::InitialData;
 use crate::layout::{Layout, MAGIC, STORE_CONTEXT};
 use crate::pages::Pages;
-use std::sync::Arc;
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{GuestMemory, OutOfBounds};
-
-/// Pieces of the module's data that are looked for in the memory, and how long one is.
-const PIECES: usize = 64;
-const PIECE: usize = 32;
 
 /// Addresses that user programs have: what is not among them is no pointer.
 const ADDRESSES: std::ops::Range<usize> = 0x1000..1 << if cfg!(target_arch = "aarch64") { 48 } else { 47 };
@@ -27,28 +23,33 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// The instance of the first of `modules` whose `VMContext` is at `address`, if there is one. The others work on its memory.
+    /// The instance of `module` whose `VMContext` is at `address`, if there is one.
     ///
     /// # Security
-    /// What is not proved is not believed: the magic word, the store's part, and the memory, which has most of the modules' data where these
-    /// put it. A program may change its data; constants are a part of it.
-    pub(crate) fn at(memory: &Pages<'_>, address: usize, modules: &[Arc<ModuleImage>], layout: Layout) -> Option<Self> {
+    /// What is not proved is not believed: the magic word, the store's part, and the memory, which has most of `data` where the modules that work
+    /// on it put that. A program may change its data; constants are a part of it.
+    pub(crate) fn at(
+        memory: &Pages<'_>,
+        address: usize,
+        (module, data): (&ModuleImage, &InitialData),
+        layout: Layout,
+    ) -> Option<Self> {
         let store = store_of_context(memory, address)?;
-        let pointer = layout.first_memory(modules.first()?.compiled_index_spaces())?;
+        let pointer = layout.first_memory(module.compiled_index_spaces())?;
         let definition = memory.word(address + pointer)?;
         let instance = Self { context: address, layout, store, definition, base: None };
         let (base, length) = instance.memory(memory)?;
-        has_data_of(memory, base, length, modules).then_some(Self { base: Some(base), ..instance })
+        data.is_in(memory, base, length).then_some(Self { base: Some(base), ..instance })
     }
 
-    /// It as it is now, as far as it is the same one: of the same store, and with the data of `modules` in its memory where that has moved.
-    pub(crate) fn again(&self, memory: &Pages<'_>, modules: &[Arc<ModuleImage>]) -> Option<Self> {
+    /// It as it is now, as far as it is the same one: of the same store, and with the data in its memory where that has moved.
+    pub(crate) fn again(&self, memory: &Pages<'_>, of: (&ModuleImage, &InitialData)) -> Option<Self> {
         let is_of_store = store_of_context(memory, self.context) == Some(self.store);
         let (base, _) = self.memory(memory).filter(|_| is_of_store)?;
         if self.base == Some(base) {
             return Some(*self);
         }
-        Self::at(memory, self.context, modules, self.layout)
+        Self::at(memory, self.context, of, self.layout)
     }
 
     /// Has its memory be looked at again before it is used.
@@ -95,26 +96,6 @@ fn store_of_context(memory: &Pages<'_>, address: usize) -> Option<usize> {
     (ADDRESSES.contains(&store) && store.is_multiple_of(8)).then_some(store)
 }
 
-/// Whether most of the pieces of the modules' data are in the memory where these put them.
-fn has_data_of(memory: &Pages<'_>, base: usize, length: usize, modules: &[Arc<ModuleImage>]) -> bool {
-    let segments = modules.iter().flat_map(|module| module.initial_segments());
-    let pieces = segments.flat_map(|(address, bytes)| {
-        let pieces = bytes.chunks_exact(PIECE).enumerate();
-        pieces.map(move |(number, piece)| (address as usize + number * PIECE, piece))
-    });
-    let pieces: Vec<_> =
-        pieces.filter(|(_, piece)| piece.iter().filter(|byte| **byte != 0).count() > PIECE / 4).collect();
-    let step = (pieces.len() / PIECES).max(1);
-    let (mut looked_at, mut equal) = (0, 0);
-    for (address, piece) in pieces.into_iter().step_by(step) {
-        let mut found = [0; PIECE];
-        looked_at += 1;
-        let is_within = address.checked_add(PIECE).is_some_and(|end| end <= length);
-        equal += usize::from(is_within && memory.read(base + address, &mut found) && found == piece);
-    }
-    looked_at > 0 && equal * 2 > looked_at
-}
-
 /// The memory and the globals of an instance whose thread stands still.
 pub(crate) struct RemoteGuest<'a> {
     pub(crate) memory: &'a Pages<'a>,
@@ -147,6 +128,7 @@ mod tests {
     use crate::pages::WORK_OF_SAMPLE;
     use crate::process::Process;
     use std::hint::black_box;
+    use std::sync::Arc;
     use wasm_encoder::{ConstExpr, DataSection, MemorySection, MemoryType, Module};
 
     const DATA: [u8; 64] = [7; 64];
@@ -197,10 +179,12 @@ mod tests {
     fn another_instance_at_the_same_address_is_not_taken_for_the_one_that_was() {
         let process = Process::open(std::process::id() as i32).unwrap();
         let pages = || Pages::new(&process, WORK_OF_SAMPLE);
-        let (layout, module) = (Layout::of(48).unwrap(), [Arc::new(module())]);
-        let mut own = Own::new(layout, &module[0]);
-        let instance = Instance::at(&pages(), own.context, &module, layout).unwrap();
-        let again = || instance.again(&pages(), &module);
+        let (layout, module) = (Layout::of(48).unwrap(), Arc::new(module()));
+        let data = InitialData::of(std::slice::from_ref(&module));
+        let of = (&*module, &data);
+        let mut own = Own::new(layout, &module);
+        let instance = Instance::at(&pages(), own.context, of, layout).unwrap();
+        let again = || instance.again(&pages(), of);
         assert_eq!(again(), Some(instance));
         own.set(STORE_CONTEXT, own.context + 264);
         assert_eq!(again(), None, "of another store");
@@ -218,7 +202,7 @@ mod tests {
         own.set(136, 8192);
         let mut doubted = instance;
         doubted.doubt();
-        assert_eq!((again(), doubted.again(&pages(), &module)), (Some(instance), None));
+        assert_eq!((again(), doubted.again(&pages(), of)), (Some(instance), None));
     }
 
     #[test]

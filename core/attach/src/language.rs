@@ -1,5 +1,6 @@
 //! The language of a module in another process: which of its instances a stopped thread runs, and the walker of each.
 
+use crate::initial_data::InitialData;
 use crate::instance::{Instance, RemoteGuest, is_context};
 use crate::layout::Layout;
 use crate::pages::Pages;
@@ -21,8 +22,9 @@ const MAX_INSTANCES: usize = 1000;
 pub(crate) struct LanguageModule {
     pub(crate) id: ModuleId,
     siblings: Vec<ModuleId>,
-    /// Its image, and those of the siblings.
-    images: Vec<Arc<ModuleImage>>,
+    module: Arc<ModuleImage>,
+    /// That of the siblings too.
+    data: InitialData,
     program: Arc<dyn Program>,
     layout: Layout,
     /// By the addresses of their contexts.
@@ -34,11 +36,11 @@ pub(crate) struct LanguageModule {
 impl LanguageModule {
     pub(crate) fn new(
         (id, siblings): (ModuleId, Vec<ModuleId>),
-        images: Vec<Arc<ModuleImage>>,
+        (module, data): (Arc<ModuleImage>, InitialData),
         program: Arc<dyn Program>,
         layout: Layout,
     ) -> Self {
-        Self { id, siblings, images, program, layout, instances: HashMap::new(), others: HashSet::new() }
+        Self { id, siblings, module, data, program, layout, instances: HashMap::new(), others: HashSet::new() }
     }
 
     /// Believes no more which contexts are its instances and which are none: others may lie there by now.
@@ -69,10 +71,10 @@ impl LanguageModule {
         let known = words_there.iter().copied().find(|address| self.is_still_instance(memory, *address));
         let context =
             known.or_else(|| words_there.into_iter().find(|address| self.is_new_instance(memory, *address)))?;
-        let Self { instances, images, .. } = self;
+        let Self { instances, module, .. } = self;
         let (instance, stacks) = instances.get_mut(&context)?;
         let (base, length) = instance.memory(memory)?;
-        let guest = RemoteGuest { memory, module: images.first()?, instance: *instance, base, length };
+        let guest = RemoteGuest { memory, module, instance: *instance, base, length };
         Some(walk(&guest, stacks))
     }
 
@@ -80,7 +82,7 @@ impl LanguageModule {
     fn is_still_instance(&mut self, memory: &Pages<'_>, address: usize) -> bool {
         let Some((instance, _)) = self.instances.get_mut(&address) else { return false };
         // It may have gone, and another may lie there.
-        let now = instance.again(memory, &self.images);
+        let now = instance.again(memory, (&self.module, &self.data));
         match now {
             Some(now) => *instance = now,
             // More could not be read in this stop, which says nothing.
@@ -95,8 +97,8 @@ impl LanguageModule {
         if self.others.contains(&address) || !is_context(memory, address) {
             return false;
         }
-        let (instance, walker) = (Instance::at(memory, address, &self.images, self.layout), self.program.walker());
-        let (Some(instance), Some(walker)) = (instance, walker) else {
+        let instance = Instance::at(memory, address, (&self.module, &self.data), self.layout);
+        let (Some(instance), Some(walker)) = (instance, self.program.walker()) else {
             if !memory.is_exhausted() {
                 self.others.insert(address);
             }

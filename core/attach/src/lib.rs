@@ -16,6 +16,7 @@ mod fibers;
 mod files;
 mod hosts;
 mod images;
+mod initial_data;
 mod instance;
 mod language;
 mod layout;

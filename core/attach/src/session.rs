@@ -3,6 +3,7 @@
 use crate::failure::AttachError;
 use crate::fibers::Fibers;
 use crate::images::{FoundImage, FoundImages, Room};
+use crate::initial_data::InitialData;
 use crate::language::LanguageModule;
 use crate::layout::{Layout, RELEASES};
 use crate::options::Options;
@@ -300,9 +301,11 @@ impl Session {
             };
             let siblings = || module.siblings().iter().map(|sibling| *sibling as usize).filter(|at| *at < ids.len());
             // In some components one module has the data of all that work on its memory.
-            let images = std::iter::once(number).chain(siblings()).map(|at| image.modules[at].clone()).collect();
+            let sharing: Vec<_> =
+                std::iter::once(number).chain(siblings()).map(|at| image.modules[at].clone()).collect();
+            let module = (module.clone(), InitialData::of(&sharing));
             let siblings = siblings().map(|at| ids[at]).collect();
-            self.reader.languages.push(LanguageModule::new((ids[number], siblings), images, program, layout));
+            self.reader.languages.push(LanguageModule::new((ids[number], siblings), module, program, layout));
         }
         // Where instructions are from is asked for while threads stand still.
         let with_origins = self.reader.languages.len() > languages_before;
