@@ -40,11 +40,7 @@ pub(crate) fn provide() -> Result<()> {
 
 /// The placer and router of FPGAs: C++, without names.
 fn nextpnr(cache: &Cache) -> Result<PathBuf> {
-    let requirements = checkout::testdata().join("requirements-real.txt");
-    let pins = fs::read(&requirements).with_context(|| format!("cannot read {}", requirements.display()))?;
-    let venv = cache.toolchain(&format!("real-{}", Key::of([pins.as_slice()]).short()));
-    cache.once(&venv, || wheels::install(cache, "nextpnr", &requirements, &venv, &[NEXTPNR]))?;
-    Ok(wheels::site_packages(&venv, &[NEXTPNR])?.join(NEXTPNR))
+    Ok(wheels::packages(cache, "requirements-real.txt", &[NEXTPNR])?.join(NEXTPNR))
 }
 
 /// CRuby with its library, as a reactor for JavaScript hosts: C with debug information.

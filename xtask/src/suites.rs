@@ -5,7 +5,7 @@
 use anyhow::Result;
 
 use crate::recipes::GuestSet::{self, Components, JavaScript, Main, Releases, ThirdParty};
-use crate::tools::Tool::{self, Browser, Graphviz, Perf, Pprof, Speedscope, Wasmtime, WasmtimePackages};
+use crate::tools::Tool::{self, Browser, Graphviz, HostPackages, Perf, Pprof, Speedscope, Wasmtime, WasmtimePackages};
 use crate::{cross, tests_and_lints};
 
 /// A group of tests that need the same guests and programs.
@@ -58,10 +58,10 @@ pub(crate) const SUITES: [Suite; 13] = [
     },
     Suite {
         name: "hosts",
-        about: "processes attached to that others wrote: releases of Wasmtime (Python packages), and its command",
+        about: "processes attached to that others wrote: releases of Wasmtime and programs on it (Python packages), and its command",
         tests: &["hosts::", "single_step_tests::"],
         guests: &[Main],
-        tools: &[WasmtimePackages, Wasmtime],
+        tools: &[WasmtimePackages, HostPackages, Wasmtime],
         checks: &[],
     },
     Suite {

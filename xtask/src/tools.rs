@@ -27,11 +27,13 @@ pub(crate) enum Tool {
     Browser,
     /// Wasmtime's Python package, of several releases.
     WasmtimePackages,
+    /// Python packages that run WebAssembly of their own.
+    HostPackages,
 }
 
 impl Tool {
     /// Every one.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Perf,
         Self::Graphviz,
         Self::Wasmtime,
@@ -39,6 +41,7 @@ impl Tool {
         Self::Speedscope,
         Self::Browser,
         Self::WasmtimePackages,
+        Self::HostPackages,
     ];
 
     /// Its programs with their paths, after building or downloading what neither the machine nor the cache has.
@@ -51,6 +54,10 @@ impl Tool {
             Self::Speedscope => vec![("speedscope-read", speedscope::program(cache)?)],
             Self::Browser => vec![("browse", browser::program(cache)?)],
             Self::WasmtimePackages => vec![("wasmtime-packages", wasmtime_packages(cache)?)],
+            Self::HostPackages => vec![
+                ("itk-packages", wheels::packages(cache, "requirements-itk.txt", &["itkwasm_downsample_wasi"])?),
+                ("sandbox-packages", wheels::packages(cache, "requirements-sandbox.txt", &["sandbox"])?),
+            ],
         })
     }
 }

@@ -142,6 +142,15 @@ pub(crate) fn with_zig_cache(command: &mut Command, cache: &Cache) -> Result<()>
     Ok(())
 }
 
+/// The folder with the packages of a requirements file of `testdata`, `packages` among them. They are installed once.
+pub(crate) fn packages(cache: &Cache, file: &str, packages: &[&str]) -> Result<PathBuf> {
+    let requirements = checkout::testdata().join(file);
+    let pins = fs::read(&requirements).with_context(|| format!("cannot read {}", requirements.display()))?;
+    let venv = cache.toolchain(&format!("packages-{}", Key::of([pins.as_slice()]).short()));
+    cache.once(&venv, || install(cache, &packages.join(", "), &requirements, &venv, packages))?;
+    site_packages(&venv, packages)
+}
+
 /// Makes an environment with the packages of a requirements file and moves it to `venv`.
 pub(crate) fn install(cache: &Cache, what: &str, requirements: &Path, venv: &Path, programs: &[&str]) -> Result<()> {
     let step = Step::announced(format!("installing {what}"));

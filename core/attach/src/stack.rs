@@ -13,6 +13,9 @@ const MAX_HOST_BYTES: usize = 256 << 10;
 /// What a trampoline's frame takes at most, from where the host returns to it up to its frame pointer.
 const MAX_TRAMPOLINE_FRAME: usize = 4096;
 
+/// Callers that are looked at to know a call that goes on from one that has ended.
+const MAX_CALLERS: usize = 256;
+
 /// Entries into wasm, one made in a host call of the other, that are looked for.
 const MAX_ENTRIES: usize = 64;
 
@@ -103,33 +106,64 @@ fn walk_entries(
 ///
 /// Host code keeps no frame pointers that lead there. What the trampoline has called returns into it, and right above that is its frame, which
 /// returns to where a wasm function has called it. Words that a host's frames have left unwritten may look like one of these, and rarely like
-/// both.
+/// both. Where they do, an earlier call has left them, and its callers have mostly made other calls since. Tail calls look like that, too: if
+/// there is no better one, the first that was found is taken.
 fn find_call(memory: &Pages<'_>, code: &CodeReader<'_>, stack: Range<usize>) -> Option<usize> {
     let end = stack.end.min(stack.start.saturating_add(MAX_HOST_BYTES));
     let span = code.span();
     let is_return = |word| span.contains(&word) && is_in_trampoline(code, word);
-    let mut from = stack.start;
+    let (mut from, mut doubted) = (stack.start, None);
     while let Some(address) = memory.find_word(from..end, is_return) {
-        if let Some(fp) = frame_above(memory, code, address, stack.end) {
-            return Some(fp);
+        if let Some((fp, trampoline)) = frame_above(memory, code, address, stack.end) {
+            if all_call_their_callees(memory, code, fp, trampoline, stack.end) {
+                return Some(fp);
+            }
+            doubted = doubted.or(Some(fp));
         }
         from = address + WORD;
     }
-    None
+    doubted
 }
 
-/// The frame pointer of the trampoline that what is at `address` returns into.
-fn frame_above(memory: &Pages<'_>, code: &CodeReader<'_>, address: usize, top: usize) -> Option<usize> {
+/// Whether each caller of what begins at `callee` and has its frame at `fp`, and each caller of that, stands behind a call that may have called
+/// it.
+fn all_call_their_callees(
+    memory: &Pages<'_>,
+    code: &CodeReader<'_>,
+    mut fp: usize,
+    mut callee: usize,
+    top: usize,
+) -> bool {
+    for _ in 0..MAX_CALLERS {
+        let (Some(callers_fp), Some(return_pc)) = (memory.word(fp), memory.word(fp + WORD)) else { return false };
+        let Some(caller) = return_pc.checked_sub(1).and_then(|pc| code.code(pc)) else { return false };
+        if !is_in_function(code, return_pc) || !calls(code, return_pc, callee) {
+            return false;
+        }
+        if caller.kind == CodeKind::Entry {
+            return true;
+        }
+        if callers_fp <= fp || callers_fp >= top || !callers_fp.is_multiple_of(2 * WORD) {
+            return false;
+        }
+        (fp, callee) = (callers_fp, caller.start);
+    }
+    true
+}
+
+/// The frame pointer of the trampoline that what is at `address` returns into, and where its code begins.
+fn frame_above(memory: &Pages<'_>, code: &CodeReader<'_>, address: usize, top: usize) -> Option<(usize, usize)> {
     let trampoline = code.code(memory.word(address)?.checked_sub(1)?)?;
     let end = top.min(address.saturating_add(MAX_TRAMPOLINE_FRAME));
     let first = address.checked_add(WORD)?.checked_next_multiple_of(2 * WORD)?;
-    (first..end).step_by(2 * WORD).find(|fp| {
+    let fp = (first..end).step_by(2 * WORD).find(|fp| {
         let (callers_fp, return_pc) = (memory.word(*fp), memory.word(fp + WORD));
         let is_frame =
             callers_fp.is_some_and(|callers| callers > *fp && callers < top && callers.is_multiple_of(2 * WORD));
         let is_called = |return_pc| is_in_function(code, return_pc) && calls(code, return_pc, trampoline.start);
         is_frame && return_pc.is_some_and(is_called)
-    })
+    })?;
+    Some((fp, trampoline.start))
 }
 
 /// Whether the instruction before `return_pc` calls `callee`, or may do so.

@@ -1,9 +1,10 @@
 //! Processes attached to that others wrote: Wasmtime's Python package as it is published, of releases from the first that is supported to the
-//! newest, and the `wasmtime` command.
+//! newest, programs that use it, and the `wasmtime` command.
 
 use crate::attach::{self, Host};
 use crate::guest::{Place, fixture, tool};
 use crate::python::library;
+use crate::quickjs;
 use crate::sampled::{Shares, innermost_functions};
 use crate::stacks::check_process;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ fn shares_of_c_are_right_and_stacks_whole() {
 
 #[test]
 fn every_caller_stands_at_a_call_of_its_callee() {
-    on_each_release("c-calls.wasm", &["1000000"], |place, host| check_process("c-calls.wasm", place, host));
+    on_each_release("c-calls.wasm", &["1000000"], |place, host| check_process(&fixture("c-calls.wasm"), place, host));
 }
 
 #[test]
@@ -81,6 +82,43 @@ fn python_stacks_are_read() {
         crate::running::wait_until("the script runs", || host.cpu_ticks() > compiled + 300);
         attach::check_python(&attach::recording(place, host, &[]));
     });
+}
+
+/// ITK's filters, in C++ without names or lines.
+#[test]
+fn every_caller_in_itk_stands_at_a_call_of_its_callee() {
+    let place = Place::new();
+    let packages = tool("itk-packages");
+    let host = Host::start(&mut python("itk_host.py", &packages));
+    let filter = packages.join("itkwasm_downsample_wasi/wasm_modules/downsample-bin-shrink.wasi.wasm");
+    check_process(&filter, &place, &host);
+}
+
+/// A host that runs a script in the sandbox, once the script itself runs.
+fn sandbox(place: &Place, language: &str, script: &str) -> Host {
+    let mut command = python("sandbox_host.py", &tool("sandbox-packages"));
+    let host = Host::start(command.args([language, script]).current_dir(place.path("")));
+    let begun = host.cpu_ticks();
+    crate::running::wait_until("the script runs", || host.cpu_ticks() > begun + 300);
+    host
+}
+
+#[test]
+fn python_in_a_sandbox_is_read() {
+    let place = Place::new();
+    place.file("script.py", attach::SCRIPT);
+    let host = sandbox(&place, "python", "script.py");
+    let interpreter = tool("sandbox-packages").join("bin/python.wasm");
+    attach::check_python(&attach::recording(&place, &host, &["--guest", interpreter.to_str().unwrap()]));
+}
+
+/// QuickJS of a release whose stacks no plugin reads: those of the interpreter are right.
+#[test]
+fn every_caller_in_a_sandboxs_quickjs_stands_at_a_call_of_its_callee() {
+    let place = Place::new();
+    place.file("script.js", quickjs::SCRIPT);
+    let host = sandbox(&place, "javascript", "script.js");
+    check_process(&tool("sandbox-packages").join("bin/quickjs.wasm"), &place, &host);
 }
 
 #[test]

@@ -53,16 +53,18 @@ fn without_the_plugin_a_note_says_what_would_show_the_script() {
     }
 }
 
+/// Of three units of work below `heavy` to one below `light`.
+pub(crate) const SCRIPT: &str = "
+    function work(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) & 0xffff; return s }
+    function heavy() { return work(30000) }
+    function light() { return work(10000) }
+    for (;;) { heavy(); light() }
+";
+
 #[test]
 fn scripts_of_a_process_that_runs_already_are_read() {
     let place = Place::new();
-    place.file(
-        "work.js",
-        "function work(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) & 0xffff; return s }
-         function heavy() { return work(30000) }
-         function light() { return work(10000) }
-         for (;;) { heavy(); light() }",
-    );
+    place.file("work.js", SCRIPT);
     let guest = fixture(GUESTS[0]);
     let arguments = ["--sampler=off", "-q", "--dir=.", guest.to_str().unwrap(), "work.js"];
     let host = Host::start(&mut place.command(arguments));

@@ -17,7 +17,12 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 
 /// The module of a fixture.
 pub(crate) fn image(name: &str) -> ModuleImage {
-    ModuleImage::parse(read_module(&fixture(name)).unwrap(), name).unwrap()
+    image_of(&fixture(name))
+}
+
+/// The module in a file.
+pub(crate) fn image_of(file: &Path) -> ModuleImage {
+    ModuleImage::parse(read_module(file).unwrap(), &file.display().to_string()).unwrap()
 }
 
 /// Profiles a fixture: `options` are wlprof's, `arguments` the guest's.

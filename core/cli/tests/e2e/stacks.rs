@@ -2,8 +2,9 @@
 
 use crate::attach::{self, Host};
 use crate::guest::{Place, fixture};
-use crate::sampled::{image, profile_fast, with_ever_more_work};
+use crate::sampled::{image, image_of, profile_fast, with_ever_more_work};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use wasmtime_environ::wasmparser::{BinaryReader, FunctionBody, Operator, OperatorsReader};
 use wlprof::module::ModuleImage;
 use wlprof::recording::{Origin, Recording, Sample, Truncation};
@@ -169,15 +170,16 @@ fn every_caller_stands_at_a_call_of_its_callee_in_a_process_that_runs_already() 
     let place = Place::new();
     for name in ["c-calls.wasm", "c-hosty.wasm", "cpp-shapes.wasm", "rust-mix.wasm"] {
         let host = Host::of(&place, fixture(name).to_str().unwrap());
-        check_process(name, &place, &host);
+        check_process(&fixture(name), &place, &host);
     }
 }
 
-/// Checks the stacks of a host that runs the guest of that name.
-pub(crate) fn check_process(name: &str, place: &Place, host: &Host) {
-    let recording = attach::recording(place, host, &[]);
+/// Checks the stacks of a host that runs the module in that file.
+pub(crate) fn check_process(file: &Path, place: &Place, host: &Host) {
+    let name = file.file_name().unwrap().to_str().unwrap();
+    let recording = attach::recording(place, host, &["--guest", file.to_str().unwrap()]);
     assert!(recording.truncated.is_empty(), "{name}: {:?}", recording.truncated);
-    let (samples, pairs) = check(name, &recording, &image(name));
+    let (samples, pairs) = check(name, &recording, &image_of(file));
     println!("{name}: {samples} samples, {pairs} pairs");
     assert!(pairs > samples, "{pairs} of {samples}");
 }
