@@ -15,7 +15,7 @@ pub mod machine_code;
 pub mod profiler;
 pub mod sampler;
 
-pub use profiler::{Attach, Attached, Builder, Held, OpenWindow, Profiler, Snapshot, configure};
+pub use profiler::{Attach, Builder, HoldGuard, OpenWindow, Profiler, Snapshot, StoreHandle, configure};
 pub use sampler::Activity;
 pub use wlprof_export as export;
 pub use wlprof_languages as languages;

@@ -31,11 +31,16 @@ mod sampled;
 mod samples;
 mod sampling;
 mod session;
+mod shared;
+#[allow(unsafe_code)]
+mod signaller;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod single_step_tests;
 #[allow(unsafe_code)]
 mod stack;
 mod stand_in;
+#[allow(unsafe_code)]
+mod stopper;
 mod stops;
 mod thread;
 #[allow(unsafe_code)]
@@ -50,4 +55,5 @@ pub use options::Options;
 pub use process::Process;
 pub use program_files::{Language, ProgramFile};
 pub use session::{Session, SessionOutcome};
+pub use shared::SharedSession;
 pub use window::{Progress, Window};

@@ -1,4 +1,4 @@
-//! Another process, as the kernel shows it: its memory, its mappings, its threads.
+//! A process, as the kernel shows it: its memory, its mappings, its threads.
 
 use crate::failure::AttachError;
 use crate::maps::{Mapping, parse_mappings};
@@ -35,6 +35,19 @@ impl Process {
         let folder = open(Path::new(&format!("/proc/{pid}")))?;
         let memory = open(&path_in(&folder, "mem"))?;
         Ok(Self { pid, folder, memory })
+    }
+
+    /// Opens the memory of this process.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the system does not show it.
+    pub fn own() -> Result<Self, AttachError> {
+        Self::open(std::process::id() as i32)
+    }
+
+    /// Returns whether it is the process that asks.
+    pub(crate) fn is_own(&self) -> bool {
+        self.pid == std::process::id() as i32
     }
 
     /// Returns its number.

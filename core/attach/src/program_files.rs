@@ -3,7 +3,8 @@
 use crate::images::FoundImage;
 use std::path::PathBuf;
 use std::sync::Arc;
-use wlprof_module::ModuleImage;
+use wlprof_languages::{Choice, choose_each};
+use wlprof_module::{Binary, ModuleImage, among};
 use wlprof_plugin::Program;
 use wlprof_walk::MappedImage;
 
@@ -32,6 +33,28 @@ pub struct ProgramFile {
     pub path: Option<PathBuf>,
 }
 
+impl ProgramFile {
+    /// What was read of a file, as `wlprof_module::read_binary` gives it, and the language of its modules, which is one of `languages`.
+    pub fn of(
+        (binary, notes): (Binary, Vec<String>),
+        path: Option<PathBuf>,
+        languages: &[&dyn wlprof_plugin::Language],
+    ) -> (Self, Option<String>) {
+        let modules: Vec<_> = binary.into_images().into_iter().map(Arc::new).collect();
+        let views: Vec<_> = (0..modules.len()).filter_map(|number| among(&modules, number)).collect();
+        let chosen = choose_each(&Choice::Auto, languages, "", &views).unwrap_or_default();
+        let programs = chosen.programs.into_iter().chain(std::iter::repeat(None));
+        let notes = notes.into_iter().chain(chosen.notes).collect();
+        (Self { modules: modules.into_iter().zip(programs).collect(), notes, path }, chosen.language)
+    }
+
+    /// Whether an image was compiled from it.
+    pub(crate) fn is_of(&self, image: &MappedImage) -> bool {
+        let modules = self.modules.iter().map(|(module, _)| module.clone()).collect();
+        MappedImage { modules, ..image.clone() }.was_compiled_from_modules()
+    }
+}
+
 /// All files of a session.
 pub(crate) struct ProgramFiles(Vec<(ProgramFile, bool)>);
 
@@ -40,13 +63,18 @@ impl ProgramFiles {
         Self(files.into_iter().map(|file| (file, false)).collect())
     }
 
+    /// Whether a module is of one of them.
+    pub(crate) fn have(&self, module: &Arc<ModuleImage>) -> bool {
+        self.0.iter().any(|(file, _)| file.modules.iter().any(|(own, _)| Arc::ptr_eq(own, module)))
+    }
+
+    pub(crate) fn add(&mut self, file: ProgramFile) {
+        self.0.push((file, false));
+    }
+
     /// Returns the modules that an image was compiled from.
     pub(crate) fn modules_of(&mut self, found: &FoundImage) -> Option<Vec<(Arc<ModuleImage>, Language)>> {
-        let is_of = |file: &ProgramFile| {
-            let modules = file.modules.iter().map(|(module, _)| module.clone()).collect();
-            MappedImage { modules, ..found.image.clone() }.was_compiled_from_modules()
-        };
-        let (file, is_used) = self.0.iter_mut().find(|(file, _)| is_of(file))?;
+        let (file, is_used) = self.0.iter_mut().find(|(file, _)| file.is_of(&found.image))?;
         *is_used = true;
         Some(file.modules.clone())
     }

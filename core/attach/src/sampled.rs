@@ -4,9 +4,9 @@ use crate::failure::AttachError;
 use crate::processors::Processors;
 use crate::reading::{FoundStack, StackReader};
 use crate::samples::{Samples, Sighting, UntimedSample};
+use crate::stopper::{Halt, Stopper};
 use crate::stops::Stops;
-use crate::thread::{Activity, Thread, Turns, registers};
-use crate::tracer::{Halt, Tracer};
+use crate::thread::{Activity, Thread, Turns};
 use crate::weights::Weights;
 use nix::errno::Errno;
 use nix::unistd::getpid;
@@ -89,10 +89,14 @@ impl SampledThread {
     ///
     /// # Errors
     /// If it may not be traced.
-    pub(crate) fn look(&mut self, looking: &mut SamplingContext<'_>, tracer: &mut Tracer) -> Result<bool, AttachError> {
+    pub(crate) fn look(
+        &mut self,
+        looking: &mut SamplingContext<'_>,
+        stopper: &mut Stopper,
+    ) -> Result<bool, AttachError> {
         let now = Instant::now();
         let (Some(turns), Some(activity)) = (self.thread.turns(), self.thread.activity()) else { return Ok(false) };
-        if tracer.is_asked(self.thread.tid) {
+        if stopper.is_asked(self.thread.tid) {
             // The instant before this one is still to come.
             self.missed += 1;
             return Ok(true);
@@ -100,7 +104,7 @@ impl SampledThread {
         match (activity, looking.clock) {
             (Activity::Running { processor }, _) => {
                 looking.processors.leave(processor);
-                let asked = self.ask(looking.reader.process.pid(), tracer);
+                let asked = self.ask(looking.reader.process.pid(), stopper);
                 if matches!(asked, Err(AttachError::Traced { .. }))
                     && self.traced.get_or_insert(now).elapsed() < LONGEST_TRACED
                 {
@@ -132,11 +136,11 @@ impl SampledThread {
     pub(crate) fn look_again(
         &mut self,
         looking: &mut SamplingContext<'_>,
-        tracer: &mut Tracer,
+        stopper: &mut Stopper,
     ) -> Result<bool, AttachError> {
         let Some(turns) = self.was_blocked.take() else { return Ok(true) };
         let has_run = self.thread.turns().is_some_and(|now| now.count != turns.count);
-        let is_there = !has_run || self.look(looking, tracer)?;
+        let is_there = !has_run || self.look(looking, stopper)?;
         self.was_blocked = None;
         Ok(is_there)
     }
@@ -150,8 +154,8 @@ impl SampledThread {
     ///
     /// # Errors
     /// If it may not be traced.
-    pub(crate) fn ask(&self, pid: i32, tracer: &mut Tracer) -> Result<bool, AttachError> {
-        match tracer.ask(self.thread.tid) {
+    pub(crate) fn ask(&self, pid: i32, stopper: &mut Stopper) -> Result<bool, AttachError> {
+        match stopper.ask(self.thread.tid) {
             Ok(()) => Ok(true),
             Err(Errno::ESRCH) => Ok(false),
             // The kernel says the same of a thread that is ending.
@@ -168,10 +172,10 @@ impl SampledThread {
     ///
     /// # Errors
     /// If it may not be traced.
-    pub(crate) fn ask_at_last(&self, pid: i32, tracer: &mut Tracer) -> Result<bool, AttachError> {
+    pub(crate) fn ask_at_last(&self, pid: i32, stopper: &mut Stopper) -> Result<bool, AttachError> {
         let since = Instant::now();
         loop {
-            match self.ask(pid, tracer) {
+            match self.ask(pid, stopper) {
                 Err(AttachError::Traced { .. }) if since.elapsed() < LONGEST_TRACED => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -192,7 +196,7 @@ impl SampledThread {
 
     /// Has `read` read its stacks while it stands still. `None` if it has been killed meanwhile.
     pub(crate) fn read<R>(&self, reader: &mut StackReader, stopped: &Halt, read: ReadStack<R>) -> Option<R> {
-        let (registers, general) = registers(stopped.tid)?;
+        let (registers, general) = stopped.registers()?;
         Some(read(reader, registers, &general, &self.name(), "running"))
     }
 
@@ -203,14 +207,17 @@ impl SampledThread {
     /// Takes the sample for which it was asked to stop. `false` if it has ended.
     pub(crate) fn stopped(&mut self, looking: &mut SamplingContext<'_>, stopped: Halt) -> bool {
         // It may be killed while it stands still.
-        let (Some((registers, general)), Some(turns)) = (registers(stopped.tid), self.thread.turns()) else {
+        let (Some((registers, general)), Some(turns)) = (stopped.registers(), self.thread.turns()) else {
             return false;
         };
         let found = looking.reader.read(registers, &general);
         let (asked, looked) = self.asked;
         let (stood, late) = (stopped.stood(), stopped.seen.saturating_duration_since(looked));
         // The thread may run in place of this one from here on.
-        drop(stopped);
+        if !stopped.release() {
+            self.miss();
+            return true;
+        }
         // It was on no processor when it was asked.
         let waited = turns.count != asked.count;
         looking.stops.add(stood, (!waited).then_some(late));
@@ -228,6 +235,11 @@ impl SampledThread {
             looking.samples.ticks.coalesced += missed;
         }
         true
+    }
+
+    /// Counts an instant whose stack could not be read.
+    pub(crate) fn miss(&mut self) {
+        self.missed += 1;
     }
 
     /// Reads the stack of a thread that waits, without stopping it.
@@ -292,6 +304,7 @@ impl SampledThread {
 mod tests {
     use super::*;
     use crate::process::Process;
+    use crate::tracer::Tracer;
     use std::process::{Command, Stdio};
 
     #[test]
@@ -309,7 +322,7 @@ mod tests {
         assert!(sampled.thread.turns().is_some(), "the kernel still shows it");
         assert!(SampledThread::new(thread(), Clock::Cpu, Instant::now()).is_none());
         // The kernel refuses to trace it, and the right to trace is not what is missing.
-        assert_eq!(sampled.ask(tid, &mut Tracer::of_this_thread()), Ok(false));
+        assert_eq!(sampled.ask(tid, &mut Stopper::Tracer(Tracer::of_this_thread())), Ok(false));
         child.wait().unwrap();
     }
 }

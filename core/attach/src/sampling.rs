@@ -6,9 +6,10 @@ use crate::failure::AttachError;
 use crate::processors::Processors;
 use crate::sampled::{ReadStack, SampledThread, SamplingContext};
 use crate::session::Session;
+use crate::stopper::{Event, Halt, Stopper};
 use crate::thread::Thread;
-use crate::tracer::{Event, Halt, Tracer};
 use nix::errno::Errno;
+use nix::unistd::gettid;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -43,26 +44,30 @@ const LONGEST_DUMP: Duration = Duration::from_secs(10);
 pub(crate) struct Sampling<'s> {
     session: &'s mut Session,
     threads: BTreeMap<i32, SampledThread>,
-    tracer: Tracer,
+    stopper: Stopper,
     processors: Processors,
     random: u64,
 }
 
 impl<'s> Sampling<'s> {
     /// Prepares this thread to sample those of the session's process.
-    pub(crate) fn by_this_thread(session: &'s mut Session) -> Self {
+    ///
+    /// # Errors
+    /// If they are this process's, and it leaves no signal for it.
+    pub(crate) fn by_this_thread(session: &'s mut Session) -> io::Result<Self> {
+        let stopper = Stopper::of_this_thread(&session.reader.process)?;
         let mut sampling = Self {
             session,
             threads: BTreeMap::new(),
-            tracer: Tracer::of_this_thread(),
+            stopper,
             processors: Processors::of_this_thread(),
             random: RandomState::new().hash_one(std::process::id()) | 1,
         };
         let Session { fibers, begun, .. } = &mut *sampling.session;
         fibers.begin(begun.elapsed().as_nanos() as u64);
-        sampling.tracer.run(true);
+        sampling.stopper.run(true);
         sampling.look_for_threads();
-        sampling
+        Ok(sampling)
     }
 
     /// Samples until `ends`, or until the process has ended.
@@ -91,7 +96,7 @@ impl<'s> Sampling<'s> {
             self.look_at_threads()?;
             usual = self.session.samples.ticks.fired - fired;
             // Whoever has stopped would stand still meanwhile.
-            if self.tracer.is_done() {
+            if self.stopper.is_done() {
                 self.processors.move_on();
             }
             self.session.instants += 1;
@@ -101,7 +106,7 @@ impl<'s> Sampling<'s> {
                 // No thread may stand still for as long as that takes. One that does not stop keeps all others from being sampled only now
                 // and then.
                 let is_late = self.session.looked.elapsed() > LOOK_AT_LAST;
-                let is_done = self.wait_for(if is_late { LONGEST_BREAK } else { Duration::ZERO }, Tracer::is_done);
+                let is_done = self.wait_for(if is_late { LONGEST_BREAK } else { Duration::ZERO }, Stopper::is_done);
                 if is_done && !self.is_there() {
                     break;
                 }
@@ -118,9 +123,9 @@ impl<'s> Sampling<'s> {
     /// Looks for images. Returns whether the program is still there that is sampled.
     fn is_there(&mut self) -> bool {
         // It may take seconds.
-        self.tracer.run(false);
+        self.stopper.run(false);
         let looked = self.session.look();
-        self.tracer.run(true);
+        self.stopper.run(true);
         match looked {
             Ok(is_there) => is_there,
             Err(error) => {
@@ -135,7 +140,7 @@ impl<'s> Sampling<'s> {
         let Session { fibers, samples, begun, .. } = &mut *self.session;
         fibers.end(samples, begun.elapsed().as_nanos() as u64);
         while let Some((&tid, _)) = self.threads.first_key_value() {
-            self.remove(tid, self.tracer.is_asked(tid));
+            self.remove(tid, self.stopper.is_asked(tid));
         }
     }
 
@@ -151,11 +156,11 @@ impl<'s> Sampling<'s> {
             let Some(thread) = self.threads.get(&tid) else { continue };
             if let Some(stack) = thread.read_waiting(&mut self.session.reader, read) {
                 stacks.insert(tid, stack);
-            } else if thread.ask_at_last(self.session.reader.process.pid(), &mut self.tracer)? {
-                self.wait_for_stacks(MAX_STOP, &mut stacks, read, |tracer| !tracer.is_asked(tid));
+            } else if thread.ask_at_last(self.session.reader.process.pid(), &mut self.stopper)? {
+                self.wait_for_stacks(MAX_STOP, &mut stacks, read, |stopper| !stopper.is_asked(tid));
             }
         }
-        self.wait_for_stacks(LONGEST_DUMP, &mut stacks, read, Tracer::is_done);
+        self.wait_for_stacks(LONGEST_DUMP, &mut stacks, read, Stopper::is_done);
         Ok(stacks.into_values().collect())
     }
 
@@ -164,12 +169,12 @@ impl<'s> Sampling<'s> {
         longest: Duration,
         stacks: &mut BTreeMap<i32, R>,
         read: ReadStack<R>,
-        is_over: impl Fn(&Tracer) -> bool,
+        is_over: impl Fn(&Stopper) -> bool,
     ) {
         self.wait(longest, is_over, |this, stopped| {
-            let stack =
-                this.threads.get(&stopped.tid).and_then(|thread| thread.read(&mut this.session.reader, &stopped, read));
-            stacks.extend(stack.map(|stack| (stopped.tid, stack)));
+            let tid = stopped.tid;
+            let stack = this.threads.get(&tid).and_then(|thread| thread.read(&mut this.session.reader, &stopped, read));
+            stacks.extend(stack.filter(|_| stopped.release()).map(|stack| (tid, stack)));
         });
     }
 
@@ -191,7 +196,7 @@ impl<'s> Sampling<'s> {
         }
         let Session { fibers, reader, samples, options, begun, .. } = &mut *self.session;
         // A thread that stops meanwhile would stand still for as long as that takes.
-        if options.clock == Clock::Wall && self.tracer.is_done() {
+        if options.clock == Clock::Wall && self.stopper.is_done() {
             fibers.look(reader, samples, || begun.elapsed().as_nanos() as u64);
         }
         Ok(())
@@ -201,14 +206,14 @@ impl<'s> Sampling<'s> {
     fn look_at(
         &mut self,
         tid: i32,
-        look: impl Fn(&mut SampledThread, &mut SamplingContext<'_>, &mut Tracer) -> Result<bool, AttachError>,
+        look: impl Fn(&mut SampledThread, &mut SamplingContext<'_>, &mut Stopper) -> Result<bool, AttachError>,
     ) -> Result<(), AttachError> {
-        let was_asked = self.tracer.is_asked(tid);
+        let was_asked = self.stopper.is_asked(tid);
         if !self.with(tid, look).transpose()?.unwrap_or(true) {
             self.remove(tid, was_asked);
         }
         if !was_asked {
-            self.wait_for(MAX_STOP, |tracer| !tracer.is_asked(tid));
+            self.wait_for(MAX_STOP, |stopper| !stopper.is_asked(tid));
         }
         Ok(())
     }
@@ -223,17 +228,17 @@ impl<'s> Sampling<'s> {
             if left.is_zero() || ends() {
                 return left.is_zero();
             }
-            std::thread::sleep(left.min(if self.tracer.is_done() { A_WHILE } else { MOMENT }));
+            std::thread::sleep(left.min(if self.stopper.is_done() { A_WHILE } else { MOMENT }));
         }
     }
 
     /// Takes the samples of the threads that have stopped.
     fn serve(&mut self) {
-        self.wait_for(Duration::ZERO, Tracer::is_done);
+        self.wait_for(Duration::ZERO, Stopper::is_done);
     }
 
     /// Takes samples of threads that stop until `is_over`, but no longer than `longest`. Returns whether it is.
-    fn wait_for(&mut self, longest: Duration, is_over: impl Fn(&Tracer) -> bool) -> bool {
+    fn wait_for(&mut self, longest: Duration, is_over: impl Fn(&Stopper) -> bool) -> bool {
         self.wait(longest, is_over, |this, stopped| {
             let tid = stopped.tid;
             let is_there = this.with(tid, |thread, looking, _| thread.stopped(looking, stopped));
@@ -247,20 +252,21 @@ impl<'s> Sampling<'s> {
     fn wait(
         &mut self,
         longest: Duration,
-        is_over: impl Fn(&Tracer) -> bool,
+        is_over: impl Fn(&Stopper) -> bool,
         mut serve: impl FnMut(&mut Self, Halt),
     ) -> bool {
         let begun = Instant::now();
         loop {
-            while let Some(event) = self.tracer.next() {
+            while let Some(event) = self.stopper.next() {
                 match event {
                     Event::Stopped(stopped) => serve(self, stopped),
+                    Event::RanOn(tid) => drop(self.with(tid, |thread, _, _| thread.miss())),
                     Event::Ended(tid) => self.remove(tid, true),
                 }
             }
             let waited = begun.elapsed();
-            if is_over(&self.tracer) || waited >= longest {
-                return is_over(&self.tracer);
+            if is_over(&self.stopper) || waited >= longest {
+                return is_over(&self.stopper);
             }
             // Where this thread has taken its processor, it stops once this one sleeps.
             if waited > SPIN {
@@ -272,28 +278,29 @@ impl<'s> Sampling<'s> {
     fn with<R>(
         &mut self,
         tid: i32,
-        what: impl FnOnce(&mut SampledThread, &mut SamplingContext<'_>, &mut Tracer) -> R,
+        what: impl FnOnce(&mut SampledThread, &mut SamplingContext<'_>, &mut Stopper) -> R,
     ) -> Option<R> {
         let Self {
-            session: Session { reader, samples, options, begun, stops, .. }, processors, threads, tracer, ..
+            session: Session { reader, samples, options, begun, stops, .. }, processors, threads, stopper, ..
         } = self;
         let mut looking = SamplingContext { reader, samples, clock: options.clock, begun: *begun, stops, processors };
-        threads.get_mut(&tid).map(|thread| what(thread, &mut looking, tracer))
+        threads.get_mut(&tid).map(|thread| what(thread, &mut looking, stopper))
     }
 
     /// Nothing more comes of a thread, which had been asked to stop if `was_asked`.
     fn remove(&mut self, tid: i32, was_asked: bool) {
         self.with(tid, |thread, looking, _| thread.end(looking, was_asked));
         self.threads.remove(&tid);
-        self.tracer.forget(tid);
+        self.stopper.forget(tid);
     }
 
     fn look_for_threads(&mut self) {
         let Session { reader, options, begun, unopened, .. } = &mut *self.session;
         let mut refused = 0;
+        let own = reader.process.is_own().then(gettid);
         // Those that have ended give their last samples when they are looked at.
         for tid in reader.process.threads().unwrap_or_default() {
-            if self.threads.contains_key(&tid) {
+            if self.threads.contains_key(&tid) || own.is_some_and(|own| own.as_raw() == tid) {
                 continue;
             }
             match Thread::open(&reader.process, tid) {

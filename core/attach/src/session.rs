@@ -14,6 +14,7 @@ use crate::samples::Samples;
 use crate::sampling::Sampling;
 use crate::stand_in;
 use crate::stops::Stops;
+use nix::sys::signal::SigSet;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -98,10 +99,10 @@ impl Session {
         let meta = Meta {
             wlprof_version: env!("CARGO_PKG_VERSION").to_owned(),
             architecture: std::env::consts::ARCH.to_owned(),
-            guest: format!("process {}", process.pid()),
+            guest: if process.is_own() { "this process".to_owned() } else { format!("process {}", process.pid()) },
             arguments: process.command(),
             start_unix_ms: started.map_or(0, |since| since.as_millis() as u64),
-            sampler: "attach".to_owned(),
+            sampler: if process.is_own() { "inside" } else { "attach" }.to_owned(),
             clock: options.clock,
             requested_hz: options.rate_hz,
             allowed_hz: options.rate_hz,
@@ -139,6 +140,29 @@ impl Session {
     /// Returns the modules that have been found.
     pub fn modules(&self) -> &[Arc<ModuleImage>] {
         &self.samples.modules
+    }
+
+    /// Returns what languages know of them.
+    pub fn programs(&self) -> &[Option<Arc<dyn Program>>] {
+        &self.programs
+    }
+
+    /// Adds a file that images may have been compiled from. Frames that are found from here on have its lines, if some were.
+    ///
+    /// # Errors
+    /// If the process does not let its images be looked at once more.
+    pub fn add_file(&mut self, file: ProgramFile) -> io::Result<()> {
+        let has_stand_in = |image: &MappedImage| !image.modules.iter().any(|module| self.files.have(module));
+        let images = self.images.values().map(|(image, _)| image);
+        let addresses: Vec<usize> =
+            images.filter(|image| has_stand_in(image) && file.is_of(image)).map(|image| image.address).collect();
+        self.files.add(file);
+        for address in addresses {
+            let Some((image, _)) = self.remove(address) else { continue };
+            // Neither this one nor an equal one gets the modules again that stood for its own.
+            self.retired.remove(&self.hasher.hash_one(bytes(&image)));
+        }
+        self.look().map(|_| ())
     }
 
     /// Reads what all threads have on their stacks now, one after the other, and then the stacks of stores that wait.
@@ -186,14 +210,18 @@ impl Session {
     ) -> Result<R, AttachError> {
         let pid = self.reader.process.pid();
         std::thread::scope(|scope| {
-            let tracer = std::thread::Builder::new().name("wlprof tracer".into()).spawn_scoped(scope, || {
-                let mut sampling = Sampling::by_this_thread(self);
+            let sampler = std::thread::Builder::new().name("wlprof sampler".into()).spawn_scoped(scope, || {
+                if self.reader.process.is_own() {
+                    // Signals that are for the whole process are for its own threads.
+                    let _ = SigSet::all().thread_block();
+                }
+                let mut sampling = Sampling::by_this_thread(self).map_err(|error| AttachError::opening(pid, &error))?;
                 let done = what(&mut sampling);
                 sampling.end();
                 done
             });
-            let tracer = tracer.map_err(|error| AttachError::opening(pid, &error))?;
-            tracer.join().unwrap_or_else(|panic| resume_unwind(panic))
+            let sampler = sampler.map_err(|error| AttachError::opening(pid, &error))?;
+            sampler.join().unwrap_or_else(|panic| resume_unwind(panic))
         })
     }
 
@@ -252,7 +280,7 @@ impl Session {
                     .is_some_and(|(start, (image, _))| !gone.contains(start) && address < start + bytes(image).len())
         };
         let found = FoundImages::find(process, &mappings, &mut self.room.0, is_known);
-        gone.into_iter().for_each(|address| self.remove(address));
+        gone.into_iter().for_each(|address| self.retire(address));
         self.reader.code.free_removed();
         self.reader.languages.iter_mut().for_each(LanguageModule::look_again);
         self.left_out_in_all += found.left_out.len();
@@ -326,12 +354,19 @@ impl Session {
     }
 
     /// Removes the image at `address`. Its modules keep their ids: an equal image gets them.
-    fn remove(&mut self, address: usize) {
-        let Some((image, ids)) = self.images.remove(&address) else { return };
+    fn retire(&mut self, address: usize) {
+        if let Some((image, ids)) = self.remove(address) {
+            self.retired.entry(self.hasher.hash_one(bytes(&image))).or_default().push(ids);
+        }
+    }
+
+    /// Removes the image at `address`, and returns it with the ids of its modules.
+    fn remove(&mut self, address: usize) -> Option<(MappedImage, Vec<ModuleId>)> {
+        let (image, ids) = self.images.remove(&address)?;
         self.reader.code.remove(&ids);
         self.reader.languages.retain(|language| !ids.contains(&language.id));
         self.room.0.give_back(bytes(&image).len());
-        self.retired.entry(self.hasher.hash_one(bytes(&image))).or_default().push(ids);
+        Some((image, ids))
     }
 
     fn add_module(&mut self, module: &Arc<ModuleImage>, program: Option<Arc<dyn Program>>) -> ModuleId {
@@ -370,7 +405,7 @@ mod tests {
         session.add(&found);
         session.add(&moved);
         assert_eq!(session.modules().len(), 2, "both are there");
-        session.remove(found.image.address);
+        session.retire(found.image.address);
         session.add(&FoundImage { image: MappedImage { address: 1 << 34, ..found.image.clone() }, ..found });
         assert_eq!(session.modules().len(), 2);
         assert_eq!(session.images.values().map(|(_, ids)| ids[0]).collect::<Vec<_>>(), [1, 0]);

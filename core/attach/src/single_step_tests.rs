@@ -4,8 +4,9 @@
 use crate::options::Options;
 use crate::process::Process;
 use crate::session::Session;
-use crate::thread::registers;
-use crate::tracer::{Event, Tracer};
+use crate::stopper::Event;
+use crate::thread::traced_registers;
+use crate::tracer::Tracer;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -61,7 +62,7 @@ fn step(tid: i32) -> Registers {
     ptrace::step(thread, None).unwrap();
     let status = waitpid(thread, Some(WaitPidFlag::__WALL)).unwrap();
     assert!(matches!(status, WaitStatus::Stopped(..)), "{status:?}");
-    registers(tid).unwrap().0
+    traced_registers(tid).unwrap().0
 }
 
 /// Where the callers return to on a stack whose leaf is a wasm function.
@@ -104,12 +105,12 @@ fn check(release: &str, guest: &str) {
     let _halt = loop {
         match tracer.next() {
             Some(Event::Stopped(halt)) => break halt,
-            Some(Event::Ended(_)) => panic!("the host has ended"),
+            Some(event) => panic!("{event:?}"),
             None => std::thread::yield_now(),
         }
     };
     let (mut read, mut calls, mut deepest) = (0, 0, 0);
-    let mut before = registers(tid).unwrap().0;
+    let mut before = traced_registers(tid).unwrap().0;
     // As it has to be now, once a wasm function has been seen to run.
     let mut expected: Option<Vec<usize>> = None;
     while read < INSTRUCTIONS || calls < CALLS {

@@ -1,4 +1,4 @@
-//! A thread of another process: whether it runs, how much CPU time it has had, and its registers while it stands still.
+//! A thread of a process: whether it runs, how much CPU time it has had, and its registers while it stands still.
 
 use crate::process::Process;
 use nix::sys::ptrace;
@@ -96,7 +96,7 @@ impl Thread {
 
 /// The registers that a walk begins with, and all general ones, of a thread that this one traces and that stands still.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn registers(tid: i32) -> Option<(Registers, Vec<usize>)> {
+pub(crate) fn traced_registers(tid: i32) -> Option<(Registers, Vec<usize>)> {
     let all = ptrace::getregs(Pid::from_raw(tid)).ok()?;
     let [pc, sp, fp] = [all.rip, all.rsp, all.rbp].map(|register| register as usize);
     let general = [
@@ -107,9 +107,9 @@ pub(crate) fn registers(tid: i32) -> Option<(Registers, Vec<usize>)> {
     Some((Registers { pc, sp, fp, is_on_signal_stack: false }, general))
 }
 
-/// The registers that a walk begins with, and all general ones.
+/// The registers that a walk begins with, and all general ones, of a thread that this one traces and that stands still.
 #[cfg(target_arch = "aarch64")]
-pub(crate) fn registers(tid: i32) -> Option<(Registers, Vec<usize>)> {
+pub(crate) fn traced_registers(tid: i32) -> Option<(Registers, Vec<usize>)> {
     let all = ptrace::getregs(Pid::from_raw(tid)).ok()?;
     let general: Vec<usize> = all.regs.iter().map(|register| *register as usize).collect();
     let [fp, lr] = [29, 30].map(|register: usize| general[register]);

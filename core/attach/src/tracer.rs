@@ -2,6 +2,7 @@
 //!
 //! The kernel ties a traced thread to the thread that traces it. When that ends, in whatever way, all that it traces runs on.
 
+use crate::stopper::{Event, Halt};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::ptrace;
@@ -9,7 +10,7 @@ use nix::unistd::Pid;
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::ptr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What this thread traces.
 pub(crate) struct Tracer {
@@ -21,41 +22,9 @@ pub(crate) struct Tracer {
     not_send: PhantomData<*const ()>,
 }
 
-/// What has become of a thread that was asked to stop.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// It stands still.
-    Stopped(Halt),
-    /// It has ended.
-    Ended(i32),
-}
-
-/// A thread that stands still, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Halt {
-    pub(crate) tid: i32,
-    /// The signal that it was about to get; 0 if there is none.
-    signal: i32,
-    /// It has stopped then or later.
-    since: Instant,
-    /// When it was seen that it has.
-    pub(crate) seen: Instant,
-}
-
 impl Tracer {
     pub(crate) fn of_this_thread() -> Self {
         Self { asked: HashMap::new(), none_stood: Instant::now(), not_send: PhantomData }
-    }
-
-    /// Has this thread run before the others, if that is allowed and `first`: while it waits for a processor, those stand still that have
-    /// stopped for it.
-    pub(crate) fn run(&self, first: bool) {
-        let policy = if first { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
-        // Who is not root may not take that back.
-        let policy = policy | libc::SCHED_RESET_ON_FORK;
-        let priority = libc::c_int::from(first);
-        // SAFETY: the kernel only reads `priority`, which is all that is in its `sched_param`; some C libraries refuse the call.
-        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
     }
 
     /// Asks thread `tid` to stop.
@@ -109,7 +78,7 @@ impl Tracer {
             // A stop without a signal has the event that it is in the upper half.
             let signal = if status >> 16 == 0 { libc::WSTOPSIG(status) } else { 0 };
             let since = asked.map_or(now, |asked| asked.max(self.none_stood));
-            let stopped = Halt { tid, signal, since, seen: Instant::now() };
+            let stopped = Halt::traced(tid, signal, since);
             // Nobody has asked the main thread of a process in which another thread has begun a new program: it has that one's number from
             // then on, and its tracer. It runs on at once.
             if asked.is_some() {
@@ -119,20 +88,12 @@ impl Tracer {
     }
 }
 
-impl Halt {
-    /// Returns for how long it has stood still, at most.
-    pub(crate) fn stood(&self) -> Duration {
-        self.since.elapsed()
-    }
-}
-
-impl Drop for Halt {
-    fn drop(&mut self) {
-        let signal = ptr::without_provenance_mut::<libc::c_void>(self.signal as usize);
-        // The signal is any of the kernel's numbers, of which nix knows no real-time ones. This fails only if the thread was killed.
-        // SAFETY: detaching reads and writes no memory of this process.
-        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.tid, ptr::null_mut::<libc::c_void>(), signal) };
-    }
+/// Has a traced thread run on, with the signal that it was about to get.
+pub(crate) fn detach(tid: i32, signal: i32) {
+    let signal = ptr::without_provenance_mut::<libc::c_void>(signal as usize);
+    // The signal is any of the kernel's numbers, of which nix knows no real-time ones. This fails only if the thread was killed.
+    // SAFETY: detaching reads and writes no memory of this process.
+    unsafe { libc::ptrace(libc::PTRACE_DETACH, tid, ptr::null_mut::<libc::c_void>(), signal) };
 }
 
 #[cfg(test)]
@@ -140,6 +101,7 @@ mod tests {
     use super::*;
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Child, ChildStdout, Command, Stdio};
+    use std::time::Duration;
 
     /// A shell that prints a line for each real-time signal that it gets, and for each that it reads.
     struct Shell(Child, BufReader<ChildStdout>);
@@ -193,7 +155,7 @@ mod tests {
             tracer.asked.insert(tid, Instant::now());
             assert!(Command::new("kill").args(["-s", "RTMIN+3", &tid.to_string()]).status().unwrap().success());
             let Event::Stopped(stopped) = wait(&mut tracer) else { panic!("it has ended") };
-            assert!(tracer.is_done() && stopped.tid == tid && stopped.signal > libc::SIGSYS, "{stopped:?}");
+            assert!(tracer.is_done() && stopped.tid == tid, "{stopped:?}");
         });
         tracing.join().unwrap();
         assert_eq!(shell.line(), "signal\n");
@@ -228,7 +190,7 @@ mod tests {
             assert!(Command::new("kill").args(["-s", "KILL", &tid.to_string()]).status().unwrap().success());
             loop {
                 match wait(&mut tracer) {
-                    Event::Ended(ended) => return ended,
+                    Event::Ended(ended) | Event::RanOn(ended) => return ended,
                     Event::Stopped(stopped) => {
                         drop(stopped);
                         match tracer.ask(tid) {

@@ -22,11 +22,13 @@ pub mod perf_map;
 mod plain_text;
 mod pprof;
 mod raw;
+mod snapshot;
 mod speedscope;
 
 pub use machine_code::{NativeFunction, NativeLine, UnwindInfo};
 pub use plain_text::short_path;
 pub use pprof::{NamedCall, stack_counts};
+pub use snapshot::Snapshot;
 
 use std::borrow::Cow;
 use std::io::{self, Write};

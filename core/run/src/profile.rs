@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use wasmtime::{Module, Store, Trap};
 use wlprof::machine_code::Compiled;
-use wlprof::profiler::{Attach, Attached, Profiler};
+use wlprof::profiler::{Attach, Profiler, StoreHandle};
 use wlprof::sampler::{SamplerOptions, SessionOutcome};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::Program;
@@ -222,7 +222,7 @@ fn run(guest: &Guest, options: &RunOptions, profiler: Option<&Profiler>) -> Exit
         Err(error) => return Exit::NotCallable(error),
     };
     // Dropped before the store is: that is no time of the guest's.
-    let _held = match attached.as_ref().map(Attached::hold).transpose() {
+    let _held = match attached.as_ref().map(StoreHandle::hold).transpose() {
         Ok(held) => held,
         Err(error) => return Exit::NotCallable(error),
     };
@@ -249,7 +249,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 /// A guest that runs on this thread.
 struct RunningGuest<'a> {
     options: &'a RunOptions,
-    attached: Option<&'a Attached>,
+    attached: Option<&'a StoreHandle>,
     store: &'a mut Store<GuestState>,
 }
 

@@ -51,7 +51,7 @@ impl<T: 'static> Attach<T> {
 /// A store that is profiled. Dropping this changes nothing: the store stays attached until it is dropped itself.
 ///
 /// ```no_run
-/// # fn attached(attached: &wlprof::Attached, store: &mut wasmtime::Store<()>, instance: &wasmtime::Instance) -> wasmtime::Result<()> {
+/// # fn attached(attached: &wlprof::StoreHandle, store: &mut wasmtime::Store<()>, instance: &wasmtime::Instance) -> wasmtime::Result<()> {
 /// attached.instantiated(store, instance)?;
 /// // The guest answers.
 /// attached.set_label("status", "200");
@@ -59,7 +59,7 @@ impl<T: 'static> Attach<T> {
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Attached {
+pub struct StoreHandle {
     /// `None` of a store that is not among those that are sampled.
     store: Option<AttachedStore>,
     /// Where the store's data is, which is where nobody else's is as long as it lives.
@@ -67,7 +67,7 @@ pub struct Attached {
     profiler: Profiler,
 }
 
-impl Attached {
+impl StoreHandle {
     pub(super) fn new<T>(attached: Option<AttachedStore>, store: &Store<T>, profiler: Profiler) -> Self {
         Self { store: attached, data: data_address(store), profiler }
     }
@@ -97,7 +97,7 @@ impl Attached {
         Ok(())
     }
 
-    /// Does as [`Attached::instantiated`], for a component that has been instantiated in the store.
+    /// Does as [`StoreHandle::instantiated`], for a component that has been instantiated in the store.
     ///
     /// An empty instance is made in the store, as when it was attached.
     ///
@@ -160,8 +160,8 @@ impl Attached {
     ///
     /// # Errors
     /// If the thread cannot be sampled.
-    pub fn hold(&self) -> wasmtime::Result<Held> {
-        Ok(Held { _store: self.store.as_ref().map(AttachedStore::hold).transpose()? })
+    pub fn hold(&self) -> wasmtime::Result<HoldGuard> {
+        Ok(HoldGuard { _store: self.store.as_ref().map(AttachedStore::hold).transpose()? })
     }
 
     /// Readies the calling thread for sampling, which takes some milliseconds. Otherwise the first store that runs on it does so.
@@ -189,16 +189,16 @@ fn data_address<T>(store: &Store<T>) -> usize {
     std::ptr::from_ref(store.data()).addr()
 }
 
-/// A guard that keeps a store the one that a thread runs: see [`Attached::hold`].
+/// A guard that keeps a store the one that a thread runs: see [`StoreHandle::hold`].
 ///
 /// ```no_run
-/// # fn held(attached: &wlprof::Attached) -> wasmtime::Result<()> {
+/// # fn held(attached: &wlprof::StoreHandle) -> wasmtime::Result<()> {
 /// let held = attached.hold()?;
 /// // Host code here counts as the store's.
 /// drop(held);
 /// # Ok(())
 /// # }
 /// ```
-pub struct Held {
+pub struct HoldGuard {
     _store: Option<HeldStore>,
 }

@@ -25,12 +25,13 @@
 mod attach;
 mod builder;
 mod naming;
+mod open_window;
 mod share;
-mod snapshot;
 
-pub use attach::{Attach, Attached, Held};
+pub use attach::{Attach, HoldGuard, StoreHandle};
 pub use builder::Builder;
-pub use snapshot::{OpenWindow, Snapshot};
+pub use open_window::OpenWindow;
+pub use wlprof_export::Snapshot;
 
 use crate::heap;
 use crate::machine_code::{Compiled, GuestCode, was_compiled_from};
@@ -50,7 +51,7 @@ use wlprof_recording::{Clock, ModuleId};
 
 /// Profiles guests of an engine.
 ///
-/// Clones are the same profiler. It ends when the last of them, of its [`Attached`] and of its [`OpenWindow`]s is dropped. Stores may
+/// Clones are the same profiler. It ends when the last of them, of its [`StoreHandle`] and of its [`OpenWindow`]s is dropped. Stores may
 /// outlive it.
 ///
 /// ```no_run
@@ -69,7 +70,7 @@ use wlprof_recording::{Clock, ModuleId};
 ///
 /// # Accuracy
 /// Wasm is charged to the store that runs it, on whatever thread. Host code counts as a store's while it runs on the stack on which wasm
-/// called it, or in a poll of [`Attached::run`].
+/// called it, or in a poll of [`StoreHandle::run`].
 ///
 /// # Overhead
 /// While nothing is sampled ([`Profiler::pause`]), calls into the guest and out of it cost some nanoseconds more, for the call hook. A
@@ -314,7 +315,7 @@ impl Profiler {
     /// # Errors
     /// If the store is of another engine, or has no room for that instance. Also if the store is configured for async already
     /// (`limiter_async`, yields of epochs or fuel). It may be configured so afterwards.
-    pub fn attach<T: 'static>(&self, store: &mut Store<T>, attach: Attach<T>) -> wasmtime::Result<Attached> {
+    pub fn attach<T: 'static>(&self, store: &mut Store<T>, attach: Attach<T>) -> wasmtime::Result<StoreHandle> {
         let Attach { name, hook } = attach;
         let is_same = Engine::same(&self.0.engine, store.engine());
         wasmtime::ensure!(is_same, "the store is of another engine than the one that the profiler was started for");
@@ -323,10 +324,10 @@ impl Profiler {
                 store.call_hook(hook);
             }
             self.0.session.leave_out(store);
-            return Ok(Attached::new(None, store, self.clone()));
+            return Ok(StoreHandle::new(None, store, self.clone()));
         }
         let attached = self.0.session.attach(store, name, hook)?;
-        Ok(Attached::new(Some(attached), store, self.clone()))
+        Ok(StoreHandle::new(Some(attached), store, self.clone()))
     }
 
     /// Takes samples from here on, if it does not already.

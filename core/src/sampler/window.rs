@@ -46,7 +46,7 @@ pub(crate) struct Sampling(#[expect(dead_code, reason = "it is dropped")] Demand
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// CPU time in their stores while somebody wanted samples, in nanoseconds; all of it of a store that was
-    /// [held](crate::Attached::hold), and up to its end of a call that was going on when nobody did any more.
+    /// [held](crate::StoreHandle::hold), and up to its end of a call that was going on when nobody did any more.
     pub cpu_ns: u64,
     /// Of that, what sampling took, in nanoseconds.
     pub sampling_ns: u64,

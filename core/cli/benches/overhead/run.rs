@@ -16,7 +16,7 @@ use wasmtime::{Engine, GuestProfiler, Store, UpdateDeadline};
 use wlprof::languages::{self, Choice};
 use wlprof::module::ModuleImage;
 use wlprof::recording::{Journal, PauseStats};
-use wlprof::{Attach, Attached, Held};
+use wlprof::{Attach, HoldGuard, StoreHandle};
 use wlprof_run::guest::Guest;
 use wlprof_wasi::{Directory, Exit, GuestState, Stdio, WasiOptions, call, linker};
 
@@ -137,7 +137,7 @@ enum Profiler {
     None,
     Floor(Floor),
     Perf(PerfRecord),
-    Wlprof(wlprof::Profiler, Attached, Option<Held>),
+    Wlprof(wlprof::Profiler, StoreHandle, Option<HoldGuard>),
     Wasmtime { samples: Arc<AtomicU64>, ticker: Ticker },
 }
 

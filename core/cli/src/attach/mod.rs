@@ -104,7 +104,7 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     let end = attach.duration.and_then(|duration| Instant::now().checked_add(duration));
     let ends = || is_interrupted.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
     let sampled = loop {
-        let sampled = guests.sample_until(|| ends() || suspension.is_due());
+        let sampled = guests.session.sample_until(|| ends() || suspension.is_due());
         if !suspension.is_due() {
             break sampled;
         }
@@ -117,7 +117,7 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
         say::line(format_args!("process {} has ended", attach.pid));
     }
     live.into_iter().for_each(Live::end);
-    let written = match (guests.finish(), outputs) {
+    let written = match (guests.session.finish(), outputs) {
         (Some(wlprof_attach::SessionOutcome { recorder, meta, ticks, modules, programs }), Some(outputs)) => {
             let language = guests.language();
             let plugins = language.iter().flat_map(|language| plugins.files_of(language)).collect();

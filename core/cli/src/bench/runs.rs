@@ -3,7 +3,7 @@
 use super::Times;
 use std::time::Instant;
 use wasmtime::{Instance, InstancePre, Store};
-use wlprof::profiler::{Attach, Attached, Profiler};
+use wlprof::profiler::{Attach, Profiler, StoreHandle};
 use wlprof_run::guest::Guest;
 use wlprof_wasi::{Exit, GuestState, WasiOptions, call, linker, make_room_for_profiler};
 
@@ -18,7 +18,7 @@ pub(super) struct Runs<'a> {
 }
 
 /// An instance that has not been called, or how its start function ended.
-type Fresh = (Store<GuestState>, Option<Attached>, Result<Instance, Exit>);
+type Fresh = (Store<GuestState>, Option<StoreHandle>, Result<Instance, Exit>);
 
 impl Runs<'_> {
     /// Runs it once without counting, and then `runs` times, and tells `each` of every run when it is over.

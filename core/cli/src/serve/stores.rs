@@ -14,7 +14,7 @@ use wasmtime::component::GuestTaskId;
 use wasmtime::{Engine, Store, StoreContextMut};
 use wasmtime_wasi_http::WasiHttpView;
 use wasmtime_wasi_http::handler::{HandlerState, Instance, ShouldAccept, WorkerExpiration, WorkerState, WorkerStatus};
-use wlprof::profiler::{Attach, Attached, Profiler};
+use wlprof::profiler::{Attach, Profiler, StoreHandle};
 use wlprof_recording::{OTHER_REQUESTS, REQUEST, SEVERAL, STATUS, status_text};
 use wlprof_show::escape;
 use wlprof_wasi::{GuestState, HttpHandler, Stdio, WasiOptions, make_room_for_profiler, watch_memory};
@@ -77,7 +77,7 @@ impl Request {
 
 /// A store that answers requests, as profiles are to show it.
 struct RequestStore {
-    attached: Attached,
+    attached: StoreHandle,
     labels: Mutex<[Option<String>; 2]>,
 }
 

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wasmtime::{Engine, Store, Trap, UpdateDeadline};
-use wlprof::profiler::Attached;
+use wlprof::profiler::StoreHandle;
 
 /// How often guests come to their checks, at least: a turn, unless a guest waits before.
 const TURN: Duration = Duration::from_millis(10);
@@ -37,12 +37,12 @@ pub(super) fn begin(engine: &Engine, limit: Option<Duration>) -> io::Result<()> 
 }
 
 /// Has the guest of `store`, whose code has checks, yield to others after each turn, and end in a trap at its `deadline`.
-pub(super) fn take_turns<T: 'static>(store: &mut Store<T>, attached: Option<Attached>, deadline: Option<Deadline>) {
+pub(super) fn take_turns<T: 'static>(store: &mut Store<T>, attached: Option<StoreHandle>, deadline: Option<Deadline>) {
     let since = Arc::new(Mutex::new(Instant::now()));
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(move |_| {
         // Before it yields: whoever samples at checks does it here.
-        attached.iter().for_each(Attached::reaches_check);
+        attached.iter().for_each(StoreHandle::reaches_check);
         if deadline.as_ref().is_some_and(Deadline::is_over) {
             return Err(Trap::Interrupt.into());
         }
@@ -51,7 +51,7 @@ pub(super) fn take_turns<T: 'static>(store: &mut Store<T>, attached: Option<Atta
         }
         let (attached, since) = (attached.clone(), since.clone());
         let others_run = async move {
-            attached.iter().for_each(Attached::suspends);
+            attached.iter().for_each(StoreHandle::suspends);
             // Those that wait for the network come before it.
             tokio::task::yield_now().await;
             *locked(&since) = Instant::now();

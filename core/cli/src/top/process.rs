@@ -41,7 +41,7 @@ pub(super) fn run(top: &Top, pid: i32) -> Result<(), Failure> {
     let quit = move |reason| by_key.store(reason, Ordering::Relaxed);
     let display = Display::start(subject, screen, Arc::new(quit))?;
     let is_enough = || reason.load(Ordering::Relaxed) != NOBODY;
-    let sampled = guests.sample_until(is_enough);
+    let sampled = guests.session.sample_until(is_enough);
     if !is_enough() {
         let how =
             sampled.as_ref().map_or_else(|error| format!("is sampled no more: {error};"), |()| "has ended".to_owned());

@@ -392,7 +392,7 @@ fn a_host_runs_on_whatever_happens_to_wlprof() {
 
 /// Whether `wlprof attach` has begun to sample: the thread that does has begun.
 fn is_sampling(tool: u32) -> bool {
-    statuses(tool, "Name:").iter().any(|name| name == "wlprof tracer")
+    statuses(tool, "Name:").iter().any(|name| name == "wlprof sampler")
 }
 
 /// Fields of `/proc/PID/status`, of each thread.

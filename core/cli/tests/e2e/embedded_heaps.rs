@@ -5,7 +5,7 @@ use std::time::Duration;
 use wasmtime::{Caller, Engine, Func, Instance, Ref, ResourceLimiter, Store, Val};
 use wlprof::heap::Rate;
 use wlprof::recording::{HeapPart, Recording};
-use wlprof::{Attach, Attached, Profiler};
+use wlprof::{Attach, Profiler, StoreHandle};
 
 /// Takes a page for each block.
 const GUEST: &str = r#"(module
@@ -19,7 +19,7 @@ const GUEST: &str = r#"(module
 
 /// Tells the profiler of growth, as embedders' own limiters do.
 #[derive(Default)]
-struct Host(Option<Attached>);
+struct Host(Option<StoreHandle>);
 
 impl ResourceLimiter for Host {
     fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {

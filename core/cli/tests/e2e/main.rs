@@ -36,6 +36,7 @@ mod heap_profile;
 mod host_calls;
 mod hosts;
 mod http;
+mod inside;
 mod interruption;
 mod languages;
 mod last_call;

@@ -31,7 +31,7 @@ pub(super) fn write(
         Clock::Wall => (meta.duration_ns, "wall"),
     };
     // Nothing is known of the rest of such a process.
-    let whose = if meta.sampler == "attach" { " of guests" } else { "" };
+    let whose = if ["attach", "inside"].contains(&&*meta.sampler) { " of guests" } else { "" };
     let samples = recording.ticks.sampled;
     writeln!(
         text,

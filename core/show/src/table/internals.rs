@@ -26,7 +26,7 @@ pub(super) fn write(recording: &Recording, text: &mut String) -> fmt::Result {
     write!(text, "\nticks: {} fired, {} sampled, {} lost", ticks.fired, ticks.sampled, ticks.lost())?;
     let delayed = match &*meta.sampler {
         "epoch" => "the guest came to no check in time",
-        "attach" => "the thread did not stop in time",
+        "attach" | "inside" => "the thread did not stop in time",
         _ => "the signal was delayed",
     };
     let lost = [

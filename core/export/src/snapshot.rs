@@ -1,74 +1,29 @@
-//! Windows, and snapshots of what was sampled in them.
+//! The result of profiling, for programs that profile: a recording that is looked at and written.
 
-use super::{Inner, Profiler};
-use crate::sampler::Window;
+use crate::{EXPORTERS, Exporter, by_path};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, absolute};
-use std::sync::PoisonError;
-use std::time::Duration;
-use wlprof_export::{self as export, Exporter};
 use wlprof_recording::{HeapPart, Recording, View};
-
-/// A part of a run that is sampled until this is dropped, even if the profiler is paused. Any number of windows may overlap.
-///
-/// ```no_run
-/// # fn window(profiler: &wlprof::Profiler) -> wasmtime::Result<()> {
-/// let window = profiler.window()?;
-/// std::thread::sleep(std::time::Duration::from_secs(10));
-/// window.snapshot()?.save("ten-seconds.json")?;
-/// # Ok(())
-/// # }
-/// ```
-pub struct OpenWindow {
-    window: Window,
-    profiler: Profiler,
-}
-
-impl OpenWindow {
-    pub(super) fn new(window: Window, profiler: Profiler) -> Self {
-        Self { window, profiler }
-    }
-
-    /// Returns what was sampled in the window so far.
-    ///
-    /// # Errors
-    /// If the thread that records has failed.
-    pub fn snapshot(&self) -> wasmtime::Result<Snapshot> {
-        let Inner { session, naming, .. } = &*self.profiler.0;
-        let mut naming = naming.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Snapshot(naming.named(session, &self.window)?))
-    }
-
-    /// Returns what was sampled so far, as the bytes of a recording whose wasm frames have no names yet.
-    ///
-    /// This is for naming them in another process, or not at all. [`RawRecording`](wlprof_recording::RawRecording) reads it.
-    ///
-    /// # Errors
-    /// If the thread that records has failed.
-    pub fn unnamed(&self) -> io::Result<Vec<u8>> {
-        let Inner { session, naming, .. } = &*self.profiler.0;
-        naming.lock().unwrap_or_else(PoisonError::into_inner).unnamed(session, &self.window)
-    }
-
-    /// Returns how long the window has been open.
-    pub fn elapsed(&self) -> Duration {
-        self.window.elapsed()
-    }
-}
 
 /// The samples of a part of a run, with names.
 ///
 /// ```no_run
-/// # fn snapshot(profiler: &wlprof::Profiler) -> wasmtime::Result<()> {
-/// let of_tenant = profiler.snapshot()?.of_label("tenant", "a");
+/// # fn snapshot(snapshot: wlprof_export::Snapshot) -> std::io::Result<()> {
+/// let of_tenant = snapshot.of_label("tenant", "a");
 /// of_tenant.save("tenant-a.pb.gz")?;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone, Debug)]
 pub struct Snapshot(Recording);
 
 impl Snapshot {
+    /// The samples of a recording.
+    pub fn of(recording: Recording) -> Self {
+        Self(recording)
+    }
+
     /// Returns the frames, stacks and samples.
     pub fn recording(&self) -> &Recording {
         &self.0
@@ -80,21 +35,23 @@ impl Snapshot {
         Self(self.0.view(view))
     }
 
-    /// Shows this part of what guests have allocated ([`Builder::heap`](super::Builder::heap)), in place of their time.
+    /// Shows this part of what guests have allocated, in place of their time.
     ///
     /// It covers all allocations since the stores were attached. Formats that show one thing show it; pprof's has all parts.
     ///
     /// # Errors
     /// If no heap was profiled.
-    pub fn of_memory(self, part: HeapPart) -> wasmtime::Result<Self> {
-        wasmtime::ensure!(
-            self.0.has_heaps(),
-            "no heap was profiled: `Builder::heap` asks for it, of modules that `Profiler::load` compiles"
-        );
+    pub fn of_memory(self, part: HeapPart) -> io::Result<Self> {
+        if !self.0.has_heaps() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "no heap was profiled, which has to be asked for before the guests begin",
+            ));
+        }
         Ok(Self(self.0.of_memory(part)))
     }
 
-    /// Keeps what the owner of the stores with this label ([`Attach::label`](super::Attach::label)) may see.
+    /// Keeps what the owner of the stores with this label may see.
     ///
     /// That is their samples, without anything of the host or of other stores. With [`View::Guest`] the work of an interpreter is left out
     /// as well.
@@ -124,8 +81,8 @@ impl Snapshot {
     /// If no format has that ending, or if the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = absolute(path)?;
-        let format = export::by_path(&path).ok_or_else(|| {
-            let known: Vec<&str> = export::EXPORTERS.iter().map(|exporter| exporter.extensions()[0]).collect();
+        let format = by_path(&path).ok_or_else(|| {
+            let known: Vec<&str> = EXPORTERS.iter().map(|exporter| exporter.extensions()[0]).collect();
             io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("{}: its ending tells no format (known: .{})", path.display(), known.join(", .")),

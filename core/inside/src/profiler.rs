@@ -1,0 +1,193 @@
+//! The profiler of this process: the thread that samples, and windows of what it has sampled.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use wlprof_attach::{AttachError, Options, Process, ProgramFile, Progress, Session, SharedSession, Window};
+use wlprof_export::Snapshot;
+use wlprof_languages::BUILT_IN;
+use wlprof_module::parse_binary;
+use wlprof_recording::{Journal, RawRecording};
+use wlprof_symbols::Symbols;
+
+/// Samples the threads of this process that run WebAssembly, until the last clone of it and the last of its [`OpenWindow`]s is dropped.
+///
+/// There may be several. Each has a thread of its own.
+///
+/// # Accuracy
+/// A sample stands for the CPU time of its thread halfway to the ones before and after it, as of `wlprof attach`. A thread whose stack is not
+/// read within 10 ms runs on, and the sample is counted as lost: the reader may wait for a lock that the thread holds, or for a processor.
+/// Threads that block all signals are not seen.
+///
+/// # Overhead
+/// A thread stands still while its stack is read, some 100 µs. Each thread takes three open files while the profiler is not paused. A paused
+/// profiler does nothing.
+///
+/// # Security
+/// What is read is held to be right only as far as it was checked: images, stacks and instances may be anything that a guest's host lets lie
+/// in memory.
+#[derive(Clone)]
+pub struct Profiler(Arc<Inner>);
+
+struct Inner {
+    session: Arc<SharedSession>,
+    symbols: Mutex<Symbols>,
+    clock: wlprof_recording::Clock,
+    sampler: Mutex<Option<Sampler>>,
+}
+
+/// The thread that samples.
+struct Sampler {
+    ends: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), AttachError>>,
+}
+
+impl Profiler {
+    /// Samples 100 times in each second of a thread's CPU time.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the system does not show this process to itself, or if there is no signal left.
+    pub fn start() -> Result<Self, AttachError> {
+        Self::with(Options::default())
+    }
+
+    /// Samples as `options` say.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn with(options: Options) -> Result<Self, AttachError> {
+        let clock = options.clock;
+        let session = Session::new(Process::own()?, Vec::new(), Journal::of_windows(), options)?;
+        let inner = Inner {
+            session: Arc::new(SharedSession::new(session)),
+            symbols: Mutex::default(),
+            clock,
+            sampler: Mutex::new(None),
+        };
+        let profiler = Self(Arc::new(inner));
+        profiler.resume()?;
+        Ok(profiler)
+    }
+
+    /// Has frames of guests that were compiled from `binary`, a module or component in the binary format, show lines, inlined functions and the
+    /// stacks of their language. Without it they have the names that compiled code has, and an interpreter shows its own functions.
+    ///
+    /// It may be called before or after the guest is compiled. What was sampled before stays as it is.
+    ///
+    /// # Errors
+    /// If `binary` cannot be read, or sampling is over.
+    pub fn add(&self, name: &str, binary: Vec<u8>) -> io::Result<()> {
+        let read = parse_binary(binary, Path::new(name), None);
+        let read = read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let (file, _) = ProgramFile::of(read, None, BUILT_IN);
+        self.0.session.look(|session| session.add_file(file))?
+    }
+
+    /// Begins a window now. What is sampled is kept for it until it is dropped, some 13 bytes a sample.
+    ///
+    /// # Errors
+    /// If sampling is over.
+    pub fn window(&self) -> io::Result<OpenWindow> {
+        let window = self.0.session.look(|session| session.open_window(self.0.clock))?;
+        Ok(OpenWindow { window: Some(window), profiler: self.clone() })
+    }
+
+    /// Stops sampling. The profiler has no thread until [`resume`](Self::resume).
+    pub fn pause(&self) {
+        self.0.end();
+    }
+
+    /// Samples again.
+    ///
+    /// # Errors
+    /// If there can be no more threads.
+    pub fn resume(&self) -> Result<(), AttachError> {
+        let mut sampler = self.0.sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        if sampler.as_ref().is_some_and(|sampler| !sampler.thread.is_finished()) {
+            return Ok(());
+        }
+        let ends = Arc::new(AtomicBool::new(false));
+        let (session, is_over) = (self.0.session.clone(), ends.clone());
+        let thread = Builder::new()
+            .name("wlprof".to_owned())
+            .spawn(move || session.sample_until(|| is_over.load(Ordering::Relaxed)))
+            .map_err(|error| AttachError::Unreadable { pid: std::process::id() as i32, reason: error.to_string() })?;
+        *sampler = Some(Sampler { ends, thread });
+        Ok(())
+    }
+
+    /// Returns what sampling has come to so far.
+    pub fn progress(&self) -> Progress {
+        self.0.session.look(|session| session.progress()).unwrap_or_default()
+    }
+}
+
+impl Inner {
+    fn end(&self) {
+        let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Sampler { ends, thread }) = sampler {
+            ends.store(true, Ordering::Relaxed);
+            // A panic there ended sampling, and nothing else.
+            let _ = thread.join();
+        }
+    }
+
+    /// Names what was sampled in a window. Names are found once for all windows.
+    fn named(&self, window: &Window) -> io::Result<Snapshot> {
+        let (recording, modules, programs) = self.session.look(|session| {
+            let (modules, programs) = (session.modules().to_vec(), session.programs().to_vec());
+            session.recording(window).map(|recording| (recording, modules, programs))
+        })??;
+        let mut symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in symbols.count()..modules.len() {
+            let mut siblings = modules[id].siblings().iter().map(|sibling| *sibling as usize);
+            let walked_by = siblings.find(|sibling| programs.get(*sibling).is_some_and(Option::is_some));
+            symbols.set(id, modules[id].clone(), programs[id].clone(), walked_by);
+        }
+        let raw = RawRecording::read(&mut &*recording).map_err(io::Error::other)?;
+        Ok(Snapshot::of(symbols.name(raw, |_| ())))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A part of what a [`Profiler`] samples, from [`Profiler::window`] until it is dropped. Any number of them may overlap.
+///
+/// ```no_run
+/// # fn window(profiler: &wlprof_inside::Profiler) -> std::io::Result<()> {
+/// let window = profiler.window()?;
+/// std::thread::sleep(std::time::Duration::from_secs(10));
+/// window.snapshot()?.save("ten-seconds.json")?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct OpenWindow {
+    window: Option<Window>,
+    profiler: Profiler,
+}
+
+impl OpenWindow {
+    /// Returns what was sampled in the window so far.
+    ///
+    /// # Errors
+    /// If sampling is over.
+    pub fn snapshot(&self) -> io::Result<Snapshot> {
+        let window = self.window.as_ref().ok_or(io::ErrorKind::Other)?;
+        self.profiler.0.named(window)
+    }
+}
+
+impl Drop for OpenWindow {
+    fn drop(&mut self) {
+        if let Some(window) = self.window.take() {
+            // When sampling is over there is nothing to close.
+            let _ = self.profiler.0.session.look(|session| session.close_window(window));
+        }
+    }
+}
