@@ -113,6 +113,7 @@ impl SampledThread {
                 }
                 self.traced = None;
                 self.asked = (turns, now);
+                self.missed += u64::from(asked == Ok(true) && !stopper.is_asked(self.thread.tid));
                 asked
             }
             (Activity::Blocked, Clock::Cpu) => {
@@ -158,6 +159,8 @@ impl SampledThread {
         match stopper.ask(self.thread.tid) {
             Ok(()) => Ok(true),
             Err(Errno::ESRCH) => Ok(false),
+            // It cannot be asked now.
+            Err(Errno::EAGAIN) => Ok(true),
             // The kernel says the same of a thread that is ending.
             Err(_) if self.thread.activity().is_none() => Ok(false),
             Err(_) => match AttachError::forbidden(pid, self.thread.tid) {

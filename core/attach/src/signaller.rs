@@ -6,7 +6,8 @@
 use crate::stopper::{Event, Halt};
 use nix::errno::Errno;
 use nix::libc;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::io;
 use std::mem;
 use std::ptr;
@@ -21,7 +22,7 @@ const MAX_ASKED: usize = 64;
 /// How long the handler waits at most.
 static LONGEST_HALT: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// After that long it is looked whether a thread that was asked is still there.
+/// As often it is looked whether a thread that was asked is still there, and takes the signal.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// General registers that the handler keeps: a pointer to the instance that runs is in one of them, or on the stack.
@@ -92,6 +93,10 @@ impl Ticket {
         self.request().state.load(Ordering::Acquire) == self.number | HALTED
     }
 
+    fn has_run_on(self) -> bool {
+        self.request().state.load(Ordering::Acquire) == self.number | RAN_ON
+    }
+
     fn go(self, from: u32, to: u32) -> bool {
         let state = &self.request().state;
         state.compare_exchange(self.number | from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -134,9 +139,19 @@ impl Ticket {
 /// What this thread has asked to stop.
 pub(crate) struct Signaller {
     signal: i32,
-    asked: HashMap<i32, (Instant, Ticket)>,
+    asked: HashMap<i32, Asked>,
+    /// Threads that have the signal blocked, and one that has been sent. Each more would be kept by the kernel, too.
+    deaf: HashSet<i32>,
     /// When it was last seen that no thread stands still.
     none_stood: Instant,
+}
+
+/// A thread that was asked to stop.
+struct Asked {
+    ticket: Ticket,
+    since: Instant,
+    /// When it was last looked whether it can.
+    looked: Instant,
 }
 
 impl Signaller {
@@ -145,14 +160,20 @@ impl Signaller {
     /// # Errors
     /// If all signals that may be used are taken.
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { signal: signal()?, asked: HashMap::new(), none_stood: Instant::now() })
+        Ok(Self { signal: signal()?, asked: HashMap::new(), deaf: HashSet::new(), none_stood: Instant::now() })
     }
 
     /// Asks thread `tid` of this process to stop.
     ///
     /// # Errors
-    /// `ESRCH` if it has ended, `EAGAIN` if too many have been asked and do not stop.
+    /// `ESRCH` if it has ended, `EAGAIN` if it blocks the signal or too many have been asked and do not stop.
     pub(crate) fn ask(&mut self, tid: i32) -> Result<(), Errno> {
+        if self.deaf.contains(&tid) {
+            if blocks(tid, self.signal) {
+                return Err(Errno::EAGAIN);
+            }
+            self.deaf.remove(&tid);
+        }
         let ticket = Ticket::new().ok_or(Errno::EAGAIN)?;
         // SAFETY: an all-zero `siginfo_t` is a valid one.
         let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
@@ -174,7 +195,8 @@ impl Signaller {
             ticket.release();
             return Err(error);
         }
-        self.asked.insert(tid, (Instant::now(), ticket));
+        let now = Instant::now();
+        self.asked.insert(tid, Asked { ticket, since: now, looked: now });
         Ok(())
     }
 
@@ -187,41 +209,61 @@ impl Signaller {
     }
 
     pub(crate) fn forget(&mut self, tid: i32) {
-        if let Some((_, ticket)) = self.asked.remove(&tid) {
-            ticket.release();
+        self.deaf.remove(&tid);
+        if let Some(asked) = self.asked.remove(&tid) {
+            asked.ticket.release();
         }
     }
 
     pub(crate) fn next(&mut self) -> Option<Event> {
         let now = Instant::now();
-        let halted = self.asked.iter().find(|(_, (_, ticket))| ticket.is_halted());
-        if let Some((&tid, &(asked, ticket))) = halted {
+        let halted = self.asked.iter().find(|(_, asked)| asked.ticket.is_halted());
+        if let Some((&tid, &Asked { ticket, since, .. })) = halted {
             self.asked.remove(&tid);
-            return Some(Event::Stopped(Halt::signalled(tid, ticket, asked.max(self.none_stood))));
+            return Some(Event::Stopped(Halt::signalled(tid, ticket, since.max(self.none_stood))));
         }
         self.none_stood = now;
-        // It may have gone on before this thread came to look, or have ended.
-        let has_run_on = |ticket: Ticket| ticket.request().state.load(Ordering::Acquire) == ticket.number | RAN_ON;
-        let is_over = |tid: i32, asked: Instant, ticket: Ticket| {
-            has_run_on(ticket) || now.duration_since(asked) > PATIENCE && !is_there(tid)
-        };
-        let (&tid, _) = self.asked.iter().find(|(tid, (asked, ticket))| is_over(**tid, *asked, *ticket))?;
-        self.forget(tid);
-        Some(if is_there(tid) { Event::RanOn(tid) } else { Event::Ended(tid) })
+        let (mut event, signal) = (None, self.signal);
+        for (&tid, asked) in &mut self.asked {
+            if asked.ticket.has_run_on() {
+                event = Some(Event::RanOn(tid));
+            } else if now.duration_since(asked.looked) > PATIENCE {
+                asked.looked = now;
+                if !is_there(tid) {
+                    event = Some(Event::Ended(tid));
+                } else if blocks(tid, signal) {
+                    self.deaf.insert(tid);
+                    event = Some(Event::RanOn(tid));
+                }
+            }
+            if event.is_some() {
+                break;
+            }
+        }
+        if let Some(Event::RanOn(tid) | Event::Ended(tid)) = event {
+            self.asked.remove(&tid).into_iter().for_each(|asked| _ = asked.ticket.release());
+        }
+        event
     }
 }
 
 impl Drop for Signaller {
     fn drop(&mut self) {
-        for (_, (_, ticket)) in self.asked.drain() {
-            ticket.release();
-        }
+        self.asked.values().for_each(|asked| _ = asked.ticket.release());
     }
 }
 
 fn is_there(tid: i32) -> bool {
     // SAFETY: the kernel is asked about a number, and no signal is sent.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), tid, 0) == 0 }
+}
+
+/// Whether thread `tid` of this process blocks a signal.
+fn blocks(tid: i32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/self/task/{tid}/status")).unwrap_or_default();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let blocked = blocked.and_then(|signals| u64::from_str_radix(signals.trim(), 16).ok());
+    blocked.is_some_and(|signals| signals >> (signal - 1) & 1 != 0)
 }
 
 /// The beginning of a `siginfo_t` of a signal that was queued with a value (`include/uapi/asm-generic/siginfo.h`, 64 bits).
@@ -425,8 +467,8 @@ mod tests {
         assert!(!halt.release());
         // One that has done so before anybody has looked.
         signaller.ask(counter.tid).unwrap();
-        let (_, ticket) = signaller.asked[&counter.tid];
-        while ticket.request().state.load(Ordering::Relaxed) != ticket.number | RAN_ON {
+        let ticket = signaller.asked[&counter.tid].ticket;
+        while !ticket.has_run_on() {
             spin_loop();
         }
         assert!(matches!(next(&mut signaller), Event::RanOn(tid) if tid == counter.tid));
@@ -452,8 +494,9 @@ mod tests {
             });
             let tid = receiver.recv().unwrap();
             signaller.ask(tid).unwrap();
-            assert!(signaller.is_asked(tid) && signaller.next().is_none());
-            signaller.forget(tid);
+            assert!(matches!(next(&mut signaller), Event::RanOn(deaf) if deaf == tid));
+            // It has one to take, and is not sent more.
+            assert_eq!((signaller.ask(tid), signaller.is_asked(tid)), (Err(Errno::EAGAIN), false));
             is_over.store(true, Ordering::Relaxed);
         });
         let tickets = [(); 3].map(|()| Ticket::new().unwrap());

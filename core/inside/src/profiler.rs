@@ -16,6 +16,14 @@ use wlprof_symbols::Symbols;
 ///
 /// There may be several. Each has a thread of its own.
 ///
+/// ```
+/// let profiler = wlprof_inside::Profiler::start()?;
+/// profiler.pause();
+/// assert_eq!(profiler.progress().samples, 0);
+/// profiler.resume()?;
+/// # Ok::<(), wlprof_inside::AttachError>(())
+/// ```
+///
 /// # Accuracy
 /// A sample stands for the CPU time of its thread halfway to the ones before and after it, as of `wlprof attach`. A thread whose stack is not
 /// read within 10 ms runs on, and the sample is counted as lost: the reader may wait for a lock that the thread holds, or for a processor.
