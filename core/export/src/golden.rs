@@ -49,7 +49,7 @@ fn every_exporter_writes_its_golden_files() {
         exported.iter().for_each(|(name, contents)| fs::write(folder.join(name), contents).unwrap());
     }
     for (name, contents) in &exported {
-        let golden = fs::read(folder.join(name)).unwrap_or_default();
+        let golden = fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}; {REMEDY}"));
         let same = golden.iter().zip(contents).take_while(|(golden, written)| golden == written).count();
         let sizes = (golden.len(), contents.len());
         assert!(golden == *contents, "{name} has other bytes from {same} on (golden, now: {sizes:?}); {REMEDY}");
