@@ -17,6 +17,9 @@ const PAGE_WORK: usize = 256;
 /// The work that one sample may take: tens of milliseconds, 4,000 pages or a million words.
 pub(crate) const WORK_OF_SAMPLE: usize = 1 << 20;
 
+/// The work that one sample of this process may take, whose threads stand still for 10 ms at most.
+pub(crate) const WORK_OF_OWN_SAMPLE: usize = WORK_OF_SAMPLE / 8;
+
 /// The work that a dump of one thread may take, with the stacks of all goroutines.
 pub(crate) const WORK_OF_DUMP: usize = 1 << 25;
 

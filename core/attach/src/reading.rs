@@ -2,7 +2,7 @@
 
 use crate::instance::RemoteGuest;
 use crate::language::LanguageModule;
-use crate::pages::{Pages, WORK_OF_DUMP, WORK_OF_SAMPLE};
+use crate::pages::{Pages, WORK_OF_DUMP, WORK_OF_OWN_SAMPLE, WORK_OF_SAMPLE};
 use crate::process::Process;
 use crate::stack::{self, WalkOutcome};
 use std::ops::Range;
@@ -85,6 +85,7 @@ impl StackReader {
         found: impl FnOnce(WalkOutcome, &[u64], &Pages<'_>, &CodeReader<'_>, Option<RunningLanguage<'_>>) -> R,
     ) -> R {
         let Self { process, code, mappings, languages } = self;
+        let work = if process.is_own() { work.min(WORK_OF_OWN_SAMPLE) } else { work };
         let memory = Pages::new(process, work);
         let stack = mappings.iter().find(|range| range.contains(&registers.sp));
         let top = stack.map_or(registers.sp.saturating_add(LARGEST_STACK), |range| range.end);

@@ -161,6 +161,11 @@ impl SampledThread {
             Err(Errno::ESRCH) => Ok(false),
             // It cannot be asked now.
             Err(Errno::EAGAIN) => Ok(true),
+            Err(Errno::EBUSY) => Err(AttachError::Unreadable {
+                pid,
+                reason: "something has replaced wlprof's handler of its signal: let the profiler begin after that"
+                    .to_owned(),
+            }),
             // The kernel says the same of a thread that is ending.
             Err(_) if self.thread.activity().is_none() => Ok(false),
             Err(_) => match AttachError::forbidden(pid, self.thread.tid) {
@@ -218,7 +223,7 @@ impl SampledThread {
         let (stood, late) = (stopped.stood(), stopped.seen.saturating_duration_since(looked));
         // The thread may run in place of this one from here on.
         if !stopped.release() {
-            self.miss();
+            self.miss(looking, stood);
             return true;
         }
         // It was on no processor when it was asked.
@@ -240,8 +245,9 @@ impl SampledThread {
         true
     }
 
-    /// Counts an instant whose stack could not be read.
-    pub(crate) fn miss(&mut self) {
+    /// Counts an instant whose stack could not be read, though it stood still for so long.
+    pub(crate) fn miss(&mut self, looking: &mut SamplingContext<'_>, stood: Duration) {
+        looking.stops.add(stood, None);
         self.missed += 1;
     }
 
@@ -292,9 +298,10 @@ impl SampledThread {
 
     /// Adds the last sample. Nothing more comes of the thread, which was asked to stop and was not read if `was_asked`.
     pub(crate) fn end(&mut self, looking: &mut SamplingContext<'_>, was_asked: bool) {
-        if was_asked && self.had_wasm {
-            looking.samples.ticks.fired += 1 + self.missed;
-            looking.samples.ticks.at_end += 1 + self.missed;
+        if self.had_wasm {
+            let missed = u64::from(was_asked) + self.missed;
+            looking.samples.ticks.fired += missed;
+            looking.samples.ticks.at_end += missed;
         }
         // Of a thread that has ended it is not known how long it went on.
         let now_ns = self.thread.turns().map(|turns| looking.now_ns(turns));

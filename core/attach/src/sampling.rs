@@ -10,6 +10,7 @@ use crate::stopper::{Event, Halt, Stopper};
 use crate::thread::Thread;
 use nix::errno::Errno;
 use nix::unistd::gettid;
+use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -39,6 +40,14 @@ const LONGEST_BREAK: Duration = Duration::from_millis(500);
 
 /// How long a dump waits for threads to stop. One that waits for a disk may take as long as that.
 const LONGEST_DUMP: Duration = Duration::from_secs(10);
+
+/// Files that a thread takes while it is sampled.
+const FILES_OF_THREAD: usize = 3;
+
+/// How many files this process may have open.
+fn most_files() -> usize {
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| files as usize)
+}
 
 /// The threads of a process, as the one sees them that samples them.
 pub(crate) struct Sampling<'s> {
@@ -79,7 +88,8 @@ impl<'s> Sampling<'s> {
         let (wanted, max_overhead) = (Duration::from_secs_f64(1.0 / options.rate_hz), options.max_overhead);
         let (mut period, mut next) = (self.session.period.unwrap_or(wanted), Instant::now());
         let mut usual = 0;
-        while !ends() && !self.threads.is_empty() {
+        let is_own = self.session.reader.process.is_own();
+        while !ends() && (is_own || !self.threads.is_empty()) {
             // One instant anywhere in each period: a guest in step with the periods is seen evenly.
             let instant = next + period.mul_f64(self.fraction());
             next += period;
@@ -260,7 +270,9 @@ impl<'s> Sampling<'s> {
             while let Some(event) = self.stopper.next() {
                 match event {
                     Event::Stopped(stopped) => serve(self, stopped),
-                    Event::RanOn(tid) => drop(self.with(tid, |thread, _, _| thread.miss())),
+                    Event::RanOn { tid, stood } => {
+                        self.with(tid, |thread, looking, _| thread.miss(looking, stood));
+                    }
                     Event::Ended(tid) => self.remove(tid, true),
                 }
             }
@@ -298,9 +310,15 @@ impl<'s> Sampling<'s> {
         let Session { reader, options, begun, unopened, .. } = &mut *self.session;
         let mut refused = 0;
         let own = reader.process.is_own().then(gettid);
+        // The files of this process are its own, too.
+        let most = own.map_or(usize::MAX, |_| most_files() / 2 / FILES_OF_THREAD);
         // Those that have ended give their last samples when they are looked at.
         for tid in reader.process.threads().unwrap_or_default() {
             if self.threads.contains_key(&tid) || own.is_some_and(|own| own.as_raw() == tid) {
+                continue;
+            }
+            if self.threads.len() >= most {
+                refused += 1;
                 continue;
             }
             match Thread::open(&reader.process, tid) {

@@ -12,9 +12,10 @@ use crate::program_files::{Language, ProgramFile, ProgramFiles};
 use crate::reading::StackReader;
 use crate::samples::Samples;
 use crate::sampling::Sampling;
+use crate::signaller::Signaller;
 use crate::stand_in;
 use crate::stops::Stops;
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, SigmaskHow};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -95,6 +96,9 @@ impl Session {
         options: Options,
     ) -> Result<Self, AttachError> {
         let options = options.within_bounds();
+        if process.is_own() {
+            Signaller::new().map_err(|error| AttachError::opening(process.pid(), &error))?;
+        }
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
         let meta = Meta {
             wlprof_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -157,11 +161,12 @@ impl Session {
         let addresses: Vec<usize> =
             images.filter(|image| has_stand_in(image) && file.is_of(image)).map(|image| image.address).collect();
         self.files.add(file);
-        for address in addresses {
-            let Some((image, _)) = self.remove(address) else { continue };
-            // Neither this one nor an equal one gets the modules again that stood for its own.
-            self.retired.remove(&self.hasher.hash_one(bytes(&image)));
-        }
+        addresses.into_iter().for_each(|address| drop(self.remove(address)));
+        // None gets the modules again that stood for its own.
+        let Self { retired, files, samples, .. } = self;
+        let have = |id: &ModuleId| files.have(&samples.modules[*id as usize]);
+        retired.retain(|_, all| all.iter().flatten().all(have));
+        self.left_out.clear();
         self.look().map(|_| ())
     }
 
@@ -209,12 +214,10 @@ impl Session {
         what: impl FnOnce(&mut Sampling<'_>) -> Result<R, AttachError> + Send,
     ) -> Result<R, AttachError> {
         let pid = self.reader.process.pid();
-        std::thread::scope(|scope| {
+        // Signals that are for the whole process are for its own threads. The one that samples has this one's mask.
+        let blocked = self.reader.process.is_own().then(|| SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK));
+        let done = std::thread::scope(|scope| {
             let sampler = std::thread::Builder::new().name("wlprof sampler".into()).spawn_scoped(scope, || {
-                if self.reader.process.is_own() {
-                    // Signals that are for the whole process are for its own threads.
-                    let _ = SigSet::all().thread_block();
-                }
                 let mut sampling = Sampling::by_this_thread(self).map_err(|error| AttachError::opening(pid, &error))?;
                 let done = what(&mut sampling);
                 sampling.end();
@@ -222,7 +225,11 @@ impl Session {
             });
             let sampler = sampler.map_err(|error| AttachError::opening(pid, &error))?;
             sampler.join().unwrap_or_else(|panic| resume_unwind(panic))
-        })
+        });
+        if let Some(Ok(before)) = blocked {
+            let _ = before.thread_set_mask();
+        }
+        done
     }
 
     /// Names some of what only languages can name, so that the recording has it if this process is killed.
@@ -236,24 +243,23 @@ impl Session {
         (self.meta.pause.handler_p50_ns, self.meta.pause.handler_p99_ns) = self.stops.percentiles();
         self.meta.notes.extend(self.stops.note());
         self.meta.notes.extend(self.files.notes());
-        if self.left_out_in_all > 0 {
-            let note = format!(
-                "{} images of compiled code were not sampled: too many, too large, or broken",
-                self.left_out_in_all
-            );
-            self.meta.notes.push(note);
-        }
-        if self.unopened > 0 {
-            self.meta.notes.push(format!(
-                "{} threads were not sampled: each takes three open files; allow wlprof more with `ulimit -n`",
-                self.unopened
-            ));
-        }
+        self.meta.notes.extend(self.notes_of_lost());
         self.meta.duration_ns = self.lasted.as_nanos() as u64;
         self.meta.allowed_hz = self.options.rate_hz.min(self.instants as f64 / self.lasted.as_secs_f64());
         self.meta.cpu_ns = self.samples.cpu_ns;
         let Samples { recorder, ticks, modules, .. } = self.samples;
         SessionOutcome { recorder, meta: self.meta, ticks, modules, programs: self.programs }
+    }
+
+    /// Returns what there is to say of what is not sampled.
+    pub(crate) fn notes_of_lost(&self) -> Vec<String> {
+        let (images, threads) = (self.left_out_in_all, self.unopened);
+        let of_images = (images > 0)
+            .then(|| format!("{images} images of compiled code were not sampled: too many, too large, or broken"));
+        let of_threads = (threads > 0).then(|| {
+            format!("{threads} threads were not sampled: each takes three open files; allow more with `ulimit -n`")
+        });
+        of_images.into_iter().chain(of_threads).collect()
     }
 
     /// Looks for images that have come or gone. `false` if the program that was sampled has ended.

@@ -17,10 +17,12 @@ use std::time::{Duration, Instant};
 use wlprof_walk::Registers;
 
 /// Threads that can be asked to stop at a time.
-const MAX_ASKED: usize = 64;
+const MAX_ASKED: usize = 1024;
 
 /// How long the handler waits at most.
-static LONGEST_HALT: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+const LONGEST_HALT: Duration = Duration::from_millis(10);
+
+static LONGEST_WAIT: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: LONGEST_HALT.subsec_nanos() as i64 };
 
 /// As often it is looked whether a thread that was asked is still there, and takes the signal.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -123,15 +125,15 @@ impl Ticket {
             if self.go(HALTED, next | FREE) {
                 let state = self.request().state.as_ptr();
                 // SAFETY: the kernel takes the address of a static to find who waits there, and reads and writes nothing.
-                unsafe { libc::syscall(libc::SYS_futex, state, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+                unsafe { libc::syscall(libc::SYS_futex, state, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, i32::MAX) };
                 return true;
             }
             // A signal that comes later finds another number.
             if self.go(ASKED, next | FREE) || self.go(RAN_ON, next | FREE) {
                 return false;
             }
-            // It is about to be there.
-            std::thread::yield_now();
+            // It is about to be there, on this processor maybe.
+            std::thread::sleep(Duration::from_micros(50));
         }
     }
 }
@@ -140,8 +142,8 @@ impl Ticket {
 pub(crate) struct Signaller {
     signal: i32,
     asked: HashMap<i32, Asked>,
-    /// Threads that have the signal blocked, and one that has been sent. Each more would be kept by the kernel, too.
-    deaf: HashSet<i32>,
+    /// Threads that do not block the signal. The kernel would keep each that is sent to another.
+    hearing: HashSet<i32>,
     /// When it was last seen that no thread stands still.
     none_stood: Instant,
 }
@@ -160,19 +162,24 @@ impl Signaller {
     /// # Errors
     /// If all signals that may be used are taken.
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { signal: signal()?, asked: HashMap::new(), deaf: HashSet::new(), none_stood: Instant::now() })
+        Ok(Self { signal: signal()?, asked: HashMap::new(), hearing: HashSet::new(), none_stood: Instant::now() })
     }
 
     /// Asks thread `tid` of this process to stop.
     ///
     /// # Errors
-    /// `ESRCH` if it has ended, `EAGAIN` if it blocks the signal or too many have been asked and do not stop.
+    /// `ESRCH` if it has ended, `EAGAIN` if it blocks the signal or too many have been asked and do not stop, `EBUSY` if the signal has
+    /// another handler by now.
     pub(crate) fn ask(&mut self, tid: i32) -> Result<(), Errno> {
-        if self.deaf.contains(&tid) {
+        // The default action would end the process.
+        if installed(self.signal) != Some(handler as *const () as usize) {
+            return Err(Errno::EBUSY);
+        }
+        if !self.hearing.contains(&tid) {
             if blocks(tid, self.signal) {
                 return Err(Errno::EAGAIN);
             }
-            self.deaf.remove(&tid);
+            self.hearing.insert(tid);
         }
         let ticket = Ticket::new().ok_or(Errno::EAGAIN)?;
         // SAFETY: an all-zero `siginfo_t` is a valid one.
@@ -209,7 +216,7 @@ impl Signaller {
     }
 
     pub(crate) fn forget(&mut self, tid: i32) {
-        self.deaf.remove(&tid);
+        self.hearing.remove(&tid);
         if let Some(asked) = self.asked.remove(&tid) {
             asked.ticket.release();
         }
@@ -226,21 +233,21 @@ impl Signaller {
         let (mut event, signal) = (None, self.signal);
         for (&tid, asked) in &mut self.asked {
             if asked.ticket.has_run_on() {
-                event = Some(Event::RanOn(tid));
+                event = Some(Event::RanOn { tid, stood: LONGEST_HALT });
             } else if now.duration_since(asked.looked) > PATIENCE {
                 asked.looked = now;
                 if !is_there(tid) {
                     event = Some(Event::Ended(tid));
                 } else if blocks(tid, signal) {
-                    self.deaf.insert(tid);
-                    event = Some(Event::RanOn(tid));
+                    self.hearing.remove(&tid);
+                    event = Some(Event::RanOn { tid, stood: Duration::ZERO });
                 }
             }
             if event.is_some() {
                 break;
             }
         }
-        if let Some(Event::RanOn(tid) | Event::Ended(tid)) = event {
+        if let Some(Event::RanOn { tid, .. } | Event::Ended(tid)) = event {
             self.asked.remove(&tid).into_iter().for_each(|asked| _ = asked.ticket.release());
         }
         event
@@ -303,7 +310,8 @@ fn install(signal: i32) -> bool {
     action.sa_sigaction = handler as *const () as usize;
     // ONSTACK: the guest's own stack may be almost used up.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-    // SAFETY: the mask is a part of `action`, a variable of this function. With all signals in it no other handler runs while this one waits.
+    // SAFETY: the mask is a part of `action`, a variable of this function. With these signals in it no handler of the host's runs while this
+    // one waits.
     unsafe { libc::sigfillset(&mut action.sa_mask) };
     // SAFETY: the action is complete, and the handler is async-signal-safe.
     unsafe { libc::sigaction(signal, &action, ptr::null_mut()) == 0 }
@@ -341,7 +349,7 @@ fn wait(ticket: Ticket) {
     let command = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     while ticket.is_halted() {
         // SAFETY: the kernel reads the word at the address of a static, and a time that nothing changes.
-        let waited = unsafe { libc::syscall(libc::SYS_futex, state, command, halted, &raw const LONGEST_HALT) };
+        let waited = unsafe { libc::syscall(libc::SYS_futex, state, command, halted, &raw const LONGEST_WAIT) };
         // SAFETY: `__errno_location` gives the address of this thread's errno, which lives as long as the thread.
         if waited < 0 && unsafe { *libc::__errno_location() } == libc::ETIMEDOUT {
             let _ = ticket.go(HALTED, ticket.number | RAN_ON);
@@ -413,6 +421,16 @@ mod tests {
         }
     }
 
+    /// Asks a thread to stop, once it takes the signal: not while it is still in the handler of the last one.
+    fn ask(signaller: &mut Signaller, tid: i32) {
+        loop {
+            match signaller.ask(tid) {
+                Err(Errno::EAGAIN) => std::thread::yield_now(),
+                asked => return asked.unwrap(),
+            }
+        }
+    }
+
     fn next(signaller: &mut Signaller) -> Event {
         loop {
             if let Some(event) = signaller.next() {
@@ -429,7 +447,7 @@ mod tests {
         let mut still = 0;
         while still < 100 {
             let before = counter.count();
-            signaller.ask(counter.tid).unwrap();
+            ask(&mut signaller, counter.tid);
             let Event::Stopped(halt) = next(&mut signaller) else { continue };
             let Some((registers, general)) = halt.registers() else { panic!("it is there") };
             let count = counter.count();
@@ -455,7 +473,7 @@ mod tests {
         let counter = Counter::start();
         let mut signaller = Signaller::new().unwrap();
         let halt = loop {
-            signaller.ask(counter.tid).unwrap();
+            ask(&mut signaller, counter.tid);
             if let Event::Stopped(halt) = next(&mut signaller) {
                 break halt;
             }
@@ -466,12 +484,12 @@ mod tests {
         }
         assert!(!halt.release());
         // One that has done so before anybody has looked.
-        signaller.ask(counter.tid).unwrap();
+        ask(&mut signaller, counter.tid);
         let ticket = signaller.asked[&counter.tid].ticket;
         while !ticket.has_run_on() {
             spin_loop();
         }
-        assert!(matches!(next(&mut signaller), Event::RanOn(tid) if tid == counter.tid));
+        assert!(matches!(next(&mut signaller), Event::RanOn { tid, stood } if tid == counter.tid && !stood.is_zero()));
     }
 
     #[test]
@@ -493,9 +511,13 @@ mod tests {
                 let _ = SigSet::all().thread_unblock();
             });
             let tid = receiver.recv().unwrap();
+            assert_eq!((signaller.ask(tid), signaller.is_asked(tid)), (Err(Errno::EAGAIN), false));
+            // As one that has blocked it since it was looked at. It has one to take then, and is not sent more.
+            signaller.hearing.insert(tid);
             signaller.ask(tid).unwrap();
-            assert!(matches!(next(&mut signaller), Event::RanOn(deaf) if deaf == tid));
-            // It has one to take, and is not sent more.
+            assert!(
+                matches!(next(&mut signaller), Event::RanOn { tid: deaf, stood } if deaf == tid && stood.is_zero())
+            );
             assert_eq!((signaller.ask(tid), signaller.is_asked(tid)), (Err(Errno::EAGAIN), false));
             is_over.store(true, Ordering::Relaxed);
         });

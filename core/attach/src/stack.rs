@@ -13,8 +13,8 @@ const MAX_HOST_BYTES: usize = 256 << 10;
 /// What a trampoline's frame takes at most, from where the host returns to it up to its frame pointer.
 const MAX_TRAMPOLINE_FRAME: usize = 4096;
 
-/// Callers that are looked at to know a call that goes on from one that has ended.
-const MAX_CALLERS: usize = 256;
+/// Callers that are looked at to know a call that goes on from one that has ended: stacks that are deeper are taken as they are.
+const MAX_CALLERS: usize = 1024;
 
 /// Entries into wasm, one made in a host call of the other, that are looked for.
 const MAX_ENTRIES: usize = 64;
@@ -112,43 +112,49 @@ fn find_call(memory: &Pages<'_>, code: &CodeReader<'_>, stack: Range<usize>) -> 
     let end = stack.end.min(stack.start.saturating_add(MAX_HOST_BYTES));
     let span = code.span();
     let is_return = |word| span.contains(&word) && is_in_trampoline(code, word);
-    let (mut from, mut doubted) = (stack.start, None);
+    let (mut from, mut end, mut doubted) = (stack.start, end, None);
     while let Some(address) = memory.find_word(from..end, is_return) {
         if let Some((fp, trampoline)) = frame_above(memory, code, address, stack.end) {
-            if all_call_their_callees(memory, code, fp, trampoline, stack.end) {
+            let callers = callers_of(memory, code, fp, trampoline, stack.end);
+            if callers.all_call {
                 return Some(fp);
             }
             doubted = doubted.or(Some(fp));
+            // What is beyond is of another entry into wasm, whose host call this one is made in.
+            end = callers.entry.map_or(end, |entry| entry.min(end));
         }
         from = address + WORD;
     }
     doubted
 }
 
-/// Whether each caller of what begins at `callee` and has its frame at `fp`, and each caller of that, stands behind a call that may have called
-/// it.
-fn all_call_their_callees(
-    memory: &Pages<'_>,
-    code: &CodeReader<'_>,
-    mut fp: usize,
-    mut callee: usize,
-    top: usize,
-) -> bool {
+/// What the callers of a call are like, up to where the host has entered wasm.
+struct Callers {
+    /// Each stands behind a call that may have called the one before.
+    all_call: bool,
+    /// The frame pointer of the entry, if they lead to one.
+    entry: Option<usize>,
+}
+
+/// Looks at the callers of what begins at `callee` and has its frame at `fp`.
+fn callers_of(memory: &Pages<'_>, code: &CodeReader<'_>, mut fp: usize, mut callee: usize, top: usize) -> Callers {
+    let mut all_call = true;
     for _ in 0..MAX_CALLERS {
-        let (Some(callers_fp), Some(return_pc)) = (memory.word(fp), memory.word(fp + WORD)) else { return false };
-        let Some(caller) = return_pc.checked_sub(1).and_then(|pc| code.code(pc)) else { return false };
-        if !is_in_function(code, return_pc) || !calls(code, return_pc, callee) {
-            return false;
+        let (Some(callers_fp), Some(return_pc)) = (memory.word(fp), memory.word(fp + WORD)) else { break };
+        let Some(caller) = return_pc.checked_sub(1).and_then(|pc| code.code(pc)) else { break };
+        if !is_in_function(code, return_pc) {
+            break;
+        }
+        all_call &= calls(code, return_pc, callee);
+        if callers_fp <= fp || callers_fp >= top || !callers_fp.is_multiple_of(2 * WORD) {
+            break;
         }
         if caller.kind == CodeKind::Entry {
-            return true;
-        }
-        if callers_fp <= fp || callers_fp >= top || !callers_fp.is_multiple_of(2 * WORD) {
-            return false;
+            return Callers { all_call, entry: Some(callers_fp) };
         }
         (fp, callee) = (callers_fp, caller.start);
     }
-    true
+    Callers { all_call: false, entry: None }
 }
 
 /// The frame pointer of the trampoline that what is at `address` returns into, and where its code begins.

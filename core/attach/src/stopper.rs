@@ -21,8 +21,8 @@ pub(crate) enum Stopper {
 pub(crate) enum Event {
     /// It stands still.
     Stopped(Halt),
-    /// It stood still, and did not wait for its stack to be read.
-    RanOn(i32),
+    /// It did not wait for its stack to be read: it stood still for so long, or could not be stopped.
+    RanOn { tid: i32, stood: Duration },
     /// It has ended.
     Ended(i32),
 }
@@ -60,6 +60,10 @@ impl Stopper {
     /// Has this thread run before the others, if that is allowed and `first`: while it waits for a processor, those stand still that have
     /// stopped for it.
     pub(crate) fn run(&self, first: bool) {
+        // Threads of this process that stand still run on by themselves, and need a processor for it.
+        if let Self::Signaller(_) = self {
+            return;
+        }
         let policy = if first { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
         // Who is not root may not take that back.
         let policy = policy | libc::SCHED_RESET_ON_FORK;

@@ -190,7 +190,7 @@ mod tests {
             assert!(Command::new("kill").args(["-s", "KILL", &tid.to_string()]).status().unwrap().success());
             loop {
                 match wait(&mut tracer) {
-                    Event::Ended(ended) | Event::RanOn(ended) => return ended,
+                    Event::Ended(ended) | Event::RanOn { tid: ended, .. } => return ended,
                     Event::Stopped(stopped) => {
                         drop(stopped);
                         match tracer.ask(tid) {

@@ -31,7 +31,7 @@ pub struct Window {
     /// Since sampling began.
     from_ns: u64,
     cpu_ns: u64,
-    late: u64,
+    ticks: TickCounts,
     instants: u64,
     truncated: BTreeMap<Truncation, u64>,
 }
@@ -80,7 +80,7 @@ impl Session {
             opened: Instant::now(),
             from_ns,
             cpu_ns: self.samples.cpu_ns,
-            late: self.samples.ticks.late,
+            ticks: self.samples.ticks,
             instants: self.instants,
             truncated: self.samples.recorder.truncated_counts(),
         }
@@ -114,12 +114,16 @@ impl Session {
             duration_ns: duration.as_nanos() as u64,
             cpu_ns: self.samples.cpu_ns - window.cpu_ns,
             allowed_hz: self.options.rate_hz.min((self.instants - window.instants) as f64 / duration.as_secs_f64()),
+            notes: self.meta.notes.iter().cloned().chain(self.notes_of_lost()).collect(),
             ..self.meta.clone()
         };
-        let late = self.samples.ticks.late - window.late;
+        let ticks = self.samples.ticks.since(&window.ticks);
         self.samples.recorder.window(
             &of,
-            |sampled, _| (meta, TickCounts { fired: sampled, sampled, late, ..TickCounts::default() }),
+            |sampled, _| {
+                let ticks = TickCounts { sampled, ..ticks };
+                (meta, TickCounts { fired: ticks.accounted(), ..ticks })
+            },
             truncated,
         )
     }

@@ -1,9 +1,10 @@
 //! The profiler of this process: the thread that samples, and windows of what it has sampled.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use wlprof_attach::{AttachError, Options, Process, ProgramFile, Progress, Session, SharedSession, Window};
 use wlprof_export::Snapshot;
@@ -14,7 +15,7 @@ use wlprof_symbols::Symbols;
 
 /// Samples the threads of this process that run WebAssembly, until the last clone of it and the last of its [`OpenWindow`]s is dropped.
 ///
-/// There may be several. Each has a thread of its own.
+/// There may be several of CPU time, each with threads of its own. By the wall clock one would take the stops of another for waits.
 ///
 /// ```
 /// let profiler = wlprof_inside::Profiler::start()?;
@@ -30,8 +31,13 @@ use wlprof_symbols::Symbols;
 /// Threads that block all signals are not seen.
 ///
 /// # Overhead
-/// A thread stands still while its stack is read, some 100 µs. Each thread takes three open files while the profiler is not paused. A paused
-/// profiler does nothing.
+/// A thread stands still while its stack is read, some 100 µs. Each thread takes three open files while the profiler is not paused, and half of
+/// those that the process may open at most. A paused profiler does nothing. Names of modules, threads and stacks are kept as long as the
+/// profiler.
+///
+/// A call that a thread enters as it is asked to stop may end with `EINTR`: `SA_RESTART` does not have the kernel continue `poll`, `nanosleep` and
+/// their kin. A process that replaces itself (`exec` without `fork`) has to pause the profiler before, since a signal on its way would end the
+/// new program. A forked child must not use it.
 ///
 /// # Security
 /// What is read is held to be right only as far as it was checked: images, stacks and instances may be anything that a guest's host lets lie
@@ -44,12 +50,14 @@ struct Inner {
     symbols: Mutex<Symbols>,
     clock: wlprof_recording::Clock,
     sampler: Mutex<Option<Sampler>>,
+    /// Why sampling has ended by itself.
+    failure: Arc<Mutex<Option<String>>>,
 }
 
 /// The thread that samples.
 struct Sampler {
     ends: Arc<AtomicBool>,
-    thread: JoinHandle<Result<(), AttachError>>,
+    thread: JoinHandle<()>,
 }
 
 impl Profiler {
@@ -73,6 +81,7 @@ impl Profiler {
             symbols: Mutex::default(),
             clock,
             sampler: Mutex::new(None),
+            failure: Arc::default(),
         };
         let profiler = Self(Arc::new(inner));
         profiler.resume()?;
@@ -96,8 +105,9 @@ impl Profiler {
     /// Begins a window now. What is sampled is kept for it until it is dropped, some 13 bytes a sample.
     ///
     /// # Errors
-    /// If sampling is over.
+    /// Why sampling has ended by itself, if it has.
     pub fn window(&self) -> io::Result<OpenWindow> {
+        self.0.check()?;
         let window = self.0.session.look(|session| session.open_window(self.0.clock))?;
         Ok(OpenWindow { window: Some(window), profiler: self.clone() })
     }
@@ -112,43 +122,62 @@ impl Profiler {
     /// # Errors
     /// If there can be no more threads.
     pub fn resume(&self) -> Result<(), AttachError> {
-        let mut sampler = self.0.sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sampler = lock(&self.0.sampler);
         if sampler.as_ref().is_some_and(|sampler| !sampler.thread.is_finished()) {
             return Ok(());
         }
         let ends = Arc::new(AtomicBool::new(false));
-        let (session, is_over) = (self.0.session.clone(), ends.clone());
+        *lock(&self.0.failure) = None;
+        let (session, is_over, failure) = (self.0.session.clone(), ends.clone(), self.0.failure.clone());
+        let sample = move || {
+            let sampled = catch_unwind(AssertUnwindSafe(|| session.sample_until(|| is_over.load(Ordering::Relaxed))));
+            let failed = match sampled {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "the thread that samples has failed".to_owned(),
+            };
+            *lock(&failure) = Some(failed);
+        };
         let thread = Builder::new()
             .name("wlprof".to_owned())
-            .spawn(move || session.sample_until(|| is_over.load(Ordering::Relaxed)))
+            .spawn(sample)
             .map_err(|error| AttachError::Unreadable { pid: std::process::id() as i32, reason: error.to_string() })?;
         *sampler = Some(Sampler { ends, thread });
         Ok(())
     }
 
-    /// Returns what sampling has come to so far.
+    /// Returns what sampling has come to so far. Sampling stops for a moment.
     pub fn progress(&self) -> Progress {
         self.0.session.look(|session| session.progress()).unwrap_or_default()
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Inner {
+    /// Refuses if sampling has ended by itself.
+    fn check(&self) -> io::Result<()> {
+        lock(&self.failure).clone().map_or(Ok(()), |failure| Err(io::Error::other(failure)))
+    }
+
     fn end(&self) {
-        let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sampler = lock(&self.sampler).take();
         if let Some(Sampler { ends, thread }) = sampler {
             ends.store(true, Ordering::Relaxed);
-            // A panic there ended sampling, and nothing else.
             let _ = thread.join();
         }
     }
 
     /// Names what was sampled in a window. Names are found once for all windows.
     fn named(&self, window: &Window) -> io::Result<Snapshot> {
+        self.check()?;
         let (recording, modules, programs) = self.session.look(|session| {
             let (modules, programs) = (session.modules().to_vec(), session.programs().to_vec());
             session.recording(window).map(|recording| (recording, modules, programs))
         })??;
-        let mut symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut symbols = lock(&self.symbols);
         for id in symbols.count()..modules.len() {
             let mut siblings = modules[id].siblings().iter().map(|sibling| *sibling as usize);
             let walked_by = siblings.find(|sibling| programs.get(*sibling).is_some_and(Option::is_some));
@@ -181,10 +210,10 @@ pub struct OpenWindow {
 }
 
 impl OpenWindow {
-    /// Returns what was sampled in the window so far.
+    /// Returns what was sampled in the window so far. Sampling stops for a moment.
     ///
     /// # Errors
-    /// If sampling is over.
+    /// Why sampling has ended by itself, if it has.
     pub fn snapshot(&self) -> io::Result<Snapshot> {
         let window = self.window.as_ref().ok_or(io::ErrorKind::Other)?;
         self.profiler.0.named(window)

@@ -513,6 +513,23 @@ impl TickCounts {
         self.late += other.late;
     }
 
+    /// Returns what has come since they were `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            fired: self.fired - before.fired,
+            sampled: self.sampled - before.sampled,
+            idle: self.idle - before.idle,
+            preempted: self.preempted - before.preempted,
+            coalesced: self.coalesced - before.coalesced,
+            ring_full: self.ring_full - before.ring_full,
+            unrecorded: self.unrecorded - before.unrecorded,
+            woke: self.woke - before.woke,
+            at_end: self.at_end - before.at_end,
+            late: self.late - before.late,
+        }
+    }
+
     /// Whether every tick is accounted for.
     pub fn balanced(&self) -> bool {
         self.fired == self.accounted()
