@@ -1,7 +1,7 @@
 //! wlprof as a library: the examples, as programs that Wasmtime's users would write, and what the profiler leaves its embedder.
 
 use crate::guest::{Place, fixture, run};
-use crate::sampled::with_ever_more_work;
+use crate::sampled::{Shares, with_ever_more_work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,12 +41,16 @@ fn time_in(recording: &Recording, function: &str) -> BTreeMap<String, u64> {
     times
 }
 
-/// Whether it is three quarters, as well as samples 1 ms apart tell.
-fn assert_three_quarters(most_ns: u64, rest_ns: u64) {
-    let all_ns = (most_ns + rest_ns) as f64;
-    let standard_error = (0.75 * 0.25 / (all_ns / 1e6)).sqrt();
-    let share = most_ns as f64 / all_ns;
-    assert!((share - 0.75).abs() < 5.0 * standard_error, "{share} ±{standard_error}");
+/// Whether `most` has three quarters of the time that it and `rest` have, as well as the samples tell.
+fn assert_three_quarters(recording: &Recording, most: &str, rest: &str) {
+    let part = |stack| {
+        let mut names = recording.lines_of(stack).map(|line| &*recording.functions[line.function as usize].name);
+        names.find(|name| [most, rest].contains(name))
+    };
+    let parts = recording.samples().filter_map(|sample| Some((part(sample.stack)?, sample.period_ns)));
+    let shares = Shares::of(parts);
+    let (share, chance) = (shares.percent(most), shares.chance(75.0));
+    assert!((share - 75.0).abs() <= chance, "{share} ±{chance} % in {most}: {:?}", recording.ticks);
 }
 
 /// Functions that were seen in each store.
@@ -69,7 +73,8 @@ fn a_synchronous_host_sees_lines_and_goroutines() {
     let (c, go) = (c.to_str().unwrap(), go.to_str().unwrap());
     let recording = example("synchronous", &[c, go]).view(View::Guest);
     // `heavy` runs the same loop three times as often as `light`.
-    assert_three_quarters(time_in(&recording, "heavy")[c], time_in(&recording, "light")[c]);
+    assert!(time_in(&recording, "heavy").keys().eq([c]));
+    assert_three_quarters(&recording, "heavy", "light");
     let functions = functions(&recording);
     assert!(functions[c].contains("main") && !functions[c].contains("main.main"), "{functions:?}");
     assert!(functions[go].contains("main.hash") && functions[go].contains("main.digits"), "{functions:?}");
@@ -84,11 +89,9 @@ fn a_tokio_host_sees_each_request() {
         let (parse, answer) = (time_in(&recording, "parse"), time_in(&recording, "answer"));
         let requests: BTreeSet<&String> = parse.keys().chain(answer.keys()).collect();
         assert!(requests.iter().all(|name| name.starts_with("request ")), "{requests:?}");
-        let (parse, answer): (u64, u64) = (parse.values().sum(), answer.values().sum());
         let is_enough = requests.len() > 20;
         if is_enough {
-            // These are 10 ms apart.
-            assert_three_quarters(answer / 10, parse / 10);
+            assert_three_quarters(&recording, "answer", "parse");
         }
         is_enough
     });

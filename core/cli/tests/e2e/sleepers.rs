@@ -103,11 +103,25 @@ fn bursts_between_sleeps_have_their_shares_at_any_rate() {
     }
 }
 
-/// Bursts that take no longer than a signal may be late.
+/// How many rounds take 25 µs, or twice as long as an interrupt takes on this machine: what runs for less time no signal may find.
+fn rounds_of_a_moment(place: &Place) -> u32 {
+    const ROUNDS: u32 = 20_000_000;
+    place.file("work.wat", guest_in_bursts(1, Duration::from_nanos(1), ROUNDS));
+    let mut command = wlprof();
+    command.arg(place.path("work.wat"));
+    let meta = profile_command(command, "work").meta;
+    let round_ns = meta.cpu_ns as f64 / f64::from(2 * ROUNDS);
+    let moment_ns = 25_000.max(2 * meta.pause.tick_ns);
+    println!("a round takes {round_ns:.2} ns, an interrupt {} ns", meta.pause.tick_ns);
+    (moment_ns as f64 / round_ns) as u32
+}
+
+/// Bursts that take little longer than a signal may be late.
 #[test]
 fn bursts_of_microseconds_have_their_shares() {
     let place = Place::new();
-    place.file("wakes.wat", guest_in_bursts(4000, Duration::from_micros(900), 12_000));
+    let rounds = rounds_of_a_moment(&place);
+    place.file("wakes.wat", guest_in_bursts(4000, Duration::from_micros(900), rounds));
     for options in [&[][..], &["--rate=1000"]] {
         let mut command = wlprof();
         command.args(options).arg(place.path("wakes.wat"));

@@ -50,8 +50,9 @@ pub(in crate::sampler) struct Timers {
     pub(in crate::sampler) counts: SignalCounts,
     /// While set, signals are counted and nothing is sampled.
     calibrating: AtomicBool,
-    /// Signals that the calibration has handled.
+    /// Signals that the calibration has handled, and how late it was when the last one was.
     handled: AtomicU64,
+    expired_ago_ns: AtomicU64,
 }
 
 /// What became of the instants.
@@ -72,6 +73,17 @@ pub(in crate::sampler) struct Due {
     pub(in crate::sampler) used_ns: u64,
     /// Time between samples now.
     pub(in crate::sampler) period_ns: u64,
+}
+
+/// What an interrupt is like on this machine, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::sampler) struct Interrupt {
+    /// What it takes from the thread.
+    pub(in crate::sampler) cost_ns: u64,
+    /// How long after its instant it comes.
+    pub(in crate::sampler) late_ns: u64,
+    /// From there on, until the handler asks for the time.
+    pub(in crate::sampler) handling_ns: u64,
 }
 
 /// Adds to a counter that one thread alone writes.
@@ -100,15 +112,16 @@ impl Timers {
             counts: SignalCounts::default(),
             calibrating: AtomicBool::new(true),
             handled: AtomicU64::new(0),
+            expired_ago_ns: AtomicU64::new(0),
         }
     }
 
-    /// Ends the calibration: from here on signals may become samples. `interrupt_ns` is what one costs. Call this on the timers'
-    /// thread.
-    pub(in crate::sampler) fn start(&self, options: &SamplerOptions, interrupt_ns: u64) {
+    /// Ends the calibration, which has found `interrupt`: from here on signals may become samples. Call this on the timers' thread.
+    pub(in crate::sampler) fn start(&self, options: &SamplerOptions, interrupt: Interrupt) {
         self.pace.stop();
+        self.pace.are_late(interrupt.late_ns, interrupt.handling_ns);
         let _no_signal = SignalBlocked::new();
-        let governor = Governor::new(options, interrupt_ns);
+        let governor = Governor::new(options, interrupt.cost_ns);
         let period_ns = governor.period_ns();
         // SAFETY: the handler is the only other user, and the signal is blocked.
         unsafe { *self.governor.get() = Some(governor) };
@@ -142,6 +155,7 @@ impl Timers {
     pub(in crate::sampler) fn calibrates(&self) -> bool {
         let calibrating = self.calibrating.load(Ordering::Relaxed);
         if calibrating {
+            self.expired_ago_ns.store(self.pace.expired_ago_ns(), Ordering::Relaxed);
             add(&self.handled, 1);
         }
         calibrating
@@ -150,6 +164,11 @@ impl Timers {
     /// Signals that the calibration has handled.
     pub(in crate::sampler) fn handled(&self) -> u64 {
         self.handled.load(Ordering::Relaxed)
+    }
+
+    /// How long ago the event was to happen when its last signal was handled, in the calibration.
+    pub(in crate::sampler) fn expired_ago_ns(&self) -> u64 {
+        self.expired_ago_ns.load(Ordering::Relaxed)
     }
 
     /// Has the event happen again and again after so long, for the calibration.
@@ -210,6 +229,11 @@ impl Timers {
     /// Whether the next instant has passed. If not, it is not asked again before it may have.
     pub(in crate::sampler) fn has_passed(&self) -> bool {
         self.pace.has_passed()
+    }
+
+    /// Whether the next instant has passed for so long that no signal reports it.
+    pub(in crate::sampler) fn has_long_passed(&self) -> bool {
+        self.pace.has_long_passed()
     }
 
     /// How many instants have passed that no signal has reported, if any have: [`Timers::due`] makes a sample of them. Call this on the

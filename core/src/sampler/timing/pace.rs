@@ -5,9 +5,10 @@
 //! or by the guest, when it calls the host.
 //!
 //! # Accuracy
-//! A signal comes late, by 20 to 50 µs in a virtual machine. So it finds the thread at its instant plus that much, and whoever looks for instants that no signal has reported adds as much ([`Lateness`]). All are late alike then, and still anywhere in
-//! the thread's time. Without that, the first microseconds of a guest that wakes for 50 µs were given to the wait before, and the last to
-//! the next.
+//! A signal comes late, by 20 to 60 µs in a virtual machine. So it finds the thread at its instant plus that much, and whoever looks for
+//! instants that no signal has reported adds as much ([`Lateness`]). All are late alike then, and still anywhere in the thread's time. Without
+//! that, the first microseconds of a guest that wakes for 50 µs were given to the wait before, and the last to the next. How late they are is
+//! measured before the guest begins: where it always sleeps again before they come, none would say.
 //!
 //! Where the system refuses events another thread asks for samples, at instants of wall time that find this thread running
 //! (`transport/ticker.rs`).
@@ -106,9 +107,20 @@ impl Pace {
         self.event.iter().for_each(|event| event.set(MIN_AFTER_NS));
     }
 
-    /// Has the event happen soon, whatever is due: for measuring what that costs.
+    /// Has the event happen soon, whatever is due: for measuring what that costs, and how late its signals come.
     pub(in crate::sampler) fn expire_in(&self, after_ns: u64) {
+        self.due_ns.store(self.read_count() + after_ns.max(MIN_AFTER_NS), Ordering::Relaxed);
         self.event.iter().for_each(|event| event.set(after_ns));
+    }
+
+    /// How long ago it was to happen when its signal was handled. Call this in the handler.
+    pub(in crate::sampler) fn expired_ago_ns(&self) -> u64 {
+        self.read_count().saturating_sub(self.due_ns.load(Ordering::Relaxed))
+    }
+
+    /// Signals interrupt the thread so long after their instants, and their handler sees it so much later.
+    pub(in crate::sampler) fn are_late(&self, late_ns: u64, handling_ns: u64) {
+        self.lateness.begin(late_ns, handling_ns);
     }
 
     /// Time between samples now.
@@ -165,6 +177,12 @@ impl Pace {
             self.not_before_ns.store(monotonic_ns() + missing_ns, Ordering::Relaxed);
         }
         missing_ns == 0
+    }
+
+    /// Whether the next instant has passed for so long that no signal comes that would interrupt the guest, which is about to call the host.
+    pub(in crate::sampler) fn has_long_passed(&self) -> bool {
+        let is_over = |event: &CpuEvent| event.count_ns() >= self.reported_ns() + self.lateness.ns();
+        self.has_passed() && self.event.as_ref().is_some_and(is_over)
     }
 
     /// How many instants have passed that no signal has reported, if any have.
@@ -241,10 +259,12 @@ impl Pace {
     }
 }
 
-/// How much later than their instants the signals of an event come, on average.
+/// How much later than their instants the signals of an event interrupt a thread, on average.
 #[derive(Default)]
 struct Lateness {
     average_ns: AtomicU64,
+    /// From there on, until the handler asks for the time.
+    handling_ns: AtomicU64,
     /// The event has been set for the instant itself, and not for later, since it was too near.
     is_exact: AtomicBool,
 }
@@ -263,8 +283,15 @@ impl Lateness {
         self.is_exact.store(is_exact, Ordering::Relaxed);
     }
 
-    /// A signal has come that late.
+    /// So late signals were where that was measured.
+    fn begin(&self, late_ns: u64, handling_ns: u64) {
+        self.average_ns.store(late_ns.min(Self::MAX_NS), Ordering::Relaxed);
+        self.handling_ns.store(handling_ns.min(Self::MAX_NS), Ordering::Relaxed);
+    }
+
+    /// The handler of a signal has asked for the time so late.
     fn note(&self, late_ns: u64) {
+        let late_ns = late_ns.saturating_sub(self.handling_ns.load(Ordering::Relaxed));
         if late_ns > Self::MAX_NS || !self.is_exact.swap(false, Ordering::Relaxed) {
             return;
         }
@@ -331,6 +358,9 @@ mod tests {
         assert_eq!(lateness.ns(), 40_000);
         (0..200).for_each(|_| note(20_000));
         assert!((20_000..20_100).contains(&lateness.ns()), "{}", lateness.ns());
+        lateness.begin(20_000, 7_000);
+        note(27_000);
+        assert_eq!(lateness.ns(), 20_000, "the handler's own time is not the signal's");
         note(5_000_000);
         assert!((20_000..20_100).contains(&lateness.ns()), "the machine's host had the processor");
     }

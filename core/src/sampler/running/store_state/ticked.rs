@@ -26,7 +26,11 @@ impl StoreState {
     /// The guest calls the host: it is sampled, if it is due in it and no signal has done so. Called by the call hook.
     pub(super) fn leaves_guest(&self, slot: &ThreadSlot) {
         let Some(answers) = &slot.answers else {
-            return self.sample_if_unsignalled(slot, Place::AtCall);
+            // The instant may be one in the host call before, or of a signal that is on its way and finds the thread in this one.
+            if slot.has_long_passed() {
+                self.sample_unsignalled(slot, Place::AtCall);
+            }
+            return;
         };
         if self.activations.overflow() {
             // Nothing is known of the call. Where it is a check, it is answered there.
@@ -44,7 +48,10 @@ impl StoreState {
     /// store says is of the host call.
     pub(super) fn leaves_host(&self, slot: &ThreadSlot) {
         let Some(answers) = &slot.answers else {
-            return self.sample_if_unsignalled(slot, Place::InHostCall);
+            if slot.has_passed() {
+                self.sample_unsignalled(slot, Place::InHostCall);
+            }
+            return;
         };
         if let Some(asked_ns) = answers.cross(true)
             && self.is_in_host_call()
@@ -56,12 +63,6 @@ impl StoreState {
     fn is_in_host_call(&self) -> bool {
         // SAFETY: the store's own call hook or check asks this, so the store is alive.
         unsafe { self.entry() }.is_some_and(|entry| entry.host_call() != 0)
-    }
-
-    fn sample_if_unsignalled(&self, slot: &ThreadSlot, place: Place) {
-        if slot.has_passed() {
-            self.sample_unsignalled(slot, place);
-        }
     }
 
     /// Samples instants that have passed in the kernel: in the host call that this thread is in, or in the guest before it.

@@ -27,7 +27,7 @@ use crate::sampler::os::own_thread;
 use crate::sampler::os::thread_watch::{ThreadWatch, own_tid};
 use crate::sampler::reading::Probe;
 use crate::sampler::running::{ThreadSlot, Transport};
-use crate::sampler::timing::Timers;
+use crate::sampler::timing::{Interrupt, Timers};
 use std::io;
 use std::sync::{Arc, OnceLock};
 use wasmtime::{Config, Engine, error::Context as _};
@@ -55,7 +55,7 @@ pub(in crate::sampler) fn needs_ticker() -> bool {
 /// # Errors
 /// None here.
 pub(in crate::sampler) fn transport(options: &SamplerOptions, by_ticker: bool) -> wasmtime::Result<Box<dyn Transport>> {
-    Ok(Box::new(SignalTransport { options: options.clone(), by_ticker, interrupt_ns: OnceLock::new() }))
+    Ok(Box::new(SignalTransport { options: options.clone(), by_ticker, interrupt: OnceLock::new() }))
 }
 
 /// Interrupts threads by signals of their own events, a file each, or another thread's.
@@ -63,7 +63,7 @@ struct SignalTransport {
     options: SamplerOptions,
     by_ticker: bool,
     /// What a signal costs.
-    interrupt_ns: OnceLock<u64>,
+    interrupt: OnceLock<Interrupt>,
 }
 
 impl Transport for SignalTransport {
@@ -77,13 +77,13 @@ impl Transport for SignalTransport {
         own_thread::unblock_signal()?;
         slot.make_own();
         if let Some(timers) = &slot.timers {
-            let interrupt_ns = *self.interrupt_ns.get_or_init(|| calibrate::interrupt_cost_ns(timers));
-            timers.start(&self.options, interrupt_ns);
+            let interrupt = *self.interrupt.get_or_init(|| calibrate::interrupt(timers));
+            timers.start(&self.options, interrupt);
         }
         Ok(slot)
     }
 
     fn interrupt_ns(&self) -> u64 {
-        self.interrupt_ns.get().copied().unwrap_or(0)
+        self.interrupt.get().map_or(0, |interrupt| interrupt.cost_ns)
     }
 }
