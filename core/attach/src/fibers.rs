@@ -125,8 +125,14 @@ impl Fibers {
             // What was read while it ran again may be anything.
             fiber.found = found.filter(|_| waiting(&reader.process, stack) == Some(sp));
             let interned = fiber.found.as_ref().filter(|(_, found)| !found.words.is_empty()).and_then(|(_, found)| {
-                let seen =
-                    Sighting { tid: fiber.number, is_blocked: true, time_ns: time_ns(), cpu_ns: 0, cpu_delta_ns: 0 };
+                let seen = Sighting {
+                    tid: fiber.number,
+                    labels: None,
+                    is_blocked: true,
+                    time_ns: time_ns(),
+                    cpu_ns: 0,
+                    cpu_delta_ns: 0,
+                };
                 samples.intern(&reader.code, found, seen)
             });
             samples.ticks.fired += u64::from(interned.is_some());

@@ -11,6 +11,7 @@
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 
+mod compaction;
 mod failure;
 mod fibers;
 mod files;
@@ -57,3 +58,8 @@ pub use program_files::{Language, ProgramFile};
 pub use session::{Session, SessionOutcome};
 pub use shared::SharedSession;
 pub use window::{Progress, Window};
+
+/// Returns the number that the kernel has for this thread: the one by which [`Session::label_threads`] asks.
+pub fn thread_id() -> i32 {
+    nix::unistd::gettid().as_raw()
+}

@@ -3,13 +3,14 @@
 use crate::failure::AttachError;
 use crate::processors::Processors;
 use crate::reading::{FoundStack, StackReader};
-use crate::samples::{Samples, Sighting, UntimedSample};
+use crate::samples::{Labels, Samples, Sighting, UntimedSample};
 use crate::stopper::{Halt, Stopper};
 use crate::stops::Stops;
 use crate::thread::{Activity, Thread, Turns};
 use crate::weights::Weights;
 use nix::errno::Errno;
 use nix::unistd::getpid;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wlprof_recording::Clock;
 use wlprof_walk::Registers;
@@ -28,8 +29,9 @@ pub(crate) struct SampledThread {
     missed: u64,
     /// Since when another program has traced it.
     traced: Option<Instant>,
-    /// It had wasm on its stack when it was last read.
+    /// It had wasm on its stack when it was last read, and once.
     had_wasm: bool,
+    runs_wasm: bool,
     /// It was blocked at the instant now.
     was_blocked: Option<Turns>,
     /// What was found when it was last seen blocked: nothing else until it runs again.
@@ -53,6 +55,11 @@ pub(crate) struct SamplingContext<'a> {
 impl SamplingContext<'_> {
     fn time_ns(&self) -> u64 {
         self.begun.elapsed().as_nanos() as u64
+    }
+
+    /// What samples of thread `tid` carry, which stands still.
+    fn labels(&self, tid: i32) -> Option<Arc<Labels>> {
+        self.samples.labels.and_then(|labels| labels(tid))
     }
 
     fn now_ns(&self, turns: Turns) -> u64 {
@@ -80,6 +87,7 @@ impl SampledThread {
             missed: 0,
             traced: None,
             had_wasm: false,
+            runs_wasm: false,
             was_blocked: None,
             blocked: None,
         })
@@ -118,7 +126,7 @@ impl SampledThread {
             }
             (Activity::Blocked, Clock::Cpu) => {
                 self.traced = None;
-                self.was_blocked = Some(turns);
+                self.was_blocked = self.runs_wasm.then_some(turns);
                 Ok(true)
             }
             (Activity::Blocked, Clock::Wall) => {
@@ -146,7 +154,7 @@ impl SampledThread {
         Ok(is_there)
     }
 
-    /// Whether it was blocked when it was looked at.
+    /// Whether it was blocked when it was looked at, and runs wasm at times.
     pub(crate) fn was_blocked(&self) -> bool {
         self.was_blocked.is_some()
     }
@@ -219,6 +227,7 @@ impl SampledThread {
             return false;
         };
         let found = looking.reader.read(registers, &general);
+        let labels = looking.labels(self.thread.tid);
         let (asked, looked) = self.asked;
         let (stood, late) = (stopped.stood(), stopped.seen.saturating_duration_since(looked));
         // The thread may run in place of this one from here on.
@@ -236,7 +245,7 @@ impl SampledThread {
             looking.samples.ticks.fired += u64::from(!found.words.is_empty());
             looking.samples.ticks.preempted += u64::from(!found.words.is_empty());
         } else {
-            self.found(looking, turns, &found, false);
+            self.found(looking, turns, &found, (labels, false));
         }
         if self.had_wasm {
             looking.samples.ticks.fired += missed;
@@ -259,10 +268,11 @@ impl SampledThread {
             let found = looking.reader.read(registers, &[]);
             Some((turns, found))
         });
+        let labels = looking.labels(self.thread.tid);
         // What was read while it ran again may be anything.
         let found = found.filter(|_| self.thread.turns() == Some(turns));
         match &found {
-            Some((_, stack)) => self.found(looking, turns, stack, true),
+            Some((_, stack)) => self.found(looking, turns, stack, (labels, true)),
             // Else it is the host's own work, most likely.
             None if self.had_wasm => {
                 looking.samples.ticks.fired += 1;
@@ -273,7 +283,13 @@ impl SampledThread {
         self.blocked = found;
     }
 
-    fn found(&mut self, looking: &mut SamplingContext<'_>, turns: Turns, found: &FoundStack, is_blocked: bool) {
+    fn found(
+        &mut self,
+        looking: &mut SamplingContext<'_>,
+        turns: Turns,
+        found: &FoundStack,
+        (labels, is_blocked): (Option<Arc<Labels>>, bool),
+    ) {
         let cpu_delta_ns = turns.cpu_ns.saturating_sub(self.seen.cpu_ns);
         if !found.words.is_empty() {
             looking.stops.ran(Duration::from_nanos(cpu_delta_ns), turns.count.saturating_sub(self.seen.count));
@@ -281,6 +297,7 @@ impl SampledThread {
         self.seen = turns;
         let seen = Sighting {
             tid: self.thread.tid,
+            labels,
             is_blocked,
             time_ns: looking.time_ns(),
             cpu_ns: turns.cpu_ns,
@@ -292,6 +309,7 @@ impl SampledThread {
         looking.samples.ticks.fired += u64::from(interned.is_some());
         looking.samples.ticks.sampled += u64::from(interned.is_some());
         self.had_wasm = interned.is_some();
+        self.runs_wasm |= self.had_wasm;
         let closed = self.weights.next(looking.now_ns(turns), interned);
         closed.into_iter().for_each(|sample| looking.samples.add(sample));
     }

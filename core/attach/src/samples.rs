@@ -6,10 +6,16 @@ use std::sync::Arc;
 use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
 use wlprof_recording::{
-    Clock, FrameId, LabelSetId, LanguageTruncation, Module, ModuleId, Origin, Recorder, Sample, StackId, State,
-    StoreId, TickCounts, TrackId, Truncation,
+    Clock, FrameId, LabelSetId, LanguageTruncation, Module, ModuleId, NewNumbers, Origin, Recorder, Sample, StackId,
+    State, StoreId, TickCounts, TrackId, Truncation,
 };
 use wlprof_walk::{CodeMap, FrameWord, LanguageEntry, LanguageStack, WalkTruncation};
+
+/// Names and values.
+pub(crate) type Labels = Vec<(String, String)>;
+
+/// Names and values that the samples of a thread are to carry which stands still; `None` if there are none.
+pub(crate) type ThreadLabels = fn(i32) -> Option<Arc<Labels>>;
 
 /// Where samples go.
 pub(crate) struct Samples {
@@ -20,10 +26,13 @@ pub(crate) struct Samples {
     clock: Clock,
     /// The modules that frames are of, by their ids.
     pub(crate) modules: Vec<Arc<ModuleImage>>,
-    /// By the first module of its image.
-    stores: HashMap<ModuleId, StoreId>,
+    /// By the module at the root of stacks, and by their labels.
+    stores: HashMap<StoreOf, StoreId>,
     tracks: HashMap<(i32, StoreId), TrackId>,
+    pub(crate) labels: Option<ThreadLabels>,
 }
+
+type StoreOf = (ModuleId, Option<Arc<Labels>>);
 
 /// A sample without the time that it stands for.
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +48,11 @@ pub(crate) struct UntimedSample {
 }
 
 /// When a stack was found, and what its thread did.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sighting {
     pub(crate) tid: i32,
+    /// What its samples carry.
+    pub(crate) labels: Option<Arc<Labels>>,
     pub(crate) is_blocked: bool,
     /// Since sampling began.
     pub(crate) time_ns: u64,
@@ -67,13 +78,30 @@ impl Samples {
             modules: Vec::new(),
             stores: HashMap::new(),
             tracks: HashMap::new(),
+            labels: None,
         }
     }
 
     /// Adds a module. Frames are of it by the id that it gets.
     pub(crate) fn module(&mut self, module: &Arc<ModuleImage>) -> ModuleId {
-        self.modules.push(module.clone());
-        self.recorder.module(Module { name: module.name().to_owned(), build_id: module.build_id() })
+        let id = self.recorder.module(Module { name: module.name().to_owned(), build_id: module.build_id() });
+        match self.modules.get_mut(id as usize) {
+            Some(forgotten) => *forgotten = module.clone(),
+            None => self.modules.push(module.clone()),
+        }
+        id
+    }
+
+    /// Only what has a new number has been kept.
+    pub(crate) fn renumber(&mut self, numbers: &NewNumbers) {
+        let stores = std::mem::take(&mut self.stores).into_iter();
+        self.stores = stores.filter_map(|(of, store)| Some((of, numbers.stores.of(store)?))).collect();
+        let tracks = std::mem::take(&mut self.tracks).into_iter();
+        let renumbered = |((tid, store), track): ((i32, StoreId), TrackId)| {
+            numbers.threads.of(track.number())?;
+            Some(((tid, numbers.stores.of(store)?), track.renumbered(&numbers.threads)))
+        };
+        self.tracks = tracks.filter_map(renumbered).collect();
     }
 
     /// Appends a sample that stands for so much time.
@@ -118,13 +146,13 @@ impl Samples {
             frames.extend((truncated != WalkTruncation::Elided).then(|| self.recorder.frame(Origin::Truncated)));
         }
         let stack = self.recorder.stack(frames.into_iter().rev())?;
-        let Sighting { tid, is_blocked, time_ns, cpu_ns, cpu_delta_ns } = seen;
+        let Sighting { tid, labels: of_thread, is_blocked, time_ns, cpu_ns, cpu_delta_ns } = seen;
         let state = match (is_blocked, found.walked.is_in_wasm) {
             (true, _) => State::Blocked,
             (false, true) => State::Guest,
             (false, false) => State::Host,
         };
-        let track = self.track(root, tid);
+        let track = self.track((root.unwrap_or(0), of_thread), tid);
         Some(UntimedSample { track, stack, labels, state, time_ns, cpu_ns, cpu_delta_ns })
     }
 
@@ -155,12 +183,14 @@ impl Samples {
         Native { frame: Some(self.recorder.frame(origin)), host_call, module: origin.module() }
     }
 
-    /// The track of samples of a thread whose root is in that module: there is a store for each.
-    fn track(&mut self, root: Option<ModuleId>, tid: i32) -> TrackId {
+    /// The track of samples of a thread: there is a store for each module at the root and each set of labels.
+    fn track(&mut self, of: StoreOf, tid: i32) -> TrackId {
         let Self { recorder, modules, stores, tracks, .. } = self;
-        let module = root.unwrap_or(0);
-        let name = modules.get(module as usize).map_or("", |module| module.name());
-        let store = *stores.entry(module).or_insert_with(|| recorder.store(name));
+        let store = *stores.entry(of).or_insert_with_key(|(module, labels)| {
+            let store = recorder.store(modules.get(*module as usize).map_or("", |module| module.name()));
+            labels.iter().for_each(|labels| recorder.label_store(store, labels));
+            store
+        });
         *tracks.entry((tid, store)).or_insert_with(|| recorder.track(store, "", tid as u64))
     }
 }

@@ -79,7 +79,7 @@ impl<'s> Sampling<'s> {
         Ok(sampling)
     }
 
-    /// Samples until `ends`, or until the process has ended.
+    /// Samples until `ends`, until the process has ended, or until the session keeps more than it should.
     ///
     /// # Errors
     /// [`AttachError`] if it may not be traced.
@@ -121,6 +121,10 @@ impl<'s> Sampling<'s> {
                     break;
                 }
                 if is_done || is_late {
+                    if self.session.is_overgrown() {
+                        break;
+                    }
+                    self.session.publish();
                     self.session.name(NAMING);
                     self.look_for_threads();
                     self.session.looked = Instant::now();
@@ -197,7 +201,12 @@ impl<'s> Sampling<'s> {
             self.look_at(tid, SampledThread::look)?;
         }
         if self.threads.values().any(SampledThread::was_blocked) {
-            while now.elapsed() < self.session.stops.lateness() {
+            let lateness = self.session.stops.lateness();
+            if self.session.reader.process.is_own() {
+                // The processor's time is the process's own.
+                std::thread::sleep(lateness.saturating_sub(now.elapsed()));
+            }
+            while now.elapsed() < lateness {
                 std::hint::spin_loop();
             }
             for tid in tids {

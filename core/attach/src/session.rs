@@ -15,12 +15,13 @@ use crate::sampling::Sampling;
 use crate::signaller::Signaller;
 use crate::stand_in;
 use crate::stops::Stops;
+use crate::window::Progress;
 use nix::sys::signal::{SigSet, SigmaskHow};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Program};
@@ -29,6 +30,9 @@ use wlprof_walk::{CodeMap, Dump, MappedCode, MappedImage};
 
 /// Bytes at the end of an image by which it is known again: its table of sections says how long each part of it is.
 const TAIL: usize = 4096;
+
+/// Notes on what is sampled.
+const MAX_NOTES: usize = 100;
 
 /// What came of a [`Session`].
 pub struct SessionOutcome {
@@ -52,18 +56,20 @@ pub struct Session {
     pub(crate) options: Options,
     pub(crate) meta: Meta,
     /// For each module, what its language knows of it.
-    programs: Vec<Option<Arc<dyn Program>>>,
+    pub(crate) programs: Vec<Option<Arc<dyn Program>>>,
     naming: Naming,
     /// Where windows begin that are open, in nanoseconds since sampling began.
     pub(crate) windows: Vec<u64>,
     files: ProgramFiles,
     /// Each image, and the ids of its modules, by its address.
-    images: BTreeMap<usize, (MappedImage, Vec<ModuleId>)>,
+    pub(crate) images: BTreeMap<usize, (MappedImage, Vec<ModuleId>)>,
     /// The ids of modules whose images have gone, by the hash of the image: of each that was there.
-    retired: HashMap<u64, Vec<Vec<ModuleId>>>,
+    pub(crate) retired: HashMap<u64, Vec<Vec<ModuleId>>>,
+    /// Ids of modules that are not to come again, as long as there are frames of them.
+    pub(crate) leaving: BTreeSet<ModuleId>,
     hasher: RandomState,
     /// What may still be read of images, and functions that may still be made in place of those that no file has.
-    room: (Room, u32),
+    pub(crate) room: (Room, u32),
     /// Where the code of images begins that are not sampled, and how many there have been.
     left_out: HashSet<usize>,
     left_out_in_all: usize,
@@ -77,6 +83,8 @@ pub struct Session {
     pub(crate) instants: u64,
     /// Threads that could not be looked at, since there were too many.
     pub(crate) unopened: usize,
+    /// What it had come to a moment ago.
+    pub(crate) published: Arc<Mutex<Progress>>,
 }
 
 impl Session {
@@ -127,6 +135,7 @@ impl Session {
             left_out: HashSet::new(),
             left_out_in_all: 0,
             retired: HashMap::new(),
+            leaving: BTreeSet::new(),
             hasher: RandomState::new(),
             begun: Instant::now(),
             lasted: Duration::ZERO,
@@ -135,9 +144,11 @@ impl Session {
             looked: Instant::now(),
             instants: 0,
             unopened: 0,
+            published: Arc::default(),
         };
         let pid = session.reader.process.pid();
         session.look().map_err(|error| AttachError::opening(pid, &error))?;
+        session.publish();
         Ok(session)
     }
 
@@ -151,6 +162,13 @@ impl Session {
         &self.programs
     }
 
+    /// Has samples of a thread carry what `labels` returns for its number: names and values, as they are while it stands still.
+    ///
+    /// It must not wait for anything that the thread may hold.
+    pub fn label_threads(&mut self, labels: fn(i32) -> Option<Arc<Vec<(String, String)>>>) {
+        self.samples.labels = Some(labels);
+    }
+
     /// Adds a file that images may have been compiled from. Frames that are found from here on have its lines, if some were.
     ///
     /// # Errors
@@ -161,11 +179,15 @@ impl Session {
         let addresses: Vec<usize> =
             images.filter(|image| has_stand_in(image) && file.is_of(image)).map(|image| image.address).collect();
         self.files.add(file);
-        addresses.into_iter().for_each(|address| drop(self.remove(address)));
+        for address in addresses {
+            let stood_in = self.remove(address);
+            self.leaving.extend(stood_in.into_iter().flat_map(|(_, ids)| ids));
+        }
         // None gets the modules again that stood for its own.
         let Self { retired, files, samples, .. } = self;
         let have = |id: &ModuleId| files.have(&samples.modules[*id as usize]);
-        retired.retain(|_, all| all.iter().flatten().all(have));
+        let stood_in = retired.extract_if(|_, all| !all.iter().flatten().all(have));
+        self.leaving.extend(stood_in.flat_map(|(_, all)| all).flatten());
         self.left_out.clear();
         self.look().map(|_| ())
     }
@@ -194,7 +216,7 @@ impl Session {
     ///
     /// # Errors
     /// [`AttachError`] if it may not be traced.
-    pub fn run(&mut self, ends: impl Fn() -> bool + Send) -> Result<(), AttachError> {
+    pub fn run(&mut self, ends: impl Fn() -> bool + Send + Sync) -> Result<(), AttachError> {
         if self.instants > 0 && ends() {
             // What has been done since it returned last, as a dump, is no time that was sampled.
             return Ok(());
@@ -203,8 +225,16 @@ impl Session {
             // Images have been looked for since.
             self.begun = Instant::now();
         }
-        let sampled = self.on_own_thread(|sampling| sampling.sample_until(ends));
+        let sampled = loop {
+            let sampled = self.on_own_thread(|sampling| sampling.sample_until(&ends));
+            if sampled.is_err() || !self.is_overgrown() {
+                break sampled;
+            }
+            // It goes on if it has not ended as well.
+            self.compact();
+        };
         self.lasted = self.begun.elapsed();
+        self.publish();
         sampled
     }
 
@@ -271,7 +301,7 @@ impl Session {
         let mappings = process.mappings()?;
         if !mappings.iter().any(|mapping| mapping.is_readable && process.read(mapping.range.start, &mut [0])) {
             if !mappings.is_empty() {
-                self.meta.notes.push("the process has begun another program, which was not sampled".to_owned());
+                self.note("the process has begun another program, which was not sampled".to_owned());
             }
             return Ok(false);
         }
@@ -298,7 +328,7 @@ impl Session {
         Ok(true)
     }
 
-    fn add(&mut self, found: &FoundImage) {
+    pub(crate) fn add(&mut self, found: &FoundImage) {
         let retired = self.retired.get_mut(&self.hasher.hash_one(bytes(&found.image))).and_then(Vec::pop);
         let known = |ids: &Vec<ModuleId>| {
             let module =
@@ -324,13 +354,14 @@ impl Session {
             }
             let release = found.release.split('.').next().and_then(|release| release.parse().ok());
             let Some(layout) = release.and_then(Layout::of) else {
-                self.meta.notes.push(format!(
+                let note = format!(
                     "{}: its own stacks are not read, since Wasmtime {} is not known (known: {} to {})",
                     module.name(),
                     found.release,
                     RELEASES.start(),
                     RELEASES.end()
-                ));
+                );
+                self.note(note);
                 continue;
             };
             let siblings = || module.siblings().iter().map(|sibling| *sibling as usize).filter(|at| *at < ids.len());
@@ -350,6 +381,13 @@ impl Session {
         self.images.insert(image.address, (image, ids));
     }
 
+    /// Says something of what is sampled. A program that makes modules without end would have as many notes.
+    fn note(&mut self, note: String) {
+        if !self.meta.notes.contains(&note) && self.meta.notes.len() < MAX_NOTES {
+            self.meta.notes.push(note);
+        }
+    }
+
     /// The modules that an image was compiled from: those of a file, or others in their place. `None` if these would be too many.
     fn modules_of(&mut self, found: &FoundImage) -> Option<Vec<(Arc<ModuleImage>, Language)>> {
         if let Some(modules) = self.files.modules_of(found) {
@@ -360,7 +398,7 @@ impl Session {
     }
 
     /// Removes the image at `address`. Its modules keep their ids: an equal image gets them.
-    fn retire(&mut self, address: usize) {
+    pub(crate) fn retire(&mut self, address: usize) {
         if let Some((image, ids)) = self.remove(address) {
             self.retired.entry(self.hasher.hash_one(bytes(&image))).or_default().push(ids);
         }
@@ -376,8 +414,12 @@ impl Session {
     }
 
     fn add_module(&mut self, module: &Arc<ModuleImage>, program: Option<Arc<dyn Program>>) -> ModuleId {
-        self.programs.push(program);
-        self.samples.module(module)
+        let id = self.samples.module(module);
+        match self.programs.get_mut(id as usize) {
+            Some(of_forgotten) => *of_forgotten = program,
+            None => self.programs.push(program),
+        }
+        id
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::failure::AttachError;
 use crate::session::{Session, SessionOutcome};
+use crate::window::Progress;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,7 @@ pub struct SharedSession {
     session: Mutex<Option<Session>>,
     /// How many look at it or wait for that: sampling is interrupted for them.
     looking: AtomicUsize,
+    progress: Arc<Mutex<Progress>>,
     /// Those of the session when it was last looked at.
     modules: Mutex<Vec<Arc<ModuleImage>>>,
 }
@@ -38,7 +40,8 @@ impl SharedSession {
     /// Has others look at `session`, too.
     pub fn new(session: Session) -> Self {
         let modules = Mutex::new(session.modules().to_vec());
-        Self { session: Mutex::new(Some(session)), looking: AtomicUsize::new(0), modules }
+        let progress = session.published.clone();
+        Self { session: Mutex::new(Some(session)), looking: AtomicUsize::new(0), progress, modules }
     }
 
     /// Samples until `ends`, or until the process has ended.
@@ -74,6 +77,11 @@ impl SharedSession {
     /// Returns its modules, as they were when it was last looked at.
     pub fn modules(&self) -> Vec<Arc<ModuleImage>> {
         self.lock_modules().clone()
+    }
+
+    /// Returns what sampling had come to half a second ago or later. It goes on meanwhile.
+    pub fn progress(&self) -> Progress {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does `what` while nothing is sampled.

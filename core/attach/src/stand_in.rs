@@ -7,6 +7,7 @@ use wasm_encoder::{
     TypeSection,
 };
 use wlprof_module::{ModuleImage, STAND_IN_SECTION};
+use wlprof_plugin::ModuleView;
 use wlprof_walk::{CodeName, CompiledImage};
 
 /// The most functions that a module may have: Wasmtime's own limit.
@@ -52,6 +53,13 @@ pub(crate) fn modules(image: &CompiledImage<'_>, file: &str, room: &mut u32) -> 
         Arc::new(ModuleImage::parse(bytes, &name).expect("it has just been encoded"))
     };
     Some((0..).zip(names_of(&modules, file)).map(module).collect())
+}
+
+/// Returns how many functions were taken from the room for a module that [`modules`] has made.
+pub(crate) fn functions_in(module: &ModuleImage) -> u32 {
+    let first = module.first_body();
+    let bodies = (first..).take_while(|function| module.function_body(*function).is_some());
+    first + bodies.count() as u32
 }
 
 /// Returns the names of the modules that [`modules`] makes.
@@ -169,7 +177,6 @@ fn encode(functions: &Functions) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wlprof_plugin::ModuleView;
 
     #[test]
     fn functions_have_their_indices_and_names() {

@@ -3,6 +3,7 @@
 use crate::session::Session;
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wlprof_recording::{Clock, Meta, TickCounts, Truncation, WindowOf};
 
@@ -41,7 +42,7 @@ pub struct Window {
 /// ```
 /// assert_eq!(wlprof_attach::Progress::default().samples, 0);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     /// CPU time that samples stand for, in nanoseconds.
     pub cpu_ns: u64,
@@ -51,6 +52,8 @@ pub struct Progress {
     pub samples: u64,
     /// Time that they stand for, in nanoseconds.
     pub sampled_ns: u64,
+    /// How often threads are looked at, in times a second: what was asked for, or less where that would take too much of their time.
+    pub allowed_hz: f64,
 }
 
 impl Window {
@@ -65,7 +68,13 @@ impl Session {
     pub fn progress(&self) -> Progress {
         let (samples, sampled_ns) = self.samples.recorder.sampled();
         let duration_ns = if self.instants == 0 { 0 } else { self.now_ns() };
-        Progress { cpu_ns: self.samples.cpu_ns, duration_ns, samples, sampled_ns }
+        let allowed_hz = self.period.map_or(self.options.rate_hz, |period| 1.0 / period.as_secs_f64());
+        Progress { cpu_ns: self.samples.cpu_ns, duration_ns, samples, sampled_ns, allowed_hz }
+    }
+
+    /// Has [`SharedSession::progress`](crate::SharedSession::progress) return what it has come to by now.
+    pub(crate) fn publish(&self) {
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.progress();
     }
 
     /// Begins a window now, with samples that stand for time of `clock`. While one is open, its samples are kept in memory, some 13 bytes each.

@@ -15,8 +15,14 @@
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 
+mod labels;
+#[cfg(feature = "tower")]
+mod pprof_service;
 mod profiler;
 
+pub use labels::{Labels, Scope};
+#[cfg(feature = "tower")]
+pub use pprof_service::PprofService;
 pub use profiler::{OpenWindow, Profiler};
 pub use wlprof_attach::{AttachError, Options, Progress};
 pub use wlprof_export::{self as export, Snapshot};

@@ -1,5 +1,6 @@
 //! The profiler of this process: the thread that samples, and windows of what it has sampled.
 
+use crate::labels;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use wlprof_attach::{AttachError, Options, Process, ProgramFile, Progress, Session, SharedSession, Window};
 use wlprof_export::Snapshot;
 use wlprof_languages::BUILT_IN;
-use wlprof_module::parse_binary;
+use wlprof_module::{ModuleImage, parse_binary};
 use wlprof_recording::{Journal, RawRecording};
 use wlprof_symbols::Symbols;
 
@@ -32,8 +33,8 @@ use wlprof_symbols::Symbols;
 ///
 /// # Overhead
 /// A thread stands still while its stack is read, some 100 µs. Each thread takes three open files while the profiler is not paused, and half of
-/// those that the process may open at most. A paused profiler does nothing. Names of modules, threads and stacks are kept as long as the
-/// profiler.
+/// those that the process may open at most. A paused profiler has no thread. Stacks, threads and labels that are in no sample of an open window
+/// are let go of once they take a megabyte, and each time they have doubled; modules, once 256 images have gone.
 ///
 /// A call that a thread enters as it is asked to stop may end with `EINTR`: `SA_RESTART` does not have the kernel continue `poll`, `nanosleep` and
 /// their kin. A process that replaces itself (`exec` without `fork`) has to pause the profiler before, since a signal on its way would end the
@@ -47,7 +48,8 @@ pub struct Profiler(Arc<Inner>);
 
 struct Inner {
     session: Arc<SharedSession>,
-    symbols: Mutex<Symbols>,
+    /// What names frames, and the modules that it knows.
+    symbols: Mutex<(Symbols, Vec<Arc<ModuleImage>>)>,
     clock: wlprof_recording::Clock,
     sampler: Mutex<Option<Sampler>>,
     /// Why sampling has ended by itself.
@@ -75,7 +77,8 @@ impl Profiler {
     /// As [`start`](Self::start).
     pub fn with(options: Options) -> Result<Self, AttachError> {
         let clock = options.clock;
-        let session = Session::new(Process::own()?, Vec::new(), Journal::of_windows(), options)?;
+        let mut session = Session::new(Process::own()?, Vec::new(), Journal::of_windows(), options)?;
+        session.label_threads(labels::of_thread);
         let inner = Inner {
             session: Arc::new(SharedSession::new(session)),
             symbols: Mutex::default(),
@@ -146,9 +149,9 @@ impl Profiler {
         Ok(())
     }
 
-    /// Returns what sampling has come to so far. Sampling stops for a moment.
+    /// Returns what sampling had come to half a second ago or later.
     pub fn progress(&self) -> Progress {
-        self.0.session.look(|session| session.progress()).unwrap_or_default()
+        self.0.session.progress()
     }
 }
 
@@ -177,13 +180,19 @@ impl Inner {
             let (modules, programs) = (session.modules().to_vec(), session.programs().to_vec());
             session.recording(window).map(|recording| (recording, modules, programs))
         })??;
-        let mut symbols = lock(&self.symbols);
-        for id in symbols.count()..modules.len() {
+        let (symbols, named) = &mut *lock(&self.symbols);
+        for id in 0..modules.len() {
+            // Another module may have the id of one that no sample is of any more.
+            if named.get(id).is_some_and(|known| Arc::ptr_eq(known, &modules[id])) {
+                continue;
+            }
             let mut siblings = modules[id].siblings().iter().map(|sibling| *sibling as usize);
             let walked_by = siblings.find(|sibling| programs.get(*sibling).is_some_and(Option::is_some));
             symbols.set(id, modules[id].clone(), programs[id].clone(), walked_by);
         }
-        let raw = RawRecording::read(&mut &*recording).map_err(io::Error::other)?;
+        *named = modules;
+        // Frames that no sample is of may be of a module that has gone, whose id is another's by now.
+        let raw = RawRecording::read(&mut &*recording).map_err(io::Error::other)?.with_used_frames();
         Ok(Snapshot::of(symbols.name(raw, |_| ())))
     }
 }

@@ -77,7 +77,7 @@ fn has_many(recording: &Recording) -> bool {
 }
 
 /// Fast, and for as long as it takes: threads may stand still while the sampler waits for a processor.
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options { rate_hz: 1000.0, max_overhead: 1.0, clock: Clock::Cpu }
 }
 

@@ -37,6 +37,8 @@ mod host_calls;
 mod hosts;
 mod http;
 mod inside;
+#[cfg(target_os = "linux")]
+mod inside_hosts;
 mod interruption;
 mod languages;
 mod last_call;
