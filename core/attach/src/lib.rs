@@ -55,6 +55,7 @@ pub use hosts::{Host, Hosts};
 pub use options::Options;
 pub use process::Process;
 pub use program_files::{Language, ProgramFile};
+pub use samples::{Labels, ThreadLabels};
 pub use session::{Session, SessionOutcome};
 pub use shared::SharedSession;
 pub use window::{Progress, Window};

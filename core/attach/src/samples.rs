@@ -12,10 +12,11 @@ use wlprof_recording::{
 use wlprof_walk::{CodeMap, FrameWord, LanguageEntry, LanguageStack, WalkTruncation};
 
 /// Names and values.
-pub(crate) type Labels = Vec<(String, String)>;
+pub type Labels = Vec<(String, String)>;
 
-/// Names and values that the samples of a thread are to carry which stands still; `None` if there are none.
-pub(crate) type ThreadLabels = fn(i32) -> Option<Arc<Labels>>;
+/// Returns what the samples of a thread are to carry, by its number; `None` if that is nothing. The thread stands still, so this must not wait
+/// for anything that the thread may hold.
+pub type ThreadLabels = fn(i32) -> Option<Arc<Labels>>;
 
 /// Where samples go.
 pub(crate) struct Samples {

@@ -121,13 +121,13 @@ impl<'s> Sampling<'s> {
                     break;
                 }
                 if is_done || is_late {
+                    self.session.looked = Instant::now();
                     if self.session.is_overgrown() {
                         break;
                     }
                     self.session.publish();
                     self.session.name(NAMING);
                     self.look_for_threads();
-                    self.session.looked = Instant::now();
                 }
             }
         }

@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::process::Process;
 use crate::program_files::{Language, ProgramFile, ProgramFiles};
 use crate::reading::StackReader;
-use crate::samples::Samples;
+use crate::samples::{Samples, ThreadLabels};
 use crate::sampling::Sampling;
 use crate::signaller::Signaller;
 use crate::stand_in;
@@ -162,10 +162,8 @@ impl Session {
         &self.programs
     }
 
-    /// Has samples of a thread carry what `labels` returns for its number: names and values, as they are while it stands still.
-    ///
-    /// It must not wait for anything that the thread may hold.
-    pub fn label_threads(&mut self, labels: fn(i32) -> Option<Arc<Vec<(String, String)>>>) {
+    /// Has samples of a thread carry what `labels` returns for its number, as it is while the thread stands still.
+    pub fn label_threads(&mut self, labels: ThreadLabels) {
         self.samples.labels = Some(labels);
     }
 
