@@ -17,17 +17,20 @@ impl Session {
     /// Whether more is kept than is worth it. Nothing is let go of where all samples are kept.
     pub(crate) fn is_overgrown(&mut self) -> bool {
         let recorder = &mut self.samples.recorder;
-        recorder.is_overgrown() || (self.retired_count() > MAX_RETIRED && self.keeps_windows_only())
+        // Those of open windows stay, however often that is tried.
+        recorder.is_overgrown()
+            || (self.retired_count() > MAX_RETIRED.max(self.leaving.len()) && self.keeps_windows_only())
     }
 
-    /// Lets go of what is in no sample that is kept. No thread is being sampled.
-    pub(crate) fn compact(&mut self) {
-        let Some(numbers) = self.samples.recorder.compact(HeldNumbers::default()) else { return };
+    /// Lets go of what is in no sample that is kept. No thread is being sampled. Returns whether it could.
+    pub(crate) fn compact(&mut self) -> bool {
+        let Some(numbers) = self.samples.recorder.compact(HeldNumbers::default()) else { return false };
         self.samples.renumber(&numbers);
         // Who names frames of another process asks for its modules later than for its frames: their ids stay.
         if self.reader.process.is_own() {
             self.forget_modules();
         }
+        true
     }
 
     fn retired_count(&self) -> usize {
@@ -40,10 +43,14 @@ impl Session {
 
     fn forget_modules(&mut self) {
         self.leaving.extend(self.retired.drain().flat_map(|(_, all)| all).flatten());
-        for id in self.samples.recorder.forget_modules(&mut self.leaving) {
+        let forgotten = self.samples.recorder.forget_modules(&mut self.leaving);
+        self.naming.forget_modules(&forgotten);
+        self.samples.forget_modules(&forgotten);
+        for id in forgotten {
             let nothing = ModuleImage::parse(NOTHING.to_vec(), "").expect("it is a module");
             let forgotten = std::mem::replace(&mut self.samples.modules[id as usize], Arc::new(nothing));
             self.programs[id as usize] = None;
+            self.siblings[id as usize].clear();
             if forgotten.is_stand_in() {
                 self.room.1 = (self.room.1 + stand_in::functions_in(&forgotten)).min(stand_in::MAX_ALL_FUNCTIONS);
             }
@@ -81,13 +88,14 @@ mod tests {
 
     /// A sample of a thread that nobody has seen before, in the module of that id.
     fn sample(session: &mut Session, module: u32, number: u32) {
+        let now_ns = session.begun.elapsed().as_nanos() as u64;
         let stack = stack(session, module, number);
         let store = session.samples.recorder.store("guest");
         let track = session.samples.recorder.track(store, "", u64::from(number));
-        let time_ns = u64::from(number) * 1_000_000;
-        let sample = Sample { time_ns, period_ns: 1, cpu_delta_ns: 1, stack, state: State::Guest, labels: None };
-        session.samples.recorder.sample(track, time_ns, sample);
-        session.samples.recorder.flush(time_ns);
+        let sample =
+            Sample { time_ns: now_ns, period_ns: 1, cpu_delta_ns: 1, stack, state: State::Guest, labels: None };
+        session.samples.recorder.sample(track, now_ns, sample);
+        session.samples.recorder.flush(now_ns);
     }
 
     #[test]
@@ -102,7 +110,7 @@ mod tests {
             sample(&mut session, id, number as u32);
             session.retire(found.image.address);
             if session.is_overgrown() {
-                session.compact();
+                assert!(session.compact());
                 compacted += 1;
             }
         }
@@ -122,10 +130,10 @@ mod tests {
         sample(&mut session, 0, 1);
         let before = session.modules()[0].clone();
         session.retire(found.image.address);
-        session.compact();
+        assert!(session.compact());
         assert!(Arc::ptr_eq(&session.modules()[0], &before));
         session.close_window(window);
-        session.compact();
+        assert!(session.compact());
         assert!(!Arc::ptr_eq(&session.modules()[0], &before), "no frame is of it any more");
     }
 
@@ -137,7 +145,7 @@ mod tests {
             session.retire((number + 1) << 32);
         }
         assert!(!session.is_overgrown());
-        session.compact();
+        assert!(!session.compact());
         assert_eq!(session.modules().len(), MAX_RETIRED + 2);
     }
 }

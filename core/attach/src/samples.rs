@@ -1,7 +1,7 @@
 //! Samples of a process as they are recorded: frames and stacks interned, what is cut counted.
 
 use crate::reading::FoundStack;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
@@ -103,6 +103,11 @@ impl Samples {
             Some(((tid, numbers.stores.of(store)?), track.renumbered(&numbers.threads)))
         };
         self.tracks = tracks.filter_map(renumbered).collect();
+    }
+
+    /// Others will have the ids of these modules.
+    pub(crate) fn forget_modules(&mut self, modules: &BTreeSet<ModuleId>) {
+        self.stores.retain(|(module, _), _| !modules.contains(module));
     }
 
     /// Appends a sample that stands for so much time.

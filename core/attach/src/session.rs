@@ -57,7 +57,9 @@ pub struct Session {
     pub(crate) meta: Meta,
     /// For each module, what its language knows of it.
     pub(crate) programs: Vec<Option<Arc<dyn Program>>>,
-    naming: Naming,
+    /// For each module, the ids of those that work on the same memory.
+    pub(crate) siblings: Vec<Vec<ModuleId>>,
+    pub(crate) naming: Naming,
     /// Where windows begin that are open, in nanoseconds since sampling began.
     pub(crate) windows: Vec<u64>,
     files: ProgramFiles,
@@ -127,6 +129,7 @@ impl Session {
             options,
             meta,
             programs: Vec::new(),
+            siblings: Vec::new(),
             naming: Naming::default(),
             windows: Vec::new(),
             files: ProgramFiles::new(files),
@@ -165,6 +168,11 @@ impl Session {
     /// Has samples of a thread carry what `labels` returns for its number, as it is while the thread stands still.
     pub fn label_threads(&mut self, labels: ThreadLabels) {
         self.samples.labels = Some(labels);
+    }
+
+    /// Returns, for each module, the ids of those that work on the same memory.
+    pub fn siblings(&self) -> &[Vec<ModuleId>] {
+        &self.siblings
     }
 
     /// Adds a file that images may have been compiled from. Frames that are found from here on have its lines, if some were.
@@ -225,11 +233,9 @@ impl Session {
         }
         let sampled = loop {
             let sampled = self.on_own_thread(|sampling| sampling.sample_until(&ends));
-            if sampled.is_err() || !self.is_overgrown() {
+            if sampled.is_err() || ends() || !self.is_overgrown() || !self.compact() {
                 break sampled;
             }
-            // It goes on if it has not ended as well.
-            self.compact();
         };
         self.lasted = self.begun.elapsed();
         self.publish();
@@ -344,6 +350,11 @@ impl Session {
             || modules.iter().zip(&programs).map(|(module, of)| self.add_module(module, of.clone())).collect();
         let ids: Vec<ModuleId> = retired.unwrap_or_else(add_all);
         let image = MappedImage { modules, ..found.image.clone() };
+        self.siblings.resize(self.samples.modules.len(), Vec::new());
+        for (id, module) in ids.iter().zip(&image.modules) {
+            let siblings = module.siblings().iter().filter_map(|sibling| ids.get(*sibling as usize));
+            self.siblings[*id as usize] = siblings.copied().collect();
+        }
         let languages_before = self.reader.languages.len();
         for (number, module) in image.modules.iter().enumerate() {
             let Some(program) = programs.get(number).cloned().flatten() else { continue };

@@ -79,7 +79,7 @@ impl SharedSession {
         self.lock_modules().clone()
     }
 
-    /// Returns what sampling had come to half a second ago or later. It goes on meanwhile.
+    /// Returns what sampling had come to a moment ago, half a second mostly. It goes on meanwhile.
     pub fn progress(&self) -> Progress {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }

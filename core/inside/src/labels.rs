@@ -11,7 +11,7 @@ use wlprof_attach::thread_id;
 /// Names and values of what runs, such as a tenant, a route, or the span of a trace.
 ///
 /// Guests that run within a scope of them have them: what is in [`scope`](Self::scope) on the same thread, or in [`run`](Self::run) on whatever
-/// thread. A profile of these guests is [`Snapshot::of_label`](crate::Snapshot::of_label). It makes no difference which profiler samples them,
+/// thread. Their profile is [`Recording::of_label`](crate::recording::Recording::of_label). It makes no difference which profiler samples them,
 /// or whether it was there when the scope was opened.
 ///
 /// ```
@@ -22,23 +22,60 @@ use wlprof_attach::thread_id;
 /// ```
 ///
 /// # Accuracy
-/// A sample has the labels that its thread had when its stack was read. A store that waits on a fiber has none, in profiles by the wall clock:
-/// no thread runs it. A new thread has no labels until it has opened its first scope.
+/// A sample has the labels that its thread had when its stack was read, or none if a thread was stopped or lost its processor while it opened
+/// its first scope, or ended. A store that waits on a fiber has none, in profiles by the wall clock:
+/// no thread runs it.
 ///
 /// # Overhead
 /// Some 50 ns a scope, whether a profiler samples or not; more within another scope, whose labels are copied.
 ///
 /// # Security
 /// Samples carry labels by what runs, and not by store: open the scope around each call into a store, and not within a host function that
-/// another store has called.
+/// another store has called. A scope that is open across an `.await` is of whatever else the thread polls meanwhile: use [`run`](Self::run).
 #[derive(Clone, Debug)]
 pub struct Labels(Arc<Pairs>);
+
+/// How often it is tried to get what a thread holds.
+const MAX_TRIES: u32 = 1000;
 
 /// Names and values.
 type Pairs = Vec<(String, String)>;
 
-/// What a thread's samples are to carry.
-type Slot = Arc<Mutex<Option<Arc<Pairs>>>>;
+/// The scopes of a thread.
+type Slot = Arc<Mutex<OpenScopes>>;
+
+/// The scopes that are open on a thread.
+#[derive(Debug, Default)]
+struct OpenScopes {
+    /// The labels of each, with its number, in the order in which they were opened.
+    open: Vec<(u64, Arc<Pairs>)>,
+    /// What the next one's number is.
+    next: u64,
+    /// What samples are to carry: the labels of all.
+    all: Option<Arc<Pairs>>,
+}
+
+impl OpenScopes {
+    fn open(&mut self, labels: &Arc<Pairs>) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.open.push((number, labels.clone()));
+        self.add_up();
+        number
+    }
+
+    /// They need not be closed in any order.
+    fn close(&mut self, number: u64) {
+        self.open.retain(|(open, _)| *open != number);
+        self.add_up();
+    }
+
+    fn add_up(&mut self) {
+        let mut labels = self.open.iter().map(|(_, labels)| labels);
+        let first = labels.next().cloned();
+        self.all = first.map(|first| labels.fold(first, |outer, inner| Arc::new(within(inner, &outer))));
+    }
+}
 
 /// Those of all threads that have had labels, by their ids.
 static SLOTS: Mutex<Option<HashMap<i32, Slot>>> = Mutex::new(None);
@@ -65,17 +102,11 @@ impl Labels {
     #[must_use = "samples carry the labels until the scope is dropped"]
     pub fn scope(&self) -> Scope {
         let own = OWN.try_with(|own| own.get_or_init(OwnSlot::new).slot.clone());
-        let outer = own.ok().map(|slot| {
-            let mut current = lock(&slot);
-            let all = match &*current {
-                Some(outer) => Arc::new(self.within(outer)),
-                None => self.0.clone(),
-            };
-            let outer = current.replace(all);
-            drop(current);
-            (slot, outer)
+        let slot = own.ok().map(|slot| {
+            let number = lock(&slot).open(&self.0);
+            (slot, number)
         });
-        Scope { outer, _of_this_thread: PhantomData }
+        Scope { slot, _of_this_thread: PhantomData }
     }
 
     /// Runs `future` with a scope of the labels around each poll: on whatever thread that is, and not while it waits.
@@ -87,12 +118,13 @@ impl Labels {
         })
         .await
     }
+}
 
-    fn within(&self, outer: &Pairs) -> Pairs {
-        let mut all = outer.clone();
-        self.0.iter().cloned().for_each(|(name, value)| set(&mut all, name, value));
-        all
-    }
+/// Those of `outer`, and those of `inner` in place of equal names.
+fn within(inner: &Pairs, outer: &Pairs) -> Pairs {
+    let mut all = outer.clone();
+    inner.iter().cloned().for_each(|(name, value)| set(&mut all, name, value));
+    all
 }
 
 fn set(pairs: &mut Pairs, name: String, value: String) {
@@ -112,16 +144,16 @@ fn set(pairs: &mut Pairs, name: String, value: String) {
 /// ```
 #[derive(Debug)]
 pub struct Scope {
-    /// Where the labels are, and those that were there before; `None` if the thread was about to end.
-    outer: Option<(Slot, Option<Arc<Pairs>>)>,
+    /// Where it is open, and its number there; `None` if the thread was about to end.
+    slot: Option<(Slot, u64)>,
     _of_this_thread: PhantomData<*const ()>,
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        let Some((slot, outer)) = self.outer.take() else { return };
-        let inner = std::mem::replace(&mut *lock(&slot), outer);
-        drop(inner);
+        if let Some((slot, number)) = self.slot.take() {
+            lock(&slot).close(number);
+        }
     }
 }
 
@@ -141,10 +173,10 @@ impl Drop for OwnSlot {
     }
 }
 
-/// What samples of a thread that stands still are to carry. Nothing where that is being changed: the thread may do so, and would not go on.
+/// What samples of a thread that stands still are to carry. Nothing where the thread itself is changing that: it would not go on.
 pub(crate) fn of_thread(tid: i32) -> Option<Arc<Pairs>> {
     let slot = try_lock(&SLOTS)?.as_ref()?.get(&tid).cloned()?;
-    try_lock(&slot)?.clone()
+    try_lock(&slot)?.all.clone()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -152,11 +184,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
+    for _ in 0..MAX_TRIES {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            // A thread that runs leaves it in a moment.
+            Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+        }
     }
+    None
 }
 
 #[cfg(test)]
@@ -167,7 +203,7 @@ mod tests {
     /// What this thread's samples would carry. Another test may be changing the table of threads.
     fn own() -> Pairs {
         let own = OWN.with(|own| own.get().map(|own| own.slot.clone()));
-        own.and_then(|slot| lock(&slot).clone()).map(|pairs| Pairs::clone(&pairs)).unwrap_or_default()
+        own.and_then(|slot| lock(&slot).all.clone()).map(|pairs| Pairs::clone(&pairs)).unwrap_or_default()
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Pairs {
@@ -186,6 +222,16 @@ mod tests {
         }
         assert_eq!(own(), pairs(&[("tenant", "ada"), ("route", "/")]));
         drop(scope);
+        assert_eq!(own(), []);
+    }
+
+    #[test]
+    fn scopes_may_be_closed_in_any_order() {
+        let [ada, route] = [("tenant", "ada"), ("route", "/")].map(|label| Labels::new([label]));
+        let (first, second) = (ada.scope(), route.scope());
+        drop(first);
+        assert_eq!(own(), pairs(&[("route", "/")]));
+        drop(second);
         assert_eq!(own(), []);
     }
 

@@ -25,5 +25,6 @@ pub use labels::{Labels, Scope};
 pub use pprof_service::PprofService;
 pub use profiler::{OpenWindow, Profiler};
 pub use wlprof_attach::{AttachError, Options, Progress};
+#[cfg(feature = "formats")]
 pub use wlprof_export::{self as export, Snapshot};
 pub use wlprof_recording::{self as recording, Clock, View};

@@ -1,6 +1,6 @@
 //! Profiles over HTTP, as `net/http/pprof` gives them: a service for the server that the program has already.
 
-use crate::{OpenWindow, Profiler, Snapshot};
+use crate::{Profiler, Snapshot};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -8,6 +8,7 @@ use http_body_util::Full;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -79,9 +80,8 @@ impl PprofService {
             let error = format!("{MAX_AT_A_TIME} profiles are being made: ask again when one is done\n");
             (StatusCode::SERVICE_UNAVAILABLE, error)
         })?;
-        let failed = |error: io::Error| (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
-        let window = self.profiler.window().map_err(failed)?;
-        Answer::begin(query, window, place).map_err(failed)
+        let answer = Answer::begin(query, self.profiler.clone(), place);
+        answer.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")))
     }
 }
 
@@ -187,6 +187,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The profile; `None` if nobody waits for it any more.
+    fn make(&self, query: Query, profiler: &Profiler) -> Option<io::Result<Vec<u8>>> {
+        let window = match profiler.window() {
+            Ok(window) => window,
+            Err(error) => return Some(Err(error)),
+        };
+        let is_wanted = self.wait(Duration::from_secs(query.seconds));
+        is_wanted.then(|| window.snapshot().and_then(|snapshot| pprof(snapshot, query.label)))
+    }
+
     /// Waits for so long. `false` if nobody waits for the profile any more.
     fn wait(&self, long: Duration) -> bool {
         let begun = Instant::now();
@@ -203,17 +213,16 @@ impl Shared {
 }
 
 impl Answer {
-    fn begin(query: Query, window: OpenWindow, place: Place) -> io::Result<Self> {
+    fn begin(query: Query, profiler: Profiler, place: Place) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let answer = Self(shared.clone());
         let make = move || {
             let _place = place;
-            if !shared.wait(Duration::from_secs(query.seconds)) {
-                return;
-            }
-            let made = window.snapshot().and_then(|snapshot| pprof(snapshot, query.label));
+            // Names are of whatever guests have.
+            let made = catch_unwind(AssertUnwindSafe(|| shared.make(query, &profiler)));
+            let failed = || Some(Err(io::Error::other("the profile could not be made: a part of wlprof has failed")));
             let mut state = shared.lock();
-            state.made = Some(made);
+            state.made = made.unwrap_or_else(|_| failed());
             let waker = state.waker.take();
             drop(state);
             waker.into_iter().for_each(Waker::wake);

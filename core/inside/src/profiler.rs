@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use wlprof_attach::{AttachError, Options, Process, ProgramFile, Progress, Session, SharedSession, Window};
-use wlprof_export::Snapshot;
 use wlprof_languages::BUILT_IN;
 use wlprof_module::{ModuleImage, parse_binary};
-use wlprof_recording::{Journal, RawRecording};
+use wlprof_recording::{Journal, RawRecording, Recording};
 use wlprof_symbols::Symbols;
 
 /// Samples the threads of this process that run WebAssembly, until the last clone of it and the last of its [`OpenWindow`]s is dropped.
@@ -34,7 +33,7 @@ use wlprof_symbols::Symbols;
 /// # Overhead
 /// A thread stands still while its stack is read, some 100 µs. Each thread takes three open files while the profiler is not paused, and half of
 /// those that the process may open at most. A paused profiler has no thread. Stacks, threads and labels that are in no sample of an open window
-/// are let go of once they take a megabyte, and each time they have doubled; modules, once 256 images have gone.
+/// are let go of once they take a megabyte, and each time they have doubled; modules then too, and when 256 images have gone.
 ///
 /// A call that a thread enters as it is asked to stop may end with `EINTR`: `SA_RESTART` does not have the kernel continue `poll`, `nanosleep` and
 /// their kin. A process that replaces itself (`exec` without `fork`) has to pause the profiler before, since a signal on its way would end the
@@ -149,7 +148,7 @@ impl Profiler {
         Ok(())
     }
 
-    /// Returns what sampling had come to half a second ago or later.
+    /// Returns what sampling had come to a moment ago: half a second, or longer at rates below two a second and while a thread does not stop.
     pub fn progress(&self) -> Progress {
         self.0.session.progress()
     }
@@ -174,26 +173,27 @@ impl Inner {
     }
 
     /// Names what was sampled in a window. Names are found once for all windows.
-    fn named(&self, window: &Window) -> io::Result<Snapshot> {
+    fn named(&self, window: &Window) -> io::Result<Recording> {
         self.check()?;
-        let (recording, modules, programs) = self.session.look(|session| {
+        let (recording, modules, programs, siblings) = self.session.look(|session| {
             let (modules, programs) = (session.modules().to_vec(), session.programs().to_vec());
-            session.recording(window).map(|recording| (recording, modules, programs))
+            let siblings = session.siblings().to_vec();
+            session.recording(window).map(|recording| (recording, modules, programs, siblings))
         })??;
         let (symbols, named) = &mut *lock(&self.symbols);
+        // Another module may have the id of one that no sample is of any more.
+        let is_new = |id: &usize| !named.get(*id).is_some_and(|known| Arc::ptr_eq(known, &modules[*id]));
         for id in 0..modules.len() {
-            // Another module may have the id of one that no sample is of any more.
-            if named.get(id).is_some_and(|known| Arc::ptr_eq(known, &modules[id])) {
-                continue;
+            let siblings = siblings.get(id).map_or(&[][..], Vec::as_slice).iter().map(|sibling| *sibling as usize);
+            if is_new(&id) || siblings.clone().any(|sibling| is_new(&sibling)) {
+                let walked_by = siblings.clone().find(|sibling| programs.get(*sibling).is_some_and(Option::is_some));
+                symbols.set(id, modules[id].clone(), programs[id].clone(), walked_by);
             }
-            let mut siblings = modules[id].siblings().iter().map(|sibling| *sibling as usize);
-            let walked_by = siblings.find(|sibling| programs.get(*sibling).is_some_and(Option::is_some));
-            symbols.set(id, modules[id].clone(), programs[id].clone(), walked_by);
         }
         *named = modules;
         // Frames that no sample is of may be of a module that has gone, whose id is another's by now.
         let raw = RawRecording::read(&mut &*recording).map_err(io::Error::other)?.with_used_frames();
-        Ok(Snapshot::of(symbols.name(raw, |_| ())))
+        Ok(symbols.name(raw, |_| ()))
     }
 }
 
@@ -223,7 +223,16 @@ impl OpenWindow {
     ///
     /// # Errors
     /// Why sampling has ended by itself, if it has.
-    pub fn snapshot(&self) -> io::Result<Snapshot> {
+    #[cfg(feature = "formats")]
+    pub fn snapshot(&self) -> io::Result<wlprof_export::Snapshot> {
+        self.recording().map(wlprof_export::Snapshot::of)
+    }
+
+    /// Returns what was sampled in the window so far as frames, stacks and samples. Sampling stops for a moment.
+    ///
+    /// # Errors
+    /// Why sampling has ended by itself, if it has.
+    pub fn recording(&self) -> io::Result<Recording> {
         let window = self.window.as_ref().ok_or(io::ErrorKind::Other)?;
         self.profiler.0.named(window)
     }

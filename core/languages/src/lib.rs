@@ -11,8 +11,13 @@ use wlprof_plugin::{Detection, Language, ModuleView, Program};
 
 /// The built-in languages: those with stacks of their own, and those whose native functions only a plugin can classify.
 ///
-/// The DWARF plugin names the frames of all others.
+/// The DWARF plugin names the frames of all others. Without the feature `built-in` there are none.
+#[cfg(feature = "built-in")]
 pub static BUILT_IN: &[&dyn Language] = &[&wlprof_go::Go, &wlprof_cpython::Python, &wlprof_spidermonkey::SpiderMonkey];
+
+/// The built-in languages: none, without the feature `built-in`.
+#[cfg(not(feature = "built-in"))]
+pub static BUILT_IN: &[&dyn Language] = &[];
 
 /// The user's choice of a language.
 ///

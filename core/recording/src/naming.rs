@@ -1,7 +1,7 @@
 //! Names of languages' own frames and labels while guests run, so that a recording that is cut short has them.
 
 use super::{ModuleId, NameSource, Recorder};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +24,11 @@ pub struct Naming {
 }
 
 impl Naming {
+    /// Others will have the ids of these modules.
+    pub fn forget_modules(&mut self, modules: &BTreeSet<ModuleId>) {
+        self.unnamed.retain(|unnamed| !modules.contains(&unnamed.module()));
+    }
+
     /// Names some of what has been met, by the programs of the modules, for no longer than one name beyond `patience`.
     ///
     /// Once a program has panicked nothing more is named: it is asked again when the recording is closed.

@@ -99,6 +99,7 @@ impl OwnNames {
 
     /// Forgets labels of modules that are no more: others will have their ids.
     pub(super) fn forget_modules(&mut self, modules: &BTreeSet<ModuleId>) {
+        self.unnamed.retain(|unnamed| !modules.contains(&unnamed.module()));
         self.labels.retain(|(module, _), _| !modules.contains(module));
     }
 

@@ -248,9 +248,14 @@ impl ThreadSlot {
         self.timers.as_ref().is_some_and(|timers| timers.may_have_passed() && timers.has_passed())
     }
 
-    /// As [`ThreadSlot::has_passed`], of an instant that a signal may still report if the guest runs on.
-    pub(in crate::sampler) fn has_long_passed(&self) -> bool {
-        self.timers.as_ref().is_some_and(|timers| timers.may_have_passed() && timers.has_long_passed())
+    /// As [`ThreadSlot::has_passed`], in the guest, which is about to call the host.
+    pub(in crate::sampler) fn has_passed_in_guest(&self) -> bool {
+        self.timers.as_ref().is_some_and(|timers| timers.may_have_passed() && timers.has_passed_in_guest())
+    }
+
+    /// As [`ThreadSlot::has_passed`], in the host call that returns.
+    pub(in crate::sampler) fn has_passed_in_call(&self) -> bool {
+        self.timers.as_ref().is_some_and(|timers| timers.may_have_passed() && timers.has_passed_in_call())
     }
 
     /// A sample that began at `began_ns` of CPU time has been taken, or could not be: what it took is nobody's, and the thread goes on.

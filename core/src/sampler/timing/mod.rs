@@ -231,9 +231,14 @@ impl Timers {
         self.pace.has_passed()
     }
 
-    /// Whether the next instant has passed for so long that no signal reports it.
-    pub(in crate::sampler) fn has_long_passed(&self) -> bool {
-        self.pace.has_long_passed()
+    /// Whether the next instant has passed in the guest, which is about to call the host.
+    pub(in crate::sampler) fn has_passed_in_guest(&self) -> bool {
+        self.pace.has_passed_in_guest()
+    }
+
+    /// Whether it has passed in the host call that returns.
+    pub(in crate::sampler) fn has_passed_in_call(&self) -> bool {
+        self.pace.has_passed_in_call()
     }
 
     /// How many instants have passed that no signal has reported, if any have: [`Timers::due`] makes a sample of them. Call this on the

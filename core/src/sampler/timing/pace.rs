@@ -19,6 +19,10 @@ use super::instants::Instants;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// How many times as late as they are on average signals may be, with few exceptions. What is taken to have none before it comes is given to
+/// whoever calls the host at that moment.
+const LATEST: u64 = 4;
+
 /// What a signal calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sampler) enum Signalled {
@@ -46,6 +50,8 @@ pub(in crate::sampler) struct Pace {
     set_until_ns: AtomicU64,
     /// How late signals come.
     lateness: Lateness,
+    /// The next instant had passed when the guest called the host, and its signal may still come.
+    awaits_signal: AtomicBool,
     /// CPU time when the last sample had been taken.
     sampled_ns: AtomicU64,
     /// Time between samples, as the governor has it now.
@@ -67,6 +73,7 @@ impl Pace {
             not_before_ns: AtomicU64::new(u64::MAX),
             set_until_ns: AtomicU64::new(0),
             lateness: Lateness::default(),
+            awaits_signal: AtomicBool::new(false),
             sampled_ns: AtomicU64::new(0),
             period_ns: AtomicU64::new(u64::MAX),
             rests: AtomicBool::new(false),
@@ -109,13 +116,15 @@ impl Pace {
 
     /// Has the event happen soon, whatever is due: for measuring what that costs, and how late its signals come.
     pub(in crate::sampler) fn expire_in(&self, after_ns: u64) {
-        self.due_ns.store(self.read_count() + after_ns.max(MIN_AFTER_NS), Ordering::Relaxed);
-        self.event.iter().for_each(|event| event.set(after_ns));
+        let Some(event) = &self.event else { return };
+        self.due_ns.store(event.count_ns() + after_ns.max(MIN_AFTER_NS), Ordering::Relaxed);
+        event.set(after_ns);
     }
 
     /// How long ago it was to happen when its signal was handled. Call this in the handler.
     pub(in crate::sampler) fn expired_ago_ns(&self) -> u64 {
-        self.read_count().saturating_sub(self.due_ns.load(Ordering::Relaxed))
+        let count_ns = self.event.as_ref().map_or(0, CpuEvent::count_ns);
+        count_ns.saturating_sub(self.due_ns.load(Ordering::Relaxed))
     }
 
     /// Signals interrupt the thread so long after their instants, and their handler sees it so much later.
@@ -179,10 +188,23 @@ impl Pace {
         missing_ns == 0
     }
 
-    /// Whether the next instant has passed for so long that no signal comes that would interrupt the guest, which is about to call the host.
-    pub(in crate::sampler) fn has_long_passed(&self) -> bool {
-        let is_over = |event: &CpuEvent| event.count_ns() >= self.reported_ns() + self.lateness.ns();
-        self.has_passed() && self.event.as_ref().is_some_and(is_over)
+    /// Whether the next instant has passed in the guest, which is about to call the host: for so long that no signal reports it any more.
+    pub(in crate::sampler) fn has_passed_in_guest(&self) -> bool {
+        let has_passed = self.has_passed();
+        let has_long_passed = has_passed && self.has_long_passed();
+        self.awaits_signal.store(has_passed && !has_long_passed, Ordering::Relaxed);
+        has_long_passed
+    }
+
+    /// Whether the next instant has passed in the host call that returns. One that had passed when the call began is not one in it.
+    pub(in crate::sampler) fn has_passed_in_call(&self) -> bool {
+        if self.awaits_signal.swap(false, Ordering::Relaxed) { self.has_long_passed() } else { self.has_passed() }
+    }
+
+    /// Whether the next instant passed so long ago that no signal reports it any more.
+    fn has_long_passed(&self) -> bool {
+        let last_ns = self.due_ns.load(Ordering::Relaxed).saturating_add(LATEST * self.lateness.ns());
+        self.event.as_ref().is_some_and(|event| event.count_ns() >= last_ns)
     }
 
     /// How many instants have passed that no signal has reported, if any have.
@@ -263,6 +285,8 @@ impl Pace {
 #[derive(Default)]
 struct Lateness {
     average_ns: AtomicU64,
+    /// What it was before the guest began, and what it does not fall below: of a guest that calls the host often the latest ones are not seen.
+    least_ns: AtomicU64,
     /// From there on, until the handler asks for the time.
     handling_ns: AtomicU64,
     /// The event has been set for the instant itself, and not for later, since it was too near.
@@ -276,7 +300,7 @@ impl Lateness {
     const SIGNALS: u64 = 16;
 
     fn ns(&self) -> u64 {
-        self.average_ns.load(Ordering::Relaxed)
+        self.average_ns.load(Ordering::Relaxed).max(self.least_ns.load(Ordering::Relaxed))
     }
 
     fn signal_is_exact(&self, is_exact: bool) {
@@ -286,6 +310,7 @@ impl Lateness {
     /// So late signals were where that was measured.
     fn begin(&self, late_ns: u64, handling_ns: u64) {
         self.average_ns.store(late_ns.min(Self::MAX_NS), Ordering::Relaxed);
+        self.least_ns.store(late_ns.min(Self::MAX_NS), Ordering::Relaxed);
         self.handling_ns.store(handling_ns.min(Self::MAX_NS), Ordering::Relaxed);
     }
 
@@ -295,7 +320,7 @@ impl Lateness {
         if late_ns > Self::MAX_NS || !self.is_exact.swap(false, Ordering::Relaxed) {
             return;
         }
-        let before_ns = self.ns();
+        let before_ns = self.average_ns.load(Ordering::Relaxed);
         let average_ns =
             if before_ns == 0 { late_ns } else { (before_ns * (Self::SIGNALS - 1) + late_ns) / Self::SIGNALS };
         self.average_ns.store(average_ns, Ordering::Relaxed);
@@ -361,6 +386,8 @@ mod tests {
         lateness.begin(20_000, 7_000);
         note(27_000);
         assert_eq!(lateness.ns(), 20_000, "the handler's own time is not the signal's");
+        (0..200).for_each(|_| note(12_000));
+        assert_eq!(lateness.ns(), 20_000, "it was measured where all are seen");
         note(5_000_000);
         assert!((20_000..20_100).contains(&lateness.ns()), "the machine's host had the processor");
     }

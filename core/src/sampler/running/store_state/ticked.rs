@@ -27,7 +27,7 @@ impl StoreState {
     pub(super) fn leaves_guest(&self, slot: &ThreadSlot) {
         let Some(answers) = &slot.answers else {
             // The instant may be one in the host call before, or of a signal that is on its way and finds the thread in this one.
-            if slot.has_long_passed() {
+            if slot.has_passed_in_guest() {
                 self.sample_unsignalled(slot, Place::AtCall);
             }
             return;
@@ -48,7 +48,7 @@ impl StoreState {
     /// store says is of the host call.
     pub(super) fn leaves_host(&self, slot: &ThreadSlot) {
         let Some(answers) = &slot.answers else {
-            if slot.has_passed() {
+            if slot.has_passed_in_call() {
                 self.sample_unsignalled(slot, Place::InHostCall);
             }
             return;
