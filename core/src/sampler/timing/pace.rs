@@ -271,6 +271,8 @@ impl Pace {
 
     /// Sets the event. Its count has just been read.
     fn set(&self) {
+        // That was of the instant before.
+        self.awaits_signal.store(false, Ordering::Relaxed);
         let Some(event) = &self.event else { return };
         let missing_ns = self.due_ns.load(Ordering::Relaxed).saturating_sub(self.counted_ns.get());
         let now_ns = monotonic_ns();
