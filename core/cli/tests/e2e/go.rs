@@ -4,13 +4,14 @@ use crate::go_calls::Calls;
 use crate::guest::{finish, output};
 use crate::running::first_of_dump;
 use crate::sampled::{
-    Shares, are_few, fixture, image, innermost_functions, marked_line, profile, profile_until, with_ever_more_work,
+    Shares, are_few, fixture, image, innermost_functions, marked_line, percent_of_time, profile, profile_until,
+    with_ever_more_work,
 };
 use crate::tested::wlprof;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use wlprof::recording::{Frame, Origin, Recording, Sample};
+use wlprof::recording::{Frame, Origin, Recording};
 use wlprof_plugin::{FrameKey, Language, ModuleView, WasmFrame};
 
 /// The oldest release and the newest.
@@ -297,13 +298,10 @@ fn a_guest_that_waits_is_dumped_meanwhile() {
 fn an_exported_function_is_a_root() {
     let options = ["--invoke", "work", "--rate", "5000", "--max-overhead", "100"];
     let recording = profile_until(500, |times| profile("go-export.wasm", &options, &[&(300 * times).to_string()]));
-    let frames = |sample: &Sample| recording.frames_of(sample.stack).collect::<Vec<_>>();
-    let in_work = recording.samples().filter(|sample| {
-        let frames = frames(sample);
-        let names: Vec<&str> = frames.iter().map(|frame| name(&recording, frame)).collect();
+    let share = percent_of_time(&recording, |sample| {
+        let names: Vec<&str> = recording.frames_of(sample.stack).map(|frame| name(&recording, frame)).collect();
         names.contains(&"main.work") && names.contains(&"main.hash")
     });
-    let share = 100.0 * in_work.count() as f64 / recording.ticks.sampled as f64;
     println!("{share:.1} % of {} in main.hash under main.work, {:?}", recording.ticks.sampled, recording.truncated);
     assert!(share > 80.0, "{share:.1} %, {:?}", recording.truncated);
 }

@@ -1,12 +1,12 @@
 //! The hot line of each guest must hold the time, under the functions that it was inlined into.
 
-use crate::sampled::{fixture, marked_line, profile_fast};
-use wlprof::recording::{Line, Recording, Sample};
+use crate::sampled::{fixture, marked_line, percent_of_time, profile_fast};
+use wlprof::recording::{Line, Recording};
 
 /// A function, by what its name contains, and a line in it; line 0 is any.
 type Place<'a> = (&'a str, u32);
 
-/// Share of samples, in percent, with these places next to each other on the stack, leaf first. What is inlined into or
+/// Share of the time, in percent, with these places next to each other on the stack, leaf first. What is inlined into or
 /// called by the first of them counts as its time.
 fn share(recording: &Recording, places: &[Place<'_>], file: &str) -> f64 {
     let is_at = |line: &Line, (name, number): &Place<'_>| {
@@ -15,11 +15,10 @@ fn share(recording: &Recording, places: &[Place<'_>], file: &str) -> f64 {
             && (*number == 0 || line.line == Some(*number))
             && function.file.as_deref().is_some_and(|own| own.ends_with(file))
     };
-    let matches = |sample: &Sample| {
+    percent_of_time(recording, |sample| {
         let lines: Vec<Line> = recording.lines_of(sample.stack).collect();
         lines.windows(places.len()).any(|window| window.iter().zip(places).all(|(line, place)| is_at(line, place)))
-    };
-    100.0 * recording.samples().filter(matches).count() as f64 / recording.ticks.sampled as f64
+    })
 }
 
 struct Case {

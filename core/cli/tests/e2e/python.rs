@@ -4,7 +4,8 @@
 use crate::guest::{Place, fixture_bytes, output};
 use crate::running::{first_of_dump, start};
 use crate::sampled::{
-    Luck, Shares, are_few, fixture, measure_again_if_off, profile_command, profile_until, with_ever_more_work,
+    Luck, Shares, are_few, fixture, measure_again_if_off, percent_of_time, profile_command, profile_until,
+    with_ever_more_work,
 };
 use crate::tested::wlprof;
 use std::collections::BTreeSet;
@@ -304,12 +305,11 @@ fn check_stripped(release: &str) {
         let script = ["shares.py", &(3000 * times).to_string()];
         profile_command(command(&["--rate", "2000"], release, &script), release)
     });
-    let in_work = recording.samples().filter(|sample| {
+    let share = percent_of_time(&recording, |sample| {
         let mut frames = recording.frames_of(sample.stack).filter_map(|frame| python(&recording, frame));
         frames.any(|(name, file, _)| name == "work" && file.ends_with("shares.py"))
     });
-    let share = 100 * in_work.count() as u64 / recording.ticks.sampled;
-    assert!(share > 60, "{release}: {share} % in work");
+    assert!(share > 60.0, "{release}: {share:.1} % in work");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wlprof::module::{ModuleImage, read_module};
-use wlprof::recording::{Recording, file};
+use wlprof::recording::{Recording, Sample, file};
 
 /// A fixture's path. Panics with what to do if it has not been built.
 pub(crate) fn fixture(name: &str) -> PathBuf {
@@ -200,6 +200,12 @@ pub(crate) fn innermost_functions(recording: &Recording) -> impl Iterator<Item =
         let line = recording.lines_of(sample.stack).next()?;
         Some((recording.functions[line.function as usize].name.as_str(), sample.period_ns))
     })
+}
+
+/// Share of a recording's time, in percent, that the samples of interest stand for. Their number is no share: the rate
+/// is lowered while a guest runs.
+pub(crate) fn percent_of_time(recording: &Recording, is_of_interest: impl Fn(&Sample) -> bool) -> f64 {
+    Shares::of(recording.samples().map(|sample| (is_of_interest(&sample), sample.period_ns))).percent(&true)
 }
 
 /// Line of the source that ends with `marker`.
