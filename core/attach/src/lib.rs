@@ -15,6 +15,7 @@ mod compaction;
 mod failure;
 mod fibers;
 mod files;
+mod host_frames;
 mod hosts;
 mod images;
 mod initial_data;

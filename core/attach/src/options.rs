@@ -16,6 +16,16 @@ pub struct Options {
     pub clock: Clock,
     /// The part of its time for which a thread may stand still, from 0.0001 to 1. The rate is lowered to keep it.
     pub max_overhead: f64,
+    /// Has stacks with wasm show the host's own frames as well: above the guest's, between entries into wasm, and within host calls.
+    ///
+    /// # Accuracy
+    /// As of [`wlprof_host::HostCode`]. Where frames are missing, `[elided]` or `[truncated]` stands in their place.
+    ///
+    /// # Overhead
+    /// A thread with 70 frames of its host stands still for 62 to 65 µs instead of 34 to 36 for a sample (medians of four runs). The unwind tables
+    /// of all files with code are kept in memory. Symbols are read when a recording is made of what was sampled; nothing is sampled meanwhile.
+    #[cfg(feature = "host-frames")]
+    pub host_frames: bool,
 }
 
 impl Options {
@@ -31,7 +41,13 @@ impl Options {
 impl Default for Options {
     /// 100 samples a second of CPU time, of which stops may take 2 %.
     fn default() -> Self {
-        Self { rate_hz: 100.0, clock: Clock::Cpu, max_overhead: 0.02 }
+        Self {
+            rate_hz: 100.0,
+            clock: Clock::Cpu,
+            max_overhead: 0.02,
+            #[cfg(feature = "host-frames")]
+            host_frames: false,
+        }
     }
 }
 
@@ -43,7 +59,7 @@ mod tests {
     #[test]
     fn options_beyond_bounds_count_as_these() {
         for value in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::MIN_POSITIVE] {
-            let options = Options { rate_hz: value, max_overhead: value, clock: Clock::Cpu }.within_bounds();
+            let options = Options { rate_hz: value, max_overhead: value, ..Options::default() }.within_bounds();
             assert!(Duration::from_secs_f64(1.0 / options.rate_hz) > Duration::ZERO, "{options:?}");
             assert!(options.max_overhead > 0.0 && options.max_overhead <= 1.0, "{options:?}");
         }

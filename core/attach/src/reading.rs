@@ -1,5 +1,8 @@
 //! Reading the stack of a thread of another process while it does not change.
 
+#[cfg(feature = "host-frames")]
+use crate::host_frames;
+use crate::host_frames::HostFrames;
 use crate::instance::RemoteGuest;
 use crate::language::LanguageModule;
 use crate::pages::{Pages, WORK_OF_DUMP, WORK_OF_OWN_SAMPLE, WORK_OF_SAMPLE};
@@ -22,6 +25,9 @@ pub(crate) struct StackReader {
     pub(crate) mappings: Vec<Range<usize>>,
     /// The modules whose languages have stacks of their own.
     pub(crate) languages: Vec<LanguageModule>,
+    /// What unwinds the host's own frames, if they are wanted.
+    #[cfg(feature = "host-frames")]
+    pub(crate) host: Option<wlprof_host::HostCode>,
 }
 
 /// What was found on the stack of a thread.
@@ -30,6 +36,7 @@ pub(crate) struct FoundStack {
     /// The wasm frames, leaf first; none if it is all the host's.
     pub(crate) words: Vec<u64>,
     pub(crate) walked: WalkOutcome,
+    pub(crate) host: HostFrames,
     /// The language's own stack, if its module is on the stack; within, `None` if it is not known which instance ran.
     pub(crate) language: Option<Option<Vec<u64>>>,
     /// The thread is about to come back from a system call.
@@ -39,7 +46,7 @@ pub(crate) struct FoundStack {
 impl StackReader {
     /// Reads the stack of a thread with these registers. The instance that it runs is looked for in `general`, too.
     pub(crate) fn read(&mut self, registers: Registers, general: &[usize]) -> FoundStack {
-        self.walk(registers, general, WORK_OF_SAMPLE, |walked, words, memory, code, language| {
+        self.walk(registers, general, WORK_OF_SAMPLE, |(walked, host), words, memory, code, language| {
             let language = language.map(|language| {
                 language.of_instance(|guest, stacks| {
                     let mut own = [0; MAX_LANGUAGE_WORDS];
@@ -48,7 +55,7 @@ impl StackReader {
                 })
             });
             let is_behind_system_call = is_behind_system_call(memory, registers.pc);
-            FoundStack { words: words.to_vec(), walked, language, is_behind_system_call }
+            FoundStack { words: words.to_vec(), walked, host, language, is_behind_system_call }
         })
     }
 
@@ -82,9 +89,9 @@ impl StackReader {
         registers: Registers,
         general: &[usize],
         work: usize,
-        found: impl FnOnce(WalkOutcome, &[u64], &Pages<'_>, &CodeReader<'_>, Option<RunningLanguage<'_>>) -> R,
+        found: impl FnOnce((WalkOutcome, HostFrames), &[u64], &Pages<'_>, &CodeReader<'_>, Option<RunningLanguage<'_>>) -> R,
     ) -> R {
-        let Self { process, code, mappings, languages } = self;
+        let Self { process, code, mappings, languages, .. } = self;
         let work = if process.is_own() { work.min(WORK_OF_OWN_SAMPLE) } else { work };
         let memory = Pages::new(process, work);
         let stack = mappings.iter().find(|range| range.contains(&registers.sp));
@@ -95,6 +102,12 @@ impl StackReader {
         let length = frames.len();
         let words = &words[..length];
         let code = code.read();
+        #[cfg(feature = "host-frames")]
+        let host = self.host.as_mut().map_or_else(HostFrames::default, |host| {
+            host_frames::unwind(host, &memory, &code, registers, &walked, words.len())
+        });
+        #[cfg(not(feature = "host-frames"))]
+        let host = HostFrames::default();
         let modules = words.iter().filter_map(|word| code.origin(FrameWord(*word).native_pc())?.module());
         let module = languages.iter_mut().find(|language| modules.clone().any(|module| language.has_frames_of(module)));
         let language = module.map(|module| RunningLanguage {
@@ -103,7 +116,7 @@ impl StackReader {
             registers: general,
             stack: walked.begins..top,
         });
-        found(walked, words, &memory, &code, language)
+        found((walked, host), words, &memory, &code, language)
     }
 }
 

@@ -125,6 +125,7 @@ impl Samples {
         let natives: Vec<Native> = found.words.iter().map(|word| self.native(code, FrameWord(*word))).collect();
         let root = natives.iter().rev().find_map(|native| native.module);
         // From the leaf on.
+        extend_with(&mut frames, &mut self.recorder, found.host.called_by(0));
         frames.extend(natives.first().and_then(|leaf| leaf.host_call));
         let own = self.own_stack(found);
         let labels = own.as_ref().filter(|own| !own.labels.is_empty());
@@ -137,12 +138,13 @@ impl Samples {
                             frames.push(self.recorder.frame(Origin::Language { module: own.module, key }));
                         }
                         LanguageEntry::Elided => frames.push(self.recorder.frame(Origin::Elided)),
-                        LanguageEntry::Native(index) => push_native(&natives, index, &mut frames),
+                        LanguageEntry::Native(index) => self.push_native(&natives, found, index, &mut frames),
                     }
                 }
             }
-            None => (0..natives.len()).for_each(|index| push_native(&natives, index, &mut frames)),
+            None => (0..natives.len()).for_each(|index| self.push_native(&natives, found, index, &mut frames)),
         }
+        extend_with(&mut frames, &mut self.recorder, found.host.root());
         if let Err(truncated) = found.walked.end {
             let reason = match truncated {
                 WalkTruncation::Elided | WalkTruncation::TooManyEntries => Truncation::TooDeep,
@@ -189,6 +191,17 @@ impl Samples {
         Native { frame: Some(self.recorder.frame(origin)), host_call, module: origin.module() }
     }
 
+    /// Adds a wasm frame, leaf first, with the host code that it calls. The leaf's stands there already.
+    fn push_native(&mut self, natives: &[Native], found: &FoundStack, index: usize, frames: &mut Vec<FrameId>) {
+        if let Some(native) = natives.get(index) {
+            if index > 0 {
+                extend_with(frames, &mut self.recorder, found.host.called_by(index));
+                frames.extend(native.host_call);
+            }
+            frames.extend(native.frame);
+        }
+    }
+
     /// The track of samples of a thread: there is a store for each module at the root and each set of labels.
     fn track(&mut self, of: StoreOf, tid: i32) -> TrackId {
         let Self { recorder, modules, stores, tracks, .. } = self;
@@ -201,10 +214,6 @@ impl Samples {
     }
 }
 
-/// Adds a wasm frame, leaf first, with the host code that it calls. The leaf's stands there already.
-fn push_native(natives: &[Native], index: usize, frames: &mut Vec<FrameId>) {
-    if let Some(native) = natives.get(index) {
-        frames.extend(native.host_call.filter(|_| index > 0));
-        frames.extend(native.frame);
-    }
+fn extend_with(frames: &mut Vec<FrameId>, recorder: &mut Recorder, host: &[Origin]) {
+    frames.extend(host.iter().map(|origin| recorder.frame(*origin)));
 }

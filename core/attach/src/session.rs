@@ -2,6 +2,8 @@
 
 use crate::failure::AttachError;
 use crate::fibers::Fibers;
+#[cfg(feature = "host-frames")]
+use crate::host_frames;
 use crate::images::{FoundImage, FoundImages, Room};
 use crate::initial_data::InitialData;
 use crate::language::LanguageModule;
@@ -124,7 +126,14 @@ impl Session {
         };
         let mut session = Self {
             samples: Samples::new(Recorder::new(Vec::new(), meta.clone(), journal), options.clock),
-            reader: StackReader { process, code: CodeMap::default(), mappings: Vec::new(), languages: Vec::new() },
+            reader: StackReader {
+                process,
+                code: CodeMap::default(),
+                mappings: Vec::new(),
+                languages: Vec::new(),
+                #[cfg(feature = "host-frames")]
+                host: options.host_frames.then(wlprof_host::HostCode::default),
+            },
             fibers: Fibers::default(),
             options,
             meta,
@@ -272,8 +281,18 @@ impl Session {
         naming.name(&mut samples.recorder, patience, |module| programs.get(module as usize).cloned().flatten());
     }
 
+    /// Names the host's own frames. Where a file is asked for the first time this takes as long as it takes to read its symbols.
+    #[cfg(feature = "host-frames")]
+    pub(crate) fn name_host_frames(&mut self) {
+        if let Some(host) = &mut self.reader.host {
+            host_frames::name(host, &mut self.samples.recorder);
+        }
+    }
+
     /// Ends sampling.
     pub fn finish(mut self) -> SessionOutcome {
+        #[cfg(feature = "host-frames")]
+        self.name_host_frames();
         (self.meta.pause.handler_p50_ns, self.meta.pause.handler_p99_ns) = self.stops.percentiles();
         self.meta.notes.extend(self.stops.note());
         self.meta.notes.extend(self.files.notes());
@@ -327,6 +346,10 @@ impl Session {
         self.left_out.extend(found.left_out);
         found.images.iter().for_each(|found| self.add(found));
         self.fibers.find(&self.reader.process, &mappings);
+        #[cfg(feature = "host-frames")]
+        if let Some(host) = &mut self.reader.host {
+            host_frames::look(host, &self.reader.process, &mappings);
+        }
         let stacks = mappings.into_iter().filter(|mapping| !mapping.is_executable);
         self.reader.mappings = stacks.map(|mapping| mapping.range).collect();
         Ok(true)

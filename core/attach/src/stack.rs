@@ -29,13 +29,24 @@ impl StackMemory for &Pages<'_> {
 }
 
 /// What a walk has found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WalkOutcome {
     /// Wasm code was running, and not the host.
     pub(crate) is_in_wasm: bool,
     /// Where on the stack the innermost wasm frames begin.
     pub(crate) begins: usize,
+    /// Where the host has entered wasm, innermost first: of stacks that are whole, each.
+    pub(crate) entries: Vec<Entry>,
     pub(crate) end: Result<(), WalkTruncation>,
+}
+
+/// Where the host has entered wasm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Wasm frames up to there.
+    pub(crate) frames: usize,
+    /// Frame pointer of the trampoline.
+    pub(crate) fp: usize,
 }
 
 /// Walks the wasm frames of a thread that stands still with these registers, on a stack that ends at `top` at the latest. Frames of
@@ -66,19 +77,23 @@ fn walk_entries(
     let mut is_in_wasm = running.is_some();
     let mut from = registers.sp;
     let mut begins = registers.sp;
+    let mut entries = Vec::new();
     if let Some(code) = running {
         // SAFETY: the memory is not read in place, but by the kernel, which refuses what is not there.
         match unsafe { walk.interrupted(registers, code, end, frames) } {
-            Ok(Some(fp)) => from = fp,
+            Ok(Some(fp)) => {
+                from = fp;
+                entries.push(Entry { frames: frames.leaves(), fp });
+            }
             // The host enters wasm or is back in it.
             Ok(None) => is_in_wasm = false,
-            Err(truncated) => return WalkOutcome { is_in_wasm, begins, end: Err(truncated) },
+            Err(truncated) => return WalkOutcome { is_in_wasm, begins, entries, end: Err(truncated) },
         }
     }
     for _ in 0..MAX_ENTRIES {
         let Some(trampoline_fp) = find_call(memory, &walk.code, from..top) else {
             let end = frames.finish();
-            return WalkOutcome { is_in_wasm, begins, end };
+            return WalkOutcome { is_in_wasm, begins, entries, end };
         };
         let before = frames.leaves();
         if before == 0 {
@@ -86,20 +101,23 @@ fn walk_entries(
         }
         // SAFETY: the memory is not read in place, but by the kernel, which refuses what is not there.
         match unsafe { walk.call(trampoline_fp, None, end, frames) } {
-            Ok(fp) => from = fp,
+            Ok(fp) => {
+                from = fp;
+                entries.push(Entry { frames: frames.leaves(), fp });
+            }
             // What a left-over has written over is gone: frames in the middle, which are left out.
             Err(WalkTruncation::BrokenChain) if frames.is_cut() => {
-                return WalkOutcome { is_in_wasm, begins, end: frames.finish() };
+                return WalkOutcome { is_in_wasm, begins, entries, end: frames.finish() };
             }
             Err(WalkTruncation::BrokenChain) => {
                 // Left of a call that has ended by a trap, in what the host's frames have not written.
                 frames.truncate(before);
                 from = trampoline_fp + WORD;
             }
-            Err(truncated) => return WalkOutcome { is_in_wasm, begins, end: Err(truncated) },
+            Err(truncated) => return WalkOutcome { is_in_wasm, begins, entries, end: Err(truncated) },
         }
     }
-    WalkOutcome { is_in_wasm, begins, end: Err(WalkTruncation::TooManyEntries) }
+    WalkOutcome { is_in_wasm, begins, entries, end: Err(WalkTruncation::TooManyEntries) }
 }
 
 /// The frame pointer of the innermost trampoline through which wasm has called the host, on the part of a stack that is the host's.

@@ -108,6 +108,8 @@ impl Session {
     /// If the journal of the session keeps nothing for windows.
     pub fn recording(&mut self, window: &Window) -> io::Result<Vec<u8>> {
         self.name(NAMING);
+        #[cfg(feature = "host-frames")]
+        self.name_host_frames();
         let until_ns = self.now_ns();
         let of = WindowOf { from_ns: window.from_ns, until_ns, clock: window.clock };
         let truncated = self.samples.recorder.truncated_counts().into_iter().filter_map(|(reason, count)| {

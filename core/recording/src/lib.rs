@@ -291,6 +291,13 @@ pub enum Origin {
     Elided,
     /// Code that Wasmtime makes between two components, which takes arguments and results from one's memory to the other's.
     Adapter,
+    /// Host code, as it was found by unwinding the host's own stack.
+    Native {
+        /// The file that it is of, by the order in which the profiler found them.
+        object: u32,
+        /// The address that the file states for the instruction that runs or calls.
+        address: u64,
+    },
 }
 
 /// What such code is called.
@@ -301,7 +308,7 @@ impl Origin {
     pub fn module(self) -> Option<ModuleId> {
         match self {
             Self::Wasm { module, .. } | Self::Language { module, .. } | Self::HostCall { module, .. } => Some(module),
-            Self::Host | Self::Truncated | Self::Elided | Self::Adapter => None,
+            Self::Native { .. } | Self::Host | Self::Truncated | Self::Elided | Self::Adapter => None,
         }
     }
 
@@ -313,7 +320,7 @@ impl Origin {
             Self::HostCall { module, function, code_offset } => {
                 Self::HostCall { module: to(module), function, code_offset }
             }
-            Self::Host | Self::Truncated | Self::Elided | Self::Adapter => self,
+            Self::Native { .. } | Self::Host | Self::Truncated | Self::Elided | Self::Adapter => self,
         }
     }
 }

@@ -136,6 +136,15 @@ impl OwnNames {
         (0..).zip(frames).filter_map(of_frame).chain(labels).collect()
     }
 
+    /// What native code of these frames has no name yet.
+    pub(super) fn native_without_name(&self, frames: &[Origin]) -> Vec<(u32, u64)> {
+        let native = |(id, origin): (FrameId, &Origin)| match *origin {
+            Origin::Native { object, address } if !self.named.contains(&id) => Some((object, address)),
+            _ => None,
+        };
+        (0..).zip(frames).filter_map(native).collect()
+    }
+
     /// Whether any of `count` sets of labels could be written with names now that was not before.
     pub(super) fn may_spell(&self, count: usize) -> bool {
         self.spelled < count && !self.labels.is_empty()

@@ -165,7 +165,12 @@ fn name_origin(origin: &Origin, symbolizers: &mut [Symbolizer], out: &mut Vec<So
             let symbolizer = symbolizers.get(module as usize);
             out.extend(symbolizer.map(|symbolizer| named(&symbolizer.host_call(function, code_offset))));
         }
-        Origin::Language { .. } | Origin::Host | Origin::Truncated | Origin::Elided | Origin::Adapter => {}
+        Origin::Language { .. }
+        | Origin::Native { .. }
+        | Origin::Host
+        | Origin::Truncated
+        | Origin::Elided
+        | Origin::Adapter => {}
     }
     if out.is_empty() {
         out.push(named(&unnamed(origin)));

@@ -58,6 +58,9 @@ pub(super) struct Attach {
     /// For how much of its time a thread may stand still, in percent; the rate is lowered to keep it
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse_overhead, hide_short_help = true)]
     max_overhead: f64,
+    /// Show the host's own functions around those of its guests, as far as it has unwind tables
+    #[arg(long, hide_short_help = true)]
+    host_frames: bool,
     /// Which time counts
     ///
     /// [default: cpu, or wall to show only waiting]
@@ -148,7 +151,7 @@ impl Attach {
     fn options(&self) -> Options {
         let unless_told = if self.output.showing.off_cpu { Clock::Wall } else { Clock::Cpu };
         let clock = self.clock.map_or(unless_told, ClockChoice::clock);
-        Options { rate_hz: self.rate, clock, max_overhead: self.max_overhead / 100.0 }
+        Options { rate_hz: self.rate, clock, max_overhead: self.max_overhead / 100.0, host_frames: self.host_frames }
     }
 
     /// Shows the guests at `listener` while they are sampled.

@@ -70,7 +70,7 @@ impl Sampling {
         let clock = self.clock.map_or(unless_told, ClockChoice::clock);
         let options = wlprof_attach::Options::default();
         let rate_hz = self.rate.unwrap_or(options.rate_hz);
-        wlprof_attach::Options { rate_hz, clock, max_overhead: self.max_overhead / 100.0 }
+        wlprof_attach::Options { rate_hz, clock, max_overhead: self.max_overhead / 100.0, ..options }
     }
 
     /// The sampler's options, with samples of the time of `unless_told`; `None` if there are to be no samples.

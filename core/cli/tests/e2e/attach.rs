@@ -3,10 +3,10 @@
 
 use crate::guest::{Place, Ran, fixture, send_signal};
 use crate::running::{wait_until, with_default_signals};
-use crate::sampled::{Shares, are_few, innermost_functions};
+use crate::sampled::{Shares, are_few, innermost_functions, percent_of_time};
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
-use wlprof::recording::{Line, Recording, Sample, State, Truncation};
+use wlprof::recording::{Line, Origin, Recording, Sample, State, Truncation};
 
 /// How far a share may be off by itself, in points: equal work takes a little more time or less by where its code lies.
 pub(crate) const POINTS: f64 = 1.0;
@@ -93,6 +93,29 @@ pub(crate) fn check_shares(recording: &Recording) {
     let names = roots.map(|frame| &*recording.functions[frame.lines[0].function as usize].name);
     assert!(names.into_iter().all(|name| name == "_start"));
     assert!(recording.samples().all(|sample| sample.state == State::Guest));
+}
+
+#[test]
+fn a_hosts_own_frames_are_around_those_of_its_guest() {
+    let place = Place::new();
+    let host = Host::of(&place, fixture("c-shares.wasm").to_str().unwrap());
+    check_host_frames(&recording(&place, &host, &["--host-frames"]), "wasmtime::");
+}
+
+/// Checks that stacks of a guest with three units of work to one go on to the root of the host's thread, through a function of this name.
+pub(crate) fn check_host_frames(recording: &Recording, entry: &str) {
+    let shares = Shares::of(innermost_functions(recording));
+    shares.near("heavy", 75.0, POINTS).unwrap();
+    let is_whole = |sample: &Sample| {
+        let frames: Vec<_> = recording.frames_of(sample.stack).collect();
+        let native = frames.iter().rev().take_while(|frame| matches!(frame.origin, Origin::Native { .. }));
+        let mut names = native.flat_map(|frame| &frame.lines).map(|line| &recording.functions[line.function as usize]);
+        names.any(|function| function.name.contains(entry))
+    };
+    let whole = percent_of_time(recording, is_whole);
+    let one: Vec<_> = recording.samples().take(1).flat_map(|sample| recording.lines_of(sample.stack)).collect();
+    let one: Vec<_> = one.iter().map(|line| &*recording.functions[line.function as usize].name).collect();
+    assert!(whole > 99.0, "{whole} % of {} are whole, as {one:?}", recording.ticks.sampled);
 }
 
 #[test]

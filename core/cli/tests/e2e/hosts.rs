@@ -47,6 +47,13 @@ fn shares_of_c_are_right_and_stacks_whole() {
 }
 
 #[test]
+fn frames_of_hosts_are_around_those_of_guests() {
+    on_each_release("c-shares.wasm", &["1000000"], |place, host| {
+        attach::check_host_frames(&attach::recording(place, host, &["--host-frames"]), "wasmtime_func_call");
+    });
+}
+
+#[test]
 fn every_caller_stands_at_a_call_of_its_callee() {
     on_each_release("c-calls.wasm", &["1000000"], |place, host| check_process(&fixture("c-calls.wasm"), place, host));
 }

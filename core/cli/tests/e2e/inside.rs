@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wasmtime::{Engine, Linker, Module, Store};
 use wlprof::recording::{Function, Recording};
-use wlprof_inside::{Clock, Options, Profiler};
+use wlprof_inside::{Options, Profiler};
 
 /// Guests that run on threads of this process until this is dropped.
 struct Guests {
@@ -78,7 +78,7 @@ fn has_many(recording: &Recording) -> bool {
 
 /// Fast, and for as long as it takes: threads may stand still while the sampler waits for a processor.
 pub(crate) fn options() -> Options {
-    Options { rate_hz: 1000.0, max_overhead: 1.0, clock: Clock::Cpu }
+    Options { rate_hz: 1000.0, max_overhead: 1.0, ..Options::default() }
 }
 
 #[test]

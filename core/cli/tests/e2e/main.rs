@@ -37,6 +37,7 @@ mod host_calls;
 mod hosts;
 mod http;
 mod inside;
+mod inside_host_frames;
 #[cfg(target_os = "linux")]
 mod inside_hosts;
 mod interruption;

@@ -180,7 +180,12 @@ fn location(recording: &Recording, id: u64, frame: &Frame) -> proto::Location {
     let (mapping_id, offset) = match frame.origin {
         Origin::Wasm { module, code_offset, .. } => (u64::from(module) + 1, Some(code_offset)),
         Origin::Language { module, .. } => (u64::from(module) + 1, None),
-        Origin::HostCall { .. } | Origin::Host | Origin::Truncated | Origin::Elided | Origin::Adapter => (host, None),
+        Origin::HostCall { .. }
+        | Origin::Native { .. }
+        | Origin::Host
+        | Origin::Truncated
+        | Origin::Elided
+        | Origin::Adapter => (host, None),
     };
     let line = |line: &wlprof_recording::Line| proto::Line {
         function_id: u64::from(line.function) + 1,

@@ -229,6 +229,18 @@ impl Recorder {
         }
     }
 
+    /// What native code has no name yet: the file and the address.
+    pub fn unnamed_native(&self) -> Vec<(u32, u64)> {
+        self.own_names.native_without_name(&self.frames.in_order())
+    }
+
+    /// Takes the source frames of native code, innermost inlined first.
+    pub fn name_native(&mut self, object: u32, address: u64, source: Vec<SourceFrame>) {
+        if let Some(frame) = self.frames.known(&Origin::Native { object, address }) {
+            self.own_names.name_frame(frame, source);
+        }
+    }
+
     /// Takes the names and values of the labels that the plugin of `module` calls by `key`.
     pub fn name_labels(&mut self, module: ModuleId, key: u64, labels: Vec<Label>) {
         self.own_names.name_labels(module, key, labels);
@@ -450,7 +462,7 @@ impl FunctionTable {
     pub(super) fn line(&mut self, origin: &Origin, source: SourceFrame) -> Line {
         let (module, category) = match *origin {
             Origin::Wasm { module, .. } | Origin::Language { module, .. } => (Some(module), source.category.into()),
-            Origin::HostCall { .. } | Origin::Host => (None, Category::Host),
+            Origin::HostCall { .. } | Origin::Native { .. } | Origin::Host => (None, Category::Host),
             Origin::Truncated | Origin::Elided | Origin::Adapter => (None, Category::Runtime),
         };
         let function = Function {

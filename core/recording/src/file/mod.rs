@@ -142,7 +142,7 @@ pub fn unnamed(origin: &Origin) -> String {
     match *origin {
         Origin::Wasm { function, .. } => format!("wasm-function[{function}]"),
         Origin::Language { key, .. } => format!("[unknown frame {key:#x}]"),
-        Origin::HostCall { .. } | Origin::Host => "[host]".to_owned(),
+        Origin::HostCall { .. } | Origin::Native { .. } | Origin::Host => "[host]".to_owned(),
         Origin::Truncated => "[truncated]".to_owned(),
         Origin::Elided => "[elided]".to_owned(),
         Origin::Adapter => ADAPTER.to_owned(),

@@ -114,7 +114,7 @@ impl RawRecording {
                     Origin::Wasm { module, .. } | Origin::Language { module, .. } | Origin::HostCall { module, .. } => {
                         module_holds(module)
                     }
-                    Origin::Host | Origin::Truncated | Origin::Elided | Origin::Adapter => true,
+                    Origin::Native { .. } | Origin::Host | Origin::Truncated | Origin::Elided | Origin::Adapter => true,
                 };
                 check(frames.iter().all(holds), "frames")?;
                 self.frames.extend(frames);

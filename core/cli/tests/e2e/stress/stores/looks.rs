@@ -27,7 +27,7 @@ pub(super) fn check(recording: &Recording, requests: &Requests) -> usize {
                 Origin::Wasm { module, .. } | Origin::Language { module, .. } | Origin::HostCall { module, .. } => {
                     recording.modules[module as usize].name == request.guest.name()
                 }
-                Origin::Host | Origin::Truncated | Origin::Elided | Origin::Adapter => true,
+                Origin::Native { .. } | Origin::Host | Origin::Truncated | Origin::Elided | Origin::Adapter => true,
             };
             assert!(frames().all(is_own), "{}", about());
             scripted += usize::from(frames().any(|frame| matches!(frame.origin, Origin::Language { .. })));
