@@ -108,7 +108,8 @@ pub(crate) fn check_host_frames(recording: &Recording, entry: &str) {
     shares.near("heavy", 75.0, POINTS).unwrap();
     let is_whole = |sample: &Sample| {
         let frames: Vec<_> = recording.frames_of(sample.stack).collect();
-        let native = frames.iter().rev().take_while(|frame| matches!(frame.origin, Origin::Native { .. }));
+        let is_host = |origin| matches!(origin, Origin::Native { .. } | Origin::Truncated);
+        let native = frames.iter().rev().take_while(|frame| is_host(frame.origin));
         let mut names = native.flat_map(|frame| &frame.lines).map(|line| &recording.functions[line.function as usize]);
         names.any(|function| function.name.contains(entry))
     };
