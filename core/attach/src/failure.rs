@@ -45,6 +45,11 @@ impl AttachError {
         if let Some(tracer) = tracer(pid, tid) {
             return Self::Traced { pid, tracer };
         }
+        if pid == std::process::id() as i32 {
+            let reason = "the system hides its memory from itself, as of a process that has changed its user or forbidden core dumps; have it \
+                          call prctl(PR_SET_DUMPABLE, 1) before";
+            return Self::Forbidden { pid, reason: reason.to_owned() };
+        }
         let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
         let reason = match scope.trim() {
             "3" => {

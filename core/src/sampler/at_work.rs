@@ -212,6 +212,7 @@ impl Sampler {
             rate_note = timers.find_map(|timers| unsafe { timers.rate_note() }).or(rate_note);
         }
         let mut report = self.report(drained, threads.totals_at(&clocks), at_rest, rate_note);
+        report.notes.extend(clocks.bursts_note());
         report.notes.extend(self.delays.iter().flat_map(|delays| epoch::notes(delays)));
         match ticked {
             Some(ticked) => ticked.report(report, self.delays.is_some()),

@@ -64,6 +64,8 @@ pub(in crate::sampler) struct ThreadSlot {
     since_ns: AtomicU64,
     /// When it last left for none.
     pub(in crate::sampler) left_ns: AtomicU64,
+    /// How often it had waited when the slot was made.
+    waits_before: u64,
 }
 
 /// What a thread runs, and whether whoever said so knows all of the time.
@@ -114,6 +116,7 @@ impl ThreadSlot {
             left_out_ns: AtomicU64::new(0),
             since_ns: AtomicU64::new(0),
             left_ns: AtomicU64::new(0),
+            waits_before: own_thread::voluntary_waits(),
         })
     }
 
@@ -480,6 +483,12 @@ impl ThreadSlot {
             Some(timers) => timers.leave_out_instants(ns),
             None => add(&self.left_out_ns, ns),
         }
+    }
+
+    /// What the user should know of a thread that has used `cpu_ns` of CPU time and has waited so often.
+    pub(in crate::sampler) fn bursts_note(&self, cpu_ns: u64, waits: u64) -> Option<String> {
+        let waits = waits.checked_sub(self.waits_before)?;
+        self.timers.as_ref()?.bursts_note(self.in_stores_ns(cpu_ns), waits)
     }
 
     /// Time between samples now.

@@ -52,6 +52,14 @@ impl Clocks {
         self.slots.iter().map(|(slot, _)| slot)
     }
 
+    /// What the user should know of the first thread that runs but shortly between waits.
+    pub(in crate::sampler) fn bursts_note(&self) -> Option<String> {
+        self.slots.iter().find_map(|(slot, cpu_ns)| {
+            let waits = ThreadWatch::new(slot.tid).ok()?.voluntary_waits()?;
+            slot.bursts_note(*cpu_ns, waits)
+        })
+    }
+
     /// The sum over all threads: `ended`, and those of them that `is_listed` says are not in it.
     pub(super) fn totals(&self, ended: SlotTotals, is_listed: impl Fn(&Arc<ThreadSlot>) -> bool) -> SlotTotals {
         let mut totals = ended;

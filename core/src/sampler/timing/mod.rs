@@ -327,6 +327,12 @@ impl Timers {
         }
     }
 
+    /// What the user should know of a thread that has used so much CPU time and has waited so often.
+    pub(in crate::sampler) fn bursts_note(&self, cpu_ns: u64, waits: u64) -> Option<String> {
+        let burst_ns = cpu_ns.checked_div(waits).filter(|_| !self.wall.load(Ordering::Relaxed))?;
+        self.pace.bursts_note(burst_ns)
+    }
+
     /// What the user should know of the rate. Call this when no signal is answered any more.
     ///
     /// # Safety

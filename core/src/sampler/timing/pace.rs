@@ -132,6 +132,20 @@ impl Pace {
         self.lateness.begin(late_ns, handling_ns);
     }
 
+    /// What the user should know of a thread that runs for `burst_ns` from one wait to the next: whether it often waits again before a signal finds
+    /// it at work.
+    pub(in crate::sampler) fn bursts_note(&self, burst_ns: u64) -> Option<String> {
+        let late_ns = self.lateness.ns();
+        (burst_ns < LATEST * late_ns).then(|| {
+            format!(
+                "the guest runs for {} µs between waits, and samples come {} µs late on this machine: some of its work is shown where it waits \
+                 or calls the host",
+                burst_ns / 1000,
+                late_ns / 1000
+            )
+        })
+    }
+
     /// Time between samples now.
     pub(in crate::sampler) fn period_ns(&self) -> u64 {
         self.period_ns.load(Ordering::Relaxed)
@@ -392,6 +406,16 @@ mod tests {
         assert_eq!(lateness.ns(), 20_000, "it was measured where all are seen");
         note(5_000_000);
         assert!((20_000..20_100).contains(&lateness.ns()), "the machine's host had the processor");
+    }
+
+    #[test]
+    fn bursts_that_end_before_a_signal_comes_are_noted() {
+        let pace = Pace::new(None);
+        assert_eq!(pace.bursts_note(0), None, "signals are not late");
+        pace.are_late(50_000, 0);
+        assert_eq!(pace.bursts_note(1_000_000), None);
+        let note = pace.bursts_note(16_000).unwrap();
+        assert!(note.contains("for 16 µs between waits, and samples come 50 µs late"), "{note}");
     }
 
     #[test]
