@@ -24,6 +24,8 @@ pub(crate) struct SampledThread {
     weights: Weights<UntimedSample>,
     /// What it had had of processors when its last sample was taken, and when it was last asked to stop.
     seen: Turns,
+    /// Its ticks when it was last noted where it stopped.
+    ticks: (u64, u64),
     asked: (Turns, Instant),
     /// Instants since then, at which it had not stopped yet.
     missed: u64,
@@ -80,9 +82,9 @@ impl SampledThread {
             Clock::Wall => begun.elapsed().as_nanos() as u64,
         };
         Some(Self {
-            thread,
             weights: Weights::since(since),
             seen: turns,
+            ticks: thread.ticks().unwrap_or_default(),
             asked: (turns, Instant::now()),
             missed: 0,
             traced: None,
@@ -90,6 +92,7 @@ impl SampledThread {
             runs_wasm: false,
             was_blocked: None,
             blocked: None,
+            thread,
         })
     }
 
@@ -238,6 +241,12 @@ impl SampledThread {
         // It was on no processor when it was asked.
         let waited = turns.count != asked.count;
         looking.stops.add(stood, (!waited).then_some(late));
+        if self.runs_wasm && !waited {
+            let (user, kernel) = self.thread.ticks().unwrap_or(self.ticks);
+            let since = (user.saturating_sub(self.ticks.0), kernel.saturating_sub(self.ticks.1));
+            looking.stops.stopped(found.is_behind_system_call, since);
+            self.ticks = (user, kernel);
+        }
         let missed = std::mem::take(&mut self.missed);
         // No CPU time passes where a thread has been woken and waits for a processor.
         let only_woke = looking.clock == Clock::Cpu && found.is_behind_system_call && waited;

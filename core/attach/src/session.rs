@@ -294,7 +294,7 @@ impl Session {
         #[cfg(feature = "host-frames")]
         self.name_host_frames();
         (self.meta.pause.handler_p50_ns, self.meta.pause.handler_p99_ns) = self.stops.percentiles();
-        self.meta.notes.extend(self.stops.note());
+        self.meta.notes.extend(self.stops.notes());
         self.meta.notes.extend(self.files.notes());
         self.meta.notes.extend(self.notes_of_lost());
         self.meta.duration_ns = self.lasted.as_nanos() as u64;

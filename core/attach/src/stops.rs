@@ -31,6 +31,44 @@ pub(crate) struct Stops {
     /// For how long threads of guests ran in all, and in how many turns.
     ran: Duration,
     turns: u64,
+    calls: CallStops,
+}
+
+/// Stops of threads that ran when they were looked at, and how many of them were behind system calls.
+///
+/// A thread that is asked to stop does so when an interrupt comes, or when it comes back from a system call before that. Where interrupts take long,
+/// most stops are of the second kind, wherever the thread was when it was looked at.
+#[derive(Debug, Default)]
+struct CallStops {
+    all: u64,
+    behind_calls: u64,
+    /// Of the same threads and time: ticks of the system's clock in user code and in the kernel.
+    user_ticks: u64,
+    kernel_ticks: u64,
+}
+
+impl CallStops {
+    /// Stops, and ticks, that say enough.
+    const ENOUGH: u64 = 50;
+    /// What part of all stops may be behind system calls beyond their part of the time without a note.
+    const MAX_BEYOND: f64 = 0.1;
+
+    fn note(&self, late: Duration) -> Option<String> {
+        let ticks = self.user_ticks + self.kernel_ticks;
+        let behind = self.behind_calls as f64 / self.all as f64;
+        let kernel = self.kernel_ticks as f64 / ticks as f64;
+        let is_known = self.all >= Self::ENOUGH && ticks >= Self::ENOUGH;
+        (is_known && behind - kernel > Self::MAX_BEYOND).then(|| {
+            format!(
+                "{:.0} % of samples were taken as a thread came back from a system call, though the kernel has {:.0} % of its time: a thread stops \
+                 {:.0} µs after it is looked at on this machine, and earlier where it calls the kernel; shares of host calls, and of what runs \
+                 around them, are too large",
+                behind * 100.0,
+                kernel * 100.0,
+                late.as_secs_f64() * 1e6
+            )
+        })
+    }
 }
 
 impl Stops {
@@ -56,8 +94,22 @@ impl Stops {
         self.turns += turns;
     }
 
-    /// Returns what the user should know of threads that run so shortly that they are elsewhere when they stop; `None` if they do not.
-    pub(crate) fn note(&self) -> Option<String> {
+    /// Notes that a thread that had run stopped behind a system call, or not, and how many ticks of the system's clock it has had since it was last
+    /// noted, in user code and in the kernel.
+    pub(crate) fn stopped(&mut self, is_behind_call: bool, (user_ticks, kernel_ticks): (u64, u64)) {
+        self.calls.all += 1;
+        self.calls.behind_calls += u64::from(is_behind_call);
+        self.calls.user_ticks += user_ticks;
+        self.calls.kernel_ticks += kernel_ticks;
+    }
+
+    /// Returns what the user should know of threads that are elsewhere when they stop than when they were looked at.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
+        self.turns_note().into_iter().chain(self.calls.note(self.lateness()))
+    }
+
+    /// What there is to say of threads that run so shortly that they are elsewhere when they stop; `None` if they do not.
+    fn turns_note(&self) -> Option<String> {
         let turn_us = self.ran.as_secs_f64() * 1e6 / self.turns as f64;
         let late_us = self.lateness().as_secs_f64() * 1e6;
         let off = late_us / turn_us;
@@ -119,9 +171,21 @@ mod tests {
             stops.add(Duration::from_micros(100), Some(Duration::from_micros(20)));
             stops.ran(Duration::from_millis(2), 1);
         }
-        assert_eq!(stops.note(), None);
+        assert_eq!(stops.turns_note(), None);
         stops.ran(Duration::ZERO, 9000);
-        let note = stops.note().unwrap();
+        let note = stops.turns_note().unwrap();
         assert!(note.contains("runs for 200 µs") && note.ends_with("off by 10 %"), "{note}");
+    }
+
+    #[test]
+    fn stops_behind_system_calls_are_noted_beyond_their_part_of_the_time() {
+        let stops = |behind: u64, kernel_ticks| {
+            let mut stops = Stops::default();
+            (0..100).for_each(|number| stops.stopped(number < behind, (100 - kernel_ticks, kernel_ticks)));
+            stops.calls.note(Duration::from_micros(40))
+        };
+        assert_eq!((stops(3, 3), stops(60, 55), stops(2, 90)), (None, None, None));
+        let note = stops(70, 4).unwrap();
+        assert!(note.starts_with("70 % of samples") && note.contains("the kernel has 4 %"), "{note}");
     }
 }

@@ -66,6 +66,18 @@ impl Thread {
         Some(Activity::Running { processor })
     }
 
+    /// Its time in user code and in the kernel, in ticks of the system's clock; `None` if it has ended.
+    pub(crate) fn ticks(&self) -> Option<(u64, u64)> {
+        let mut buffer = [0; 1024];
+        let length = self.state.read_at(&mut buffer, 0).ok()?;
+        let end_of_name = buffer[..length].iter().rposition(|byte| *byte == b')')?;
+        /// The number of the first of them, of those behind the name.
+        const USER: usize = 14 - 3;
+        let fields = str::from_utf8(&buffer[end_of_name + 1..length]).ok()?.split_ascii_whitespace();
+        let mut ticks = fields.skip(USER).map(str::parse);
+        Some((ticks.next()?.ok()?, ticks.next()?.ok()?))
+    }
+
     /// What it has had of processors; `None` if it has ended.
     pub(crate) fn turns(&self) -> Option<Turns> {
         let mut buffer = [0; 96];

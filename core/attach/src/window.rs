@@ -107,10 +107,10 @@ impl Session {
     /// # Errors
     /// If the journal of the session keeps nothing for windows.
     pub fn recording(&mut self, window: &Window) -> io::Result<Vec<u8>> {
+        let until_ns = self.now_ns();
         self.name(NAMING);
         #[cfg(feature = "host-frames")]
         self.name_host_frames();
-        let until_ns = self.now_ns();
         let of = WindowOf { from_ns: window.from_ns, until_ns, clock: window.clock };
         let truncated = self.samples.recorder.truncated_counts().into_iter().filter_map(|(reason, count)| {
             let more = count - window.truncated.get(&reason).copied().unwrap_or(0);
@@ -125,7 +125,7 @@ impl Session {
             duration_ns: duration.as_nanos() as u64,
             cpu_ns: self.samples.cpu_ns - window.cpu_ns,
             allowed_hz: self.options.rate_hz.min((self.instants - window.instants) as f64 / duration.as_secs_f64()),
-            notes: self.meta.notes.iter().cloned().chain(self.notes_of_lost()).collect(),
+            notes: self.meta.notes.iter().cloned().chain(self.stops.notes()).chain(self.notes_of_lost()).collect(),
             ..self.meta.clone()
         };
         let ticks = self.samples.ticks.since(&window.ticks);

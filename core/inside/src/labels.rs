@@ -110,13 +110,16 @@ impl Labels {
     }
 
     /// Runs `future` with a scope of the labels around each poll: on whatever thread that is, and not while it waits.
-    pub async fn run<F: Future>(self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        poll_fn(|context| {
-            let _scope = self.scope();
-            future.as_mut().poll(context)
-        })
-        .await
+    pub fn run<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        let labels = self.clone();
+        async move {
+            let mut future = pin!(future);
+            poll_fn(|context| {
+                let _scope = labels.scope();
+                future.as_mut().poll(context)
+            })
+            .await
+        }
     }
 }
 

@@ -62,7 +62,7 @@ struct Sampler {
 }
 
 impl Profiler {
-    /// Samples 100 times in each second of a thread's CPU time.
+    /// Looks at threads 100 times a second, and samples those that run then or wait for a processor.
     ///
     /// # Errors
     /// [`AttachError`] if the system does not show this process to itself, or if there is no signal left.
@@ -97,8 +97,8 @@ impl Profiler {
     ///
     /// # Errors
     /// If `binary` cannot be read, or sampling is over.
-    pub fn add(&self, name: &str, binary: Vec<u8>) -> io::Result<()> {
-        let read = parse_binary(binary, Path::new(name), None);
+    pub fn add(&self, name: &str, binary: impl Into<Vec<u8>>) -> io::Result<()> {
+        let read = parse_binary(binary.into(), Path::new(name), None);
         let read = read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let (file, _) = ProgramFile::of(read, None, BUILT_IN);
         self.0.session.look(|session| session.add_file(file))?
@@ -219,7 +219,8 @@ pub struct OpenWindow {
 }
 
 impl OpenWindow {
-    /// Returns what was sampled in the window so far. Sampling stops for a moment.
+    /// Returns what was sampled in the window so far. Sampling stops meanwhile: for milliseconds, or, where the first of a host's own frames are
+    /// named, for as long as it takes to read the symbols of its files. In an asynchronous task call it where a thread may block.
     ///
     /// # Errors
     /// Why sampling has ended by itself, if it has.

@@ -3,8 +3,11 @@
 use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
 
-/// Returns what to do, by the compiler that the module shows to be of.
-pub(super) fn of(image: &ModuleImage) -> &'static str {
+/// Returns what to do, by what has sampled it and by the compiler that the module shows to be of.
+pub(super) fn of(image: &ModuleImage, sampler: &str) -> &'static str {
+    if image.is_stand_in() && sampler == "inside" {
+        return "give the file that it was compiled from to Profiler::add";
+    }
     if image.is_stand_in() {
         return "give the file that it was compiled from with --guest";
     }

@@ -287,7 +287,7 @@ impl Symbolizer {
                 // Who has read the module has said why there is none.
                 None if self.image.source_map_url().is_some() => None,
                 None => {
-                    let advice = advice::of(&self.image);
+                    let advice = advice::of(&self.image, &recording.meta.sampler);
                     Some(format!("{}{functions} ({advice})", without_debug_information(name)))
                 }
             },
