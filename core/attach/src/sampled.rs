@@ -26,7 +26,7 @@ pub(crate) struct SampledThread {
     seen: Turns,
     /// Its ticks when it was last noted where it stopped.
     ticks: (u64, u64),
-    asked: (Turns, Instant),
+    asked: Asked,
     /// Instants since then, at which it had not stopped yet.
     missed: u64,
     /// Since when another program has traced it.
@@ -40,6 +40,25 @@ pub(crate) struct SampledThread {
     blocked: Option<(Turns, FoundStack)>,
 }
 
+/// When a thread was asked to stop.
+struct Asked {
+    turns: Turns,
+    at: Instant,
+    /// The instant that it was asked for: others were before it.
+    instant: Instant,
+}
+
+impl Asked {
+    /// Whether the thread waited for a processor at the instant, as far as can be told, if it stopped then with these turns. That it lost its processor
+    /// to the thread that samples is no such wait.
+    fn was_off_processor(&self, turns: Turns, stopped: Instant) -> bool {
+        /// How much earlier it may have lost the processor.
+        const SLACK: Duration = Duration::from_micros(200);
+        let waited = Duration::from_nanos(turns.waited_ns.saturating_sub(self.turns.waited_ns));
+        turns.count != self.turns.count && waited > stopped.saturating_duration_since(self.instant) + SLACK
+    }
+}
+
 /// Reads what is wanted of the stacks of a thread with these registers, the special and the general ones; then come what it is called and what
 /// it does.
 pub(crate) type ReadStack<R> = fn(&mut StackReader, Registers, &[usize], &str, &str) -> R;
@@ -50,6 +69,8 @@ pub(crate) struct SamplingContext<'a> {
     pub(crate) samples: &'a mut Samples,
     pub(crate) clock: Clock,
     pub(crate) begun: Instant,
+    /// The instant now.
+    pub(crate) instant: Instant,
     pub(crate) stops: &'a mut Stops,
     pub(crate) processors: &'a mut Processors,
 }
@@ -85,7 +106,7 @@ impl SampledThread {
             weights: Weights::since(since),
             seen: turns,
             ticks: thread.ticks().unwrap_or_default(),
-            asked: (turns, Instant::now()),
+            asked: Asked { turns, at: Instant::now(), instant: Instant::now() },
             missed: 0,
             traced: None,
             had_wasm: false,
@@ -123,7 +144,7 @@ impl SampledThread {
                     return Ok(true);
                 }
                 self.traced = None;
-                self.asked = (turns, now);
+                self.asked = Asked { turns, at: now, instant: looking.instant };
                 self.missed += u64::from(asked == Ok(true) && !stopper.is_asked(self.thread.tid));
                 asked
             }
@@ -231,15 +252,15 @@ impl SampledThread {
         };
         let found = looking.reader.read(registers, &general);
         let labels = looking.labels(self.thread.tid);
-        let (asked, looked) = self.asked;
-        let (stood, late) = (stopped.stood(), stopped.seen.saturating_duration_since(looked));
+        let (stood, late) = (stopped.stood(), stopped.seen.saturating_duration_since(self.asked.at));
+        let was_off_processor = self.asked.was_off_processor(turns, stopped.seen);
         // The thread may run in place of this one from here on.
         if !stopped.release() {
             self.miss(looking, stood);
             return true;
         }
         // It was on no processor when it was asked.
-        let waited = turns.count != asked.count;
+        let waited = turns.count != self.asked.turns.count;
         looking.stops.add(stood, (!waited).then_some(late));
         if self.runs_wasm && !waited {
             let (user, kernel) = self.thread.ticks().unwrap_or(self.ticks);
@@ -248,9 +269,10 @@ impl SampledThread {
             self.ticks = (user, kernel);
         }
         let missed = std::mem::take(&mut self.missed);
-        // No CPU time passes where a thread has been woken and waits for a processor.
-        let only_woke = looking.clock == Clock::Cpu && found.is_behind_system_call && waited;
-        if only_woke {
+        // No CPU time passes where a thread waits for a processor, or has been woken and does so. Where many wait, samples would else be of what is
+        // preempted often: of long work, and not of what sleeps again before that.
+        let passed_no_time = was_off_processor || found.is_behind_system_call && waited;
+        if looking.clock == Clock::Cpu && passed_no_time {
             looking.samples.ticks.fired += u64::from(!found.words.is_empty());
             looking.samples.ticks.preempted += u64::from(!found.words.is_empty());
         } else {

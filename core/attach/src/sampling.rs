@@ -56,6 +56,8 @@ pub(crate) struct Sampling<'s> {
     stopper: Stopper,
     processors: Processors,
     random: u64,
+    /// The instant now.
+    instant: Instant,
 }
 
 impl<'s> Sampling<'s> {
@@ -71,6 +73,7 @@ impl<'s> Sampling<'s> {
             stopper,
             processors: Processors::of_this_thread(),
             random: RandomState::new().hash_one(std::process::id()) | 1,
+            instant: Instant::now(),
         };
         let Session { fibers, begun, .. } = &mut *sampling.session;
         fibers.begin(begun.elapsed().as_nanos() as u64);
@@ -195,6 +198,7 @@ impl<'s> Sampling<'s> {
     /// Takes the samples of this instant.
     fn look_at_threads(&mut self) -> Result<(), AttachError> {
         let now = Instant::now();
+        self.instant = now;
         self.serve();
         let tids: Vec<i32> = self.threads.keys().copied().collect();
         for &tid in &tids {
@@ -302,9 +306,15 @@ impl<'s> Sampling<'s> {
         what: impl FnOnce(&mut SampledThread, &mut SamplingContext<'_>, &mut Stopper) -> R,
     ) -> Option<R> {
         let Self {
-            session: Session { reader, samples, options, begun, stops, .. }, processors, threads, stopper, ..
+            session: Session { reader, samples, options, begun, stops, .. },
+            processors,
+            threads,
+            stopper,
+            instant,
+            ..
         } = self;
-        let mut looking = SamplingContext { reader, samples, clock: options.clock, begun: *begun, stops, processors };
+        let (clock, begun, instant) = (options.clock, *begun, *instant);
+        let mut looking = SamplingContext { reader, samples, clock, begun, instant, stops, processors };
         threads.get_mut(&tid).map(|thread| what(thread, &mut looking, stopper))
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Turns {
     pub(crate) cpu_ns: u64,
     /// How often it has come onto a processor.
     pub(crate) count: u64,
+    /// For how long it had waited for one when it came onto one last, in nanoseconds of its life.
+    pub(crate) waited_ns: u64,
 }
 
 /// What a thread does.
@@ -84,7 +86,8 @@ impl Thread {
         let length = self.times.read_at(&mut buffer, 0).ok()?;
         // CPU time, time of waiting for a processor, turns.
         let mut numbers = str::from_utf8(&buffer[..length]).ok()?.split_ascii_whitespace().map(str::parse);
-        Some(Turns { cpu_ns: numbers.next()?.ok()?, count: numbers.nth(1)?.ok()? })
+        let (cpu_ns, waited_ns, count) = (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+        Some(Turns { cpu_ns, count, waited_ns })
     }
 
     /// The registers of a thread that is blocked in a system call, as far as they are known: it need not stop for it. `None` if it is not.

@@ -2,10 +2,11 @@
 //! asked but to run a guest.
 
 use crate::guest::{Place, Ran, fixture, send_signal};
-use crate::running::{wait_until, with_default_signals};
+use crate::running::{EndOnDrop, wait_until, with_default_signals};
 use crate::sampled::{Shares, are_few, innermost_functions, percent_of_time};
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use wlprof::recording::{Line, Origin, Recording, Sample, State, Truncation};
 
 /// How far a share may be off by itself, in points: equal work takes a little more time or less by where its code lies.
@@ -58,13 +59,18 @@ fn attach(place: &Place, host: &Host, options: &[&str]) -> Ran {
 
 /// Attaches for ever longer until there are some hundred samples.
 pub(crate) fn recording(place: &Place, host: &Host, options: &[&str]) -> Recording {
+    // Where others have the processors, a thread may stand still while wlprof waits for one.
+    recording_of(400, place, host, &[options, &["--rate=500", "--max-overhead=100"]].concat())
+}
+
+/// Attaches for ever longer until there are so many samples.
+fn recording_of(samples: u64, place: &Place, host: &Host, options: &[&str]) -> Recording {
     for doubled in 0..10 {
         let duration = format!("--duration={}", 2 << doubled);
-        // Where others have the processors, a thread may stand still while wlprof waits for one.
-        let ran = attach(place, host, &[options, &["--rate=500", "--max-overhead=100", &duration]].concat());
+        let ran = attach(place, host, &[options, &[&duration]].concat());
         assert_eq!(ran.code, Some(0), "{ran:?}");
         let recording = place.recording("x.wlprof");
-        if recording.ticks.sampled > 400 {
+        if recording.ticks.sampled > samples {
             return recording;
         }
     }
@@ -93,6 +99,55 @@ pub(crate) fn check_shares(recording: &Recording) {
     let names = roots.map(|frame| &*recording.functions[frame.lines[0].function as usize].name);
     assert!(names.into_iter().all(|name| name == "_start"));
     assert!(recording.samples().all(|sample| sample.state == State::Guest));
+}
+
+/// Works for some 30 ms in `long`, and then for as long in `short`, in thirty parts between sleeps.
+const LONG_AND_SHORT: &str = r#"
+(module
+  (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func $sleep
+    ;; One subscription to the monotonic clock, a millisecond.
+    (i32.store (i32.const 16) (i32.const 1))
+    (i64.store (i32.const 24) (i64.const 1000000))
+    (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128))))
+  (func $work (param $rounds i32)
+    (loop $again
+      (i32.store (i32.const 256) (i32.mul (i32.add (i32.load (i32.const 256)) (i32.const 7)) (i32.const 1664525)))
+      (br_if $again (local.tee $rounds (i32.sub (local.get $rounds) (i32.const 1))))))
+  (func $long (call $work (i32.const 6000000)))
+  (func $short (call $work (i32.const 200000)))
+  (func (export "_start") (local $parts i32)
+    (loop $again
+      (call $long)
+      (local.set $parts (i32.const 30))
+      (loop $part
+        (call $sleep)
+        (call $short)
+        (br_if $part (local.tee $parts (i32.sub (local.get $parts) (i32.const 1)))))
+      (br $again))))
+"#;
+
+/// What works for long is preempted, and what sleeps again before that is not.
+#[test]
+fn work_between_sleeps_has_its_share_where_processors_are_scarce() {
+    let place = Place::new();
+    place.file("long-and-short.wat", LONG_AND_SHORT);
+    let host = Host::of(&place, "long-and-short.wat");
+    let is_over = AtomicBool::new(false);
+    let recording = std::thread::scope(|scope| {
+        for _ in 0..2 * std::thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| while !is_over.load(Ordering::Relaxed) {});
+        }
+        let _end = EndOnDrop(&is_over);
+        recording_of(1500, &place, &host, &["--rate=1000", "--max-overhead=100"])
+    });
+    let part = |sample: Sample| {
+        let names = recording.lines_of(sample.stack).map(|line| &*recording.functions[line.function as usize].name);
+        let part = names.into_iter().find(|name| ["long", "short"].contains(name))?;
+        Some((part, sample.period_ns))
+    };
+    Shares::of(recording.samples().filter_map(part)).near("short", 50.0, POINTS).unwrap();
 }
 
 #[test]

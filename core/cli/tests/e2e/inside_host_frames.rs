@@ -1,7 +1,7 @@
 //! The host's own frames around those of guests: held against the backtrace that the standard library takes, through wasm.
 
 use crate::inside::options;
-use crate::running::wait_until;
+use crate::running::{EndOnDrop, wait_until};
 use std::backtrace::Backtrace;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wasmtime::{Caller, Engine, Linker, Module, Store};
 use wlprof::recording::{Origin, Recording};
-use wlprof_inside::{Options, Profiler};
+use wlprof_inside::{Labels, Options, Profiler};
 
 /// What a call has on its stack by the standard library, leaf first.
 type Captured = Arc<Mutex<Option<Vec<String>>>>;
@@ -68,22 +68,26 @@ fn stacks_above(recording: &Recording, leaf: &str) -> BTreeSet<Vec<String>> {
 }
 
 /// Checks samples of stacks on which wasm was entered so often.
-fn check(captured: &Captured, entries: usize, run: impl Fn() + Send + Sync) {
+fn check(test: &str, captured: &Captured, entries: usize, run: impl Fn() + Send + Sync) {
+    // Other tests run guests in this process.
+    let labels = Labels::new([("test", test)]);
     let profiler = Profiler::with(Options { host_frames: true, ..options() }).unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _scope = labels.scope();
             while !is_over.load(Ordering::Relaxed) {
                 run();
             }
         });
+        let _end = EndOnDrop(&is_over);
         let window = profiler.window().unwrap();
         let mut stacks = BTreeSet::new();
         wait_until("there are samples of host code", || {
-            stacks = stacks_above(window.snapshot().unwrap().recording(), "::work_of_host");
+            let own = window.snapshot().unwrap().of_label("test", test);
+            stacks = stacks_above(own.recording(), "::work_of_host");
             !stacks.is_empty()
         });
-        is_over.store(true, Ordering::Relaxed);
         let mut backtrace = captured.lock().unwrap().clone().unwrap();
         let own = backtrace.iter().position(|name| name.ends_with("::work_of_host")).unwrap();
         backtrace.drain(..=own);
@@ -111,7 +115,7 @@ fn engine_and_module() -> (Engine, Module) {
 fn a_hosts_own_frames_are_those_of_the_standard_librarys_backtrace() {
     let captured = Captured::default();
     let (engine, module) = engine_and_module();
-    check(&captured, 2, || {
+    check("synchronous", &captured, 2, || {
         let mut linker = Linker::new(&engine);
         linker.func_wrap("host", "work", |caller: Caller<'_, Captured>| work_of_host(caller.data())).unwrap();
         let again = |mut caller: Caller<'_, Captured>| {
@@ -129,7 +133,7 @@ fn a_hosts_own_frames_are_those_of_the_standard_librarys_backtrace() {
 fn frames_of_who_polls_are_above_those_of_an_asynchronous_store() {
     let captured = Captured::default();
     let (engine, module) = engine_and_module();
-    check(&captured, 1, || {
+    check("asynchronous", &captured, 1, || {
         let mut linker = Linker::new(&engine);
         linker.func_wrap("host", "work", |caller: Caller<'_, Captured>| work_of_host(caller.data())).unwrap();
         linker.func_wrap("host", "again", || ()).unwrap();

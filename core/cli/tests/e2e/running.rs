@@ -6,9 +6,19 @@ use crate::sampled::with_ever_more_work;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// Has other threads of a test end when it is dropped: also if the test fails, which would wait for them for ever.
+pub(crate) struct EndOnDrop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// After this long a run counts as hung. Only failures wait for it, so it is far beyond what the busiest machine needs.
 const HUNG: Duration = Duration::from_secs(30 * 60);
