@@ -29,7 +29,9 @@ mod unwinding {
     use crate::process::Process;
     use crate::stack::WalkOutcome;
     use nix::libc;
+    use std::collections::HashMap;
     use std::fs::OpenOptions;
+    use std::io;
     use std::os::unix::fs::OpenOptionsExt;
     use wlprof_host::{CodeMapping, HostCode, HostFrame, HostRegisters, UnwindEnd};
     use wlprof_recording::{Origin, Recorder};
@@ -39,21 +41,22 @@ mod unwinding {
 
     /// Gives `host` the native code that there is.
     pub(crate) fn look(host: &mut HostCode, process: &Process, mappings: &[Mapping]) {
-        let header = |name: &str| {
-            let first = mappings.iter().find(|mapping| mapping.offset == 0 && mapping.name == name);
-            first.map(|mapping| mapping.range.start)
-        };
+        let first = mappings.iter().filter(|mapping| mapping.offset == 0);
+        let headers: HashMap<&str, usize> = first.map(|mapping| (&*mapping.name, mapping.range.start)).collect();
         let is_native = |mapping: &&Mapping| mapping.is_executable && !mapping.is_anonymous();
         let native = mappings.iter().filter(is_native).map(|mapping| CodeMapping {
             addresses: mapping.range.clone(),
             offset: mapping.offset,
             name: &mapping.name,
-            header: header(&mapping.name),
+            header: headers.get(&*mapping.name).copied(),
         });
         let read = |address, buffer: &mut [u8]| process.read(address, buffer);
-        // A pipe may have the file's name by now.
+        // A device may have the file's name by now, or a pipe.
         let open = |name: &str| {
             let path = process.path(&format!("root{name}"));
+            if !std::fs::metadata(&path)?.is_file() {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
             OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
         };
         host.look(native, read, open);

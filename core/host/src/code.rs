@@ -13,7 +13,13 @@ use std::os::unix::fs::FileExt;
 use wlprof_plugin::SourceFrame;
 
 /// Files whose code is unwound, in the life of a process.
-const MAX_OBJECTS: usize = 1024;
+const MAX_OBJECTS: usize = 256;
+
+/// Mappings of native code that are looked at.
+const MAX_MAPPINGS: usize = 1024;
+
+/// Bytes of unwind tables that are kept, of all files.
+const MAX_ALL_TABLES: usize = 256 << 20;
 
 /// Native frames between two entries into wasm, or beyond them.
 const MAX_FRAMES: usize = 512;
@@ -23,6 +29,9 @@ const COMPARED: usize = 4096;
 
 /// What the kernel calls code that it gives to each process.
 const VDSO: &str = "[vdso]";
+
+/// Bytes of that.
+const MAX_VDSO: usize = 64 << 10;
 
 /// Native code that a process has mapped.
 #[derive(Clone, Debug)]
@@ -93,17 +102,22 @@ pub enum UnwindEnd {
 ///
 /// # Security
 /// Files are opened by the names that the process has for them, and used if they begin as what it has mapped does. What they say is not trusted: frames
-/// may be wrong, and are no more than 512 from one entry into wasm to the next.
+/// may be wrong, and are no more than 512 from one entry into wasm to the next. No more than 256 MiB of unwind tables are kept. Files of more than 2 GiB,
+/// or with more debug information than that, have no names.
 pub struct HostCode {
     unwinder: UnwinderNative<Vec<u8>, framehop::MayAllocateDuringUnwind>,
     cache: CacheNative<framehop::MayAllocateDuringUnwind>,
     mapped: BTreeMap<usize, Mapped>,
     objects: Vec<NamedObject>,
+    /// Bytes of unwind tables in use.
+    tables: usize,
 }
 
 struct Mapped {
     end: usize,
     name: String,
+    /// Bytes of its unwind tables.
+    tables: usize,
     /// The file, and what is added to the addresses that it states. `None` if it is not to be had.
     object: Option<(u32, u64)>,
 }
@@ -115,6 +129,7 @@ impl Default for HostCode {
             cache: CacheNative::new(),
             mapped: BTreeMap::new(),
             objects: Vec::new(),
+            tables: 0,
         }
     }
 }
@@ -124,31 +139,34 @@ impl HostCode {
     /// the name that the process has for it.
     pub fn look<'a>(
         &mut self,
-        mappings: impl Iterator<Item = CodeMapping<'a>> + Clone,
+        mappings: impl Iterator<Item = CodeMapping<'a>>,
         read: impl Fn(usize, &mut [u8]) -> bool,
         open: impl Fn(&str) -> io::Result<File>,
     ) {
-        let is_same = |start: usize, mapped: &Mapped| {
-            let mut same = mappings.clone().filter(|mapping| mapping.addresses.start == start);
-            same.any(|mapping| mapping.addresses.end == mapped.end && mapping.name == mapped.name)
+        let there: BTreeMap<usize, CodeMapping<'a>> =
+            mappings.take(MAX_MAPPINGS).map(|mapping| (mapping.addresses.start, mapping)).collect();
+        let is_gone = |start: &usize, mapped: &mut Mapped| {
+            let same = there
+                .get(start)
+                .is_some_and(|mapping| mapping.addresses.end == mapped.end && mapping.name == mapped.name);
+            !same
         };
-        let gone: Vec<usize> =
-            self.mapped.iter().filter(|(start, mapped)| !is_same(**start, mapped)).map(|(start, _)| *start).collect();
-        for start in gone {
-            self.mapped.remove(&start);
+        for (start, mapped) in self.mapped.extract_if(.., is_gone) {
             self.unwinder.remove_module(start as u64);
+            self.tables -= mapped.tables;
         }
-        for mapping in mappings {
-            let start = mapping.addresses.start;
+        for (start, mapping) in there {
             if !self.mapped.contains_key(&start) {
+                let before = self.tables;
                 let object = self.add(&mapping, &read, &open);
-                let mapped = Mapped { end: mapping.addresses.end, name: mapping.name.to_owned(), object };
-                self.mapped.insert(start, mapped);
+                let (end, name) = (mapping.addresses.end, mapping.name.to_owned());
+                self.mapped.insert(start, Mapped { end, name, tables: self.tables - before, object });
             }
         }
     }
 
-    /// Has code of a file unwound by the file's tables. Returns the file and what is added to the addresses that it states.
+    /// Has code of a file unwound by the file's tables, as long as there is room for them. Returns the file and what is added to the addresses that it
+    /// states.
     fn add(
         &mut self,
         mapping: &CodeMapping<'_>,
@@ -157,7 +175,7 @@ impl HostCode {
     ) -> Option<(u32, u64)> {
         let (start, end) = (mapping.addresses.start as u64, mapping.addresses.end as u64);
         let (tables, object) = if mapping.name == VDSO {
-            let mut image = vec![0; mapping.addresses.len()];
+            let mut image = vec![0; mapping.addresses.len().min(MAX_VDSO)];
             read(mapping.addresses.start, &mut image).then_some(())?;
             (UnwindTables::read(&*image)?, NamedObject::new(VDSO, None))
         } else {
@@ -167,6 +185,7 @@ impl HostCode {
             (tables, NamedObject::new(mapping.name, Some(file)))
         };
         let bias = start.wrapping_sub(tables.stated_address(mapping.offset)?);
+        self.tables = Some(self.tables + tables.bytes()).filter(|all| *all <= MAX_ALL_TABLES)?;
         let known = self.objects.iter().position(|known| known.is(&object));
         let id = known.or_else(|| {
             (self.objects.len() < MAX_OBJECTS).then(|| {
@@ -178,8 +197,8 @@ impl HostCode {
         Some((id as u32, bias))
     }
 
-    /// Unwinds from these registers until there is code that it `ends` at. From a fiber of Wasmtime's it goes on to who has resumed it (on x86-64). `word` reads memory of the process. Returns the frames, leaf first; `None` is
-    /// code of no file.
+    /// Unwinds from these registers until there is code that it `ends` at. From a fiber of Wasmtime's it goes on to who has resumed it (on x86-64).
+    /// `word` reads memory of the process. Returns the frames, leaf first; `None` is code of no file.
     pub fn unwind(
         &mut self,
         registers: HostRegisters,

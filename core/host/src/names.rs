@@ -2,46 +2,54 @@
 
 use crate::symbol_table::SymbolTable;
 use addr2line::Loader;
-use object::{Object, ReadCache};
+use object::{Object, ObjectSection, ReadCache};
 use std::borrow::Cow;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use wlprof_plugin::SourceFrame;
 
+/// Files and debug information that are read at most, in bytes.
+const MAX_BYTES: u64 = 2 << 30;
+
 /// A file with code, and what names the code.
 pub(crate) struct NamedObject {
     path: String,
-    /// `None` if it is in no file.
-    file: Option<File>,
-    names: Option<Names>,
+    /// Device and number of the file.
+    id: Option<(u64, u64)>,
+    names: Names,
 }
 
 /// What is known of a file's functions.
-#[derive(Default)]
-struct Names {
-    symbols: SymbolTable,
-    /// What reads its debug information.
-    loader: Option<Loader>,
+enum Names {
+    /// Nothing yet. `None` if it is in no file.
+    Unread(Option<File>),
+    Read {
+        symbols: SymbolTable,
+        /// What reads its debug information.
+        loader: Option<Box<Loader>>,
+    },
 }
 
 impl NamedObject {
     /// Reads nothing of it yet.
     pub(crate) fn new(path: &str, file: Option<File>) -> Self {
-        Self { path: path.to_owned(), file, names: None }
+        let id = file.as_ref().and_then(|file| file.metadata().ok()).map(|file| (file.dev(), file.ino()));
+        Self { path: path.to_owned(), id, names: Names::Unread(file) }
     }
 
     /// Whether it is the same file.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        let number = |object: &Self| Some(object.file.as_ref()?.metadata().ok()?).map(|file| (file.dev(), file.ino()));
-        self.path == other.path && number(self) == number(other)
+        (&self.path, self.id) == (&other.path, other.id)
     }
 
     /// Appends what is called by the address that the file states for it, innermost inlined first; if nothing tells, the file's name.
     pub(crate) fn name(&mut self, address: u64, out: &mut Vec<SourceFrame>) {
-        let names = self.names.get_or_insert_with(|| self.file.as_ref().map(Names::read).unwrap_or_default());
+        if let Names::Unread(file) = &self.names {
+            self.names = Names::read(file.as_ref());
+        }
         let before = out.len();
-        names.append(address, out);
+        self.names.append(address, out);
         if out.len() == before {
             let file = self.path.rsplit('/').next().unwrap_or_default();
             out.push(function(format!("[{}]", file.trim_matches(['[', ']']))));
@@ -51,18 +59,23 @@ impl NamedObject {
 
 impl Names {
     /// Reads those of `file`, or, if what was stripped off it lies where systems put that, those.
-    fn read(file: &File) -> Self {
-        let debug_file = debug_file(file);
-        let file = debug_file.as_ref().unwrap_or(file);
-        // By the open file: another may have its name by now.
-        let loader = Loader::new(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
-        Self { symbols: SymbolTable::read(&ReadCache::new(file)), loader }
+    fn read(file: Option<&File>) -> Self {
+        let debug_file = file.and_then(debug_file);
+        match debug_file.as_ref().or(file).filter(|file| is_small(file)) {
+            Some(file) => Self::Read {
+                symbols: SymbolTable::read(&ReadCache::new(file)),
+                // By the open file: another may have its name by now.
+                loader: Loader::new(format!("/proc/self/fd/{}", file.as_raw_fd())).ok().map(Box::new),
+            },
+            None => Self::Read { symbols: SymbolTable::default(), loader: None },
+        }
     }
 
     fn append(&self, address: u64, out: &mut Vec<SourceFrame>) {
-        let symbol = || self.symbols.function_at(address).map(Cow::into_owned);
+        let Self::Read { symbols, loader } = self else { return };
+        let symbol = || symbols.function_at(address).map(Cow::into_owned);
         let before = out.len();
-        if let Some(Ok(mut frames)) = self.loader.as_ref().map(|loader| loader.find_frames(address)) {
+        if let Some(Ok(mut frames)) = loader.as_ref().map(|loader| loader.find_frames(address)) {
             while let Ok(Some(frame)) = frames.next() {
                 let name = frame.function.and_then(|function| function.demangle().ok().map(Cow::into_owned));
                 let Some(name) = name.or_else(symbol) else { continue };
@@ -88,6 +101,15 @@ fn debug_file(file: &File) -> Option<File> {
     let (first, rest) = object.build_id().ok()??.split_first()?;
     let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
     File::open(format!("/usr/lib/debug/.build-id/{first:02x}/{rest}.debug")).ok()
+}
+
+/// Whether a file can be read in a while, and its debug information when it is unpacked.
+fn is_small(file: &File) -> bool {
+    let cache = ReadCache::new(file);
+    let Ok(object) = object::File::parse(&cache) else { return false };
+    let sections = object.sections().filter_map(|section| section.compressed_file_range().ok());
+    let unpacked = sections.map(|range| range.uncompressed_size).fold(0, u64::saturating_add);
+    file.metadata().is_ok_and(|file| file.len() <= MAX_BYTES) && unpacked <= MAX_BYTES
 }
 
 fn function(name: String) -> SourceFrame {

@@ -46,6 +46,11 @@ impl UnwindTables {
         Some(Self { sections, code: code.collect() })
     }
 
+    /// How many bytes they take.
+    pub(crate) fn bytes(&self) -> usize {
+        [&self.sections.eh_frame, &self.sections.eh_frame_hdr].into_iter().flatten().map(Vec::len).sum()
+    }
+
     /// The address that the file states for its code at `offset`.
     pub(crate) fn stated_address(&self, offset: u64) -> Option<u64> {
         let (range, address) = self.code.iter().find(|(range, _)| {

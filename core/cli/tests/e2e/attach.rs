@@ -137,7 +137,11 @@ fn work_between_sleeps_has_its_share_where_processors_are_scarce() {
     let is_over = AtomicBool::new(false);
     let recording = std::thread::scope(|scope| {
         for _ in 0..2 * std::thread::available_parallelism().unwrap().get() {
-            scope.spawn(|| while !is_over.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let _end = EndOnDrop(&is_over);
         recording_of(1500, &place, &host, &["--rate=1000", "--max-overhead=100"])
